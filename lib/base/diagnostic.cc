@@ -1,0 +1,165 @@
+#include "base/diagnostic.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace meshtrain {
+
+std::string_view SourceFile::line(int number) const {
+  size_t begin = 0;
+  for (int i = 1; i < number; ++i) {
+    begin = text.find('\n', begin);
+    if (begin == std::string::npos) {
+      return {};
+    }
+    ++begin;
+  }
+  size_t end = std::min(text.find('\n', begin), text.size());
+  if (end > begin && text[end - 1] == '\r') {
+    --end;
+  }
+  return std::string_view(text).substr(begin, end - begin);
+}
+
+std::string SourceLoc::to_string() const {
+  return *this ? fmt::format("{}:{}:{}", file->name, line, column) : std::string();
+}
+
+Diagnostic& Diagnostic::with_label(std::string text) {
+  label = std::move(text);
+  return *this;
+}
+Diagnostic& Diagnostic::help(std::string_view text) {
+  notes.push_back(fmt::format("help: {}", text));
+  return *this;
+}
+Diagnostic& Diagnostic::note(std::string_view text) {
+  notes.push_back(fmt::format("note: {}", text));
+  return *this;
+}
+
+Diagnostic& Diagnostics::error(std::string code, SourceLoc loc, std::string message) {
+  list_.push_back({Severity::kError, std::move(code), std::move(message), std::move(loc), {}, {}});
+  return list_.back();
+}
+Diagnostic& Diagnostics::warning(std::string code, SourceLoc loc, std::string message) {
+  list_.push_back({Severity::kWarning, std::move(code), std::move(message), std::move(loc), {}, {}});
+  return list_.back();
+}
+
+void Diagnostics::append(const Diagnostics& other) {
+  list_.insert(list_.end(), other.list_.begin(), other.list_.end());
+}
+
+int Diagnostics::num_errors() const {
+  return static_cast<int>(std::count_if(list_.begin(), list_.end(), [](const Diagnostic& d) {
+    return d.severity == Severity::kError;
+  }));
+}
+int Diagnostics::num_warnings() const { return static_cast<int>(list_.size()) - num_errors(); }
+
+namespace {
+
+constexpr int kMaxShownColumns = 120;  // longer source lines are cut around the place
+
+// The source line with carets below it.
+std::string excerpt(const Diagnostic& d, const std::string& margin) {
+  std::string text(d.loc.file->line(d.loc.line));
+  int column = d.loc.column;
+  if (static_cast<int>(text.size()) > kMaxShownColumns) {
+    const int begin = std::max(0, column - 1 - kMaxShownColumns / 2);
+    text = text.substr(begin, kMaxShownColumns);
+    column -= begin;
+  }
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  const int room = std::max(1, static_cast<int>(text.size()) - column + 1);
+  const int carets = std::clamp(d.loc.length, 1, room);
+  return fmt::format("{} |\n{} | {}\n{} | {}{}{}{}\n", margin, d.loc.line, text, margin,
+                     std::string(std::max(0, column - 1), ' '), std::string(carets, '^'),
+                     d.label.empty() ? "" : " ", d.label);
+}
+
+std::string render_one(const Diagnostic& d, bool color) {
+  const bool is_error = d.severity == Severity::kError;
+  const char* word = is_error ? "error" : "warning";
+  const char* begin = !color ? "" : is_error ? "\x1b[1;31m" : "\x1b[1;33m";
+  const char* end = color ? "\x1b[0m" : "";
+  std::string out = fmt::format("{}{}[{}]{}: {}\n", begin, word, d.code, end, d.message);
+  std::string margin = " ";
+  if (d.loc) {
+    margin = std::string(fmt::formatted_size("{}", d.loc.line), ' ');
+    out += fmt::format("{}--> {}\n", margin, d.loc.to_string());
+    if (!d.loc.file->line(d.loc.line).empty()) {
+      out += excerpt(d, margin);
+    } else if (!d.label.empty()) {
+      out += fmt::format("{} = {}\n", margin, d.label);
+    }
+  } else if (!d.label.empty()) {
+    out += fmt::format("{} = {}\n", margin, d.label);
+  }
+  for (const std::string& note : d.notes) {
+    out += fmt::format("{} = {}\n", margin, note);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Diagnostics::render(bool color) const {
+  std::string out;
+  for (const Diagnostic& d : list_) {
+    out += render_one(d, color);
+    out += '\n';
+  }
+  return out;
+}
+
+ExitCode Diagnostics::exit_code() const {
+  for (const Diagnostic& d : list_) {
+    if (d.severity != Severity::kError) {
+      continue;
+    }
+    if (d.code == "E142") {  // results cannot be written where they should go
+      return ExitCode::kWriteFailed;
+    }
+    if (starts_with(d.code, "E21") && d.code != "E211") {  // the mesh and the devices at hand
+      return ExitCode::kMesh;
+    }
+    switch (d.code.size() > 1 ? d.code[1] : '1') {
+      case '3':
+        return ExitCode::kData;
+      case '4':
+        return ExitCode::kCheckpoint;
+      case '5':
+        return ExitCode::kDiverged;
+      case '6':
+        return ExitCode::kMesh;
+      default:
+        return ExitCode::kConfig;
+    }
+  }
+  return ExitCode::kOk;
+}
+
+void Diagnostics::throw_if_errors() const {
+  if (has_errors()) {
+    throw ConfigError(*this);
+  }
+}
+
+ConfigError::ConfigError(Diagnostics diagnostics)
+    : Error(diagnostics.exit_code(), diagnostics.render()), diagnostics_(std::move(diagnostics)) {}
+
+namespace {
+Diagnostics single(std::string code, SourceLoc loc, std::string message) {
+  Diagnostics diagnostics;
+  diagnostics.error(std::move(code), std::move(loc), std::move(message));
+  return diagnostics;
+}
+}  // namespace
+
+ConfigError::ConfigError(std::string code, SourceLoc loc, std::string message)
+    : ConfigError(single(std::move(code), std::move(loc), std::move(message))) {}
+
+}  // namespace meshtrain

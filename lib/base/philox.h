@@ -1,0 +1,50 @@
+// Philox4x32-10, the counter-based random generator of Salmon, Moraes, Dror and Shaw, "Parallel
+// Random Numbers: As Easy as 1, 2, 3" (SC 2011), section 4.3.
+//
+// Every random number of a run is a pure function of (seed, stream, step, global element index):
+//   key     = the 64-bit seed
+//   counter = (index / 4 low, index / 4 high, stream, step)
+//   number  = lane index % 4 of the block
+// so that it does not depend on the mesh, the thread or the order of computation. `stream` is the
+// low half of the hash of an op's stable path; never a node number.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace meshtrain {
+
+using PhiloxBlock = std::array<uint32_t, 4>;
+
+inline PhiloxBlock philox4x32_10(PhiloxBlock counter, uint64_t key) {
+  uint32_t k0 = static_cast<uint32_t>(key);
+  uint32_t k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53u} * counter[0];
+    const uint64_t p1 = uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ k0, static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ k1, static_cast<uint32_t>(p0)};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// The 32 random bits of global element `index`.
+inline uint32_t philox_bits(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index) {
+  const uint64_t block = index / 4;
+  return philox4x32_10({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), stream,
+                        step},
+                       seed)[index % 4];
+}
+
+// Uniform in [0, 1): the top 24 bits, so the value is exact in float32.
+inline double philox_uniform(uint32_t bits) { return static_cast<double>(bits >> 8) * 0x1p-24; }
+
+// An integer threshold t such that bits < t happens with probability `p` (0 <= p < 1).
+inline uint32_t philox_threshold(double p) {
+  const double scaled = p * 4294967296.0;
+  return scaled >= 4294967295.0 ? 4294967295u : static_cast<uint32_t>(scaled);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,181 @@
+#include "base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+namespace meshtrain {
+
+bool starts_with(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+bool ends_with(std::string_view text, std::string_view suffix) {
+  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (true) {
+    const size_t end = text.find(separator, begin);
+    parts.emplace_back(text.substr(begin, end - begin));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    begin = end + 1;
+  }
+}
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  std::string out;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    out += i == 0 ? std::string_view() : separator;
+    out += parts[i];
+  }
+  return out;
+}
+
+std::string_view trim(std::string_view text) {
+  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  while (!text.empty() && is_space(text.front())) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && is_space(text.back())) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+std::string to_lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+std::string to_snake_case(std::string_view class_name) {
+  const auto upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  std::string word;
+  for (const char c : class_name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
+      word += c;
+    }
+  }
+  // An underscore before each upper-case letter followed by lower-case letters, not at the start.
+  std::string first;
+  for (size_t i = 0; i < word.size(); ++i) {
+    if (i > 0 && upper(word[i]) && i + 1 < word.size() && lower(word[i + 1])) {
+      first += '_';
+    }
+    first += word[i];
+  }
+  // And one between a lower-case letter and an upper-case one (a digit does not count).
+  std::string second;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (i > 0 && lower(first[i - 1]) && upper(first[i])) {
+      second += '_';
+    }
+    second += first[i];
+  }
+  return to_lower(second);
+}
+
+int edit_distance(std::string_view a, std::string_view b) {
+  const size_t n = a.size();
+  const size_t m = b.size();
+  std::vector<std::vector<int>> d(n + 1, std::vector<int>(m + 1));
+  for (size_t i = 0; i <= n; ++i) {
+    d[i][0] = static_cast<int>(i);
+  }
+  for (size_t j = 0; j <= m; ++j) {
+    d[0][j] = static_cast<int>(j);
+  }
+  for (size_t i = 1; i <= n; ++i) {
+    for (size_t j = 1; j <= m; ++j) {
+      const int substitution = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, substitution});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[n][m];
+}
+
+std::vector<std::string> nearest_names(std::string_view name,
+                                       std::span<const std::string> candidates, size_t count) {
+  const std::string wanted = to_lower(name.substr(0, 128));
+  std::vector<std::pair<int, std::string>> ranked;
+  for (const std::string& candidate : candidates) {
+    ranked.emplace_back(edit_distance(wanted, to_lower(candidate)), candidate);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> out;
+  for (size_t i = 0; i < std::min(count, ranked.size()); ++i) {
+    out.push_back(ranked[i].second);
+  }
+  return out;
+}
+
+std::optional<std::string> nearest_name(std::string_view name,
+                                        std::span<const std::string> candidates) {
+  const std::vector<std::string> best = nearest_names(name, candidates, 1);
+  if (best.empty()) {
+    return std::nullopt;
+  }
+  const int limit = std::max<int>(1, static_cast<int>(name.size()) / 3 + 1);
+  if (edit_distance(to_lower(name.substr(0, 128)), to_lower(best[0])) > limit) {
+    return std::nullopt;
+  }
+  return best[0];
+}
+
+std::string format_bytes(int64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  if (unit == 0) {
+    return fmt::format("{} B", bytes);
+  }
+  return value < 9.95 ? fmt::format("{:.1f} {}", value, kUnits[unit])
+                      : fmt::format("{:.0f} {}", value, kUnits[unit]);
+}
+
+std::string format_thousands(int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  const size_t first = digits[0] == '-' ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3; i -= 3) {
+    digits.insert(i - 3, ",");
+  }
+  return digits;
+}
+
+namespace {
+template <class T>
+std::string shortest(T value) {
+  if (std::isnan(value)) {
+    return "nan";
+  }
+  if (std::isinf(value)) {
+    return value > 0 ? "inf" : "-inf";
+  }
+  char buffer[64];
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return std::string(buffer, result.ptr);
+}
+}  // namespace
+
+std::string format_shortest(double value) { return shortest(value); }
+std::string format_shortest(float value) { return shortest(value); }
+
+}  // namespace meshtrain

@@ -1,0 +1,33 @@
+// From YAML files and command-line words to a Config.
+//
+// Order (config reference 3.8): read files -> merge -> environment references -> overrides ->
+// expressions -> schema types -> semantic checks. All problems are collected and thrown together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace meshtrain {
+
+struct LoadOptions {
+  std::vector<std::string> files;      // merged left to right; "-" is standard input
+  std::vector<std::string> overrides;  // "fit.epochs=20", "~key", "list+=item"
+  std::vector<std::pair<std::string, std::string>> flags;  // key, value; e.g. {"distribution.device_mesh.shape", "4x2"} for --mesh, shown as that flag
+  std::vector<std::string> flag_names;                     // beside `flags`: "--mesh"
+  std::string profile;
+  bool require_data = true;  // false for verbs that need only the model (plan, summary)
+};
+
+// Throws ConfigError with every problem found.
+Config load_config(const LoadOptions& options);
+
+// The merged config as YAML. Each line ends with its origin ("# mlp.yaml:12", "# --mesh",
+// "# default") when `with_origin`.
+std::string show_config(const LoadOptions& options, bool with_origin);
+
+// JSON Schema (draft 2020-12) of the config, for editors.
+std::string json_schema();
+
+}  // namespace meshtrain

@@ -1,0 +1,50 @@
+// Datasets: arrays in host memory, read from the config's data sources, and their order in an epoch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "tensor/host_tensor.h"
+
+namespace meshtrain {
+
+// Samples along dimension 0 of every array. `inputs` and `targets` follow the model's Input layers
+// and outputs in order; an array named in the source by the layer's name goes to that layer.
+struct Dataset {
+  struct Array {
+    std::string name;  // "x", "y", or the input's or output's own name
+    HostTensor data;
+  };
+  std::string description;  // "digits (train, 10000 samples)"
+  std::vector<Array> inputs;
+  std::vector<Array> targets;  // empty when the source has none (predict)
+  std::optional<HostTensor> sample_weight;  // (samples,) or (samples, steps) float32
+  int64_t num_samples = 0;
+  SourceLoc loc;  // of the source in the config
+};
+
+// Reads one source of the config ("data.train", ...), applies its slice, `data.transform` and
+// `label.one_hot`. Checks lengths (E313), emptiness (E316), finiteness (E315 unless
+// data.nonfinite is allow). Throws ConfigError E3xx with the file, what was found, what is
+// expected; exit 3.
+Dataset load_dataset(const ConfigObject& source, const DataConfig& data);
+
+// Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.
+// Throws ConfigError when either part is empty.
+std::pair<Dataset, Dataset> split_validation(Dataset dataset, double split, SourceLoc loc);
+
+// Every integer label of sparse targets must be in [0, num_classes): E312 names the sample.
+void check_labels(const Dataset& dataset, size_t target, int64_t num_classes);
+
+// The order of samples in an epoch (0-based): a pure function of (seed, epoch); the identity
+// without shuffle.
+std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoch, bool shuffle);
+
+// Copies rows `order` of `from` to `to` (order.size() x row bytes).
+void gather_rows(const HostTensor& from, std::span<const int64_t> order, std::byte* to);
+
+}  // namespace meshtrain

@@ -1,0 +1,71 @@
+// Program: what every device executes in one step, decided down to the byte before the first kernel
+// runs. Made by lower_program (passes) from a partitioned Graph; run by exec.
+//
+// A value that is equal on several devices is stored and computed once per distinct piece: a buffer
+// has `num_pieces` pieces, numbered by distinct_piece() over `axes` (the axes it is split or pending
+// over). A real mesh would hold one piece on every device; `plan` reports that.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace meshtrain {
+
+struct Buffer {
+  Shape shape;          // of one piece (local shape)
+  Shape global_shape;
+  DType dtype = DType::kFloat32;
+  Sharding sharding;
+  AxisMask axes = 0;       // sharding.used_axes()
+  int64_t num_pieces = 1;  // mesh.size_of(axes)
+  int64_t piece_bytes = 0;   // exact, no padding: a value split over dimension 0 lies as the whole
+  int64_t offset = 0;        // of piece 0 in the arena, 64-byte aligned; pieces follow one another
+  int variable = kNone;      // lives in the variable store instead of the arena
+  bool is_input = false;     // filled by the host before the step
+  ValueId value = kNone;     // of the graph, for names in messages
+};
+
+// One kernel over all its pieces. Operand and result indices are buffers.
+struct ProgramStep {
+  const OpDef* op = nullptr;
+  std::vector<int> inputs;
+  std::vector<int> outputs;
+  Attrs attrs;
+  std::string path;
+  Phase phase = Phase::kForward;
+  AxisMask axes = 0;       // union of the axes of operands and results: pieces to compute
+  int fused = kNone;       // index in Program::fusions for op "fused"
+};
+
+// A chain of elementwise ops evaluated block by block in cache: the tape of one "fused" step.
+struct FusedTape {
+  struct Instruction {
+    const OpDef* op;
+    std::vector<int> args;  // < num_inputs: step operand; else num_inputs + earlier instruction
+    Attrs attrs;
+    DType dtype;            // of the result
+  };
+  int num_inputs = 0;
+  std::vector<Instruction> instructions;
+  std::vector<int> results;  // instruction indices, beside the step's outputs
+};
+
+struct Program {
+  DeviceMesh mesh;
+  std::vector<Variable> variables;
+  std::vector<Buffer> buffers;
+  std::vector<ProgramStep> steps;
+  std::vector<FusedTape> fusions;
+  int64_t arena_bytes = 0;
+  struct NamedBuffer {
+    std::string name;
+    int buffer;
+  };
+  std::vector<NamedBuffer> inputs;   // to be filled by the host
+  std::vector<NamedBuffer> outputs;  // to be read by the host
+};
+
+}  // namespace meshtrain

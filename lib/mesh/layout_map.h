@@ -1,0 +1,105 @@
+// TensorLayout and LayoutMap: the user's sharding directives, apart from the model, as
+// keras.distribution has them (Keras 3.16, distribution_lib.py).
+//
+//   LayoutMap map(mesh);
+//   map.set("d1/kernel", TensorLayout{{{}, {"model"}}});
+//   map.set(".*bias", TensorLayout{{{"model"}}});
+//   map.find("d1/bias")          // the second entry
+//
+// Differences from Keras, on purpose: a dimension may name several axes; invalid patterns, unknown
+// axes and keys that act on nothing are found when the map is made or finished, not at a lookup.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "mesh/sharding.h"
+
+namespace meshtrain {
+
+// One entry per dimension: the axes (major to minor) that split it; empty = replicated there.
+// Fewer entries than the tensor's rank leave the rest replicated; more are an error.
+struct TensorLayout {
+  std::vector<std::vector<std::string>> dims;
+  SourceLoc loc;                               // of the whole layout in the config, if any
+  std::vector<std::vector<SourceLoc>> axis_locs;  // of each axis name; empty when built in code
+
+  std::string to_string() const;  // "[null, model]"
+};
+
+// A full-match pattern in Python-compatible syntax (PCRE2) with match limits.
+class Pattern {
+ public:
+  // Throws ConfigError E201 with the position and PCRE2's reason.
+  explicit Pattern(std::string_view regex, SourceLoc loc = {});
+  ~Pattern();
+  Pattern(Pattern&&) noexcept;
+  Pattern& operator=(Pattern&&) noexcept;
+
+  bool full_match(std::string_view text) const;  // E201 when the match limit is hit
+  bool search(std::string_view text) const;      // anywhere in the text
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct LayoutRule {
+  std::string key;
+  SourceLoc loc;  // of the key
+  TensorLayout layout;
+};
+
+class LayoutMap {
+ public:
+  LayoutMap() = default;
+  explicit LayoutMap(DeviceMesh mesh) : mesh_(std::move(mesh)) {}
+
+  const DeviceMesh& mesh() const { return mesh_; }
+  const std::vector<LayoutRule>& rules() const { return rules_; }
+  size_t size() const { return rules_.size(); }
+
+  // Appends a rule. Throws ConfigError: E203 repeated key, E201 invalid pattern, E205 an axis that
+  // is not in the mesh or occurs twice.
+  void set(LayoutRule rule);
+  void set(std::string key, TensorLayout layout) { set(LayoutRule{std::move(key), {}, std::move(layout)}); }
+  void erase(std::string_view key);  // exact key; throws Error when absent
+
+  // The rule for `path`: an exact key wins; else every key must match the whole path; nothing when
+  // none does. `model_name` is tolerated as a leading "<model name>/" in keys. Throws ConfigError
+  // E203 naming both lines when two patterns match.
+  const LayoutRule* find(std::string_view path, std::string_view model_name = {}) const;
+
+ private:
+  DeviceMesh mesh_;
+  std::vector<LayoutRule> rules_;
+  std::vector<Pattern> patterns_;  // beside rules_
+};
+
+// The Sharding that `layout` means for a tensor of `shape`. Adds to `diagnostics` and returns
+// nothing when it cannot be: E205 too many entries or an unknown or repeated axis, E204 a dimension
+// that its axes do not divide (names the tensor, the dimension, both sizes, and mesh sizes that
+// would fit). Dimensions of kUnknownDim (the batch) are taken to divide.
+std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_view tensor_path,
+                                       const Shape& shape, const DeviceMesh& mesh,
+                                       Diagnostics& diagnostics);
+
+// A name whose pieces the map may address: a variable path or "<layer path>/output".
+struct LayoutTarget {
+  std::string path;
+  Shape shape;
+};
+
+// Which rule each target got, and E202/W203 for the rules that act on nothing: an error with the
+// nearest paths (and the corrected pattern when it would have matched as a search), only a warning
+// when the key is "<layer>/<name>" of a layer in `layer_paths` that lacks that variable.
+std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
+                                             const std::vector<LayoutTarget>& targets,
+                                             const std::vector<std::string>& layer_paths,
+                                             std::string_view model_name, Diagnostics& diagnostics);
+
+}  // namespace meshtrain

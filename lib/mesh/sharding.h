@@ -1,0 +1,70 @@
+// Sharding: how a value lies on the mesh. For every tensor dimension an ordered list of mesh axes
+// (major to minor) that split it, plus a set of axes over which the value is a pending sum, max or
+// min. This one type describes variables, activations, gradients and collectives alike.
+//
+//   {{data}, {}}            rows split over `data`, columns whole, replicated over the other axes
+//   {{}, {model}}           columns split over `model`
+//   {{}, {}} partial data   each position along `data` holds a term; their sum is the value
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mesh/device_mesh.h"
+#include "tensor/shape.h"
+
+namespace meshtrain {
+
+using AxisList = std::vector<int>;  // mesh axis indices, major to minor
+
+enum class Combine : uint8_t { kSum, kMax, kMin };
+std::string_view combine_name(Combine combine);  // "sum"
+
+struct Sharding {
+  std::vector<AxisList> dims;
+  AxisMask partial = 0;
+  Combine combine = Combine::kSum;  // meaning of `partial`; kSum when that is empty
+
+  static Sharding replicated(size_t rank) { return {std::vector<AxisList>(rank), 0, Combine::kSum}; }
+
+  bool is_replicated() const;  // nothing split, nothing pending
+  AxisMask dim_axes() const;   // axes that split some dimension
+  AxisMask used_axes() const { return dim_axes() | partial; }
+  // The same dims with nothing pending.
+  Sharding settled() const { return {dims, 0, Combine::kSum}; }
+
+  bool operator==(const Sharding&) const = default;
+};
+
+// Checks the invariants: rank(sharding) == rank(shape); an axis occurs at most once in dims and
+// partial together; the axes of a dimension divide it; every axis is in the mesh. Returns the first
+// problem in words, or nothing.
+std::optional<std::string> sharding_problem(const Sharding& sharding, const Shape& shape,
+                                            const DeviceMesh& mesh);
+// Throws InternalError when an invariant does not hold.
+void check_sharding(const Sharding& sharding, const Shape& shape, const DeviceMesh& mesh);
+
+// Drops axes of size 1 (they split nothing).
+Sharding normalized(Sharding sharding, const DeviceMesh& mesh);
+
+// Shape of one device's piece: local_shape({768, 3072}, {{}, {model}}, model=4) == {768, 768}.
+Shape local_shape(const Shape& global, const Sharding& sharding, const DeviceMesh& mesh);
+// Where the piece of `device` begins in the global tensor, per dimension.
+std::vector<int64_t> local_start(const Shape& global, const Sharding& sharding,
+                                 const DeviceMesh& mesh, int64_t device);
+
+// Devices that agree on every axis of `axes` hold the same thing: the number of distinct pieces
+// is size_of(axes), and this is the piece that `device` holds, 0 <= piece < size_of(axes), counted
+// row-major over the axes of the mask in mesh order.
+int64_t distinct_piece(const DeviceMesh& mesh, AxisMask axes, int64_t device);
+// The first device that holds piece `piece`.
+int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t piece);
+
+// "[data, null]", "[[data, model], null] sum(expert)"; axes by name, as a config writes them.
+std::string sharding_string(const Sharding& sharding, const DeviceMesh& mesh);
+// The inverse of sharding_string; throws Error with what is wrong.
+Sharding parse_sharding(std::string_view text, const DeviceMesh& mesh);
+
+}  // namespace meshtrain

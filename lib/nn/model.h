@@ -1,0 +1,108 @@
+// Model: the config's layers with shapes inferred, variables named as Keras names them, and the
+// functions that put forward pass, loss, metrics and optimizer into a Graph.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "ir/builder.h"
+#include "tensor/host_tensor.h"
+
+namespace meshtrain {
+
+// How a weight gets its first values: a pure function of (seed, path, global shape), never of the
+// mesh. Normal draws go through a fixed inverse CDF, so they are the same on every machine.
+using Initializer = std::function<HostTensor(const Shape& shape, DType dtype, uint64_t seed,
+                                             std::string_view path)>;
+
+// A weight of a layer.
+struct Weight {
+  std::string path;  // "d1/kernel", Keras' rules (keras-semantics 2)
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  bool trainable = true;
+  Initializer initializer;
+};
+
+// What a layer's `call` may ask for.
+struct CallContext {
+  Builder& builder;
+  bool training = false;
+  ValueId step = kNone;  // int64 scalar: raw optimizer iterations; only when training
+  int64_t seed = 0;
+  DType compute_dtype = DType::kFloat32;
+  // The weight's value in its compute layout (a fresh var_use in each call of it).
+  std::function<ValueId(int weight_index)> weight;
+};
+
+// A layer: shapes in, shapes out; states its weights when built; adds its ops when called.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  // Dimension 0 is the batch (kUnknownDim). Checks the shapes (E120 naming layer, line, shapes, fix)
+  // and returns the output shape; may append weights through `add_weight` (returns their index).
+  virtual Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) = 0;
+  virtual ValueId call(CallContext& context, std::span<const ValueId> inputs) = 0;
+
+  std::string name;
+  std::string class_name;
+  SourceLoc loc;
+  std::vector<Weight> weights;  // trainable first, in Keras' creation order
+
+ protected:
+  int add_weight(std::string_view weight_name, Shape shape, DType dtype, Initializer initializer,
+                 bool trainable = true);
+  std::string path_prefix_;  // "d1/", or "sequential/d1/" in a Sequential when the map asks for it
+  friend class Model;
+};
+
+// Throws ConfigError/InternalError; `diagnostics` collects what is wrong with its arguments.
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype, Diagnostics& diagnostics);
+
+class Model {
+ public:
+  // Builds every layer; all problems go to `diagnostics`.
+  Model(const ModelConfig& config, DType dtype, Diagnostics& diagnostics);
+  Model(Model&&) = default;
+
+  struct Call {  // one use of a layer, in order
+    int layer = 0;
+    std::vector<int> inputs;  // indices of earlier calls
+    Shape output_shape;       // with kUnknownDim for the batch
+    bool is_input = false;    // an Input: fed by the data
+    DType dtype = DType::kFloat32;
+  };
+  const std::string& name() const { return name_; }
+  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
+  const std::vector<Call>& calls() const { return calls_; }
+  const std::vector<int>& inputs() const { return inputs_; }    // calls that are inputs
+  const std::vector<int>& outputs() const { return outputs_; }  // calls that are outputs
+  const std::vector<std::string>& output_names() const { return output_names_; }
+  // All weights in Keras order: layer by layer.
+  const std::vector<const Weight*>& weights() const { return weights_; }
+  int64_t num_params(bool trainable_only = false) const;
+
+  // Adds the forward pass. `parameters[i]` is the graph parameter of weights()[i]; `pinned` is
+  // called with "<layer path>/output" and the value after every layer and returns the value to use
+  // (the pin, or the value itself). Returns the outputs.
+  std::vector<ValueId> apply(Builder& builder, std::span<const ValueId> inputs,
+                             std::span<const ValueId> parameters, bool training, ValueId step,
+                             int64_t seed,
+                             const std::function<ValueId(const std::string&, ValueId)>& pinned) const;
+
+ private:
+  std::string name_;
+  DType dtype_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<Call> calls_;
+  std::vector<int> inputs_, outputs_;
+  std::vector<std::string> output_names_;
+  std::vector<const Weight*> weights_;
+  std::vector<int> first_weight_;  // of each layer, in weights_
+};
+
+}  // namespace meshtrain

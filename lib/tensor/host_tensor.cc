@@ -1,0 +1,129 @@
+#include "tensor/host_tensor.h"
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+float half_to_float(uint16_t h) {
+  _Float16 value;
+  std::memcpy(&value, &h, sizeof(value));
+  return static_cast<float>(value);
+}
+uint16_t float_to_half(float f) {
+  const _Float16 value = static_cast<_Float16>(f);
+  uint16_t h;
+  std::memcpy(&h, &value, sizeof(h));
+  return h;
+}
+float bfloat16_to_float(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
+uint16_t float_to_bfloat16(float f) {  // round to nearest even; NaN stays NaN
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  }
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// Calls `function` with a null pointer of the stored type; half types are passed as uint16_t*.
+template <class F>
+decltype(auto) with_stored_type(DType dtype, F&& function) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kUInt8:
+      return function(uint8_t{});
+    case DType::kInt8:
+      return function(int8_t{});
+    case DType::kInt16:
+      return function(int16_t{});
+    case DType::kUInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return function(uint16_t{});
+    case DType::kInt32:
+      return function(int32_t{});
+    case DType::kUInt32:
+      return function(uint32_t{});
+    case DType::kInt64:
+      return function(int64_t{});
+    case DType::kUInt64:
+      return function(uint64_t{});
+    case DType::kFloat32:
+      return function(float{});
+    default:
+      return function(double{});
+  }
+}
+
+}  // namespace
+
+void HostTensor::Free::operator()(std::byte* pointer) const { std::free(pointer); }
+
+HostTensor::HostTensor(DType dtype, Shape shape)
+    : dtype_(dtype), shape_(std::move(shape)), size_(num_elements(shape_)) {
+  const size_t rounded = (num_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(rounded, kAlignment)));
+  if (memory == nullptr) {
+    throw RuntimeFailure(ExitCode::kMesh, fmt::format("cannot allocate {} bytes for a tensor {}",
+                                                      num_bytes(), shape_string(shape_)));
+  }
+  std::memset(memory, 0, std::max(rounded, kAlignment));
+  data_.reset(memory);
+}
+
+HostTensor HostTensor::clone() const {
+  HostTensor copy(dtype_, shape_);
+  if (num_bytes() > 0) {
+    std::memcpy(copy.bytes(), bytes(), num_bytes());
+  }
+  return copy;
+}
+
+double HostTensor::at(int64_t index) const {
+  if (dtype_ == DType::kFloat16) {
+    return half_to_float(data<uint16_t>()[index]);
+  }
+  if (dtype_ == DType::kBFloat16) {
+    return bfloat16_to_float(data<uint16_t>()[index]);
+  }
+  return with_stored_type(dtype_, [&](auto tag) {
+    return static_cast<double>(data<decltype(tag)>()[index]);
+  });
+}
+
+void HostTensor::set(int64_t index, double value) {
+  if (dtype_ == DType::kFloat16) {
+    data<uint16_t>()[index] = float_to_half(static_cast<float>(value));
+  } else if (dtype_ == DType::kBFloat16) {
+    data<uint16_t>()[index] = float_to_bfloat16(static_cast<float>(value));
+  } else if (dtype_ == DType::kBool) {
+    data<uint8_t>()[index] = value != 0;
+  } else {
+    with_stored_type(dtype_, [&](auto tag) {
+      data<decltype(tag)>()[index] = static_cast<decltype(tag)>(value);
+    });
+  }
+}
+
+HostTensor HostTensor::cast(DType dtype) const {
+  if (dtype == dtype_) {
+    return clone();
+  }
+  HostTensor out(dtype, shape_);
+  for (int64_t i = 0; i < size_; ++i) {
+    out.set(i, at(i));
+  }
+  return out;
+}
+
+void HostTensor::reshape(Shape shape) {
+  MESHTRAIN_CHECK(num_elements(shape) == size_, "{} to {}", shape_string(shape_),
+                  shape_string(shape));
+  shape_ = std::move(shape);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,84 @@
+// Engine: the model of a Config, compiled for its mesh, with its variables. Compiles one program for
+// each batch size it meets (the last, smaller batch has its own) and runs them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "ir/program.h"
+#include "nn/model.h"
+
+namespace meshtrain {
+
+// Shapes without the batch and dtypes of the data, as the model meets them.
+struct DataSpec {
+  std::vector<ValueType> inputs;
+  std::vector<ValueType> targets;
+  bool has_sample_weight = false;
+};
+DataSpec data_spec(const Dataset& dataset);
+// What the config's model and loss imply, for verbs that read no data.
+DataSpec implied_data_spec(const Config& config);
+
+struct Batch {
+  const Dataset* dataset = nullptr;
+  std::span<const int64_t> rows;  // of the dataset, in order
+};
+
+// Name and value in Keras' order: sorted, as `fit` shows them.
+using Logs = std::vector<std::pair<std::string, double>>;
+
+struct EngineOptions {
+  int num_workers = 0;       // threads; 0 = one per core
+  std::string dump_ir;       // folder for the graph after each pass; empty = none
+};
+
+class Engine {
+ public:
+  // Builds the model, resolves layouts, initialises the variables. Throws ConfigError with every
+  // problem of the model, the layouts, the mesh or the data's shapes.
+  Engine(const Config& config, const DataSpec& spec, EngineOptions options = {});
+  ~Engine();
+
+  const Model& model() const;
+  const DeviceMesh& mesh() const;
+  const Diagnostics& warnings() const;  // layout rules that act on nothing, ...
+
+  void train_step(const Batch& batch);  // updates weights, optimizer state and metrics
+  void test_step(const Batch& batch);   // updates metrics only
+  // One tensor per model output, (rows, ...).
+  std::vector<HostTensor> predict_step(const Batch& batch);
+
+  double last_loss() const;  // of the last train_step, that batch alone
+  void reset_metrics();
+  Logs logs() const;  // of the metrics since the last reset, sorted by name: accuracy, loss
+  // As `evaluate` returns them: loss, metrics as declared.
+  Logs evaluate_logs() const;
+
+  // Whole tensors by Keras path ("d1/kernel"); optimizer slots and metrics included.
+  std::vector<std::string> weight_paths() const;  // layer weights in Keras order
+  HostTensor read_variable(std::string_view path) const;
+  // Throws ConfigError E410 when the path or the shape does not fit.
+  void write_variable(std::string_view path, const HostTensor& value);
+  // End of fit: w <- EMA average where the optimizer keeps one.
+  void finalize_weights();
+
+  double learning_rate() const;
+  void set_learning_rate(double rate);
+  int64_t iterations() const;
+
+  // The compiled program and the partitioned graph for `batch_size` (plan, tests).
+  const Program& train_program(int64_t batch_size);
+  const Graph& train_graph(int64_t batch_size);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace meshtrain
