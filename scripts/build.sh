@@ -1,0 +1,37 @@
+#!/bin/sh
+# Configures and builds one kind of build; later calls rebuild only what changed.
+#   scripts/build.sh [release|sanitize] [target]
+#   release    build/release, optimized
+#   sanitize   build/sanitize, debug with AddressSanitizer and UndefinedBehaviorSanitizer
+# MESHTRAIN_WERROR=ON makes warnings errors; JOBS sets how many compilers run at once.
+set -eu
+cd "$(dirname "$0")/.."
+
+kind=${1:-release}
+target=${2:-all}
+build=build/$kind
+case $kind in
+  release) set -- -DCMAKE_BUILD_TYPE=Release ;;
+  # Debug information down to lines only: stack traces need no more, and compiling is quicker.
+  sanitize)
+    set -- -DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SANITIZE=address,undefined \
+      "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -O1"
+    ;;
+  *)
+    echo "build.sh: unknown kind of build '$kind' (release, sanitize)" >&2
+    exit 2
+    ;;
+esac
+if [ -n "${MESHTRAIN_WERROR:-}" ]; then
+  set -- "$@" -DMESHTRAIN_WERROR="$MESHTRAIN_WERROR"
+fi
+if command -v ccache >/dev/null 2>&1; then
+  set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+
+mkdir -p "$build"
+if ! cmake -S . -B "$build" -G Ninja "$@" >"$build/configure.log" 2>&1; then
+  cat "$build/configure.log" >&2
+  exit 1
+fi
+cmake --build "$build" --target "$target" -- -j "${JOBS:-$(nproc)}"

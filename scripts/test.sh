@@ -1,0 +1,96 @@
+#!/bin/bash
+# Every test of the project, from a fresh machine on. The last line says "N passed, N failed"; the
+# exit status is 0 only when nothing failed.
+#   scripts/test.sh           format, include direction, README, tests in a release and a sanitizer build
+#   scripts/test.sh --quick   the same without the sanitizer build
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+kinds="release sanitize"
+case ${1:-} in
+  "") ;;
+  --quick) kinds="release" ;;
+  *)
+    echo "usage: scripts/test.sh [--quick]" >&2
+    exit 2
+    ;;
+esac
+
+passed=0
+failed=0
+failures=()
+
+# The summary is the last line whatever happened before it, so it is printed on the way out.
+finish() {
+  trap - EXIT
+  local failure
+  for failure in "${failures[@]}"; do
+    echo "FAILED: $failure"
+  done
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+  exit
+}
+trap finish EXIT
+trap 'failed=$((failed + 1)); failures+=("interrupted"); exit' INT TERM
+
+# check "name" command...: one test by its exit status.
+check() {
+  local name=$1
+  shift
+  echo "== $name"
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    failures+=("$name: $*")
+    return 1
+  fi
+}
+
+# A step that is no test, but without which nothing is known: only its failure is counted.
+need() {
+  check "$@" || return 1
+  passed=$((passed - 1))
+}
+
+check_format() {
+  local files
+  mapfile -t files < <(find lib app tests \( -name '*.h' -o -name '*.cc' \) -print | sort)
+  [ "${#files[@]}" -gt 0 ] || return 1
+  local tool=clang-format-14
+  command -v $tool >/dev/null 2>&1 || tool=clang-format
+  "$tool" --dry-run -Werror "${files[@]}"
+}
+
+# run_ctest KIND: adds the tests of build/KIND to the counts.
+run_ctest() {
+  local kind=$1 log=build/$1/ctest.log total bad
+  echo "== ctest in build/$kind"
+  ctest --test-dir "build/$kind" -L cpu -j 2 --output-on-failure --no-tests=error 2>&1 | tee "$log"
+  read -r bad total < <(sed -nE \
+    's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
+  if [ -z "${total:-}" ]; then
+    failed=$((failed + 1))
+    failures+=("ctest in build/$kind ran nothing, see $log")
+    return
+  fi
+  passed=$((passed + total - bad))
+  failed=$((failed + bad))
+  if [ "$bad" -gt 0 ]; then
+    failures+=("$bad tests in build/$kind: ctest --test-dir build/$kind --rerun-failed --output-on-failure")
+  fi
+}
+
+need "dependencies" scripts/install_dependencies.sh || exit
+check "format" check_format
+check "include direction can fail" python3 tests/include_direction.py --self-test
+check "include direction" python3 tests/include_direction.py
+for kind in $kinds; do
+  need "build $kind" scripts/build.sh "$kind" || continue
+  run_ctest "$kind"
+  if [ "$kind" = release ]; then
+    check "README" python3 tests/readme_test.py
+  fi
+done
+exit
