@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "ir/program.h"
 #include "nn/model.h"
+#include "train/step_runner.h"
 
 namespace meshtrain {
 
@@ -25,48 +26,40 @@ DataSpec data_spec(const Dataset& dataset);
 // What the config's model and loss imply, for verbs that read no data.
 DataSpec implied_data_spec(const Config& config);
 
-struct Batch {
-  const Dataset* dataset = nullptr;
-  std::span<const int64_t> rows;  // of the dataset, in order
-};
-
-// Name and value in Keras' order: sorted, as `fit` shows them.
-using Logs = std::vector<std::pair<std::string, double>>;
-
 struct EngineOptions {
   int num_workers = 0;       // threads; 0 = one per core
   std::string dump_ir;       // folder for the graph after each pass; empty = none
 };
 
-class Engine {
+class Engine : public StepRunner {
  public:
   // Builds the model, resolves layouts, initialises the variables. Throws ConfigError with every
   // problem of the model, the layouts, the mesh or the data's shapes.
   Engine(const Config& config, const DataSpec& spec, EngineOptions options = {});
-  ~Engine();
+  ~Engine() override;
 
   const Model& model() const;
   const DeviceMesh& mesh() const;
   const Diagnostics& warnings() const;  // layout rules that act on nothing, ...
 
-  void train_step(const Batch& batch);  // updates weights, optimizer state and metrics
-  void test_step(const Batch& batch);   // updates metrics only
+  void train_step(const Batch& batch) override;  // updates weights, optimizer state and metrics
+  void test_step(const Batch& batch) override;   // updates metrics only
   // One tensor per model output, (rows, ...).
-  std::vector<HostTensor> predict_step(const Batch& batch);
+  std::vector<HostTensor> predict_step(const Batch& batch) override;
 
-  double last_loss() const;  // of the last train_step, that batch alone
-  void reset_metrics();
-  Logs logs() const;  // of the metrics since the last reset, sorted by name: accuracy, loss
+  double last_loss() const override;  // of the last train_step, that batch alone
+  void reset_metrics() override;
+  Logs logs() const override;  // of the metrics since the last reset, sorted by name: accuracy, loss
   // As `evaluate` returns them: loss, metrics as declared.
-  Logs evaluate_logs() const;
+  Logs evaluate_logs() const override;
 
   // Whole tensors by Keras path ("d1/kernel"); optimizer slots and metrics included.
-  std::vector<std::string> weight_paths() const;  // layer weights in Keras order
-  HostTensor read_variable(std::string_view path) const;
+  std::vector<std::string> weight_paths() const override;  // layer weights in Keras order
+  HostTensor read_variable(std::string_view path) const override;
   // Throws ConfigError E410 when the path or the shape does not fit.
-  void write_variable(std::string_view path, const HostTensor& value);
+  void write_variable(std::string_view path, const HostTensor& value) override;
   // End of fit: w <- EMA average where the optimizer keeps one.
-  void finalize_weights();
+  void finalize_weights() override;
 
   double learning_rate() const;
   void set_learning_rate(double rate);

@@ -1,0 +1,48 @@
+// StepRunner: what the trainer needs of a compiled model. Engine implements it; tests put a small
+// model with known numbers in its place.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/dataset.h"
+#include "tensor/host_tensor.h"
+
+namespace meshtrain {
+
+struct Batch {
+  const Dataset* dataset = nullptr;
+  std::span<const int64_t> rows;  // of the dataset, in order
+};
+
+// Name and value in Keras' order: sorted, as `fit` shows them.
+using Logs = std::vector<std::pair<std::string, double>>;
+
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+
+  virtual void train_step(const Batch& batch) = 0;  // updates weights, optimizer state and metrics
+  virtual void test_step(const Batch& batch) = 0;   // updates metrics only
+  // One tensor per model output, (rows, ...).
+  virtual std::vector<HostTensor> predict_step(const Batch& batch) = 0;
+
+  virtual double last_loss() const = 0;  // of the last train_step, that batch alone
+  virtual void reset_metrics() = 0;
+  virtual Logs logs() const = 0;  // of the metrics since the last reset, sorted by name
+  // As Keras' `evaluate` returns them: loss, metrics as declared.
+  virtual Logs evaluate_logs() const = 0;
+
+  // Whole tensors by Keras path ("d1/kernel"), layer weights in Keras order.
+  virtual std::vector<std::string> weight_paths() const = 0;
+  virtual HostTensor read_variable(std::string_view path) const = 0;
+  virtual void write_variable(std::string_view path, const HostTensor& value) = 0;
+  // End of fit: w <- EMA average where the optimizer keeps one.
+  virtual void finalize_weights() = 0;
+};
+
+}  // namespace meshtrain
