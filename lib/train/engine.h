@@ -1,5 +1,5 @@
-// Engine: the model of a Config, compiled for its mesh, with its variables. Compiles one program for
-// each batch size it meets (the last, smaller batch has its own) and runs them.
+// Engine: the model of a Config, compiled for its mesh, with its variables. Compiles one program
+// for each batch size it meets (the last, smaller batch has its own) and runs them.
 #pragma once
 
 #include <map>
@@ -27,8 +27,8 @@ DataSpec data_spec(const Dataset& dataset);
 DataSpec implied_data_spec(const Config& config);
 
 struct EngineOptions {
-  int num_workers = 0;       // threads; 0 = one per core
-  std::string dump_ir;       // folder for the graph after each pass; empty = none
+  int num_workers = 0;  // threads; 0 = one per core
+  std::string dump_ir;  // folder for the graph after each pass; empty = none
 };
 
 class Engine : public StepRunner {
@@ -49,7 +49,8 @@ class Engine : public StepRunner {
 
   double last_loss() const override;  // of the last train_step, that batch alone
   void reset_metrics() override;
-  Logs logs() const override;  // of the metrics since the last reset, sorted by name: accuracy, loss
+  Logs logs()
+      const override;  // of the metrics since the last reset, sorted by name: accuracy, loss
   // As `evaluate` returns them: loss, metrics as declared.
   Logs evaluate_logs() const override;
 
