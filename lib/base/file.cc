@@ -1,0 +1,261 @@
+#include "base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+// The folder of `path`, "." for a bare name, and the name in it.
+std::pair<std::string, std::string> split_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) {
+    return {".", path};
+  }
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// A descriptor that is closed when it goes out of scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  bool close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+[[noreturn]] void write_failed(const std::string& path, int error_number) {
+  throw FileError(ExitCode::kWriteFailed, "cannot write", path, error_number);
+}
+
+bool write_all(int fd, std::span<const std::byte> data) {
+  // Linux writes at most 2 GiB - 4 KiB in one call; smaller pieces end sooner on a signal.
+  constexpr size_t kPiece = size_t{64} << 20;
+  while (!data.empty()) {
+    const ssize_t n = ::write(fd, data.data(), std::min(data.size(), kPiece));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      return false;
+    }
+    data = data.subspan(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+bool write_pieces(int fd, std::span<const std::span<const std::byte>> pieces) {
+  return std::all_of(pieces.begin(), pieces.end(),
+                     [&](std::span<const std::byte> piece) { return write_all(fd, piece); });
+}
+
+int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
+  int fd;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+// Makes the rename durable. Some file systems cannot fsync a folder (EINVAL): nothing to be done.
+void sync_folder(const std::string& path) {
+  Descriptor folder(open_retrying(split_path(path).first, O_RDONLY | O_DIRECTORY));
+  if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL && errno != EROFS)) {
+    write_failed(path, errno);
+  }
+}
+
+}  // namespace
+
+FileError::FileError(ExitCode code, const std::string& action, std::string path, int error_number)
+    : RuntimeFailure(code, fmt::format("{} `{}`: {}", action, path, std::strerror(error_number))),
+      path_(std::move(path)),
+      error_number_(error_number) {}
+
+FileError::FileError(ExitCode code, const std::string& message, std::string path)
+    : RuntimeFailure(code, message), path_(std::move(path)) {}
+
+InputFile::InputFile(std::string path, Links links) : path_(std::move(path)) {
+  // O_NONBLOCK: opening a pipe without a writer must not wait for one.
+  const int flags = O_RDONLY | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
+  Descriptor fd(open_retrying(path_, flags));
+  if (fd.get() < 0) {
+    if (errno == ELOOP && links == Links::kRefuse) {
+      throw FileError(ExitCode::kData,
+                      fmt::format("`{}` is a symbolic link; give the file itself", path_), path_);
+    }
+    throw FileError(ExitCode::kData, "cannot open", path_, errno);
+  }
+  struct stat status;
+  if (::fstat(fd.get(), &status) != 0) {
+    throw FileError(ExitCode::kData, "cannot read", path_, errno);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    throw FileError(ExitCode::kData, "cannot read", path_, EISDIR);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw FileError(ExitCode::kData, fmt::format("`{}` is not a regular file", path_), path_);
+  }
+  size_ = static_cast<uint64_t>(status.st_size);
+  fd_ = ::dup(fd.get());
+  if (fd_ < 0) {
+    throw FileError(ExitCode::kData, "cannot open", path_, errno);
+  }
+}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+void InputFile::read_at(uint64_t offset, std::byte* to, size_t num_bytes) const {
+  constexpr size_t kPiece = size_t{256} << 20;
+  while (num_bytes > 0) {
+    const ssize_t n = ::pread(fd_, to, std::min(num_bytes, kPiece), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      throw FileError(ExitCode::kData, "cannot read", path_, errno);
+    }
+    if (n == 0) {
+      throw FileError(ExitCode::kData,
+                      fmt::format("`{}` ends at byte {}, {} more were expected: was it cut short "
+                                  "while it was read?",
+                                  path_, offset, num_bytes),
+                      path_);
+    }
+    offset += static_cast<uint64_t>(n);
+    to += n;
+    num_bytes -= static_cast<size_t>(n);
+  }
+}
+
+std::string read_file(const std::string& path, uint64_t max_bytes) {
+  Descriptor fd(open_retrying(path, O_RDONLY));
+  if (fd.get() < 0) {
+    throw FileError(ExitCode::kData, "cannot open", path, errno);
+  }
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = ::read(fd.get(), buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      throw FileError(ExitCode::kData, "cannot read", path, errno);
+    }
+    if (n == 0) {
+      return text;
+    }
+    if (text.size() + static_cast<size_t>(n) > max_bytes) {
+      throw FileError(ExitCode::kData,
+                      fmt::format("`{}` is longer than {}", path,
+                                  format_bytes(static_cast<int64_t>(max_bytes))),
+                      path);
+    }
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<unsigned> counter{0};
+  const auto [folder, name] = split_path(path);
+  // A name may have 255 bytes; the part of the final name is only there for people.
+  return fmt::format("{}/.{}.{}-{}.tmp", folder, name.substr(0, 200), ::getpid(), counter++);
+}
+
+void commit_temporary(const std::string& temporary, const std::string& path) {
+  Descriptor fd(open_retrying(temporary, O_RDONLY));
+  if (fd.get() < 0 || ::fsync(fd.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary.c_str());
+    write_failed(path, error_number);
+  }
+  sync_folder(path);
+}
+
+void write_file_atomic(const std::string& path,
+                       std::span<const std::span<const std::byte>> pieces) {
+  struct stat status;
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) {
+    write_failed(path, EISDIR);
+  }
+  if (exists && !S_ISREG(status.st_mode)) {
+    Descriptor fd(open_retrying(path, O_WRONLY));
+    if (fd.get() < 0 || !write_pieces(fd.get(), pieces) || !fd.close()) {
+      write_failed(path, errno);
+    }
+    return;
+  }
+  std::string temporary;
+  int opened = -1;
+  // A name left by a killed process of the same number may be in the way.
+  for (int attempt = 0; attempt < 100 && opened < 0; ++attempt) {
+    temporary = temporary_name(path);
+    opened = open_retrying(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (opened < 0 && errno != EEXIST) {
+      break;
+    }
+  }
+  if (opened < 0) {
+    write_failed(path, errno);
+  }
+  Descriptor fd(opened);
+  if (!write_pieces(fd.get(), pieces) || ::fsync(fd.get()) != 0 || !fd.close() ||
+      ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary.c_str());
+    write_failed(path, error_number);
+  }
+  sync_folder(path);
+}
+
+void write_file_atomic(const std::string& path, std::span<const std::byte> data) {
+  const std::span<const std::byte> pieces[] = {data};
+  write_file_atomic(path, std::span<const std::span<const std::byte>>(pieces));
+}
+
+void write_file_atomic(const std::string& path, std::string_view text) {
+  write_file_atomic(path, std::as_bytes(std::span(text)));
+}
+
+std::vector<std::string> similar_files(const std::string& path, size_t count) {
+  constexpr size_t kMaxEntries = 10000;  // enough for a hint, quick in a folder of millions
+  const auto [folder, name] = split_path(path);
+  std::vector<std::string> names;
+  if (DIR* dir = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(dir)) {
+      if (entry->d_name[0] != '.' && names.size() < kMaxEntries) {
+        names.emplace_back(entry->d_name);
+      }
+    }
+    ::closedir(dir);
+  }
+  std::sort(names.begin(), names.end());  // the order in a folder is arbitrary
+  return nearest_names(name, names, count);
+}
+
+}  // namespace meshtrain
