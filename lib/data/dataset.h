@@ -1,4 +1,17 @@
 // Datasets: arrays in host memory, read from the config's data sources, and their order in an epoch.
+//
+// Sources and their arguments; relative paths are from DataConfig::base_dir:
+//
+//   npz     path; x, y, sample_weight: names in the archive (x: "x"; y: "y"; sample_weight: none)
+//   npy     x, y, sample_weight: paths of .npy files
+//   idx     images, labels: paths of IDX files, plain or gzip; images (n, h, w) become (n, h, w, 1)
+//   random  samples; shape: of one sample; labels: shape of one target, normal numbers; or classes:
+//           uniform int32 labels (n,); seed: 0
+//   digits  split: train | test; samples: 10000 | 2000; seed: 0. Drawn digits of MNIST's shape
+//
+// Where a model has several inputs or outputs, x and y (npz, npy), shape and labels (random) may be
+// a list, in the model's order, or a dict by input or output name. Every source takes `slice`,
+// Python's "[begin:end]"; an end may be a percentage: "[:90%]".
 #pragma once
 
 #include <cstdint>
