@@ -52,7 +52,7 @@ class Engine : public StepRunner {
   Logs logs()
       const override;  // of the metrics since the last reset, sorted by name: accuracy, loss
   // As `evaluate` returns them: loss, metrics as declared.
-  Logs evaluate_logs() const override;
+  Logs evaluate_logs() const;
 
   // Whole tensors by Keras path ("d1/kernel"); optimizer slots and metrics included.
   std::vector<std::string> weight_paths() const override;  // layer weights in Keras order

@@ -34,8 +34,6 @@ class StepRunner {
   virtual double last_loss() const = 0;  // of the last train_step, that batch alone
   virtual void reset_metrics() = 0;
   virtual Logs logs() const = 0;  // of the metrics since the last reset, sorted by name
-  // As Keras' `evaluate` returns them: loss, metrics as declared.
-  virtual Logs evaluate_logs() const = 0;
 
   // Whole tensors by Keras path ("d1/kernel"), layer weights in Keras order.
   virtual std::vector<std::string> weight_paths() const = 0;

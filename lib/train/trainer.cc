@@ -1,0 +1,218 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "base/text.h"
+#include "train/signals.h"
+
+namespace meshtrain {
+namespace {
+
+// The rows of batch `batch` within `order`.
+std::span<const int64_t> batch_rows(std::span<const int64_t> order, int64_t batch,
+                                    int64_t batch_size) {
+  const int64_t begin = batch * batch_size;
+  const int64_t count = std::min(batch_size, static_cast<int64_t>(order.size()) - begin);
+  return order.subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+}
+
+std::vector<int64_t> file_order(int64_t num_samples) {
+  std::vector<int64_t> order(static_cast<size_t>(num_samples));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  return order;
+}
+
+}  // namespace
+
+int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last) {
+  return drop_last ? num_samples / batch_size : (num_samples + batch_size - 1) / batch_size;
+}
+
+EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch) {
+  EpochPlan plan;
+  const int64_t wanted = fit.steps_per_epoch;
+  if (wanted > 0) {
+    const int64_t epochs_per_pass = (num_batches + wanted - 1) / wanted;
+    plan.pass = epoch / epochs_per_pass;
+    plan.first_batch = (epoch % epochs_per_pass) * wanted;
+    plan.steps = std::min(wanted, num_batches - plan.first_batch);
+    plan.target = wanted;
+  } else {
+    plan.pass = epoch;
+    plan.steps = num_batches;
+    plan.target = num_batches;
+  }
+  if (fit.limit_steps > 0) {
+    plan.steps = std::min<int64_t>(plan.steps, fit.limit_steps);
+    plan.target = std::min<int64_t>(plan.target, fit.limit_steps);
+  }
+  plan.ran_out = plan.steps < plan.target;
+  return plan;
+}
+
+Trainer::Trainer(StepRunner& runner, const Config& config, Clock now)
+    : runner_(runner), config_(config), now_(std::move(now)) {}
+
+void Trainer::fit(const Dataset& train, const Dataset* validation) {
+  const FitConfig& fit = config_.fit;
+  const bool drop_last = config_.data.remainder.value == "drop";
+  const int64_t num_batches = count_batches(train.num_samples, fit.batch_size, drop_last);
+  if (num_batches == 0) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E316", train.loc,
+               fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
+                           "incomplete batches",
+                           train.num_samples, fit.batch_size.value))
+        .help("a smaller fit.batch_size, or `remainder: keep`");
+    throw ConfigError(diagnostics);
+  }
+  throw_if_stopped("setting up");
+  for (int64_t epoch = fit.initial_epoch; epoch < fit.epochs; ++epoch) {
+    const EpochPlan plan = plan_epoch(fit, num_batches, epoch);
+    const double start = now_();
+    EpochReport report = train_epoch(train, plan, epoch + 1);
+    if (validation && validates_after(epoch + 1)) {
+      const int64_t batch_size =
+          fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
+      run_tests(*validation, batch_size, fit.validation_steps, [](int64_t) {});
+      for (const auto& [name, value] : runner_.logs()) {
+        report.logs.emplace_back("val_" + name, value);
+      }
+    }
+    report.seconds = now_() - start;
+    for (TrainObserver* observer : observers_) {
+      observer->on_epoch_end(report);
+    }
+  }
+  if (fit.epochs > 0) {
+    runner_.finalize_weights();
+  }
+}
+
+EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, int64_t epoch) {
+  const double start = now_();
+  const std::vector<int64_t> order =
+      epoch_order(train.num_samples, config_.seed, plan.pass, config_.data.shuffle);
+  runner_.reset_metrics();
+  for (TrainObserver* observer : observers_) {
+    observer->on_epoch_begin(epoch, config_.fit.epochs, plan.target);
+  }
+  for (int64_t step = 1; step <= plan.steps; ++step) {
+    runner_.train_step(
+        {&train, batch_rows(order, plan.first_batch + step - 1, config_.fit.batch_size)});
+    for (TrainObserver* observer : observers_) {
+      observer->on_train_step(epoch, step, runner_);
+    }
+    check_loss(epoch, step);
+    throw_if_stopped(fmt::format("step {} of epoch {}", step, epoch));
+  }
+  if (plan.ran_out) {
+    for (TrainObserver* observer : observers_) {
+      observer->on_warning(
+          fmt::format("epoch {} ran out of data after {} of {} steps (fit.steps_per_epoch); the "
+                      "next one starts "
+                      "from the beginning",
+                      epoch, plan.steps, plan.target));
+    }
+  }
+  EpochReport report{.epoch = epoch, .epochs = config_.fit.epochs, .steps = plan.steps};
+  report.train_seconds = now_() - start;
+  report.logs = runner_.logs();
+  return report;
+}
+
+Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps) {
+  const int64_t all = count_batches(dataset.num_samples, batch_size, false);
+  const double start = now_();
+  for (TrainObserver* observer : observers_) {
+    observer->on_evaluate_begin(steps > 0 ? std::min(steps, all) : all);
+  }
+  EvaluateReport report;
+  report.steps = run_tests(dataset, batch_size, steps, [this](int64_t step) {
+    for (TrainObserver* observer : observers_) {
+      observer->on_evaluate_step(step, runner_);
+    }
+  });
+  report.seconds = now_() - start;
+  report.logs = runner_.logs();
+  for (TrainObserver* observer : observers_) {
+    observer->on_evaluate_end(report);
+  }
+  return report.logs;
+}
+
+int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t steps,
+                           const std::function<void(int64_t)>& after_step) {
+  const int64_t all = count_batches(dataset.num_samples, batch_size, false);
+  const int64_t count = steps > 0 ? std::min(steps, all) : all;
+  const std::vector<int64_t> order = file_order(dataset.num_samples);
+  runner_.reset_metrics();
+  for (int64_t step = 1; step <= count; ++step) {
+    runner_.test_step({&dataset, batch_rows(order, step - 1, batch_size)});
+    after_step(step);
+    throw_if_stopped(fmt::format("step {} of the evaluation", step));
+  }
+  return count;
+}
+
+std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_size) {
+  const int64_t steps = count_batches(dataset.num_samples, batch_size, false);
+  const std::vector<int64_t> order = file_order(dataset.num_samples);
+  for (TrainObserver* observer : observers_) {
+    observer->on_predict_begin(steps);
+  }
+  std::vector<HostTensor> all;
+  int64_t done = 0;
+  for (int64_t step = 1; step <= steps; ++step) {
+    const std::span<const int64_t> rows = batch_rows(order, step - 1, batch_size);
+    const std::vector<HostTensor> outputs = runner_.predict_step({&dataset, rows});
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (step == 1) {
+        Shape shape = outputs[i].shape();
+        shape[0] = dataset.num_samples;
+        all.emplace_back(outputs[i].dtype(), shape);
+      }
+      const size_t row_bytes = outputs[i].num_bytes() / rows.size();
+      std::memcpy(all[i].bytes() + static_cast<size_t>(done) * row_bytes, outputs[i].bytes(),
+                  outputs[i].num_bytes());
+    }
+    done += static_cast<int64_t>(rows.size());
+    for (TrainObserver* observer : observers_) {
+      observer->on_predict_step(step);
+    }
+    throw_if_stopped(fmt::format("step {} of the prediction", step));
+  }
+  for (TrainObserver* observer : observers_) {
+    observer->on_predict_end(steps);
+  }
+  return all;
+}
+
+bool Trainer::validates_after(int64_t epoch) const {
+  const FitConfig& fit = config_.fit;
+  if (!fit.validation_epochs.empty()) {
+    return std::find(fit.validation_epochs.begin(), fit.validation_epochs.end(), epoch) !=
+           fit.validation_epochs.end();
+  }
+  return epoch % fit.validation_freq == 0;
+}
+
+void Trainer::check_loss(int64_t epoch, int64_t step) const {
+  const double loss = runner_.last_loss();
+  if (std::isfinite(loss)) {
+    return;
+  }
+  Diagnostics diagnostics;
+  diagnostics
+      .error(
+          "E501", config_.compile.optimizer.loc,
+          fmt::format("the loss is {} at step {} of epoch {}", format_shortest(loss), step, epoch))
+      .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
+  throw ConfigError(diagnostics);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,94 @@
+// Trainer: Keras' fit, evaluate and predict over host datasets (keras-semantics 3).
+//
+// The trainer knows the order of things; what they look like is up to its observers (the console,
+// the run directory), which are called in the order they were added.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "train/progress.h"
+#include "train/step_runner.h"
+
+namespace meshtrain {
+
+struct EpochReport {
+  int64_t epoch = 0;         // from 1
+  int64_t epochs = 0;        // Keras' `epochs`: the last one's number
+  int64_t steps = 0;         // done
+  double seconds = 0;        // validation included
+  double train_seconds = 0;  // the steps alone
+  Logs logs;  // sorted training values, then sorted validation values with "val_" before them
+};
+
+struct EvaluateReport {
+  int64_t steps = 0;
+  double seconds = 0;
+  Logs logs;
+};
+
+// Each function does nothing unless overridden.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/) {}
+  // `step` counts from 1 in the epoch; the runner has the values.
+  virtual void on_train_step(int64_t /*epoch*/, int64_t /*step*/, const StepRunner&) {}
+  virtual void on_epoch_end(const EpochReport&) {}
+  virtual void on_evaluate_begin(int64_t /*steps*/) {}  // not for validation inside fit
+  virtual void on_evaluate_step(int64_t /*step*/, const StepRunner&) {}
+  virtual void on_evaluate_end(const EvaluateReport&) {}
+  virtual void on_predict_begin(int64_t /*steps*/) {}
+  virtual void on_predict_step(int64_t /*step*/) {}
+  virtual void on_predict_end(int64_t /*steps*/) {}
+  virtual void on_warning(const std::string& /*text*/) {}
+};
+
+// Which batches epoch `epoch` (from 0) trains on. With steps_per_epoch the batches of one pass over
+// the data are dealt out to several epochs, and the last of these ends short where the data ends:
+// 5 batches at 3 steps an epoch are 3, 2, 3, 2, ... A pure function of the epoch.
+struct EpochPlan {
+  int64_t pass = 0;         // over the data: decides the order of samples
+  int64_t first_batch = 0;  // in that pass
+  int64_t steps = 0;        // batches of this epoch
+  int64_t target = 0;       // steps shown
+  bool ran_out = false;     // ends short of steps_per_epoch
+};
+EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch);
+
+// Batches of one pass over `num_samples`; the incomplete last one counts unless `drop_last`.
+int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last);
+
+class Trainer {
+ public:
+  Trainer(StepRunner& runner, const Config& config, Clock now);
+
+  void add_observer(TrainObserver& observer) { observers_.push_back(&observer); }
+
+  // Trains epochs initial_epoch + 1 ... epochs. `validation` may be null. Throws ConfigError E316
+  // when dropping the incomplete batch leaves nothing, E501 (exit 5) at the first loss that is not
+  // finite, StopRequested after the step in which a signal came.
+  void fit(const Dataset& train, const Dataset* validation);
+  // Loss and metrics over `dataset` in file order. `steps` 0: all batches.
+  Logs evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps);
+  // One tensor per model output, (samples, ...).
+  std::vector<HostTensor> predict(const Dataset& dataset, int64_t batch_size);
+
+ private:
+  EpochReport train_epoch(const Dataset& train, const EpochPlan& plan, int64_t epoch);
+  bool validates_after(int64_t epoch) const;
+  void check_loss(int64_t epoch, int64_t step) const;
+  // Runs the batches; `after_step(step)` follows each.
+  int64_t run_tests(const Dataset& dataset, int64_t batch_size, int64_t steps,
+                    const std::function<void(int64_t)>& after_step);
+
+  StepRunner& runner_;
+  const Config& config_;
+  Clock now_;
+  std::vector<TrainObserver*> observers_;
+};
+
+}  // namespace meshtrain
