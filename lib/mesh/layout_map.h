@@ -25,27 +25,25 @@ namespace meshtrain {
 // Fewer entries than the tensor's rank leave the rest replicated; more are an error.
 struct TensorLayout {
   std::vector<std::vector<std::string>> dims;
-  SourceLoc loc;                               // of the whole layout in the config, if any
+  SourceLoc loc;                                  // of the whole layout in the config, if any
   std::vector<std::vector<SourceLoc>> axis_locs;  // of each axis name; empty when built in code
 
   std::string to_string() const;  // "[null, model]"
 };
 
-// A full-match pattern in Python-compatible syntax (PCRE2) with match limits.
+// A regular expression in Python-compatible syntax (PCRE2) with match limits. Copies share it.
 class Pattern {
  public:
   // Throws ConfigError E201 with the position and PCRE2's reason.
   explicit Pattern(std::string_view regex, SourceLoc loc = {});
-  ~Pattern();
-  Pattern(Pattern&&) noexcept;
-  Pattern& operator=(Pattern&&) noexcept;
 
   bool full_match(std::string_view text) const;  // E201 when the match limit is hit
   bool search(std::string_view text) const;      // anywhere in the text
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<const Impl> impl_;
+  bool match(std::string_view text, bool whole) const;
 };
 
 struct LayoutRule {
@@ -57,16 +55,22 @@ struct LayoutRule {
 class LayoutMap {
  public:
   LayoutMap() = default;
-  explicit LayoutMap(DeviceMesh mesh) : mesh_(std::move(mesh)) {}
+  // `search`: a key may match anywhere in the path, as Keras did before 3.14 (`layout_match:
+  // search`).
+  explicit LayoutMap(DeviceMesh mesh, bool search = false)
+      : mesh_(std::move(mesh)), search_(search) {}
 
   const DeviceMesh& mesh() const { return mesh_; }
+  bool search() const { return search_; }
   const std::vector<LayoutRule>& rules() const { return rules_; }
   size_t size() const { return rules_.size(); }
 
   // Appends a rule. Throws ConfigError: E203 repeated key, E201 invalid pattern, E205 an axis that
   // is not in the mesh or occurs twice.
   void set(LayoutRule rule);
-  void set(std::string key, TensorLayout layout) { set(LayoutRule{std::move(key), {}, std::move(layout)}); }
+  void set(std::string key, TensorLayout layout) {
+    set(LayoutRule{std::move(key), {}, std::move(layout)});
+  }
   void erase(std::string_view key);  // exact key; throws Error when absent
 
   // The rule for `path`: an exact key wins; else every key must match the whole path; nothing when
@@ -74,16 +78,27 @@ class LayoutMap {
   // E203 naming both lines when two patterns match.
   const LayoutRule* find(std::string_view path, std::string_view model_name = {}) const;
 
+  // All rules (indices into rules()) that compete for `path`: the exact keys where there are any,
+  // else the matching patterns. find() wants at most one.
+  std::vector<size_t> candidates(std::string_view path, std::string_view model_name = {}) const;
+  // Whether the pattern of rule `rule` matches `path`, exact keys elsewhere or not.
+  bool matches(size_t rule, std::string_view path, std::string_view model_name = {}) const;
+  // Adds the E203 for `path` that the rules `hits` compete for.
+  Diagnostic& add_ambiguity(std::string_view path, const std::vector<size_t>& hits,
+                            Diagnostics& diagnostics) const;
+
  private:
   DeviceMesh mesh_;
+  bool search_ = false;
   std::vector<LayoutRule> rules_;
   std::vector<Pattern> patterns_;  // beside rules_
 };
 
-// The Sharding that `layout` means for a tensor of `shape`. Adds to `diagnostics` and returns
-// nothing when it cannot be: E205 too many entries or an unknown or repeated axis, E204 a dimension
-// that its axes do not divide (names the tensor, the dimension, both sizes, and mesh sizes that
-// would fit). Dimensions of kUnknownDim (the batch) are taken to divide.
+// The Sharding that `layout` means for a tensor of `shape`, without axes of size 1. Adds to
+// `diagnostics` and returns nothing when it cannot be: E205 too many entries or an unknown or
+// repeated axis, E204 a dimension that its axes do not divide (names the tensor, the dimension,
+// both sizes, and mesh sizes that would fit). Dimensions of kUnknownDim (the batch) are taken to
+// divide.
 std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_view tensor_path,
                                        const Shape& shape, const DeviceMesh& mesh,
                                        Diagnostics& diagnostics);

@@ -18,15 +18,22 @@
 
 namespace meshtrain {
 
-enum class MoveKind : uint8_t { kAllGather, kSlice, kAllToAll, kReduceScatter, kAllReduce, kPermute };
+enum class MoveKind : uint8_t {
+  kAllGather,
+  kSlice,
+  kAllToAll,
+  kReduceScatter,
+  kAllReduce,
+  kPermute
+};
 std::string_view move_name(MoveKind kind);  // "all_gather"
 
 struct ReshardMove {
   MoveKind kind;
-  AxisList axes;      // axes that communicate, major to minor
-  int dim = -1;       // the dimension gathered, sliced, scattered to, or taken from
-  int to_dim = -1;    // all_to_all only
-  Sharding result;    // after the move
+  AxisList axes;    // axes that communicate, major to minor
+  int dim = -1;     // the dimension gathered, sliced, scattered to, or taken from
+  int to_dim = -1;  // all_to_all only
+  Sharding result;  // after the move
 };
 
 struct ReshardCost {

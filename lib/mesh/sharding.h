@@ -27,7 +27,9 @@ struct Sharding {
   AxisMask partial = 0;
   Combine combine = Combine::kSum;  // meaning of `partial`; kSum when that is empty
 
-  static Sharding replicated(size_t rank) { return {std::vector<AxisList>(rank), 0, Combine::kSum}; }
+  static Sharding replicated(size_t rank) {
+    return {std::vector<AxisList>(rank), 0, Combine::kSum};
+  }
 
   bool is_replicated() const;  // nothing split, nothing pending
   AxisMask dim_axes() const;   // axes that split some dimension

@@ -1,0 +1,16 @@
+// Checks of axis names in layouts, shared by LayoutMap and resolve_layout.
+#pragma once
+
+#include "base/diagnostic.h"
+#include "mesh/layout_map.h"
+
+namespace meshtrain {
+
+// The place of axis `i` of dimension `d`, else of the whole layout.
+SourceLoc axis_loc(const TensorLayout& layout, size_t d, size_t i);
+
+// Adds an E205 for every axis that is not in the mesh or occurs twice; true when there is none.
+bool check_layout_axes(const TensorLayout& layout, const DeviceMesh& mesh,
+                       Diagnostics& diagnostics);
+
+}  // namespace meshtrain
