@@ -107,13 +107,6 @@ struct Graph {
   std::vector<int> use_counts() const;
 };
 
-// A node that was applied to an activation pin: "d2/output: [data, null]".
-struct Pin {
-  ValueId value = kNone;
-  Sharding sharding;
-  std::string key;
-};
-
 // Throws InternalError naming the node when an invariant is broken: topological order, operand and
 // result counts, shapes and dtypes equal to what the op infers, valid shardings, variables in range.
 void verify(const Graph& graph);

@@ -28,7 +28,9 @@ struct Buffer {
   ValueId value = kNone;     // of the graph, for names in messages
 };
 
-// One kernel over all its pieces. Operand and result indices are buffers.
+// One kernel over all its pieces. Operand and result indices are buffers. A collective may have
+// several operands, each with its own result (a bucket: attrs `dims`, `to_dims` beside them). A
+// "pin" step is a copy. Two buffers of one variable (its old and its new value) are one memory.
 struct ProgramStep {
   const OpDef* op = nullptr;
   std::vector<int> inputs;
@@ -57,6 +59,7 @@ struct Program {
   DeviceMesh mesh;
   std::vector<Variable> variables;
   std::vector<Buffer> buffers;
+  std::vector<ProgramStep> prologue;  // constants: run once, when the program is made ready
   std::vector<ProgramStep> steps;
   std::vector<FusedTape> fusions;
   int64_t arena_bytes = 0;

@@ -1,0 +1,17 @@
+// Bucketing: collectives of one kind over the same axes become one call over many tensors, so that
+// their number per step does not depend on the number of tensors.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace meshtrain {
+
+constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as PyTorch DDP; more hides no better
+
+// Merges all_reduce, reduce_scatter and all_gather nodes of equal axes, dtype, combine and phase
+// where no member's reader stands before the last member. A bucket is one node with an operand and
+// a result per tensor; the attrs `dims` and `to_dims` are lists beside them.
+Graph bucket_collectives(const Graph& graph, const DeviceMesh& mesh,
+                         int64_t bucket_bytes = kBucketBytes);
+
+}  // namespace meshtrain

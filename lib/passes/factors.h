@@ -1,0 +1,30 @@
+// Shardings seen through an op's rule: which axes each factor is split by.
+#pragma once
+
+#include "ir/op.h"
+
+namespace meshtrain {
+
+using FactorAxes = std::vector<AxisList>;  // beside ShardingRule::factors
+
+// Distributes the axes of `dims` over the factors of one tensor. Within a dimension the factors
+// fill from the major one: an axis goes to the first factor that is not full, as long as it
+// divides what is left of it. Axes that fit no factor are left out and make `exact` false.
+struct Projection {
+  FactorAxes axes;
+  bool exact = true;
+};
+Projection project(const TensorFactors& tensor, const std::vector<AxisList>& dims,
+                   const ShardingRule& rule, const DeviceMesh& mesh);
+
+// The dims of a tensor whose factors are split by `axes`. A minor factor of a dimension counts only
+// when all factors before it are full: anything else would interleave the data.
+std::vector<AxisList> unproject(const TensorFactors& tensor, const FactorAxes& axes,
+                                const ShardingRule& rule, const DeviceMesh& mesh);
+
+// The dimension of `tensor` that mentions `factor`, or kNone.
+int dim_of_factor(const TensorFactors& tensor, int factor);
+
+AxisMask mask_of(const AxisList& axes);
+
+}  // namespace meshtrain

@@ -1,0 +1,74 @@
+#include "passes/layouts.h"
+
+#include "passes/factors.h"
+
+namespace meshtrain {
+
+Sharding add_zero_axes(const Sharding& base, const Shape& shape, const AxisList& axes,
+                       const DeviceMesh& mesh) {
+  if (axes.empty() || (mask_of(axes) & base.used_axes()) != 0) {
+    return base;
+  }
+  int best = kNone;
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+    const bool fits = base.dims[d].empty() && shape[d] > 0 && shape[d] % mesh.size_of(axes) == 0;
+    if (fits && (best == kNone || shape[d] > shape[best])) {
+      best = d;
+    }
+  }
+  Sharding out = base;
+  if (best != kNone) {
+    out.dims[best] = axes;
+  }
+  return out;
+}
+
+namespace {
+
+Sharding without_axes(const Sharding& sharding, AxisMask axes) {
+  Sharding out = sharding;
+  for (AxisList& list : out.dims) {
+    std::erase_if(list, [&](int axis) { return (axes >> axis & 1) != 0; });
+  }
+  return out;
+}
+
+VariableLayout weight_layout(const Sharding& user, const Shape& shape, const LayoutOptions& options,
+                             const DeviceMesh& mesh) {
+  const Sharding compute = without_axes(user, options.batch_axes);
+  if (compute != user) {  // the user shards over the batch axis: FSDP of this variable
+    return {user, compute, user, user};
+  }
+  const Sharding zero =
+      options.zero == 0 ? user : add_zero_axes(user, shape, options.zero_axes, mesh);
+  return {options.zero >= 3 ? zero : user, compute, zero, zero};
+}
+
+}  // namespace
+
+void assign_layouts(Graph& graph, std::span<const Sharding> layouts, const LayoutOptions& options,
+                    const DeviceMesh& mesh) {
+  for (size_t i = 0; i < graph.variables.size(); ++i) {
+    Variable& variable = graph.variables[i];
+    if (variable.role == VariableRole::kWeight) {
+      variable.layout = weight_layout(layouts[i], variable.shape, options, mesh);
+      if (!variable.trainable) {  // no gradient, no state: nothing to split further
+        variable.layout.grad = variable.layout.state = variable.layout.storage;
+      }
+    } else {
+      const Sharding whole = Sharding::replicated(variable.shape.size());
+      variable.layout = {whole, whole, whole, whole};
+    }
+  }
+  for (Variable& variable : graph.variables) {
+    if (variable.role == VariableRole::kSlot && variable.follows != kNone) {
+      const Variable& weight = graph.variables[variable.follows];
+      if (weight.shape == variable.shape) {
+        const Sharding& state = weight.layout.state;
+        variable.layout = {state, state, state, state};
+      }
+    }
+  }
+}
+
+}  // namespace meshtrain

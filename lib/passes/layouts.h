@@ -1,0 +1,34 @@
+// The four layouts of every variable, from what the user wrote and the ZeRO level.
+//
+//   level  storage  gradient  optimizer state   known as
+//   0      L        L         L                 plain
+//   1, 2   L        Z         Z                 ZeRO-1, ZeRO-2
+//   3      Z        Z         Z                 ZeRO-3, FSDP; HSDP when Z leaves out a batch axis
+//
+// L is the user's layout without the batch axes, Z adds the zero axes to it; the compute layout is
+// always L. A user layout that names a batch axis itself asks for FSDP of that variable: then Z is
+// the user's layout as written. Level 1 reduces gradients when the update needs them, level 2 as
+// soon as they exist, so that less of them is alive at once.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace meshtrain {
+
+struct LayoutOptions {
+  AxisMask batch_axes = 0;
+  int zero = 0;
+  AxisList zero_axes;
+};
+
+// `layouts[i]` is the resolved user layout of graph.variables[i] (weights; ignored for others).
+// Slots follow their weight's state layout; metrics and scalars are replicated.
+void assign_layouts(Graph& graph, std::span<const Sharding> layouts, const LayoutOptions& options,
+                    const DeviceMesh& mesh);
+
+// `base` with `axes` appended to the largest dimension that is whole and that they divide; `base`
+// itself when there is none or an axis is already used.
+Sharding add_zero_axes(const Sharding& base, const Shape& shape, const AxisList& axes,
+                       const DeviceMesh& mesh);
+
+}  // namespace meshtrain

@@ -1,0 +1,277 @@
+#include "passes/lower.h"
+
+#include <algorithm>
+#include <map>
+
+#include "passes/fuse.h"
+#include "passes/memory.h"
+
+namespace meshtrain {
+namespace {
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const DeviceMesh& mesh)
+      : graph_(graph), groups_(fuse_groups(graph)), buffer_of_(graph.values.size(), kNone) {
+    program_.mesh = mesh;
+    program_.variables = graph.variables;
+  }
+
+  Program run() {
+    find_group_ends();
+    for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+      lower_node(n);
+    }
+    for (const Output& output : graph_.outputs) {
+      program_.outputs.push_back({output.name, buffer(output.value)});
+    }
+    place_updates();
+    plan_memory(program_);
+    return std::move(program_);
+  }
+
+ private:
+  const Value& value(ValueId v) const { return graph_.values[v]; }
+
+  int add_buffer(ValueId v) {
+    const Value& val = value(v);
+    Buffer b;
+    b.global_shape = val.shape;
+    b.shape = local_shape(val.shape, *val.sharding, program_.mesh);
+    b.dtype = val.dtype;
+    b.sharding = *val.sharding;
+    b.axes = val.sharding->used_axes();
+    b.num_pieces = program_.mesh.size_of(b.axes);
+    b.piece_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(b.dtype));
+    b.value = v;
+    program_.buffers.push_back(std::move(b));
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+
+  int buffer(ValueId v) {
+    if (buffer_of_[v] == kNone) {
+      buffer_of_[v] = add_buffer(v);
+    }
+    return buffer_of_[v];
+  }
+
+  void find_group_ends() {
+    for (NodeId n = 0; n < static_cast<NodeId>(groups_.size()); ++n) {
+      if (groups_[n] != kNone) {
+        members_[groups_[n]].push_back(n);
+      }
+    }
+  }
+
+  void lower_node(NodeId n) {
+    const Node& node = graph_.nodes[n];
+    const std::string_view op = node.op->name;
+    if (op == "parameter") {
+      program_.buffers[buffer(node.outputs[0])].variable =
+          static_cast<int>(node.attr_int("variable"));
+    } else if (op == "input") {
+      program_.buffers[buffer(node.outputs[0])].is_input = true;
+      program_.inputs.push_back({node.attr_string("name"), buffer(node.outputs[0])});
+    } else if (op == "pin" || op == "var_use" || op == "reshard") {
+      buffer_of_[node.outputs[0]] = buffer(node.inputs[0]);  // same bytes under another name
+    } else if (groups_[n] == kNone) {
+      emit(node);
+    } else if (n == members_[groups_[n]].back()) {
+      emit_fused(members_[groups_[n]]);
+    }
+  }
+
+  void emit(const Node& node) {
+    ProgramStep step = begin(node);
+    for (const ValueId input : node.inputs) {
+      step.inputs.push_back(buffer(input));
+    }
+    for (const ValueId output : node.outputs) {
+      step.outputs.push_back(buffer(output));
+    }
+    finish(std::move(step), node.inputs.empty());
+  }
+
+  static ProgramStep begin(const Node& node) {
+    ProgramStep step;
+    step.op = node.op;
+    step.attrs = node.attrs;
+    step.path = node.path;
+    step.phase = node.phase;
+    return step;
+  }
+
+  void finish(ProgramStep step, bool once) {
+    for (const std::vector<int>& list : {step.inputs, step.outputs}) {
+      for (const int b : list) {
+        step.axes |= program_.buffers[b].axes;
+      }
+    }
+    (once ? program_.prologue : program_.steps).push_back(std::move(step));
+  }
+
+  bool is_scalar_constant(ValueId v) const {
+    return graph_.producer(v).op->name == "constant" && value(v).shape.empty();
+  }
+
+  // A group becomes one step with a tape. Operands are read once; scalar constants are
+  // instructions.
+  void emit_fused(const std::vector<NodeId>& members) {
+    const Node& last = graph_.nodes[members.back()];
+    ProgramStep step = begin(last);
+    step.attrs.clear();
+    FusedTape tape;
+    const std::vector<ValueId> operands = operands_of(members);
+    for (const ValueId v : operands) {
+      step.inputs.push_back(buffer(v));
+    }
+    tape.num_inputs = static_cast<int>(operands.size());
+    std::map<ValueId, int> place;  // of each value on the tape
+    for (size_t i = 0; i < operands.size(); ++i) {
+      place[operands[i]] = static_cast<int>(i);
+    }
+    const auto record = [&](const Node& node) {
+      FusedTape::Instruction instruction{node.op, {}, node.attrs, value(node.outputs[0]).dtype};
+      for (const ValueId input : node.inputs) {
+        instruction.args.push_back(place.at(input));
+      }
+      place[node.outputs[0]] = tape.num_inputs + static_cast<int>(tape.instructions.size());
+      tape.instructions.push_back(std::move(instruction));
+    };
+    for (const NodeId n : members) {
+      for (const ValueId input : graph_.nodes[n].inputs) {
+        if (is_scalar_constant(input) && !place.contains(input)) {
+          record(graph_.producer(input));
+        }
+      }
+      record(graph_.nodes[n]);
+      const ValueId result = graph_.nodes[n].outputs[0];
+      if (is_read_outside(result, members)) {
+        tape.results.push_back(place.at(result) - tape.num_inputs);
+        step.outputs.push_back(buffer(result));
+      }
+    }
+    step.fused = static_cast<int>(program_.fusions.size());
+    program_.fusions.push_back(std::move(tape));
+    finish(std::move(step), false);
+  }
+
+  std::vector<ValueId> operands_of(const std::vector<NodeId>& members) const {
+    std::vector<ValueId> out;
+    for (const NodeId n : members) {
+      for (const ValueId input : graph_.nodes[n].inputs) {
+        const bool inside = groups_[value(input).producer] == groups_[members[0]];
+        if (!inside && !is_scalar_constant(input) &&
+            std::find(out.begin(), out.end(), input) == out.end()) {
+          out.push_back(input);
+        }
+      }
+    }
+    return out;
+  }
+
+  bool is_read_outside(ValueId v, const std::vector<NodeId>& members) {
+    if (readers_.empty()) {
+      readers_.resize(graph_.values.size());
+      for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+        for (const ValueId input : graph_.nodes[n].inputs) {
+          readers_[input].push_back(groups_[n]);
+        }
+      }
+      for (const Output& output : graph_.outputs) {
+        readers_[output.value].push_back(kNone);
+      }
+      for (const Update& update : graph_.updates) {
+        readers_[update.value].push_back(kNone);
+      }
+    }
+    const int group = groups_[members[0]];
+    return std::any_of(readers_[v].begin(), readers_[v].end(),
+                       [&](int reader) { return reader == kNone || reader != group; });
+  }
+
+  // New values of variables: in place where the old one is not read afterwards, else copied at the
+  // end.
+  void place_updates() {
+    std::map<int, int> old_buffer;  // of each variable that is read
+    for (size_t b = 0; b < program_.buffers.size(); ++b) {
+      if (program_.buffers[b].variable != kNone) {
+        old_buffer[program_.buffers[b].variable] = static_cast<int>(b);
+      }
+    }
+    find_accesses();
+    for (const Update& update : graph_.updates) {
+      const int fresh = buffer(update.value);
+      const auto old = old_buffer.find(update.variable);
+      const int old_id = old == old_buffer.end() ? kNone : old->second;
+      if (fresh == old_id) {
+        continue;
+      }
+      if (can_write_in_place(fresh, old_id)) {
+        program_.buffers[fresh].variable = update.variable;
+      } else {
+        copy_to_variable(update, fresh);
+      }
+    }
+  }
+
+  // The step that writes each buffer and the last one that reads it.
+  void find_accesses() {
+    writer_.assign(program_.buffers.size(), kNone);
+    last_read_.assign(program_.buffers.size(), kNone);
+    for (int s = 0; s < static_cast<int>(program_.steps.size()); ++s) {
+      for (const int b : program_.steps[s].outputs) {
+        writer_[b] = s;
+      }
+      for (const int b : program_.steps[s].inputs) {
+        last_read_[b] = s;
+      }
+    }
+  }
+
+  bool can_write_in_place(int fresh, int old_id) const {
+    const Buffer& buffer = program_.buffers[fresh];
+    const bool is_output =
+        std::any_of(program_.outputs.begin(), program_.outputs.end(),
+                    [&](const Program::NamedBuffer& o) { return o.buffer == fresh; });
+    if (buffer.variable != kNone || buffer.is_input || is_output) {
+      return false;
+    }
+    const int written = writer_[fresh];
+    if (written == kNone) {
+      return false;  // made by the prologue
+    }
+    const int last_read = old_id == kNone ? kNone : last_read_[old_id];
+    const ProgramStep& writer = program_.steps[written];
+    const bool aliases = writer.fused != kNone || writer.op->elementwise;
+    return last_read < written || (last_read == written && aliases);
+  }
+
+  void copy_to_variable(const Update& update, int fresh) {
+    const int target = add_buffer(update.value);
+    program_.buffers[target].variable = update.variable;
+    ProgramStep step;
+    step.op = &find_op("pin");
+    step.inputs = {fresh};
+    step.outputs = {target};
+    step.path = program_.variables[update.variable].path + "/copy";
+    step.phase = Phase::kUpdate;
+    finish(std::move(step), false);
+  }
+
+  const Graph& graph_;
+  Program program_;
+  std::vector<int> groups_;
+  std::vector<int> buffer_of_;
+  std::map<int, std::vector<NodeId>> members_;
+  std::vector<int> writer_, last_read_;    // steps, beside the buffers
+  std::vector<std::vector<int>> readers_;  // groups of the readers of each value; kNone: outside
+};
+
+}  // namespace
+
+Program lower_program(const Graph& graph, const DeviceMesh& mesh) {
+  return Lowering(graph, mesh).run();
+}
+
+}  // namespace meshtrain

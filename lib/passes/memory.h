@@ -1,0 +1,18 @@
+// The static memory plan: an offset in one arena for every buffer, from liveness.
+#pragma once
+
+#include "ir/program.h"
+
+namespace meshtrain {
+
+// Sets Buffer::offset and Program::arena_bytes. Buffers that are alive together never overlap,
+// except that an elementwise result may take the place of an operand that dies in the same step
+// (equal type and sharding). Inputs, outputs and constants keep their place for the whole step.
+// Best fit over the steps in order; cost O(steps log steps).
+void plan_memory(Program& program);
+
+// The first pair of buffers that are alive together and share bytes without being an in-place pair,
+// in words; empty when the plan is sound. For tests and --dump-ir.
+std::string memory_plan_problem(const Program& program);
+
+}  // namespace meshtrain

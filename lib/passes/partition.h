@@ -1,0 +1,19 @@
+// The SPMD partitioner: turns a graph whose values have propagated shardings into one whose nodes
+// each run on local pieces, with explicit collectives between them.
+//
+//   1 each op's factors get axes: those all tensors agree on; where they differ, the split that
+//     most bytes already have (weights first) wins and the rest is resharded
+//   2 contracted and reduced factors leave the result pending; a pending value with one use
+//     travels through linear elementwise ops and is settled before anything else reads it
+//   3 reshards of one value to one sharding are shared
+//   4 a reshard becomes the planner's collectives, each with the cause it serves
+#pragma once
+
+#include "ir/graph.h"
+
+namespace meshtrain {
+
+// Requires propagate(). The result satisfies verify_sharded().
+Graph partition(const Graph& graph, const DeviceMesh& mesh);
+
+}  // namespace meshtrain

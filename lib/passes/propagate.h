@@ -1,0 +1,29 @@
+// Sharding propagation: from the annotations (batch axes of inputs, compute layouts of variables,
+// pins) to a sharding of every value.
+//
+// Two stages (Shardy's factor propagation; the order of seeds as measured in the design facts):
+//   A  batch axes of inputs and of pins first, until nothing changes
+//   B  then everything: compute layouts of variables and whole pins; what stage A decided may be
+//      extended, never removed
+// In each stage element-wise ops go first, broadcasts forward last. Variables are closed: nothing
+// flows into them. A cotangent lies as its value. Each decision stores where it came from.
+//
+// Cost: a few sweeps over the nodes; linear in their number.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ir/graph.h"
+
+namespace meshtrain {
+
+struct PropagateOptions {
+  AxisList batch_axes;  // split dimension 0 of inputs with attr batch=1; empty: nothing is split
+  std::map<std::string, Sharding> pins;  // by the `key` of "pin" nodes: "d2/output"
+};
+
+// Sets Value::sharding (without pending sums) and sharding_origin of every value.
+void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& options);
+
+}  // namespace meshtrain
