@@ -29,7 +29,7 @@ finish() {
   done
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
-  exit
+  exit $?  # named, because a bare exit in a trap returns the status from before it
 }
 trap finish EXIT
 trap 'failed=$((failed + 1)); failures+=("interrupted"); exit' INT TERM
@@ -59,7 +59,7 @@ check_format() {
   mapfile -t files < <(find lib app tests \( -name '*.h' -o -name '*.cc' \) -print | sort)
   [ "${#files[@]}" -gt 0 ] || return 1
   local tool=clang-format-14
-  command -v $tool >/dev/null 2>&1 || tool=clang-format
+  command -v "$tool" >/dev/null 2>&1 || tool=clang-format
   "$tool" --dry-run -Werror "${files[@]}"
 }
 
