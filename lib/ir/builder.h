@@ -5,7 +5,7 @@
 // count from 0; negative ones from the end.
 #pragma once
 
-#include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ namespace meshtrain {
 
 class Builder {
  public:
-  explicit Builder(Graph& graph) : graph_(graph) {}
+  explicit Builder(Graph& graph);  // paths of the nodes already there are not given again
   Graph& graph() { return graph_; }
   const Shape& shape(ValueId v) const { return graph_.values[v].shape; }
   DType dtype(ValueId v) const { return graph_.values[v].dtype; }
@@ -46,17 +46,19 @@ class Builder {
   // --- sources -------------------------------------------------------------------------------
   // Fed by the host every step; `batch`: dimension 0 is the batch.
   ValueId input(std::string_view name, Shape shape, DType dtype, bool batch);
-  int add_variable(Variable variable);   // its index; does not read it
-  ValueId parameter(int variable);       // the stored value, in the storage layout; one per variable
-  ValueId variable_use(ValueId param);   // "var_use": storage -> compute layout, once per use
+  int add_variable(Variable variable);  // its index; does not read it
+  ValueId parameter(int variable);      // the stored value, in the storage layout; one per variable
+  ValueId variable_use(ValueId param);  // "var_use": storage -> compute layout, once per use
   ValueId constant(double value, DType dtype, Shape shape = {});  // every element `value`
   ValueId iota(Shape shape, int axis, DType dtype);               // the index along `axis`
-  // uint32 Philox bits of every element: key `seed`, stream from the node's path, `step` an int64 scalar.
+  // uint32 Philox bits of every element: key `seed`, stream from the node's path, `step` an int64
+  // scalar.
   ValueId random_bits(Shape shape, ValueId step, int64_t seed);
 
   // --- elementwise, one operand ----------------------------------------------------------------
   // neg exp log log1p expm1 tanh sigmoid softplus sqrt rsqrt square abs sign erf sin cos floor
-  // reciprocal logical_not is_finite
+  // round reciprocal relu logical_not is_finite; relu's gradient at 0 is 0, round takes halves to
+  // even
   ValueId unary(std::string_view op, ValueId x) { return apply(op, {x}); }
   ValueId cast(ValueId x, DType dtype);  // x itself when it already has the dtype
 
@@ -96,15 +98,17 @@ class Builder {
   ValueId concat(std::vector<ValueId> parts, int axis);
   ValueId reverse(ValueId x, int axis);
 
-  // --- reductions ----------------------------------------------------------------------------------
+  // --- reductions
+  // ----------------------------------------------------------------------------------
   ValueId reduce_sum(ValueId x, std::vector<int64_t> axes, bool keepdims = false);
   ValueId reduce_max(ValueId x, std::vector<int64_t> axes, bool keepdims = false);
   ValueId reduce_min(ValueId x, std::vector<int64_t> axes, bool keepdims = false);
   ValueId reduce_mean(ValueId x, std::vector<int64_t> axes, bool keepdims = false);
-  ValueId reduce_sum_all(ValueId x);              // to a scalar
-  ValueId argmax(ValueId x, int axis);            // int32, the first of equals; no gradient
+  ValueId reduce_sum_all(ValueId x);    // to a scalar
+  ValueId argmax(ValueId x, int axis);  // int32, the first of equals; no gradient
   ValueId cumsum(ValueId x, int axis);
-  std::vector<ValueId> top_k(ValueId x, int64_t k);  // values and int32 indices, last axis, largest first
+  std::vector<ValueId> top_k(ValueId x,
+                             int64_t k);  // values and int32 indices, last axis, largest first
 
   // --- products and lookups ----------------------------------------------------------------------
   // Letters name dimensions; one or two operands; a letter in no result is summed. No repeated
@@ -118,13 +122,16 @@ class Builder {
   // ids (...) int32 -> (..., num_classes) of `dtype`; ids outside give a row of zeros.
   ValueId one_hot(ValueId ids, int64_t num_classes, DType dtype);
 
-  // --- training ------------------------------------------------------------------------------------
-  // x with elements zeroed with probability `rate` and the rest scaled by 1/(1-rate). The mask is
-  // Philox over the global index of `noise_shape` (default: x's shape; 1 = shared). `step` int64 scalar.
+  // --- training
+  // ------------------------------------------------------------------------------------ x with
+  // elements zeroed with probability `rate` and the rest scaled by 1/(1-rate). The mask is Philox
+  // over the global index of `noise_shape` (default: x's shape; 1 = shared). `step` int64 scalar.
   ValueId dropout(ValueId x, double rate, ValueId step, int64_t seed, Shape noise_shape = {});
   // One optimizer step on one variable, elementwise: kind "sgd", "momentum", "nesterov", "rmsprop",
-  // "adam", ...; see ir/ops/optimizer.cc for operands and attributes. Results: new parameter, new slots.
-  std::vector<ValueId> optimizer_update(std::string_view kind, std::vector<ValueId> inputs, Attrs attrs);
+  // "adam", ...; see ir/ops/optimizer.cc for operands and attributes. Results: new parameter, new
+  // slots.
+  std::vector<ValueId> optimizer_update(std::string_view kind, std::vector<ValueId> inputs,
+                                        Attrs attrs);
   // Stands for a user's pin "<layer>/output": identity; propagate and partition obey the sharding.
   ValueId pin(ValueId x, std::string_view key);
 
@@ -139,6 +146,7 @@ class Builder {
   std::string scope_;
   Phase phase_ = Phase::kForward;
   std::map<std::string, int, std::less<>> path_uses_;
+  std::map<int64_t, ValueId> parameters_;  // by variable
 };
 
 // Reverse-mode differentiation on the global graph: appends nodes in Phase::kBackward that compute

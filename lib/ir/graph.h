@@ -77,9 +77,9 @@ struct Variable {
   Shape shape;
   DType dtype = DType::kFloat32;
   VariableRole role = VariableRole::kWeight;
-  bool trainable = true;            // weights only
-  int follows = kNone;              // slots: index of the weight whose layouts they take
-  VariableLayout layout;            // set by assign_layouts (passes)
+  bool trainable = true;  // weights only
+  int follows = kNone;    // slots: index of the weight whose layouts they take
+  VariableLayout layout;  // set by assign_layouts (passes)
 };
 
 struct Output {
@@ -108,7 +108,8 @@ struct Graph {
 };
 
 // Throws InternalError naming the node when an invariant is broken: topological order, operand and
-// result counts, shapes and dtypes equal to what the op infers, valid shardings, variables in range.
+// result counts, shapes and dtypes equal to what the op infers, valid shardings, variables in
+// range.
 void verify(const Graph& graph);
 // With shardings: also that every value has one, that each node's operands and results agree with
 // its rule, and that nothing but linear ops reads a pending sum.

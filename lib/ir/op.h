@@ -64,9 +64,12 @@ struct OpDef {
   // nothing depends on them). Absent: not differentiable, gradients stop here.
   std::function<std::vector<ValueId>(Builder&, const Node&, std::span<const ValueId>)> vjp;
   // Floating-point operations on tensors of these shapes; absent: one per result element.
-  std::function<double(const Node&, std::span<const Shape> operands, std::span<const Shape> results)>
+  std::function<double(const Node&, std::span<const Shape> operands,
+                       std::span<const Shape> results)>
       flops;
   bool elementwise = false;  // result element i depends on operand elements i only
+  bool random = false;       // the Builder gives each node an attribute "stream" from its path
+  bool collective = false;   // changes how its operand lies on the mesh; the same global value
 };
 
 // Throws InternalError when there is none of this name.

@@ -2,8 +2,8 @@
 // runs. Made by lower_program (passes) from a partitioned Graph; run by exec.
 //
 // A value that is equal on several devices is stored and computed once per distinct piece: a buffer
-// has `num_pieces` pieces, numbered by distinct_piece() over `axes` (the axes it is split or pending
-// over). A real mesh would hold one piece on every device; `plan` reports that.
+// has `num_pieces` pieces, numbered by distinct_piece() over `axes` (the axes it is split or
+// pending over). A real mesh would hold one piece on every device; `plan` reports that.
 #pragma once
 
 #include <string>
@@ -15,17 +15,17 @@
 namespace meshtrain {
 
 struct Buffer {
-  Shape shape;          // of one piece (local shape)
+  Shape shape;  // of one piece (local shape)
   Shape global_shape;
   DType dtype = DType::kFloat32;
   Sharding sharding;
-  AxisMask axes = 0;       // sharding.used_axes()
-  int64_t num_pieces = 1;  // mesh.size_of(axes)
-  int64_t piece_bytes = 0;   // exact, no padding: a value split over dimension 0 lies as the whole
-  int64_t offset = 0;        // of piece 0 in the arena, 64-byte aligned; pieces follow one another
-  int variable = kNone;      // lives in the variable store instead of the arena
-  bool is_input = false;     // filled by the host before the step
-  ValueId value = kNone;     // of the graph, for names in messages
+  AxisMask axes = 0;        // sharding.used_axes()
+  int64_t num_pieces = 1;   // mesh.size_of(axes)
+  int64_t piece_bytes = 0;  // exact, no padding: a value split over dimension 0 lies as the whole
+  int64_t offset = 0;       // of piece 0 in the arena, 64-byte aligned; pieces follow one another
+  int variable = kNone;     // lives in the variable store instead of the arena
+  bool is_input = false;    // filled by the host before the step
+  ValueId value = kNone;    // of the graph, for names in messages
 };
 
 // One kernel over all its pieces. Operand and result indices are buffers. A collective may have
@@ -38,8 +38,8 @@ struct ProgramStep {
   Attrs attrs;
   std::string path;
   Phase phase = Phase::kForward;
-  AxisMask axes = 0;       // union of the axes of operands and results: pieces to compute
-  int fused = kNone;       // index in Program::fusions for op "fused"
+  AxisMask axes = 0;  // union of the axes of operands and results: pieces to compute
+  int fused = kNone;  // index in Program::fusions for op "fused"
 };
 
 // A chain of elementwise ops evaluated block by block in cache: the tape of one "fused" step.
@@ -48,7 +48,7 @@ struct FusedTape {
     const OpDef* op;
     std::vector<int> args;  // < num_inputs: step operand; else num_inputs + earlier instruction
     Attrs attrs;
-    DType dtype;            // of the result
+    DType dtype;  // of the result
   };
   int num_inputs = 0;
   std::vector<Instruction> instructions;

@@ -1,0 +1,335 @@
+#include "ir/builder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "ir/op.h"
+
+namespace meshtrain {
+namespace {
+
+int64_t normal_axis(int64_t axis, size_t rank) {
+  const auto r = static_cast<int64_t>(rank);
+  MESHTRAIN_CHECK(axis >= -r && axis < r, "axis {} of rank {}", axis, rank);
+  return axis < 0 ? axis + r : axis;
+}
+
+std::vector<int64_t> normal_axes(std::vector<int64_t> axes, size_t rank) {
+  for (int64_t& axis : axes) {
+    axis = normal_axis(axis, rank);
+  }
+  std::sort(axes.begin(), axes.end());
+  MESHTRAIN_CHECK(std::adjacent_find(axes.begin(), axes.end()) == axes.end(),
+                  "an axis is twice in [{}]", fmt::join(axes, ", "));
+  return axes;
+}
+
+std::string dtype_text(DType dtype) {
+  return std::string(dtype_name(dtype));
+}
+
+}  // namespace
+
+Builder::Builder(Graph& graph) : graph_(graph) {
+  for (const Node& node : graph.nodes) {
+    path_uses_.emplace(node.path, 1);
+    if (node.op->name == "parameter") {
+      parameters_.emplace(node.attr_int("variable"), node.outputs[0]);
+    }
+  }
+}
+
+Builder::Scope::Scope(Builder& builder, std::string_view name)
+    : builder_(builder), previous_length_(builder.scope_.size()) {
+  if (!builder.scope_.empty()) {
+    builder.scope_ += '/';
+  }
+  builder.scope_ += name;
+}
+
+Builder::Scope::~Scope() {
+  builder_.scope_.resize(previous_length_);
+}
+
+std::string Builder::unique_path(std::string_view op) {
+  const std::string base = scope_.empty() ? std::string(op) : fmt::format("{}/{}", scope_, op);
+  if (path_uses_.emplace(base, 1).second) {
+    return base;
+  }
+  while (true) {
+    std::string candidate = fmt::format("{}_{}", base, path_uses_[base]++);
+    if (path_uses_.emplace(candidate, 1).second) {
+      return candidate;
+    }
+  }
+}
+
+std::vector<ValueId> Builder::add_node(std::string_view op, std::vector<ValueId> inputs,
+                                       Attrs attrs) {
+  Node node;
+  node.op = &find_op(op);
+  node.inputs = std::move(inputs);
+  node.attrs = std::move(attrs);
+  node.path = unique_path(op);
+  node.phase = phase_;
+  if (node.op->random && !node.has_attr("stream")) {
+    node.attrs["stream"] = static_cast<int64_t>(hash_text(node.path) & 0xffffffffu);
+  }
+  std::vector<ValueType> operands;
+  for (ValueId input : node.inputs) {
+    MESHTRAIN_CHECK(input >= 0 && input < static_cast<ValueId>(graph_.values.size()),
+                    "{}: operand %{} does not exist", node.path, input);
+    operands.push_back({graph_.shape(input), graph_.dtype(input)});
+  }
+  const auto id = static_cast<NodeId>(graph_.nodes.size());
+  for (ValueType& type : node.op->infer(node, operands)) {
+    Value value;
+    value.shape = std::move(type.shape);
+    value.dtype = type.dtype;
+    value.producer = id;
+    value.result_index = static_cast<int>(node.outputs.size());
+    node.outputs.push_back(static_cast<ValueId>(graph_.values.size()));
+    graph_.values.push_back(std::move(value));
+  }
+  graph_.nodes.push_back(std::move(node));
+  return graph_.nodes.back().outputs;
+}
+
+ValueId Builder::apply(std::string_view op, std::vector<ValueId> inputs, Attrs attrs) {
+  const std::vector<ValueId> results = add_node(op, std::move(inputs), std::move(attrs));
+  MESHTRAIN_CHECK(results.size() == 1, "{} has {} results", op, results.size());
+  return results[0];
+}
+
+// --- sources
+// ---------------------------------------------------------------------------------------
+
+ValueId Builder::input(std::string_view name, Shape shape, DType dtype, bool batch) {
+  return apply("input", {},
+               {{"name", std::string(name)},
+                {"batch", int64_t{batch}},
+                {"shape", std::move(shape)},
+                {"dtype", dtype_text(dtype)}});
+}
+
+int Builder::add_variable(Variable variable) {
+  graph_.variables.push_back(std::move(variable));
+  return static_cast<int>(graph_.variables.size()) - 1;
+}
+
+ValueId Builder::parameter(int variable) {
+  MESHTRAIN_CHECK(variable >= 0 && variable < static_cast<int>(graph_.variables.size()),
+                  "there is no variable {}", variable);
+  const auto known = parameters_.find(variable);
+  if (known != parameters_.end()) {
+    return known->second;
+  }
+  const Variable& v = graph_.variables[variable];
+  const ValueId value =
+      apply("parameter", {},
+            {{"variable", int64_t{variable}}, {"shape", v.shape}, {"dtype", dtype_text(v.dtype)}});
+  parameters_.emplace(variable, value);
+  return value;
+}
+
+ValueId Builder::variable_use(ValueId param) {
+  return apply("var_use", {param});
+}
+
+ValueId Builder::constant(double value, DType dtype, Shape shape) {
+  return apply("constant", {},
+               {{"value", value}, {"shape", std::move(shape)}, {"dtype", dtype_text(dtype)}});
+}
+
+ValueId Builder::iota(Shape shape, int axis, DType dtype) {
+  const int64_t normal = normal_axis(axis, shape.size());
+  return apply("iota", {},
+               {{"axis", normal}, {"shape", std::move(shape)}, {"dtype", dtype_text(dtype)}});
+}
+
+ValueId Builder::random_bits(Shape shape, ValueId step, int64_t seed) {
+  return apply("random_bits", {step}, {{"shape", std::move(shape)}, {"seed", seed}});
+}
+
+// --- elementwise
+// -----------------------------------------------------------------------------------
+
+ValueId Builder::cast(ValueId x, DType to) {
+  return dtype(x) == to ? x : apply("cast", {x}, {{"dtype", dtype_text(to)}});
+}
+
+ValueId Builder::clamp(ValueId x, double low, double high) {
+  return apply("clamp", {x}, {{"low", low}, {"high", high}});
+}
+
+// --- shapes
+// ----------------------------------------------------------------------------------------
+
+ValueId Builder::broadcast_to(ValueId x, Shape to) {
+  return shape(x) == to ? x : apply("broadcast", {x}, {{"shape", std::move(to)}});
+}
+
+ValueId Builder::transpose(ValueId x, std::vector<int64_t> permutation) {
+  for (int64_t& axis : permutation) {
+    axis = normal_axis(axis, shape(x).size());
+  }
+  return apply("transpose", {x}, {{"permutation", std::move(permutation)}});
+}
+
+ValueId Builder::reshape(ValueId x, Shape to) {
+  return shape(x) == to ? x : apply("reshape", {x}, {{"shape", std::move(to)}});
+}
+
+ValueId Builder::expand_dims(ValueId x, int axis) {
+  Shape to = shape(x);
+  to.insert(to.begin() + normal_axis(axis, to.size() + 1), 1);
+  return reshape(x, to);
+}
+
+ValueId Builder::squeeze(ValueId x, int axis) {
+  Shape to = shape(x);
+  const int64_t normal = normal_axis(axis, to.size());
+  MESHTRAIN_CHECK(to[normal] == 1, "dimension {} of {} is not 1", normal, shape_string(to));
+  to.erase(to.begin() + normal);
+  return reshape(x, to);
+}
+
+ValueId Builder::slice(ValueId x, int axis, int64_t begin, int64_t end, int64_t stride) {
+  const int64_t normal = normal_axis(axis, shape(x).size());
+  if (begin == 0 && end == shape(x)[normal] && stride == 1) {
+    return x;
+  }
+  return apply("slice", {x},
+               {{"axis", normal}, {"begin", begin}, {"end", end}, {"stride", stride}});
+}
+
+ValueId Builder::pad(ValueId x, int axis, int64_t before, int64_t after, double value) {
+  if (before == 0 && after == 0) {
+    return x;
+  }
+  return apply("pad", {x},
+               {{"axis", normal_axis(axis, shape(x).size())},
+                {"before", before},
+                {"after", after},
+                {"value", value}});
+}
+
+ValueId Builder::concat(std::vector<ValueId> parts, int axis) {
+  MESHTRAIN_CHECK(!parts.empty(), "concat of nothing");
+  const int64_t normal = normal_axis(axis, shape(parts[0]).size());
+  return parts.size() == 1 ? parts[0] : apply("concat", std::move(parts), {{"axis", normal}});
+}
+
+ValueId Builder::reverse(ValueId x, int axis) {
+  return apply("reverse", {x}, {{"axis", normal_axis(axis, shape(x).size())}});
+}
+
+// --- reductions
+// ------------------------------------------------------------------------------------
+
+namespace {
+
+ValueId reduction(Builder& b, std::string_view op, ValueId x, std::vector<int64_t> axes,
+                  bool keepdims) {
+  axes = normal_axes(std::move(axes), b.shape(x).size());
+  return axes.empty()
+             ? x
+             : b.apply(op, {x}, {{"axes", std::move(axes)}, {"keepdims", int64_t{keepdims}}});
+}
+
+}  // namespace
+
+ValueId Builder::reduce_sum(ValueId x, std::vector<int64_t> axes, bool keepdims) {
+  return reduction(*this, "reduce_sum", x, std::move(axes), keepdims);
+}
+
+ValueId Builder::reduce_max(ValueId x, std::vector<int64_t> axes, bool keepdims) {
+  return reduction(*this, "reduce_max", x, std::move(axes), keepdims);
+}
+
+ValueId Builder::reduce_min(ValueId x, std::vector<int64_t> axes, bool keepdims) {
+  return reduction(*this, "reduce_min", x, std::move(axes), keepdims);
+}
+
+ValueId Builder::reduce_mean(ValueId x, std::vector<int64_t> axes, bool keepdims) {
+  axes = normal_axes(std::move(axes), shape(x).size());
+  double count = 1;
+  for (int64_t axis : axes) {
+    count *= static_cast<double>(shape(x)[axis]);
+  }
+  return div(reduce_sum(x, axes, keepdims), count);
+}
+
+ValueId Builder::reduce_sum_all(ValueId x) {
+  std::vector<int64_t> axes;
+  for (size_t i = 0; i < shape(x).size(); ++i) {
+    axes.push_back(static_cast<int64_t>(i));
+  }
+  return reduce_sum(x, axes);
+}
+
+ValueId Builder::argmax(ValueId x, int axis) {
+  return apply("argmax", {x}, {{"axis", normal_axis(axis, shape(x).size())}});
+}
+
+ValueId Builder::cumsum(ValueId x, int axis) {
+  return apply("cumsum", {x}, {{"axis", normal_axis(axis, shape(x).size())}});
+}
+
+std::vector<ValueId> Builder::top_k(ValueId x, int64_t k) {
+  return add_node("top_k", {x}, {{"k", k}});
+}
+
+// --- products and lookups
+// ----------------------------------------------------------------------------
+
+ValueId Builder::einsum(std::string_view equation, std::vector<ValueId> inputs) {
+  std::string compact;
+  std::copy_if(equation.begin(), equation.end(), std::back_inserter(compact),
+               [](char c) { return c != ' '; });
+  return apply("einsum", std::move(inputs), {{"equation", std::move(compact)}});
+}
+
+ValueId Builder::gather_rows(ValueId table, ValueId ids) {
+  return apply("gather_rows", {table, ids});
+}
+
+ValueId Builder::scatter_add_rows(ValueId updates, ValueId ids, int64_t num_rows) {
+  return apply("scatter_add_rows", {updates, ids}, {{"num_rows", num_rows}});
+}
+
+ValueId Builder::one_hot(ValueId ids, int64_t num_classes, DType dtype) {
+  return apply("one_hot", {ids}, {{"num_classes", num_classes}, {"dtype", dtype_text(dtype)}});
+}
+
+// --- training
+// ----------------------------------------------------------------------------------------
+
+ValueId Builder::dropout(ValueId x, double rate, ValueId step, int64_t seed, Shape noise_shape) {
+  if (noise_shape.empty()) {
+    noise_shape = shape(x);
+  }
+  return apply("dropout", {x, step},
+               {{"rate", rate}, {"seed", seed}, {"noise_shape", std::move(noise_shape)}});
+}
+
+std::vector<ValueId> Builder::optimizer_update(std::string_view kind, std::vector<ValueId> inputs,
+                                               Attrs attrs) {
+  attrs["kind"] = std::string(kind);
+  return add_node("optimizer_update", std::move(inputs), std::move(attrs));
+}
+
+ValueId Builder::pin(ValueId x, std::string_view key) {
+  return apply("pin", {x}, {{"key", std::string(key)}});
+}
+
+void Builder::output(std::string_view name, ValueId value) {
+  graph_.outputs.push_back({std::string(name), value});
+}
+
+void Builder::update(int variable, ValueId value) {
+  graph_.updates.push_back({variable, value});
+}
+
+}  // namespace meshtrain

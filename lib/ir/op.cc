@@ -1,0 +1,80 @@
+#include "ir/op.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "ir/ops/ops.h"
+
+namespace meshtrain {
+namespace {
+
+struct Registry {
+  std::vector<OpDef> ops;
+  std::map<std::string_view, const OpDef*> by_name;
+
+  Registry() {
+    // A plain table instead of registration by static objects, which a linker may drop.
+    for (const auto& family : {source_ops, elementwise_ops, shape_ops, reduce_ops, einsum_ops,
+                               gather_ops, dropout_ops, optimizer_ops, collective_ops}) {
+      for (OpDef& op : family()) {
+        ops.push_back(std::move(op));
+      }
+    }
+    for (const OpDef& op : ops) {
+      const bool is_new = by_name.emplace(op.name, &op).second;
+      MESHTRAIN_CHECK(is_new, "two ops are called {}", op.name);
+    }
+  }
+};
+
+const Registry& registry() {
+  static const Registry instance;
+  return instance;
+}
+
+std::vector<Shape> shapes_of(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<Shape> shapes;
+  shapes.reserve(values.size());
+  for (ValueId value : values) {
+    shapes.push_back(graph.shape(value));
+  }
+  return shapes;
+}
+
+}  // namespace
+
+const OpDef& find_op(std::string_view name) {
+  const auto found = registry().by_name.find(name);
+  MESHTRAIN_CHECK(found != registry().by_name.end(), "there is no op `{}`", name);
+  return *found->second;
+}
+
+std::vector<const OpDef*> all_ops() {
+  std::vector<const OpDef*> ops;
+  for (const OpDef& op : registry().ops) {
+    ops.push_back(&op);
+  }
+  return ops;
+}
+
+ShardingRule sharding_rule(const Graph& graph, const Node& node) {
+  return node.op->rule(node, shapes_of(graph, node.inputs), shapes_of(graph, node.outputs));
+}
+
+Linearity linearity(const Node& node) {
+  return node.op->linearity ? node.op->linearity(node) : Linearity{};
+}
+
+double flops(const Graph& graph, const Node& node) {
+  const std::vector<Shape> results = shapes_of(graph, node.outputs);
+  if (node.op->flops) {
+    return node.op->flops(node, shapes_of(graph, node.inputs), results);
+  }
+  double total = 0;
+  for (const Shape& shape : results) {
+    total += static_cast<double>(num_elements(shape));
+  }
+  return total;
+}
+
+}  // namespace meshtrain

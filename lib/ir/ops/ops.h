@@ -1,0 +1,28 @@
+// The op families, one file each. A new family is one file here, its declaration below and its line
+// in the table of op.cc.
+//
+// What holds for every op:
+//   - Attributes that are global shapes (`shape`, `num_rows`, `num_classes`) exist for shape
+//     inference only: a piece is computed from the shapes of its operands and results and, for the
+//     few ops that need it, from where the piece starts in the global tensor.
+//   - Ops whose pieces need that start: iota, random_bits, dropout, gather_rows, scatter_add_rows,
+//     one_hot. Everything else runs on a piece as it does on a whole tensor.
+#pragma once
+
+#include <vector>
+
+#include "ir/op.h"
+
+namespace meshtrain {
+
+std::vector<OpDef> source_ops();       // sources.cc
+std::vector<OpDef> elementwise_ops();  // elementwise.cc
+std::vector<OpDef> shape_ops();        // shape_ops.cc
+std::vector<OpDef> reduce_ops();       // reduce.cc
+std::vector<OpDef> einsum_ops();       // einsum.cc
+std::vector<OpDef> gather_ops();       // gather.cc
+std::vector<OpDef> dropout_ops();      // dropout.cc
+std::vector<OpDef> optimizer_ops();    // optimizer.cc
+std::vector<OpDef> collective_ops();   // collectives.cc
+
+}  // namespace meshtrain

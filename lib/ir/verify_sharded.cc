@@ -1,0 +1,246 @@
+// Invariants of a partitioned graph: each device may run each node on its pieces, and what comes
+// out is the piece (or the pending term) that the result's sharding says.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace meshtrain {
+namespace {
+
+class ShardingVerifier {
+ public:
+  ShardingVerifier(const Graph& graph, const DeviceMesh& mesh) : graph_(graph), mesh_(mesh) {}
+
+  void verify_node(const Node& node) {
+    node_ = &node;
+    for (ValueId value : node.outputs) {
+      check_value(value);
+    }
+    if (node.op->collective) {
+      verify_collective();
+      return;
+    }
+    rule_ = sharding_rule(graph_, node);
+    axes_.assign(rule_.factors.size(), {});
+    is_known_.assign(rule_.factors.size(), false);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      read_factors(rule_.operands[i], node.inputs[i]);
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      read_factors(rule_.results[i], node.outputs[i]);
+    }
+    verify_factors();
+    verify_pending();
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw InternalError(fmt::format("{} ({}): {}", node_->path, node_->op->name,
+                                    fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+  const Sharding& sharding(ValueId value) const { return *graph_.values[value].sharding; }
+  std::string text(ValueId value) const {
+    return fmt::format("%{} {}", value, sharding_string(sharding(value), mesh_));
+  }
+
+  void check_value(ValueId value) const {
+    const Value& v = graph_.values[value];
+    if (!v.sharding) {
+      fail("%{} has no sharding", value);
+    }
+    if (const auto problem = sharding_problem(*v.sharding, v.shape, mesh_)) {
+      fail("%{}: {}", value, *problem);
+    }
+  }
+
+  // Gives each factor of a tensor the axes that split it: those of a dimension fill its factors
+  // from the major one. Compares with what other tensors of the node say.
+  void read_factors(const TensorFactors& tensor, ValueId value) {
+    for (size_t dim = 0; dim < tensor.size(); ++dim) {
+      const AxisList& axes = sharding(value).dims[dim];
+      size_t next = 0;
+      for (int factor : tensor[dim]) {
+        AxisList own;
+        int64_t left = rule_.factors[factor].size;
+        while (next < axes.size() && left % mesh_.axis_size(axes[next]) == 0 &&
+               mesh_.axis_size(axes[next]) <= left) {
+          left /= mesh_.axis_size(axes[next]);
+          own.push_back(axes[next++]);
+        }
+        agree(factor, own, value);
+        if (left != 1 && next < axes.size()) {
+          fail("{}: the axes of dimension {} do not fit its factors", text(value), dim);
+        }
+      }
+      if (next < axes.size()) {
+        fail("{}: dimension {} is split where the op has no factor for it", text(value), dim);
+      }
+    }
+  }
+
+  void agree(int factor, const AxisList& axes, ValueId value) {
+    if (is_known_[factor] && axes_[factor] != axes) {
+      fail("{} disagrees with the node's other tensors about factor {}", text(value), factor);
+    }
+    is_known_[factor] = true;
+    axes_[factor] = axes;
+  }
+
+  void verify_factors() {
+    split_ = 0;
+    for (size_t f = 0; f < axes_.size(); ++f) {
+      if (rule_.factors[f].kind == FactorKind::kGather && !axes_[f].empty()) {
+        fail("factor {} must be whole and is split", f);
+      }
+      for (int axis : axes_[f]) {
+        const AxisMask bit = AxisMask{1} << axis;
+        if ((split_ & bit) != 0) {
+          fail("axis {} splits two factors", mesh_.axis_name(axis));
+        }
+        split_ |= bit;
+      }
+    }
+  }
+
+  // The operands' pending sums, which the op must be linear in, and what its reduced factors add.
+  void verify_pending() {
+    AxisMask incoming = 0;
+    uint32_t pending = 0;
+    for (size_t i = 0; i < node_->inputs.size(); ++i) {
+      const Sharding& s = sharding(node_->inputs[i]);
+      if (s.partial == 0) {
+        continue;
+      }
+      if (s.combine != Combine::kSum || i >= 32) {
+        fail("reads the pending {} {}", combine_name(s.combine), text(node_->inputs[i]));
+      }
+      if (pending != 0 && incoming != s.partial) {
+        fail("its operands are pending over different axes");
+      }
+      pending |= 1u << i;
+      incoming = s.partial;
+    }
+    if (pending != 0) {
+      const Linearity allowed = linearity(*node_);
+      const bool one = (pending & (pending - 1)) == 0 && (pending & allowed.any_one) != 0;
+      const bool all = pending == allowed.all;
+      if (!one && !all) {
+        fail("is not linear in its pending operands (mask {:#b})", pending);
+      }
+      if ((incoming & split_) != 0) {
+        fail("an axis that an operand is pending over splits another");
+      }
+    }
+    verify_results(incoming);
+  }
+
+  void verify_results(AxisMask incoming) {
+    AxisMask expected = incoming;
+    Combine combine = Combine::kSum;
+    for (size_t f = 0; f < axes_.size(); ++f) {
+      if (rule_.factors[f].kind != FactorKind::kReduce || axes_[f].empty()) {
+        continue;
+      }
+      if (expected != 0 && combine != rule_.factors[f].combine) {
+        fail("mixes pending sums with another combination");
+      }
+      combine = rule_.factors[f].combine;
+      for (int axis : axes_[f]) {
+        expected |= AxisMask{1} << axis;
+      }
+    }
+    for (ValueId output : node_->outputs) {
+      const Sharding& s = sharding(output);
+      if (s.partial != expected || (expected != 0 && s.combine != combine)) {
+        fail("{} should be {}", text(output), sharding_string({s.dims, expected, combine}, mesh_));
+      }
+    }
+  }
+
+  // The result's sharding from the operand's, as ops/collectives.cc says.
+  void verify_collective() {
+    const ValueId from = node_->inputs[0];
+    const Sharding& to = sharding(node_->outputs[0]);
+    Sharding expected = sharding(from);
+    const std::string_view kind = node_->op->name;
+    if (kind == "reshard") {
+      if ((to.partial & ~expected.partial) != 0) {
+        fail("{} cannot become pending as {}", text(from), text(node_->outputs[0]));
+      }
+      return;
+    }
+    AxisList axes;
+    AxisMask mask = 0;
+    for (int64_t axis : node_->attr_ints("axes")) {
+      if (axis < 0 || axis >= mesh_.num_axes()) {
+        fail("axis {} is not in the mesh", axis);
+      }
+      axes.push_back(static_cast<int>(axis));
+      mask |= AxisMask{1} << axis;
+    }
+    if (kind == "all_reduce" || kind == "reduce_scatter") {
+      if ((expected.partial & mask) != mask ||
+          node_->attr_string("combine") != combine_name(expected.combine)) {
+        fail("{} is not pending so", text(from));
+      }
+      expected.partial &= ~mask;
+      expected.combine = expected.partial == 0 ? Combine::kSum : expected.combine;
+    }
+    if (kind == "all_gather" || kind == "all_to_all") {
+      AxisList& dim = expected.dims[node_->attr_int("dim")];
+      if (dim.size() < axes.size() || !std::equal(axes.rbegin(), axes.rend(), dim.rbegin())) {
+        fail("{} does not end in these axes", text(from));
+      }
+      dim.resize(dim.size() - axes.size());
+    }
+    if (kind == "permute") {
+      AxisList& dim = expected.dims[node_->attr_int("dim")];
+      if (mesh_.size_of(dim) != mesh_.size_of(axes)) {
+        fail("{} has another number of shards", text(from));
+      }
+      dim = axes;
+    } else if (kind != "all_reduce" && kind != "all_gather") {
+      AxisList& dim = expected.dims[node_->attr_int(kind == "all_to_all" ? "to_dim" : "dim")];
+      dim.insert(dim.end(), axes.begin(), axes.end());
+    }
+    if (to != expected) {
+      fail("{} should be {}", text(node_->outputs[0]), sharding_string(expected, mesh_));
+    }
+  }
+
+  const Graph& graph_;
+  const DeviceMesh& mesh_;
+  const Node* node_ = nullptr;
+  ShardingRule rule_;
+  std::vector<AxisList> axes_;  // per factor
+  std::vector<bool> is_known_;
+  AxisMask split_ = 0;  // axes of all factors
+};
+
+}  // namespace
+
+void verify_sharded(const Graph& graph, const DeviceMesh& mesh) {
+  verify(graph);
+  ShardingVerifier verifier(graph, mesh);
+  for (const Node& node : graph.nodes) {
+    verifier.verify_node(node);
+  }
+  for (const Output& output : graph.outputs) {
+    const Sharding& sharding = *graph.values[output.value].sharding;
+    MESHTRAIN_CHECK(sharding.partial == 0, "output {} is pending: {}", output.name,
+                    sharding_string(sharding, mesh));
+  }
+  for (const Update& update : graph.updates) {
+    const Sharding& sharding = *graph.values[update.value].sharding;
+    MESHTRAIN_CHECK(sharding == graph.variables[update.variable].layout.storage,
+                    "the update of {} lies {}, its storage {}",
+                    graph.variables[update.variable].path, sharding_string(sharding, mesh),
+                    sharding_string(graph.variables[update.variable].layout.storage, mesh));
+  }
+}
+
+}  // namespace meshtrain
