@@ -1,0 +1,71 @@
+#include "train/line_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxWaiting = size_t{1} << 20;
+
+}  // namespace
+
+LineLog::LineLog(std::string path, OnTrouble on_trouble)
+    : path_(std::move(path)), on_trouble_(std::move(on_trouble)) {
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) {
+    throw FileError(ExitCode::kWriteFailed, "cannot create", path_, errno);
+  }
+}
+
+LineLog::~LineLog() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+void LineLog::append(std::string_view line) {
+  if (waiting_.size() + line.size() < kMaxWaiting) {
+    waiting_ += line;
+    waiting_ += '\n';
+  } else {
+    lost_ = true;
+  }
+  if (!write_waiting() && !reported_) {
+    reported_ = true;
+    on_trouble_(FileError(ExitCode::kWriteFailed, "cannot write", path_, error_number_).what());
+  }
+}
+
+bool LineLog::write_waiting() {
+  const ssize_t written = write(fd_, waiting_.data(), waiting_.size());
+  if (written == static_cast<ssize_t>(waiting_.size())) {
+    size_ += written;
+    waiting_.clear();
+    return true;
+  }
+  error_number_ = written < 0 ? errno : ENOSPC;
+  if (written > 0 && ftruncate(fd_, size_) != 0) {
+    // What was written stays; only the rest is still to come.
+    size_ += written;
+    waiting_.erase(0, static_cast<size_t>(written));
+  }
+  return false;
+}
+
+void LineLog::close() {
+  if (fd_ < 0) {
+    return;
+  }
+  const bool complete = (waiting_.empty() || write_waiting()) && !lost_;
+  const int result = ::close(fd_);
+  fd_ = -1;
+  if (!complete || result != 0) {
+    throw FileError(ExitCode::kWriteFailed, "cannot write", path_, complete ? errno : error_number_);
+  }
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,174 @@
+#include "train/run_dir.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxAttempts = 100;  // at an unused id; each has 65536 values a second
+
+std::string file_name_of(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' ||
+                       (c == '.' && !out.empty());
+    out += plain ? c : '_';
+  }
+  return out.empty() ? "run" : out;
+}
+
+// "2026-01-05_14-03-22_7f3a"
+std::string new_id(int attempt) {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm local = {};
+  localtime_r(&now.tv_sec, &local);
+  const int64_t unique[] = {now.tv_sec, now.tv_nsec, getpid(), attempt};
+  return fmt::format("{:04}-{:02}-{:02}_{:02}-{:02}-{:02}_{:04x}", local.tm_year + 1900,
+                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+                     hash_bytes(unique, sizeof(unique)) & 0xffffu);
+}
+
+Diagnostic cannot_create(const RunDirOptions& options, const std::string& path, int error_number) {
+  Diagnostic out{Severity::kError,
+                 "E142",
+                 fmt::format("cannot create `{}`: {}", path, std::strerror(error_number)),
+                 options.dir_loc,
+                 {},
+                 {}};
+  return out.help("another place for results: -o DIR");
+}
+
+[[noreturn]] void fail(const Diagnostic& diagnostic) {
+  Diagnostics diagnostics;
+  diagnostics.error(diagnostic.code, diagnostic.loc, diagnostic.message).notes = diagnostic.notes;
+  throw ConfigError(diagnostics);
+}
+
+// What keeps `dir` from being used, if it exists.
+std::optional<Diagnostic> occupied(const RunDirOptions& options) {
+  std::error_code error;
+  const fs::file_status status = fs::status(options.dir, error);
+  if (!fs::exists(status)) {
+    return std::nullopt;
+  }
+  std::string problem;
+  if (!fs::is_directory(status)) {
+    problem = "is not a folder";
+  } else if (fs::exists(fs::path(options.dir) / "metrics.jsonl", error)) {
+    problem = "holds another run";
+  } else if (!fs::is_empty(options.dir, error)) {
+    problem = "is not empty";
+  }
+  if (problem.empty()) {
+    return std::nullopt;
+  }
+  Diagnostic out{Severity::kError, "E141", fmt::format("`{}` {}", options.dir, problem),
+                 options.dir_loc,  {},     {}};
+  return out.help("another folder, or no -o for a new one under runs/ each time");
+}
+
+void point_latest_to(const fs::path& run) {
+  // Beside the link, then renamed over it: there is always a whole link to follow.
+  const fs::path link = run.parent_path() / "latest";
+  const std::string temporary = temporary_name(link.string());
+  if (symlink(run.filename().c_str(), temporary.c_str()) == 0 &&
+      rename(temporary.c_str(), link.c_str()) != 0) {
+    unlink(temporary.c_str());  // `latest` is something of the user's
+  }
+}
+
+// Makes a folder that did not exist; false when it did.
+bool make_folder(const RunDirOptions& options, const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0) {
+    return true;
+  }
+  if (errno != EEXIST) {
+    fail(cannot_create(options, path, errno));
+  }
+  return false;
+}
+
+void make_parents(const RunDirOptions& options, const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error && !fs::is_directory(path)) {
+    fail(cannot_create(options, path.string(), error.value()));
+  }
+}
+
+}  // namespace
+
+void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics) {
+  if (!options.dir.empty()) {
+    if (const std::optional<Diagnostic> problem = occupied(options)) {
+      diagnostics.error(problem->code, problem->loc, problem->message).notes = problem->notes;
+      return;
+    }
+  }
+  // The nearest folder that exists must let us in.
+  fs::path wanted = options.dir.empty() ? fs::path(options.root) : fs::path(options.dir);
+  fs::path existing = fs::absolute(wanted).lexically_normal();
+  std::error_code error;
+  while (!fs::exists(existing, error) && existing.has_relative_path()) {
+    existing = existing.parent_path();
+  }
+  int error_number = access(existing.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  if (error_number == 0 && !fs::is_directory(existing, error)) {
+    error_number = ENOTDIR;
+  }
+  if (error_number != 0) {
+    const Diagnostic problem = cannot_create(options, wanted.string(), error_number);
+    diagnostics.error(problem.code, problem.loc, problem.message).notes = problem.notes;
+  }
+}
+
+RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble) {
+  if (options.dir.empty()) {
+    const fs::path parent = fs::path(options.root) / file_name_of(options.name);
+    make_parents(options, parent);
+    int attempt = 0;
+    do {
+      path_ = (parent / new_id(attempt)).string();
+      MESHTRAIN_CHECK(attempt++ < kMaxAttempts, "no unused folder name in `{}`", parent.string());
+    } while (!make_folder(options, path_));
+  } else {
+    if (const std::optional<Diagnostic> problem = occupied(options)) {
+      fail(*problem);
+    }
+    make_parents(options, options.dir);
+    path_ = options.dir;
+  }
+  try {
+    make_folder(options, file("checkpoints"));
+    metrics_ = std::make_unique<LineLog>(file("metrics.jsonl"), std::move(on_trouble));
+  } catch (const FileError& error) {
+    fail(cannot_create(options, error.path(), error.error_number()));
+  }
+  if (options.dir.empty()) {
+    point_latest_to(path_);
+  }
+}
+
+std::string RunDir::file(std::string_view name) const {
+  return (fs::path(path_) / name).string();
+}
+
+void RunDir::write(std::string_view name, std::string_view text) const {
+  write_file_atomic(file(name), text);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,46 @@
+// RunInfo: what a run is, known before its first step; shown on the first screen and kept as the
+// "start" event.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace meshtrain {
+
+struct RunInfo {
+  std::string version;
+  std::string config;  // the file, or files, as given
+  std::string name;
+  std::string run_dir;  // empty for verbs that leave none
+  int64_t seed = 0;
+  std::string dtype_policy;
+
+  std::vector<int64_t> mesh_shape;
+  std::vector<std::string> axis_names;
+  std::string devices;  // "8 x cpu (virtual) on 2 threads"
+
+  int64_t batch_size = 0;
+  std::string batch_axis;    // empty on a mesh without axes
+  int64_t batch_shards = 1;  // devices along it
+  int64_t steps_per_epoch = 0;
+  int64_t initial_epoch = 0;
+  int64_t epochs = 0;
+  int64_t samples = 0;
+  int64_t validation_samples = 0;
+
+  int64_t parameters = 0;        // weights, trainable or not
+  int64_t parameter_bytes = 0;   // of one whole copy
+  int64_t bytes_per_device = 0;  // weights, optimizer state and metrics that one device holds
+};
+
+// Six lines for people:
+//   meshtrain 0.1.0  mnist-mlp.yaml
+//   mesh        2 x 4  data=2 model=4
+//   devices     8 x cpu (virtual) on 2 threads
+//   batch       128 = 64 on each of 2 along `data`; 469 steps an epoch
+//   parameters  159,010 (621 KiB); 161 KiB of weights and optimizer state per device
+//   run         runs/mlp/2026-01-05_14-03-22_7f3a
+std::string first_screen(const RunInfo& info);
+
+}  // namespace meshtrain

@@ -1,0 +1,349 @@
+#include "train/step_graph.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace meshtrain {
+
+std::string input_name(size_t index) {
+  return fmt::format("x:{}", index);
+}
+std::string target_name(size_t index) {
+  return fmt::format("y:{}", index);
+}
+
+// A graph in the making: the values that its parts share.
+struct StepGraphs::Frame {
+  Graph graph;
+  Builder builder{graph};
+  int64_t batch = 0;
+  ValueId iteration = kNone;
+  ValueId sample_weight = kNone;
+  std::vector<ValueId> parameters;  // beside the model's weights
+  std::vector<ValueId> targets;
+  std::vector<ValueId> predictions;
+  std::vector<ValueId> losses;  // of each entry of losses_
+  ValueId loss = kNone;         // their weighted sum
+};
+
+namespace {
+
+Shape with_batch(int64_t batch, const Shape& shape) {
+  Shape out = {batch};
+  out.insert(out.end(), shape.begin(), shape.end());
+  return out;
+}
+
+Variable scalar_variable(std::string path, DType dtype, VariableRole role) {
+  Variable variable;
+  variable.path = std::move(path);
+  variable.dtype = dtype;
+  variable.role = role;
+  variable.trainable = false;
+  return variable;
+}
+
+}  // namespace
+
+StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer& optimizer,
+                       const DataSpec& data, DType dtype, std::set<std::string> pins,
+                       Diagnostics& diagnostics)
+    : config_(config),
+      model_(model),
+      optimizer_(optimizer),
+      data_(data),
+      dtype_(dtype),
+      pins_(std::move(pins)),
+      slots_(optimizer.slots()) {
+  for (const Weight* weight : model.weights()) {
+    Variable variable;
+    variable.path = weight->path;
+    variable.shape = weight->shape;
+    variable.dtype = weight->dtype;
+    variable.trainable = weight->trainable;
+    variables_.push_back(std::move(variable));
+  }
+  const size_t num_weights = variables_.size();
+  iteration_ = static_cast<int>(variables_.size());
+  variables_.push_back(
+      scalar_variable(optimizer.name() + "/iteration", DType::kInt64, VariableRole::kScalar));
+  for (size_t w = 0; w < num_weights; ++w) {
+    slot_variables_.emplace_back(slots_.size(), kNone);
+    for (size_t s = 0; s < slots_.size() && variables_[w].trainable; ++s) {
+      Variable slot = variables_[w];
+      slot.path = optimizer.slot_path(variables_[w].path, slots_[s].name);
+      slot.role = VariableRole::kSlot;
+      slot.trainable = false;
+      slot.follows = static_cast<int>(w);
+      slot_variables_[w][s] = static_cast<int>(variables_.size());
+      variables_.push_back(std::move(slot));
+    }
+  }
+  resolve_losses(diagnostics);
+  resolve_metrics(diagnostics);
+}
+
+ValueType StepGraphs::target_type(size_t output) const {
+  return {with_batch(kUnknownDim, data_.targets[output].shape), data_.targets[output].dtype};
+}
+
+void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
+  const auto& outputs = model_.outputs();
+  const auto& entries = config_.compile.loss;
+  for (size_t o = 0; o < outputs.size() && o < data_.targets.size(); ++o) {
+    const std::string& name = model_.output_names()[o];
+    const OutputObject* match = nullptr;
+    for (size_t e = 0; e < entries.size(); ++e) {
+      const bool in_order = entries[e].output.empty() && entries.size() == outputs.size() && e == o;
+      const bool for_all = entries[e].output.empty() && entries.size() == 1;
+      if (entries[e].output == name || in_order || for_all) {
+        match = &entries[e];
+      }
+    }
+    if (match == nullptr) {
+      continue;  // an output without a loss
+    }
+    double weight = 1;
+    for (const auto& [key, value] : config_.compile.loss_weights) {
+      weight = key == name ? value.value : weight;
+    }
+    check_loss(match->object, target_type(o).shape, model_.calls()[outputs[o]].output_shape,
+               diagnostics);
+    losses_.push_back({static_cast<int>(o), &match->object, weight});
+  }
+}
+
+void StepGraphs::track(Metric metric, int output, bool weighted) {
+  std::string name = metric.name;
+  const auto taken = [&](const std::string& candidate) {
+    return std::any_of(metrics_.begin(), metrics_.end(), [&](const TrackedMetric& tracked) {
+      return tracked.metric.name == candidate;
+    });
+  };
+  if (weighted && taken(name)) {
+    name = "weighted_" + name;
+  }
+  for (int i = 1; taken(name); ++i) {
+    name = fmt::format("{}_{}", metric.name, i);
+  }
+  metric.name = name;
+  TrackedMetric tracked{std::move(metric), output, weighted, {}};
+  for (const Metric::State& state : tracked.metric.states) {
+    const DType dtype = dtype_ == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    Variable variable =
+        scalar_variable(tracked.metric.name + "/" + state.name, dtype, VariableRole::kMetric);
+    variable.shape = state.shape;
+    tracked.states.push_back(static_cast<int>(variables_.size()));
+    variables_.push_back(std::move(variable));
+  }
+  metrics_.push_back(std::move(tracked));
+}
+
+void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
+  const auto& outputs = model_.outputs();
+  track(make_mean("loss"), kNone, true);
+  if (losses_.size() > 1) {
+    for (const OutputLoss& loss : losses_) {
+      track(make_mean(model_.output_names()[loss.output] + "_loss"), kNone, true);
+    }
+  }
+  const auto add_all = [&](const std::vector<OutputObject>& entries, bool weighted) {
+    for (size_t o = 0; o < outputs.size() && o < data_.targets.size(); ++o) {
+      for (const OutputObject& entry : entries) {
+        if (!entry.output.empty() && entry.output != model_.output_names()[o]) {
+          continue;
+        }
+        Metric metric = make_metric(entry.object, target_type(o).shape,
+                                    model_.calls()[outputs[o]].output_shape, dtype_, diagnostics);
+        if (outputs.size() > 1) {
+          metric.name = model_.output_names()[o] + "_" + metric.name;
+        }
+        track(std::move(metric), static_cast<int>(o), weighted);
+      }
+    }
+  };
+  add_all(config_.compile.metrics, false);
+  add_all(config_.compile.weighted_metrics, true);
+}
+
+void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool training) const {
+  Builder& builder = frame.builder;
+  frame.graph.variables = variables_;
+  frame.batch = batch;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < data_.inputs.size(); ++i) {
+    inputs.push_back(builder.input(input_name(i), with_batch(batch, data_.inputs[i].shape),
+                                   data_.inputs[i].dtype, true));
+  }
+  for (size_t i = 0; with_targets && i < data_.targets.size(); ++i) {
+    frame.targets.push_back(builder.input(target_name(i), with_batch(batch, data_.targets[i].shape),
+                                          data_.targets[i].dtype, true));
+  }
+  if (with_targets && data_.has_sample_weight) {
+    const ValueId raw = builder.input(
+        kSampleWeightInput, with_batch(batch, data_.sample_weight_shape), DType::kFloat32, true);
+    frame.sample_weight = builder.cast(raw, dtype_);
+  }
+  for (int w = 0; w < static_cast<int>(model_.weights().size()); ++w) {
+    frame.parameters.push_back(builder.parameter(w));
+  }
+  if (training) {
+    frame.iteration = builder.parameter(iteration_);
+  }
+  const auto pinned = [&](const std::string& key, ValueId value) {
+    return pins_.contains(key) ? builder.pin(value, key) : value;
+  };
+  frame.predictions = model_.apply(builder, inputs, frame.parameters, training, frame.iteration,
+                                   config_.seed.value, pinned);
+}
+
+void StepGraphs::add_losses(Frame& frame) const {
+  Builder& builder = frame.builder;
+  for (const OutputLoss& loss : losses_) {
+    const auto scope = builder.scope(
+        losses_.size() > 1 ? "loss/" + model_.output_names()[loss.output] : std::string("loss"));
+    const ValueId value = add_loss(builder, *loss.loss, frame.targets[loss.output],
+                                   frame.predictions[loss.output], frame.sample_weight);
+    frame.losses.push_back(value);
+    const ValueId weighted = loss.weight == 1 ? value : builder.mul(value, loss.weight);
+    frame.loss = frame.loss == kNone ? weighted : builder.add(frame.loss, weighted);
+  }
+  if (frame.loss != kNone) {
+    builder.output("loss", frame.loss);
+  }
+}
+
+// Keras' loss trackers weigh each batch by its size; the other metrics see targets and predictions.
+void StepGraphs::update_metrics(Frame& frame) const {
+  Builder& builder = frame.builder;
+  builder.set_phase(Phase::kForward);
+  size_t next_loss = 0;
+  for (const TrackedMetric& tracked : metrics_) {
+    std::vector<ValueId> state;
+    for (const int variable : tracked.states) {
+      state.push_back(builder.parameter(variable));
+    }
+    const auto scope = builder.scope("metrics/" + tracked.metric.name);
+    std::vector<ValueId> fresh;
+    if (tracked.output == kNone) {
+      const bool is_total = &tracked == &metrics_.front();
+      const ValueId value = is_total ? frame.loss : frame.losses[next_loss++];
+      const DType dtype = builder.dtype(state[0]);
+      const ValueId weight = builder.constant(static_cast<double>(frame.batch), dtype);
+      fresh = tracked.metric.update(builder, kNone, builder.cast(value, dtype), weight, state);
+    } else {
+      fresh = tracked.metric.update(builder, frame.targets[tracked.output],
+                                    frame.predictions[tracked.output],
+                                    tracked.weighted ? frame.sample_weight : kNone, state);
+    }
+    for (size_t s = 0; s < fresh.size(); ++s) {
+      builder.update(tracked.states[s], fresh[s]);
+    }
+  }
+}
+
+// d loss / d weight in the weight's gradient layout; kNone for weights that do not train or that
+// the loss does not depend on. Differentiated with respect to every use of a weight, so that the
+// gradient of a use lies as the use does; the sum over the uses then goes to the gradient layout.
+std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
+  Builder& builder = frame.builder;
+  std::vector<ValueId> uses;
+  std::vector<int> weight_of_use;
+  for (const Node& node : frame.graph.nodes) {
+    if (node.op->name == "var_use") {
+      const int variable =
+          static_cast<int>(frame.graph.producer(node.inputs[0]).attr_int("variable"));
+      if (variables_[variable].trainable) {
+        uses.push_back(node.outputs[0]);
+        weight_of_use.push_back(variable);
+      }
+    }
+  }
+  const std::vector<ValueId> of_uses = gradients(builder, frame.loss, uses);
+  builder.set_phase(Phase::kBackward);
+  std::vector<ValueId> sums(frame.parameters.size(), kNone);
+  for (size_t u = 0; u < uses.size(); ++u) {
+    if (of_uses[u] != kNone) {
+      ValueId& sum = sums[weight_of_use[u]];
+      sum = sum == kNone ? of_uses[u] : builder.add(sum, of_uses[u]);
+    }
+  }
+  for (size_t w = 0; w < sums.size(); ++w) {
+    if (sums[w] != kNone) {
+      const auto scope = builder.scope("gradients/" + variables_[w].path);
+      sums[w] = builder.apply("reshard", {sums[w]},
+                              {{"variable", static_cast<int64_t>(w)}, {"layout", "grad"}});
+    }
+  }
+  return sums;
+}
+
+void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
+  Builder& builder = frame.builder;
+  const std::vector<ValueId> grads = weight_gradients(frame);
+  builder.set_phase(Phase::kUpdate);
+  const ValueId rate = builder.input(kLearningRateInput, {}, dtype_, false);
+  const auto to_layout = [&](ValueId value, size_t weight, const char* layout) {
+    return builder.apply("reshard", {value},
+                         {{"variable", static_cast<int64_t>(weight)}, {"layout", layout}});
+  };
+  std::vector<Optimizer::WeightUpdate> updates;
+  std::vector<size_t> weights;
+  for (size_t w = 0; w < grads.size(); ++w) {
+    if (!variables_[w].trainable) {
+      continue;
+    }
+    const auto scope = builder.scope(optimizer_.name() + "/" + variables_[w].path);
+    Optimizer::WeightUpdate update{to_layout(frame.parameters[w], w, "state"), kNone, {}};
+    update.grad = grads[w] == kNone ? kNone : to_layout(grads[w], w, "state");
+    for (const int slot : slot_variables_[w]) {
+      update.slots.push_back(builder.parameter(slot));
+    }
+    updates.push_back(std::move(update));
+    weights.push_back(w);
+  }
+  const auto scope = builder.scope(optimizer_.name());
+  const Optimizer::Result result =
+      optimizer_.apply(builder, updates, frame.iteration, rate, apply_now);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const size_t w = weights[i];
+    if (result.params[i] != updates[i].param) {
+      builder.update(static_cast<int>(w), to_layout(result.params[i], w, "storage"));
+    }
+    for (size_t s = 0; s < result.slots[i].size(); ++s) {
+      if (result.slots[i][s] != updates[i].slots[s]) {
+        builder.update(slot_variables_[w][s], result.slots[i][s]);
+      }
+    }
+  }
+  builder.update(iteration_, builder.add(frame.iteration, 1));
+}
+
+Graph StepGraphs::train(int64_t batch, bool apply_now) const {
+  Frame frame;
+  forward(frame, batch, true, true);
+  add_losses(frame);
+  update_metrics(frame);
+  update_weights(frame, apply_now);
+  return std::move(frame.graph);
+}
+
+Graph StepGraphs::test(int64_t batch) const {
+  Frame frame;
+  forward(frame, batch, true, false);
+  add_losses(frame);
+  update_metrics(frame);
+  return std::move(frame.graph);
+}
+
+Graph StepGraphs::predict(int64_t batch) const {
+  Frame frame;
+  forward(frame, batch, false, false);
+  for (size_t o = 0; o < frame.predictions.size(); ++o) {
+    frame.builder.output(fmt::format("output:{}", o), frame.predictions[o]);
+  }
+  return std::move(frame.graph);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,95 @@
+// The global graphs of a Config's steps: train, accumulate-only, test, predict. Written as if for
+// one device; the passes do the rest.
+//
+// All graphs of a model share one list of variables (weights, optimizer state, metric states), so
+// that the programs made from them share one VariableStore.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "ir/builder.h"
+#include "ir/op.h"
+#include "nn/compile.h"
+#include "nn/model.h"
+
+namespace meshtrain {
+
+// Shapes without the batch and dtypes of the data, as the model meets them.
+struct DataSpec {
+  std::vector<ValueType> inputs;
+  std::vector<ValueType> targets;
+  bool has_sample_weight = false;
+  Shape sample_weight_shape;  // without the batch: () or (steps,)
+};
+
+// Names of graph inputs.
+std::string input_name(size_t index);   // "x:0"
+std::string target_name(size_t index);  // "y:0"
+inline constexpr const char* kSampleWeightInput = "sample_weight";
+inline constexpr const char* kLearningRateInput = "learning_rate";
+
+// A metric of `compile`, or a loss tracker, with the variables that hold its state.
+struct TrackedMetric {
+  Metric metric;
+  int output = 0;  // index of the model output; kNone: the loss trackers
+  bool weighted = false;
+  std::vector<int> states;  // variable indices
+};
+
+class StepGraphs {
+ public:
+  // Resolves losses and metrics against the model's outputs; problems go to `diagnostics`. `pins`:
+  // the "<layer>/output" keys that the layout map addresses. Everything referred to must outlive
+  // this object.
+  StepGraphs(const Config& config, const Model& model, const Optimizer& optimizer,
+             const DataSpec& data, DType dtype, std::set<std::string> pins,
+             Diagnostics& diagnostics);
+
+  const std::vector<Variable>& variables() const { return variables_; }
+  const std::vector<SlotSpec>& slots() const { return slots_; }
+  // Variable index of slot `slot` of the `weight`-th weight; kNone for weights that do not train.
+  int slot_variable(int weight, int slot) const { return slot_variables_[weight][slot]; }
+  int iteration_variable() const { return iteration_; }
+  const std::vector<TrackedMetric>& metrics() const { return metrics_; }
+
+  // Outputs: "loss". `apply_now` false: gradients are accumulated, weights stay.
+  Graph train(int64_t batch, bool apply_now) const;
+  Graph test(int64_t batch) const;     // outputs: "loss"; nothing when there are no targets
+  Graph predict(int64_t batch) const;  // outputs: "output:0", ...
+
+ private:
+  struct Frame;  // a graph being built
+  void forward(Frame& frame, int64_t batch, bool with_targets, bool training) const;
+  void add_losses(Frame& frame) const;
+  void update_metrics(Frame& frame) const;
+  void update_weights(Frame& frame, bool apply_now) const;
+  std::vector<ValueId> weight_gradients(Frame& frame) const;
+  void resolve_losses(Diagnostics& diagnostics);
+  void resolve_metrics(Diagnostics& diagnostics);
+  void track(Metric metric, int output, bool weighted);
+  ValueType target_type(size_t output) const;
+
+  struct OutputLoss {
+    int output = 0;
+    const ConfigObject* loss = nullptr;
+    double weight = 1;
+  };
+
+  const Config& config_;
+  const Model& model_;
+  const Optimizer& optimizer_;
+  DataSpec data_;
+  DType dtype_;
+  std::set<std::string> pins_;
+  std::vector<Variable> variables_;
+  std::vector<SlotSpec> slots_;
+  std::vector<std::vector<int>> slot_variables_;
+  int iteration_ = kNone;
+  std::vector<OutputLoss> losses_;
+  std::vector<TrackedMetric> metrics_;  // "loss" first, then per-output losses, then as declared
+};
+
+}  // namespace meshtrain
