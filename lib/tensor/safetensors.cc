@@ -1,0 +1,141 @@
+#include "tensor/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/text.h"
+#include "tensor/read_error.h"
+#include "tensor/safetensors_header.h"
+
+namespace meshtrain {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr uint64_t kLengthSize = 8;
+constexpr uint64_t kMaxHeader = 100'000'000;  // as the format's own library has it
+constexpr size_t kDataAlignment = 64;
+
+}  // namespace
+
+SafetensorsReader::SafetensorsReader(const std::string& path)
+    : file_(open_input(path, "E404", "E406", InputFile::Links::kRefuse)) {
+  const uint64_t size = file_.size();
+  if (size < kLengthSize) {
+    read_error("E405", path, "the file has {} bytes, a safetensors file at least 10: truncated?",
+               size);
+  }
+  uint64_t length = 0;
+  file_.read_at(0, reinterpret_cast<std::byte*>(&length), sizeof(length));
+  if (length > size - kLengthSize) {
+    read_error("E405", path,
+               "the header says it has {} bytes, the file has {} in all: truncated, or not a "
+               "safetensors file?",
+               length, size);
+  }
+  if (length > kMaxHeader) {
+    read_error("E405", path, "a header of {} bytes; at most {} are read", length, kMaxHeader);
+  }
+  std::string text(length, '\0');
+  file_.read_at(kLengthSize, reinterpret_cast<std::byte*>(text.data()), length);
+  const uint64_t data_begin = kLengthSize + length;
+  entries_ = parse_safetensors_header(text, size - data_begin, path, &metadata_);
+  for (Entry& entry : entries_) {
+    entry.begin += data_begin;
+  }
+}
+
+const SafetensorsReader::Entry* SafetensorsReader::find(std::string_view name) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.name == name; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+HostTensor SafetensorsReader::read(const Entry& entry) const {
+  HostTensor tensor(entry.dtype, entry.shape);
+  read(entry, 0, tensor.bytes(), tensor.num_bytes());
+  if (entry.dtype == DType::kBool) {  // nothing but 0 and 1 may get into a computation
+    std::transform(tensor.bytes(), tensor.bytes() + tensor.num_bytes(), tensor.bytes(),
+                   [](std::byte b) { return std::byte{b != std::byte{0}}; });
+  }
+  return tensor;
+}
+
+void SafetensorsReader::read(const Entry& entry, uint64_t offset, std::byte* to,
+                             size_t num_bytes) const {
+  MESHTRAIN_CHECK(offset <= entry.num_bytes && num_bytes <= entry.num_bytes - offset,
+                  "bytes {} + {} of {}", offset, num_bytes, entry.num_bytes);
+  try {
+    file_.read_at(entry.begin + offset, to, num_bytes);
+  } catch (const FileError& error) {
+    throw ConfigError("E405", {}, error.what());
+  }
+}
+
+SafetensorsFile read_safetensors(const std::string& path) {
+  const SafetensorsReader reader(path);
+  SafetensorsFile file;
+  file.metadata = reader.metadata();
+  for (const SafetensorsReader::Entry& entry : reader.entries()) {
+    file.tensors.push_back({entry.name, reader.read(entry)});
+  }
+  return file;
+}
+
+void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                       const StringMap& metadata) {
+  std::vector<const TensorView*> order;
+  std::set<std::string_view> names;
+  for (const TensorView& view : tensors) {
+    MESHTRAIN_CHECK(view.name != "__metadata__" && names.insert(view.name).second,
+                    "tensor `{}` twice in `{}`", view.name, path);
+    MESHTRAIN_CHECK(
+        view.bytes.size() == static_cast<size_t>(num_elements(view.shape)) * dtype_size(view.dtype),
+        "tensor `{}` has {} bytes for {}", view.name, view.bytes.size(), shape_string(view.shape));
+    order.push_back(&view);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
+    return dtype_size(a->dtype) > dtype_size(b->dtype);
+  });
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) {
+    header["__metadata__"] = metadata;
+  }
+  uint64_t offset = 0;
+  for (const TensorView* view : order) {
+    // emplace_back without a search: operator[] of an ordered object is linear in its size.
+    header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
+        view->name,
+        nlohmann::ordered_json{{"dtype", safetensors_dtype(view->dtype)},
+                               {"shape", view->shape},
+                               {"data_offsets", {offset, offset + view->bytes.size()}}});
+    offset += view->bytes.size();
+  }
+  std::string text = header.dump();
+  text.append((kDataAlignment - (kLengthSize + text.size()) % kDataAlignment) % kDataAlignment,
+              ' ');
+  const uint64_t length = text.size();
+  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(&length, 1)),
+                                                    std::as_bytes(std::span(text))};
+  for (const TensorView* view : order) {
+    pieces.push_back(view->bytes);
+  }
+  write_file_atomic(path, std::span<const std::span<const std::byte>>(pieces));
+}
+
+void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                       const StringMap& metadata) {
+  std::vector<TensorView> views;
+  for (const NamedTensor& entry : tensors) {
+    views.push_back({entry.name,
+                     entry.tensor.dtype(),
+                     entry.tensor.shape(),
+                     {entry.tensor.bytes(), entry.tensor.num_bytes()}});
+  }
+  write_safetensors(path, std::span<const TensorView>(views), metadata);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,57 @@
+#include "tensor/weights.h"
+
+#include "base/text.h"
+#include "tensor/npz.h"
+#include "tensor/read_error.h"
+#include "tensor/safetensors.h"
+
+namespace meshtrain {
+namespace {
+
+// The findings of the data readers under the codes of weight files.
+std::vector<NamedTensor> read_npz_weights(const std::string& path) {
+  try {
+    return read_npz(path);
+  } catch (const ConfigError& error) {
+    Diagnostics findings;
+    for (const Diagnostic& d : error.diagnostics().list()) {
+      findings.error(d.code == "E300" ? "E404" : "E405", d.loc, d.message).notes = d.notes;
+    }
+    throw ConfigError(std::move(findings));
+  }
+}
+
+[[noreturn]] void refuse(const char* code, const std::string& path, const std::string& why,
+                         const std::string& help) {
+  Diagnostics findings;
+  findings.error(code, {}, fmt::format("`{}`: {}", path, why)).help(help);
+  throw ConfigError(std::move(findings));
+}
+
+}  // namespace
+
+std::vector<NamedTensor> read_weights(const std::string& path) {
+  const std::string name = to_lower(path);
+  if (ends_with(name, ".safetensors")) {
+    return std::move(read_safetensors(path).tensors);
+  }
+  if (ends_with(name, ".npz")) {
+    return read_npz_weights(path);
+  }
+  for (const char* end : {".h5", ".hdf5", ".keras"}) {
+    if (ends_with(name, end)) {
+      refuse("E405", path, "HDF5 weights will be read by a later release",
+             "in Keras, save them by path: np.savez(\"weights.npz\", **{v.path: v.numpy() for v in "
+             "model.variables})");
+    }
+  }
+  for (const char* end : {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt"}) {
+    if (ends_with(name, end)) {
+      refuse("E415", path, "pickled files can run code and are never read",
+             "convert them to .safetensors where they were made");
+    }
+  }
+  refuse("E405", path, "not a kind of weight file that is read", "use .safetensors or .npz");
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,15 @@
+// Weight files of every kind that can be read, by their names' ends.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensor/named_tensor.h"
+
+namespace meshtrain {
+
+// All tensors of a .safetensors or .npz file. Throws ConfigError (exit 6): E404 not there, E405 and
+// E406 malformed or refused, E415 a kind that is never read because reading it can run code.
+std::vector<NamedTensor> read_weights(const std::string& path);
+
+}  // namespace meshtrain
