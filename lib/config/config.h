@@ -23,16 +23,17 @@ struct Located {
 };
 
 struct MeshConfig {
-  Located<std::vector<int64_t>> shape;           // empty: one axis over all devices
-  Located<std::vector<std::string>> axis_names;  // defaults to ["batch"] (1-D) or ["batch", "model"] (2-D)
-  Located<std::string> devices{"auto", {}};      // auto | cpu:8 | gpu:0-7 | gpu:0x8
+  Located<std::vector<int64_t>> shape;  // empty: one axis over all devices
+  Located<std::vector<std::string>>
+      axis_names;  // defaults to ["batch"] (1-D) or ["batch", "model"] (2-D)
+  Located<std::string> devices{"auto", {}};  // auto | cpu:8 | gpu:0-7 | gpu:0x8
 };
 
 struct DistributionConfig {
   Located<std::string> type{"DataParallel", {}};  // DataParallel | ModelParallel
   MeshConfig mesh;
-  Located<std::string> batch_dim_name;  // empty: the first axis
-  std::vector<LayoutRule> layout_map;   // in file order
+  Located<std::string> batch_dim_name;                 // empty: the first axis
+  std::vector<LayoutRule> layout_map;                  // in file order
   Located<std::string> layout_match{"fullmatch", {}};  // fullmatch | search
   Located<int64_t> zero;                               // 0..3
   Located<std::vector<std::string>> zero_axes;         // empty: the batch axis
@@ -42,7 +43,7 @@ struct DistributionConfig {
 // One entry of model.layers.
 struct LayerConfig {
   ConfigObject object;
-  Located<std::string> name;                 // always set: given, or Keras' automatic name
+  Located<std::string> name;  // always set: given, or Keras' automatic name
   bool name_is_automatic = false;
   std::vector<Located<std::string>> inputs;  // names of earlier layers; empty only for Input
   bool inputs_given = false;
@@ -72,16 +73,16 @@ struct CompileConfig {
   SourceLoc loc;
 };
 
-// {source: npz, path: ..., ...}; the catalogue's data-source classes ("npz", "npy", "idx", "random",
-// "digits") as a ConfigObject. Relative paths are from `base_dir`.
+// {source: npz, path: ..., ...}; the catalogue's data-source classes ("npz", "npy", "idx",
+// "random", "digits") as a ConfigObject. Relative paths are from `base_dir`.
 struct DataConfig {
   std::optional<ConfigObject> train, validation, test;
   std::string base_dir;  // folder of the config file that named them, or data.dir
   Located<bool> shuffle{true, {}};
-  Located<std::string> remainder{"keep", {}};      // keep | drop
-  Located<int64_t> one_hot{0, {}};                 // label.one_hot: classes, 0 = labels as they are
-  std::vector<ConfigObject> transform;             // on inputs, host side: Rescaling, Reshape
-  Located<std::string> nonfinite{"error", {}};     // error | allow
+  Located<std::string> remainder{"keep", {}};   // keep | drop
+  Located<int64_t> one_hot{0, {}};              // label.one_hot: classes, 0 = labels as they are
+  std::vector<ConfigObject> transform;          // on inputs, host side: Rescaling, Reshape
+  Located<std::string> nonfinite{"error", {}};  // error | allow
   SourceLoc loc;
 };
 
@@ -89,28 +90,29 @@ struct FitConfig {
   Located<int64_t> batch_size{32, {}};
   Located<int64_t> epochs{1, {}};
   Located<int64_t> initial_epoch{0, {}};
-  Located<int64_t> steps_per_epoch{0, {}};         // 0 = all batches
-  Located<int64_t> limit_steps{0, {}};             // 0 = no limit; --limit-steps
+  Located<int64_t> steps_per_epoch{0, {}};  // 0 = all batches
+  Located<int64_t> limit_steps{0, {}};      // 0 = no limit; --limit-steps
   Located<double> validation_split{0, {}};
-  Located<int64_t> validation_batch_size{0, {}};   // 0 = batch_size
-  Located<int64_t> validation_steps{0, {}};        // 0 = all
+  Located<int64_t> validation_batch_size{0, {}};  // 0 = batch_size
+  Located<int64_t> validation_steps{0, {}};       // 0 = all
   Located<int64_t> validation_freq{1, {}};
-  std::vector<int64_t> validation_epochs;          // validation_freq given as a list
+  std::vector<int64_t> validation_epochs;  // validation_freq given as a list
   std::vector<std::pair<int64_t, double>> class_weight;
-  Located<std::string> initial_weights;            // path, empty = none
+  Located<std::string> initial_weights;  // path, empty = none
   SourceLoc loc;
 };
 
 struct EvaluateConfig {
-  Located<std::string> on{"auto", {}};  // auto (test if there, else validation) | train | validation | test | none
-  Located<int64_t> batch_size{0, {}};   // 0 = fit.batch_size
+  Located<std::string> on{
+      "auto", {}};  // auto (test if there, else validation) | train | validation | test | none
+  Located<int64_t> batch_size{0, {}};  // 0 = fit.batch_size
   Located<int64_t> steps{0, {}};
 };
 
 struct RunConfig {
-  Located<std::string> dir;           // empty: runs/<name>/<id>
+  Located<std::string> dir;  // empty: runs/<name>/<id>
   Located<bool> log_steps{false, {}};
-  Located<int64_t> verbose{-1, {}};   // -1 auto, 0, 1, 2
+  Located<int64_t> verbose{-1, {}};  // -1 auto, 0, 1, 2
 };
 
 struct Config {

@@ -14,8 +14,10 @@ namespace meshtrain {
 struct LoadOptions {
   std::vector<std::string> files;      // merged left to right; "-" is standard input
   std::vector<std::string> overrides;  // "fit.epochs=20", "~key", "list+=item"
-  std::vector<std::pair<std::string, std::string>> flags;  // key, value; e.g. {"distribution.device_mesh.shape", "4x2"} for --mesh, shown as that flag
-  std::vector<std::string> flag_names;                     // beside `flags`: "--mesh"
+  std::vector<std::pair<std::string, std::string>>
+      flags;  // key, value; e.g. {"distribution.device_mesh.shape", "4x2"} for --mesh, shown as
+              // that flag
+  std::vector<std::string> flag_names;  // beside `flags`: "--mesh"
   std::string profile;
   bool require_data = true;  // false for verbs that need only the model (plan, summary)
 };

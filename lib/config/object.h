@@ -24,7 +24,7 @@ struct ConfigValue {
   std::variant<std::monostate, bool, int64_t, double, std::string, List, Dict,
                std::shared_ptr<ConfigObject>>
       data;
-  SourceLoc loc;             // of the value; the class's place for a default
+  SourceLoc loc;  // of the value; the class's place for a default
   bool is_default = false;
 
   bool is_null() const { return data.index() == 0; }

@@ -1,0 +1,193 @@
+#include "config/source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Length of the UTF-8 sequence at `text[i]`, 0 when it is not one (overlong forms, surrogates and
+// values above U+10FFFF included; RFC 3629).
+size_t utf8_length(const std::string& text, size_t i) {
+  const auto byte = [&](size_t k) {
+    return k < text.size() ? static_cast<unsigned char>(text[k]) : 0u;
+  };
+  const auto continues = [&](size_t k) { return (byte(k) & 0xC0u) == 0x80u; };
+  const unsigned first = byte(i);
+  if (first < 0x80) {
+    return 1;
+  }
+  if (first >= 0xC2 && first <= 0xDF) {
+    return continues(i + 1) ? 2 : 0;
+  }
+  if (first >= 0xE0 && first <= 0xEF) {
+    const bool in_range =
+        !(first == 0xE0 && byte(i + 1) < 0xA0) && !(first == 0xED && byte(i + 1) > 0x9F);
+    return in_range && continues(i + 1) && continues(i + 2) ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    const bool in_range =
+        !(first == 0xF0 && byte(i + 1) < 0x90) && !(first == 0xF4 && byte(i + 1) > 0x8F);
+    return in_range && continues(i + 1) && continues(i + 2) && continues(i + 3) ? 4 : 0;
+  }
+  return 0;
+}
+
+// Refuses the byte at `offset`. The shown text must itself be printable.
+[[noreturn]] void refuse_byte(const std::string& name, std::string text, size_t offset) {
+  const unsigned value = static_cast<unsigned char>(text[offset]);
+  int line = 1;
+  size_t line_start = 0;
+  for (size_t i = 0; i < offset; ++i) {
+    if (text[i] == '\n') {
+      ++line;
+      line_start = i + 1;
+    }
+  }
+  const bool is_utf16 = text.size() >= 2 && offset < 2 &&
+                        (text.compare(0, 2, "\xFF\xFE") == 0 ||
+                         text.compare(0, 2, "\xFE\xFF") == 0 || text[1] == '\0');
+  for (char& c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    c = (u >= 0x80 || (u < 0x20 && c != '\n')) ? '?' : c;
+  }
+  auto file = std::make_shared<SourceFile>(SourceFile{name, std::move(text)});
+  const int column = static_cast<int>(offset - line_start) + 1;
+  Diagnostics diagnostics;
+  Diagnostic& d = diagnostics.error(
+      "E103", {file, line, column, 1},
+      value == 0 ? fmt::format("byte 0x00 at {}:{}: a configuration is text", line, column)
+                 : fmt::format("byte 0x{:02x} at {}:{} is not UTF-8", value, line, column));
+  d.help(is_utf16 ? "this looks like UTF-16; save the file as UTF-8" : "save the file as UTF-8");
+  throw ConfigError(diagnostics);
+}
+
+[[noreturn]] void refuse_file(const SourceLoc& named_at, std::string message, std::string note) {
+  Diagnostics diagnostics;
+  Diagnostic& d = diagnostics.error("E100", named_at, std::move(message));
+  if (!note.empty()) {
+    d.notes.push_back(std::move(note));
+  }
+  throw ConfigError(diagnostics);
+}
+
+// Names in the same folder that the user may have meant.
+std::string similar_names(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  const std::string wanted = fs::path(path).filename().string();
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if ((ends_with(name, ".yaml") || ends_with(name, ".yml")) && names.size() < 10000) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  const std::optional<std::string> best = nearest_name(wanted, names);
+  return best ? fmt::format("similar: `{}`", (folder / *best).string()) : std::string();
+}
+
+std::string kind_of(mode_t mode) {
+  return S_ISDIR(mode)    ? "a directory"
+         : S_ISFIFO(mode) ? "a pipe"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
+}
+
+// Everything from `fd`, one byte more than allowed at most.
+std::string read_all(int fd, const std::string& path, const SourceLoc& named_at) {
+  std::string text;
+  char buffer[1 << 16];
+  while (text.size() <= kMaxConfigBytes) {
+    const ssize_t got = read(fd, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      refuse_file(named_at, fmt::format("cannot read `{}`: {}", path, std::strerror(errno)), "");
+    }
+    if (got == 0) {
+      break;
+    }
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+[[noreturn]] void refuse_size(const std::string& name, int64_t bytes, bool at_least) {
+  throw ConfigError("E102", {},
+                    fmt::format("configuration `{}` is {}{}; the limit is {} (data belongs in data "
+                                "files)",
+                                name, at_least ? "more than " : "", format_bytes(bytes),
+                                format_bytes(static_cast<int64_t>(kMaxConfigBytes))));
+}
+
+}  // namespace
+
+std::shared_ptr<const SourceFile> checked_source(std::string name, std::string text) {
+  if (text.size() > kMaxConfigBytes) {
+    refuse_size(name, static_cast<int64_t>(text.size()) - 1, true);
+  }
+  if (starts_with(text, "\xEF\xBB\xBF")) {
+    text.erase(0, 3);
+  }
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = text[i] == '\0' ? 0 : utf8_length(text, i);
+    if (length == 0) {
+      refuse_byte(name, std::move(text), i);
+    }
+    i += length;
+  }
+  return std::make_shared<SourceFile>(SourceFile{std::move(name), std::move(text)});
+}
+
+std::shared_ptr<const SourceFile> read_source(const std::string& path, const SourceLoc& named_at) {
+  if (path == "-") {
+    return checked_source("<stdin>", read_all(STDIN_FILENO, "standard input", named_at));
+  }
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    const bool missing = error == ENOENT || error == ENOTDIR;
+    refuse_file(
+        named_at,
+        fmt::format("cannot open `{}`: {}", path, missing ? "no such file" : std::strerror(error)),
+        missing ? similar_names(path) : "");
+  }
+  if (!S_ISREG(info.st_mode)) {
+    refuse_file(named_at,
+                fmt::format("`{}` is {}, not a regular file", path, kind_of(info.st_mode)),
+                S_ISFIFO(info.st_mode) ? "help: to read from standard input write `-`" : "");
+  }
+  if (info.st_size > static_cast<off_t>(kMaxConfigBytes)) {
+    refuse_size(path, info.st_size, false);
+  }
+  // O_NONBLOCK: should the file have been replaced by a pipe meanwhile, opening must not wait.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    const int error = errno;
+    refuse_file(named_at, fmt::format("cannot open `{}`: {}", path, std::strerror(error)),
+                error == EACCES ? fmt::format("note: its owner is user {}, its mode {:04o}",
+                                              info.st_uid, info.st_mode & 07777)
+                                : "");
+  }
+  struct Closer {
+    int fd;
+    ~Closer() { close(fd); }
+  } closer{fd};
+  return checked_source(path, read_all(fd, path, named_at));
+}
+
+}  // namespace meshtrain

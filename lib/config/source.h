@@ -1,0 +1,21 @@
+// The text of a config file, read within limits: a config is a small, regular UTF-8 file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/diagnostic.h"
+
+namespace meshtrain {
+
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+
+// Reads `path` ("-" is standard input). `named_at` is the place that named it, for an included
+// file. Throws ConfigError: E100 not a readable regular file (with similar names beside it), E102
+// larger than kMaxConfigBytes, E103 not UTF-8, or a NUL byte. A byte order mark is dropped.
+std::shared_ptr<const SourceFile> read_source(const std::string& path, const SourceLoc& named_at);
+
+// Checks text that came from elsewhere as read_source does (E102, E103).
+std::shared_ptr<const SourceFile> checked_source(std::string name, std::string text);
+
+}  // namespace meshtrain
