@@ -1,0 +1,109 @@
+// The inner loops of the CPU backend, compiled once for each level of the x86-64 instruction set
+// (v2: SSE4.2, v3: AVX2, v4: AVX-512) from the sources in simd/ and chosen when the process starts.
+//
+// Everything here works on raw memory: shapes, broadcasting and pieces are decided by the callers.
+// Loops tolerate an output that is exactly one of their same-shape operands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace meshtrain::cpu {
+
+// Element types in the order of the tables below.
+enum TypeIndex : int { kTypeBool, kTypeU8, kTypeI32, kTypeU32, kTypeI64, kTypeF32, kTypeF64, kNumTypes };
+
+#define MESHTRAIN_CPU_ELEMENT_OPS(X)                                                            \
+  X(neg) X(exp) X(log) X(log1p) X(expm1) X(tanh) X(sigmoid) X(softplus) X(sqrt) X(rsqrt)        \
+  X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal)         \
+  X(relu) X(step) X(logical_not) X(is_finite) X(copy)                                           \
+  X(add) X(sub) X(mul) X(div) X(max) X(min) X(pow)                                              \
+  X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or)                              \
+  X(select) X(clamp)
+
+enum class ElementOp : int {
+#define MESHTRAIN_CPU_OP(name) k_##name,
+  MESHTRAIN_CPU_ELEMENT_OPS(MESHTRAIN_CPU_OP)
+#undef MESHTRAIN_CPU_OP
+      kCount
+};
+
+// out[i] = op(a[i], b[i], c[i]) for i < n. Unary ops read a, binary ops a and b; select reads
+// (bool a) ? b : c; clamp keeps a inside [low, high].
+struct ElementParams {
+  double low = 0, high = 0;
+};
+using ElementLoop = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n,
+                             const ElementParams& params);
+
+enum class Reduction : int { kSum, kMax, kMin, kCount };
+
+// out[r] = sum (max, min) over c of x[r * row_stride + c], r < rows.
+using ReduceRows = void (*)(void* out, const void* x, int64_t rows, int64_t columns,
+                            int64_t row_stride);
+// out[c] = sum (max, min) over r of x[r * row_stride + c], c < columns.
+using ReduceColumns = void (*)(void* out, const void* x, int64_t rows, int64_t columns,
+                               int64_t row_stride);
+// out[i] = sources[0][i] + sources[1][i] + ... in this order (or max, min).
+using CombineMany = void (*)(void* out, const void* const* sources, int64_t num_sources, int64_t n);
+
+// Fields of the Philox counter that every element of a call shares.
+struct RandomStream {
+  uint64_t key = 0;
+  uint32_t stream = 0;
+  uint32_t step = 0;
+};
+
+// One run of an optimizer over n elements; pointers may be equal between input and output.
+struct OptimizerArgs {
+  const void* param = nullptr;
+  const void* grad = nullptr;
+  void* new_param = nullptr;
+  const void* slots[4] = {};
+  void* new_slots[4] = {};
+  double scalars[8] = {};  // by OptimizerScalar
+};
+// kRate: learning rate, or alpha of adam; kVariant: 1 = centered, amsgrad.
+enum OptimizerScalar : int {
+  kRate, kDecay, kMomentumFactor, kRho, kBeta1, kBeta2, kEpsilon, kVariant
+};
+enum class OptimizerRule : int { kSgd, kMomentum, kNesterov, kRmsprop, kAdam, kCount };
+
+// C (m, n) = A (m, k) B (k, n) (+ C), element (i, j) of A at a[i * a_row + j * a_column] and so on;
+// columns of C are adjacent. `scratch` holds gemm_scratch_bytes.
+struct GemmArgs {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  int64_t m = 0, n = 0, k = 0;
+  int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0, c_row = 0;
+};
+using GemmLoop = void (*)(const GemmArgs& args, void* scratch);
+
+struct KernelTable {
+  ElementLoop element[static_cast<int>(ElementOp::kCount)][kNumTypes] = {};
+  ElementLoop cast[kNumTypes][kNumTypes] = {};  // [from][to]
+  ReduceRows reduce_rows[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
+  ReduceColumns reduce_columns[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
+  CombineMany combine_many[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
+  // out[i] = bits of element first + i.
+  void (*random_bits)(uint32_t* out, uint64_t first, int64_t n, const RandomStream& stream) = nullptr;
+  // out[i] = bits[i] < threshold ? 0 : x[i] * scale
+  void (*dropout[kNumTypes])(void* out, const void* x, const uint32_t* bits, int64_t n,
+                             uint32_t threshold, double scale) = {};
+  void (*optimizer[static_cast<int>(OptimizerRule::kCount)][kNumTypes])(const OptimizerArgs& args,
+                                                                        int64_t begin,
+                                                                        int64_t end) = {};
+  GemmLoop gemm[kNumTypes] = {};  // float32 and float64
+  size_t gemm_scratch_bytes = 0;
+};
+
+// The table for this processor.
+const KernelTable& kernels();
+// "x86-64-v4", as chosen for this processor.
+const char* kernel_level();
+// The tables of all levels that this processor can run, lowest first; for tests.
+int num_kernel_levels();
+const KernelTable& kernels_of_level(int level);
+
+}  // namespace meshtrain::cpu

@@ -1,0 +1,56 @@
+// Conversion between element types. Floating to integer truncates towards zero; to bool tests for
+// zero.
+#include "backend/cpu/simd/math.h"
+
+namespace meshtrain::cpu {
+namespace {
+
+template <class From, class To>
+void cast_loop(void* out, const void* a, const void*, const void*, int64_t n,
+               const ElementParams&) {
+  To* o = static_cast<To*>(out);
+  const From* x = static_cast<const From*>(a);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (kIsFloat<From> && sizeof(To) == 1) {
+      o[i] = static_cast<To>(static_cast<int32_t>(x[i]));
+    } else {
+      o[i] = static_cast<To>(x[i]);
+    }
+  }
+}
+
+template <class From>
+void bool_loop(void* out, const void* a, const void*, const void*, int64_t n,
+               const ElementParams&) {
+  uint8_t* o = static_cast<uint8_t*>(out);
+  const From* x = static_cast<const From*>(a);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) o[i] = x[i] != From{0};
+}
+
+template <class From>
+void fill_from(KernelTable& table, int from) {
+  ElementLoop* row = table.cast[from];
+  row[kTypeBool] = bool_loop<From>;
+  row[kTypeU8] = cast_loop<From, uint8_t>;
+  row[kTypeI32] = cast_loop<From, int32_t>;
+  row[kTypeU32] = cast_loop<From, uint32_t>;
+  row[kTypeI64] = cast_loop<From, int64_t>;
+  row[kTypeF32] = cast_loop<From, float>;
+  row[kTypeF64] = cast_loop<From, double>;
+}
+
+}  // namespace
+
+void MESHTRAIN_FILL(fill_cast)(KernelTable& table) {
+  fill_from<uint8_t>(table, kTypeBool);
+  fill_from<uint8_t>(table, kTypeU8);
+  fill_from<int32_t>(table, kTypeI32);
+  fill_from<uint32_t>(table, kTypeU32);
+  fill_from<int64_t>(table, kTypeI64);
+  fill_from<float>(table, kTypeF32);
+  fill_from<double>(table, kTypeF64);
+}
+
+}  // namespace meshtrain::cpu

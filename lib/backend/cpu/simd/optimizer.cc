@@ -1,0 +1,164 @@
+// Optimizer rules, one pass over parameter, gradient and slots. Formulas and the order of slots:
+// ir/ops/optimizer.cc. Scalars are in OptimizerScalars order; new_param may be param, and so on.
+#include "backend/cpu/simd/math.h"
+
+namespace meshtrain::cpu {
+namespace {
+
+inline float root(float x) { return __builtin_sqrtf(x); }
+inline double root(double x) { return __builtin_sqrt(x); }
+
+template <class T>
+struct Operands {
+  explicit Operands(const OptimizerArgs& args)
+      : param(static_cast<const T*>(args.param)),
+        grad(static_cast<const T*>(args.grad)),
+        new_param(static_cast<T*>(args.new_param)),
+        rate(static_cast<T>(args.scalars[kRate])),
+        decay(static_cast<T>(args.scalars[kDecay])) {
+    for (int i = 0; i < 4; ++i) {
+      slot[i] = static_cast<const T*>(args.slots[i]);
+      new_slot[i] = static_cast<T*>(args.new_slots[i]);
+    }
+  }
+  const T* param;
+  const T* grad;
+  T* new_param;
+  T rate, decay;
+  const T* slot[4];
+  T* new_slot[4];
+};
+
+template <class T>
+void sgd(const OptimizerArgs& args, int64_t begin, int64_t end) {
+  const Operands<T> o(args);
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) {
+    const T w = o.param[i] - o.param[i] * o.decay;
+    o.new_param[i] = w - o.rate * o.grad[i];
+  }
+}
+
+template <class T, bool kNesterov>
+void momentum(const OptimizerArgs& args, int64_t begin, int64_t end) {
+  const Operands<T> o(args);
+  const T mu = static_cast<T>(args.scalars[kMomentumFactor]);
+  const T* v = o.slot[0];
+  T* new_v = o.new_slot[0];
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) {
+    const T w = o.param[i] - o.param[i] * o.decay;
+    const T step = o.rate * o.grad[i];
+    const T velocity = mu * v[i] - step;
+    new_v[i] = velocity;
+    o.new_param[i] = kNesterov ? w + (mu * velocity - step) : w + velocity;
+  }
+}
+
+template <class T, bool kMomentum, bool kCentered>
+void rmsprop_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
+  const Operands<T> o(args);
+  const T rho = static_cast<T>(args.scalars[kRho]);
+  const T rest = static_cast<T>(1.0 - args.scalars[kRho]);
+  const T epsilon = static_cast<T>(args.scalars[kEpsilon]);
+  const T mu = static_cast<T>(args.scalars[kMomentumFactor]);
+  const T* v = o.slot[0];
+  T* new_v = o.new_slot[0];
+  const T* m = o.slot[1];
+  T* new_m = o.new_slot[1];
+  const T* a = o.slot[kMomentum ? 2 : 1];
+  T* new_a = o.new_slot[kMomentum ? 2 : 1];
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) {
+    const T w = o.param[i] - o.param[i] * o.decay;
+    const T g = o.grad[i];
+    const T velocity = rho * v[i] + rest * (g * g);
+    new_v[i] = velocity;
+    T denominator = velocity + epsilon;
+    if constexpr (kCentered) {
+      const T average = rho * a[i] + rest * g;
+      new_a[i] = average;
+      denominator = velocity - average * average + epsilon;
+    }
+    T increment = o.rate * g / root(denominator);
+    if constexpr (kMomentum) {
+      increment = mu * m[i] + increment;
+      new_m[i] = increment;
+    }
+    o.new_param[i] = w - increment;
+  }
+}
+
+template <class T>
+void rmsprop(const OptimizerArgs& args, int64_t begin, int64_t end) {
+  const bool with_momentum = args.scalars[kMomentumFactor] > 0;
+  const bool centered = args.scalars[kVariant] != 0;
+  if (with_momentum && centered) {
+    rmsprop_loop<T, true, true>(args, begin, end);
+  } else if (with_momentum) {
+    rmsprop_loop<T, true, false>(args, begin, end);
+  } else if (centered) {
+    rmsprop_loop<T, false, true>(args, begin, end);
+  } else {
+    rmsprop_loop<T, false, false>(args, begin, end);
+  }
+}
+
+template <class T, bool kAmsgrad>
+void adam_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
+  const Operands<T> o(args);
+  const T rest1 = static_cast<T>(1.0 - args.scalars[kBeta1]);
+  const T rest2 = static_cast<T>(1.0 - args.scalars[kBeta2]);
+  const T epsilon = static_cast<T>(args.scalars[kEpsilon]);
+  const T* m = o.slot[0];
+  const T* v = o.slot[1];
+  const T* top = o.slot[2];
+  T* new_m = o.new_slot[0];
+  T* new_v = o.new_slot[1];
+  T* new_top = o.new_slot[2];
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) {
+    const T w = o.param[i] - o.param[i] * o.decay;
+    const T g = o.grad[i];
+    const T mean = m[i] + (g - m[i]) * rest1;
+    const T square = v[i] + (g * g - v[i]) * rest2;
+    new_m[i] = mean;
+    new_v[i] = square;
+    T scale = square;
+    if constexpr (kAmsgrad) {
+      scale = larger(top[i], square);
+      new_top[i] = scale;
+    }
+    o.new_param[i] = w - o.rate * mean / (root(scale) + epsilon);
+  }
+}
+
+template <class T>
+void adam(const OptimizerArgs& args, int64_t begin, int64_t end) {
+  if (args.scalars[kVariant] != 0) {
+    adam_loop<T, true>(args, begin, end);
+  } else {
+    adam_loop<T, false>(args, begin, end);
+  }
+}
+
+template <class T>
+void fill_type(KernelTable& table) {
+  const auto set = [&](OptimizerRule rule, auto loop) {
+    table.optimizer[static_cast<int>(rule)][kIndexOf<T>] = loop;
+  };
+  set(OptimizerRule::kSgd, sgd<T>);
+  set(OptimizerRule::kMomentum, momentum<T, false>);
+  set(OptimizerRule::kNesterov, momentum<T, true>);
+  set(OptimizerRule::kRmsprop, rmsprop<T>);
+  set(OptimizerRule::kAdam, adam<T>);
+}
+
+}  // namespace
+
+void MESHTRAIN_FILL(fill_optimizer)(KernelTable& table) {
+  fill_type<float>(table);
+  fill_type<double>(table);
+}
+
+}  // namespace meshtrain::cpu

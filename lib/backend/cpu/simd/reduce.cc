@@ -1,0 +1,253 @@
+// Reductions of rows and columns, and the sum of several buffers.
+//
+// Floating sums have one fixed order: lanes of 64 bytes, folded pairwise at the end of a block; block
+// sums are added up in double (rows) or as a second level (columns). So float32 keeps its accuracy
+// over millions of terms, and the result depends on nothing but the number of rows and columns.
+#include "backend/cpu/simd/math.h"
+
+namespace meshtrain::cpu {
+namespace {
+
+template <class T>
+struct Vectors {
+  // 64 bytes whatever the instruction set: the order of a sum is the same on all of them.
+  typedef T type __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+};
+template <class T>
+using Vec = typename Vectors<T>::type;
+template <class T>
+constexpr int kLanes = 64 / sizeof(T);
+
+template <class T>
+inline Vec<T> load(const T* p) {
+  return *reinterpret_cast<const Vec<T>*>(p);
+}
+template <class T>
+inline void store(T* p, Vec<T> v) {
+  *reinterpret_cast<Vec<T>*>(p) = v;
+}
+
+// The three ways to combine; T is the wrapping type for integers.
+struct Sum {
+  template <class V>
+  static inline V of(V a, V b) {
+    return a + b;
+  }
+};
+struct Max {
+  template <class V>
+  static inline V of(V a, V b) {
+    return ((a >= b) | (a != a)) ? a : b;
+  }
+};
+struct Min {
+  template <class V>
+  static inline V of(V a, V b) {
+    return ((a <= b) | (a != a)) ? a : b;
+  }
+};
+template <class Op>
+constexpr bool kIsSum = false;
+template <>
+constexpr bool kIsSum<Sum> = true;
+
+// Sums wrap for integers; comparisons need the sign.
+template <class Op, class T>
+struct WorkType {
+  using type = T;
+};
+template <class T>
+struct WorkType<Sum, T> {
+  using type = Wrap<T>;
+};
+
+template <class Op, class T>
+inline T fold_lanes(Vec<T> v) {
+  T lanes[kLanes<T>];
+  store(lanes, v);
+  for (int width = kLanes<T> / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) lanes[i] = Op::of(lanes[i], lanes[i + width]);
+  }
+  return lanes[0];
+}
+
+// Up to kLanes elements, the rest filled with `fill`.
+template <class T>
+inline Vec<T> load_part(const T* p, int64_t n, T fill) {
+  T lanes[kLanes<T>];
+  for (int i = 0; i < kLanes<T>; ++i) lanes[i] = i < n ? p[i] : fill;
+  return load(lanes);
+}
+
+template <class Op, class T>
+T reduce_block(const T* x, int64_t n) {
+  constexpr int L = kLanes<T>;
+  const T fill = kIsSum<Op> ? T{0} : x[0];
+  if (n < L) return fold_lanes<Op, T>(load_part(x, n, fill));
+  int64_t i = 0;
+  Vec<T> total;
+  if (n >= 4 * L) {
+    Vec<T> a = load(x), b = load(x + L), c = load(x + 2 * L), d = load(x + 3 * L);
+    for (i = 4 * L; i + 4 * L <= n; i += 4 * L) {
+      a = Op::of(a, load(x + i));
+      b = Op::of(b, load(x + i + L));
+      c = Op::of(c, load(x + i + 2 * L));
+      d = Op::of(d, load(x + i + 3 * L));
+    }
+    total = Op::of(Op::of(a, b), Op::of(c, d));
+  } else {
+    total = load(x);
+    i = L;
+  }
+  for (; i + L <= n; i += L) total = Op::of(total, load(x + i));
+  if (i < n) total = Op::of(total, load_part(x + i, n - i, fill));
+  return fold_lanes<Op, T>(total);
+}
+
+constexpr int64_t kRowBlock = 1024;
+
+template <class Op, class T>
+void reduce_rows(void* out, const void* x, int64_t rows, int64_t columns, int64_t row_stride) {
+  using W = typename WorkType<Op, T>::type;
+  T* o = static_cast<T*>(out);
+  for (int64_t r = 0; r < rows; ++r) {
+    const W* row = static_cast<const W*>(x) + r * row_stride;
+    if (columns <= kRowBlock) {
+      o[r] = static_cast<T>(reduce_block<Op, W>(row, columns));
+    } else if constexpr (kIsSum<Op> && kIsFloat<T>) {
+      double total = 0;
+      for (int64_t c = 0; c < columns; c += kRowBlock) {
+        const int64_t n = columns - c < kRowBlock ? columns - c : kRowBlock;
+        total += static_cast<double>(reduce_block<Op, W>(row + c, n));
+      }
+      o[r] = static_cast<T>(total);
+    } else {
+      W total = reduce_block<Op, W>(row, kRowBlock);
+      for (int64_t c = kRowBlock; c < columns; c += kRowBlock) {
+        const int64_t n = columns - c < kRowBlock ? columns - c : kRowBlock;
+        total = Op::of(total, reduce_block<Op, W>(row + c, n));
+      }
+      o[r] = static_cast<T>(total);
+    }
+  }
+}
+
+constexpr int64_t kColumnBlock = 64;  // rows added up before they join the total
+
+// The rows [begin, end) of kVectors vectors of columns, in order.
+template <class Op, class T, int kVectors>
+inline void add_rows(Vec<T>* out, const T* x, int64_t begin, int64_t end, int64_t row_stride) {
+  constexpr int L = kLanes<T>;
+  Vec<T> part[kVectors];
+  for (int v = 0; v < kVectors; ++v) part[v] = load(x + begin * row_stride + v * L);
+  for (int64_t r = begin + 1; r < end; ++r) {
+    for (int v = 0; v < kVectors; ++v) part[v] = Op::of(part[v], load(x + r * row_stride + v * L));
+  }
+  for (int v = 0; v < kVectors; ++v) out[v] = part[v];
+}
+
+template <class Op, class T, int kVectors>
+void reduce_wide_columns(T* o, const T* x, int64_t rows, int64_t row_stride) {
+  Vec<T> total[kVectors];
+  add_rows<Op, T, kVectors>(total, x, 0, rows < kColumnBlock ? rows : kColumnBlock, row_stride);
+  for (int64_t begin = kColumnBlock; begin < rows; begin += kColumnBlock) {
+    const int64_t end = begin + kColumnBlock < rows ? begin + kColumnBlock : rows;
+    Vec<T> part[kVectors];
+    add_rows<Op, T, kVectors>(part, x, begin, end, row_stride);
+    for (int v = 0; v < kVectors; ++v) total[v] = Op::of(total[v], part[v]);
+  }
+  for (int v = 0; v < kVectors; ++v) store(o + v * kLanes<T>, total[v]);
+}
+
+// Fewer columns than a vector: the same order of rows as above.
+template <class Op, class T>
+void reduce_few_columns(T* o, const T* x, int64_t rows, int64_t columns, int64_t row_stride) {
+  T total[kLanes<T>] = {};
+  for (int64_t begin = 0; begin < rows; begin += kColumnBlock) {
+    const int64_t end = begin + kColumnBlock < rows ? begin + kColumnBlock : rows;
+    T part[kLanes<T>] = {};
+    for (int64_t c = 0; c < columns; ++c) part[c] = x[begin * row_stride + c];
+    for (int64_t r = begin + 1; r < end; ++r) {
+      const T* row = x + r * row_stride;
+#pragma omp simd
+      for (int64_t c = 0; c < columns; ++c) part[c] = Op::of(part[c], row[c]);
+    }
+    for (int64_t c = 0; c < columns; ++c) {
+      total[c] = begin == 0 ? part[c] : Op::of(total[c], part[c]);
+    }
+  }
+  for (int64_t c = 0; c < columns; ++c) o[c] = total[c];
+}
+
+template <class Op, class T>
+void reduce_columns(void* out, const void* x, int64_t rows, int64_t columns, int64_t row_stride) {
+  using W = typename WorkType<Op, T>::type;
+  constexpr int L = kLanes<W>;
+  W* o = static_cast<W*>(out);
+  const W* in = static_cast<const W*>(x);
+  int64_t c = 0;
+  for (; c + 4 * L <= columns; c += 4 * L) {
+    reduce_wide_columns<Op, W, 4>(o + c, in + c, rows, row_stride);
+  }
+  for (; c + L <= columns; c += L) {
+    reduce_wide_columns<Op, W, 1>(o + c, in + c, rows, row_stride);
+  }
+  if (c < columns) reduce_few_columns<Op, W>(o + c, in + c, rows, columns - c, row_stride);
+}
+
+template <class Op, class T>
+void combine_many(void* out, const void* const* sources, int64_t num_sources, int64_t n) {
+  using W = typename WorkType<Op, T>::type;
+  constexpr int L = kLanes<W>;
+  W* o = static_cast<W*>(out);
+  int64_t i = 0;
+  for (; i + 4 * L <= n; i += 4 * L) {
+    Vec<W> total[4];
+    for (int v = 0; v < 4; ++v) total[v] = load(static_cast<const W*>(sources[0]) + i + v * L);
+    for (int64_t s = 1; s < num_sources; ++s) {
+      const W* source = static_cast<const W*>(sources[s]) + i;
+      for (int v = 0; v < 4; ++v) total[v] = Op::of(total[v], load(source + v * L));
+    }
+    for (int v = 0; v < 4; ++v) store(o + i + v * L, total[v]);
+  }
+  for (; i < n; ++i) {
+    W total = static_cast<const W*>(sources[0])[i];
+    for (int64_t s = 1; s < num_sources; ++s) {
+      total = Op::of(total, static_cast<const W*>(sources[s])[i]);
+    }
+    o[i] = total;
+  }
+}
+
+template <class Op, class T>
+void fill(KernelTable& table, Reduction kind) {
+  const int k = static_cast<int>(kind);
+  table.reduce_rows[k][kIndexOf<T>] = reduce_rows<Op, T>;
+  table.reduce_columns[k][kIndexOf<T>] = reduce_columns<Op, T>;
+  table.combine_many[k][kIndexOf<T>] = combine_many<Op, T>;
+}
+
+template <class T>
+void fill_type(KernelTable& table) {
+  fill<Sum, T>(table, Reduction::kSum);
+  fill<Max, T>(table, Reduction::kMax);
+  fill<Min, T>(table, Reduction::kMin);
+}
+
+}  // namespace
+
+void MESHTRAIN_FILL(fill_reduce)(KernelTable& table) {
+  fill_type<uint8_t>(table);
+  fill_type<int32_t>(table);
+  fill_type<uint32_t>(table);
+  fill_type<int64_t>(table);
+  fill_type<float>(table);
+  fill_type<double>(table);
+  for (int k = 0; k < static_cast<int>(Reduction::kCount); ++k) {
+    table.reduce_rows[k][kTypeBool] = table.reduce_rows[k][kTypeU8];
+    table.reduce_columns[k][kTypeBool] = table.reduce_columns[k][kTypeU8];
+    table.combine_many[k][kTypeBool] = table.combine_many[k][kTypeU8];
+  }
+}
+
+}  // namespace meshtrain::cpu
