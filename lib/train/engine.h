@@ -12,19 +12,10 @@
 #include "data/dataset.h"
 #include "ir/program.h"
 #include "nn/model.h"
+#include "train/setup.h"
 #include "train/step_runner.h"
 
 namespace meshtrain {
-
-// Shapes without the batch and dtypes of the data, as the model meets them.
-struct DataSpec {
-  std::vector<ValueType> inputs;
-  std::vector<ValueType> targets;
-  bool has_sample_weight = false;
-};
-DataSpec data_spec(const Dataset& dataset);
-// What the config's model and loss imply, for verbs that read no data.
-DataSpec implied_data_spec(const Config& config);
 
 struct EngineOptions {
   int num_workers = 0;  // threads; 0 = one per core
@@ -38,6 +29,7 @@ class Engine : public StepRunner {
   Engine(const Config& config, const DataSpec& spec, EngineOptions options = {});
   ~Engine() override;
 
+  const Setup& setup() const;
   const Model& model() const;
   const DeviceMesh& mesh() const;
   const Diagnostics& warnings() const;  // layout rules that act on nothing, ...
@@ -57,7 +49,7 @@ class Engine : public StepRunner {
   // Whole tensors by Keras path ("d1/kernel"); optimizer slots and metrics included.
   std::vector<std::string> weight_paths() const override;  // layer weights in Keras order
   HostTensor read_variable(std::string_view path) const override;
-  // Throws ConfigError E410 when the path or the shape does not fit.
+  // Throws ConfigError E410 when the path or the shape does not fit; other dtypes are converted.
   void write_variable(std::string_view path, const HostTensor& value) override;
   // End of fit: w <- EMA average where the optimizer keeps one.
   void finalize_weights() override;
@@ -71,6 +63,8 @@ class Engine : public StepRunner {
   const Graph& train_graph(int64_t batch_size);
 
  private:
+  void restart_copies(int weight);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

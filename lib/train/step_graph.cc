@@ -47,7 +47,7 @@ Variable scalar_variable(std::string path, DType dtype, VariableRole role) {
 }  // namespace
 
 StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer& optimizer,
-                       const DataSpec& data, DType dtype, std::set<std::string> pins,
+                       const DataSpec& data, DType dtype, std::map<std::string, Sharding> pins,
                        Diagnostics& diagnostics)
     : config_(config),
       model_(model),

@@ -5,7 +5,7 @@
 // that the programs made from them share one VariableStore.
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,7 +45,7 @@ class StepGraphs {
   // the "<layer>/output" keys that the layout map addresses. Everything referred to must outlive
   // this object.
   StepGraphs(const Config& config, const Model& model, const Optimizer& optimizer,
-             const DataSpec& data, DType dtype, std::set<std::string> pins,
+             const DataSpec& data, DType dtype, std::map<std::string, Sharding> pins,
              Diagnostics& diagnostics);
 
   const std::vector<Variable>& variables() const { return variables_; }
@@ -83,7 +83,7 @@ class StepGraphs {
   const Optimizer& optimizer_;
   DataSpec data_;
   DType dtype_;
-  std::set<std::string> pins_;
+  std::map<std::string, Sharding> pins_;
   std::vector<Variable> variables_;
   std::vector<SlotSpec> slots_;
   std::vector<std::vector<int>> slot_variables_;

@@ -1,0 +1,202 @@
+#include "train/distribution.h"
+
+#include <charconv>
+#include <optional>
+
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+// Number of virtual CPU devices that `devices` names; nothing for "auto".
+std::optional<int64_t> cpu_devices(const Located<std::string>& devices, Diagnostics& diagnostics) {
+  const std::string& text = devices.value;
+  if (text == "auto" || text.empty()) {
+    return std::nullopt;
+  }
+  if (starts_with(text, "gpu")) {
+    diagnostics
+        .error("E620", devices.loc,
+               fmt::format("`{}` asks for GPUs; this build runs on virtual CPU devices only", text))
+        .help("write `devices: auto` or `devices: cpu:8`");
+    return std::nullopt;
+  }
+  const std::string_view number =
+      starts_with(text, "cpu:") ? std::string_view(text).substr(4) : std::string_view();
+  int64_t count = 0;
+  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), count);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == number.data() + number.size();
+  if (text == "cpu") {
+    return 1;
+  }
+  if (!whole || count < 1 || count > 65536) {
+    diagnostics.error("E113", devices.loc, fmt::format("`{}` names no devices", text))
+        .help("write `auto`, or `cpu:8` for eight virtual CPU devices (1 to 65536)");
+    return std::nullopt;
+  }
+  return count;
+}
+
+std::vector<std::string> default_axis_names(size_t rank) {
+  if (rank == 1) {
+    return {"batch"};
+  }
+  if (rank == 2) {
+    return {"batch", "model"};
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < rank; ++i) {
+    names.push_back(fmt::format("axis_{}", i));
+  }
+  return names;
+}
+
+int64_t product(const std::vector<int64_t>& shape) {
+  int64_t out = 1;
+  for (const int64_t size : shape) {
+    out = out > (int64_t{1} << 40) ? out : out * size;
+  }
+  return out;
+}
+
+DeviceMesh make_mesh(const MeshConfig& config, Diagnostics& diagnostics) {
+  const std::optional<int64_t> devices = cpu_devices(config.devices, diagnostics);
+  std::vector<int64_t> shape = config.shape.value;
+  if (shape.empty()) {
+    shape = {devices.value_or(1)};
+  }
+  std::vector<std::string> names = config.axis_names.value;
+  if (names.empty()) {
+    names = default_axis_names(shape.size());
+  }
+  const SourceLoc place = config.shape.loc ? config.shape.loc : config.axis_names.loc;
+  if (devices && product(shape) != *devices) {
+    diagnostics
+        .error("E210", config.shape.loc ? config.shape.loc : config.devices.loc,
+               fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape),
+                           product(shape), config.devices.value, *devices))
+        .help(fmt::format("write `devices: cpu:{}` or `devices: auto`", product(shape)));
+    return {};
+  }
+  if (product(shape) > 65536) {
+    diagnostics.error("E210", place,
+                      fmt::format("the mesh {} needs {} devices; 65536 at most",
+                                  shape_string(shape), product(shape)));
+    return {};
+  }
+  try {
+    return DeviceMesh(std::move(shape), std::move(names));
+  } catch (const Error& error) {
+    diagnostics.error("E210", place, error.what());
+    return {};
+  }
+}
+
+// Axes by name; those of size 1 split nothing and are left out.
+AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
+                   std::string_view what, const DeviceMesh& mesh, Diagnostics& diagnostics) {
+  AxisList out;
+  for (const std::string& name : names) {
+    const std::optional<int> axis = mesh.find_axis(name);
+    if (!axis) {
+      const std::vector<std::string> axes = mesh.axis_names();
+      Diagnostic& d = diagnostics.error(
+          "E205", loc,
+          fmt::format("{} `{}` is not in the mesh (axes: {})", what, name, join(axes, ", ")));
+      if (const auto near = nearest_name(name, axes)) {
+        d.with_label(fmt::format("did you mean `{}`?", *near));
+      }
+    } else if (mesh.axis_size(*axis) > 1) {
+      out.push_back(*axis);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Distribution make_distribution(const Config& config, Diagnostics& diagnostics) {
+  const DistributionConfig& from = config.distribution;
+  Distribution out;
+  out.mesh = make_mesh(from.mesh, diagnostics);
+  if (out.mesh.num_axes() == 0) {
+    return out;  // reported above
+  }
+  // Several batch axes are written as "data,fsdp".
+  std::vector<std::string> names = from.batch_dim_name->empty()
+                                       ? std::vector<std::string>{out.mesh.axis_name(0)}
+                                       : split(from.batch_dim_name.value, ',');
+  for (std::string& name : names) {
+    name = std::string(trim(name));
+  }
+  out.batch_axis_names = join(names, ", ");
+  out.batch_axes =
+      find_axes(names, from.batch_dim_name.loc, "the batch axis", out.mesh, diagnostics);
+  out.zero = static_cast<int>(from.zero.value);
+  out.zero_axes = from.zero_axes->empty() ? out.batch_axes
+                                          : find_axes(from.zero_axes.value, from.zero_axes.loc,
+                                                      "the zero axis", out.mesh, diagnostics);
+  const int64_t shards = out.mesh.size_of(out.batch_axes);
+  const int64_t batch = config.fit.batch_size.value;
+  if (batch % shards != 0) {
+    diagnostics
+        .error("E211", config.fit.batch_size.loc,
+               fmt::format("a batch of {} does not split over `{}` = {}", batch,
+                           out.batch_axis_names, shards))
+        .help(fmt::format("write `batch_size: {}` or `batch_size: {}`",
+                          std::max(shards, batch / shards * shards),
+                          (batch / shards + 1) * shards));
+  }
+  return out;
+}
+
+LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnostics& diagnostics) {
+  LayoutMap map(mesh, config.distribution.layout_match.value == "search");
+  const auto& rules = config.distribution.layout_map;
+  if (!rules.empty() && config.distribution.type.value != "ModelParallel") {
+    diagnostics
+        .error("E206", rules[0].loc,
+               fmt::format("`layout_map` has no effect with `type: {}`",
+                           config.distribution.type.value))
+        .help("write `type: ModelParallel` in `distribution`");
+    return map;
+  }
+  for (const LayoutRule& rule : rules) {
+    try {
+      map.set(rule);
+    } catch (const ConfigError& error) {
+      diagnostics.append(error.diagnostics());
+    }
+  }
+  return map;
+}
+
+ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
+                                const std::vector<LayoutTarget>& outputs,
+                                const std::vector<std::string>& layer_paths,
+                                std::string_view model_name, Diagnostics& diagnostics) {
+  std::vector<LayoutTarget> targets = weights;
+  targets.insert(targets.end(), outputs.begin(), outputs.end());
+  const std::vector<const LayoutRule*> rules =
+      match_layouts(map, targets, layer_paths, model_name, diagnostics);
+  ResolvedLayouts out;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const LayoutTarget& target = targets[i];
+    Sharding sharding = Sharding::replicated(target.shape.size());
+    if (rules[i] != nullptr) {
+      sharding =
+          resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), diagnostics)
+              .value_or(sharding);
+    }
+    if (i < weights.size()) {
+      out.weights.push_back(sharding);
+      out.rules.push_back(rules[i]);
+    } else if (rules[i] != nullptr) {
+      out.pins[target.path] = sharding;
+      out.pin_rules[target.path] = rules[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,42 @@
+// The `distribution` section made concrete: the mesh on this machine's devices, which axes split
+// the batch, and what each layout rule acts on.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "mesh/layout_map.h"
+
+namespace meshtrain {
+
+struct Distribution {
+  DeviceMesh mesh;
+  AxisList batch_axes;           // of size > 1, major to minor
+  std::string batch_axis_names;  // as written, for texts: "data"
+  int zero = 0;
+  AxisList zero_axes;
+};
+
+// Builds the mesh. Without a shape: one axis over all devices asked for, one device by default.
+// Adds E205 (unknown axis), E210 (mesh and devices differ), E211 (batch_size does not divide), E620
+// (GPUs asked for) to `diagnostics`.
+Distribution make_distribution(const Config& config, Diagnostics& diagnostics);
+
+// What the layout map says of every weight and of layer outputs.
+struct ResolvedLayouts {
+  std::vector<Sharding> weights;         // beside the targets given
+  std::vector<const LayoutRule*> rules;  // the rule of each weight, nullptr: replicated
+  std::map<std::string, Sharding> pins;  // "d2/output"
+  std::map<std::string, const LayoutRule*> pin_rules;
+};
+ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
+                                const std::vector<LayoutTarget>& outputs,
+                                const std::vector<std::string>& layer_paths,
+                                std::string_view model_name, Diagnostics& diagnostics);
+
+// The rules of the config as a map on `mesh`; problems of single rules go to `diagnostics`.
+LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnostics& diagnostics);
+
+}  // namespace meshtrain

@@ -1,0 +1,332 @@
+#include "train/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/text.h"
+#include "exec/executor.h"
+
+namespace meshtrain {
+namespace {
+
+bool is_whole(std::span<const int64_t> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] != rows[0] + static_cast<int64_t>(i)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(const Config& config, const DataSpec& spec, const EngineOptions& options)
+      : setup(config, &spec, options.dump_ir),
+        workers(make_worker_pool(options.num_workers)),
+        store(setup.mesh(), setup.variables()) {
+    initialize();
+  }
+
+  // A program for one kind of step and batch size, with the places of its inputs.
+  struct Compiled {
+    Graph graph;
+    std::unique_ptr<Executor> executor;
+    std::vector<std::string> inputs;  // names, beside Program::inputs
+  };
+
+  void initialize() {
+    const auto& weights = setup.model().weights();
+    for (size_t w = 0; w < weights.size(); ++w) {
+      const Weight& weight = *weights[w];
+      store.write(
+          static_cast<int>(w),
+          weight.initializer(weight.shape, weight.dtype,
+                             static_cast<uint64_t>(setup.config().seed.value), weight.path));
+    }
+    reset_slots();
+    reset_metrics();
+  }
+
+  // Slots that start as a copy of their weight, or at a constant.
+  void reset_slots() {
+    const StepGraphs& graphs = setup.graphs();
+    for (size_t w = 0; w < setup.model().weights().size(); ++w) {
+      for (size_t s = 0; s < graphs.slots().size(); ++s) {
+        const int slot = graphs.slot_variable(static_cast<int>(w), static_cast<int>(s));
+        if (slot == kNone) {
+          continue;
+        }
+        if (graphs.slots()[s].copy_weight) {
+          store.write(slot, store.read(static_cast<int>(w)));
+        } else {
+          store.fill(slot, graphs.slots()[s].initial);
+        }
+      }
+    }
+  }
+
+  void reset_metrics() {
+    for (const TrackedMetric& tracked : setup.graphs().metrics()) {
+      for (const int state : tracked.states) {
+        store.fill(state, 0);
+      }
+    }
+  }
+
+  Compiled& compiled(StepKind kind, int64_t batch) {
+    auto& slot = programs[{kind, batch}];
+    if (slot == nullptr) {
+      slot = std::make_unique<Compiled>();
+      meshtrain::Compiled made = setup.compile(kind, batch);
+      slot->graph = std::move(made.graph);
+      for (const auto& input : made.program.inputs) {
+        slot->inputs.push_back(input.name);
+      }
+      slot->executor = std::make_unique<Executor>(std::move(made.program), workers, store);
+    }
+    return *slot;
+  }
+
+  // Rows of a dataset's array into input `index` of a program.
+  void feed_rows(Executor& executor, int index, const HostTensor& from,
+                 std::span<const int64_t> rows) {
+    const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
+    const size_t row_bytes = from.num_bytes() / static_cast<size_t>(from.shape()[0]);
+    if (buffer.dtype != from.dtype()) {
+      Shape shape = from.shape();
+      shape[0] = static_cast<int64_t>(rows.size());
+      HostTensor narrow(from.dtype(), shape);
+      gather_rows(from, rows, narrow.bytes());
+      const HostTensor wide = narrow.cast(buffer.dtype);
+      executor.set_input(index, wide.bytes(), wide.num_bytes());
+    } else if (is_whole(rows)) {
+      executor.set_input(index, from.bytes() + static_cast<size_t>(rows[0]) * row_bytes,
+                         rows.size() * row_bytes);
+    } else if (std::byte* memory = executor.input_data(index); memory != nullptr) {
+      gather_rows(from, rows, memory);
+    } else {
+      staging.resize(rows.size() * row_bytes);
+      gather_rows(from, rows, staging.data());
+      executor.set_input(index, staging.data(), staging.size());
+    }
+  }
+
+  void feed_scalar(Executor& executor, int index, double value) {
+    const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
+    dispatch_float(buffer.dtype, [&]<class T>(T) {
+      const T typed = static_cast<T>(value);
+      executor.set_input(index, &typed, sizeof(typed));
+    });
+  }
+
+  void feed_weights(Executor& executor, int index, const Batch& batch) {
+    if (batch.dataset->sample_weight) {
+      feed_rows(executor, index, *batch.dataset->sample_weight, batch.rows);
+      return;
+    }
+    const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
+    const std::vector<float> ones(static_cast<size_t>(num_elements(buffer.global_shape)), 1.0f);
+    executor.set_input(index, ones.data(), ones.size() * sizeof(float));
+  }
+
+  Executor& run(StepKind kind, const Batch& batch) {
+    Compiled& program = compiled(kind, static_cast<int64_t>(batch.rows.size()));
+    Executor& executor = *program.executor;
+    for (int i = 0; i < static_cast<int>(program.inputs.size()); ++i) {
+      const std::string& name = program.inputs[i];
+      if (name == kLearningRateInput) {
+        feed_scalar(executor, i, learning_rate());
+      } else if (name == kSampleWeightInput) {
+        feed_weights(executor, i, batch);
+      } else {
+        const bool is_input = name[0] == 'x';
+        const size_t at = static_cast<size_t>(std::stoul(name.substr(2)));
+        const auto& arrays = is_input ? batch.dataset->inputs : batch.dataset->targets;
+        if (at >= arrays.size()) {
+          throw ConfigError("E324", batch.dataset->loc,
+                            fmt::format("{} has no {} number {}", batch.dataset->description,
+                                        is_input ? "input" : "target", at + 1));
+        }
+        feed_rows(executor, i, arrays[at].data, batch.rows);
+      }
+    }
+    executor.run();
+    return executor;
+  }
+
+  double learning_rate() const {
+    return fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iterations);
+  }
+
+  double metric_value(const TrackedMetric& tracked) const {
+    std::vector<HostTensor> state;
+    for (const int variable : tracked.states) {
+      state.push_back(store.read(variable));
+    }
+    return tracked.metric.result(state);
+  }
+
+  int find(std::string_view path) const {
+    const int variable = store.find(path);
+    if (variable == kNone) {
+      std::vector<std::string> paths;
+      for (const Variable& v : store.variables()) {
+        paths.push_back(v.path);
+      }
+      Diagnostics diagnostics;
+      Diagnostic& d =
+          diagnostics.error("E410", {}, fmt::format("the model has no variable `{}`", path));
+      if (const auto near = nearest_name(path, paths)) {
+        d.help(fmt::format("did you mean `{}`?", *near));
+      }
+      throw ConfigError(std::move(diagnostics));
+    }
+    return variable;
+  }
+
+  Setup setup;
+  std::shared_ptr<WorkerPool> workers;
+  VariableStore store;
+  std::map<std::pair<StepKind, int64_t>, std::unique_ptr<Compiled>> programs;
+  std::vector<std::byte> staging;
+  int64_t iterations = 0;
+  double fixed_rate = -1;  // set by set_learning_rate
+  double loss = 0;
+};
+
+Engine::Engine(const Config& config, const DataSpec& spec, EngineOptions options)
+    : impl_(std::make_unique<Impl>(config, spec, options)) {}
+Engine::~Engine() = default;
+
+const Setup& Engine::setup() const {
+  return impl_->setup;
+}
+const Model& Engine::model() const {
+  return impl_->setup.model();
+}
+const DeviceMesh& Engine::mesh() const {
+  return impl_->setup.mesh();
+}
+const Diagnostics& Engine::warnings() const {
+  return impl_->setup.warnings();
+}
+
+void Engine::train_step(const Batch& batch) {
+  const int64_t accumulate = impl_->setup.optimizer().accumulation_steps();
+  const bool apply_now = (impl_->iterations + 1) % accumulate == 0;
+  Executor& executor = impl_->run(apply_now ? StepKind::kTrain : StepKind::kAccumulate, batch);
+  impl_->loss = executor.output_scalar(0);
+  ++impl_->iterations;
+}
+
+void Engine::test_step(const Batch& batch) {
+  impl_->run(StepKind::kTest, batch);
+}
+
+std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
+  const Executor& executor = impl_->run(StepKind::kPredict, batch);
+  std::vector<HostTensor> outputs;
+  for (size_t o = 0; o < executor.program().outputs.size(); ++o) {
+    outputs.push_back(executor.output(static_cast<int>(o)));
+  }
+  return outputs;
+}
+
+double Engine::last_loss() const {
+  return impl_->loss;
+}
+void Engine::reset_metrics() {
+  impl_->reset_metrics();
+}
+
+Logs Engine::evaluate_logs() const {
+  // Keras' order: the loss, the compiled metrics as declared, then per-output losses.
+  Logs first, losses;
+  for (const TrackedMetric& tracked : impl_->setup.graphs().metrics()) {
+    const bool is_part = tracked.output == kNone && tracked.metric.name != "loss";
+    (is_part ? losses : first).emplace_back(tracked.metric.name, impl_->metric_value(tracked));
+  }
+  first.insert(first.end(), losses.begin(), losses.end());
+  return first;
+}
+
+Logs Engine::logs() const {
+  Logs out = evaluate_logs();
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string> Engine::weight_paths() const {
+  std::vector<std::string> out;
+  for (const Weight* weight : impl_->setup.model().weights()) {
+    out.push_back(weight->path);
+  }
+  return out;
+}
+
+HostTensor Engine::read_variable(std::string_view path) const {
+  return impl_->store.read(impl_->find(path));
+}
+
+void Engine::write_variable(std::string_view path, const HostTensor& value) {
+  const int variable = impl_->find(path);
+  const Variable& v = impl_->store.variables()[variable];
+  if (v.shape != value.shape()) {
+    throw ConfigError("E410", {},
+                      fmt::format("`{}` has shape {}, the given tensor {}", path,
+                                  shape_string(v.shape), shape_string(value.shape())));
+  }
+  impl_->store.write(variable, value.dtype() == v.dtype ? value.clone() : value.cast(v.dtype));
+  if (variable == impl_->setup.graphs().iteration_variable()) {
+    impl_->iterations = static_cast<int64_t>(value.at(0));
+  } else if (v.role == VariableRole::kWeight) {
+    restart_copies(variable);
+  }
+}
+
+// Slots that start as a copy of the weight follow a weight written before the first step.
+void Engine::restart_copies(int weight) {
+  const StepGraphs& graphs = impl_->setup.graphs();
+  for (size_t s = 0; s < graphs.slots().size() && impl_->iterations == 0; ++s) {
+    const int slot = graphs.slot_variable(weight, static_cast<int>(s));
+    if (slot != kNone && graphs.slots()[s].copy_weight) {
+      impl_->store.write(slot, impl_->store.read(weight));
+    }
+  }
+}
+
+void Engine::finalize_weights() {
+  const StepGraphs& graphs = impl_->setup.graphs();
+  if (!impl_->setup.optimizer().uses_ema() || impl_->iterations == 0) {
+    return;
+  }
+  for (size_t w = 0; w < impl_->setup.model().weights().size(); ++w) {
+    for (size_t s = 0; s < graphs.slots().size(); ++s) {
+      const int slot = graphs.slot_variable(static_cast<int>(w), static_cast<int>(s));
+      if (slot != kNone && graphs.slots()[s].name == "average") {
+        impl_->store.write(static_cast<int>(w), impl_->store.read(slot));
+      }
+    }
+  }
+}
+
+double Engine::learning_rate() const {
+  return impl_->learning_rate();
+}
+void Engine::set_learning_rate(double rate) {
+  impl_->fixed_rate = rate;
+}
+int64_t Engine::iterations() const {
+  return impl_->iterations;
+}
+
+const Program& Engine::train_program(int64_t batch_size) {
+  return impl_->compiled(StepKind::kTrain, batch_size).executor->program();
+}
+const Graph& Engine::train_graph(int64_t batch_size) {
+  return impl_->compiled(StepKind::kTrain, batch_size).graph;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,196 @@
+#include "train/setup.h"
+
+#include <algorithm>
+
+#include "data/dataset.h"
+#include "passes/layouts.h"
+
+namespace meshtrain {
+namespace {
+
+DType compute_dtype_of(DType stored) {
+  switch (stored) {
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kUInt16:
+      return DType::kInt32;
+    case DType::kUInt64:
+      return DType::kInt64;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return DType::kFloat32;
+    default:
+      return stored;
+  }
+}
+
+ValueType sample_type(const HostTensor& data) {
+  return {Shape(data.shape().begin() + 1, data.shape().end()), compute_dtype_of(data.dtype())};
+}
+
+Shape without_batch(const Shape& shape) {
+  return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end());
+}
+
+// Whether a sample of shape `have` can feed an input of shape `wanted` (unknown sizes fit any).
+bool fits(const Shape& have, const Shape& wanted) {
+  return have.size() == wanted.size() &&
+         std::equal(have.begin(), have.end(), wanted.begin(),
+                    [](int64_t a, int64_t b) { return b == kUnknownDim || a == b; });
+}
+
+}  // namespace
+
+std::string_view step_kind_name(StepKind kind) {
+  constexpr std::string_view kNames[] = {"train", "accumulate", "test", "predict"};
+  return kNames[static_cast<int>(kind)];
+}
+
+DataSpec data_spec(const Dataset& dataset) {
+  DataSpec spec;
+  for (const Dataset::Array& array : dataset.inputs) {
+    spec.inputs.push_back(sample_type(array.data));
+  }
+  for (const Dataset::Array& array : dataset.targets) {
+    spec.targets.push_back(sample_type(array.data));
+  }
+  if (dataset.sample_weight) {
+    spec.has_sample_weight = true;
+    spec.sample_weight_shape = without_batch(dataset.sample_weight->shape());
+  }
+  return spec;
+}
+
+Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir)
+    : config_(config), dump_ir_(std::move(dump_ir)), warnings_(config.warnings) {
+  dtype_ = config.dtype_policy.value == "float64" ? DType::kFloat64 : DType::kFloat32;
+  Diagnostics diagnostics;
+  distribution_ = make_distribution(config, diagnostics);
+  check_optimizer(config.compile.optimizer, diagnostics);
+  model_ = std::make_unique<Model>(config.model, dtype_, diagnostics);
+  diagnostics.throw_if_errors();
+  optimizer_ = std::make_unique<Optimizer>(config.compile.optimizer);
+  if (data != nullptr) {
+    data_ = *data;
+    check_data(*data, diagnostics);
+    diagnostics.throw_if_errors();
+  } else {
+    data_ = implied_data();
+  }
+  resolve(diagnostics);
+  graphs_ = std::make_unique<StepGraphs>(config_, *model_, *optimizer_, data_, dtype_,
+                                         layouts_.pins, diagnostics);
+  diagnostics.throw_if_errors();
+  Graph table;  // only to carry the variables through assign_layouts
+  table.variables = graphs_->variables();
+  AxisMask batch_mask = 0;
+  for (const int axis : distribution_.batch_axes) {
+    batch_mask |= AxisMask{1} << axis;
+  }
+  std::vector<Sharding> user = layouts_.weights;
+  user.resize(table.variables.size());
+  assign_layouts(table, user, {batch_mask, distribution_.zero, distribution_.zero_axes}, mesh());
+  variables_ = std::move(table.variables);
+  warnings_.append(diagnostics);
+}
+
+Setup::~Setup() = default;
+
+void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
+  const std::vector<int>& inputs = model_->inputs();
+  const SourceLoc place = config_.data.train ? config_.data.train->loc : config_.data.loc;
+  if (data.inputs.size() != inputs.size()) {
+    diagnostics.error("E324", place,
+                      fmt::format("the data have {} input arrays, the model has {}",
+                                  data.inputs.size(), inputs.size()));
+    return;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Model::Call& call = model_->calls()[inputs[i]];
+    const Shape wanted = without_batch(call.output_shape);
+    if (!fits(data.inputs[i].shape, wanted)) {
+      const Layer& layer = *model_->layers()[call.layer];
+      diagnostics
+          .error("E324", place,
+                 fmt::format("samples have shape {}, input `{}` takes {}",
+                             shape_string(data.inputs[i].shape), layer.name, shape_string(wanted)))
+          .note(fmt::format("`{}` is declared at {}", layer.name, layer.loc.to_string()))
+          .help(
+              "change `shape` of the Input, or add `data.transform: [Reshape: {target_shape: …}]`");
+    }
+  }
+  const size_t outputs = model_->outputs().size();
+  if (!data.targets.empty() && data.targets.size() != outputs) {
+    diagnostics.error("E324", place,
+                      fmt::format("the data have {} target arrays, the model has {} outputs",
+                                  data.targets.size(), outputs));
+  }
+}
+
+DataSpec Setup::implied_data() const {
+  DataSpec spec;
+  for (const int input : model_->inputs()) {
+    const Model::Call& call = model_->calls()[input];
+    spec.inputs.push_back({without_batch(call.output_shape), call.dtype});
+  }
+  const auto& outputs = model_->outputs();
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const Shape& prediction = model_->calls()[outputs[o]].output_shape;
+    const ConfigObject* loss = nullptr;
+    for (size_t e = 0; e < config_.compile.loss.size(); ++e) {
+      const OutputObject& entry = config_.compile.loss[e];
+      if (entry.output == model_->output_names()[o] || (entry.output.empty() && loss == nullptr)) {
+        loss = &entry.object;
+      }
+    }
+    if (loss == nullptr) {
+      spec.targets.push_back({without_batch(prediction), dtype_});
+    } else {
+      spec.targets.push_back({without_batch(implied_target_shape(*loss, prediction)),
+                              loss_takes_class_ids(*loss) ? DType::kInt32 : dtype_});
+    }
+  }
+  return spec;
+}
+
+void Setup::resolve(Diagnostics& diagnostics) {
+  std::vector<LayoutTarget> weights, outputs;
+  std::vector<std::string> layer_paths;
+  for (const Weight* weight : model_->weights()) {
+    weights.push_back({weight->path, weight->shape});
+  }
+  for (const Model::Call& call : model_->calls()) {
+    const Layer& layer = *model_->layers()[call.layer];
+    outputs.push_back({layer.name + "/output", call.output_shape});
+    layer_paths.push_back(layer.name);
+  }
+  const LayoutMap map = make_layout_map(config_, mesh(), diagnostics);
+  layouts_ = resolve_layouts(map, weights, outputs, layer_paths, model_->name(), diagnostics);
+}
+
+Graph Setup::global_graph(StepKind kind, int64_t batch) const {
+  Graph graph = kind == StepKind::kTest      ? graphs_->test(batch)
+                : kind == StepKind::kPredict ? graphs_->predict(batch)
+                                             : graphs_->train(batch, kind == StepKind::kTrain);
+  graph.variables = variables_;
+  return graph;
+}
+
+Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
+  CompileOptions options;
+  options.bucket = bucket;
+  options.dump_dir = dump_ir_;
+  options.dump_name = fmt::format("{}_{}", step_kind_name(kind), batch);
+  if (batch % mesh().size_of(distribution_.batch_axes) == 0) {
+    options.propagate.batch_axes = distribution_.batch_axes;
+  }
+  options.propagate.pins = layouts_.pins;
+  for (auto& [key, sharding] : options.propagate.pins) {
+    if (!sharding.dims.empty() && batch % mesh().size_of(sharding.dims[0]) != 0) {
+      sharding.dims[0].clear();
+    }
+  }
+  return meshtrain::compile(global_graph(kind, batch), mesh(), options);
+}
+
+}  // namespace meshtrain
