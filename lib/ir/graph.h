@@ -115,7 +115,8 @@ void verify(const Graph& graph);
 // its rule, and that nothing but linear ops reads a pending sum.
 void verify_sharded(const Graph& graph, const DeviceMesh& mesh);
 
-// Text form, one node a line; parse(print(g)) == g. `mesh` names axes when values have shardings.
+// Text form, one node a line (print.cc); parse_graph(print(g, mesh), mesh) is g. `mesh` names the
+// axes of shardings, which are left out when it has no axes.
 //   %3: f32[64,200] = einsum(%0, %2) {equation="bi,io->bo"} @d1/einsum forward [data, null]
 std::string print(const Graph& graph, const DeviceMesh& mesh = {});
 // Throws Error with line and reason.

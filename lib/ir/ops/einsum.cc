@@ -148,7 +148,7 @@ ValueId operand_cotangent(Builder& b, const Node& node, const EinsumEquation& eq
   } else if (letters != equation.result) {
     result = b.einsum(equation.result + "->" + letters, {g});
   }
-  return b.broadcast_to(b.reshape(result, with_ones), full);
+  return repeat_over(b, result, with_ones, full);
 }
 
 double einsum_flops(const Node& node, std::span<const Shape> operands, std::span<const Shape>) {

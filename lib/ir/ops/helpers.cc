@@ -106,6 +106,17 @@ ValueId sum_to(Builder& b, ValueId g, const Shape& shape) {
   return b.reshape(b.reduce_sum(g, axes), shape);
 }
 
+ValueId repeat_over(Builder& b, ValueId x, const Shape& kept, const Shape& full) {
+  const Shape from = b.shape(x);
+  const size_t missing = kept.size() - std::min(from.size(), kept.size());
+  // Broadcasting adds leading dimensions by itself.
+  const bool is_aligned = std::all_of(kept.begin(), kept.begin() + static_cast<ptrdiff_t>(missing),
+                                      [](int64_t size) { return size == 1; }) &&
+                          std::equal(from.begin(), from.end(),
+                                     kept.begin() + static_cast<ptrdiff_t>(missing), kept.end());
+  return b.broadcast_to(is_aligned ? x : b.reshape(x, kept), full);
+}
+
 ValueId zero_like(Builder& b, ValueId like) {
   return b.constant(0, b.dtype(like));
 }

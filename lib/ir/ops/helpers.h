@@ -59,6 +59,9 @@ ShardingRule gather_dim_rule(std::span<const Shape> operands, std::span<const Sh
 
 // The cotangent of an operand of shape `shape` that was broadcast to g's shape: g summed back.
 ValueId sum_to(Builder& b, ValueId g, const Shape& shape);
+// x repeated over `full`, where `kept` is `full` with 1 in the dimensions that x lacks or is
+// repeated over; x has as many elements as `kept`.
+ValueId repeat_over(Builder& b, ValueId x, const Shape& kept, const Shape& full);
 // A scalar 0 of the dtype of `like`, for select().
 ValueId zero_like(Builder& b, ValueId like);
 

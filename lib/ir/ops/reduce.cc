@@ -75,7 +75,7 @@ ValueId expand(Builder& b, const Node& node, ValueId reduced) {
   for (int64_t axis : node.attr_ints("axes")) {
     kept[axis] = 1;
   }
-  return b.broadcast_to(b.reshape(reduced, kept), full);
+  return repeat_over(b, reduced, kept, full);
 }
 
 Ids extremum_vjp(Builder& b, const Node& node, std::span<const ValueId> g) {
