@@ -1,0 +1,102 @@
+#include "passes/memory.h"
+#include "plan/report.h"
+
+namespace meshtrain {
+namespace {
+
+int64_t local_bytes(const Value& value, const DeviceMesh& mesh) {
+  return num_elements(local_shape(value.shape, *value.sharding, mesh)) *
+         static_cast<int64_t>(dtype_size(value.dtype));
+}
+
+int64_t local_bytes(const Variable& variable, const Sharding& sharding, const DeviceMesh& mesh) {
+  return num_elements(local_shape(variable.shape, sharding, mesh)) *
+         static_cast<int64_t>(dtype_size(variable.dtype));
+}
+
+bool is_collective(std::string_view op) {
+  return op == "all_reduce" || op == "all_gather" || op == "reduce_scatter" || op == "all_to_all" ||
+         op == "permute";
+}
+
+// Bytes one device sends to move `bytes` of operands among `n` devices.
+int64_t sent(std::string_view kind, int64_t bytes, int64_t n) {
+  if (kind == "all_reduce") {
+    return 2 * (n - 1) * bytes / n;
+  }
+  if (kind == "all_gather") {
+    return (n - 1) * bytes;
+  }
+  if (kind == "permute") {
+    return bytes;
+  }
+  return (n - 1) * bytes / n;
+}
+
+}  // namespace
+
+std::vector<PlannedCollective> planned_collectives(const Graph& graph, const DeviceMesh& mesh) {
+  std::vector<PlannedCollective> out;
+  for (const Node& node : graph.nodes) {
+    if (!is_collective(node.op->name)) {
+      continue;
+    }
+    PlannedCollective c;
+    c.phase = node.phase;
+    c.kind = node.op->name;
+    c.group_size = 1;
+    for (const int64_t axis : node.attr_ints("axes")) {
+      c.axes.push_back(mesh.axis_name(static_cast<int>(axis)));
+      c.group_size *= mesh.axis_size(static_cast<int>(axis));
+    }
+    c.dtype = graph.dtype(node.inputs[0]);
+    c.tensors = static_cast<int64_t>(node.inputs.size());
+    for (const ValueId input : node.inputs) {
+      const int64_t bytes = local_bytes(graph.values[input], mesh);
+      c.bytes += bytes;
+      c.bytes_sent += sent(c.kind, bytes, c.group_size);
+    }
+    c.cause = node.attr_string("cause");
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+PlannedMemory planned_memory(const Program& program) {
+  PlannedMemory memory;
+  for (const Variable& variable : program.variables) {
+    const int64_t stored = local_bytes(variable, variable.layout.storage, program.mesh);
+    if (variable.role == VariableRole::kWeight) {
+      memory.weights += stored;
+      memory.gradients +=
+          variable.trainable ? local_bytes(variable, variable.layout.grad, program.mesh) : 0;
+    } else {
+      memory.optimizer += stored;
+    }
+  }
+  Program device = program;  // one piece of each buffer, as a real device holds
+  for (Buffer& buffer : device.buffers) {
+    buffer.num_pieces = 1;
+  }
+  plan_memory(device);
+  memory.activations = device.arena_bytes;
+  return memory;
+}
+
+double planned_flops(const Graph& graph) {
+  double total = 0;
+  for (const Node& node : graph.nodes) {
+    total += is_collective(node.op->name) || node.inputs.empty() ? 0 : flops(graph, node);
+  }
+  return total;
+}
+
+double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh) {
+  Graph local = graph;  // the same nodes over local shapes
+  for (Value& value : local.values) {
+    value.shape = local_shape(value.shape, *value.sharding, mesh);
+  }
+  return planned_flops(local);
+}
+
+}  // namespace meshtrain

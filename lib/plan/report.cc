@@ -1,0 +1,271 @@
+#include "plan/report.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string size_text(const Shape& shape) {  // "784 x 200", "batch x 10", "scalar"
+  std::vector<std::string> parts;
+  for (const int64_t size : shape) {
+    parts.push_back(size == kUnknownDim ? "batch" : fmt::format("{}", size));
+  }
+  return parts.empty() ? "scalar" : join(parts, " x ");
+}
+
+std::string layout_text(const Sharding& sharding, const DeviceMesh& mesh) {
+  return sharding.is_replicated() ? "replicated" : sharding_string(sharding, mesh);
+}
+
+int64_t bytes_of(const Shape& shape, DType dtype) {
+  return num_elements(shape) * static_cast<int64_t>(dtype_size(dtype));
+}
+
+// Columns padded to their widest cell, two spaces between them.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t c = 0; c < row.size(); ++c) {
+      widths[c] = std::max(widths[c], row[c].size());
+    }
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      line += fmt::format("{:<{}}", row[c], c + 1 < row.size() ? widths[c] + 2 : 0);
+    }
+    out += std::string(trim("|" + line).substr(1)) + "\n";
+  }
+  return out;
+}
+
+std::string count_text(double count) {  // "40.9 M"
+  constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
+  size_t unit = 0;
+  while (count >= 1000 && unit + 1 < std::size(kUnits)) {
+    count /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f}{}", count, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+std::string mesh_lines(const PlanReport& report) {
+  std::vector<std::string> sizes, axes;
+  for (const MeshAxis& axis : report.mesh.axes()) {
+    sizes.push_back(fmt::format("{}", axis.size));
+    axes.push_back(fmt::format("{}={}", axis.name, axis.size));
+  }
+  std::string out =
+      fmt::format("mesh      {}  {}   {}\n", join(sizes, " x "), join(axes, " "), report.devices);
+  const int64_t copies = report.mesh.num_devices() / report.batch_shards;
+  out += fmt::format("batch     {} global = {} per shard over {}", report.batch,
+                     report.batch / report.batch_shards, report.batch_axes);
+  out += copies > 1 ? fmt::format(", the same {} on each of {} devices",
+                                  report.batch / report.batch_shards, copies)
+                    : "";
+  if (report.samples > 0) {
+    out += fmt::format("; {} full steps", report.full_steps);
+    if (report.last_batch > 0) {
+      out += fmt::format(" + 1 of {}{}", report.last_batch,
+                         report.last_batch_sharded ? "" : " (unsharded)");
+    }
+  }
+  return out + "\n";
+}
+
+std::string variable_table(const PlanReport& report) {
+  std::vector<std::vector<std::string>> rows = {
+      {"variable", "shape", "layout", "per device", "bytes", "rule"}};
+  bool four = false;
+  for (const PlannedVariable& v : report.variables) {
+    const Shape local = local_shape(v.shape, v.layout.storage, report.mesh);
+    rows.push_back({v.path, size_text(v.shape), layout_text(v.layout.storage, report.mesh),
+                    size_text(local), format_bytes(bytes_of(local, v.dtype)),
+                    v.rule_key.empty() ? "-" : v.rule_key + "  " + v.rule_place});
+    four = four || v.layout.storage != v.layout.compute || v.layout.storage != v.layout.state;
+  }
+  std::string out = table(rows);
+  if (four) {
+    rows = {{"variable", "storage", "compute", "gradient", "optimizer state"}};
+    for (const PlannedVariable& v : report.variables) {
+      rows.push_back({v.path, layout_text(v.layout.storage, report.mesh),
+                      layout_text(v.layout.compute, report.mesh),
+                      layout_text(v.layout.grad, report.mesh),
+                      layout_text(v.layout.state, report.mesh)});
+    }
+    out += "\n" + table(rows);
+  }
+  if (!report.outputs.empty()) {
+    rows = {{"tensor", "shape", "layout", "rule"}};
+    for (const PlannedOutput& o : report.outputs) {
+      rows.push_back({o.key, size_text(o.shape), layout_text(o.sharding, report.mesh),
+                      o.rule_key + "  " + o.rule_place});
+    }
+    out += "\n" + table(rows);
+  }
+  return out;
+}
+
+std::string shortened(const std::string& text, size_t limit) {
+  return text.size() <= limit ? text : text.substr(0, limit - 3) + "...";
+}
+
+std::string collective_table(const PlanReport& report) {
+  if (report.collectives.empty()) {
+    return "traffic   none: no collective in a step\n";
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"phase", "collective", "over", "tensors", "bytes", "sent", "because of"}};
+  int64_t total = 0;
+  for (const PlannedCollective& c : report.collectives) {
+    rows.push_back({std::string(phase_name(c.phase)), c.kind,
+                    fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
+                    fmt::format("{}", c.tensors), format_bytes(c.bytes), format_bytes(c.bytes_sent),
+                    shortened(c.cause, 60)});
+    total += c.bytes_sent;
+  }
+  return table(rows) + fmt::format("traffic   {} collectives, {} sent by each device per step\n",
+                                   report.collectives.size(), format_bytes(total));
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& report) {
+  const PlannedMemory& m = report.memory;
+  std::string out = mesh_lines(report);
+  out += fmt::format("params    {}\n\n", format_thousands(report.num_params));
+  out += variable_table(report) + "\n" + collective_table(report);
+  out += fmt::format(
+      "memory    per device: weights {}, gradients {}, optimizer {}, step arena {} (gradients and "
+      "activations); {} in all\n",
+      format_bytes(m.weights), format_bytes(m.gradients), format_bytes(m.optimizer),
+      format_bytes(m.activations), format_bytes(m.total()));
+  out += fmt::format("compute   {}FLOP a step, {}FLOP on each device\n", count_text(report.flops),
+                     count_text(report.flops_per_device));
+  const std::string warnings = report.warnings.render();
+  return out + (warnings.empty() ? "" : "\n" + warnings);
+}
+
+namespace {
+
+Json layout_json(const Sharding& sharding, const DeviceMesh& mesh) {
+  Json dims = Json::array();
+  for (const AxisList& list : sharding.dims) {
+    Json axes = Json::array();
+    for (const int axis : list) {
+      axes.push_back(mesh.axis_name(axis));
+    }
+    dims.push_back(list.empty() ? Json(nullptr) : list.size() == 1 ? axes[0] : axes);
+  }
+  return dims;
+}
+
+Json shape_json(const Shape& shape) {
+  Json out = Json::array();
+  for (const int64_t size : shape) {
+    out.push_back(size == kUnknownDim ? Json(nullptr) : Json(size));
+  }
+  return out;
+}
+
+Json rule_json(const std::string& key, const std::string& place) {
+  return key.empty() ? Json(nullptr) : Json{{"key", key}, {"line", place}};
+}
+
+Json variables_json(const PlanReport& report) {
+  Json out = Json::array();
+  for (const PlannedVariable& v : report.variables) {
+    const Shape local = local_shape(v.shape, v.layout.storage, report.mesh);
+    out.push_back({{"path", v.path},
+                   {"shape", shape_json(v.shape)},
+                   {"dtype", dtype_name(v.dtype)},
+                   {"trainable", v.trainable},
+                   {"layouts",
+                    {{"storage", layout_json(v.layout.storage, report.mesh)},
+                     {"compute", layout_json(v.layout.compute, report.mesh)},
+                     {"gradient", layout_json(v.layout.grad, report.mesh)},
+                     {"state", layout_json(v.layout.state, report.mesh)}}},
+                   {"local_shape", shape_json(local)},
+                   {"bytes_per_device", bytes_of(local, v.dtype)},
+                   {"rule", rule_json(v.rule_key, v.rule_place)}});
+  }
+  return out;
+}
+
+Json collectives_json(const PlanReport& report) {
+  Json out = Json::array();
+  for (const PlannedCollective& c : report.collectives) {
+    out.push_back({{"phase", phase_name(c.phase)},
+                   {"kind", c.kind},
+                   {"axes", c.axes},
+                   {"group_size", c.group_size},
+                   {"dtype", dtype_name(c.dtype)},
+                   {"tensors", c.tensors},
+                   {"bytes", c.bytes},
+                   {"bytes_sent", c.bytes_sent},
+                   {"cause", c.cause}});
+  }
+  return out;
+}
+
+Json warnings_json(const Diagnostics& diagnostics) {
+  Json out = Json::array();
+  for (const Diagnostic& d : diagnostics.list()) {
+    out.push_back({{"code", d.code}, {"message", d.message}, {"line", d.loc.to_string()}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string plan_json(const PlanReport& report) {
+  Json axes = Json::array();
+  for (const MeshAxis& axis : report.mesh.axes()) {
+    axes.push_back({{"name", axis.name}, {"size", axis.size}});
+  }
+  Json outputs = Json::array();
+  for (const PlannedOutput& o : report.outputs) {
+    outputs.push_back({{"key", o.key},
+                       {"shape", shape_json(o.shape)},
+                       {"layout", layout_json(o.sharding, report.mesh)},
+                       {"rule", rule_json(o.rule_key, o.rule_place)}});
+  }
+  const PlannedMemory& m = report.memory;
+  const Json json = {{"name", report.name},
+                     {"mesh",
+                      {{"shape", report.mesh.shape()},
+                       {"axes", axes},
+                       {"devices", report.mesh.num_devices()},
+                       {"kind", report.devices}}},
+                     {"batch",
+                      {{"global", report.batch},
+                       {"per_shard", report.batch / report.batch_shards},
+                       {"shards", report.batch_shards},
+                       {"axes", report.batch_axes},
+                       {"samples", report.samples},
+                       {"full_steps", report.full_steps},
+                       {"last_batch", report.last_batch}}},
+                     {"params", report.num_params},
+                     {"variables", variables_json(report)},
+                     {"outputs", outputs},
+                     {"collectives", collectives_json(report)},
+                     {"memory",
+                      {{"weights", m.weights},
+                       {"gradients", m.gradients},
+                       {"optimizer", m.optimizer},
+                       {"step_arena", m.activations},
+                       {"total", m.total()}}},
+                     {"flops", {{"total", report.flops}, {"per_device", report.flops_per_device}}},
+                     {"warnings", warnings_json(report.warnings)}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,84 @@
+// The plan: SQL's EXPLAIN for a training step. What lies where, what each device holds, which
+// collective moves how many bytes because of which line of the config. Made without a device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "passes/pipeline.h"
+
+namespace meshtrain {
+
+struct PlannedVariable {
+  std::string path;
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  VariableLayout layout;
+  bool trainable = true;
+  std::string rule_key;    // empty: no rule, replicated
+  std::string rule_place;  // "mlp.yaml:11:5"
+};
+
+struct PlannedOutput {  // an activation that the layout map pins
+  std::string key;      // "d2/output"
+  Shape shape;
+  Sharding sharding;
+  std::string rule_key, rule_place;
+};
+
+struct PlannedCollective {
+  Phase phase = Phase::kForward;
+  std::string kind;  // "all_reduce"
+  std::vector<std::string> axes;
+  int64_t group_size = 1;  // devices that take part together
+  DType dtype = DType::kFloat32;
+  int64_t tensors = 1;     // in the bucket
+  int64_t bytes = 0;       // of one device's operands
+  int64_t bytes_sent = 0;  // by one device, bandwidth-optimal algorithm
+  std::string cause;
+};
+
+// Per device, in bytes.
+struct PlannedMemory {
+  int64_t weights = 0;
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t activations = 0;  // peak of everything else in a step: the static memory plan
+  int64_t total() const { return weights + optimizer + activations; }
+};
+
+struct PlanReport {
+  std::string name;
+  DeviceMesh mesh;
+  std::string devices;  // "8 x cpu (virtual)"
+  int64_t batch = 0;
+  int64_t batch_shards = 1;
+  std::string batch_axes;
+  int64_t samples = 0;  // of the training data; 0: not read
+  int64_t full_steps = 0;
+  int64_t last_batch = 0;  // size of the smaller last batch, 0: none
+  bool last_batch_sharded = true;
+  int64_t num_params = 0;
+  std::vector<PlannedVariable> variables;
+  std::vector<PlannedOutput> outputs;
+  std::vector<PlannedCollective> collectives;
+  PlannedMemory memory;
+  double flops = 0;             // of a training step, all devices together, nothing counted twice
+  double flops_per_device = 0;  // what one device of a real mesh computes
+  Diagnostics warnings;
+};
+
+// Collectives of a partitioned graph, in order.
+std::vector<PlannedCollective> planned_collectives(const Graph& graph, const DeviceMesh& mesh);
+// What a device holds: layouts of the variables, and the memory plan for one piece of each buffer.
+PlannedMemory planned_memory(const Program& program);
+double planned_flops(const Graph& graph);
+double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
+
+std::string plan_text(const PlanReport& report);
+// Keys as documented in configs/README.md: mesh, batch, variables, outputs, collectives, memory,
+// flops, warnings.
+std::string plan_json(const PlanReport& report);
+
+}  // namespace meshtrain

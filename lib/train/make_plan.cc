@@ -1,0 +1,59 @@
+#include "train/make_plan.h"
+
+namespace meshtrain {
+namespace {
+
+void fill_batch(PlanReport& report, const Setup& setup, int64_t samples) {
+  const Distribution& distribution = setup.distribution();
+  report.batch = setup.config().fit.batch_size.value;
+  report.batch_shards = setup.mesh().size_of(distribution.batch_axes);
+  report.batch_axes = distribution.batch_axis_names;
+  report.samples = samples;
+  report.full_steps = samples / report.batch;
+  const bool drops = setup.config().data.remainder.value == "drop";
+  report.last_batch = drops ? 0 : samples % report.batch;
+  report.last_batch_sharded = report.last_batch % report.batch_shards == 0;
+}
+
+std::string place_of(const LayoutRule* rule) {
+  return rule == nullptr ? "" : rule->loc.to_string();
+}
+
+}  // namespace
+
+PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket) {
+  PlanReport report;
+  report.name = setup.config().name.value;
+  report.mesh = setup.mesh();
+  report.devices = fmt::format("{} x cpu (virtual)", report.mesh.num_devices());
+  fill_batch(report, setup, samples);
+  report.num_params = setup.model().num_params();
+
+  const Compiled compiled = setup.compile(StepKind::kTrain, report.batch, bucket);
+  const auto& weights = setup.model().weights();
+  for (size_t w = 0; w < weights.size(); ++w) {
+    const Variable& variable = setup.variables()[w];
+    const LayoutRule* rule = setup.layouts().rules[w];
+    report.variables.push_back({variable.path, variable.shape, variable.dtype, variable.layout,
+                                variable.trainable, rule == nullptr ? "" : rule->key,
+                                place_of(rule)});
+  }
+  for (const auto& [key, sharding] : setup.layouts().pins) {
+    const LayoutRule* rule = setup.layouts().pin_rules.at(key);
+    Shape shape;
+    for (const Model::Call& call : setup.model().calls()) {
+      if (setup.model().layers()[call.layer]->name + "/output" == key) {
+        shape = call.output_shape;
+      }
+    }
+    report.outputs.push_back({key, shape, sharding, rule->key, place_of(rule)});
+  }
+  report.collectives = planned_collectives(compiled.graph, report.mesh);
+  report.memory = planned_memory(compiled.program);
+  report.flops = planned_flops(compiled.graph);
+  report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);
+  report.warnings = setup.warnings();
+  return report;
+}
+
+}  // namespace meshtrain

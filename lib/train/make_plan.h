@@ -1,0 +1,13 @@
+// The plan of a Setup.
+#pragma once
+
+#include "plan/report.h"
+#include "train/setup.h"
+
+namespace meshtrain {
+
+// `samples`: of the training data, 0 when they were not read. `bucket` false lists every collective
+// by itself.
+PlanReport make_plan(const Setup& setup, int64_t samples = 0, bool bucket = true);
+
+}  // namespace meshtrain
