@@ -3,11 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "config/object.h"
 #include "ir/builder.h"
+#include "tensor/host_tensor.h"
 
 namespace meshtrain {
 
@@ -28,29 +31,29 @@ bool is_classification(const ConfigObject& loss);
 // A metric's state is a list of variables (float32, except float64 under that policy); `update`
 // adds the batch and returns the new state; `result` reads the state on the host.
 struct Metric {
-  std::string name;                // the log name: the string given, or the object's name
+  std::string name;  // the log name: the string given, or the object's name
   struct State {
-    std::string name;              // "total", "count"
+    std::string name;  // "total", "count"
     Shape shape;
   };
   std::vector<State> states;
-  std::function<std::vector<ValueId>(Builder&, ValueId y_true, ValueId y_pred, ValueId sample_weight,
-                                     std::span<const ValueId> state)>
+  std::function<std::vector<ValueId>(Builder&, ValueId y_true, ValueId y_pred,
+                                     ValueId sample_weight, std::span<const ValueId> state)>
       update;
   std::function<double(const std::vector<HostTensor>&)> result;
   // max when larger is better, min when smaller is; for callbacks' auto mode.
   bool larger_is_better = false;
 };
 // `accuracy`/`acc` and `crossentropy`/`ce` resolve by shapes (keras-semantics 3.3).
-Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred, DType dtype,
-                   Diagnostics& diagnostics);
+Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred,
+                   DType dtype, Diagnostics& diagnostics);
 // The loss tracker and any other running mean: total += value * weight, count += weight.
 Metric make_mean(std::string name);
 
 // --- optimizers (keras-semantics 7) --------------------------------------------------------------
 struct SlotSpec {
-  std::string name;      // "momentum", "velocity", "average", "gradient_accumulator"
-  double initial = 0;    // constant start value
+  std::string name;          // "momentum", "velocity", "average", "gradient_accumulator"
+  double initial = 0;        // constant start value
   bool copy_weight = false;  // starts as a copy of the weight instead
 };
 
@@ -87,7 +90,8 @@ class Optimizer {
   const ConfigObject config_;
 };
 
-// Problems of arguments that the schema cannot see (momentum outside [0, 1], two clips at once, ...).
+// Problems of arguments that the schema cannot see (momentum outside [0, 1], two clips at once,
+// ...).
 void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics);
 
 // The named activation (keras-semantics 5.2) of x; `args` may hold its parameters.
@@ -97,7 +101,7 @@ ValueId add_activation(Builder& builder, const ConfigValue& activation, ValueId 
 struct Fans {
   double in = 0, out = 0;
 };
-std::function<HostTensor(const Shape&, DType, uint64_t seed, std::string_view path)> make_initializer(
-    const ConfigValue& initializer, std::optional<Fans> fans = std::nullopt);
+std::function<HostTensor(const Shape&, DType, uint64_t seed, std::string_view path)>
+make_initializer(const ConfigValue& initializer, std::optional<Fans> fans = std::nullopt);
 
 }  // namespace meshtrain

@@ -43,21 +43,32 @@ struct CallContext {
 class Layer {
  public:
   virtual ~Layer() = default;
-  // Dimension 0 is the batch (kUnknownDim). Checks the shapes (E120 naming layer, line, shapes, fix)
-  // and returns the output shape; may append weights through `add_weight` (returns their index).
+  // Dimension 0 is the batch (kUnknownDim). Checks the shapes (E120 naming layer, line, shapes,
+  // fix) and returns the output shape; may append weights through `add_weight` (returns their
+  // index).
   virtual Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) = 0;
   virtual ValueId call(CallContext& context, std::span<const ValueId> inputs) = 0;
+  // The dtype of the output; by default the policy's. Layers that only move elements keep integers.
+  virtual DType output_dtype(std::span<const DType> inputs) const;
+  // Whether floating inputs are cast to the compute dtype before `call` (all but Embedding).
+  virtual bool casts_inputs() const { return true; }
 
   std::string name;
   std::string class_name;
   SourceLoc loc;
-  std::vector<Weight> weights;  // trainable first, in Keras' creation order
+  DType dtype = DType::kFloat32;  // policy: of the weights and of the computation
+  bool trainable = true;          // false: none of its weights trains
+  std::vector<Weight> weights;    // trainable first, in Keras' creation order
 
  protected:
+  // Index of the new weight "<layer name>/<weight name>". A layer that is built again (Call) gets
+  // the index of its earlier weight; throws ConfigError E120 when that has another shape.
   int add_weight(std::string_view weight_name, Shape shape, DType dtype, Initializer initializer,
                  bool trainable = true);
-  std::string path_prefix_;  // "d1/", or "sequential/d1/" in a Sequential when the map asks for it
+  std::string path_prefix_;  // "d1/"
   friend class Model;
+  friend std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype,
+                                           Diagnostics& diagnostics);
 };
 
 // Throws ConfigError/InternalError; `diagnostics` collects what is wrong with its arguments.
@@ -69,8 +80,9 @@ class Model {
   Model(const ModelConfig& config, DType dtype, Diagnostics& diagnostics);
   Model(Model&&) = default;
 
-  struct Call {  // one use of a layer, in order
-    int layer = 0;
+  struct Call {               // one use of a layer, in order
+    std::string name;         // of the entry in the config: the layer's, or that of the Call
+    int layer = 0;            // kNone for an Input
     std::vector<int> inputs;  // indices of earlier calls
     Shape output_shape;       // with kUnknownDim for the batch
     bool is_input = false;    // an Input: fed by the data
@@ -89,10 +101,10 @@ class Model {
   // Adds the forward pass. `parameters[i]` is the graph parameter of weights()[i]; `pinned` is
   // called with "<layer path>/output" and the value after every layer and returns the value to use
   // (the pin, or the value itself). Returns the outputs.
-  std::vector<ValueId> apply(Builder& builder, std::span<const ValueId> inputs,
-                             std::span<const ValueId> parameters, bool training, ValueId step,
-                             int64_t seed,
-                             const std::function<ValueId(const std::string&, ValueId)>& pinned) const;
+  std::vector<ValueId> apply(
+      Builder& builder, std::span<const ValueId> inputs, std::span<const ValueId> parameters,
+      bool training, ValueId step, int64_t seed,
+      const std::function<ValueId(const std::string&, ValueId)>& pinned) const;
 
  private:
   std::string name_;
@@ -103,6 +115,7 @@ class Model {
   std::vector<std::string> output_names_;
   std::vector<const Weight*> weights_;
   std::vector<int> first_weight_;  // of each layer, in weights_
+  friend class ModelBuilder;
 };
 
 }  // namespace meshtrain

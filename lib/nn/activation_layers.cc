@@ -1,0 +1,94 @@
+// Activations as layers: ReLU, LeakyReLU, ELU, Softmax. Source: Keras 3 layers/activations.
+#include <limits>
+
+#include "nn/activations.h"
+#include "nn/arguments.h"
+#include "nn/layers.h"
+
+namespace meshtrain {
+namespace {
+
+class ReLU : public FloatLayer {
+ public:
+  using FloatLayer::FloatLayer;
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    for (const char* argument : {"max_value", "negative_slope", "threshold"}) {
+      if (number_or(&config_, argument, 0) < 0) {
+        argument_error(diagnostics, argument, "is negative, must be at least 0");
+      }
+    }
+    return FloatLayer::build(inputs, diagnostics);
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    return relu(context.builder, to_compute(context, inputs[0]),
+                number_or(&config_, "negative_slope", 0),
+                number_or(&config_, "max_value", std::numeric_limits<double>::infinity()),
+                number_or(&config_, "threshold", 0));
+  }
+};
+
+class LeakyReLU : public FloatLayer {
+ public:
+  using FloatLayer::FloatLayer;
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    return leaky_relu(context.builder, to_compute(context, inputs[0]),
+                      number_or(&config_, "negative_slope", 0.3));
+  }
+};
+
+class ELU : public FloatLayer {
+ public:
+  using FloatLayer::FloatLayer;
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    return elu(context.builder, to_compute(context, inputs[0]), number_or(&config_, "alpha", 1));
+  }
+};
+
+// Over one axis or jointly over several.
+class Softmax : public FloatLayer {
+ public:
+  using FloatLayer::FloatLayer;
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    const Shape output = FloatLayer::build(inputs, diagnostics);
+    if (is_failed(output)) {
+      return output;
+    }
+    for (const int64_t axis : axes()) {
+      const auto normal = axis_in(axis, output.size());
+      if (!normal || *normal == 0) {
+        shape_error(diagnostics, inputs, fmt::format("there is no axis {} beside the batch", axis))
+            .help(fmt::format("`axis` counts the batch as 0: write 1 to {}, or -1 for the last",
+                              output.size() - 1));
+        return failed_shape();
+      }
+    }
+    return output;
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    return softmax(context.builder, to_compute(context, inputs[0]), axes());
+  }
+
+ private:
+  std::vector<int64_t> axes() const {
+    const ConfigValue& axis = value_or_null(config_, "axis");
+    if (axis.is_null()) {
+      return {-1};
+    }
+    return axis.is_list() ? axis.integers() : std::vector<int64_t>{axis.integer()};
+  }
+};
+
+}  // namespace
+
+std::vector<LayerEntry> activation_layers() {
+  return {{"ReLU", make_as<ReLU>},
+          {"LeakyReLU", make_as<LeakyReLU>},
+          {"ELU", make_as<ELU>},
+          {"Softmax", make_as<Softmax>}};
+}
+
+}  // namespace meshtrain

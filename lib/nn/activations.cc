@@ -1,0 +1,264 @@
+#include "nn/activations.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "nn/arguments.h"
+#include "nn/compile.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+ValueId like(Builder& b, ValueId x, double value) {
+  return b.constant(value, b.dtype(x));
+}
+ValueId greater(Builder& b, ValueId x, double value) {
+  return b.binary("gt", x, like(b, x, value));
+}
+ValueId less(Builder& b, ValueId x, double value) {
+  return b.binary("lt", x, like(b, x, value));
+}
+
+// x where x > 0, else `negative(min(x, 0))`; the inner select keeps what the other branch would
+// compute for large x (an overflowing exp) out of the gradient.
+template <class F>
+ValueId positive_or(Builder& b, ValueId x, F negative) {
+  const ValueId is_positive = greater(b, x, 0);
+  const ValueId safe = b.select(is_positive, like(b, x, 0), x);
+  return b.select(is_positive, x, negative(safe));
+}
+
+ValueId sigmoid(Builder& b, ValueId x) {
+  return b.unary("sigmoid", x);
+}
+ValueId softplus(Builder& b, ValueId x) {
+  return b.unary("softplus", x);
+}
+
+ValueId relu6(Builder& b, ValueId x) {
+  return b.select(less(b, x, 6), b.unary("relu", x), like(b, x, 6));
+}
+
+ValueId gelu(Builder& b, ValueId x, bool approximate) {
+  const ValueId half = b.mul(x, 0.5);
+  if (approximate) {
+    const ValueId cube = b.mul(b.mul(b.square(x), x), 0.044715);
+    const ValueId inner = b.mul(b.add(x, cube), std::sqrt(2 / M_PI));
+    return b.mul(half, b.add(b.unary("tanh", inner), 1.0));
+  }
+  return b.mul(half, b.add(b.unary("erf", b.mul(x, M_SQRT1_2)), 1.0));
+}
+
+int normal_axis(Builder& b, ValueId x, int64_t axis) {
+  const auto rank = static_cast<int64_t>(b.shape(x).size());
+  MESHTRAIN_CHECK(axis >= -rank && axis < rank, "axis {} of rank {}", axis, rank);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+ValueId glu(Builder& b, ValueId x, int64_t axis_given) {
+  const int axis = normal_axis(b, x, axis_given);
+  const int64_t size = b.shape(x)[axis];
+  MESHTRAIN_CHECK(size % 2 == 0, "glu of an odd dimension {}", size);
+  const ValueId value = b.slice(x, axis, 0, size / 2);
+  return b.mul(value, sigmoid(b, b.slice(x, axis, size / 2, size)));
+}
+
+// Martins and Astudillo, "From Softmax to Sparsemax" (ICML 2016), algorithm 1: with the row sorted
+// downwards, the support is where 1 + k z_k > sum of the first k, tau = (that sum - 1) / k at the
+// last such k, and the result is max(z - tau, 0).
+ValueId sparsemax(Builder& b, ValueId x, int64_t axis_given) {
+  const int axis = normal_axis(b, x, axis_given);
+  const int last = static_cast<int>(b.shape(x).size()) - 1;
+  std::vector<int64_t> swap(last + 1);
+  for (int i = 0; i <= last; ++i) {
+    swap[i] = i == axis ? last : i == last ? axis : i;
+  }
+  const ValueId z = axis == last ? x : b.transpose(x, swap);
+  const ValueId sorted = b.top_k(z, b.shape(z)[last])[0];
+  const ValueId rank = b.add(b.iota(b.shape(z), last, b.dtype(z)), 1.0);
+  const ValueId bound = b.sub(b.cumsum(sorted, last), 1.0);
+  const ValueId in_support = b.binary("gt", b.mul(rank, sorted), bound);
+  const ValueId zero = like(b, z, 0);
+  const ValueId count =
+      b.reduce_sum(b.select(in_support, like(b, z, 1), zero), {last}, /*keepdims=*/true);
+  const ValueId sum = b.reduce_sum(b.select(in_support, sorted, zero), {last}, /*keepdims=*/true);
+  const ValueId tau = b.div(b.sub(sum, 1.0), count);
+  const ValueId out = b.unary("relu", b.sub(z, tau));
+  return axis == last ? out : b.transpose(out, swap);
+}
+
+using Args = const ConfigObject*;
+using ActivationFunction = ValueId (*)(Builder&, ValueId, Args);
+
+const std::map<std::string, ActivationFunction, std::less<>>& activation_table() {
+  static const std::map<std::string, ActivationFunction, std::less<>> kTable = {
+      {"linear", [](Builder&, ValueId x, Args) { return x; }},
+      {"relu",
+       [](Builder& b, ValueId x, Args args) {
+         return relu(b, x, number_or(args, "negative_slope", 0),
+                     number_or(args, "max_value", kInfinity), number_or(args, "threshold", 0));
+       }},
+      {"leakyrelu",
+       [](Builder& b, ValueId x, Args args) {
+         return leaky_relu(b, x, number_or(args, "negative_slope", 0.2));
+       }},
+      {"relu6", [](Builder& b, ValueId x, Args) { return relu6(b, x); }},
+      {"elu",
+       [](Builder& b, ValueId x, Args args) { return elu(b, x, number_or(args, "alpha", 1)); }},
+      {"celu",
+       [](Builder& b, ValueId x, Args args) {
+         const double alpha = number_or(args, "alpha", 1);
+         return positive_or(b, x, [&](ValueId safe) {
+           return b.mul(b.unary("expm1", b.div(safe, alpha)), alpha);
+         });
+       }},
+      {"selu", [](Builder& b, ValueId x,
+                  Args) { return b.mul(elu(b, x, 1.6732632423543772), 1.0507009873554805); }},
+      {"softplus", [](Builder& b, ValueId x, Args) { return softplus(b, x); }},
+      {"softsign",
+       [](Builder& b, ValueId x, Args) { return b.div(x, b.add(b.unary("abs", x), 1.0)); }},
+      {"squareplus",
+       [](Builder& b, ValueId x, Args args) {
+         const ValueId root = b.sqrt(b.add(b.square(x), number_or(args, "b", 4)));
+         return b.mul(b.add(x, root), 0.5);
+       }},
+      {"softshrink",
+       [](Builder& b, ValueId x, Args args) {
+         const double limit = number_or(args, "threshold", 0.5);
+         return b.select(greater(b, x, limit), b.sub(x, limit),
+                         b.select(less(b, x, -limit), b.add(x, limit), like(b, x, 0)));
+       }},
+      {"hardshrink",
+       [](Builder& b, ValueId x, Args args) {
+         const double limit = number_or(args, "threshold", 0.5);
+         return b.select(greater(b, b.unary("abs", x), limit), x, like(b, x, 0));
+       }},
+      {"tanhshrink", [](Builder& b, ValueId x, Args) { return b.sub(x, b.unary("tanh", x)); }},
+      {"sparseplus",
+       [](Builder& b, ValueId x, Args) {
+         const ValueId middle = b.mul(b.square(b.add(x, 1.0)), 0.25);
+         return b.select(greater(b, x, -1), b.select(less(b, x, 1), middle, x), like(b, x, 0));
+       }},
+      {"silu", [](Builder& b, ValueId x, Args) { return b.mul(x, sigmoid(b, x)); }},
+      {"gelu", [](Builder& b, ValueId x,
+                  Args args) { return gelu(b, x, boolean_or(args, "approximate", false)); }},
+      {"glu",
+       [](Builder& b, ValueId x, Args args) { return glu(b, x, integer_or(args, "axis", -1)); }},
+      {"tanh", [](Builder& b, ValueId x, Args) { return b.unary("tanh", x); }},
+      {"sigmoid", [](Builder& b, ValueId x, Args) { return sigmoid(b, x); }},
+      {"exponential", [](Builder& b, ValueId x, Args) { return b.exp(x); }},
+      {"sparsesigmoid",
+       [](Builder& b, ValueId x, Args) {
+         const ValueId middle = b.mul(b.add(x, 1.0), 0.5);
+         return b.select(greater(b, x, -1), b.select(less(b, x, 1), middle, like(b, x, 1)),
+                         like(b, x, 0));
+       }},
+      {"hardsigmoid",
+       [](Builder& b, ValueId x, Args) { return b.div(relu6(b, b.add(x, 3.0)), 6.0); }},
+      {"hardsilu",
+       [](Builder& b, ValueId x, Args) { return b.mul(x, b.div(relu6(b, b.add(x, 3.0)), 6.0)); }},
+      {"hardtanh",
+       [](Builder& b, ValueId x, Args) {
+         return b.select(greater(b, x, 1), like(b, x, 1),
+                         b.select(less(b, x, -1), like(b, x, -1), x));
+       }},
+      {"mish",
+       [](Builder& b, ValueId x, Args) { return b.mul(x, b.unary("tanh", softplus(b, x))); }},
+      {"logsigmoid", [](Builder& b, ValueId x, Args) { return b.neg(softplus(b, b.neg(x))); }},
+      {"softmax", [](Builder& b, ValueId x,
+                     Args args) { return softmax(b, x, {integer_or(args, "axis", -1)}); }},
+      {"logsoftmax", [](Builder& b, ValueId x,
+                        Args args) { return log_softmax(b, x, {integer_or(args, "axis", -1)}); }},
+      {"sparsemax", [](Builder& b, ValueId x,
+                       Args args) { return sparsemax(b, x, integer_or(args, "axis", -1)); }},
+      {"threshold",
+       [](Builder& b, ValueId x, Args args) {
+         return b.select(greater(b, x, number_or(args, "threshold", 0)), x,
+                         like(b, x, number_or(args, "default_value", 0)));
+       }},
+  };
+  return kTable;
+}
+
+std::vector<int64_t> normal_axes(Builder& b, ValueId x, const std::vector<int64_t>& axes) {
+  std::vector<int64_t> out;
+  for (const int64_t axis : axes) {
+    out.push_back(normal_axis(b, x, axis));
+  }
+  return out;
+}
+
+// x less the whole part of its maximum over `axes`: exp() of it cannot overflow. The shift cancels
+// in the result, and floor() passes no gradient, so none is computed for it.
+ValueId shifted(Builder& b, ValueId x, const std::vector<int64_t>& axes) {
+  return b.sub(x, b.unary("floor", b.reduce_max(x, axes, /*keepdims=*/true)));
+}
+
+}  // namespace
+
+ValueId relu(Builder& b, ValueId x, double negative_slope, double max_value, double threshold) {
+  if (negative_slope != 0 && max_value == kInfinity && threshold == 0) {
+    return leaky_relu(b, x, negative_slope);
+  }
+  ValueId out;
+  if (threshold != 0) {
+    out = b.select(greater(b, x, threshold), x, like(b, x, 0));
+  } else {
+    out = b.unary("relu", x);
+  }
+  if (max_value != kInfinity) {
+    out = b.select(less(b, out, max_value), out, like(b, x, max_value));
+    if (threshold < 0) {
+      out = b.unary("relu", out);  // Keras clips to [0, max_value]
+    }
+  }
+  if (negative_slope != 0) {
+    const ValueId below = b.unary("relu", b.add(b.neg(x), threshold));
+    out = b.sub(out, b.mul(below, negative_slope));
+  }
+  return out;
+}
+
+ValueId leaky_relu(Builder& b, ValueId x, double negative_slope) {
+  return b.select(b.binary("ge", x, like(b, x, 0)), x, b.mul(x, negative_slope));
+}
+
+ValueId elu(Builder& b, ValueId x, double alpha) {
+  return positive_or(b, x, [&](ValueId safe) { return b.mul(b.unary("expm1", safe), alpha); });
+}
+
+ValueId softmax(Builder& b, ValueId x, const std::vector<int64_t>& axes_given) {
+  const std::vector<int64_t> axes = normal_axes(b, x, axes_given);
+  const ValueId e = b.exp(shifted(b, x, axes));
+  return b.div(e, b.reduce_sum(e, axes, /*keepdims=*/true));
+}
+
+ValueId log_softmax(Builder& b, ValueId x, const std::vector<int64_t>& axes_given) {
+  const std::vector<int64_t> axes = normal_axes(b, x, axes_given);
+  const ValueId shift = shifted(b, x, axes);
+  return b.sub(shift, b.log(b.reduce_sum(b.exp(shift), axes, /*keepdims=*/true)));
+}
+
+ValueId add_activation(Builder& builder, const ConfigValue& activation, ValueId x) {
+  NamedValue name = named_value(activation);
+  if (name.key.empty() || name.key == "none") {
+    return x;
+  }
+  if (name.key == "swish") {
+    name.key = "silu";
+  } else if (name.key == "hardswish") {
+    name.key = "hardsilu";
+  }
+  const auto found = activation_table().find(name.key);
+  if (found == activation_table().end()) {
+    Diagnostics diagnostics;
+    diagnostics.error("E122", activation.loc, fmt::format("unknown activation `{}`", name.spelled));
+    throw ConfigError(std::move(diagnostics));
+  }
+  return found->second(builder, x, name.object);
+}
+
+}  // namespace meshtrain

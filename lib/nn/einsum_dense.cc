@@ -1,0 +1,251 @@
+// EinsumDense. Source: Keras 3 layers/core/einsum_dense.py.
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "nn/arguments.h"
+#include "nn/compile.h"
+#include "nn/layers.h"
+
+namespace meshtrain {
+namespace {
+
+// An equation "input,kernel->output"; "..." stands for dimensions of input and output, at the
+// beginning of both or at the end of both, and is written as `elided` fresh letters here.
+struct Equation {
+  std::string input, kernel, output;
+  bool elided_left = false, elided_right = false;
+
+  // With `count` letters in place of the dots.
+  Equation expanded(size_t count) const {
+    std::string fresh;
+    for (char c = 'A'; fresh.size() < count && c <= 'z';
+         c = c == 'Z' ? 'a' : static_cast<char>(c + 1)) {
+      if ((input + kernel + output).find(c) == std::string::npos) {
+        fresh += c;
+      }
+    }
+    Equation out = *this;
+    out.elided_left = out.elided_right = false;
+    out.input = elided_left ? fresh + input : input + fresh;
+    out.output = elided_left ? fresh + output : output + fresh;
+    return out;
+  }
+
+  std::string text() const { return input + "," + kernel + "->" + output; }
+};
+
+bool only_letters(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  });
+}
+
+bool has_repeats(std::string text) {
+  std::sort(text.begin(), text.end());
+  return std::adjacent_find(text.begin(), text.end()) != text.end();
+}
+
+// Removes "..." from one end of `text`; returns -1 at the left, 1 at the right, 0 when absent.
+int take_dots(std::string& text) {
+  if (starts_with(text, "...")) {
+    text.erase(0, 3);
+    return -1;
+  }
+  if (ends_with(text, "...")) {
+    text.resize(text.size() - 3);
+    return 1;
+  }
+  return 0;
+}
+
+std::optional<Equation> parse_equation(std::string text) {
+  std::erase(text, ' ');
+  const size_t comma = text.find(',');
+  const size_t arrow = text.find("->");
+  if (comma == std::string::npos || arrow == std::string::npos || comma > arrow) {
+    return std::nullopt;
+  }
+  Equation e{text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1),
+             text.substr(arrow + 2)};
+  const int input_dots = take_dots(e.input);
+  const int output_dots = take_dots(e.output);
+  if (input_dots != output_dots) {
+    return std::nullopt;
+  }
+  e.elided_left = input_dots < 0;
+  e.elided_right = input_dots > 0;
+  for (const std::string* part : {&e.input, &e.kernel, &e.output}) {
+    if (!only_letters(*part) || has_repeats(*part)) {
+      return std::nullopt;
+    }
+  }
+  return e;
+}
+
+bool contains(const std::string& letters, char c) {
+  return letters.find(c) != std::string::npos;
+}
+
+// Sizes of the letters of an expanded equation.
+using LetterSizes = std::map<char, int64_t>;
+
+class EinsumDense : public ConfiguredLayer {
+ public:
+  using ConfiguredLayer::ConfiguredLayer;
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    if (!takes_one(inputs, diagnostics)) {
+      return failed_shape();
+    }
+    const std::optional<Equation> parsed = parse_equation(config_.string("equation"));
+    if (!parsed) {
+      argument_error(diagnostics, "equation",
+                     fmt::format("`{}` is not understood", config_.string("equation")))
+          .help(
+              "write letters as in `ab,bc->ac`, `...x,y->...z` or `x...,y->z...`; no letter twice "
+              "in one part");
+      return failed_shape();
+    }
+    const size_t letters = parsed->input.size();
+    const bool has_dots = parsed->elided_left || parsed->elided_right;
+    if (inputs[0].size() < letters || (!has_dots && inputs[0].size() != letters)) {
+      shape_error(diagnostics, inputs,
+                  fmt::format("the equation `{}` is for inputs of rank {}{}",
+                              config_.string("equation"), letters, has_dots ? " or more" : ""));
+      return failed_shape();
+    }
+    equation_ = has_dots ? parsed->expanded(inputs[0].size() - letters) : *parsed;
+    Shape output;
+    if (!set_sizes(inputs, output, diagnostics) || !add_weights(*parsed, inputs, diagnostics)) {
+      return failed_shape();
+    }
+    return output;
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    Builder& b = context.builder;
+    ValueId x =
+        b.einsum(equation_.text(), {to_compute(context, inputs[0]), context.weight(kernel_)});
+    if (bias_ != kNone) {
+      x = b.add(x, context.weight(bias_));
+    }
+    return add_activation(b, value_or_null(config_, "activation"), x);
+  }
+
+ private:
+  // The output's shape: the input's batch and elided dimensions, and `output_shape` for the rest.
+  std::vector<int64_t> given_output() const {
+    const ConfigValue& value = config_.arg("output_shape");
+    return value.is_list() ? value.integers() : std::vector<int64_t>{value.integer()};
+  }
+
+  // Sizes of all letters; checks that input, `output_shape` and equation agree.
+  bool set_sizes(std::span<const Shape> inputs, Shape& output, Diagnostics& diagnostics) {
+    const Shape& input = inputs[0];
+    for (size_t i = 0; i < input.size(); ++i) {
+      sizes_[equation_.input[i]] = input[i];
+    }
+    // The entries of `output_shape` belong, in order, to the output's letters that are neither the
+    // batch (the first) nor elided.
+    const std::vector<int64_t> given = given_output();
+    const std::optional<Equation> written = parse_equation(config_.string("equation"));
+    const size_t elided = equation_.output.size() - written->output.size();
+    size_t next = 0;
+    for (size_t i = 0; i < equation_.output.size(); ++i) {
+      const char letter = equation_.output[i];
+      const bool is_elided = written->elided_left    ? i < elided
+                             : written->elided_right ? i >= equation_.output.size() - elided
+                                                     : false;
+      if (i == 0 || is_elided) {
+        if (!sizes_.contains(letter)) {
+          shape_error(diagnostics, inputs,
+                      "the first letter of the output must be the input's batch");
+          return false;
+        }
+        output.push_back(sizes_[letter]);
+        continue;
+      }
+      if (next == given.size()) {
+        break;
+      }
+      const int64_t size = given[next++];
+      const auto known = sizes_.find(letter);
+      if (known == sizes_.end()) {
+        sizes_[letter] = size;
+      } else if (size != kUnknownDim && known->second != kUnknownDim && size != known->second) {
+        argument_error(diagnostics, "output_shape",
+                       fmt::format("says {} where `{}` is {} in the input {}", size, letter,
+                                   known->second, shape_string(input)));
+        return false;
+      }
+      output.push_back(known == sizes_.end() || known->second == kUnknownDim ? size
+                                                                             : known->second);
+    }
+    if (output.size() != equation_.output.size() || next != given.size()) {
+      argument_error(diagnostics, "output_shape",
+                     fmt::format("has {} entries for the output `{}` of the equation", given.size(),
+                                 written->output))
+          .help("one entry per letter of the output, without the batch");
+      return false;
+    }
+    return true;
+  }
+
+  bool add_weights(const Equation& written, std::span<const Shape> inputs,
+                   Diagnostics& diagnostics) {
+    Shape kernel;
+    Fans fans{1, 1};
+    for (const char letter : equation_.kernel) {
+      const auto size = sizes_.find(letter);
+      if (size == sizes_.end() || size->second == kUnknownDim) {
+        shape_error(diagnostics, inputs,
+                    fmt::format("the size of `{}` in the kernel is not known", letter))
+            .help("write it in `output_shape` or in the Input's `shape`");
+        return false;
+      }
+      kernel.push_back(size->second);
+      const bool in_input = contains(equation_.input, letter);
+      const bool in_output = contains(equation_.output, letter);
+      fans.in *= in_input && !in_output ? static_cast<double>(size->second) : 1;
+      fans.out *= in_output && !in_input ? static_cast<double>(size->second) : 1;
+    }
+    kernel_ = add_weight("kernel", kernel, dtype,
+                         make_initializer(config_.arg("kernel_initializer"), fans));
+    const std::string bias_axes = string_or(&config_, "bias_axes", "");
+    if (bias_axes.empty()) {
+      return true;
+    }
+    size_t first = written.output.size();
+    for (const char letter : bias_axes) {
+      const size_t at = written.output.find(letter);
+      if (at == std::string::npos || sizes_[letter] == kUnknownDim) {
+        argument_error(diagnostics, "bias_axes",
+                       fmt::format("names `{}`, which is no output letter of known size", letter));
+        return false;
+      }
+      first = std::min(first, at);
+    }
+    // From the first such letter to the end, 1 where the bias is broadcast.
+    Shape bias;
+    for (size_t i = equation_.output.find(written.output[first]); i < equation_.output.size();
+         ++i) {
+      bias.push_back(contains(bias_axes, equation_.output[i]) ? sizes_[equation_.output[i]] : 1);
+    }
+    bias_ = add_weight("bias", bias, dtype, make_initializer(config_.arg("bias_initializer")));
+    return true;
+  }
+
+  Equation equation_;
+  LetterSizes sizes_;
+  int kernel_ = kNone;
+  int bias_ = kNone;
+};
+
+}  // namespace
+
+std::vector<LayerEntry> einsum_dense_layers() {
+  return {{"EinsumDense", make_as<EinsumDense>}};
+}
+
+}  // namespace meshtrain

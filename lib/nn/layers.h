@@ -1,0 +1,74 @@
+// The families of layers, and what their implementations share. A layer class is one entry of its
+// family's table; make_layer (layer.cc) finds it by the Keras class name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nn/model.h"
+
+namespace meshtrain {
+
+struct LayerEntry {
+  std::string_view class_name;
+  std::unique_ptr<Layer> (*make)(const ConfigObject& config);
+};
+
+std::vector<LayerEntry> core_layers();           // core.cc
+std::vector<LayerEntry> einsum_dense_layers();   // einsum_dense.cc
+std::vector<LayerEntry> embedding_layers();      // embedding.cc
+std::vector<LayerEntry> shape_layers();          // shape_layers.cc
+std::vector<LayerEntry> activation_layers();     // activation_layers.cc
+std::vector<LayerEntry> preprocessing_layers();  // preprocessing.cc
+std::vector<LayerEntry> merge_layers();          // merge.cc
+std::vector<LayerEntry> dot_layers();            // dot.cc
+
+template <class L>
+std::unique_ptr<Layer> make_as(const ConfigObject& config) {
+  return std::make_unique<L>(config);
+}
+
+// A layer that keeps its arguments.
+class ConfiguredLayer : public Layer {
+ public:
+  explicit ConfiguredLayer(const ConfigObject& config) : config_(config) {}
+
+ protected:
+  // E120 at the layer's line: "layer `d1` (Dense) gets (None, 28, 28): <what>".
+  Diagnostic& shape_error(Diagnostics& diagnostics, std::span<const Shape> inputs,
+                          std::string_view what) const;
+  // E113 at the argument's place.
+  Diagnostic& argument_error(Diagnostics& diagnostics, std::string_view argument,
+                             std::string_view what) const;
+  // Whether there is exactly one input; reports it when not.
+  bool takes_one(std::span<const Shape> inputs, Diagnostics& diagnostics) const;
+
+  ConfigObject config_;
+};
+
+// A layer with one input that computes floats of the input's shape, element by element or row by
+// row.
+class FloatLayer : public ConfiguredLayer {
+ public:
+  using ConfiguredLayer::ConfiguredLayer;
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override;
+};
+
+// Returned by build() after an error, so that later layers are not blamed for it.
+inline Shape failed_shape() {
+  return {kUnknownDim, 0};
+}
+inline bool is_failed(const Shape& shape) {
+  return shape == failed_shape();
+}
+
+// x in the dtype that the layer computes in.
+ValueId to_compute(CallContext& context, ValueId x);
+// The axis counted from 0, or nothing when it is outside of the rank.
+std::optional<int64_t> axis_in(int64_t axis, size_t rank);
+// Product of the sizes after the batch; kUnknownDim when one is unknown.
+int64_t elements_per_sample(const Shape& shape);
+
+}  // namespace meshtrain

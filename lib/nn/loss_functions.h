@@ -1,0 +1,35 @@
+// The functions behind losses and metrics: one value per sample (or per position), not reduced.
+#pragma once
+
+#include <string_view>
+
+#include "config/object.h"
+#include "ir/builder.h"
+
+namespace meshtrain {
+
+struct LossValues {
+  ValueId values = kNone;  // y_pred's shape without the reduced axis
+  ValueId mask = kNone;    // bool, of the same shape: false where a target is the ignored class
+};
+
+// Whether `class_name` ("MeanSquaredError") is a loss function of the table.
+bool is_loss_function(std::string_view class_name);
+// Computed in `dtype`; targets of any dtype are cast as Keras does. `args` may be null (defaults).
+LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObject* args,
+                       ValueId y_true, ValueId y_pred, DType dtype);
+
+// Keras' rank repair: ranks that differ by one where the longer ends in 1. A vector gets a last
+// dimension of 1; otherwise the longer one loses it.
+void to_same_rank(Builder& b, ValueId& x, ValueId& y);
+// The same on shapes.
+void to_same_rank(Shape& x, Shape& y);
+
+// A weight of lower rank than `values` lies along its first dimensions: (B,) beside (B, T) becomes
+// (B, 1), after the rank repair above.
+void align_weight(Builder& b, ValueId& values, ValueId& weight);
+
+// total / count, 0 where count is 0; scalars.
+ValueId divide_no_nan(Builder& b, ValueId total, ValueId count);
+
+}  // namespace meshtrain

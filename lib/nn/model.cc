@@ -1,0 +1,279 @@
+#include "nn/model.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "nn/arguments.h"
+#include "nn/layers.h"
+
+namespace meshtrain {
+namespace {
+
+// Where the outputs of the layers seen so far are, by name.
+using CallsByName = std::map<std::string, int, std::less<>>;
+
+int find_call(const CallsByName& calls, const Located<std::string>& name, std::string_view what,
+              Diagnostics& diagnostics) {
+  const auto found = calls.find(name.value);
+  if (found != calls.end()) {
+    return found->second;
+  }
+  std::vector<std::string> names;
+  for (const auto& [known, index] : calls) {
+    names.push_back(known);
+  }
+  Diagnostic& problem = diagnostics.error(
+      "E121", name.loc, fmt::format("{} `{}` is no earlier layer", what, name.value));
+  if (const auto nearest = nearest_name(name.value, names)) {
+    problem.with_label(fmt::format("did you mean `{}`?", *nearest));
+  }
+  problem.help("a layer takes the outputs of layers written above it");
+  return kNone;
+}
+
+// Shape and dtype of an Input; the shape is given without the batch.
+Shape input_shape(const LayerConfig& config, Diagnostics& diagnostics) {
+  Shape shape = {kUnknownDim};
+  const ConfigValue& given = value_or_null(config.object, "shape");
+  if (!given.is_list()) {
+    diagnostics
+        .error("E120", config.object.loc,
+               fmt::format("Input `{}` needs a `shape`", config.name.value))
+        .help("write the shape of one sample, such as `shape: [28, 28, 1]`");
+    return failed_shape();
+  }
+  for (const int64_t size : given.integers()) {
+    shape.push_back(size);
+  }
+  return shape;
+}
+
+DType input_dtype(const LayerConfig& config, DType policy, Diagnostics& diagnostics) {
+  const ConfigValue& given = value_or_null(config.object, "dtype");
+  if (!given.is_string()) {
+    return policy;
+  }
+  const std::optional<DType> dtype = parse_dtype(given.string());
+  if (!dtype) {
+    diagnostics.error("E113", given.loc, fmt::format("`{}` is no dtype", given.string()))
+        .help("write float32, float64, int32, int64 or uint8");
+  }
+  return dtype.value_or(policy);
+}
+
+}  // namespace
+
+// Builds a Model layer by layer. A layer that failed has the failed shape, and what depends on it
+// is only looked at for its arguments.
+class ModelBuilder {
+ public:
+  ModelBuilder(Model& model, Diagnostics& diagnostics) : model_(model), diagnostics_(diagnostics) {}
+
+  void add(const LayerConfig& config) {
+    if (calls_.contains(config.name.value)) {
+      diagnostics_
+          .error("E121", config.name.loc ? config.name.loc : config.object.loc,
+                 fmt::format("two layers are called `{}`", config.name.value))
+          .help("give each a `name` of its own");
+      return;
+    }
+    Model::Call call;
+    if (config.object.class_name == "Input") {
+      call.is_input = true;
+      call.output_shape = input_shape(config, diagnostics_);
+      call.dtype = input_dtype(config, model_.dtype_, diagnostics_);
+      call.layer = kNone;
+      model_.inputs_.push_back(static_cast<int>(model_.calls_.size()));
+    } else {
+      add_call(config, call);
+    }
+    calls_.emplace(config.name.value, static_cast<int>(model_.calls_.size()));
+    names_.push_back(config.name);
+    call.name = config.name.value;
+    model_.calls_.push_back(std::move(call));
+  }
+
+  void finish(const ModelConfig& config) {
+    add_outputs(config);
+    report_unused();
+    for (const auto& layer : model_.layers_) {
+      model_.first_weight_.push_back(static_cast<int>(model_.weights_.size()));
+      for (const Weight& weight : layer->weights) {
+        model_.weights_.push_back(&weight);
+      }
+    }
+  }
+
+ private:
+  void add_call(const LayerConfig& config, Model::Call& call) {
+    std::vector<Shape> shapes;
+    std::vector<DType> dtypes;
+    bool inputs_ok = true;
+    for (const Located<std::string>& input : config.inputs) {
+      const int index = find_call(calls_, input, "input", diagnostics_);
+      inputs_ok = inputs_ok && index != kNone && !is_failed(model_.calls_[index].output_shape);
+      if (index != kNone) {
+        call.inputs.push_back(index);
+        shapes.push_back(model_.calls_[index].output_shape);
+        dtypes.push_back(model_.calls_[index].dtype);
+      }
+    }
+    if (config.inputs.empty()) {
+      diagnostics_
+          .error("E120", config.object.loc,
+                 fmt::format("layer `{}` has no input", config.name.value))
+          .help("begin the model with `Input: {shape: [...]}`, the shape of one sample");
+      inputs_ok = false;
+    }
+    call.output_shape = failed_shape();
+    call.dtype = model_.dtype_;
+    Layer* layer = find_or_make(config, call);
+    if (layer == nullptr || !inputs_ok) {
+      return;
+    }
+    try {
+      call.output_shape = layer->build(shapes, diagnostics_);
+      call.dtype = layer->output_dtype(dtypes);
+    } catch (const ConfigError& error) {
+      diagnostics_.append(error.diagnostics());
+    }
+  }
+
+  // The layer of a call: a new one, or for Call an earlier one.
+  Layer* find_or_make(const LayerConfig& config, Model::Call& call) {
+    if (config.object.class_name == "Call") {
+      const int earlier = find_call(calls_, config.shared_layer, "layer", diagnostics_);
+      if (earlier == kNone || model_.calls_[earlier].layer == kNone) {
+        if (earlier != kNone) {
+          diagnostics_.error(
+              "E121", config.shared_layer.loc,
+              fmt::format("`{}` is an Input, which cannot be called", config.shared_layer.value));
+        }
+        call.layer = kNone;
+        return nullptr;
+      }
+      call.layer = model_.calls_[earlier].layer;
+      return model_.layers_[call.layer].get();
+    }
+    try {
+      model_.layers_.push_back(make_layer(config, model_.dtype_, diagnostics_));
+    } catch (const ConfigError& error) {
+      diagnostics_.append(error.diagnostics());
+      call.layer = kNone;
+      return nullptr;
+    }
+    call.layer = static_cast<int>(model_.layers_.size()) - 1;
+    return model_.layers_.back().get();
+  }
+
+  void add_outputs(const ModelConfig& config) {
+    if (config.outputs.empty()) {
+      if (!model_.calls_.empty()) {
+        model_.outputs_.push_back(static_cast<int>(model_.calls_.size()) - 1);
+        model_.output_names_.push_back(names_.back().value);
+      }
+      return;
+    }
+    for (const auto& [name, layer] : config.outputs) {
+      const int index = find_call(calls_, layer, "output", diagnostics_);
+      if (index == kNone) {
+        continue;
+      }
+      const auto& names = model_.output_names_;
+      if (std::find(names.begin(), names.end(), name) != names.end()) {
+        diagnostics_.error("E121", layer.loc, fmt::format("two outputs are called `{}`", name));
+      }
+      model_.outputs_.push_back(index);
+      model_.output_names_.push_back(name);
+    }
+  }
+
+  void report_unused() {
+    if (model_.outputs_.empty() || diagnostics_.has_errors()) {
+      return;
+    }
+    std::vector<bool> used(model_.calls_.size());
+    for (const int output : model_.outputs_) {
+      used[output] = true;
+    }
+    for (size_t i = model_.calls_.size(); i-- > 0;) {
+      for (const int input : model_.calls_[i].inputs) {
+        used[input] = used[input] || used[i];
+      }
+    }
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) {
+        const Model::Call& call = model_.calls_[i];
+        diagnostics_
+            .error("E121", call.is_input ? names_[i].loc : model_.layers_[call.layer]->loc,
+                   fmt::format("no output depends on layer `{}`", names_[i].value))
+            .help("remove it, use it as an input, or list it in `outputs`");
+      }
+    }
+  }
+
+  Model& model_;
+  Diagnostics& diagnostics_;
+  CallsByName calls_;
+  std::vector<Located<std::string>> names_;  // of the calls
+};
+
+Model::Model(const ModelConfig& config, DType dtype, Diagnostics& diagnostics)
+    : name_(config.name.value), dtype_(dtype) {
+  ModelBuilder builder(*this, diagnostics);
+  for (const LayerConfig& layer : config.layers) {
+    builder.add(layer);
+  }
+  if (config.layers.empty()) {
+    diagnostics.error("E120", config.loc, "the model has no layers");
+  }
+  builder.finish(config);
+}
+
+int64_t Model::num_params(bool trainable_only) const {
+  int64_t count = 0;
+  for (const Weight* weight : weights_) {
+    count += trainable_only && !weight->trainable ? 0 : num_elements(weight->shape);
+  }
+  return count;
+}
+
+std::vector<ValueId> Model::apply(
+    Builder& builder, std::span<const ValueId> inputs, std::span<const ValueId> parameters,
+    bool training, ValueId step, int64_t seed,
+    const std::function<ValueId(const std::string&, ValueId)>& pinned) const {
+  MESHTRAIN_CHECK(inputs.size() == inputs_.size(), "{} inputs for {}", inputs.size(),
+                  inputs_.size());
+  MESHTRAIN_CHECK(parameters.size() == weights_.size(), "{} parameters for {}", parameters.size(),
+                  weights_.size());
+  std::vector<ValueId> results;
+  size_t next_input = 0;
+  for (const Call& call : calls_) {
+    if (call.is_input) {
+      results.push_back(builder.cast(inputs[next_input++], call.dtype));
+      continue;
+    }
+    Layer& layer = *layers_[call.layer];
+    const Builder::Scope scope = builder.scope(layer.name);
+    CallContext context{builder, training, step, seed, layer.dtype, {}};
+    context.weight = [&](int index) {
+      return builder.variable_use(parameters[first_weight_[call.layer] + index]);
+    };
+    std::vector<ValueId> arguments;
+    for (const int input : call.inputs) {
+      const ValueId x = results[input];
+      const bool cast = layer.casts_inputs() && is_floating(builder.dtype(x));
+      arguments.push_back(cast ? builder.cast(x, layer.dtype) : x);
+    }
+    const ValueId result = layer.call(context, arguments);
+    results.push_back(pinned ? pinned(layer.name + "/output", result) : result);
+  }
+  std::vector<ValueId> outputs;
+  for (const int output : outputs_) {
+    outputs.push_back(results[output]);
+  }
+  return outputs;
+}
+
+}  // namespace meshtrain
