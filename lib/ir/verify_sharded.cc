@@ -161,15 +161,27 @@ class ShardingVerifier {
     }
   }
 
-  // The result's sharding from the operand's, as ops/collectives.cc says.
+  // The results' shardings from the operands', as ops/collectives.cc says.
   void verify_collective() {
-    const ValueId from = node_->inputs[0];
-    const Sharding& to = sharding(node_->outputs[0]);
+    for (size_t i = 0; i < node_->inputs.size(); ++i) {
+      verify_moved(i);
+    }
+  }
+
+  // Attribute `dim` or `to_dim` of tensor `i` of a collective.
+  int64_t dim_attr(std::string_view name, size_t i) const {
+    return node_->has_attr("dims") ? node_->attr_ints(std::string(name) + "s")[i]
+                                   : node_->attr_int(name);
+  }
+
+  void verify_moved(size_t i) {
+    const ValueId from = node_->inputs[i];
+    const Sharding& to = sharding(node_->outputs[i]);
     Sharding expected = sharding(from);
     const std::string_view kind = node_->op->name;
     if (kind == "reshard") {
       if ((to.partial & ~expected.partial) != 0) {
-        fail("{} cannot become pending as {}", text(from), text(node_->outputs[0]));
+        fail("{} cannot become pending as {}", text(from), text(node_->outputs[i]));
       }
       return;
     }
@@ -191,24 +203,24 @@ class ShardingVerifier {
       expected.combine = expected.partial == 0 ? Combine::kSum : expected.combine;
     }
     if (kind == "all_gather" || kind == "all_to_all") {
-      AxisList& dim = expected.dims[node_->attr_int("dim")];
+      AxisList& dim = expected.dims[dim_attr("dim", i)];
       if (dim.size() < axes.size() || !std::equal(axes.rbegin(), axes.rend(), dim.rbegin())) {
         fail("{} does not end in these axes", text(from));
       }
       dim.resize(dim.size() - axes.size());
     }
     if (kind == "permute") {
-      AxisList& dim = expected.dims[node_->attr_int("dim")];
+      AxisList& dim = expected.dims[dim_attr("dim", i)];
       if (mesh_.size_of(dim) != mesh_.size_of(axes)) {
         fail("{} has another number of shards", text(from));
       }
       dim = axes;
     } else if (kind != "all_reduce" && kind != "all_gather") {
-      AxisList& dim = expected.dims[node_->attr_int(kind == "all_to_all" ? "to_dim" : "dim")];
+      AxisList& dim = expected.dims[dim_attr(kind == "all_to_all" ? "to_dim" : "dim", i)];
       dim.insert(dim.end(), axes.begin(), axes.end());
     }
     if (to != expected) {
-      fail("{} should be {}", text(node_->outputs[0]), sharding_string(expected, mesh_));
+      fail("{} should be {}", text(node_->outputs[i]), sharding_string(expected, mesh_));
     }
   }
 

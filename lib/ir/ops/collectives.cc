@@ -11,7 +11,9 @@
 //   communication permute         axes, dim                  the axes of `dim` become `axes`, as
 //   many shards
 //
-// `axes`: mesh axis indices, major to minor; `combine`: "sum", "max" or "min".
+// `axes`: mesh axis indices, major to minor; `combine`: "sum", "max" or "min". A bucket is one node
+// over several tensors: an operand and a result for each, `dims` and `to_dims` (lists beside them)
+// in place of `dim` and `to_dim`.
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"
 
@@ -30,8 +32,18 @@ constexpr Collective kCollectives[] = {
     {"permute", true, true, false, false},
 };
 
+// A bucket: an operand and a result per tensor, each with its own dim.
+std::vector<ValueType> infer_bucket(const Node& node, std::span<const ValueType> operands) {
+  MESHTRAIN_OP_CHECK(node, node.attr_ints("dims").size() == operands.size(),
+                     "{} dims for {} operands", node.attr_ints("dims").size(), operands.size());
+  return {operands.begin(), operands.end()};
+}
+
 std::vector<ValueType> infer(const Collective& kind, const Node& node,
                              std::span<const ValueType> operands) {
+  if (node.has_attr("dims")) {
+    return infer_bucket(node, operands);
+  }
   check_num_operands(node, operands, 1);
   const size_t rank = operands[0].shape.size();
   if (kind.axes) {
