@@ -1,12 +1,13 @@
-// The text form of a Graph; parse.cc reads it. One line each for variables, nodes, outputs,
-// updates:
+// The text form of a Graph; parse.cc reads it. A line for each variable, node, output and update:
 //
 //   variable "d1/kernel": f32[6,4] weight trainable storage [data, null] compute [null, null]
 //   variable "sgd/velocity": f32[6,4] slot follows 0
 //   %0: f32[8,6] = input() {batch=1, dtype="float32", name="x", shape=[8,6]} @input forward
-//   %3: f32[8,4] = einsum(%0, %2) {equation="bi,io->bo"} @d1/einsum forward [data, null] from
-//   "batch" %9: f32[8,4] = mul(%7, %8) @d1/relu/grad/mul backward d(%3) %4: f32[2,1], %5: i32[2,1]
-//   = top_k(%3) {k=1} @top_k forward [data, null] ; [data, null] output "loss" = %6 update 0 = %19
+//   %3: f32[8,4] = einsum(%0, %2) {equation="bi,io->bo"} @d1/einsum forward [data, null]
+//   %9: f32[8,4] = mul(%7, %8) @d1/relu/grad/mul backward [data, null] from "batch" d(%3)
+//   %4: f32[2,1], %5: i32[2,1] = top_k(%3) {k=1} @top_k forward [data, null] ; [data, null]
+//   output "loss" = %6
+//   update 0 = %19
 //
 // After the phase, for each result (separated by " ;"): its sharding, where that came from, and the
 // value whose gradient it is. Shardings are left out when the mesh has no axes.

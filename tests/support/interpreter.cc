@@ -71,7 +71,9 @@ std::vector<HostTensor> interpret_node(const Node& node,
     results.emplace_back(result_dtypes[i], result_pieces[i].shape);
   }
   if (node.op->collective) {
-    results[0] = operands[0]->clone();
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i] = operands[i]->clone();
+    }
     return results;
   }
   const auto kernel = kernels().find(node.op->name);

@@ -7,9 +7,8 @@
 //   all_gather      axes, dim                  `axes`, the last of dimension `dim`, are gone
 //   reduce_scatter  axes, dim, combine         `axes` are no longer pending, appended to `dim`
 //   all_to_all      axes, dim, to_dim          `axes`, the last of `dim`, appended to `to_dim`
-//   shard_slice     axes, dim                  `axes`, free before, appended to `dim`; no
-//   communication permute         axes, dim                  the axes of `dim` become `axes`, as
-//   many shards
+//   shard_slice     axes, dim                  `axes`, free before, appended to `dim`; local
+//   permute         axes, dim                  the axes of `dim` become `axes`, as many shards
 //
 // `axes`: mesh axis indices, major to minor; `combine`: "sum", "max" or "min". A bucket is one node
 // over several tensors: an operand and a result for each, `dims` and `to_dims` (lists beside them)
@@ -67,8 +66,12 @@ std::vector<ValueType> infer(const Collective& kind, const Node& node,
 ShardingRule rule_without_factors(const Node&, std::span<const Shape> operands,
                                   std::span<const Shape> results) {
   RuleBuilder rule;
-  rule.operand(TensorFactors(operands[0].size()));
-  rule.result(TensorFactors(results[0].size()));
+  for (const Shape& shape : operands) {
+    rule.operand(TensorFactors(shape.size()));
+  }
+  for (const Shape& shape : results) {
+    rule.result(TensorFactors(shape.size()));
+  }
   return rule.take();
 }
 

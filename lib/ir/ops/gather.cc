@@ -10,9 +10,8 @@
 // On pieces, with the vocabulary (or class) dimension split, `start` is where the piece begins:
 //   gather_rows       clamp to the global [0, V), subtract start; zero rows where the id is not in
 //                     the piece. The result is a pending sum over the axes of the vocabulary.
-//   scatter_add_rows  subtract start, drop what is not in the piece; with ids and updates split,
-//   the
-//                     result is a pending sum over their axes.
+//   scatter_add_rows  subtract start, drop what is not in the piece; with ids and updates split
+//                     the result is a pending sum over their axes.
 //   one_hot           1 at class id - start where that is in the piece.
 // Rows are added in the order of ids, so that runs repeat bit for bit.
 #include "ir/ops/helpers.h"
