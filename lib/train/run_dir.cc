@@ -1,6 +1,7 @@
 #include "train/run_dir.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -102,6 +103,17 @@ bool make_folder(const RunDirOptions& options, const std::string& path) {
   return false;
 }
 
+// Whether a folder can be made in `path`: 0, or errno. Access rights alone do not tell (read-only
+// and full disks, quotas, /proc).
+int try_folder_in(const fs::path& path) {
+  std::string name = (path / ".meshtrain-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    return errno;
+  }
+  rmdir(name.c_str());
+  return 0;
+}
+
 void make_parents(const RunDirOptions& options, const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -119,18 +131,14 @@ void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics) {
       return;
     }
   }
-  // The nearest folder that exists must let us in.
-  fs::path wanted = options.dir.empty() ? fs::path(options.root) : fs::path(options.dir);
+  // The nearest folder that exists must take a new one.
+  const fs::path wanted = options.dir.empty() ? fs::path(options.root) : fs::path(options.dir);
   fs::path existing = fs::absolute(wanted).lexically_normal();
   std::error_code error;
   while (!fs::exists(existing, error) && existing.has_relative_path()) {
     existing = existing.parent_path();
   }
-  int error_number = access(existing.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-  if (error_number == 0 && !fs::is_directory(existing, error)) {
-    error_number = ENOTDIR;
-  }
-  if (error_number != 0) {
+  if (const int error_number = try_folder_in(existing); error_number != 0) {
     const Diagnostic problem = cannot_create(options, wanted.string(), error_number);
     diagnostics.error(problem.code, problem.loc, problem.message).notes = problem.notes;
   }

@@ -26,6 +26,10 @@ int stop_signal() {
   return g_stop_signal;
 }
 
+void forget_stop_signal() {
+  g_stop_signal = 0;
+}
+
 void throw_if_stopped(const std::string& done) {
   const int number = g_stop_signal;
   if (number == 0) {

@@ -12,6 +12,8 @@ void catch_stop_signals();
 
 // The signal that asked to stop, or 0.
 int stop_signal();
+// As if none had come.
+void forget_stop_signal();
 
 // Throws StopRequested when a signal asked to stop; `done` says what was finished before
 // ("step 12 of epoch 3").

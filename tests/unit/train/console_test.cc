@@ -1,0 +1,185 @@
+#include "train/console.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "fake_runner.h"
+#include "train/events.h"
+#include "train/run_info.h"
+
+namespace meshtrain {
+namespace {
+
+// A console between two streams that are strings; each step takes `step_seconds`.
+struct Terminal {
+  double now = 0;
+  double step_seconds = 0.2;
+  std::string out, err;
+
+  ConsoleOptions options() {
+    ConsoleOptions options;
+    options.now = [this] { return now; };
+    options.out = [this](std::string_view text) { out += text; };
+    options.err = [this](std::string_view text) { err += text; };
+    return options;
+  }
+  // Two epochs of two steps, then an evaluation.
+  void run(ConsoleOptions options) {
+    Console console(std::move(options));
+    FakeRunner runner;
+    for (int64_t epoch = 1; epoch <= 2; ++epoch) {
+      console.on_epoch_begin(epoch, 2, 2);
+      for (int64_t step = 1; step <= 2; ++step) {
+        now += step_seconds;
+        console.on_train_step(epoch, step, runner);
+      }
+      console.on_epoch_end({.epoch = epoch, .epochs = 2, .steps = 2, .logs = runner.logs()});
+    }
+    console.on_evaluate_begin(1);
+    now += step_seconds;
+    console.on_evaluate_end({.steps = 1, .logs = {{"loss", 0.25}}});
+    console.finish();
+  }
+};
+
+const std::string kEpochLine = "2/2 - 0s - 200ms/step - accuracy: 0.5000 - loss: 0.0000e+00\n";
+const std::string kEvaluateLine = "1/1 - 0s - 200ms/step - loss: 0.2500\n";
+const std::string kRecord = "Epoch 1/2\n" + kEpochLine + "Epoch 2/2\n" + kEpochLine + kEvaluateLine;
+
+TEST_CASE("without a terminal the record is Keras' verbose 2 and stderr stays empty") {
+  Terminal terminal;
+  terminal.run(terminal.options());
+  CHECK(terminal.out == kRecord);
+  CHECK(terminal.err.empty());
+}
+
+TEST_CASE("on a terminal the bar moves on stderr and the finished line replaces it") {
+  Terminal terminal;
+  ConsoleOptions options = terminal.options();
+  options.stdout_is_terminal = options.stderr_is_terminal = true;
+  terminal.run(options);
+  CHECK(terminal.out == kRecord);
+  CHECK(terminal.err.find("\r\x1b[1m1/2\x1b[0m \x1b[32m") == 0);
+  CHECK(terminal.err.find('\n') == std::string::npos);
+  CHECK(terminal.err.back() == '\r');  // the last thing done is to take a bar away
+}
+
+TEST_CASE("with stdout in a file the terminal keeps its headers and finished bars") {
+  Terminal terminal;
+  ConsoleOptions options = terminal.options();
+  options.stderr_is_terminal = true;
+  options.color = false;
+  terminal.run(options);
+  CHECK(terminal.out == kRecord);
+  CHECK(terminal.err.find("Epoch 1/2\n\r1/2 ") == 0);
+  CHECK(terminal.err.find('\x1b') == std::string::npos);
+  CHECK(terminal.err.find("Epoch 2/2\n") != std::string::npos);
+}
+
+TEST_CASE("verbose 1 puts the bytes of Keras on stdout whatever it is") {
+  Terminal terminal;
+  ConsoleOptions options = terminal.options();
+  options.verbose = 1;
+  terminal.run(options);
+  CHECK(terminal.out.find("Epoch 1/2\n\r\x1b[1m1/2\x1b[0m \x1b[32m") == 0);
+  CHECK(terminal.err.empty());
+}
+
+TEST_CASE("verbose 0 and json leave stdout to others") {
+  Terminal silent;
+  ConsoleOptions options = silent.options();
+  options.verbose = 0;
+  silent.run(options);
+  CHECK(silent.out.empty());
+  Terminal json;
+  options = json.options();
+  options.format = LogFormat::kJson;
+  json.run(options);
+  CHECK(json.out.empty());
+}
+
+TEST_CASE("quiet prints the final result only") {
+  Terminal terminal;
+  ConsoleOptions options = terminal.options();
+  options.quiet = true;
+  options.stderr_is_terminal = true;
+  terminal.run(options);
+  CHECK(terminal.out == kEvaluateLine);
+  CHECK(terminal.err.empty());
+}
+
+TEST_CASE("plain is one line per epoch") {
+  Terminal terminal;
+  ConsoleOptions options = terminal.options();
+  options.format = LogFormat::kPlain;
+  terminal.run(options);
+  CHECK(terminal.out ==
+        "Epoch 1/2 - " + kEpochLine + "Epoch 2/2 - " + kEpochLine + "Evaluate - " + kEvaluateLine);
+}
+
+TEST_CASE("long epochs give a sign of life every minute where there is no terminal") {
+  Terminal terminal;
+  terminal.step_seconds = 40;
+  terminal.run(terminal.options());
+  CHECK(terminal.err ==
+        "Epoch 1/2, step 2/2 after 80s - accuracy: 0.5000 - loss: 0.0000e+00\n"
+        "Epoch 2/2, step 2/2 after 80s - accuracy: 0.5000 - loss: 0.0000e+00\n");
+}
+
+TEST_CASE("events keep every digit and write what JSON cannot as null") {
+  std::vector<std::string> lines;
+  EventLog events(false, true);
+  events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
+  RunInfo info;
+  info.name = "a \"b\"";
+  info.mesh_shape = {2, 4};
+  info.axis_names = {"data", "model"};
+  events.start(info);
+  events.on_epoch_end({.epoch = 1,
+                       .epochs = 1,
+                       .steps = 4,
+                       .seconds = 3,
+                       .train_seconds = 2,
+                       .logs = {{"loss", 0.1}, {"val_loss", std::nan("")}}});
+  events.on_evaluate_end({.steps = 2, .seconds = 0.5, .logs = {{"loss", 1e-20}}});
+  events.end(0);
+  events.end(5, "bad\n");
+  CHECK(lines[0].find(R"({"event":"start","version":"")") == 0);
+  CHECK(lines[0].find(R"("name":"a \"b\"")") != std::string::npos);
+  CHECK(lines[0].find(R"("mesh":{"shape":[2,4],"axis_names":["data","model"]})") !=
+        std::string::npos);
+  CHECK(lines[1] ==
+        R"({"event":"epoch","epoch":1,"steps":4,"seconds":3.000000,"ms_per_step":500.000000,)"
+        R"("logs":{"loss":0.1,"val_loss":null}})");
+  CHECK(lines[2] == R"({"event":"evaluate","steps":2,"seconds":0.500000,"logs":{"loss":1e-20}})");
+  CHECK(lines[3] == R"({"event":"end","exit_code":0})");
+  CHECK(lines[4] == R"({"event":"end","exit_code":5,"message":"bad\n"})");
+}
+
+TEST_CASE("the first screen is six lines") {
+  RunInfo info;
+  info.version = "0.1.0";
+  info.config = "mlp.yaml";
+  info.run_dir = "runs/mlp/1";
+  info.mesh_shape = {2, 4};
+  info.axis_names = {"data", "model"};
+  info.devices = "8 x cpu (virtual) on 2 threads";
+  info.batch_size = 128;
+  info.batch_axis = "data";
+  info.batch_shards = 2;
+  info.steps_per_epoch = 469;
+  info.parameters = 159010;
+  info.parameter_bytes = 636040;
+  info.bytes_per_device = 165000;
+  CHECK(first_screen(info) ==
+        "meshtrain 0.1.0  mlp.yaml\n"
+        "mesh        2 x 4  data=2 model=4\n"
+        "devices     8 x cpu (virtual) on 2 threads\n"
+        "batch       128 = 64 on each of 2 along `data`; 469 steps an epoch\n"
+        "parameters  159,010 (621 KiB); 161 KiB of weights and optimizer state per device\n"
+        "run         runs/mlp/1\n");
+}
+
+}  // namespace
+}  // namespace meshtrain

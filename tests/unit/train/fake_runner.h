@@ -1,0 +1,84 @@
+// A StepRunner with numbers that a reader can follow: the loss of a sample is its label.
+#pragma once
+
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "train/step_runner.h"
+
+namespace meshtrain {
+
+class FakeRunner : public StepRunner {
+ public:
+  void train_step(const Batch& batch) override {
+    trained.emplace_back(batch.rows.begin(), batch.rows.end());
+    add(batch);
+  }
+  void test_step(const Batch& batch) override {
+    tested.emplace_back(batch.rows.begin(), batch.rows.end());
+    add(batch);
+  }
+  std::vector<HostTensor> predict_step(const Batch& batch) override {
+    HostTensor out(DType::kFloat32, {static_cast<int64_t>(batch.rows.size()), 2});
+    for (size_t i = 0; i < batch.rows.size(); ++i) {
+      out.set(static_cast<int64_t>(2 * i), static_cast<double>(batch.rows[i]));
+      out.set(static_cast<int64_t>(2 * i + 1), -static_cast<double>(batch.rows[i]));
+    }
+    std::vector<HostTensor> outputs;
+    outputs.push_back(std::move(out));
+    return outputs;
+  }
+
+  double last_loss() const override { return last_loss_; }
+  void reset_metrics() override { total_ = count_ = 0; }
+  Logs logs() const override {
+    return {{"accuracy", 0.5}, {"loss", count_ > 0 ? total_ / count_ : 0.0}};
+  }
+
+  std::vector<std::string> weight_paths() const override {
+    std::vector<std::string> paths;
+    for (const auto& [path, tensor] : weights) {
+      paths.push_back(path);
+    }
+    return paths;
+  }
+  HostTensor read_variable(std::string_view path) const override {
+    return weights.at(std::string(path)).clone();
+  }
+  void write_variable(std::string_view path, const HostTensor& value) override {
+    weights.at(std::string(path)) = value.clone();
+  }
+  void finalize_weights() override { ++finalized; }
+
+  std::vector<std::vector<int64_t>> trained, tested;  // the rows of each step
+  std::map<std::string, HostTensor> weights;
+  int finalized = 0;
+
+ private:
+  void add(const Batch& batch) {
+    double sum = 0;
+    for (const int64_t row : batch.rows) {
+      sum += batch.dataset->targets[0].data.at(row);
+    }
+    last_loss_ = sum / static_cast<double>(batch.rows.size());
+    total_ += sum;
+    count_ += static_cast<double>(batch.rows.size());
+  }
+
+  double total_ = 0, count_ = 0, last_loss_ = 0;
+};
+
+// One input and one label column: `labels[i]` is the loss of sample i.
+inline Dataset dataset_of(const std::vector<double>& labels) {
+  const int64_t n = static_cast<int64_t>(labels.size());
+  Dataset dataset;
+  dataset.description = "test data";
+  dataset.num_samples = n;
+  dataset.inputs.push_back({"x", HostTensor(DType::kFloat32, {n, 1})});
+  dataset.targets.push_back({"y", tensor_of(DType::kFloat64, {n}, labels)});
+  return dataset;
+}
+
+}  // namespace meshtrain

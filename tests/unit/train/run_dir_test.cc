@@ -1,0 +1,197 @@
+#include "train/run_dir.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "base/file.h"
+#include "fake_runner.h"
+#include "tensor/safetensors.h"
+#include "train/weights.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of its own, removed at the end.
+struct TemporaryFolder {
+  TemporaryFolder() {
+    char name[] = "/tmp/meshtrain-test-XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+  std::string path;
+};
+
+std::string text_of(const std::string& path) {
+  return read_file(path, 1 << 20);
+}
+
+void no_trouble(const std::string& message) {
+  FAIL_CHECK(message);
+}
+
+std::string code_of(const RunDirOptions& options) {
+  Diagnostics diagnostics;
+  check_run_dir(options, diagnostics);
+  return diagnostics.list().empty() ? "" : diagnostics.list()[0].code;
+}
+
+TEST_CASE("two runs of one name get folders of their own and latest is the newer") {
+  TemporaryFolder folder;
+  const RunDirOptions options{.name = "my/net", .root = folder / "runs"};
+  const RunDir first(options, no_trouble);
+  const RunDir second(options, no_trouble);
+  CHECK(first.path() != second.path());
+  CHECK(fs::is_directory(first.file("checkpoints")));
+  CHECK(fs::exists(first.file("metrics.jsonl")));
+  CHECK(fs::path(first.path()).parent_path() == folder / "runs/my_net");
+  CHECK(fs::equivalent(folder / "runs/my_net/latest", second.path()));
+  CHECK(fs::read_symlink(folder / "runs/my_net/latest").is_relative());
+}
+
+TEST_CASE("a given folder is used as it is when it is absent or empty") {
+  TemporaryFolder folder;
+  const RunDir deep({.dir = folder / "a/b"}, no_trouble);
+  CHECK(deep.path() == folder / "a/b");
+  fs::create_directory(folder / "empty");
+  CHECK(code_of({.dir = folder / "empty"}).empty());
+  const RunDir empty({.dir = folder / "empty"}, no_trouble);
+  CHECK(fs::exists(empty.file("metrics.jsonl")));
+  CHECK_FALSE(fs::exists(folder / "latest"));
+}
+
+TEST_CASE("a folder of another run is refused before and at its use") {
+  TemporaryFolder folder;
+  { const RunDir run({.dir = folder / "run"}, no_trouble); }
+  CHECK(code_of({.dir = folder / "run"}) == "E141");
+  CHECK_THROWS_AS(RunDir({.dir = folder / "run"}, no_trouble), ConfigError);
+  write_file_atomic(folder / "file", "text");
+  CHECK(code_of({.dir = folder / "file"}) == "E141");
+  Diagnostics diagnostics;
+  check_run_dir({.dir = folder / "run"}, diagnostics);
+  CHECK(diagnostics.exit_code() == ExitCode::kConfig);
+}
+
+TEST_CASE("a place that cannot hold results is E142 and exit code 74") {
+  TemporaryFolder folder;
+  write_file_atomic(folder / "file", "text");
+  Diagnostics diagnostics;
+  check_run_dir({.dir = folder / "file/run"}, diagnostics);
+  REQUIRE(diagnostics.list().size() == 1);
+  CHECK(diagnostics.list()[0].code == "E142");
+  CHECK(diagnostics.exit_code() == ExitCode::kWriteFailed);
+  CHECK(code_of({.dir = "/proc/no/run"}) == "E142");
+  try {
+    RunDir({.dir = "/proc/no/run"}, no_trouble);
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.exit_code() == ExitCode::kWriteFailed);
+  }
+}
+
+TEST_CASE("checking a place leaves nothing there") {
+  TemporaryFolder folder;
+  CHECK(code_of({.dir = folder / "x/y"}).empty());
+  CHECK(fs::is_empty(folder.path));
+}
+
+TEST_CASE("lines that do not fit on the disk wait and nothing is half written") {
+  TemporaryFolder folder;
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  int troubles = 0;
+  {
+    LineLog log(folder / "metrics.jsonl", [&](const std::string& message) {
+      ++troubles;
+      CHECK(message.find("cannot write `" + folder.path) == 0);
+    });
+    log.append("first");
+    const rlimit tight = {10, before.rlim_max};  // four bytes more than the first line
+    setrlimit(RLIMIT_FSIZE, &tight);
+    log.append("second");
+    log.append("third");
+    CHECK(text_of(folder / "metrics.jsonl") == "first\n");
+    setrlimit(RLIMIT_FSIZE, &before);
+    log.append("fourth");
+    CHECK(text_of(folder / "metrics.jsonl") == "first\nsecond\nthird\nfourth\n");
+    CHECK(troubles == 1);
+    setrlimit(RLIMIT_FSIZE, &tight);
+    log.append("fifth");
+    try {
+      log.close();
+      FAIL_CHECK("no error");
+    } catch (const FileError& error) {
+      CHECK(error.exit_code() == ExitCode::kWriteFailed);
+    }
+    setrlimit(RLIMIT_FSIZE, &before);
+  }
+  CHECK(text_of(folder / "metrics.jsonl") == "first\nsecond\nthird\nfourth\n");
+}
+
+FakeRunner runner_with_weights() {
+  FakeRunner runner;
+  runner.weights["d1/kernel"] = tensor_of<double>(DType::kFloat32, {2, 2}, {1, 2, 3, 4});
+  runner.weights["d1/bias"] = tensor_of<double>(DType::kFloat64, {2}, {5, 6});
+  return runner;
+}
+
+TEST_CASE("weights come back as they were saved") {
+  TemporaryFolder folder;
+  const FakeRunner saved = runner_with_weights();
+  save_weights(saved, folder / "weights.safetensors");
+  const SafetensorsFile file = read_safetensors(folder / "weights.safetensors");
+  CHECK(file.tensors.size() == 2);
+  FakeRunner loaded;
+  loaded.weights["d1/kernel"] = HostTensor(DType::kFloat64, {2, 2});
+  loaded.weights["d1/bias"] = HostTensor(DType::kFloat32, {2});
+  load_weights(loaded, folder / "weights.safetensors", {});
+  CHECK(loaded.weights["d1/kernel"].dtype() == DType::kFloat64);
+  CHECK(loaded.weights["d1/kernel"].at(3) == 4);
+  CHECK(loaded.weights["d1/bias"].at(1) == 6);
+}
+
+TEST_CASE("weights that do not fit are listed all together and change nothing") {
+  TemporaryFolder folder;
+  save_weights(runner_with_weights(), folder / "weights.safetensors");
+  FakeRunner other;
+  other.weights["d1/kernel"] = HostTensor(DType::kFloat32, {3, 2});
+  other.weights["d1/bias"] = HostTensor(DType::kFloat32, {2});
+  other.weights["d2/kernel"] = HostTensor(DType::kFloat32, {2, 1});
+  FakeRunner more = runner_with_weights();
+  more.weights.erase("d1/bias");
+  try {
+    load_weights(other, folder / "weights.safetensors", {});
+    FAIL_CHECK("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.exit_code() == ExitCode::kCheckpoint);
+    const Diagnostic& diagnostic = error.diagnostics().list()[0];
+    CHECK(diagnostic.code == "E410");
+    CHECK(diagnostic.notes ==
+          std::vector<std::string>{
+              "note: other shape: d1/kernel is (2, 2) in the file, (3, 2) in the model",
+              "note: missing: d2/kernel (2, 1)"});
+  }
+  CHECK(other.weights["d1/bias"].at(0) == 0);
+  try {
+    load_weights(more, folder / "weights.safetensors", {});
+    FAIL_CHECK("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.diagnostics().list()[0].notes ==
+          std::vector<std::string>{"note: unexpected: d1/bias (2,)"});
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain

@@ -1,0 +1,278 @@
+#include "train/trainer.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "fake_runner.h"
+#include "train/events.h"
+#include "train/sample_weights.h"
+#include "train/signals.h"
+
+namespace meshtrain {
+namespace {
+
+using Rows = std::vector<std::vector<int64_t>>;
+
+Config config_of(int64_t batch_size, int64_t epochs) {
+  Config config;
+  config.fit.batch_size.value = batch_size;
+  config.fit.epochs.value = epochs;
+  config.data.shuffle.value = false;
+  return config;
+}
+
+// Remembers what the trainer reported.
+struct Recorder : TrainObserver {
+  void on_epoch_begin(int64_t, int64_t, int64_t steps) override { targets.push_back(steps); }
+  void on_epoch_end(const EpochReport& report) override { epochs.push_back(report); }
+  void on_evaluate_end(const EvaluateReport& report) override { evaluations.push_back(report); }
+  void on_warning(const std::string& text) override { warnings.push_back(text); }
+
+  std::vector<int64_t> targets;
+  std::vector<EpochReport> epochs;
+  std::vector<EvaluateReport> evaluations;
+  std::vector<std::string> warnings;
+};
+
+struct Session {
+  explicit Session(Config the_config)
+      : config(std::move(the_config)), trainer(runner, config, [this] { return now += 0.5; }) {
+    trainer.add_observer(recorder);
+  }
+  double now = 0;
+  Config config;
+  FakeRunner runner;
+  Recorder recorder;
+  Trainer trainer;
+};
+
+TEST_CASE("the last smaller batch is used and the epoch loss is the mean over samples") {
+  Session s(config_of(2, 1));
+  s.trainer.fit(dataset_of({10, 20, 30, 30, 40}), nullptr);
+  CHECK(s.runner.trained == Rows{{0, 1}, {2, 3}, {4}});
+  REQUIRE(s.recorder.epochs.size() == 1);
+  CHECK(s.recorder.epochs[0].steps == 3);
+  CHECK(s.recorder.epochs[0].logs == Logs{{"accuracy", 0.5}, {"loss", 26.0}});
+  CHECK(s.runner.finalized == 1);
+}
+
+TEST_CASE("remainder drop leaves the incomplete batch out of training only") {
+  Config config = config_of(2, 1);
+  config.data.remainder.value = "drop";
+  Session s(config);
+  const Dataset data = dataset_of({1, 2, 3});
+  s.trainer.fit(data, &data);
+  CHECK(s.runner.trained == Rows{{0, 1}});
+  CHECK(s.runner.tested == Rows{{0, 1}, {2}});
+}
+
+TEST_CASE("dropping the only batch is an error that names both numbers") {
+  Config config = config_of(4, 1);
+  config.data.remainder.value = "drop";
+  Session s(config);
+  try {
+    s.trainer.fit(dataset_of({1, 2, 3}), nullptr);
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.diagnostics().list()[0].code == "E316");
+    CHECK(error.diagnostics().list()[0].message.find("3 samples") == 0);
+    CHECK(error.exit_code() == ExitCode::kData);
+  }
+}
+
+TEST_CASE("steps_per_epoch continues through the data and starts again where it ends") {
+  Config config = config_of(1, 4);
+  config.fit.steps_per_epoch.value = 3;
+  Session s(config);
+  s.trainer.fit(dataset_of({0, 1, 2, 3, 4}), nullptr);
+  CHECK(s.runner.trained == Rows{{0}, {1}, {2}, {3}, {4}, {0}, {1}, {2}, {3}, {4}});
+  std::vector<int64_t> steps;
+  for (const EpochReport& report : s.recorder.epochs) {
+    steps.push_back(report.steps);
+  }
+  CHECK(steps == std::vector<int64_t>{3, 2, 3, 2});
+  CHECK(s.recorder.targets == std::vector<int64_t>{3, 3, 3, 3});
+  CHECK(s.recorder.warnings.size() == 2);
+  CHECK(s.recorder.warnings[0].find("epoch 2 ran out of data after 2 of 3 steps") == 0);
+}
+
+TEST_CASE("the plan of an epoch needs no history") {
+  FitConfig fit;
+  fit.steps_per_epoch.value = 2;
+  const EpochPlan third = plan_epoch(fit, 4, 2);
+  CHECK(third.pass == 1);
+  CHECK(third.first_batch == 0);
+  CHECK(third.steps == 2);
+  CHECK_FALSE(third.ran_out);
+  CHECK_FALSE(plan_epoch(fit, 4, 3).ran_out);
+  fit.steps_per_epoch.value = 9;
+  const EpochPlan beyond = plan_epoch(fit, 4, 7);
+  CHECK(beyond.pass == 7);
+  CHECK(beyond.steps == 4);
+  CHECK(beyond.ran_out);
+}
+
+TEST_CASE("limit_steps cuts each epoch short without a warning") {
+  Config config = config_of(1, 2);
+  config.fit.limit_steps.value = 2;
+  Session s(config);
+  s.trainer.fit(dataset_of({0, 1, 2, 3}), nullptr);
+  CHECK(s.runner.trained == Rows{{0}, {1}, {0}, {1}});
+  CHECK(s.recorder.targets == std::vector<int64_t>{2, 2});
+  CHECK(s.recorder.warnings.empty());
+}
+
+TEST_CASE("epochs is the last epoch and initial_epoch the first") {
+  Config config = config_of(4, 5);
+  config.fit.initial_epoch.value = 3;
+  Session s(config);
+  s.trainer.fit(dataset_of({1, 2}), nullptr);
+  REQUIRE(s.recorder.epochs.size() == 2);
+  CHECK(s.recorder.epochs[0].epoch == 4);
+  CHECK(s.recorder.epochs[1].epoch == 5);
+  CHECK(s.recorder.epochs[1].epochs == 5);
+}
+
+TEST_CASE("every epoch shuffles anew and initial_epoch sees the order it would have seen") {
+  Config config = config_of(64, 3);
+  config.data.shuffle.value = true;
+  const Dataset data = dataset_of(std::vector<double>(64, 1.0));
+  Session all(config);
+  all.trainer.fit(data, nullptr);
+  REQUIRE(all.runner.trained.size() == 3);
+  CHECK(all.runner.trained[0] != all.runner.trained[1]);
+  std::vector<int64_t> sorted = all.runner.trained[0];
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted.front() == 0);
+  CHECK(sorted.back() == 63);
+  config.fit.initial_epoch.value = 2;
+  Session last(config);
+  last.trainer.fit(data, nullptr);
+  CHECK(last.runner.trained[0] == all.runner.trained[2]);
+}
+
+TEST_CASE("validation follows its frequency and its logs come after those of training") {
+  Config config = config_of(2, 3);
+  config.fit.validation_freq.value = 2;
+  config.fit.validation_batch_size.value = 3;
+  Session s(config);
+  const Dataset validation = dataset_of({5, 6, 7, 8});
+  s.trainer.fit(dataset_of({1, 3}), &validation);
+  CHECK(s.runner.tested == Rows{{0, 1, 2}, {3}});
+  CHECK(s.recorder.epochs[0].logs.size() == 2);
+  CHECK(s.recorder.epochs[1].logs ==
+        Logs{{"accuracy", 0.5}, {"loss", 2}, {"val_accuracy", 0.5}, {"val_loss", 6.5}});
+  CHECK(s.recorder.epochs[2].logs.size() == 2);
+  CHECK(s.recorder.epochs[1].seconds > s.recorder.epochs[1].train_seconds);
+  CHECK(s.recorder.evaluations.empty());
+}
+
+TEST_CASE("validation_freq as a list names the epochs and validation_steps cuts") {
+  Config config = config_of(1, 3);
+  config.fit.validation_epochs = {1, 3};
+  config.fit.validation_steps.value = 1;
+  Session s(config);
+  const Dataset validation = dataset_of({5, 6});
+  s.trainer.fit(dataset_of({1}), &validation);
+  CHECK(s.runner.tested == Rows{{0}, {0}});
+  CHECK(s.recorder.epochs[1].logs.size() == 2);
+}
+
+TEST_CASE("evaluate keeps file order and predict joins its batches") {
+  Config config = config_of(2, 1);
+  config.data.shuffle.value = true;
+  Session s(config);
+  CHECK(s.trainer.evaluate(dataset_of({1, 2, 6}), 2, 0) == Logs{{"accuracy", 0.5}, {"loss", 3}});
+  CHECK(s.runner.tested == Rows{{0, 1}, {2}});
+  CHECK(s.recorder.evaluations.size() == 1);
+  const std::vector<HostTensor> outputs = s.trainer.predict(dataset_of({0, 0, 0}), 2);
+  REQUIRE(outputs.size() == 1);
+  CHECK(outputs[0].shape() == Shape{3, 2});
+  CHECK(outputs[0].at(4) == 2);
+  CHECK(outputs[0].at(5) == -2);
+}
+
+TEST_CASE("a loss that is not finite ends the run and names the step") {
+  Session s(config_of(1, 2));
+  try {
+    s.trainer.fit(dataset_of({1, std::numeric_limits<double>::quiet_NaN(), 2}), nullptr);
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.exit_code() == ExitCode::kDiverged);
+    CHECK(error.diagnostics().list()[0].code == "E501");
+    CHECK(error.diagnostics().list()[0].message == "the loss is nan at step 2 of epoch 1");
+  }
+  CHECK(s.runner.trained.size() == 2);
+}
+
+TEST_CASE("step events hold the loss of their batch in the shortest digits") {
+  Session s(config_of(1, 1));
+  std::vector<std::string> lines;
+  EventLog events(true, false);
+  events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
+  s.trainer.add_observer(events);
+  s.trainer.fit(dataset_of({static_cast<double>(0.1f), 3}), nullptr);
+  CHECK(lines[0] == R"({"event":"step","epoch":1,"step":1,"loss":0.1})");
+  CHECK(lines[1] == R"({"event":"step","epoch":1,"step":2,"loss":3})");
+  CHECK(lines[2].find(R"({"event":"epoch","epoch":1,"steps":2,"seconds":)") == 0);
+}
+
+TEST_CASE("a signal lets the step finish and then ends the run") {
+  Session s(config_of(1, 2));
+  struct Killer : TrainObserver {
+    void on_train_step(int64_t, int64_t step, const StepRunner&) override {
+      if (step == 2) {
+        raise(SIGTERM);
+      }
+    }
+  } killer;
+  s.trainer.add_observer(killer);
+  catch_stop_signals();
+  try {
+    s.trainer.fit(dataset_of({1, 2, 3}), nullptr);
+    FAIL("the run went on");
+  } catch (const StopRequested& stop) {
+    CHECK(stop.exit_code() == ExitCode::kTerminated);
+    CHECK(std::string(stop.what()) == "terminated after step 2 of epoch 1; weights were not saved");
+  }
+  CHECK(s.runner.trained.size() == 2);
+  forget_stop_signal();
+}
+
+TEST_CASE("class weights become sample weights by the label's class") {
+  FitConfig fit;
+  fit.class_weight = {{0, 0.5}, {2, 4}};
+  Diagnostics diagnostics;
+  Dataset ids = dataset_of({0, 1, 2});
+  apply_class_weight(fit, ids, diagnostics);
+  REQUIRE(ids.sample_weight);
+  CHECK(ids.sample_weight->at(0) == 0.5);
+  CHECK(ids.sample_weight->at(1) == 1);
+  CHECK(ids.sample_weight->at(2) == 4);
+  Dataset one_hot = dataset_of({0, 0});
+  one_hot.targets[0].data = tensor_of<double>(DType::kFloat32, {2, 3}, {0, 0, 1, 1, 0, 0});
+  apply_class_weight(fit, one_hot, diagnostics);
+  CHECK(one_hot.sample_weight->at(0) == 4);
+  CHECK(one_hot.sample_weight->at(1) == 0.5);
+  CHECK_FALSE(diagnostics.has_errors());
+  apply_class_weight(fit, one_hot, diagnostics);
+  CHECK(diagnostics.has_errors());
+}
+
+TEST_CASE("data without weights beside weighted data get weights of one") {
+  Dataset weighted = dataset_of({1, 2});
+  weighted.sample_weight = tensor_of<double>(DType::kFloat32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  Dataset plain = dataset_of({1, 2, 3});
+  match_sample_weight(plain, weighted);
+  CHECK(weighted.sample_weight->at(7) == 8);
+  match_sample_weight(weighted, plain);
+  REQUIRE(plain.sample_weight);
+  CHECK(plain.sample_weight->shape() == Shape{3, 4});
+  CHECK(plain.sample_weight->at(11) == 1);
+}
+
+}  // namespace
+}  // namespace meshtrain
