@@ -20,7 +20,9 @@ uint16_t float_to_half(float f) {
   std::memcpy(&h, &value, sizeof(h));
   return h;
 }
-float bfloat16_to_float(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
+float bfloat16_to_float(uint16_t b) {
+  return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
+}
 uint16_t float_to_bfloat16(float f) {  // round to nearest even; NaN stays NaN
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {
@@ -61,12 +63,15 @@ decltype(auto) with_stored_type(DType dtype, F&& function) {
 
 }  // namespace
 
-void HostTensor::Free::operator()(std::byte* pointer) const { std::free(pointer); }
+void HostTensor::Free::operator()(std::byte* pointer) const {
+  std::free(pointer);
+}
 
 HostTensor::HostTensor(DType dtype, Shape shape)
     : dtype_(dtype), shape_(std::move(shape)), size_(num_elements(shape_)) {
   const size_t rounded = (num_bytes() + kAlignment - 1) / kAlignment * kAlignment;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(rounded, kAlignment)));
+  auto* memory =
+      static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(rounded, kAlignment)));
   if (memory == nullptr) {
     throw RuntimeFailure(ExitCode::kMesh, fmt::format("cannot allocate {} bytes for a tensor {}",
                                                       num_bytes(), shape_string(shape_)));
@@ -90,9 +95,8 @@ double HostTensor::at(int64_t index) const {
   if (dtype_ == DType::kBFloat16) {
     return bfloat16_to_float(data<uint16_t>()[index]);
   }
-  return with_stored_type(dtype_, [&](auto tag) {
-    return static_cast<double>(data<decltype(tag)>()[index]);
-  });
+  return with_stored_type(
+      dtype_, [&](auto tag) { return static_cast<double>(data<decltype(tag)>()[index]); });
 }
 
 void HostTensor::set(int64_t index, double value) {

@@ -214,7 +214,8 @@ NpzReader::NpzReader(const std::string& path) : path_(path), archive_(new Archiv
     }
     zip_error_t error;
     zip_error_init_with_code(&error, code);
-    const std::string text = zip_error_strerror(&error);
+    const std::string text =
+        code == ZIP_ER_EXISTS ? "two members have the same name" : zip_error_strerror(&error);
     zip_error_fini(&error);
     read_error("E306", path, "damaged archive: {}", text);
   }
