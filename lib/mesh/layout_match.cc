@@ -160,7 +160,9 @@ class UnusedRules {
         own.push_back(target.path.substr(layer.size() + 1));
       }
     }
-    if (name != plain_text(name) || nearest_name(name, own)) {
+    const auto begins = [&](const std::string& variable) { return starts_with(variable, name); };
+    if (name != plain_text(name) || nearest_name(name, own) ||
+        std::any_of(own.begin(), own.end(), begins)) {
       return false;
     }
     Diagnostic& problem = diagnostics_.warning(

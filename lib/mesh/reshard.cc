@@ -47,6 +47,9 @@ namespace {
 
 // With more axes than this on the move, parking on a third dimension is no longer tried.
 constexpr int kMaxAxesToPark = 4;
+// A longer plan is taken only where it is the only one below the plain plan's cost: every move has
+// temporaries and waiting of its own that the cost model does not know.
+constexpr size_t kMaxMoves = 4;
 // States looked at before the plain plan (settle, gather, slice) is taken; never reached with up to
 // six axes that change place.
 constexpr size_t kMaxStates = 20000;
@@ -100,9 +103,13 @@ class Planner {
   }
 
   std::vector<ReshardMove> plan() {
-    std::vector<ReshardMove> moves = search();
-    merge_slices(moves);
-    return moves;
+    std::vector<ReshardMove> best = search(0);
+    if (best.size() <= kMaxMoves) {
+      return best;
+    }
+    const std::vector<ReshardMove> plain = plain_plan();
+    std::vector<ReshardMove> shorter = nodes_.size() < kMaxStates ? search(kMaxMoves) : plain;
+    return shorter.size() <= kMaxMoves && total_cost(shorter) <= total_cost(plain) ? shorter : best;
   }
 
  private:
@@ -124,7 +131,13 @@ class Planner {
     }
   };
 
-  std::vector<ReshardMove> search() {
+  // The cheapest plan of at most `max_length` moves (0: of any length); the plain plan when there
+  // is none or the search grows too large.
+  std::vector<ReshardMove> search(size_t max_length) {
+    max_length_ = max_length;
+    nodes_.clear();
+    index_.clear();
+    queue_ = {};
     reach(start_, 0, 0, -1, {});
     while (!queue_.empty() && nodes_.size() < kMaxStates) {
       const Entry entry = queue_.top();
@@ -137,7 +150,9 @@ class Planner {
       if (node.state == target_) {
         return moves_to(entry.node);
       }
-      expand(entry.node);
+      if (max_length == 0 || node.length < static_cast<int>(max_length)) {
+        expand(entry.node);
+      }
     }
     return plain_plan();
   }
@@ -154,6 +169,9 @@ class Planner {
   void reach(Sharding state, double cost, int length, int parent, ReshardMove move) {
     std::string key;
     append_bytes(key, state);
+    if (max_length_ > 0) {  // a dearer way here with fewer moves must not be forgotten
+      key += static_cast<char>(length);
+    }
     const auto [found, is_new] =
         index_.try_emplace(std::move(key), static_cast<int>(nodes_.size()));
     if (is_new) {
@@ -171,14 +189,24 @@ class Planner {
     queue_.push({cost, length, found->second});
   }
 
+  double cost_of(const ReshardMove& move, const Sharding& state) const {
+    return move.kind == MoveKind::kSlice
+               ? 0
+               : cost_.alpha + cost_.beta * static_cast<double>(
+                                                bytes_sent(move, state, shape_, dtype_, mesh_));
+  }
+  double total_cost(const std::vector<ReshardMove>& moves) const {
+    double total = 0;
+    for (size_t i = 0; i < moves.size(); ++i) {
+      total += cost_of(moves[i], i == 0 ? start_ : moves[i - 1].result);
+    }
+    return total;
+  }
+
   // `move` from the node that is being expanded, its result filled in.
   void offer(int from, ReshardMove move) {
     const Node& node = nodes_[from];
-    double step = 0;
-    if (move.kind != MoveKind::kSlice) {
-      const int64_t sent = bytes_sent(move, node.state, shape_, dtype_, mesh_);
-      step = cost_.alpha + cost_.beta * static_cast<double>(sent);
-    }
+    const double step = cost_of(move, node.state);
     Sharding state = move.result;
     reach(std::move(state), node.cost + step, node.length + 1, from, std::move(move));
   }
@@ -192,8 +220,8 @@ class Planner {
     const AxisMask pending = state.partial & ~target_.partial;
     offer_all_reduce(from, state, pending & ~target_dim_axes_);
     for (int d = 0; d < static_cast<int>(shape_.size()); ++d) {
-      offer_reduce_scatters(from, state, pending & target_axes_[d], d);
-      offer_slices(from, state, d);
+      offer_appends(from, state, MoveKind::kReduceScatter, pending & target_axes_[d], d);
+      offer_appends(from, state, MoveKind::kSlice, target_axes_[d] & ~state.used_axes(), d);
       offer_permutes(from, state, d);
       const size_t same = common_prefix(state.dims[d], target_.dims[d]);
       for (size_t keep = same; keep < state.dims[d].size(); ++keep) {
@@ -217,30 +245,18 @@ class Planner {
     offer(from, std::move(move));
   }
 
-  // Runs of the target's axes of this dimension that are all pending.
-  void offer_reduce_scatters(int from, const Sharding& state, AxisMask pending, int d) {
+  // Runs of the target's axes of this dimension that are all in `axes`: pending ones are scattered
+  // to it, free ones sliced.
+  void offer_appends(int from, const Sharding& state, MoveKind kind, AxisMask axes, int d) {
     const AxisList& wanted = target_.dims[d];
-    for (size_t begin = 0; begin < wanted.size() && pending != 0; ++begin) {
-      ReshardMove move{MoveKind::kReduceScatter, {}, d, -1, state};
-      for (size_t i = begin; i < wanted.size() && holds(pending, wanted[i]); ++i) {
+    for (size_t begin = 0; begin < wanted.size() && axes != 0; ++begin) {
+      ReshardMove move{kind, {}, d, -1, state};
+      for (size_t i = begin; i < wanted.size() && holds(axes, wanted[i]); ++i) {
         move.axes.push_back(wanted[i]);
         move.result.dims[d].push_back(wanted[i]);
         settle(move.result, bit(wanted[i]));
         if (divides(move.result, d)) {
           offer(from, move);
-        }
-      }
-    }
-  }
-
-  void offer_slices(int from, const Sharding& state, int d) {
-    const AxisMask used = state.used_axes();
-    for (const int axis : target_.dims[d]) {
-      if (!holds(used, axis)) {
-        ReshardMove move{MoveKind::kSlice, {axis}, d, -1, state};
-        move.result.dims[d].push_back(axis);
-        if (divides(move.result, d)) {
-          offer(from, std::move(move));
         }
       }
     }
@@ -358,38 +374,6 @@ class Planner {
     return moves;
   }
 
-  // Slices in a row are local and independent between dimensions: one per dimension is enough.
-  static void merge_slices(std::vector<ReshardMove>& moves) {
-    for (size_t begin = 0; begin < moves.size();) {
-      size_t end = begin;
-      while (end < moves.size() && moves[end].kind == MoveKind::kSlice) {
-        ++end;
-      }
-      if (end - begin > 1) {
-        std::vector<ReshardMove> merged;
-        for (size_t i = begin; i < end; ++i) {
-          const auto same_dim = [&](const ReshardMove& m) { return m.dim == moves[i].dim; };
-          const auto found = std::find_if(merged.begin(), merged.end(), same_dim);
-          if (found == merged.end()) {
-            merged.push_back(moves[i]);
-          } else {
-            found->axes.insert(found->axes.end(), moves[i].axes.begin(), moves[i].axes.end());
-          }
-        }
-        Sharding state = moves[end - 1].result;  // undone from the back to get each step's result
-        for (size_t i = merged.size(); i-- > 0;) {
-          merged[i].result = state;
-          AxisList& axes = state.dims[merged[i].dim];
-          axes.resize(axes.size() - merged[i].axes.size());
-        }
-        moves.erase(moves.begin() + begin, moves.begin() + end);
-        moves.insert(moves.begin() + begin, merged.begin(), merged.end());
-        end = begin + merged.size();
-      }
-      begin = std::max(end, begin + 1);
-    }
-  }
-
   Sharding start_;
   const Sharding& target_;
   const Shape& shape_;
@@ -399,6 +383,7 @@ class Planner {
   std::vector<AxisMask> target_axes_;  // per dimension
   AxisMask target_dim_axes_ = 0;
   bool may_park_ = false;
+  size_t max_length_ = 0;
   std::deque<Node> nodes_;
   std::unordered_map<std::string, int> index_;  // only looked up, never iterated
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
