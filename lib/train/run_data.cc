@@ -1,0 +1,128 @@
+#include "train/run_data.h"
+
+#include <functional>
+
+#include "train/sample_weights.h"
+
+namespace meshtrain {
+namespace {
+
+// Runs `action`; the problems of a ConfigError join `diagnostics`.
+void collect(Diagnostics& diagnostics, const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    diagnostics.append(error.diagnostics());
+  }
+}
+
+// The loss of output `index`, or null.
+const ConfigObject* loss_of(const Setup& setup, size_t index) {
+  const ConfigObject* common = nullptr;
+  for (const OutputObject& entry : setup.config().compile.loss) {
+    if (entry.output == setup.model().output_names()[index]) {
+      return &entry.object;
+    }
+    if (entry.output.empty()) {
+      common = &entry.object;
+    }
+  }
+  return common;
+}
+
+void check_part_labels(const Setup& setup, const Dataset& dataset) {
+  const std::vector<int>& outputs = setup.model().outputs();
+  for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
+    const ConfigObject* loss = loss_of(setup, i);
+    const Shape& prediction = setup.model().calls()[outputs[i]].output_shape;
+    if (loss && loss_takes_class_ids(*loss) && !prediction.empty()) {
+      check_labels(dataset, i, prediction.back());
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view data_part_name(DataPart part) {
+  constexpr std::string_view kNames[] = {"none", "train", "validation", "test"};
+  return kNames[static_cast<int>(part)];
+}
+
+DataPart evaluated_part(const Config& config) {
+  const std::string& on = config.evaluate.on.value;
+  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
+    if (on == data_part_name(part)) {
+      return part;
+    }
+  }
+  if (on == "none") {
+    return DataPart::kNone;
+  }
+  const bool validates = config.data.validation || config.fit.validation_split > 0;
+  return config.data.test ? DataPart::kTest : validates ? DataPart::kValidation : DataPart::kNone;
+}
+
+const Dataset* RunData::part(DataPart part) const {
+  const std::optional<Dataset>* chosen = part == DataPart::kTrain        ? &train
+                                         : part == DataPart::kValidation ? &validation
+                                         : part == DataPart::kTest       ? &test
+                                                                         : nullptr;
+  return chosen && chosen->has_value() ? &**chosen : nullptr;
+}
+
+RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
+  RunData data;
+  Diagnostics diagnostics;
+  const DataConfig& sources = config.data;
+  const bool wants_validation = fit || evaluated == DataPart::kValidation;
+  const bool splits = !sources.validation && config.fit.validation_split > 0;
+  const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
+                        std::optional<Dataset>& to) {
+    if (source) {
+      collect(diagnostics, [&] { to = load_dataset(*source, sources); });
+    } else {
+      diagnostics.error("E300", sources.loc, fmt::format("the config names no `data.{}`", name));
+    }
+  };
+  if (fit || evaluated == DataPart::kTrain || (wants_validation && splits)) {
+    load("train", sources.train, data.train);
+  }
+  if (wants_validation && splits && data.train) {
+    collect(diagnostics, [&] {
+      auto parts = split_validation(std::move(*data.train), config.fit.validation_split,
+                                    config.fit.validation_split.loc);
+      data.train = std::move(parts.first);
+      data.validation = std::move(parts.second);
+    });
+  } else if (wants_validation && (sources.validation || evaluated == DataPart::kValidation)) {
+    load("validation", sources.validation, data.validation);
+  }
+  if (evaluated == DataPart::kTest) {
+    load("test", sources.test, data.test);
+  }
+  if (fit && data.train) {
+    apply_class_weight(config.fit, *data.train, diagnostics);
+  }
+  diagnostics.throw_if_errors();
+  std::optional<Dataset>* const parts[] = {&data.train, &data.validation, &data.test};
+  for (const std::optional<Dataset>* like : parts) {
+    for (std::optional<Dataset>* part : parts) {
+      if (like->has_value() && part->has_value()) {
+        match_sample_weight(**like, **part);
+      }
+    }
+  }
+  return data;
+}
+
+void check_run_labels(const Setup& setup, const RunData& data) {
+  Diagnostics diagnostics;
+  for (const std::optional<Dataset>* part : {&data.train, &data.validation, &data.test}) {
+    if (part->has_value()) {
+      collect(diagnostics, [&] { check_part_labels(setup, **part); });
+    }
+  }
+  diagnostics.throw_if_errors();
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,35 @@
+// The data that a config names, read for one run.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "train/setup.h"
+
+namespace meshtrain {
+
+enum class DataPart { kNone, kTrain, kValidation, kTest };
+std::string_view data_part_name(DataPart part);  // "test"
+
+// What `evaluate.on` means here: auto is the test data when given, else the validation data (given,
+// or split from the training data), else nothing.
+DataPart evaluated_part(const Config& config);
+
+struct RunData {
+  std::optional<Dataset> train, validation, test;
+
+  const Dataset* part(DataPart part) const;  // null for kNone or when it was not read
+};
+
+// Reads what `fit` needs (training and validation data, fit.class_weight applied) and the part that
+// is evaluated. Parts agree on whether samples have weights. Throws ConfigError with the problems
+// of all of them.
+RunData load_run_data(const Config& config, bool fit, DataPart evaluated);
+
+// Every class id must be one that the model can predict (E312), where a loss takes class ids.
+// Throws ConfigError.
+void check_run_labels(const Setup& setup, const RunData& data);
+
+}  // namespace meshtrain
