@@ -1,0 +1,138 @@
+// The promise: the mesh changes speed and memory, never the result.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "support/engine_case.h"
+
+using namespace meshtrain;
+using namespace meshtrain::test;
+
+namespace {
+
+constexpr const char* kGuide = R"(
+seed: 5
+distribution:
+  type: ModelParallel
+  batch_dim_name: data
+  device_mesh: {shape: [2, 4], axis_names: [data, model]}
+  layout_map:
+    d1/kernel: [null, model]
+    d2/output: [data, null]
+data: {train: {source: random, samples: 320, shape: [28, 28, 1], labels: [10], seed: 3}}
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Flatten
+    - Dense: {name: d1, units: 200, use_bias: false, activation: relu}
+    - Dropout: 0.4
+    - Dense: {name: d2, units: 10, activation: softmax}
+compile: {loss: mse, metrics: [mae]}
+fit: {batch_size: 16}
+)";
+
+struct Run {
+  std::vector<double> losses;
+  Logs logs;
+  HostTensor kernel;
+};
+
+Run train(const std::vector<std::string>& overrides, int workers = 0, int64_t batch = 16) {
+  const Config config = config_from(kGuide, overrides);
+  const Dataset data = load_dataset(*config.data.train, config.data);
+  EngineOptions options;
+  options.num_workers = workers;
+  Engine engine(config, data_spec(data), options);
+  Run run;
+  for (int64_t step = 0; step < 20; ++step) {
+    engine.train_step({&data, rows_of_step(step, batch, data.num_samples)});
+    run.losses.push_back(engine.last_loss());
+  }
+  run.logs = engine.logs();
+  run.kernel = engine.read_variable("d1/kernel");
+  return run;
+}
+
+double largest_difference(const Run& a, const Run& b) {
+  double worst = 0;
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    worst = std::max(worst, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
+  }
+  return worst;
+}
+
+const std::vector<std::vector<std::string>> kMeshes = {
+    {"distribution.device_mesh.shape=8,1"},
+    {"distribution.device_mesh.shape=4,2"},
+    {"distribution.device_mesh.shape=2,4"},
+    {"distribution.device_mesh.shape=1,8"},
+    {"distribution.type=DataParallel", "~distribution.layout_map",
+     "distribution.device_mesh.shape=[8]", "distribution.device_mesh.axis_names=[data]"},
+};
+
+const std::vector<std::string> kOneDevice = {"distribution.device_mesh.shape=1,1"};
+
+}  // namespace
+
+TEST_CASE(
+    "mesh invariance: the guide's model with dropout has the same losses on its five meshes") {
+  for (const auto& [dtype, bound] : {std::pair{"float32", 1e-5}, std::pair{"float64", 1e-9}}) {
+    const std::string policy = std::string("dtype_policy=") + dtype;
+    std::vector<std::string> single = kOneDevice;
+    single.push_back(policy);
+    const Run one = train(single);
+    CHECK(one.losses.front() > 0);
+    CHECK(one.losses.back() < one.losses.front());
+    for (std::vector<std::string> mesh : kMeshes) {
+      CAPTURE(mesh[0]);
+      mesh.push_back(policy);
+      const Run run = train(mesh);
+      CHECK(largest_difference(run, one) <= bound);
+      CHECK(run.logs.size() == one.logs.size());
+      for (size_t i = 0; i < run.logs.size(); ++i) {
+        CHECK(run.logs[i].second == doctest::Approx(one.logs[i].second).epsilon(10 * bound));
+      }
+    }
+  }
+}
+
+TEST_CASE("mesh invariance: ZeRO levels change nothing but where things lie") {
+  std::vector<std::string> single = kOneDevice;
+  single.push_back("dtype_policy=float64");
+  const Run one = train(single);
+  for (const char* zero : {"1", "2", "3"}) {
+    for (std::vector<std::string> mesh : kMeshes) {
+      CAPTURE(mesh[0]);
+      CAPTURE(zero);
+      mesh.push_back("dtype_policy=float64");
+      mesh.push_back(std::string("distribution.zero=") + zero);
+      CHECK(largest_difference(train(mesh), one) <= 1e-9);
+    }
+  }
+}
+
+TEST_CASE("mesh invariance: the same mesh gives the same bits whatever the number of workers") {
+  for (const std::vector<std::string>& mesh : kMeshes) {
+    CAPTURE(mesh[0]);
+    const Run two = train(mesh, 2);
+    for (const int workers : {1, 3}) {
+      const Run other = train(mesh, workers);
+      CHECK(other.losses == two.losses);
+      CHECK(std::equal(other.kernel.bytes(), other.kernel.bytes() + other.kernel.num_bytes(),
+                       two.kernel.bytes()));
+    }
+  }
+}
+
+TEST_CASE(
+    "mesh invariance: a batch that the batch axis does not divide runs and gives the same "
+    "numbers") {
+  std::vector<std::string> single = kOneDevice;
+  single.push_back("dtype_policy=float64");
+  const Run one = train(single, 0, 7);
+  for (std::vector<std::string> mesh : kMeshes) {
+    CAPTURE(mesh[0]);
+    mesh.push_back("dtype_policy=float64");
+    CHECK(largest_difference(train(mesh, 0, 7), one) <= 1e-9);
+  }
+}

@@ -1,0 +1,210 @@
+// The models of the guides, step by step beside Keras 3 on JAX (tests/reference/README.md says how
+// the numbers were made and how closely each case can be held).
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/engine_case.h"
+#include "support/splitmix.h"
+
+using namespace meshtrain;
+using namespace meshtrain::test;
+
+namespace {
+
+using Json = nlohmann::json;
+
+Json golden(const std::string& name) {
+  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/parity/" + name + ".json");
+  REQUIRE(file.good());
+  return Json::parse(file);
+}
+
+HostTensor initial_weight(const Json& spec) {
+  HostTensor out(DType::kFloat32, spec["shape"].get<Shape>());
+  for (int64_t i = 0; !spec.contains("zeros") && i < out.size(); ++i) {
+    out.data<float>()[i] =
+        splitmix_signed(spec["seed"].get<uint64_t>(), static_cast<uint64_t>(i), spec["scale"]);
+  }
+  return out;
+}
+
+Dataset guide_data() {
+  HostTensor x(DType::kFloat32, {128, 28, 28, 1});
+  HostTensor y(DType::kFloat32, {128, 10});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.data<float>()[i] = splitmix_signed(101, static_cast<uint64_t>(i));
+  }
+  for (int64_t i = 0; i < y.size(); ++i) {
+    y.data<float>()[i] = splitmix_unit(102, static_cast<uint64_t>(i));
+  }
+  return dataset_of(std::move(x), std::move(y));
+}
+
+Dataset mirrored_data(float scale) {
+  HostTensor x(DType::kFloat32, {1280, 784});
+  HostTensor y(DType::kInt32, {1280});
+  for (int64_t s = 0; s < 1280; ++s) {
+    const int64_t label = s % 10;
+    y.data<int32_t>()[s] = static_cast<int32_t>(label);
+    for (int64_t j = 0; j < 784; ++j) {
+      const int64_t common = splitmix_below(201, static_cast<uint64_t>(label * 784 + j), 256);
+      const int64_t own = splitmix_below(202, static_cast<uint64_t>(s * 784 + j), 256);
+      x.data<float>()[s * 784 + j] = static_cast<float>((common + 7 * own) >> 3) * scale;
+    }
+  }
+  return dataset_of(std::move(x), std::move(y));
+}
+
+// The first 6,400 genuine MNIST images, or nothing when they are not at hand.
+std::optional<Dataset> mnist_data(float scale) {
+  const char* folder = std::getenv("MESHTRAIN_DATA");
+  const std::string base = folder != nullptr
+                               ? std::string(folder)
+                               : std::string(MESHTRAIN_SOURCE_DIR) + "/../shared/datasets";
+  if (!std::filesystem::exists(base + "/t10k-images-idx3-ubyte.gz")) {
+    return std::nullopt;
+  }
+  const Config config = config_from(
+      "model: {layers: [Input: {shape: [784]}, Dense: 10]}\ncompile: {loss: mse}\n"
+      "data: {train: {source: idx, images: " +
+      base + "/t10k-images-idx3-ubyte.gz, labels: " + base +
+      "/t10k-labels-idx1-ubyte.gz, slice: \"[:6400]\"}}\n");
+  Dataset dataset = load_dataset(*config.data.train, config.data);
+  HostTensor x = dataset.inputs[0].data.cast(DType::kFloat32);
+  x.reshape({6400, 784});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.data<float>()[i] *= scale;
+  }
+  dataset.inputs[0].data = std::move(x);
+  return dataset;
+}
+
+constexpr const char* kGuideModel = R"(
+name: guide
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Flatten
+    - Dense: {name: d1, units: 200, use_bias: false, activation: relu}
+    - Dense: {name: d2, units: 10, activation: softmax}
+compile: {loss: mse}
+fit: {batch_size: 16}
+)";
+
+constexpr const char* kMirroredModel = R"(
+name: mirrored
+model:
+  layers:
+    - Input: {shape: [784]}
+    - Dense: {units: 256, activation: relu}
+    - Dense: {units: 256, activation: relu}
+    - Dense: {units: 10}
+compile:
+  optimizer: {Adam: {learning_rate: 1e-3}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 64}
+)";
+
+constexpr const char* kModelParallel = R"(
+distribution:
+  type: ModelParallel
+  batch_dim_name: data
+  device_mesh: {shape: [2, 4], axis_names: [data, model]}
+  layout_map:
+    d1/kernel: [null, model]
+    d2/output: [data, null]
+)";
+constexpr const char* kDataParallel = "distribution: {device_mesh: {shape: [8]}}\n";
+
+struct Bounds {
+  double loss;    // relative
+  double weight;  // absolute
+};
+
+// Trains 100 steps and compares every loss and the sampled final weights.
+void compare(const std::string& name, const std::string& yaml, const Dataset& data,
+             const std::string& dtype, const std::function<double(size_t)>& loss_bound,
+             double weight_bound) {
+  CAPTURE(name);
+  CAPTURE(dtype);
+  const Json expected = golden(name);
+  const Config config = config_from(yaml, {"dtype_policy=" + dtype});
+  Engine engine(config, data_spec(data));
+  for (const auto& [path, spec] : expected["initial_weights"].items()) {
+    engine.write_variable(path, initial_weight(spec));
+  }
+  const int64_t batch = config.fit.batch_size.value;
+  const auto losses = expected[dtype]["losses"].get<std::vector<double>>();
+  double worst = 0;
+  for (size_t step = 0; step < losses.size(); ++step) {
+    const auto rows = rows_of_step(static_cast<int64_t>(step), batch, data.num_samples);
+    engine.train_step({&data, rows});
+    const double off = std::abs(engine.last_loss() - losses[step]) / std::abs(losses[step]);
+    CHECK_MESSAGE(off <= loss_bound(step), "step ", step, ": ", engine.last_loss(), " against ",
+                  losses[step], ", relative difference ", off);
+    worst = std::max(worst, off);
+  }
+  MESSAGE(name << " " << dtype << ": largest relative difference of a loss " << worst);
+  if (weight_bound <= 0) {
+    return;
+  }
+  for (const auto& [path, spec] : expected[dtype]["final_weights"].items()) {
+    CAPTURE(path);
+    const HostTensor weight = engine.read_variable(path);
+    const auto samples = spec["samples"].get<std::vector<double>>();
+    double largest = 0;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      largest = std::max(largest, std::abs(weight.at(static_cast<int64_t>(i) * 97) - samples[i]));
+    }
+    CHECK(largest <= weight_bound);
+  }
+}
+
+std::function<double(size_t)> at_most(double bound) {
+  return [bound](size_t) { return bound; };
+}
+
+}  // namespace
+
+TEST_CASE("parity with Keras: the guide's MLP on one device and DataParallel and ModelParallel") {
+  const Dataset data = guide_data();
+  for (const std::string& mesh :
+       {std::string(), std::string(kDataParallel), std::string(kModelParallel)}) {
+    CAPTURE(mesh);
+    compare("guide_mlp", kGuideModel + mesh, data, "float64", at_most(1e-10), 1e-9);
+    compare("guide_mlp", kGuideModel + mesh, data, "float32", at_most(1e-5), 1e-5);
+  }
+}
+
+TEST_CASE("parity with Keras: the mirrored MLP in float64 with raw pixels") {
+  const Dataset data = mirrored_data(1);
+  for (const std::string& mesh : {std::string(), std::string(kDataParallel)}) {
+    compare("mirrored_mlp", kMirroredModel + mesh, data, "float64", at_most(1e-10), 1e-9);
+  }
+}
+
+TEST_CASE("parity with Keras: the mirrored MLP in float32") {
+  for (const std::string& mesh : {std::string(), std::string(kDataParallel)}) {
+    compare("mirrored_mlp_scaled", kMirroredModel + mesh, mirrored_data(0x1p-8F), "float32",
+            at_most(1e-4), 1e-3);
+  }
+  // With pixels of 0..255 float32 itself is chaotic: held to a multiple of Keras' own spread.
+  const auto spread = golden("mirrored_mlp")["float32_spread"].get<std::vector<double>>();
+  compare(
+      "mirrored_mlp", kMirroredModel, mirrored_data(1), "float32",
+      [&](size_t step) { return std::max(1e-4, 10 * spread[step]); }, 0);
+}
+
+TEST_CASE("parity with Keras: the mirrored MLP on genuine MNIST images") {
+  const std::optional<Dataset> data = mnist_data(1);
+  if (!data) {
+    MESSAGE("skipped: the MNIST test set is neither at MESHTRAIN_DATA nor at ../shared/datasets");
+    return;
+  }
+  compare("mirrored_mlp_mnist", kMirroredModel, *data, "float64", at_most(1e-10), 1e-9);
+  compare("mirrored_mlp_mnist_scaled", kMirroredModel, *mnist_data(0x1p-8F), "float32",
+          at_most(1e-4), 1e-3);
+}
