@@ -1,4 +1,5 @@
-// Datasets: arrays in host memory, read from the config's data sources, and their order in an epoch.
+// Datasets: arrays in host memory, read from the config's data sources, and their order in an
+// epoch.
 //
 // Sources and their arguments; relative paths are from DataConfig::base_dir:
 //
@@ -9,9 +10,9 @@
 //           uniform int32 labels (n,); seed: 0
 //   digits  split: train | test; samples: 10000 | 2000; seed: 0. Drawn digits of MNIST's shape
 //
-// Where a model has several inputs or outputs, x and y (npz, npy), shape and labels (random) may be
-// a list, in the model's order, or a dict by input or output name. Every source takes `slice`,
-// Python's "[begin:end]"; an end may be a percentage: "[:90%]".
+// Where a model has several inputs or outputs, x and y of npz and npy are a list, named as the
+// arrays are, or a dict by input or output name. Every source takes `slice`, Python's
+// "[begin:end]"; an end may be a percentage: "[:90%]".
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ struct Dataset {
   };
   std::string description;  // "digits (train, 10000 samples)"
   std::vector<Array> inputs;
-  std::vector<Array> targets;  // empty when the source has none (predict)
+  std::vector<Array> targets;               // empty when the source has none (predict)
   std::optional<HostTensor> sample_weight;  // (samples,) or (samples, steps) float32
   int64_t num_samples = 0;
   SourceLoc loc;  // of the source in the config

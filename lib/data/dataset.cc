@@ -1,0 +1,208 @@
+#include "data/dataset.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "base/hash.h"
+#include "base/philox.h"
+#include "base/text.h"
+#include "data/sources.h"
+#include "data/transforms.h"
+
+namespace meshtrain {
+namespace {
+
+using Array = Dataset::Array;
+
+// Every array of a dataset with its name.
+void for_each_array(Dataset& dataset,
+                    const std::function<void(const std::string&, HostTensor&)>& function) {
+  for (std::vector<Array>* arrays : {&dataset.inputs, &dataset.targets}) {
+    for (Array& array : *arrays) {
+      function(array.name, array.data);
+    }
+  }
+  if (dataset.sample_weight) {
+    function("sample_weight", *dataset.sample_weight);
+  }
+}
+
+void check_lengths(Dataset& dataset) {
+  MESHTRAIN_CHECK(!dataset.inputs.empty());
+  dataset.num_samples = dataset.inputs[0].data.shape()[0];
+  bool equal = true;
+  std::vector<std::string> lengths;
+  for_each_array(dataset, [&](const std::string& name, HostTensor& tensor) {
+    equal = equal && tensor.shape()[0] == dataset.num_samples;
+    lengths.push_back(fmt::format("`{}` has {}", name, tensor.shape()[0]));
+  });
+  if (!equal) {
+    throw ConfigError("E313", dataset.loc,
+                      fmt::format("{}: the arrays have different numbers of samples: {}",
+                                  dataset.description, join(lengths, ", ")));
+  }
+}
+
+void check_finite(Dataset& dataset) {
+  Diagnostics findings;
+  for_each_array(dataset, [&](const std::string& name, HostTensor& tensor) {
+    const int64_t index = first_nonfinite(tensor);
+    if (index < 0) {
+      return;
+    }
+    const int64_t row = tensor.size() / dataset.num_samples;
+    const double value = tensor.at(index);
+    const std::string feature = row == 1 ? "" : fmt::format(" feature {}", index % row);
+    findings
+        .error("E315", dataset.loc,
+               fmt::format("{}: `{}`: sample {}{} is {}", dataset.description, name, index / row,
+                           feature,
+                           std::isnan(value) ? "NaN"
+                           : value > 0       ? "inf"
+                                             : "-inf"))
+        .help("`data.nonfinite: allow` takes such numbers as they are");
+  });
+  findings.throw_if_errors();
+}
+
+// Rows [begin, end) of every array.
+Dataset rows_of(const Dataset& dataset, int64_t begin, int64_t end) {
+  Dataset part;
+  part.description = dataset.description;
+  part.loc = dataset.loc;
+  part.num_samples = end - begin;
+  for (const Array& array : dataset.inputs) {
+    part.inputs.push_back({array.name, take_rows(array.data, begin, end)});
+  }
+  for (const Array& array : dataset.targets) {
+    part.targets.push_back({array.name, take_rows(array.data, begin, end)});
+  }
+  if (dataset.sample_weight) {
+    part.sample_weight = take_rows(*dataset.sample_weight, begin, end);
+  }
+  return part;
+}
+
+// The same in place, one array after the other: large data are not there twice.
+void keep_rows(Dataset& dataset, int64_t begin, int64_t end) {
+  if (begin == 0 && end == dataset.num_samples) {
+    return;
+  }
+  for_each_array(dataset, [&](const std::string&, HostTensor& tensor) {
+    tensor = take_rows(tensor, begin, end);
+  });
+  dataset.num_samples = end - begin;
+}
+
+}  // namespace
+
+Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
+  Dataset dataset = read_source(source, data.base_dir);
+  check_lengths(dataset);
+  std::vector<std::string> details;
+  if (source.class_name == "digits") {
+    details.push_back(source.string("split"));
+  }
+  std::string part;
+  const int64_t all = dataset.num_samples;
+  if (source.args.count("slice") != 0 && source.has("slice")) {
+    const auto [begin, end] = parse_slice(source.string("slice"), all, source.loc_of("slice"));
+    part = source.string("slice");
+    details.push_back(part);
+    keep_rows(dataset, begin, end);
+  }
+  if (dataset.num_samples == 0) {
+    throw ConfigError("E316", part.empty() ? dataset.loc : source.loc_of("slice"),
+                      part.empty()
+                          ? fmt::format("{} has no samples", dataset.description)
+                          : fmt::format("the slice `{}` of {} samples is empty", part, all));
+  }
+  if (data.nonfinite.value != "allow") {
+    check_finite(dataset);
+  }
+  for (Array& input : dataset.inputs) {
+    for (const ConfigObject& transform : data.transform) {
+      input.data = apply_transform(transform, std::move(input.data), input.name);
+    }
+  }
+  if (data.one_hot > 0) {
+    for (Array& target : dataset.targets) {
+      target.data = one_hot(target.data, data.one_hot, target.name, dataset.loc);
+    }
+  }
+  details.push_back(fmt::format("{} samples", dataset.num_samples));
+  dataset.description += fmt::format(" ({})", join(details, ", "));
+  return dataset;
+}
+
+std::pair<Dataset, Dataset> split_validation(Dataset dataset, double split, SourceLoc loc) {
+  const int64_t n = dataset.num_samples;
+  const auto at = static_cast<int64_t>(std::floor(static_cast<double>(n) * (1.0 - split)));
+  if (at <= 0 || at >= n) {
+    throw ConfigError("E316", std::move(loc),
+                      fmt::format("validation_split {} of {} samples leaves {} to train and {} to "
+                                  "validate; both need at least one",
+                                  format_shortest(split), n, std::clamp<int64_t>(at, 0, n),
+                                  n - std::clamp<int64_t>(at, 0, n)));
+  }
+  Dataset validation = rows_of(dataset, at, n);
+  keep_rows(dataset, 0, at);
+  return {std::move(dataset), std::move(validation)};
+}
+
+void check_labels(const Dataset& dataset, size_t target, int64_t num_classes) {
+  MESHTRAIN_CHECK(target < dataset.targets.size());
+  const Array& array = dataset.targets[target];
+  check_label_range(array.data, num_classes, array.name, dataset.loc);
+}
+
+std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoch, bool shuffle) {
+  std::vector<int64_t> order(static_cast<size_t>(num_samples));
+  for (int64_t i = 0; i < num_samples; ++i) {
+    order[static_cast<size_t>(i)] = i;
+  }
+  if (!shuffle) {
+    return order;
+  }
+  // Fisher and Yates' shuffle. The bounded number is the high half of range * bits; the few low
+  // halves that would favour some results are drawn again (Lemire, "Fast Random Integer Generation
+  // in an Interval", ACM TOMACS 29, 2019).
+  const auto stream = static_cast<uint32_t>(hash_text("data/shuffle"));
+  PhiloxBlock block = {};
+  uint64_t drawn = 0;
+  const auto next = [&]() -> uint64_t {  // 64 bits, two of each block
+    if (drawn % 2 == 0) {
+      const uint64_t counter = drawn / 2;
+      block = philox4x32_10({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+                             stream, static_cast<uint32_t>(epoch)},
+                            static_cast<uint64_t>(seed));
+    }
+    const size_t lane = drawn++ % 2 * 2;
+    return uint64_t{block[lane]} << 32 | block[lane + 1];
+  };
+  for (uint64_t range = order.size(); range > 1; --range) {
+    unsigned __int128 product = static_cast<unsigned __int128>(next()) * range;
+    if (static_cast<uint64_t>(product) < range) {
+      const uint64_t favoured = -range % range;
+      while (static_cast<uint64_t>(product) < favoured) {
+        product = static_cast<unsigned __int128>(next()) * range;
+      }
+    }
+    std::swap(order[range - 1], order[static_cast<size_t>(product >> 64)]);
+  }
+  return order;
+}
+
+void gather_rows(const HostTensor& from, std::span<const int64_t> order, std::byte* to) {
+  MESHTRAIN_CHECK(!from.shape().empty());
+  const int64_t rows = from.shape()[0];
+  const size_t row_bytes = rows == 0 ? 0 : from.num_bytes() / static_cast<size_t>(rows);
+  for (const int64_t row : order) {
+    MESHTRAIN_CHECK(row >= 0 && row < rows, "row {} of {}", row, rows);
+    std::memcpy(to, from.bytes() + static_cast<size_t>(row) * row_bytes, row_bytes);
+    to += row_bytes;
+  }
+}
+
+}  // namespace meshtrain

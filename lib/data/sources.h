@@ -1,0 +1,15 @@
+// The data sources: each reads or makes the arrays that its config names.
+#pragma once
+
+#include <string>
+
+#include "data/dataset.h"
+
+namespace meshtrain {
+
+// All samples of a source, before slice, transforms and checks across arrays; every array has at
+// least one dimension. Problems of all its files are thrown together, each with its place in the
+// config.
+Dataset read_source(const ConfigObject& source, const std::string& base_dir);
+
+}  // namespace meshtrain
