@@ -1,0 +1,192 @@
+#include "cli.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "base/text.h"
+
+namespace meshtrain {
+
+const char* const kVersion = MESHTRAIN_VERSION;
+
+namespace {
+
+bool is_override(const std::string& word) {
+  return starts_with(word, "~") || word.find('=') != std::string::npos;
+}
+
+// A flag that stands for a config key.
+void add_key_flag(CLI::App& verb, const std::string& flag, std::string& value,
+                  const std::string& type, const std::string& key, const std::string& meaning) {
+  verb.add_option(flag, value, fmt::format("{} [key: {}]", meaning, key))
+      ->type_name(type)
+      ->group("Config keys");
+}
+
+// "data=4,model=2" names the axes, "4x2" and "4,2" do not.
+void add_mesh(const std::string& mesh, LoadOptions& options) {
+  std::string shape = mesh;
+  if (mesh.find('=') != std::string::npos) {
+    std::string names;
+    shape.clear();
+    for (const std::string& part : split(mesh, ',')) {
+      const size_t equals = part.find('=');
+      if (equals == std::string::npos) {
+        throw ConfigError(
+            "E140", {},
+            fmt::format("`--mesh {}`: `{}` has no size; write 4x2 or data=4,model=2", mesh, part));
+      }
+      names += fmt::format("{}{}", names.empty() ? "" : ",", part.substr(0, equals));
+      shape += fmt::format("{}{}", shape.empty() ? "" : ",", part.substr(equals + 1));
+    }
+    options.flags.emplace_back("distribution.device_mesh.axis_names", "[" + names + "]");
+    options.flag_names.push_back("--mesh");
+    shape = "[" + shape + "]";
+  }
+  options.flags.emplace_back("distribution.device_mesh.shape", shape);
+  options.flag_names.push_back("--mesh");
+}
+
+}  // namespace
+
+void add_config_arguments(CLI::App& verb, Arguments& a) {
+  verb.add_option("CONFIG", a.words,
+                  "Config files, merged left to right (- is standard input), and "
+                  "overrides: key.path=value, ~key, list+=item")
+      ->type_name("... [KEY=VALUE...]")
+      ->required();
+  verb.add_option("--set", a.sets, "The same as a bare KEY=VALUE")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  verb.add_option("--profile", a.profile, "A named block of overrides in the file")
+      ->type_name("NAME");
+  add_key_flag(verb, "--mesh", a.mesh, "4x2|data=4,model=2", "distribution.device_mesh.shape",
+               "Shape of the mesh");
+  add_key_flag(verb, "--devices", a.devices, "cpu:8|auto", "distribution.device_mesh.devices",
+               "Devices of the mesh");
+  add_key_flag(verb, "--batch-size", a.batch_size, "N", "fit.batch_size", "Global batch size");
+  add_key_flag(verb, "--epochs", a.epochs, "N", "fit.epochs", "Number of the last epoch");
+  add_key_flag(verb, "--seed", a.seed, "N", "seed", "Seed of every random number");
+  add_key_flag(verb, "--name", a.name, "NAME", "name", "Name of the run");
+  add_key_flag(verb, "--limit-steps", a.limit_steps, "N", "fit.limit_steps",
+               "At most N updates per epoch, for smoke runs");
+}
+
+void add_output_flags(CLI::App& verb, Arguments& a) {
+  verb.add_option("--progress", a.progress,
+                  "As Keras' verbose 1, 2 and 0; auto: a bar on a terminal, and lines")
+      ->type_name("auto|bar|line|none")
+      ->check(CLI::IsMember({"auto", "bar", "line", "none"}))
+      ->group("Output");
+  verb.add_option("--log-format", a.log_format,
+                  "On stdout: Keras' lines, one line per epoch, or one JSON object per event")
+      ->type_name("keras|plain|json")
+      ->check(CLI::IsMember({"keras", "plain", "json"}))
+      ->group("Output");
+  verb.add_flag("-q,--quiet", a.quiet, "Only the final result and errors")->group("Output");
+  verb.add_flag("-v,--verbose", a.verbosity, "Show the plan before starting")->group("Output");
+  add_color_flag(verb, a);
+}
+
+void add_color_flag(CLI::App& verb, Arguments& a) {
+  verb.add_option("--color", a.color, "Colours; NO_COLOR and CLICOLOR_FORCE are respected")
+      ->type_name("auto|always|never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->group("Output");
+}
+
+void add_format_flag(CLI::App& verb, Arguments& a) {
+  verb.add_option("--format", a.format, "Form of the output")
+      ->type_name("text|json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group("Output");
+}
+
+LoadOptions load_options(const Arguments& a, bool require_data) {
+  LoadOptions options;
+  options.require_data = require_data;
+  options.profile = a.profile;
+  for (const std::string& word : a.words) {
+    (is_override(word) ? options.overrides : options.files).push_back(word);
+  }
+  options.overrides.insert(options.overrides.end(), a.sets.begin(), a.sets.end());
+  if (options.files.empty()) {
+    throw ConfigError("E140", {}, "no config file given, only overrides");
+  }
+  if (!a.mesh.empty()) {
+    add_mesh(a.mesh, options);
+  }
+  const char* environment = std::getenv("MESHTRAIN_DEVICES");
+  const bool from_environment = a.devices.empty() && environment && *environment;
+  const std::tuple<std::string, const char*, const char*> flags[] = {
+      {from_environment ? environment : a.devices, "distribution.device_mesh.devices",
+       from_environment ? "MESHTRAIN_DEVICES" : "--devices"},
+      {a.batch_size, "fit.batch_size", "--batch-size"},
+      {a.epochs, "fit.epochs", "--epochs"},
+      {a.seed, "seed", "--seed"},
+      {a.name, "name", "--name"},
+      {a.limit_steps, "fit.limit_steps", "--limit-steps"}};
+  for (const auto& [value, key, flag] : flags) {
+    if (!value.empty()) {
+      options.flags.emplace_back(key, value);
+      options.flag_names.emplace_back(flag);
+    }
+  }
+  return options;
+}
+
+int64_t progress_verbose(const Arguments& a, const Config& config) {
+  return a.progress == "bar"    ? 1
+         : a.progress == "line" ? 2
+         : a.progress == "none" ? 0
+                                : config.run.verbose.value;
+}
+
+ConsoleOptions console_options(const Arguments& a, const Config& config) {
+  ConsoleOptions options;
+  options.verbose = static_cast<int>(progress_verbose(a, config));
+  options.quiet = a.quiet;
+  options.format = a.log_format == "json"    ? LogFormat::kJson
+                   : a.log_format == "plain" ? LogFormat::kPlain
+                                             : LogFormat::kKeras;
+  options.stdout_is_terminal = out_stream().is_terminal();
+  options.stderr_is_terminal = err_stream().is_terminal();
+  options.color = use_color(a.color, err_stream());
+  options.now = seconds_now;
+  options.out = [](std::string_view text) { out_stream().write(text); };
+  options.err = [](std::string_view text) { err_stream().write(text); };
+  return options;
+}
+
+bool use_color(const std::string& flag, const TextStream& stream) {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  if (flag != "auto") {
+    return flag == "always";
+  }
+  if (set("NO_COLOR")) {
+    return false;
+  }
+  const char* force = std::getenv("CLICOLOR_FORCE");
+  if (force && *force != '\0' && std::string_view(force) != "0") {
+    return true;
+  }
+  const char* terminal = std::getenv("TERM");
+  return stream.is_terminal() && terminal && std::string_view(terminal) != "dumb";
+}
+
+void show_warnings(const Diagnostics& warnings, const Arguments& a) {
+  if (!a.quiet) {
+    err_stream().write(warnings.render(use_color(a.color, err_stream())));
+  }
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace meshtrain

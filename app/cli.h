@@ -1,0 +1,83 @@
+// What the verbs share: `meshtrain VERB CONFIG... [KEY=VALUE...] [--flags]`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+#include "streams.h"
+#include "train/console.h"
+
+namespace meshtrain {
+
+// The command line as parsed; one for the whole process.
+struct Arguments {
+  std::vector<std::string> words;  // config files and overrides, in order
+  std::vector<std::string> sets;   // --set
+  std::string profile, mesh, devices, name, batch_size, epochs, seed, limit_steps;
+  std::string run_dir, weights, input, output, dump_ir;
+  std::string color = "auto", progress = "auto", log_format = "keras", format = "text";
+  bool dry_run = false, quiet = false, origin = false;
+  int verbosity = 0;
+  std::string sharding;  // summary --sharding [NAME]
+  bool draw_sharding = false;
+  std::string template_name;
+};
+
+// What the chosen verb does; set while parsing, run after it. Returns the exit code; throws what
+// main() shows.
+using Action = std::function<int()>;
+
+struct Command {
+  CLI::App& app;
+  Arguments& arguments;
+  Action& action;
+  // Errors from here on cannot say that nothing was started.
+  bool& started;
+};
+
+// --- one function per file
+// ------------------------------------------------------------------------
+void add_config(Command command);
+void add_devices(Command command);
+void add_evaluate(Command command);
+void add_init(Command command);
+void add_plan(Command command);
+void add_predict(Command command);
+void add_schema(Command command);
+void add_summary(Command command);
+void add_train(Command command);
+void add_validate(Command command);
+void add_version(Command command);
+
+int show_plan(const Arguments& arguments);  // also `train --dry-run`
+
+// --- flags
+// ----------------------------------------------------------------------------------------
+// CONFIG... [KEY=VALUE...] and the flags that stand for config keys.
+void add_config_arguments(CLI::App& verb, Arguments& arguments);
+// --progress, --log-format, -q, -v: of verbs that run steps.
+void add_output_flags(CLI::App& verb, Arguments& arguments);
+void add_color_flag(CLI::App& verb, Arguments& arguments);
+// "text" or "json".
+void add_format_flag(CLI::App& verb, Arguments& arguments);
+
+void add_weights_flag(CLI::App& verb, Arguments& arguments);
+
+// --- meaning
+// --------------------------------------------------------------------------------------
+LoadOptions load_options(const Arguments& arguments, bool require_data);
+// run.verbose as --progress changes it.
+int64_t progress_verbose(const Arguments& arguments, const Config& config);
+ConsoleOptions console_options(const Arguments& arguments, const Config& config);
+// --color with NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
+bool use_color(const std::string& flag, const TextStream& stream);
+// --weights, else fit.initial_weights, else E140.
+void load_given_weights(StepRunner& runner, const Arguments& arguments, const Config& config);
+void show_warnings(const Diagnostics& warnings, const Arguments& arguments);
+double seconds_now();  // steady clock
+extern const char* const kVersion;
+
+}  // namespace meshtrain

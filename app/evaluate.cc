@@ -1,0 +1,86 @@
+// meshtrain evaluate: loss and metrics of given weights.
+#include <fmt/format.h>
+
+#include "cli.h"
+#include "train/engine.h"
+#include "train/events.h"
+#include "train/run_data.h"
+#include "train/signals.h"
+#include "train/weights.h"
+
+namespace meshtrain {
+namespace {
+
+// The part to evaluate: here `auto` falls back to the training data.
+DataPart part_to_evaluate(const Config& config) {
+  const DataPart part = evaluated_part(config);
+  return part == DataPart::kNone ? DataPart::kTrain : part;
+}
+
+int evaluate(const Arguments& arguments, bool& started) {
+  const Config config = load_config(load_options(arguments, true));
+  const DataPart part = part_to_evaluate(config);
+  const RunData data = load_run_data(config, false, part);
+  const Dataset& dataset = *data.part(part);
+  Engine engine(config, data_spec(dataset), {.num_workers = 0, .dump_ir = arguments.dump_ir});
+  check_run_labels(engine.setup(), data);
+  show_warnings(engine.warnings(), arguments);
+  load_given_weights(engine, arguments, config);
+  Console console(console_options(arguments, config));
+  EventLog events(false, config.dtype_policy.value == "float64");
+  if (arguments.log_format == "json") {
+    events.add_sink([](std::string_view line) { out_stream().write(fmt::format("{}\n", line)); });
+  }
+  Trainer trainer(engine, config, seconds_now);
+  trainer.add_observer(events);
+  trainer.add_observer(console);
+  started = true;
+  catch_stop_signals();
+  const int64_t batch_size = config.evaluate.batch_size > 0 ? config.evaluate.batch_size.value
+                                                            : config.fit.batch_size.value;
+  try {
+    trainer.evaluate(dataset, batch_size, config.evaluate.steps);
+  } catch (...) {
+    console.interrupt();
+    throw;
+  }
+  console.finish();
+  return 0;
+}
+
+}  // namespace
+
+void load_given_weights(StepRunner& runner, const Arguments& arguments, const Config& config) {
+  const Located<std::string>& configured = config.fit.initial_weights;
+  if (arguments.weights.empty() && configured.value.empty()) {
+    Diagnostics diagnostics;
+    diagnostics.error("E140", {}, "no weights given")
+        .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
+    throw ConfigError(diagnostics);
+  }
+  if (arguments.weights.empty()) {
+    load_weights(runner, configured, configured.loc);
+  } else {
+    load_weights(runner, arguments.weights, {});
+  }
+}
+
+void add_weights_flag(CLI::App& verb, Arguments& arguments) {
+  verb.add_option("-w,--weights", arguments.weights,
+                  "Weights by Keras path, .safetensors or .npz; default fit.initial_weights")
+      ->type_name("FILE");
+}
+
+void add_evaluate(Command command) {
+  Arguments& a = command.arguments;
+  CLI::App& verb = *command.app.add_subcommand("evaluate", "Loss and metrics of given weights");
+  add_config_arguments(verb, a);
+  add_weights_flag(verb, a);
+  verb.add_option("--dump-ir", a.dump_ir, "Write the graph after each pass")->type_name("DIR");
+  add_output_flags(verb, a);
+  verb.callback([command] {
+    command.action = [command] { return evaluate(command.arguments, command.started); };
+  });
+}
+
+}  // namespace meshtrain

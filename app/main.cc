@@ -1,0 +1,143 @@
+// meshtrain: the command line. Parses, runs one verb, and turns what it throws into messages and
+// exit codes; the only place that catches.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+
+#include "base/text.h"
+#include "cli.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kFooter = R"(
+Exit codes:
+  0 finished          1 unexpected failure        2 bad command line or config
+  3 bad data          4 mesh or memory            5 diverged (NaN or infinity in the loss)
+  6 bad weights       7 a check failed            8 another rank or host was lost
+  74 could not write  75 stopped, resumable       130, 143 interrupted, terminated
+Environment: MESHTRAIN_DATA, MESHTRAIN_DEVICES, NO_COLOR, CLICOLOR_FORCE.
+`meshtrain VERB --help` lists the flags of a verb.)";
+
+int exit_code(ExitCode code) {
+  return static_cast<int>(code);
+}
+
+// "2 errors; nothing was started"
+int show(const ConfigError& error, const Arguments& arguments, bool started) {
+  const int count = error.diagnostics().num_errors();
+  std::string text = error.diagnostics().render(use_color(arguments.color, err_stream()));
+  if (!started) {
+    text += fmt::format("{} error{}; nothing was started\n", count, count == 1 ? "" : "s");
+  }
+  err_stream().write(text);
+  return exit_code(error.exit_code());
+}
+
+int show(ExitCode code, std::string_view message) {
+  err_stream().write(fmt::format("error: {}\n", message));
+  return exit_code(code);
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+// A misuse of the command line, with the nearest right word.
+int show_misuse(const CLI::ParseError& error, CLI::App& app) {
+  CLI::App* verb = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+  std::string message = error.what();
+  std::vector<std::string> known = option_names(*verb);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extras = app.remaining(true);
+    const std::string word = extras.empty() ? "" : extras.front();
+    if (verb == &app && !starts_with(word, "-")) {
+      known.clear();
+      for (const CLI::App* candidate : app.get_subcommands({})) {
+        known.push_back(candidate->get_name());
+      }
+      message = fmt::format("unknown verb `{}`", word);
+    } else {
+      message = fmt::format("unknown option `{}`", word);
+    }
+    if (const auto nearest = nearest_name(word, known)) {
+      message += fmt::format("; did you mean `{}`?", *nearest);
+    }
+  }
+  Diagnostics diagnostics;
+  diagnostics.error("E140", {}, message)
+      .help(verb == &app ? "meshtrain --help"
+                         : fmt::format("meshtrain {} --help", verb->get_name()));
+  err_stream().write(diagnostics.render());
+  return exit_code(ExitCode::kConfig);
+}
+
+// What ended a verb, as message and exit code.
+int run_action(const Action& action, const Arguments& arguments, const bool& started) {
+  try {
+    return action();
+  } catch (const ConfigError& error) {
+    return show(error, arguments, started);
+  } catch (const Error& error) {
+    return show(error.exit_code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return show(ExitCode::kMesh, "[E632] out of memory");
+  } catch (const std::exception& error) {
+    return show(ExitCode::kUnexpected, fmt::format("unexpected failure: {}", error.what()));
+  }
+}
+
+int run(int argc, char** argv) {
+  prepare_streams();
+  CLI::App app("Sharded neural network training from one YAML file", "meshtrain");
+  Arguments arguments;
+  Action action;
+  bool started = false;
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
+  for (const auto add : {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary,
+                         add_config, add_devices, add_init, add_schema, add_version}) {
+    add({app, arguments, action, started});
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    CLI::App* verb = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+    while (!verb->get_subcommands().empty()) {
+      verb = verb->get_subcommands().front();
+    }
+    out_stream().write(verb->help(verb == &app ? "" : "meshtrain " + verb->get_name()));
+    return 0;
+  } catch (const CLI::Success& success) {  // --version
+    out_stream().write(fmt::format("{}\n", success.what()));
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return show_misuse(error, app);
+  }
+  const int code = run_action(action, arguments, started);
+  if (out_stream().error_number() == 0) {
+    return code;
+  }
+  const std::string reason =
+      fmt::format("cannot write to stdout: {}", std::strerror(out_stream().error_number()));
+  if (started) {  // the run directory has the record
+    err_stream().write(fmt::format("warning: {}\n", reason));
+    return code;
+  }
+  return code == 0 ? show(ExitCode::kWriteFailed, reason) : code;
+}
+
+}  // namespace
+}  // namespace meshtrain
+
+int main(int argc, char** argv) {
+  return meshtrain::run(argc, argv);
+}

@@ -1,0 +1,90 @@
+// meshtrain predict: the model's outputs for an array of samples.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli.h"
+#include "tensor/npy.h"
+#include "tensor/npz.h"
+#include "train/engine.h"
+#include "train/run_data.h"
+#include "train/signals.h"
+
+namespace meshtrain {
+namespace {
+
+ConfigValue text_value(const std::string& text) {
+  ConfigValue value;
+  value.data = text;
+  return value;
+}
+
+// --input as a data source, so that data.transform acts on it as it did in training.
+ConfigObject input_source(const std::string& path) {
+  ConfigObject source;
+  source.class_name = source.spelled = "npy";
+  source.args["x"] = text_value(std::filesystem::absolute(path).string());
+  source.args["y"] = ConfigValue{};
+  source.args["slice"] = ConfigValue{};
+  return source;
+}
+
+// One output is a .npy file, several are a .npz archive with the outputs' names.
+void write_outputs(const std::string& path, const Model& model, std::vector<HostTensor> outputs) {
+  if (outputs.size() == 1) {
+    write_npy(path, outputs[0]);
+    return;
+  }
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    named.push_back({model.output_names()[i], std::move(outputs[i])});
+  }
+  write_npz(path, named);
+}
+
+int predict(const Arguments& arguments, bool& started) {
+  Config config = load_config(load_options(arguments, false));
+  const Dataset dataset = load_dataset(input_source(arguments.input), config.data);
+  DataSpec spec = data_spec(dataset);
+  spec.targets = Setup(config, nullptr).data().targets;
+  Engine engine(config, spec, {.num_workers = 0, .dump_ir = arguments.dump_ir});
+  show_warnings(engine.warnings(), arguments);
+  load_given_weights(engine, arguments, config);
+  Console console(console_options(arguments, config));
+  Trainer trainer(engine, config, seconds_now);
+  trainer.add_observer(console);
+  started = true;
+  catch_stop_signals();
+  std::vector<HostTensor> outputs;
+  try {
+    const int64_t batch_size = config.evaluate.batch_size > 0 ? config.evaluate.batch_size.value
+                                                              : config.fit.batch_size.value;
+    outputs = trainer.predict(dataset, batch_size);
+  } catch (...) {
+    console.interrupt();
+    throw;
+  }
+  write_outputs(arguments.output, engine.model(), std::move(outputs));
+  console.finish();
+  return 0;
+}
+
+}  // namespace
+
+void add_predict(Command command) {
+  Arguments& a = command.arguments;
+  CLI::App& verb = *command.app.add_subcommand("predict", "The model's outputs for given samples");
+  add_config_arguments(verb, a);
+  add_weights_flag(verb, a);
+  verb.add_option("-i,--input", a.input, "Samples, a NumPy array")->type_name("X.npy")->required();
+  verb.add_option("--output", a.output, "Where predictions go; .npz for several outputs")
+      ->type_name("Y.npy")
+      ->required();
+  verb.add_option("--dump-ir", a.dump_ir, "Write the graph after each pass")->type_name("DIR");
+  add_output_flags(verb, a);
+  verb.callback([command] {
+    command.action = [command] { return predict(command.arguments, command.started); };
+  });
+}
+
+}  // namespace meshtrain

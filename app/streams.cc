@@ -1,0 +1,47 @@
+#include "streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+namespace meshtrain {
+
+void TextStream::write(std::string_view text) {
+  while (!text.empty() && !closed_) {
+    const ssize_t written = ::write(fd_, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN || errno == EINTR) {
+      usleep(1000);  // a terminal or pipe set to not wait by someone else
+    } else {
+      closed_ = true;
+      error_number_ = errno == EPIPE ? 0 : errno;
+    }
+  }
+}
+
+bool TextStream::is_terminal() const {
+  return isatty(fd_) == 1;
+}
+
+TextStream& out_stream() {
+  static TextStream stream(STDOUT_FILENO);
+  return stream;
+}
+TextStream& err_stream() {
+  static TextStream stream(STDERR_FILENO);
+  return stream;
+}
+
+void prepare_streams() {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) < 0) {
+      _exit(1);  // not even a place to say so
+    }
+  }
+}
+
+}  // namespace meshtrain

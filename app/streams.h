@@ -1,0 +1,32 @@
+// stdout and stderr as the verbs use them: each text is written at once, and a reader that went
+// away
+// (`| head`) is no error.
+#pragma once
+
+#include <string_view>
+
+namespace meshtrain {
+
+class TextStream {
+ public:
+  explicit TextStream(int fd) : fd_(fd) {}
+
+  void write(std::string_view text);
+  bool is_terminal() const;
+  // errno of the first write that failed for another reason than a closed pipe; 0: none did.
+  int error_number() const { return error_number_; }
+
+ private:
+  int fd_;
+  bool closed_ = false;
+  int error_number_ = 0;
+};
+
+TextStream& out_stream();
+TextStream& err_stream();
+
+// Before anything else: ignores SIGPIPE and SIGXFSZ, so that writes report their failure, and opens
+// /dev/null for standard streams that are closed, so that no file of a run gets their numbers.
+void prepare_streams();
+
+}  // namespace meshtrain

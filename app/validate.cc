@@ -1,0 +1,71 @@
+// meshtrain validate: every problem of a config at once; for people, editors and CI.
+#include <fmt/format.h>
+
+#include "cli.h"
+#include "train/events.h"
+#include "train/setup.h"
+
+namespace meshtrain {
+namespace {
+
+std::string json_of(const Diagnostic& d) {
+  std::string notes;
+  for (const std::string& note : d.notes) {
+    notes += (notes.empty() ? "" : ",") + json_string(note);
+  }
+  return fmt::format(
+      R"({{"severity":"{}","code":"{}","message":{},"file":{},"line":{},"column":{},"length":{},)"
+      R"("label":{},"notes":[{}]}})",
+      d.severity == Severity::kError ? "error" : "warning", d.code, json_string(d.message),
+      d.loc ? json_string(d.loc.file->name) : "null", d.loc.line, d.loc.column, d.loc.length,
+      json_string(d.label), notes);
+}
+
+std::string json_of(const Diagnostics& diagnostics) {
+  std::string list;
+  for (const Diagnostic& d : diagnostics.list()) {
+    list += (list.empty() ? "" : ",") + json_of(d);
+  }
+  return fmt::format(R"({{"valid":{},"errors":{},"warnings":{},"diagnostics":[{}]}})"
+                     "\n",
+                     !diagnostics.has_errors(), diagnostics.num_errors(),
+                     diagnostics.num_warnings(), list);
+}
+
+int validate(const Arguments& arguments) {
+  Diagnostics found;
+  try {
+    const Config config = load_config(load_options(arguments, true));
+    found = Setup(config, nullptr).warnings();
+  } catch (const ConfigError& error) {
+    found = error.diagnostics();
+  }
+  if (arguments.format == "json") {
+    out_stream().write(json_of(found));
+    return static_cast<int>(found.exit_code());
+  }
+  err_stream().write(found.render(use_color(arguments.color, err_stream())));
+  const int errors = found.num_errors();
+  const int warnings = found.num_warnings();
+  if (!arguments.quiet) {
+    out_stream().write(fmt::format("{}: {} error{}, {} warning{}\n", arguments.words.front(),
+                                   errors, errors == 1 ? "" : "s", warnings,
+                                   warnings == 1 ? "" : "s"));
+  }
+  return static_cast<int>(found.exit_code());
+}
+
+}  // namespace
+
+void add_validate(Command command) {
+  Arguments& a = command.arguments;
+  CLI::App& verb =
+      *command.app.add_subcommand("validate", "All problems of a config at once, in milliseconds");
+  add_config_arguments(verb, a);
+  add_format_flag(verb, a);
+  add_color_flag(verb, a);
+  verb.add_flag("-q,--quiet", a.quiet, "Only problems")->group("Output");
+  verb.callback([command] { command.action = [command] { return validate(command.arguments); }; });
+}
+
+}  // namespace meshtrain
