@@ -17,6 +17,8 @@ constexpr Sweep kSweeps[] = {Sweep::kElementwise, Sweep::kPass, Sweep::kBackward
 struct State {
   std::vector<AxisList> dims;
   bool closed = false;
+  bool is_weight = false;  // a use of a variable, or its cotangent
+  int64_t changes = 0;
   std::string origin;
 };
 
@@ -31,10 +33,9 @@ class Propagator {
       states_[v].dims.resize(graph.values[v].shape.size());
     }
     for (const Node& node : graph.nodes) {
-      if (flows(node)) {
-        rules_.push_back(sharding_rule(graph, node));
-      } else {
-        rules_.emplace_back();
+      rules_.push_back(flows(node) ? sharding_rule(graph, node) : ShardingRule{});
+      if (node.op->name == "var_use") {
+        state(node.outputs[0]).is_weight = true;
       }
     }
   }
@@ -46,10 +47,12 @@ class Propagator {
     s.dims = std::move(dims);
     s.origin = std::move(origin);
     s.closed = closed;
+    ++s.changes;
   }
 
   void run() {
     for (const Sweep sweep : kSweeps) {
+      seen_.assign(graph_.nodes.size(), -1);
       bool changed = true;
       while (changed) {
         changed = false;
@@ -101,7 +104,7 @@ class Propagator {
 
   bool step(size_t n, Sweep sweep) {
     const Node& node = graph_.nodes[n];
-    if (!flows(node)) {
+    if (!flows(node) || !has_news(n)) {
       return false;
     }
     const ShardingRule& rule = rules_[n];
@@ -123,14 +126,29 @@ class Propagator {
     return changed;
   }
 
+  // Whether any tensor of the node is split and has changed since this sweep last saw the node.
+  bool has_news(size_t n) {
+    int64_t changes = 0;
+    bool is_split = false;
+    const auto look = [&](ValueId value) {
+      const State& s = state(value);
+      changes += s.changes;
+      is_split = is_split || std::any_of(s.dims.begin(), s.dims.end(),
+                                         [](const AxisList& axes) { return !axes.empty(); });
+    };
+    std::for_each(graph_.nodes[n].inputs.begin(), graph_.nodes[n].inputs.end(), look);
+    std::for_each(graph_.nodes[n].outputs.begin(), graph_.nodes[n].outputs.end(), look);
+    const bool news = is_split && changes != seen_[n];
+    seen_[n] = changes;
+    return news;
+  }
+
   std::vector<Tensor> project_all(const Node& node, const ShardingRule& rule) {
     std::vector<Tensor> tensors;
     tensors.reserve(node.inputs.size() + node.outputs.size());
     const auto add = [&](ValueId value, const TensorFactors& factors) {
-      const bool is_weight = graph_.values[root_[value]].producer != kNone &&
-                             graph_.producer(root_[value]).op->name == "var_use";
-      tensors.push_back(
-          {value, &factors, project(factors, state(value).dims, rule, mesh_), is_weight});
+      tensors.push_back({value, &factors, project(factors, state(value).dims, rule, mesh_),
+                         state(value).is_weight});
     };
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       add(node.inputs[i], rule.operands[i]);
@@ -203,6 +221,7 @@ class Propagator {
       s.dims[dim].push_back(axis);
       have.push_back(axis);
       s.origin = s.origin.empty() ? origin : s.origin;
+      ++s.changes;
       changed = true;
     }
     return changed;
@@ -233,6 +252,7 @@ class Propagator {
   std::vector<ValueId> root_;  // the forward value whose state a value shares
   std::vector<State> states_;
   std::vector<ShardingRule> rules_;  // beside nodes
+  std::vector<int64_t> seen_;        // changes of the node's tensors when this sweep saw it
 };
 
 std::vector<AxisList> only_axes(const std::vector<AxisList>& dims, AxisMask axes) {
