@@ -7,6 +7,7 @@
 #include "passes/bucket.h"
 #include "passes/lower.h"
 #include "passes/partition.h"
+#include "passes/schedule.h"
 #include "passes/simplify.h"
 
 namespace meshtrain {
@@ -21,6 +22,11 @@ struct Pass {
 constexpr Pass kPipeline[] = {
     {"simplify",
      [](const Graph& graph, const DeviceMesh&, const CompileOptions&) { return simplify(graph); },
+     false},
+    {"schedule",
+     [](const Graph& graph, const DeviceMesh&, const CompileOptions& options) {
+       return options.early_gradients ? reduce_gradients_early(graph) : graph;
+     },
      false},
     {"propagate",
      [](const Graph& graph, const DeviceMesh& mesh, const CompileOptions& options) {

@@ -1,6 +1,6 @@
 // The visible list of passes from a global graph to a Program.
 //
-//   simplify -> propagate -> partition -> bucket -> lower (fuse, memory plan)
+//   simplify -> schedule -> propagate -> partition -> bucket -> lower (fuse, memory plan)
 //
 // The verifier runs after each; dump_dir receives "01_simplify.ir", ... with the time each took.
 #pragma once
@@ -15,6 +15,7 @@ namespace meshtrain {
 struct CompileOptions {
   PropagateOptions propagate;
   bool bucket = true;
+  bool early_gradients = false;  // reduce each gradient as soon as it exists
   std::string dump_dir;   // empty: nothing is written
   std::string dump_name;  // prefix of the files: "train"
 };

@@ -179,6 +179,7 @@ Graph Setup::global_graph(StepKind kind, int64_t batch) const {
 Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
   CompileOptions options;
   options.bucket = bucket;
+  options.early_gradients = distribution_.zero >= 2;
   options.dump_dir = dump_ir_;
   options.dump_name = fmt::format("{}_{}", step_kind_name(kind), batch);
   if (batch % mesh().size_of(distribution_.batch_axes) == 0) {
