@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli.h"
+#include "train/signals.h"
 
 namespace meshtrain {
 namespace {
@@ -85,6 +86,9 @@ int run_action(const Action& action, const Arguments& arguments, const bool& sta
     return action();
   } catch (const ConfigError& error) {
     return show(error, arguments, started);
+  } catch (const StopRequested& stop) {
+    err_stream().write(fmt::format("{}\n", stop.what()));
+    return exit_code(stop.exit_code());
   } catch (const Error& error) {
     return show(error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {

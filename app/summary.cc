@@ -1,7 +1,4 @@
 // meshtrain summary: Keras' table of layers, with where their weights and outputs lie.
-//
-// The table is that of Keras 3 (keras/src/utils/summary_utils.py on an 80-column terminal): heavy
-// lines around the header, widths that grow where a text needs more.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,91 +6,11 @@
 #include "base/text.h"
 #include "cli.h"
 #include "mesh/visualize.h"
+#include "table.h"
 #include "train/setup.h"
 
 namespace meshtrain {
 namespace {
-
-using Lines = std::vector<std::string>;  // of one cell
-
-struct Column {
-  std::string header;
-  bool right = false;
-  size_t width = 0;  // between the blanks; at least what Keras gives it
-};
-
-size_t columns_of(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u;
-  }));
-}
-
-std::string repeat(std::string_view text, size_t count) {
-  std::string out;
-  for (size_t i = 0; i < count; ++i) {
-    out += text;
-  }
-  return out;
-}
-
-class Table {
- public:
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-
-  void add(std::vector<Lines> row) {
-    for (size_t c = 0; c < row.size(); ++c) {
-      for (const std::string& line : row[c]) {
-        columns_[c].width = std::max(columns_[c].width, columns_of(line));
-      }
-    }
-    rows_.push_back(std::move(row));
-  }
-
-  std::string text() const {
-    std::vector<Lines> header;
-    for (const Column& column : columns_) {
-      header.push_back({column.header});
-    }
-    std::string out = rule("┏", "━", "┳", "┓") + row_text(header, "┃");
-    out += rule("┡", "━", "╇", "┩");
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      out += (r > 0 ? rule("├", "─", "┼", "┤") : "") + row_text(rows_[r], "│");
-    }
-    return out + rule("└", "─", "┴", "┘");
-  }
-
- private:
-  std::string rule(std::string_view left, std::string_view line, std::string_view middle,
-                   std::string_view right) const {
-    std::string out(left);
-    for (size_t c = 0; c < columns_.size(); ++c) {
-      out += repeat(line, columns_[c].width + 2);
-      out += c + 1 < columns_.size() ? middle : right;
-    }
-    return out + "\n";
-  }
-
-  std::string row_text(const std::vector<Lines>& row, std::string_view bar) const {
-    size_t height = 1;
-    for (const Lines& cell : row) {
-      height = std::max(height, cell.size());
-    }
-    std::string out;
-    for (size_t line = 0; line < height; ++line) {
-      for (size_t c = 0; c < row.size(); ++c) {
-        const std::string text = line < row[c].size() ? row[c][line] : "";
-        const std::string blank(columns_[c].width - columns_of(text), ' ');
-        out += fmt::format("{} {}{} ", bar, columns_[c].right ? blank : text,
-                           columns_[c].right ? text : blank);
-      }
-      out += fmt::format("{}\n", bar);
-    }
-    return out;
-  }
-
-  std::vector<Column> columns_;
-  std::vector<std::vector<Lines>> rows_;
-};
 
 // "621.13 KB", as Keras writes sizes.
 std::string keras_size(int64_t bytes) {
@@ -116,8 +33,8 @@ const Variable* find_variable(const Setup& setup, std::string_view path) {
 }
 
 // "kernel [null, model]" for each weight, "output [data, null]" where the output is pinned.
-Lines layout_lines(const Setup& setup, const Layer& layer) {
-  Lines lines;
+Table::Lines layout_lines(const Setup& setup, const Layer& layer) {
+  Table::Lines lines;
   for (const Weight& weight : layer.weights) {
     const Variable* variable = find_variable(setup, weight.path);
     const std::string name = weight.path.substr(weight.path.rfind('/') + 1);
@@ -146,7 +63,7 @@ int64_t count_params(const Layer& layer) {
 // Where the first call of `layer` is, and the calls that feed any call of it.
 struct LayerUse {
   const Model::Call* first = nullptr;
-  Lines inputs;  // "d1[0][0]"
+  Table::Lines inputs;  // "d1[0][0]"
 };
 
 LayerUse use_of(const Model& model, int layer) {
@@ -187,13 +104,14 @@ bool is_chain(const Model& model) {
 std::string layer_table(const Setup& setup) {
   const Model& model = setup.model();
   const bool chain = is_chain(model);
-  std::vector<Column> columns = chain ? std::vector<Column>{{"Layer (type)", false, 31},
-                                                            {"Output Shape", false, 22},
-                                                            {"Param #", true, 13}}
-                                      : std::vector<Column>{{"Layer (type)", false, 19},
-                                                            {"Output Shape", false, 17},
-                                                            {"Param #", true, 10},
-                                                            {"Connected to", false, 17}};
+  std::vector<Table::Column> columns =
+      chain ? std::vector<Table::Column>{{"Layer (type)", false, 31},
+                                         {"Output Shape", false, 22},
+                                         {"Param #", true, 13}}
+            : std::vector<Table::Column>{{"Layer (type)", false, 19},
+                                         {"Output Shape", false, 17},
+                                         {"Param #", true, 10},
+                                         {"Connected to", false, 17}};
   const bool sharded = setup.mesh().num_devices() > 1;
   if (sharded) {
     columns.push_back({"Layout", false, 6});
@@ -205,11 +123,11 @@ std::string layer_table(const Setup& setup) {
     if (!use.first || (use.first->is_input && setup.config().model.is_sequential)) {
       continue;  // Keras' Sequential hides its input
     }
-    std::vector<Lines> row = {{fmt::format("{} ({})", layer.name, layer.class_name)},
-                              {shape_string(use.first->output_shape)},
-                              {format_thousands(count_params(layer))}};
+    std::vector<Table::Lines> row = {{fmt::format("{} ({})", layer.name, layer.class_name)},
+                                     {shape_string(use.first->output_shape)},
+                                     {format_thousands(count_params(layer))}};
     if (!chain) {
-      row.push_back(use.inputs.empty() ? Lines{"-"} : use.inputs);
+      row.push_back(use.inputs.empty() ? Table::Lines{"-"} : use.inputs);
     }
     if (sharded) {
       row.push_back(layout_lines(setup, layer));
@@ -234,54 +152,62 @@ std::string totals(const Model& model) {
          line("Non-trainable params", count[0], bytes[0]);
 }
 
-// Draws the pieces of `name`: a weight's path, "<layer>/output" that is pinned, or "batch".
-std::string drawing(const Setup& setup, const std::string& name, bool color) {
-  const DeviceMesh& mesh = setup.mesh();
-  const auto draw = [&](const std::string& title, const Shape& shape, const Sharding& sharding) {
-    return fmt::format("{} {} {}\n{}\n", title, shape_string(shape),
-                       sharding_string(sharding, mesh),
-                       draw_sharding(shape, sharding, mesh, color));
-  };
-  std::string out;
-  std::vector<std::string> known = {"batch"};
-  if (name.empty() || name == "batch") {
-    const int64_t batch = setup.config().fit.batch_size;
-    for (const ValueType& input : setup.data().inputs) {
-      Shape shape = {batch};
-      shape.insert(shape.end(), input.shape.begin(), input.shape.end());
-      std::replace(shape.begin(), shape.end(), kUnknownDim, int64_t{1});
-      Sharding sharding = Sharding::replicated(shape.size());
+struct Drawn {
+  std::string name;
+  Shape shape;
+  Sharding sharding;
+};
+
+// Everything that can be drawn: the batch of each input, the weights, the pinned outputs.
+std::vector<Drawn> drawable(const Setup& setup) {
+  const int64_t batch = setup.config().fit.batch_size;
+  std::vector<Drawn> out;
+  for (const ValueType& input : setup.data().inputs) {
+    Shape shape = {batch};
+    shape.insert(shape.end(), input.shape.begin(), input.shape.end());
+    Sharding sharding = Sharding::replicated(shape.size());
+    if (batch % setup.mesh().size_of(setup.distribution().batch_axes) == 0) {
       sharding.dims[0] = setup.distribution().batch_axes;
-      out += draw("batch", shape, sharding);
     }
+    out.push_back({"batch", shape, sharding});
   }
   for (const Variable& variable : setup.variables()) {
-    if (variable.role != VariableRole::kWeight) {
-      continue;
-    }
-    known.push_back(variable.path);
-    if (name.empty() || name == variable.path) {
-      out += draw(variable.path, variable.shape, variable.layout.storage);
+    if (variable.role == VariableRole::kWeight) {
+      out.push_back({variable.path, variable.shape, variable.layout.storage});
     }
   }
-  for (const auto& [key, sharding] : setup.layouts().pins) {
-    known.push_back(key);
-    if (name.empty() || name == key) {
-      for (const Model::Call& call : setup.model().calls()) {
-        if (setup.model().layers()[call.layer]->name + "/output" == key) {
-          Shape shape = call.output_shape;
-          std::replace(shape.begin(), shape.end(), kUnknownDim,
-                       setup.config().fit.batch_size.value);
-          out += draw(key, shape, sharding);
-        }
-      }
+  for (const Model::Call& call : setup.model().calls()) {
+    const std::string key = setup.model().layers()[call.layer]->name + "/output";
+    const auto pin = setup.layouts().pins.find(key);
+    if (pin != setup.layouts().pins.end()) {
+      Shape shape = call.output_shape;
+      shape[0] = batch;
+      out.push_back({key, shape, pin->second});
+    }
+  }
+  for (Drawn& drawn : out) {
+    std::replace(drawn.shape.begin(), drawn.shape.end(), kUnknownDim, int64_t{1});
+  }
+  return out;
+}
+
+// Draws the pieces of `name`, or of everything when it is empty.
+std::string drawing(const Setup& setup, const std::string& name, bool color) {
+  std::string out;
+  std::vector<std::string> known;
+  for (const Drawn& drawn : drawable(setup)) {
+    known.push_back(drawn.name);
+    if (name.empty() || name == drawn.name) {
+      out += fmt::format("{} {} {}\n{}\n", drawn.name, shape_string(drawn.shape),
+                         sharding_string(drawn.sharding, setup.mesh()),
+                         draw_sharding(drawn.shape, drawn.sharding, setup.mesh(), color));
     }
   }
   if (out.empty()) {
     Diagnostics diagnostics;
-    Diagnostic& error = diagnostics.error(
-        "E140", {}, fmt::format("`--sharding {}`: no such variable or pinned output", name));
-    error.note("nearest: " + join(nearest_names(name, known, 4), ", "));
+    diagnostics
+        .error("E140", {}, fmt::format("`--sharding={}`: no such variable or pinned output", name))
+        .note("nearest: " + join(nearest_names(name, known, 4), ", "));
     throw ConfigError(diagnostics);
   }
   return out;

@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/text.h"
 #include "tensor/safetensors.h"
@@ -17,6 +18,16 @@ const NamedTensor* find(const std::vector<NamedTensor>& tensors, std::string_vie
   return found == tensors.end() ? nullptr : &*found;
 }
 
+// A relative path in a config file starts at that file's folder; one on the command line, here.
+std::string from_its_file(const std::string& path, const SourceLoc& loc) {
+  std::error_code error;
+  if (!loc || std::filesystem::path(path).is_absolute() ||
+      !std::filesystem::is_regular_file(loc.file->name, error)) {
+    return path;
+  }
+  return (std::filesystem::path(loc.file->name).parent_path() / path).string();
+}
+
 // One note per path, cut after kMaxListed.
 void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
   for (size_t i = 0; i < std::min(lines.size(), kMaxListed); ++i) {
@@ -29,7 +40,8 @@ void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
 
 }  // namespace
 
-void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc) {
+void load_weights(StepRunner& runner, const std::string& given, const SourceLoc& loc) {
+  const std::string path = from_its_file(given, loc);
   const std::vector<NamedTensor> tensors = read_weights(path);
   const std::vector<std::string> wanted = runner.weight_paths();
   std::vector<std::string> unexpected;

@@ -11,7 +11,7 @@ namespace meshtrain {
 // Fills every layer weight from a .safetensors or .npz file; element types are converted. Throws
 // ConfigError (exit 6) E404..E406, E415 for the file, and E410 with every weight that the file
 // lacks, has in another shape, or has in excess; nothing is written then. `loc`: where the path was
-// given.
+// given; a relative path in a config file starts at the file's folder.
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc);
 
 // All layer weights, whole, each in its own dtype; replaces `path` whole or not at all. Throws
