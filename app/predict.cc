@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/text.h"
 #include "cli.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
@@ -19,13 +20,29 @@ ConfigValue text_value(const std::string& text) {
   return value;
 }
 
-// --input as a data source, so that data.transform acts on it as it did in training.
+// --input as a data source, so that data.transform acts on it as it did in training: an array, or
+// an archive with "x" or with arrays named as the model's inputs.
 ConfigObject input_source(const std::string& path) {
+  const std::string absolute = std::filesystem::absolute(path).string();
   ConfigObject source;
-  source.class_name = source.spelled = "npy";
-  source.args["x"] = text_value(std::filesystem::absolute(path).string());
   source.args["y"] = ConfigValue{};
   source.args["slice"] = ConfigValue{};
+  if (!ends_with(path, ".npz")) {
+    source.class_name = source.spelled = "npy";
+    source.args["x"] = text_value(absolute);
+    return source;
+  }
+  source.class_name = source.spelled = "npz";
+  source.args["path"] = text_value(absolute);
+  source.args["x"] = text_value("x");
+  const NpzReader archive(absolute);
+  if (!archive.has("x")) {
+    ConfigValue::Dict by_name;
+    for (const std::string& name : archive.names()) {
+      by_name.emplace_back(name, text_value(name));
+    }
+    source.args["x"].data = std::move(by_name);
+  }
   return source;
 }
 
@@ -43,8 +60,9 @@ void write_outputs(const std::string& path, const Model& model, std::vector<Host
 }
 
 int predict(const Arguments& arguments, bool& started) {
-  Config config = load_config(load_options(arguments, false));
-  const Dataset dataset = load_dataset(input_source(arguments.input), config.data);
+  const Config config = load_config(load_options(arguments, false));
+  Dataset dataset = load_dataset(input_source(arguments.input), config.data);
+  order_arrays(config.model, dataset);
   DataSpec spec = data_spec(dataset);
   spec.targets = Setup(config, nullptr).data().targets;
   Engine engine(config, spec, {.num_workers = 0, .dump_ir = arguments.dump_ir});
@@ -76,7 +94,9 @@ void add_predict(Command command) {
   CLI::App& verb = *command.app.add_subcommand("predict", "The model's outputs for given samples");
   add_config_arguments(verb, a);
   add_weights_flag(verb, a);
-  verb.add_option("-i,--input", a.input, "Samples, a NumPy array")->type_name("X.npy")->required();
+  verb.add_option("-i,--input", a.input, "Samples, a NumPy array or archive")
+      ->type_name("X.npy")
+      ->required();
   verb.add_option("--output", a.output, "Where predictions go; .npz for several outputs")
       ->type_name("Y.npy")
       ->required();

@@ -1,7 +1,9 @@
 #include "train/run_data.h"
 
+#include <algorithm>
 #include <functional>
 
+#include "base/text.h"
 #include "train/sample_weights.h"
 
 namespace meshtrain {
@@ -14,6 +16,40 @@ void collect(Diagnostics& diagnostics, const std::function<void()>& action) {
   } catch (const ConfigError& error) {
     diagnostics.append(error.diagnostics());
   }
+}
+
+// `arrays` in the order of `names`, where they have them.
+void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::string>& names,
+                   const char* what, const SourceLoc& loc, Diagnostics& diagnostics) {
+  std::vector<size_t> order;
+  std::vector<std::string> missing;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(arrays.begin(), arrays.end(),
+                                    [&](const Dataset::Array& a) { return a.name == name; });
+    if (found == arrays.end()) {
+      missing.push_back(name);
+    } else {
+      order.push_back(static_cast<size_t>(found - arrays.begin()));
+    }
+  }
+  if (order.empty() || arrays.size() == 1) {
+    return;  // the source uses names of its own: by position
+  }
+  if (!missing.empty() || order.size() != arrays.size()) {
+    std::vector<std::string> given;
+    for (const Dataset::Array& array : arrays) {
+      given.push_back(array.name);
+    }
+    diagnostics.error("E324", loc,
+                      fmt::format("the data have the arrays {} for the {}s {}", join(given, ", "),
+                                  what, join(names, ", ")));
+    return;
+  }
+  std::vector<Dataset::Array> ordered;
+  for (const size_t index : order) {
+    ordered.push_back(std::move(arrays[index]));
+  }
+  arrays = std::move(ordered);
 }
 
 // The loss of output `index`, or null.
@@ -70,6 +106,22 @@ const Dataset* RunData::part(DataPart part) const {
   return chosen && chosen->has_value() ? &**chosen : nullptr;
 }
 
+void order_arrays(const ModelConfig& model, Dataset& dataset) {
+  std::vector<std::string> inputs, outputs;
+  for (const LayerConfig& layer : model.layers) {
+    if (layer.object.class_name == "Input" || layer.object.class_name == "InputLayer") {
+      inputs.push_back(layer.name.value);
+    }
+  }
+  for (const auto& [name, layer] : model.outputs) {
+    outputs.push_back(name);
+  }
+  Diagnostics diagnostics;
+  order_by_name(dataset.inputs, inputs, "input", dataset.loc, diagnostics);
+  order_by_name(dataset.targets, outputs, "output", dataset.loc, diagnostics);
+  diagnostics.throw_if_errors();
+}
+
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   RunData data;
   Diagnostics diagnostics;
@@ -79,7 +131,10 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
                         std::optional<Dataset>& to) {
     if (source) {
-      collect(diagnostics, [&] { to = load_dataset(*source, sources); });
+      collect(diagnostics, [&] {
+        to = load_dataset(*source, sources);
+        order_arrays(config.model, *to);
+      });
     } else {
       diagnostics.error("E300", sources.loc, fmt::format("the config names no `data.{}`", name));
     }

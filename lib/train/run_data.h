@@ -28,6 +28,11 @@ struct RunData {
 // of all of them.
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated);
 
+// Puts arrays that the source names after the model's Input layers or outputs into the model's
+// order. Arrays with other names keep theirs. Throws ConfigError E324 when only some of them are so
+// named.
+void order_arrays(const ModelConfig& model, Dataset& dataset);
+
 // Every class id must be one that the model can predict (E312), where a loss takes class ids.
 // Throws ConfigError.
 void check_run_labels(const Setup& setup, const RunData& data);
