@@ -1,0 +1,421 @@
+#include "data/dataset.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "source_config.h"
+#include "support/temp_folder.h"
+#include "tensor/npy.h"
+#include "tensor/npz.h"
+
+namespace meshtrain {
+namespace {
+
+using namespace test;
+
+HostTensor range(DType dtype, const Shape& shape) {
+  HostTensor tensor(dtype, shape);
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    tensor.set(i, static_cast<double>(i));
+  }
+  return tensor;
+}
+
+DataConfig config_in(const TempFolder& folder) {
+  DataConfig data;
+  data.base_dir = folder.path();
+  return data;
+}
+
+// a.npz with x (6, 2) float64, y (6,) int64 and w (6,) float64.
+void write_archive(const TempFolder& folder) {
+  std::vector<NamedTensor> tensors;
+  tensors.push_back({"x", range(DType::kFloat64, {6, 2})});
+  tensors.push_back({"y", range(DType::kInt64, {6})});
+  tensors.push_back({"w", range(DType::kFloat64, {6})});
+  write_npz(folder.file("a.npz"), tensors);
+}
+ConfigObject npz_source(const Args& more = {}) {
+  Args args = {{"path", value("a.npz")},
+               {"x", default_value("x")},
+               {"y", default_value("y")},
+               {"sample_weight", null_value()},
+               {"slice", null_value()}};
+  args.insert(args.end(), more.begin(), more.end());
+  return object("npz", args);
+}
+
+TEST_CASE("load_dataset: npz with the default names keeps types") {
+  const TempFolder folder;
+  write_archive(folder);
+  const Dataset dataset = load_dataset(npz_source(), config_in(folder));
+  CHECK(dataset.num_samples == 6);
+  REQUIRE(dataset.inputs.size() == 1);
+  CHECK(dataset.inputs[0].name == "x");
+  CHECK(dataset.inputs[0].data.dtype() == DType::kFloat64);
+  REQUIRE(dataset.targets.size() == 1);
+  CHECK(dataset.targets[0].data.dtype() == DType::kInt64);
+  CHECK(!dataset.sample_weight.has_value());
+  CHECK(dataset.description == "npz a.npz (6 samples)");
+}
+
+TEST_CASE("load_dataset: npz with names for inputs and sample weights") {
+  const TempFolder folder;
+  write_archive(folder);
+  ConfigValue::Dict inputs = {{"left", value("x")}, {"right", value("w")}};
+  const Dataset dataset = load_dataset(
+      npz_source({{"x", value(inputs)}, {"sample_weight", value("w")}}), config_in(folder));
+  REQUIRE(dataset.inputs.size() == 2);
+  CHECK(dataset.inputs[0].name == "left");
+  CHECK(dataset.inputs[1].name == "right");
+  CHECK(dataset.inputs[1].data.shape() == Shape{6});
+  CHECK(dataset.sample_weight->dtype() == DType::kFloat32);
+  CHECK(dataset.sample_weight->at(5) == 5);
+  ConfigValue::List list = {value("x"), value("w")};
+  CHECK(load_dataset(npz_source({{"x", value(list)}}), config_in(folder)).inputs[1].name == "w");
+}
+
+TEST_CASE("load_dataset: npz without labels serves to predict unless labels were asked for") {
+  const TempFolder folder;
+  std::vector<NamedTensor> tensors;
+  tensors.push_back({"x", range(DType::kFloat32, {3, 2})});
+  write_npz(folder.file("a.npz"), tensors);
+  CHECK(load_dataset(npz_source(), config_in(folder)).targets.empty());
+  const Caught error = caught([&] {
+    load_dataset(npz_source({{"y", value("labels")}}), config_in(folder));
+  });
+  CHECK(error.code == "E306");
+  CHECK(error.exit_code == 3);
+  CHECK(error.says("it holds: x"));
+  CHECK(error.says("test.yaml:2:3"));
+}
+
+TEST_CASE("load_dataset: npy files") {
+  const TempFolder folder;
+  write_npy(folder.file("x.npy"), range(DType::kFloat32, {4, 3}));
+  write_npy(folder.file("y.npy"), range(DType::kInt32, {4}));
+  const Args args = {{"x", value("x.npy")}, {"y", value("y.npy")}};
+  const Dataset dataset = load_dataset(object("npy", args), config_in(folder));
+  CHECK(dataset.inputs[0].data.shape() == Shape{4, 3});
+  CHECK(dataset.targets[0].data.at(3) == 3);
+  const Args absolute = {{"x", value(folder.file("x.npy").c_str())}, {"y", null_value()}};
+  CHECK(load_dataset(object("npy", absolute), DataConfig{}).targets.empty());
+}
+
+TEST_CASE("load_dataset: every missing file is named with its place and neighbours") {
+  const TempFolder folder;
+  write_npy(folder.file("train.npy"), range(DType::kFloat32, {4, 3}));
+  const Args args = {{"x", value("trian.npy")}, {"y", value("none/y.npy")}};
+  const Caught error = caught([&] { load_dataset(object("npy", args), config_in(folder)); });
+  CHECK(error.code == "E300");
+  CHECK(error.exit_code == 3);
+  CHECK(error.says("trian.npy`: No such file"));
+  CHECK(error.says("files in that folder: train.npy"));
+  CHECK(error.says("none/y.npy`: No such file"));
+  CHECK(error.says("no such folder"));
+  CHECK(error.says("test.yaml:2:3"));
+}
+
+TEST_CASE("load_dataset: random numbers depend on the seed and the index alone") {
+  const auto random = [](int samples, int seed) {
+    return load_dataset(object("random", {{"samples", value(samples)},
+                                          {"shape", list_value({5, 3})},
+                                          {"labels", list_value({10})},
+                                          {"classes", null_value()},
+                                          {"seed", value(seed)}}),
+                        DataConfig{});
+  };
+  const Dataset few = random(100, 0);
+  const Dataset many = random(1000, 0);
+  const Dataset other = random(100, 1);
+  CHECK(few.inputs[0].data.shape() == Shape{100, 5, 3});
+  CHECK(few.targets[0].data.shape() == Shape{100, 10});
+  CHECK(few.inputs[0].data.dtype() == DType::kFloat32);
+  CHECK(few.inputs[0].data.at(1499) == many.inputs[0].data.at(1499));
+  CHECK(few.inputs[0].data.at(7) != other.inputs[0].data.at(7));
+  CHECK(few.inputs[0].data.at(7) != few.targets[0].data.at(7));
+  double squares = 0;
+  for (int64_t i = 0; i < 15000; ++i) {
+    squares += many.inputs[0].data.at(i) * many.inputs[0].data.at(i);
+  }
+  CHECK(squares / 15000 == doctest::Approx(1).epsilon(0.05));
+  // A promise: these bits are those of every version.
+  CHECK(few.inputs[0].data.data<float>()[0] == 0x1.4e312cp-2F);
+  CHECK(few.targets[0].data.data<float>()[0] == -0x1.73ea92p-1F);
+}
+
+TEST_CASE("load_dataset: random classes are whole numbers below their count") {
+  const Dataset dataset = load_dataset(object("random", {{"samples", value(1000)},
+                                                         {"shape", list_value({1})},
+                                                         {"labels", null_value()},
+                                                         {"classes", value(10)},
+                                                         {"seed", value(3)}}),
+                                       DataConfig{});
+  check_labels(dataset, 0, 10);
+  CHECK(dataset.targets[0].data.dtype() == DType::kInt32);
+  std::vector<int> counts(10);
+  for (int64_t i = 0; i < 1000; ++i) {
+    ++counts[static_cast<size_t>(dataset.targets[0].data.at(i))];
+  }
+  CHECK(*std::min_element(counts.begin(), counts.end()) > 60);
+}
+
+TEST_CASE("load_dataset: drawn digits have parts that differ") {
+  const auto digits = [](const char* split, ConfigValue samples) {
+    return load_dataset(
+        object("digits", {{"split", value(split)}, {"samples", samples}, {"seed", value(0)}}),
+        DataConfig{});
+  };
+  const Dataset train = digits("train", value(20));
+  const Dataset test = digits("test", null_value());
+  CHECK(train.inputs[0].data.shape() == Shape{20, 28, 28, 1});
+  CHECK(test.num_samples == 2000);
+  CHECK(train.description == "digits (train, 20 samples)");
+  CHECK(!std::equal(train.inputs[0].data.bytes(), train.inputs[0].data.bytes() + 784,
+                    test.inputs[0].data.bytes()));
+  check_labels(test, 0, 10);
+}
+
+TEST_CASE("load_dataset: slices are those of Python") {
+  const TempFolder folder;
+  write_archive(folder);
+  struct Case {
+    const char* slice;
+    int64_t first;
+    int64_t count;
+  };
+  for (const Case& c : {Case{"[2:]", 2, 4}, Case{"[:4]", 0, 4}, Case{"[1:3]", 1, 2},
+                        Case{"[-2:]", 4, 2}, Case{"[:-4]", 0, 2}, Case{"[:]", 0, 6},
+                        Case{"[0:100]", 0, 6}, Case{"[-100:2]", 0, 2}, Case{" [ 1 : 2 ] ", 1, 1},
+                        Case{"[:50%]", 0, 3}, Case{"[50%:]", 3, 3}, Case{"[-34%:]", 4, 2}}) {
+    CAPTURE(c.slice);
+    const Dataset part = load_dataset(npz_source({{"slice", value(c.slice)}}), config_in(folder));
+    CHECK(part.num_samples == c.count);
+    CHECK(part.inputs[0].data.at(0) == static_cast<double>(2 * c.first));
+    CHECK(part.targets[0].data.shape() == Shape{c.count});
+  }
+  for (const char* empty : {"[6:]", "[3:2]", "[:0]", "[100:]"}) {
+    CHECK(caught([&] {
+            load_dataset(npz_source({{"slice", value(empty)}}), config_in(folder));
+          }).code == "E316");
+  }
+  for (const char* bad : {"[", "9000:", "[a:b]", "[::2]", "[1]", "[1.5:]", "[:200%]", ""}) {
+    CAPTURE(bad);
+    const Caught error = caught([&] {
+      load_dataset(npz_source({{"slice", value(bad)}}), config_in(folder));
+    });
+    CHECK(error.code == "E113");
+    CHECK(error.exit_code == 2);
+  }
+}
+
+TEST_CASE("load_dataset: arrays of different length are refused with all lengths") {
+  const TempFolder folder;
+  std::vector<NamedTensor> tensors;
+  tensors.push_back({"x", HostTensor(DType::kFloat32, {60, 2})});
+  tensors.push_back({"y", HostTensor(DType::kFloat32, {59})});
+  write_npz(folder.file("a.npz"), tensors);
+  const Caught error = caught([&] { load_dataset(npz_source(), config_in(folder)); });
+  CHECK(error.code == "E313");
+  CHECK(error.says("`x` has 60, `y` has 59"));
+}
+
+TEST_CASE("load_dataset: no samples and no dimension of samples") {
+  const TempFolder folder;
+  std::vector<NamedTensor> tensors;
+  tensors.push_back({"x", HostTensor(DType::kFloat32, {0, 2})});
+  tensors.push_back({"s", HostTensor(DType::kFloat32, {})});
+  write_npz(folder.file("a.npz"), tensors);
+  CHECK(caught([&] { load_dataset(npz_source(), config_in(folder)); }).code == "E316");
+  CHECK(caught([&] {
+          load_dataset(npz_source({{"x", value("s")}}), config_in(folder));
+        }).code == "E304");
+}
+
+TEST_CASE("load_dataset: numbers that are not finite are found and named") {
+  const TempFolder folder;
+  for (const DType dtype : {DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+      HostTensor x(dtype, {3000, 5});
+      x.set(12 * 5 + 3, bad);
+      std::vector<NamedTensor> tensors;
+      tensors.push_back({"x", std::move(x)});
+      write_npz(folder.file("a.npz"), tensors);
+      const Caught error = caught([&] { load_dataset(npz_source(), config_in(folder)); });
+      CHECK(error.code == "E315");
+      CHECK(error.says(std::isnan(bad) ? "sample 12 feature 3 is NaN"
+                                       : "sample 12 feature 3 is inf"));
+      DataConfig allow = config_in(folder);
+      allow.nonfinite.value = "allow";
+      CHECK(load_dataset(npz_source(), allow).num_samples == 3000);
+      // Samples that the slice leaves out do not matter.
+      CHECK(load_dataset(npz_source({{"slice", value("[13:]")}}), config_in(folder)).num_samples ==
+            2987);
+    }
+  }
+}
+
+TEST_CASE("load_dataset: rescaling and reshaping of inputs") {
+  const TempFolder folder;
+  std::vector<NamedTensor> tensors;
+  tensors.push_back({"x", range(DType::kUInt8, {2, 6})});
+  tensors.push_back({"y", range(DType::kUInt8, {2})});
+  tensors.push_back({"d", range(DType::kFloat64, {2, 6})});
+  write_npz(folder.file("a.npz"), tensors);
+  DataConfig data = config_in(folder);
+  data.transform = {object("Rescaling", {{"scale", value(1.0 / 255)}, {"offset", value(0.5)}}),
+                    object("Reshape", {{"target_shape", list_value({3, -1})}})};
+  const Dataset dataset = load_dataset(npz_source(), data);
+  CHECK(dataset.inputs[0].data.dtype() == DType::kFloat32);
+  CHECK(dataset.inputs[0].data.shape() == Shape{2, 3, 2});
+  CHECK(dataset.inputs[0].data.data<float>()[7] == 7.0F * static_cast<float>(1.0 / 255) + 0.5F);
+  CHECK(dataset.targets[0].data.dtype() == DType::kUInt8);
+  const Dataset exact = load_dataset(npz_source({{"x", value("d")}}), data);
+  CHECK(exact.inputs[0].data.dtype() == DType::kFloat64);
+  CHECK(exact.inputs[0].data.at(7) == 7 * (1.0 / 255) + 0.5);
+  data.transform = {object("Reshape", {{"target_shape", list_value({4, 2})}})};
+  const Caught error = caught([&] { load_dataset(npz_source(), data); });
+  CHECK(error.code == "E304");
+  CHECK(error.says("6 elements; they cannot become (4, 2)"));
+}
+
+TEST_CASE("load_dataset: one-hot labels") {
+  const TempFolder folder;
+  write_archive(folder);
+  DataConfig data = config_in(folder);
+  data.one_hot.value = 6;
+  const Dataset dataset = load_dataset(npz_source(), data);
+  CHECK(dataset.targets[0].data.shape() == Shape{6, 6});
+  CHECK(dataset.targets[0].data.dtype() == DType::kFloat32);
+  for (int64_t i = 0; i < 36; ++i) {
+    CHECK(dataset.targets[0].data.at(i) == (i % 7 == 0 ? 1 : 0));
+  }
+  data.one_hot.value = 5;
+  CHECK(caught([&] { load_dataset(npz_source(), data); }).code == "E312");
+}
+
+Dataset labelled(HostTensor labels) {
+  Dataset dataset;
+  dataset.loc = place(2);
+  dataset.num_samples = labels.shape()[0];
+  dataset.targets.push_back({"y", std::move(labels)});
+  return dataset;
+}
+
+TEST_CASE("check_labels: names the first sample whose label is no class") {
+  check_labels(labelled(tensor_of<int>(DType::kUInt8, {3}, {0, 9, 5})), 0, 10);
+  check_labels(labelled(tensor_of<int>(DType::kFloat32, {3}, {0, 9, 5})), 0, 10);
+  const Caught high = caught([] {
+    check_labels(labelled(tensor_of<int>(DType::kInt64, {3}, {1, 10, 11})), 0, 10);
+  });
+  CHECK(high.code == "E312");
+  CHECK(high.exit_code == 3);
+  CHECK(high.says("sample 1 has the label 10"));
+  CHECK(high.says("0..9"));
+  CHECK(high.says("1 more labels"));
+  CHECK(high.says("counted from 1?"));
+  const auto one = [](double label) {
+    return caught(
+        [&] { check_labels(labelled(tensor_of<double>(DType::kFloat32, {1}, {label})), 0, 10); });
+  };
+  CHECK(one(-1).says("label -1"));
+  CHECK(one(2.5).says("label 2.5"));
+  CHECK(one(std::nan("")).says("label nan"));
+  const Caught steps = caught([] {
+    check_labels(labelled(tensor_of<int>(DType::kInt32, {2, 2}, {0, 1, 2, 7})), 0, 3);
+  });
+  CHECK(steps.says("sample 1 has the label 7"));
+}
+
+TEST_CASE("split_validation: the last samples as Keras takes them") {
+  for (const auto& [n, split, train] : {std::tuple(10, 0.2, 8), std::tuple(10, 0.25, 7),
+                                        std::tuple(7, 0.5, 3), std::tuple(60000, 0.1, 54000)}) {
+    Dataset dataset = labelled(range(DType::kInt32, {n}));
+    dataset.sample_weight = range(DType::kFloat32, {n});
+    const auto [first, last] = split_validation(std::move(dataset), split, place(3));
+    CHECK(first.num_samples == train);
+    CHECK(last.num_samples == n - train);
+    CHECK(first.targets[0].data.shape()[0] == train);
+    CHECK(last.targets[0].data.at(0) == train);
+    CHECK(last.sample_weight->at(0) == train);
+  }
+  for (const double split : {0.0, 1.0, 0.9999}) {
+    const Caught error =
+        caught([&] { split_validation(labelled(range(DType::kInt32, {2})), split, place(3)); });
+    CHECK(error.code == "E316");
+    CHECK(error.says("test.yaml:3:3"));
+  }
+}
+
+TEST_CASE("epoch_order: a permutation that is a pure function of seed and epoch") {
+  CHECK(epoch_order(5, 1, 2, false) == std::vector<int64_t>{0, 1, 2, 3, 4});
+  CHECK(epoch_order(0, 1, 0, true).empty());
+  CHECK(epoch_order(1, 1, 0, true) == std::vector<int64_t>{0});
+  for (const int64_t n : {2, 10, 1000, 60000}) {
+    std::vector<int64_t> order = epoch_order(n, 1337, 3, true);
+    CHECK(order == epoch_order(n, 1337, 3, true));
+    std::sort(order.begin(), order.end());
+    CHECK(order == epoch_order(n, 0, 0, false));
+  }
+  // A promise: a resumed run of an older version goes on in the same order.
+  CHECK(epoch_order(10, 1337, 0, true) == std::vector<int64_t>{5, 2, 6, 1, 7, 8, 3, 0, 4, 9});
+  CHECK(epoch_order(100, 1, 0, true) != epoch_order(100, 1, 1, true));
+  CHECK(epoch_order(100, 1, 0, true) != epoch_order(100, 2, 0, true));
+}
+
+TEST_CASE("epoch_order: every order of three comes equally often") {
+  int counts[27] = {};
+  for (int64_t epoch = 0; epoch < 6000; ++epoch) {
+    const std::vector<int64_t> order = epoch_order(3, 7, epoch, true);
+    ++counts[order[0] * 9 + order[1] * 3 + order[2]];
+  }
+  int orders = 0;
+  for (const int count : counts) {
+    orders += count > 0;
+    CHECK((count == 0 || (count > 880 && count < 1120)));
+  }
+  CHECK(orders == 6);
+}
+
+TEST_CASE("gather_rows: copies rows in the order given") {
+  const HostTensor from = range(DType::kFloat32, {4, 2});
+  float to[6] = {};
+  gather_rows(from, std::vector<int64_t>{3, 0, 3}, reinterpret_cast<std::byte*>(to));
+  CHECK(std::vector<float>(to, to + 6) == std::vector<float>{6, 7, 0, 1, 6, 7});
+  CHECK_THROWS_AS(gather_rows(from, std::vector<int64_t>{4}, reinterpret_cast<std::byte*>(to)),
+                  InternalError);
+}
+
+TEST_CASE("load_dataset: the genuine MNIST test images") {
+  const char* given = std::getenv("MESHTRAIN_DATA");
+  const std::string folder = given != nullptr ? given : MESHTRAIN_SOURCE_DIR "/../shared/datasets";
+  if (!std::filesystem::exists(folder + "/t10k-images-idx3-ubyte.gz")) {
+    MESSAGE("skipped: no MNIST in " << folder);
+    return;
+  }
+  DataConfig data;
+  data.base_dir = folder;
+  const ConfigObject source = object("idx", {{"images", value("t10k-images-idx3-ubyte.gz")},
+                                             {"labels", value("t10k-labels-idx1-ubyte.gz")}});
+  const Dataset dataset = load_dataset(source, data);
+  CHECK(dataset.inputs[0].data.shape() == Shape{10000, 28, 28, 1});
+  CHECK(dataset.inputs[0].data.dtype() == DType::kUInt8);
+  check_labels(dataset, 0, 10);
+  std::vector<int> counts(10);
+  for (int64_t i = 0; i < 10000; ++i) {
+    ++counts[static_cast<size_t>(dataset.targets[0].data.at(i))];
+  }
+  CHECK(counts == std::vector<int>{980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009});
+  const ConfigObject exchanged = object("idx", {{"images", value("t10k-labels-idx1-ubyte.gz")},
+                                                {"labels", value("t10k-images-idx3-ubyte.gz")}});
+  const Caught error = caught([&] { load_dataset(exchanged, data); });
+  CHECK(error.code == "E307");
+  CHECK(error.says("exchanged"));
+}
+
+}  // namespace
+}  // namespace meshtrain
