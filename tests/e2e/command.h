@@ -1,0 +1,57 @@
+// Runs the built meshtrain as a user's shell would.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace meshtrain {
+
+struct Result {
+  int exit_code = -1;  // 128 + n when a signal ended it, as a shell says
+  std::string out, err;
+};
+
+struct Command {
+  std::vector<std::string> args;
+  std::string folder = ".";  // where it runs
+  std::string input;
+  std::vector<std::string> environment;  // "NAME=value", beside this process's
+  // Where the streams go instead of into the result; "closed" closes them, "pipe without reader"
+  // makes every write fail with EPIPE.
+  std::string out_to, err_to;
+  bool on_terminal = false;  // stdout and stderr are one terminal; all is in `out`
+  // Called with what stderr and stdout have so far and the process's id, until it returns true.
+  std::function<bool(const std::string& out, const std::string& err, int pid)> watch;
+};
+
+// Kills the process after `timeout_seconds`, which fails the test.
+Result run(const Command& command, int timeout_seconds = 60);
+
+// meshtrain ARGS... in `folder`.
+inline Result meshtrain(std::vector<std::string> args, const std::string& folder) {
+  Command command;
+  command.args = std::move(args);
+  command.folder = folder;
+  return run(command);
+}
+
+// A folder of its own, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  void write(const std::string& name, const std::string& text) const;
+  std::string read(const std::string& name) const;
+
+ private:
+  std::string path_;
+};
+
+std::vector<std::string> lines_of(const std::string& text);
+
+}  // namespace meshtrain

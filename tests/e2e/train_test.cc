@@ -1,0 +1,290 @@
+// The contracts of `meshtrain train`: streams, events, the run directory, exit codes, signals.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "example.h"
+#include "tensor/safetensors.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::vector<Json> events_of(const std::string& text) {
+  std::vector<Json> events;
+  for (const std::string& line : lines_of(text)) {
+    events.push_back(Json::parse(line));
+  }
+  return events;
+}
+
+const std::string kMetrics = R"( - accuracy: \d\.\d{4}(e-\d\d)? - loss: \d\.\d{4}(e-\d\d)?)";
+const std::string kTime = R"( - \d+s - \d+(us|ms|s)/step)";
+
+TEST_CASE("stdout is the record of Keras' verbose 2 and stderr the first screen") {
+  const ExampleFolder folder;
+  const Result result = meshtrain({"train", "small.yaml", "-o", "run"}, folder.path());
+  CHECK(result.exit_code == 0);
+  const std::string line = "3/3" + kTime + kMetrics + "\n";
+  const std::string evaluation = "2/2" + kTime + kMetrics + "\n";
+  CHECK_MESSAGE(std::regex_match(result.out, std::regex("Epoch 1/2\n" + line + "Epoch 2/2\n" +
+                                                        line + evaluation)),
+                result.out);
+  const std::vector<std::string> screen = lines_of(result.err);
+  REQUIRE(screen.size() == 6);
+  CHECK(screen[0].find("meshtrain ") == 0);
+  CHECK(screen[1] == "mesh        2 x 2  data=2 model=2");
+  CHECK(screen[3] == "batch       16 = 8 on each of 2 along `data`; 3 steps an epoch");
+  CHECK(screen[5] == "run         run");
+}
+
+TEST_CASE("the run directory holds what was run and what came out") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "run.log_steps=true"}, folder.path())
+              .exit_code == 0);
+  CHECK(folder.read("run/config.yaml") == kExample);
+  CHECK(folder.read("run/config.resolved.yaml").find("log_steps: true") != std::string::npos);
+  CHECK(fs::is_empty(folder / "run/checkpoints"));
+  CHECK(folder.read("run/plan.txt").find("d1/kernel") != std::string::npos);
+  CHECK(Json::parse(folder.read("run/plan.json")).contains("collectives"));
+  const SafetensorsFile weights = read_safetensors(folder / "run/weights.safetensors");
+  std::vector<std::string> names;
+  for (const NamedTensor& weight : weights.tensors) {
+    names.push_back(weight.name + " " + shape_string(weight.tensor.shape()));
+  }
+  CHECK(names == std::vector<std::string>{"d1/kernel (6, 8)", "d2/kernel (8, 3)", "d2/bias (3,)"});
+
+  const std::vector<Json> events = events_of(folder.read("run/metrics.jsonl"));
+  std::vector<std::string> order;
+  for (const Json& event : events) {
+    order.push_back(event.at("event"));
+  }
+  CHECK(order == std::vector<std::string>{"start", "step", "step", "step", "epoch", "step", "step",
+                                          "step", "epoch", "evaluate", "end"});
+  CHECK(events[0].at("mesh").at("shape") == Json({2, 2}));
+  CHECK(events[2] ==
+        Json({{"event", "step"}, {"epoch", 1}, {"step", 2}, {"loss", events[2].at("loss")}}));
+  CHECK(events[4].at("epoch") == 1);
+  CHECK(events[4].at("steps") == 3);
+  CHECK(events[4].at("seconds").is_number());
+  CHECK(events[4].at("ms_per_step").is_number());
+  // The epoch's loss is the mean over samples of its batches of 16, 16 and 8.
+  const double mean =
+      (16 * events[1].at("loss").get<double>() + 16 * events[2].at("loss").get<double>() +
+       8 * events[3].at("loss").get<double>()) /
+      40;
+  CHECK(events[4].at("logs").at("loss").get<double>() == doctest::Approx(mean).epsilon(1e-6));
+  CHECK(events[9].at("logs").size() == 2);
+  CHECK(events[10] == Json({{"event", "end"}, {"exit_code", 0}}));
+}
+
+TEST_CASE("with json the events are on stdout and nothing else") {
+  const ExampleFolder folder;
+  const Result result =
+      meshtrain({"train", "small.yaml", "-o", "run", "--log-format", "json", "--limit-steps", "1"},
+                folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == folder.read("run/metrics.jsonl"));
+  const Result quiet =
+      meshtrain({"train", "small.yaml", "-q", "--log-format", "json"}, folder.path());
+  REQUIRE(lines_of(quiet.out).size() == 1);
+  CHECK(Json::parse(quiet.out).at("event") == "evaluate");
+  CHECK(quiet.err.empty());
+}
+
+TEST_CASE("progress bar puts the bytes of Keras' verbose 1 on stdout even in a file") {
+  const ExampleFolder folder;
+  const Result result =
+      meshtrain({"train", "small.yaml", "--progress", "bar", "fit.epochs=1"}, folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.find("\r\x1b[1m1/3\x1b[0m \x1b[32m\u2501\u2501\u2501\u2501\u2501\u2501\x1b[0m"
+                        "\x1b[37m") == 0);
+  CHECK(result.out.find("\b\r\x1b[1m3/3\x1b[0m ") != std::string::npos);
+  const Result silent = meshtrain({"train", "small.yaml", "--progress=none"}, folder.path());
+  CHECK(silent.exit_code == 0);
+  CHECK(silent.out.empty());
+}
+
+TEST_CASE("on a terminal a bar moves and the finished line takes its place") {
+  const ExampleFolder folder;
+  Command command;
+  command.args = {"train", "small.yaml"};
+  command.folder = folder.path();
+  command.environment = {"TERM=xterm"};
+  command.on_terminal = true;
+  const Result result = run(command);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.find("Epoch 1/2\n\r\x1b[1m1/3\x1b[0m ") != std::string::npos);
+  CHECK(std::regex_search(result.out, std::regex(" \r3/3" + kTime + kMetrics + "\nEpoch 2/2\n")));
+}
+
+TEST_CASE("quiet prints one line") {
+  const ExampleFolder folder;
+  const Result result = meshtrain({"train", "small.yaml", "-q"}, folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(std::regex_match(result.out, std::regex("2/2" + kTime + kMetrics + "\n")));
+  CHECK(result.err.empty());
+}
+
+TEST_CASE("runs without a folder of their own never meet") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
+  REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
+  int runs = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "runs/small")) {
+    runs += entry.is_directory() && !entry.is_symlink() ? 1 : 0;
+  }
+  CHECK(runs == 2);
+  CHECK(fs::exists(folder / "runs/small/latest/weights.safetensors"));
+  const Result again = meshtrain({"train", "small.yaml", "-o", "runs/small/latest"}, folder.path());
+  CHECK(again.exit_code == 2);
+  CHECK(again.err.find("error[E141]") == 0);
+  CHECK(again.err.find("1 error; nothing was started\n") != std::string::npos);
+}
+
+TEST_CASE("the same run gives the same bytes") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "a"}, folder.path()).exit_code == 0);
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "b"}, folder.path()).exit_code == 0);
+  CHECK(folder.read("a/weights.safetensors") == folder.read("b/weights.safetensors"));
+}
+
+std::vector<double> step_losses(const TemporaryFolder& folder, const std::string& run) {
+  std::vector<double> losses;
+  for (const Json& event : events_of(folder.read(run + "/metrics.jsonl"))) {
+    if (event.at("event") == "step") {
+      losses.push_back(event.at("loss"));
+    }
+  }
+  return losses;
+}
+
+TEST_CASE("the mesh does not change the losses") {
+  const ExampleFolder folder;
+  const std::vector<std::string> common = {"train", "small.yaml", "-q", "run.log_steps=true",
+                                           "dtype_policy=float64"};
+  std::vector<double> expected;
+  for (const std::string mesh : {"1x1", "2x2", "4x1", "1x4"}) {
+    std::vector<std::string> args = common;
+    args.insert(args.end(), {"--mesh", mesh, "-o", mesh});
+    const Result result = meshtrain(args, folder.path());
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    const std::vector<double> losses = step_losses(folder, mesh);
+    REQUIRE(losses.size() == 6);
+    expected = expected.empty() ? losses : expected;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      CHECK(losses[i] == doctest::Approx(expected[i]).epsilon(1e-9));
+    }
+  }
+}
+
+TEST_CASE("flags stand for config keys wherever they are") {
+  const ExampleFolder folder;
+  const Result result =
+      meshtrain({"train", "--epochs", "1", "--batch-size=20", "small.yaml", "--mesh",
+                 "data=4,model=1", "-o", "run", "--name=other", "fit.validation_split=0.5"},
+                folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  const Json start = events_of(folder.read("run/metrics.jsonl"))[0];
+  CHECK(start.at("mesh").at("shape") == Json({4, 1}));
+  CHECK(start.at("name") == "other");
+  CHECK(start.at("batch_size") == 20);
+  CHECK(start.at("validation_samples") == 20);
+  CHECK(result.out.find("Epoch") == std::string::npos);
+  CHECK(result.out.find(" - val_accuracy: ") != std::string::npos);
+}
+
+TEST_CASE("training begins from given weights and refuses those of another model") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "a"}, folder.path()).exit_code == 0);
+  const Result kept =
+      meshtrain({"train", "small.yaml", "-q", "-o", "b", "compile.optimizer.SGD.learning_rate=0.0",
+                 "fit.initial_weights=a/weights.safetensors"},
+                folder.path());
+  REQUIRE_MESSAGE(kept.exit_code == 0, kept.err);
+  CHECK(folder.read("a/weights.safetensors") == folder.read("b/weights.safetensors"));
+  const Result other = meshtrain({"train", "small.yaml", "-o", "c", "model.layers.d1.units=4",
+                                  "fit.initial_weights=a/weights.safetensors"},
+                                 folder.path());
+  CHECK(other.exit_code == 6);
+  CHECK(other.err.find("error[E410]") == 0);
+  CHECK(other.err.find("d1/kernel is (6, 8) in the file, (6, 4) in the model") !=
+        std::string::npos);
+  CHECK(other.err.find("d2/kernel is (8, 3)") != std::string::npos);
+  CHECK_FALSE(fs::exists(folder / "c"));
+}
+
+TEST_CASE("a loss that is not finite ends with exit code 5 and names the step") {
+  const ExampleFolder folder;
+  const Result result = meshtrain({"train", "small.yaml", "-o", "run", "compile.loss=mse",
+                                   "data.train={source: random, samples: 40, shape: [6], labels: "
+                                   "[3], seed: 1}",
+                                   "evaluate.on=none", "compile.optimizer.SGD.learning_rate=1e30"},
+                                  folder.path());
+  CHECK_MESSAGE(result.exit_code == 5, result.err);
+  CHECK(result.err.find("error[E501]: the loss is ") != std::string::npos);
+  CHECK(result.err.find("nothing was started") == std::string::npos);
+  const std::vector<Json> events = events_of(folder.read("run/metrics.jsonl"));
+  CHECK(events.back().at("event") == "end");
+  CHECK(events.back().at("exit_code") == 5);
+  CHECK_FALSE(fs::exists(folder / "run/weights.safetensors"));
+}
+
+void check_stop(int signal_number, int exit_code, const std::string& word) {
+  const ExampleFolder folder;
+  Command command;
+  command.args = {"train", "small.yaml", "-o", "run", "--epochs", "100000", "--log-format=json"};
+  command.folder = folder.path();
+  command.watch = [&](const std::string& out, const std::string&, int pid) {
+    return out.find("\"epoch\":3") != std::string::npos && kill(pid, signal_number) == 0;
+  };
+  const Result result = run(command);
+  CHECK(result.exit_code == exit_code);
+  CHECK_MESSAGE(
+      std::regex_search(result.err, std::regex(word + " after step \\d of epoch \\d+; weights were "
+                                                      "not saved\n")),
+      result.err);
+  const std::vector<Json> events = events_of(folder.read("run/metrics.jsonl"));
+  CHECK(events.back().at("exit_code") == exit_code);
+  CHECK_FALSE(fs::exists(folder / "run/weights.safetensors"));
+}
+
+TEST_CASE("SIGTERM ends between steps with 143") {
+  check_stop(SIGTERM, 143, "terminated");
+}
+TEST_CASE("SIGINT ends between steps with 130") {
+  check_stop(SIGINT, 130, "interrupted");
+}
+
+TEST_CASE("training goes on without a stdout") {
+  for (const std::string to : {"closed", "pipe without reader", "/dev/full"}) {
+    CAPTURE(to);
+    const ExampleFolder folder;
+    Command command;
+    command.args = {"train", "small.yaml", "-o", "run"};
+    command.folder = folder.path();
+    command.out_to = to;
+    const Result result = run(command);
+    CHECK(result.exit_code == 0);
+    CHECK(fs::exists(folder / "run/weights.safetensors"));
+    CHECK(events_of(folder.read("run/metrics.jsonl")).back().at("exit_code") == 0);
+    const bool warned = result.err.find("cannot write to stdout") != std::string::npos;
+    CHECK(warned == (to == "/dev/full"));
+  }
+}
+
+TEST_CASE("a place that takes no results is found before training") {
+  const ExampleFolder folder;
+  folder.write("file", "");
+  const Result result = meshtrain({"train", "small.yaml", "-o", "file/run"}, folder.path());
+  CHECK(result.exit_code == 74);
+  CHECK(result.err.find("error[E142]: cannot create `file/run`") == 0);
+}
+
+}  // namespace
+}  // namespace meshtrain

@@ -1,0 +1,234 @@
+// The other verbs: exit codes, streams, JSON.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "example.h"
+#include "tensor/npy.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+// What a misuse says, after checking that it is one.
+std::string misuse(const std::vector<std::string>& args) {
+  const ExampleFolder folder;
+  const Result result = meshtrain(args, folder.path());
+  CHECK(result.exit_code == 2);
+  CHECK(result.out.empty());
+  return result.err;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("misuse of the command line is exit code 2 with a hint") {
+  CHECK(contains(misuse({"tran", "small.yaml"}), "unknown verb `tran`; did you mean `train`?"));
+  CHECK(contains(misuse({"train", "small.yaml", "--epoch", "2"}),
+                 "unknown option `--epoch`; did you mean `--epochs`?"));
+  CHECK(contains(misuse({"train"}), "error[E140]"));
+  CHECK(contains(misuse({}), "error[E140]"));
+  CHECK(contains(misuse({"train", "fit.epochs=1"}), "no config file given"));
+  CHECK(contains(misuse({"train", "small.yaml", "--progress", "sometimes"}), "error[E140]"));
+  CHECK(contains(misuse({"train", "small.yaml", "--mesh", "data,model=2"}), "`data` has no size"));
+  CHECK(contains(misuse({"evaluate", "small.yaml"}), "no weights given"));
+  CHECK(contains(misuse({"train", "other.yaml"}), "error[E100]"));
+}
+
+TEST_CASE("help and version are on stdout") {
+  const TemporaryFolder folder;
+  const Result help = meshtrain({"--help"}, folder.path());
+  CHECK(help.exit_code == 0);
+  CHECK(contains(help.out, "Exit codes:"));
+  CHECK(help.err.empty());
+  const Result train = meshtrain({"train", "--help"}, folder.path());
+  CHECK(train.exit_code == 0);
+  CHECK(contains(train.out, "--limit-steps"));
+  CHECK(contains(train.out, "[key: fit.batch_size]"));
+  CHECK(meshtrain({"--version"}, folder.path()).out.find("meshtrain ") == 0);
+  CHECK(meshtrain({"version"}, folder.path()).out.find("meshtrain ") == 0);
+  CHECK(meshtrain({"devices"}, folder.path()).exit_code == 0);
+  CHECK(Json::parse(meshtrain({"devices", "--format=json"}, folder.path()).out).contains("cpu"));
+}
+
+TEST_CASE("each kind of problem has its exit code") {
+  const ExampleFolder folder;
+  const Result data =
+      meshtrain({"train", "small.yaml", "-o", "run", "data.test={source: npz, path: missing.npz}"},
+                folder.path());
+  CHECK(data.exit_code == 3);
+  CHECK(contains(data.err, "missing.npz"));
+  CHECK(contains(data.err, "nothing was started"));
+  CHECK(meshtrain({"train", "small.yaml", "--devices", "cpu:3"}, folder.path()).exit_code == 4);
+  CHECK(meshtrain({"train", "small.yaml", "fit.epochs=ten"}, folder.path()).exit_code == 2);
+  CHECK(meshtrain({"evaluate", "small.yaml", "--weights", "none.safetensors"}, folder.path())
+            .exit_code == 6);
+  CHECK_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST_CASE("validate shows every problem and tells programs where") {
+  const ExampleFolder folder;
+  const Result good = meshtrain({"validate", "small.yaml"}, folder.path());
+  CHECK(good.exit_code == 0);
+  CHECK(good.out == "small.yaml: 0 errors, 0 warnings\n");
+  std::string text = kExample;
+  text.replace(text.find("layout_map"), 10, "layoutmap");
+  text.replace(text.find("epochs: 2"), 9, "epochs: x");
+  folder.write("bad.yaml", text);
+  const Result bad = meshtrain({"validate", "bad.yaml", "--format", "json"}, folder.path());
+  CHECK(bad.exit_code == 2);
+  const Json report = Json::parse(bad.out);
+  CHECK(report.at("valid") == false);
+  REQUIRE(report.at("errors").get<int>() >= 2);
+  CHECK(report.at("diagnostics")[0].at("line") == 10);
+  CHECK(report.at("diagnostics")[0].at("column") == 3);
+  CHECK(contains(report.at("diagnostics")[0].at("file").get<std::string>(), "bad.yaml"));
+  const Result layout =
+      meshtrain({"validate", "small.yaml", "--mesh", "1x3", "--format=json"}, folder.path());
+  CHECK(layout.exit_code == 2);
+  CHECK(Json::parse(layout.out).at("diagnostics")[0].at("code") == "E204");
+}
+
+TEST_CASE("validate takes milliseconds") {
+  const ExampleFolder folder;
+  double best = 1;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    REQUIRE(meshtrain({"validate", "small.yaml"}, folder.path()).exit_code == 0);
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  CHECK(best < 0.2);  // 0.02 on an idle machine; sanitizers and busy machines are slower
+}
+
+TEST_CASE("plan and the dry run show the same and start nothing") {
+  const ExampleFolder folder;
+  const Result plan = meshtrain({"plan", "small.yaml"}, folder.path());
+  CHECK(plan.exit_code == 0);
+  CHECK(contains(plan.out, "d1/kernel"));
+  const Result dry = meshtrain({"train", "small.yaml", "--dry-run"}, folder.path());
+  CHECK(dry.out == plan.out);
+  CHECK_FALSE(std::filesystem::exists(folder / "runs"));
+  const Json json =
+      Json::parse(meshtrain({"plan", "small.yaml", "--format", "json"}, folder.path()).out);
+  for (const char* key :
+       {"mesh", "batch", "variables", "outputs", "collectives", "memory", "flops", "warnings"}) {
+    CHECK_MESSAGE(json.contains(key), key);
+  }
+  CHECK(json.at("variables")[0].at("path") == "d1/kernel");
+}
+
+TEST_CASE("results that cannot be written are exit code 74") {
+  const ExampleFolder folder;
+  Command command;
+  command.args = {"plan", "small.yaml"};
+  command.folder = folder.path();
+  command.out_to = "/dev/full";
+  const Result result = run(command);
+  CHECK(result.exit_code == 74);
+  CHECK(contains(result.err, "cannot write to stdout"));
+  command.out_to = "pipe without reader";  // as `| head` leaves it
+  CHECK(run(command).exit_code == 0);
+}
+
+TEST_CASE("the summary is the table of Keras with layouts") {
+  const ExampleFolder folder;
+  const Result result = meshtrain({"summary", "small.yaml", "--mesh", "1x1"}, folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out ==
+        R"(Model: "sequential"
+┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━┓
+┃ Layer (type)                    ┃ Output Shape           ┃       Param # ┃
+┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━┩
+│ d1 (Dense)                      │ (None, 8)              │            48 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ dropout (Dropout)               │ (None, 8)              │             0 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ d2 (Dense)                      │ (None, 3)              │            27 │
+└─────────────────────────────────┴────────────────────────┴───────────────┘
+ Total params: 75 (300.00 B)
+ Trainable params: 75 (300.00 B)
+ Non-trainable params: 0 (0.00 B)
+)");
+  const Result sharded = meshtrain({"summary", "small.yaml"}, folder.path());
+  CHECK(contains(sharded.out, "kernel [null, model]"));
+  CHECK(contains(sharded.out, "output [data, null]"));
+  const Result drawn = meshtrain({"summary", "small.yaml", "--sharding=d1/kernel"}, folder.path());
+  CHECK(contains(drawn.out, "d1/kernel (6, 8) [null, model]\n┌"));
+  CHECK(contains(drawn.out, "CPU 0,2"));
+  const Result all = meshtrain({"summary", "--sharding", "small.yaml"}, folder.path());
+  CHECK(contains(all.out, "batch (16, 6) [data, null]"));
+  CHECK(contains(all.out, "d2/output (16, 3) [data, null]"));
+  CHECK(meshtrain({"summary", "small.yaml", "--sharding=d9"}, folder.path()).exit_code == 2);
+}
+
+TEST_CASE("evaluate repeats the evaluation of the run and predict fits it") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "run"}, folder.path()).exit_code == 0);
+  const std::vector<std::string> lines = lines_of(folder.read("run/metrics.jsonl"));
+  const Json trained = Json::parse(lines[lines.size() - 2]);
+  const Result evaluated = meshtrain(
+      {"evaluate", "small.yaml", "--weights", "run/weights.safetensors", "--log-format=json"},
+      folder.path());
+  REQUIRE_MESSAGE(evaluated.exit_code == 0, evaluated.err);
+  CHECK(Json::parse(evaluated.out).at("logs") == trained.at("logs"));
+
+  HostTensor samples(DType::kFloat32, {5, 6});
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    samples.set(i, std::sin(static_cast<double>(i)));
+  }
+  write_npy(folder / "x.npy", samples);
+  for (const std::string mesh : {"1x1", "2x2"}) {
+    const Result predicted =
+        meshtrain({"predict", "small.yaml", "--mesh", mesh, "--weights", "run/weights.safetensors",
+                   "--input", "x.npy", "--output", mesh + ".npy"},
+                  folder.path());
+    REQUIRE_MESSAGE(predicted.exit_code == 0, predicted.err);
+  }
+  const HostTensor one = read_npy(folder / "1x1.npy");
+  const HostTensor four = read_npy(folder / "2x2.npy");
+  CHECK(one.shape() == Shape{5, 3});
+  REQUIRE(four.shape() == Shape{5, 3});
+  for (int64_t i = 0; i < one.size(); ++i) {
+    CHECK(four.at(i) == doctest::Approx(one.at(i)).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("the config can be shown with origins and read from standard input") {
+  const ExampleFolder folder;
+  const Result shown =
+      meshtrain({"config", "show", "small.yaml", "--epochs", "9", "--origin"}, folder.path());
+  CHECK(shown.exit_code == 0);
+  CHECK(contains(shown.out, "epochs: 9"));
+  CHECK(contains(shown.out, "# --epochs"));
+  CHECK(contains(shown.out, "# small.yaml:"));
+  Command command;
+  command.args = {"validate", "-"};
+  command.folder = folder.path();
+  command.input = kExample;
+  CHECK(run(command).exit_code == 0);
+  CHECK(Json::parse(meshtrain({"schema"}, folder.path()).out).contains("properties"));
+}
+
+TEST_CASE("every template is a valid config") {
+  const TemporaryFolder folder;
+  const Result list = meshtrain({"init"}, folder.path());
+  CHECK(list.exit_code == 0);
+  for (const std::string& line : lines_of(list.out)) {
+    const std::string name = line.substr(0, line.find(' '));
+    const Result text = meshtrain({"init", name}, folder.path());
+    REQUIRE(text.exit_code == 0);
+    folder.write(name + ".yaml", text.out);
+    const Result valid = meshtrain({"validate", name + ".yaml"}, folder.path());
+    CHECK_MESSAGE(valid.exit_code == 0, valid.err);
+  }
+  CHECK(meshtrain({"init", "no-such-template"}, folder.path()).exit_code == 2);
+}
+
+}  // namespace
+}  // namespace meshtrain
