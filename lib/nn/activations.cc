@@ -242,6 +242,27 @@ ValueId log_softmax(Builder& b, ValueId x, const std::vector<int64_t>& axes_give
   return b.sub(shift, b.log(b.reduce_sum(b.exp(shift), axes, /*keepdims=*/true)));
 }
 
+Shape activation_shape(const ConfigValue& activation, Shape shape, std::string& problem) {
+  const NamedValue name = named_value(activation);
+  const bool has_axis = name.key == "glu" || name.key == "softmax" || name.key == "logsoftmax" ||
+                        name.key == "sparsemax";
+  if (!has_axis) {
+    return shape;
+  }
+  const int64_t axis = integer_or(name.object, "axis", -1);
+  const auto rank = static_cast<int64_t>(shape.size());
+  if (axis < -rank || axis >= rank) {
+    problem = fmt::format("`{}` finds no axis {} in its input", name.spelled, axis);
+  } else if (name.key == "glu") {
+    int64_t& size = shape[axis < 0 ? axis + rank : axis];
+    if (size != kUnknownDim && size % 2 != 0) {
+      problem = fmt::format("`glu` needs an even size to split, not {}", size);
+    }
+    size = size == kUnknownDim ? size : size / 2;
+  }
+  return shape;
+}
+
 ValueId add_activation(Builder& builder, const ConfigValue& activation, ValueId x) {
   NamedValue name = named_value(activation);
   if (name.key.empty() || name.key == "none") {

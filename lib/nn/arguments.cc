@@ -38,6 +38,18 @@ std::string string_or(const ConfigObject* object, std::string_view name,
   return object != nullptr && object->has(name) ? object->string(name) : std::string(otherwise);
 }
 
+std::vector<double> numbers_of(const ConfigValue& value) {
+  if (!value.is_list()) {
+    return {value.number()};
+  }
+  std::vector<double> out;
+  for (const ConfigValue& entry : value.list()) {
+    const std::vector<double> inner = numbers_of(entry);
+    out.insert(out.end(), inner.begin(), inner.end());
+  }
+  return out;
+}
+
 const ConfigValue& value_or_null(const ConfigObject& object, std::string_view name) {
   static const ConfigValue kNull;
   const auto found = object.args.find(name);

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/object.h"
 
@@ -26,6 +27,8 @@ int64_t integer_or(const ConfigObject* object, std::string_view name, int64_t ot
 bool boolean_or(const ConfigObject* object, std::string_view name, bool otherwise);
 std::string string_or(const ConfigObject* object, std::string_view name,
                       std::string_view otherwise);
+// One number as a list of one; nested lists flattened in order.
+std::vector<double> numbers_of(const ConfigValue& value);
 // The argument's value, or null.
 const ConfigValue& value_or_null(const ConfigObject& object, std::string_view name);
 

@@ -47,7 +47,7 @@ class Dense : public ConfiguredLayer {
     }
     Shape output = input;
     output.back() = units;
-    return output;
+    return activated_shape(inputs, output, diagnostics);
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
@@ -129,6 +129,10 @@ class Dropout : public FloatLayer {
 class Activation : public FloatLayer {
  public:
   using FloatLayer::FloatLayer;
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    const Shape input = FloatLayer::build(inputs, diagnostics);
+    return is_failed(input) ? input : activated_shape(inputs, input, diagnostics);
+  }
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     return add_activation(context.builder, config_.arg("activation"),
                           to_compute(context, inputs[0]));

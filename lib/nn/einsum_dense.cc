@@ -16,8 +16,9 @@ struct Equation {
   std::string input, kernel, output;
   bool elided_left = false, elided_right = false;
 
-  // With `count` letters in place of the dots.
-  Equation expanded(size_t count) const {
+  // With letters in place of the dots, for an input of `rank` dimensions.
+  Equation for_rank(size_t rank) const {
+    const size_t count = rank - input.size();
     std::string fresh;
     for (char c = 'A'; fresh.size() < count && c <= 'z';
          c = c == 'Z' ? 'a' : static_cast<char>(c + 1)) {
@@ -115,18 +116,23 @@ class EinsumDense : public ConfiguredLayer {
                               config_.string("equation"), letters, has_dots ? " or more" : ""));
       return failed_shape();
     }
-    equation_ = has_dots ? parsed->expanded(inputs[0].size() - letters) : *parsed;
+    equation_ = parsed->for_rank(inputs[0].size());
+    sizes_.clear();
     Shape output;
-    if (!set_sizes(inputs, output, diagnostics) || !add_weights(*parsed, inputs, diagnostics)) {
+    if (!set_sizes(*parsed, inputs, output, diagnostics) ||
+        !add_weights(*parsed, inputs, diagnostics)) {
       return failed_shape();
     }
-    return output;
+    return activated_shape(inputs, output, diagnostics);
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
+    // A shared layer may be called with another rank than it was last built for.
+    const Equation equation =
+        parse_equation(config_.string("equation"))->for_rank(b.shape(inputs[0]).size());
     ValueId x =
-        b.einsum(equation_.text(), {to_compute(context, inputs[0]), context.weight(kernel_)});
+        b.einsum(equation.text(), {to_compute(context, inputs[0]), context.weight(kernel_)});
     if (bias_ != kNone) {
       x = b.add(x, context.weight(bias_));
     }
@@ -134,60 +140,53 @@ class EinsumDense : public ConfiguredLayer {
   }
 
  private:
-  // The output's shape: the input's batch and elided dimensions, and `output_shape` for the rest.
   std::vector<int64_t> given_output() const {
     const ConfigValue& value = config_.arg("output_shape");
     return value.is_list() ? value.integers() : std::vector<int64_t>{value.integer()};
   }
 
   // Sizes of all letters; checks that input, `output_shape` and equation agree.
-  bool set_sizes(std::span<const Shape> inputs, Shape& output, Diagnostics& diagnostics) {
+  bool set_sizes(const Equation& written, std::span<const Shape> inputs, Shape& output,
+                 Diagnostics& diagnostics) {
     const Shape& input = inputs[0];
     for (size_t i = 0; i < input.size(); ++i) {
       sizes_[equation_.input[i]] = input[i];
     }
+    if (!sizes_.contains(equation_.output[0])) {
+      argument_error(diagnostics, "equation",
+                     fmt::format("begins its output with `{}`, which is not in the input",
+                                 equation_.output[0]))
+          .help("the first dimension is the batch and must stay");
+      return false;
+    }
     // The entries of `output_shape` belong, in order, to the output's letters that are neither the
     // batch (the first) nor elided.
+    const size_t elided = equation_.output.size() - written.output.size();
+    const size_t begin = written.elided_left ? std::max<size_t>(elided, 1) : 1;
+    const size_t end = equation_.output.size() - (written.elided_right ? elided : 0);
     const std::vector<int64_t> given = given_output();
-    const std::optional<Equation> written = parse_equation(config_.string("equation"));
-    const size_t elided = equation_.output.size() - written->output.size();
-    size_t next = 0;
-    for (size_t i = 0; i < equation_.output.size(); ++i) {
+    if (given.size() != end - begin) {
+      argument_error(diagnostics, "output_shape",
+                     fmt::format("has {} entries, but the output `{}` has {} dimensions besides "
+                                 "the batch{}",
+                                 given.size(), written.output, end - begin,
+                                 elided > 0 ? " and those of the dots" : ""));
+      return false;
+    }
+    for (size_t i = begin; i < end; ++i) {
       const char letter = equation_.output[i];
-      const bool is_elided = written->elided_left    ? i < elided
-                             : written->elided_right ? i >= equation_.output.size() - elided
-                                                     : false;
-      if (i == 0 || is_elided) {
-        if (!sizes_.contains(letter)) {
-          shape_error(diagnostics, inputs,
-                      "the first letter of the output must be the input's batch");
-          return false;
-        }
-        output.push_back(sizes_[letter]);
-        continue;
-      }
-      if (next == given.size()) {
-        break;
-      }
-      const int64_t size = given[next++];
-      const auto known = sizes_.find(letter);
-      if (known == sizes_.end()) {
-        sizes_[letter] = size;
-      } else if (size != kUnknownDim && known->second != kUnknownDim && size != known->second) {
+      const int64_t size = given[i - begin];
+      const int64_t known = sizes_.try_emplace(letter, size).first->second;
+      if (size != kUnknownDim && known != kUnknownDim && size != known) {
         argument_error(diagnostics, "output_shape",
-                       fmt::format("says {} where `{}` is {} in the input {}", size, letter,
-                                   known->second, shape_string(input)));
+                       fmt::format("says {} where `{}` is {} in the input {}", size, letter, known,
+                                   shape_string(input)));
         return false;
       }
-      output.push_back(known == sizes_.end() || known->second == kUnknownDim ? size
-                                                                             : known->second);
+      sizes_[letter] = known == kUnknownDim ? size : known;
     }
-    if (output.size() != equation_.output.size() || next != given.size()) {
-      argument_error(diagnostics, "output_shape",
-                     fmt::format("has {} entries for the output `{}` of the equation", given.size(),
-                                 written->output))
-          .help("one entry per letter of the output, without the batch");
-      return false;
+    for (const char letter : equation_.output) {
+      output.push_back(sizes_.at(letter));
     }
     return true;
   }

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "nn/activations.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
 
@@ -134,6 +135,17 @@ bool ConfiguredLayer::takes_one(std::span<const Shape> inputs, Diagnostics& diag
   shape_error(diagnostics, inputs, "it takes one input")
       .help("name one layer in `inputs`, or merge them first (Add, Concatenate)");
   return false;
+}
+
+Shape ConfiguredLayer::activated_shape(std::span<const Shape> inputs, const Shape& shape,
+                                       Diagnostics& diagnostics) const {
+  std::string problem;
+  Shape output = activation_shape(value_or_null(config_, "activation"), shape, problem);
+  if (problem.empty()) {
+    return output;
+  }
+  shape_error(diagnostics, inputs, problem);
+  return failed_shape();
 }
 
 Shape FloatLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {

@@ -44,6 +44,9 @@ class ConfiguredLayer : public Layer {
                              std::string_view what) const;
   // Whether there is exactly one input; reports it when not.
   bool takes_one(std::span<const Shape> inputs, Diagnostics& diagnostics) const;
+  // The output's shape after the argument `activation` is applied to `shape`.
+  Shape activated_shape(std::span<const Shape> inputs, const Shape& shape,
+                        Diagnostics& diagnostics) const;
 
   ConfigObject config_;
 };

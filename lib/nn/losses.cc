@@ -98,7 +98,8 @@ void explain_mismatch(const ConfigObject& loss, const Shape& y_true, const Shape
 ValueId add_loss(Builder& b, const ConfigObject& loss, ValueId y_true, ValueId y_pred,
                  ValueId sample_weight) {
   const Builder::Scope scope = b.scope("loss");
-  const DType dtype = b.dtype(y_pred);
+  const DType dtype =
+      loss.has("dtype") ? parse_dtype(loss.string("dtype")).value() : b.dtype(y_pred);
   const std::string reduction = reduction_of(loss);
   auto [values, mask] = loss_values(b, loss.class_name, &loss, y_true, y_pred, dtype);
 

@@ -2,7 +2,6 @@
 // metrics/reduction_metrics.py and accuracy_metrics.py.
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "base/text.h"
 #include "nn/arguments.h"
@@ -142,23 +141,13 @@ std::string resolved(const std::string& what, const Shape& y_true, const Shape& 
   return sparse ? "SparseCategorical" + what : "Categorical" + what;
 }
 
-bool all_default(const ConfigObject& object) {
-  for (const auto& [name, value] : object.args) {
-    if (!value.is_default) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// The class to compute: "accuracy", "acc", "crossentropy" and "ce" by the shapes. The class
-// Accuracy (elementwise equality) is meant only when arguments are given.
+// The class to compute; `accuracy` and `crossentropy` (lower case) go by the shapes, unlike the
+// class Accuracy, which is elementwise equality.
 std::string metric_class(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred) {
-  const std::string word = to_lower(metric.spelled.empty() ? metric.class_name : metric.spelled);
-  if (word == "acc" || (word == "accuracy" && all_default(metric))) {
+  if (metric.class_name == "accuracy") {
     return resolved("Accuracy", y_true, y_pred);
   }
-  if (word == "ce" || word == "crossentropy") {
+  if (metric.class_name == "crossentropy") {
     return resolved("Crossentropy", y_true, y_pred);
   }
   return metric.class_name;
@@ -263,8 +252,14 @@ void check_metric(const ConfigObject& metric, const std::string& key, const Shap
 
 }  // namespace
 
-Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred, DType,
-                   Diagnostics& diagnostics) {
+Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred,
+                   DType dtype, Diagnostics& diagnostics) {
+  if (metric.has("dtype") && metric.string("dtype") != dtype_name(dtype)) {
+    diagnostics
+        .error("E124", metric.loc_of("dtype"),
+               fmt::format("metrics are computed in {} here", dtype_name(dtype)))
+        .help("remove `dtype`, or set `dtype_policy`");
+  }
   const std::string name = metric_name(metric);
   const std::string key = name_key(metric_class(metric, y_true, y_pred));
   if (key == "mean") {

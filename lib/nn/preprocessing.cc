@@ -27,10 +27,6 @@ ValueId vector_constant(Builder& b, const std::vector<double>& values, const Sha
   return b.reshape(count == 1 ? parts[0] : b.concat(parts, 0), shape);
 }
 
-std::vector<double> one_or_many(const ConfigValue& value) {
-  return value.is_list() ? value.numbers() : std::vector<double>{value.number()};
-}
-
 // x * scale + offset, in the compute dtype; either may be a list with one number per channel (last
 // axis).
 class Rescaling : public FloatLayer {
@@ -45,11 +41,11 @@ class Rescaling : public FloatLayer {
     for (const char* argument : {"scale", "offset"}) {
       const ConfigValue& value = value_or_null(config_, argument);
       if (value.is_list() &&
-          (output.size() < 2 || static_cast<int64_t>(value.list().size()) != output.back())) {
-        argument_error(
-            diagnostics, argument,
-            fmt::format("has {} numbers, but its input {} has {} channels", value.list().size(),
-                        shape_string(output), output.size() < 2 ? 0 : output.back()))
+          (output.size() < 2 || static_cast<int64_t>(numbers_of(value).size()) != output.back())) {
+        argument_error(diagnostics, argument,
+                       fmt::format("has {} numbers, but its input {} has {} channels",
+                                   numbers_of(value).size(), shape_string(output),
+                                   output.size() < 2 ? 0 : output.back()))
             .help("write one number, or one for each channel (the last dimension)");
       }
     }
@@ -59,13 +55,13 @@ class Rescaling : public FloatLayer {
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     ValueId x = to_compute(context, inputs[0]);
-    const std::vector<double> scale = one_or_many(config_.arg("scale"));
+    const std::vector<double> scale = numbers_of(config_.arg("scale"));
     x = b.mul(x, channels(b, scale));
     const ConfigValue& offset = value_or_null(config_, "offset");
     if (offset.is_null() || (offset.is_number() && offset.number() == 0)) {
       return x;
     }
-    return b.add(x, channels(b, one_or_many(offset)));
+    return b.add(x, channels(b, numbers_of(offset)));
   }
 
  private:
@@ -92,18 +88,19 @@ class Normalization : public FloatLayer {
           .help("give both; they are not taken from the data here");
       return failed_shape();
     }
-    return set_statistics_shape(inputs, diagnostics) ? output : failed_shape();
+    return check_statistics(inputs, diagnostics) ? output : failed_shape();
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     const ValueId x = to_compute(context, inputs[0]);
-    std::vector<double> stddev = one_or_many(config_.arg("variance"));
+    std::vector<double> stddev = numbers_of(config_.arg("variance"));
     for (double& value : stddev) {
       value = std::max(std::sqrt(value), 1e-7);
     }
-    const ValueId mean = statistic(b, one_or_many(config_.arg("mean")));
-    const ValueId scale = statistic(b, stddev);
+    const Shape shape = b.shape(x);
+    const ValueId mean = statistic(b, numbers_of(config_.arg("mean")), shape);
+    const ValueId scale = statistic(b, stddev, shape);
     if (boolean_or(&config_, "invert", false)) {
       return b.add(b.mul(x, scale), mean);
     }
@@ -124,39 +121,44 @@ class Normalization : public FloatLayer {
     return axes;
   }
 
-  bool set_statistics_shape(std::span<const Shape> inputs, Diagnostics& diagnostics) {
+  bool check_statistics(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
     const Shape& input = inputs[0];
-    statistics_shape_.assign(input.size(), 1);
-    int64_t count = 1;
     for (const int64_t axis : kept_axes(input)) {
       if (axis == 0 || input[axis] == kUnknownDim) {
         shape_error(diagnostics, inputs,
                     "`axis` must name dimensions of known size, not the batch");
         return false;
       }
-      statistics_shape_[axis] = input[axis];
-      count *= input[axis];
     }
+    const int64_t count = num_elements(statistics_shape(input));
     for (const char* argument : {"mean", "variance"}) {
-      const auto given = static_cast<int64_t>(one_or_many(config_.arg(argument)).size());
+      const auto given = static_cast<int64_t>(numbers_of(config_.arg(argument)).size());
       if (given != 1 && given != count) {
-        argument_error(diagnostics, argument,
-                       fmt::format("has {} numbers; its input {} needs 1 or {}", given,
-                                   shape_string(input), count));
+        argument_error(
+            diagnostics, argument,
+            fmt::format("has {} numbers; its input {} needs {}", given, shape_string(input),
+                        count == 1 ? "1" : fmt::format("1 or {}", count)));
         return false;
       }
     }
     return true;
   }
 
-  ValueId statistic(Builder& b, const std::vector<double>& values) const {
+  // The kept axes' sizes, 1 elsewhere.
+  Shape statistics_shape(const Shape& input) const {
+    Shape shape(input.size(), 1);
+    for (const int64_t axis : kept_axes(input)) {
+      shape[axis] = input[axis];
+    }
+    return shape;
+  }
+
+  ValueId statistic(Builder& b, const std::vector<double>& values, const Shape& input) const {
     if (values.size() == 1) {
       return b.constant(values[0], dtype);
     }
-    return vector_constant(b, values, statistics_shape_, dtype);
+    return vector_constant(b, values, statistics_shape(input), dtype);
   }
-
-  Shape statistics_shape_;
 };
 
 }  // namespace

@@ -27,8 +27,8 @@ double inverse_time(const ConfigObject& s, double step) {
 }
 
 double piecewise(const ConfigObject& s, double step) {
-  const std::vector<double> boundaries = s.arg("boundaries").numbers();
-  const std::vector<double> values = s.arg("values").numbers();
+  const std::vector<double> boundaries = numbers_of(s.arg("boundaries"));
+  const std::vector<double> values = numbers_of(s.arg("values"));
   size_t i = 0;
   while (i < boundaries.size() && step > boundaries[i]) {
     ++i;
@@ -120,13 +120,14 @@ void check_schedule(const ConfigObject& schedule, Diagnostics& diagnostics) {
           fmt::format("`{}` of {} must be greater than 0", name, schedule.class_name));
     }
   }
-  if (key == "piecewiseconstantdecay" && schedule.has("boundaries") && schedule.has("values") &&
-      schedule.arg("values").list().size() != schedule.arg("boundaries").list().size() + 1) {
-    diagnostics.error("E113", schedule.loc_of("values"),
-                      fmt::format("{} `boundaries` need {} `values`, got {}",
-                                  schedule.arg("boundaries").list().size(),
-                                  schedule.arg("boundaries").list().size() + 1,
-                                  schedule.arg("values").list().size()));
+  if (key == "piecewiseconstantdecay" && schedule.has("boundaries") && schedule.has("values")) {
+    const size_t boundaries = numbers_of(schedule.arg("boundaries")).size();
+    const size_t values = numbers_of(schedule.arg("values")).size();
+    if (values != boundaries + 1) {
+      diagnostics.error("E113", schedule.loc_of("values"),
+                        fmt::format("{} `boundaries` need {} `values`, got {}", boundaries,
+                                    boundaries + 1, values));
+    }
   }
 }
 

@@ -66,9 +66,9 @@ class Reshape : public ShapeLayer {
       return output;
     }
     if (!fits(size)) {
-      shape_error(
-          diagnostics, inputs,
-          fmt::format("{} numbers per sample cannot take the shape {}", size, shape_string(target)))
+      shape_error(diagnostics, inputs,
+                  fmt::format("{} numbers per sample cannot take the shape [{}]", size,
+                              fmt::join(target, ", ")))
           .help("the product of `target_shape` must be the number of elements per sample");
       return failed_shape();
     }
@@ -123,7 +123,7 @@ class Permute : public ShapeLayer {
     }
     if (!is_permutation) {
       shape_error(diagnostics, inputs,
-                  fmt::format("`dims` {} is no order of its dimensions", shape_string(dims)))
+                  fmt::format("`dims` [{}] is no order of its dimensions", fmt::join(dims, ", ")))
           .help(fmt::format("write each of 1 to {} once", inputs[0].size() - 1));
       return failed_shape();
     }

@@ -1,0 +1,177 @@
+// Values: keras-semantics 3.3 and 9.3, computed by Keras in float32.
+#include <cmath>
+
+#include "config/catalogue.h"
+#include "nn_testing.h"
+
+namespace meshtrain::testing {
+namespace {
+
+struct Batch {
+  HostTensor y, p;
+  std::optional<HostTensor> weight;
+};
+
+// The metric after these batches.
+double value_of(const Metric& metric, const std::vector<Batch>& batches) {
+  std::vector<HostTensor> state;
+  for (const Metric::State& s : metric.states) {
+    state.emplace_back(DType::kFloat32, s.shape);
+  }
+  for (const Batch& batch : batches) {
+    std::vector<const HostTensor*> inputs = {&batch.y, &batch.p};
+    for (const HostTensor& s : state) {
+      inputs.push_back(&s);
+    }
+    if (batch.weight) {
+      inputs.push_back(&*batch.weight);
+    }
+    state = run(inputs, [&](Builder& b, const std::vector<ValueId>& in) {
+      return metric.update(b, in[0], in[1], batch.weight ? in.back() : kNone,
+                           std::span(in).subspan(2, metric.states.size()));
+    });
+  }
+  return metric.result(state);
+}
+
+Metric metric_for(const ConfigObject& object, const Batch& batch) {
+  Diagnostics diagnostics;
+  Metric metric =
+      make_metric(object, batch.y.shape(), batch.p.shape(), DType::kFloat32, diagnostics);
+  CHECK(diagnostics.num_errors() == 0);
+  return metric;
+}
+
+double value_of(const char* name, const NamedArgs& args, Batch batch) {
+  const Metric metric = metric_for(make_object(Kind::kMetric, name, args), batch);
+  std::vector<Batch> batches;
+  batches.push_back(std::move(batch));
+  return value_of(metric, batches);
+}
+
+HostTensor probabilities() {
+  return floats({2, 3}, {.05, .9, .05, .1, .8, .1});
+}
+Batch sparse() {
+  return {ints({2}, {1, 2}), probabilities(), std::nullopt};
+}
+Batch categorical() {
+  return {floats({2, 3}, {0, 1, 0, 0, 0, 1}), probabilities(), std::nullopt};
+}
+Batch binary() {
+  return {floats({4, 1}, {0, 0, 1, 1}), floats({4, 1}, {0, .5, .3, .9}), std::nullopt};
+}
+
+TEST_CASE("metrics have Keras' values") {
+  check_near({value_of("SparseCategoricalAccuracy", {}, sparse()),
+              value_of("CategoricalAccuracy", {}, categorical()),
+              value_of("SparseTopKCategoricalAccuracy", {{"k", 2}}, sparse()),
+              value_of("TopKCategoricalAccuracy", {{"k", 2}}, categorical()),
+              value_of("TopKCategoricalAccuracy", {{"k", 1}}, categorical())},
+             {.5, .5, 1, 1, .5});
+  check_near({value_of("BinaryAccuracy", {}, binary()), value_of("bce", {}, binary()),
+              value_of("mse", {}, binary()), value_of("RootMeanSquaredError", {}, binary()),
+              value_of("mae", {}, binary())},
+             {.75, .5006202, .1875, .4330127, .325});
+  check_near({value_of("CategoricalCrossentropy", {}, categorical()),
+              value_of("SparseCategoricalCrossentropy", {}, sparse()),
+              value_of("SparseCategoricalCrossentropy", {{"from_logits", true}}, sparse())},
+             {1.2039728, 1.2039728, 1.0037599});
+}
+
+TEST_CASE("weighted metrics divide by the sum of the weights") {
+  Batch batch = categorical();
+  batch.weight = floats({2}, {.2, .8});
+  check_near({value_of("CategoricalAccuracy", {}, std::move(batch))}, {.2});
+  // Per-sample means first, then weights.
+  Batch regression{floats({2, 2}, {0, 0, 0, 0}), floats({2, 2}, {1, 3, 1, 1}), floats({2}, {3, 1})};
+  check_near({value_of("mse", {}, std::move(regression))}, {(3 * 5.0 + 1) / 4});
+}
+
+TEST_CASE("Accuracy compares elements") {
+  check_near({value_of("Accuracy", {},
+                       {floats({4, 1}, {1, 2, 3, 4}), floats({4, 1}, {0, 2, 3, 4}), std::nullopt})},
+             {.75});
+  Batch weighted{floats({4, 1}, {1, 2, 3, 4}), floats({4, 1}, {0, 2, 3, 4}),
+                 floats({4}, {1, 1, 0, 0})};
+  check_near({value_of("Accuracy", {}, std::move(weighted))}, {.5});
+}
+
+TEST_CASE("accuracy and crossentropy go by the shapes") {
+  check_near({value_of("accuracy", {}, sparse()), value_of("acc", {}, categorical()),
+              value_of("accuracy", {}, binary())},
+             {.5, .5, .75});
+  check_near({value_of("crossentropy", {}, sparse()), value_of("ce", {}, categorical()),
+              value_of("ce", {}, binary())},
+             {1.2039728, 1.2039728, .5006202});
+  Batch column = sparse();
+  column.y = ints({2, 1}, {1, 2});
+  check_near({value_of("accuracy", {}, std::move(column))}, {.5});
+}
+
+TEST_CASE("binary accuracy against integer labels compares whole numbers") {
+  Batch batch = binary();
+  batch.y = tensor_of<int>(DType::kUInt8, {4}, {0, 0, 1, 1});
+  check_near({value_of("BinaryAccuracy", {{"threshold", .2}}, std::move(batch))}, {.75});
+}
+
+TEST_CASE("results run over all batches") {
+  const Metric metric = metric_for(make_object(Kind::kMetric, "RootMeanSquaredError"), binary());
+  std::vector<Batch> batches;
+  batches.push_back({floats({2, 1}, {0, 0}), floats({2, 1}, {3, 3}), std::nullopt});
+  batches.push_back({floats({1, 1}, {0}), floats({1, 1}, {0}), std::nullopt});
+  check_near({value_of(metric, batches)}, {std::sqrt(6.0)});
+  CHECK(value_of(metric, {}) == 0);
+}
+
+TEST_CASE("the loss tracker weighs batches by their size") {
+  const Metric mean = make_mean("loss");
+  CHECK(mean.name == "loss");
+  std::vector<Batch> batches;
+  for (const auto& [loss, size] :
+       {std::pair(10.0, 2.0), std::pair(30.0, 2.0), std::pair(50.0, 1.0)}) {
+    batches.push_back({floats({}, {0}), floats({}, {loss}), floats({}, {size})});
+  }
+  check_near({value_of(mean, batches)}, {26}, 1e-5);
+}
+
+TEST_CASE("a metric is called as it was written") {
+  const Batch batch = sparse();
+  const auto name = [&](const char* spelled, const NamedArgs& args = {}) {
+    return metric_for(make_object(Kind::kMetric, spelled, args), batch).name;
+  };
+  CHECK(name("acc") == "acc");
+  CHECK(name("accuracy") == "accuracy");
+  CHECK(name("SparseCategoricalAccuracy") == "sparse_categorical_accuracy");
+  CHECK(name("sparse_categorical_accuracy") == "sparse_categorical_accuracy");
+  CHECK(name("SparseTopKCategoricalAccuracy", {{"name", "top2"}}) == "top2");
+  CHECK(metric_for(make_object(Kind::kMetric, "mse"), binary()).name == "mse");
+  CHECK(metric_for(make_object(Kind::kMetric, "RootMeanSquaredError"), binary()).name ==
+        "root_mean_squared_error");
+}
+
+TEST_CASE("every metric of the catalogue can be computed") {
+  for (const ClassSpec& spec : classes(Category::kMetric)) {
+    CAPTURE(spec.name);
+    const bool takes_ids = spec.name.rfind("Sparse", 0) == 0;
+    CHECK(std::isfinite(value_of(spec.name.c_str(), {}, takes_ids ? sparse() : categorical())));
+  }
+}
+
+TEST_CASE("accuracies are better when larger and errors when smaller") {
+  CHECK(metric_for(make_object(Kind::kMetric, "acc"), sparse()).larger_is_better);
+  CHECK(!metric_for(make_object(Kind::kMetric, "mse"), binary()).larger_is_better);
+}
+
+TEST_CASE("targets that do not fit a metric are explained") {
+  Diagnostics diagnostics;
+  make_metric(make_object(Kind::kMetric, "CategoricalAccuracy"), {kUnknownDim}, {kUnknownDim, 10},
+              DType::kFloat32, diagnostics);
+  REQUIRE(diagnostics.num_errors() == 1);
+  CHECK(diagnostics.list()[0].code == "E123");
+  CHECK(diagnostics.list()[0].message ==
+        "metric `categorical_accuracy` cannot compare targets (None,) with outputs (None, 10)");
+}
+
+}  // namespace
+}  // namespace meshtrain::testing
