@@ -21,6 +21,7 @@ struct YamlNode {
   Kind kind = Kind::kNull;
   bool quoted = false;         // the scalar was written in quotes
   bool explicit_null = false;  // `null` or `~` was written; a key without a value otherwise
+  bool failed = false;         // its expression could not be evaluated; already reported
   std::string text;            // of a scalar
   SourceLoc loc;               // of the value; of the key where the value is empty
   std::string key;             // when this is a map's entry

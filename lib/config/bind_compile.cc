@@ -1,0 +1,169 @@
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/bind.h"
+
+namespace meshtrain {
+namespace {
+
+class CompileBinder {
+ public:
+  CompileBinder(const ModelConfig& model, Diagnostics& diagnostics) : diagnostics_(diagnostics) {
+    for (const auto& [name, layer] : model.outputs) {
+      outputs_.push_back(name);
+    }
+  }
+
+  // A loss for all, one per output in order, or by the output's name.
+  std::vector<OutputObject> losses(const ConfigValue& value) {
+    std::vector<OutputObject> out;
+    if (value.is_object()) {
+      out.push_back({"", value.object()});
+    } else if (value.is_list()) {
+      if (fits_outputs(value, "loss")) {
+        for (size_t i = 0; i < value.list().size(); ++i) {
+          out.push_back({outputs_.size() == 1 ? "" : outputs_[i], value.list()[i].object()});
+        }
+      }
+    } else if (value.is_dict()) {
+      for (const auto& [name, entry] : value.dict()) {
+        if (is_output(name, entry.loc) && entry.is_object()) {
+          out.push_back({name, entry.object()});
+        }
+      }
+    }
+    return out;
+  }
+
+  std::vector<OutputObject> metrics(const ConfigValue& value) {
+    std::vector<OutputObject> out;
+    const auto add = [&](const std::string& name, const ConfigValue& entry) {
+      if (entry.is_object()) {
+        out.push_back({name, entry.object()});
+      } else if (entry.is_list()) {
+        for (const ConfigValue& one : entry.list()) {
+          out.push_back({name, one.object()});
+        }
+      }
+    };
+    if (!value.is_dict()) {
+      add("", value);
+      return out;
+    }
+    for (const auto& [name, entry] : value.dict()) {
+      if (is_output(name, entry.loc)) {
+        add(name, entry);
+      }
+    }
+    return out;
+  }
+
+  std::vector<std::pair<std::string, Located<double>>> weights(const ConfigValue& value) {
+    std::vector<std::pair<std::string, Located<double>>> out;
+    const auto add = [&](const std::string& name, const ConfigValue& entry) {
+      out.emplace_back(name, located<double>(entry, entry.number()));
+    };
+    if (value.is_number() && !outputs_.empty()) {
+      if (outputs_.size() > 1) {
+        diagnostics_.error(
+            "E113", value.loc,
+            fmt::format("`loss_weights` is one number for {} outputs", outputs_.size()));
+      }
+      add(outputs_[0], value);
+    } else if (value.is_list() && fits_outputs(value, "loss_weights")) {
+      for (size_t i = 0; i < value.list().size(); ++i) {
+        add(outputs_[i], value.list()[i]);
+      }
+    } else if (value.is_dict()) {
+      for (const auto& [name, entry] : value.dict()) {
+        if (is_output(name, entry.loc)) {
+          add(name, entry);
+        }
+      }
+    }
+    return out;
+  }
+
+  void optimizer(const ConfigObject& object) {
+    std::vector<std::string> given;
+    for (const char* name : {"clipnorm", "clipvalue", "global_clipnorm"}) {
+      if (object.has(name)) {
+        given.emplace_back(name);
+      }
+    }
+    if (given.size() > 1) {
+      diagnostics_.error("E113", object.loc_of(given[1]),
+                         fmt::format("`{}` and `{}` exclude each other", given[0], given[1]));
+    }
+    const ConfigValue& rate = object.arg("learning_rate");
+    if (rate.is_object() && rate.object().class_name == "PiecewiseConstantDecay") {
+      piecewise(rate.object());
+    }
+  }
+
+ private:
+  void piecewise(const ConfigObject& schedule) {
+    const ConfigValue& boundaries = schedule.arg("boundaries");
+    const ConfigValue& values = schedule.arg("values");
+    const size_t count = boundaries.is_list() ? boundaries.list().size() : 1;
+    const size_t num_values = values.is_list() ? values.list().size() : 1;
+    if (num_values != count + 1) {
+      diagnostics_.error("E113", values.loc,
+                         fmt::format("`values` has {} entries for {} boundaries; it needs {}",
+                                     num_values, count, count + 1));
+    }
+    if (boundaries.is_list()) {
+      const std::vector<int64_t> steps = boundaries.integers();
+      if (!std::is_sorted(steps.begin(), steps.end())) {
+        diagnostics_.error("E113", boundaries.loc, "`boundaries` must increase");
+      }
+    }
+  }
+
+  bool fits_outputs(const ConfigValue& list, const char* key) {
+    if (outputs_.empty() || list.list().size() == outputs_.size()) {
+      return !outputs_.empty();
+    }
+    diagnostics_
+        .error("E113", list.loc,
+               fmt::format("`{}` has {} entries for {} {}", key, list.list().size(),
+                           outputs_.size(), outputs_.size() == 1 ? "output" : "outputs"))
+        .help(fmt::format("one for each of: {}", join(outputs_, ", ")));
+    return false;
+  }
+
+  bool is_output(const std::string& name, const SourceLoc& loc) {
+    if (outputs_.empty() || std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end()) {
+      return true;
+    }
+    Diagnostic& d =
+        diagnostics_.error("E121", loc, fmt::format("`{}` is no output of the model", name));
+    if (const auto nearest = nearest_name(name, outputs_)) {
+      d.with_label(fmt::format("did you mean `{}`?", *nearest));
+    }
+    d.notes.push_back(fmt::format("outputs: {}", join(outputs_, ", ")));
+    return false;
+  }
+
+  Diagnostics& diagnostics_;
+  std::vector<std::string> outputs_;
+};
+
+}  // namespace
+
+void bind_compile(ConfigValue& tree, const ModelConfig& model, CompileConfig& out,
+                  Diagnostics& diagnostics) {
+  out.loc = tree.is_default ? SourceLoc() : tree.loc;
+  CompileBinder binder(model, diagnostics);
+  const ConfigValue& optimizer = field_of(tree, "optimizer");
+  if (optimizer.is_object()) {
+    out.optimizer = optimizer.object();
+    binder.optimizer(out.optimizer);
+  }
+  out.loss = binder.losses(field_of(tree, "loss"));
+  out.metrics = binder.metrics(field_of(tree, "metrics"));
+  out.weighted_metrics = binder.metrics(field_of(tree, "weighted_metrics"));
+  out.loss_weights = binder.weights(field_of(tree, "loss_weights"));
+}
+
+}  // namespace meshtrain

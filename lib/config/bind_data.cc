@@ -1,0 +1,72 @@
+#include <filesystem>
+
+#include "config/bind.h"
+#include "config/catalogue.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Paths of a source are given relative to `base_dir`, as written; those that mean another folder
+// (an extended file's, the command line's) become absolute.
+ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, bool has_dir,
+                         const std::string& first_file, Diagnostics& diagnostics) {
+  ConfigObject source = value.object();
+  const ClassSpec& spec = *find_class(Category::kSource, source.class_name);
+  for (const Spec& arg : spec.args) {
+    ConfigValue& given = source.args.at(arg.name);
+    if (arg.kind != ValueKind::kPath || !given.is_string() || given.loc.file == nullptr) {
+      continue;
+    }
+    const bool is_word = given.loc.file->name == "command line";
+    const bool is_elsewhere =
+        is_word || (!has_dir && folder_of(given.loc.file->name) != folder_of(first_file));
+    std::error_code error;
+    if (is_elsewhere && (!is_word || fs::exists(given.string(), error))) {
+      const fs::path resolved = fs::absolute(resolve_path(given, base_dir), error);
+      given.data = error ? given.string() : resolved.lexically_normal().string();
+    }
+  }
+  if (source.class_name == "random" && source.has("labels") && source.has("classes")) {
+    diagnostics.error("E113", source.loc_of("classes"), "`labels` and `classes` exclude each other")
+        .help("`labels` is the shape of normal labels, `classes` the number of integer labels");
+  }
+  return source;
+}
+
+}  // namespace
+
+void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out,
+               Diagnostics& diagnostics) {
+  out.loc = tree.is_default ? SourceLoc() : tree.loc;
+  const ConfigValue& dir = field_of(tree, "dir");
+  const std::string folder = folder_of(first_file);
+  out.base_dir = dir.is_null() ? folder : resolve_path(dir, folder);
+  const auto source = [&](std::string_view name) -> std::optional<ConfigObject> {
+    const ConfigValue& value = field_of(tree, name);
+    if (!value.is_object()) {
+      return std::nullopt;
+    }
+    return bind_source(value, out.base_dir, !dir.is_null(), first_file, diagnostics);
+  };
+  out.train = source("train");
+  out.validation = source("validation");
+  out.test = source("test");
+  const ConfigValue& shuffle = field_of(tree, "shuffle");
+  out.shuffle = located<bool>(shuffle, shuffle.boolean());
+  const ConfigValue& remainder = field_of(tree, "remainder");
+  out.remainder = located<std::string>(remainder, remainder.string());
+  const ConfigValue& one_hot = field_of(field_of(tree, "label"), "one_hot");
+  out.one_hot = located<int64_t>(one_hot, one_hot.integer());
+  const ConfigValue& transform = field_of(tree, "transform");
+  if (transform.is_list()) {
+    for (const ConfigValue& entry : transform.list()) {
+      out.transform.push_back(entry.object());
+    }
+  }
+  const ConfigValue& nonfinite = field_of(tree, "nonfinite");
+  out.nonfinite = located<std::string>(nonfinite, nonfinite.string());
+}
+
+}  // namespace meshtrain

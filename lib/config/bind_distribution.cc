@@ -1,0 +1,168 @@
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/bind.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+namespace {
+
+// cpu, cpu:8, gpu:0-7, gpu:0x8, gpu:0,2
+bool is_device_list(const std::string& text) {
+  if (text == "auto" || text == "cpu" || text == "gpu") {
+    return true;
+  }
+  if (!starts_with(text, "cpu:") && !starts_with(text, "gpu:")) {
+    return false;
+  }
+  const auto is_count = [](std::string_view part) {
+    return !part.empty() && part.size() <= 6 &&
+           part.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  for (const std::string& part : split(text.substr(4), ',')) {
+    const size_t middle = part.find_first_of("-x");
+    const bool fits = middle == std::string::npos
+                          ? is_count(part)
+                          : is_count(part.substr(0, middle)) && is_count(part.substr(middle + 1));
+    if (!fits) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
+  const ConfigValue& shape = field_of(tree, "shape");
+  ConfigValue& names = field_of(tree, "axis_names");
+  const ConfigValue& devices = field_of(tree, "devices");
+  out.shape = located<std::vector<int64_t>>(shape, {});
+  if (shape.is_list()) {
+    out.shape.value = shape.integers();
+  }
+  const size_t num_axes = std::max<size_t>(1, out.shape.value.size());
+  if (names.is_null()) {
+    ConfigValue::List list;
+    for (const char* name : {"batch", "model"}) {
+      if (list.size() < num_axes) {
+        list.push_back({std::string(name), names.loc, true});
+      }
+    }
+    names.data = std::move(list);
+    names.is_default = true;
+    if (num_axes > 2) {
+      diagnostics
+          .error("E112", shape.loc, fmt::format("a mesh of {} axes needs `axis_names`", num_axes))
+          .help("write `axis_names: [data, fsdp, model]`, one name per axis");
+    }
+  }
+  out.axis_names = located<std::vector<std::string>>(names, {});
+  for (const ConfigValue& name : names.list()) {
+    auto& known = out.axis_names.value;
+    if (std::find(known.begin(), known.end(), name.string()) != known.end()) {
+      diagnostics.error("E113", name.loc, fmt::format("axis `{}` is named twice", name.string()));
+    }
+    known.push_back(name.string());
+  }
+  if (out.axis_names.value.size() != num_axes && (num_axes <= 2 || !names.is_default)) {
+    Diagnostic& d = diagnostics.error(
+        "E113", names.is_default ? shape.loc : names.loc,
+        fmt::format("`axis_names` has {} names for a mesh of {} {}", out.axis_names.value.size(),
+                    num_axes, num_axes == 1 ? "axis" : "axes"));
+    if (!names.is_default && !shape.is_default) {
+      d.note(fmt::format("`shape` is at {}", shape.loc.to_string()));
+    }
+  }
+  out.devices = located<std::string>(devices, devices.string());
+  if (!is_device_list(out.devices.value)) {
+    diagnostics
+        .error("E113", devices.loc, fmt::format("`devices` cannot be `{}`", out.devices.value))
+        .help("write auto, cpu:8 (virtual devices), gpu:0-7, or gpu:0x8");
+  }
+}
+
+TensorLayout make_layout(const ConfigValue& value) {
+  TensorLayout layout;
+  layout.loc = value.loc;
+  for (const ConfigValue& entry : value.list()) {
+    std::vector<std::string>& axes = layout.dims.emplace_back();
+    std::vector<SourceLoc>& locs = layout.axis_locs.emplace_back();
+    const auto add = [&](const ConfigValue& axis) {
+      axes.push_back(axis.string());
+      locs.push_back(axis.loc);
+    };
+    if (entry.is_string()) {
+      add(entry);
+    } else if (entry.is_list()) {
+      std::for_each(entry.list().begin(), entry.list().end(), add);
+    }
+  }
+  return layout;
+}
+
+void check_axis(const ConfigValue& name, const std::vector<std::string>& axes, const char* key,
+                Diagnostics& diagnostics) {
+  if (std::find(axes.begin(), axes.end(), name.string()) != axes.end()) {
+    return;
+  }
+  Diagnostic& d = diagnostics.error(
+      "E113", name.loc,
+      fmt::format("`{}` names `{}`, which is no axis of the mesh", key, name.string()));
+  if (const auto nearest = nearest_name(name.string(), axes)) {
+    d.with_label(fmt::format("did you mean `{}`?", *nearest));
+  }
+  d.notes.push_back(fmt::format("axes: {}", join(axes, ", ")));
+}
+
+}  // namespace
+
+void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConfig& out,
+                       Diagnostics& diagnostics) {
+  bind_mesh(field_of(tree, "device_mesh"), out.mesh, diagnostics);
+  const std::vector<std::string>& axes = out.mesh.axis_names.value;
+  const ConfigValue& map = field_of(tree, "layout_map");
+  const YamlNode* rules = node == nullptr ? nullptr : node->find("layout_map");
+  size_t i = 0;
+  for (const auto& [key, value] : map.dict()) {
+    while (rules->children[i].key != key) {
+      ++i;  // a rule that could not be read
+    }
+    out.layout_map.push_back({key, rules->children[i].key_loc, make_layout(value)});
+    ++i;
+  }
+  ConfigValue& type = field_of(tree, "type");
+  if (type.is_null()) {
+    type.data = std::string(out.layout_map.empty() ? "DataParallel" : "ModelParallel");
+    type.is_default = true;
+  }
+  out.type = located<std::string>(type, type.string());
+  if (out.type.value == "DataParallel" && !out.layout_map.empty()) {
+    diagnostics
+        .warning("W205", out.layout_map[0].loc,
+                 fmt::format("DataParallel replicates every variable: {} layout {} not used",
+                             out.layout_map.size(),
+                             out.layout_map.size() == 1 ? "rule is" : "rules are"))
+        .help("write `type: ModelParallel` to use `layout_map`");
+    out.layout_map.clear();
+  }
+  const ConfigValue& batch = field_of(tree, "batch_dim_name");
+  if (!batch.is_null()) {
+    out.batch_dim_name = located<std::string>(batch, batch.string());
+    check_axis(batch, axes, "batch_dim_name", diagnostics);
+  }
+  const ConfigValue& match = field_of(tree, "layout_match");
+  out.layout_match = located<std::string>(match, match.string());
+  const ConfigValue& zero = field_of(tree, "zero");
+  out.zero = located<int64_t>(zero, zero.integer());
+  const ConfigValue& zero_axes = field_of(tree, "zero_axes");
+  out.zero_axes = located<std::vector<std::string>>(zero_axes, {});
+  if (zero_axes.is_list()) {
+    for (const ConfigValue& axis : zero_axes.list()) {
+      check_axis(axis, axes, "zero_axes", diagnostics);
+      out.zero_axes.value.push_back(axis.string());
+    }
+  }
+  const ConfigValue& unmatched = field_of(field_of(tree, "checks"), "unmatched_rule");
+  out.unmatched_rule = located<std::string>(unmatched, unmatched.string());
+}
+
+}  // namespace meshtrain

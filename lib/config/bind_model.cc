@@ -1,0 +1,259 @@
+// The list of layers as a graph: names, inputs, outputs (config reference 3.7).
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "config/bind.h"
+#include "config/catalogue.h"
+#include "config/layer_names.h"
+
+namespace meshtrain {
+namespace {
+
+class ModelBinder {
+ public:
+  ModelBinder(ModelConfig& out, Diagnostics& diagnostics) : out_(out), diagnostics_(diagnostics) {}
+
+  void layers(ConfigValue& tree) {
+    auto& list = std::get<ConfigValue::List>(tree.data);
+    if (list.empty()) {
+      if (diagnostics_.has_errors()) {
+        return;  // they could not be read
+      }
+      diagnostics_.error("E112", tree.loc, "`layers` of `model` is empty");
+    }
+    for (ConfigValue& entry : list) {
+      add_layer(*std::get<std::shared_ptr<ConfigObject>>(entry.data));
+    }
+    for (size_t i = 0; i < out_.layers.size(); ++i) {
+      connect(i);
+    }
+  }
+
+  void outputs(const ConfigValue& tree) {
+    if (out_.layers.empty()) {
+      return;
+    }
+    if (tree.is_null()) {
+      const std::string& last = out_.layers.back().name.value;
+      out_.outputs.emplace_back(last, Located<std::string>{last, {}});
+    } else if (tree.is_string()) {
+      add_output(tree.string(), tree);
+    } else if (tree.is_list()) {
+      for (const ConfigValue& entry : tree.list()) {
+        add_output(entry.string(), entry);
+      }
+    } else {
+      for (const auto& [name, entry] : tree.dict()) {
+        add_output(name, entry);
+      }
+    }
+    check_used();
+  }
+
+ private:
+  void add_layer(ConfigObject& object) {
+    LayerConfig layer;
+    ConfigValue& name = object.args.at("name");
+    layer.name_is_automatic = !name.is_string();
+    if (layer.name_is_automatic) {
+      name.data = counter_.next(object.class_name);
+      name.is_default = true;
+    }
+    layer.name = {name.string(), layer.name_is_automatic ? object.loc : name.loc};
+    if (layer.name.value.find('/') != std::string::npos) {
+      diagnostics_.error("E113", layer.name.loc,
+                         fmt::format("the name `{}` contains `/`, which separates the parts of "
+                                     "variable paths",
+                                     layer.name.value));
+    }
+    const auto [it, is_new] = places_.emplace(layer.name.value, out_.layers.size());
+    if (!is_new) {
+      const LayerConfig& first = out_.layers[it->second];
+      Diagnostic& d = diagnostics_.error(
+          "E121", layer.name.loc, fmt::format("two layers are named `{}`", layer.name.value));
+      d.note(fmt::format("the first is at {}", first.name.loc.to_string()));
+      if (layer.name_is_automatic || first.name_is_automatic) {
+        d.help(fmt::format("`{}` is the automatic name of the {}; name it", layer.name.value,
+                           layer.name_is_automatic ? "second" : "first"));
+      }
+    }
+    layer.object = object;
+    if (layer.object.class_name == "Call" && layer.object.arg("layer").is_string()) {
+      const ConfigValue& shared = layer.object.arg("layer");
+      layer.shared_layer = {shared.string(), shared.loc};
+    }
+    out_.layers.push_back(std::move(layer));
+  }
+
+  // Sets the inputs of layer `i` and the layer that a Call uses.
+  void connect(size_t i) {
+    LayerConfig& layer = out_.layers[i];
+    const bool is_input = layer.object.class_name == "Input";
+    if (i == 0 && !is_input) {
+      diagnostics_.error("E121", layer.object.loc, "the first layer must be an Input")
+          .help("begin with `- Input: {shape: [28, 28, 1]}`, the shape of one sample");
+      return;
+    }
+    const auto given = layer.object.args.find("inputs");
+    const bool has_inputs = given != layer.object.args.end() && !given->second.is_null();
+    layer.inputs_given = has_inputs;
+    out_.is_sequential = out_.is_sequential && !has_inputs && layer.object.class_name != "Call";
+    if (has_inputs) {
+      for_each_name(given->second, [&](const ConfigValue& name) { add_input(i, name); });
+    } else if (!is_input) {
+      layer.inputs.push_back({out_.layers[i - 1].name.value, {}});
+    }
+    std::string class_name = layer.object.class_name;
+    if (class_name == "Call") {
+      const LayerConfig* target =
+          earlier(i, layer.shared_layer.value, layer.shared_layer.loc, "layer");
+      class_name = target == nullptr ? "Call" : target->object.class_name;
+      if (class_name == "Input" || (target != nullptr && class_name == "Call")) {
+        diagnostics_.error(
+            "E121", layer.shared_layer.loc,
+            fmt::format("`{}` is a {}; only a layer with a computation of its own can "
+                        "be used again",
+                        layer.shared_layer.value, class_name));
+      }
+    }
+    check_count(layer, class_name);
+  }
+
+  template <class F>
+  static void for_each_name(const ConfigValue& value, F&& function) {
+    if (value.is_string()) {
+      function(value);
+    } else if (value.is_list()) {
+      std::for_each(value.list().begin(), value.list().end(), function);
+    } else {
+      for (const auto& [key, entry] : value.dict()) {
+        function(entry);
+      }
+    }
+  }
+
+  void add_input(size_t i, const ConfigValue& name) {
+    if (earlier(i, name.string(), name.loc, "input") != nullptr) {
+      out_.layers[i].inputs.push_back({name.string(), name.loc});
+    }
+  }
+
+  // The layer of that name before layer `i`; reports why there is none.
+  const LayerConfig* earlier(size_t i, const std::string& name, const SourceLoc& loc,
+                             const char* what) {
+    const auto found = places_.find(name);
+    if (found != places_.end() && found->second < i) {
+      return &out_.layers[found->second];
+    }
+    const std::string& own = out_.layers[i].name.value;
+    if (found != places_.end() && found->second == i) {
+      diagnostics_.error("E121", loc, fmt::format("layer `{}` takes itself as {}", own, what));
+    } else if (found != places_.end()) {
+      diagnostics_
+          .error("E121", loc, fmt::format("{} `{}` of layer `{}` comes after it", what, name, own))
+          .help("layers stand in the order in which they are computed")
+          .note(
+              fmt::format("`{}` is at {}", name, out_.layers[found->second].name.loc.to_string()));
+    } else {
+      unknown(loc, fmt::format("{} `{}` of layer `{}` is no layer", what, name, own), name, i);
+    }
+    return nullptr;
+  }
+
+  void unknown(const SourceLoc& loc, std::string message, const std::string& name, size_t end) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < end; ++i) {
+      names.push_back(out_.layers[i].name.value);
+    }
+    Diagnostic& d = diagnostics_.error("E121", loc, std::move(message));
+    if (const auto nearest = nearest_name(name, names)) {
+      d.with_label(fmt::format("did you mean `{}`?", *nearest));
+    }
+    d.notes.push_back(fmt::format("layers: {}", join(nearest_names(name, names, 8), ", ")));
+  }
+
+  void check_count(const LayerConfig& layer, const std::string& class_name) {
+    const auto is_any = [&](std::initializer_list<std::string_view> names) {
+      return std::find(names.begin(), names.end(), class_name) != names.end();
+    };
+    const size_t count = layer.inputs.size();
+    const bool takes_two = is_any({"Subtract", "Dot"});
+    const bool takes_many =
+        takes_two || is_any({"Add", "Multiply", "Average", "Maximum", "Minimum", "Concatenate"});
+    const bool is_known = find_class(Category::kLayer, class_name) != nullptr;
+    if (takes_many && (count < 2 || (takes_two && count > 2)) && !diagnostics_.has_errors()) {
+      diagnostics_
+          .error("E121", layer.object.loc,
+                 fmt::format("layer `{}` ({}) takes {} two inputs, not {}", layer.name.value,
+                             class_name, takes_two ? "exactly" : "at least", count))
+          .help("write `inputs: [first, second]` with the names of earlier layers");
+    } else if (!takes_many && is_known && class_name != "Input" && count > 1) {
+      diagnostics_.error("E121", layer.object.loc,
+                         fmt::format("layer `{}` ({}) takes one input, not {}", layer.name.value,
+                                     class_name, count));
+    }
+  }
+
+  void add_output(const std::string& name, const ConfigValue& layer) {
+    for (const auto& [other, located] : out_.outputs) {
+      if (other == name) {
+        diagnostics_.error("E121", layer.loc, fmt::format("two outputs are named `{}`", name));
+        return;
+      }
+    }
+    if (places_.find(layer.string()) == places_.end()) {
+      unknown(layer.loc, fmt::format("output `{}` is no layer", layer.string()), layer.string(),
+              out_.layers.size());
+      return;
+    }
+    out_.outputs.emplace_back(name, Located<std::string>{layer.string(), layer.loc});
+  }
+
+  // A layer that reaches no output is a slip: a wrong name in `inputs` somewhere.
+  void check_used() {
+    if (diagnostics_.has_errors()) {
+      return;
+    }
+    std::vector<bool> used(out_.layers.size(), false);
+    for (const auto& [name, layer] : out_.outputs) {
+      used[places_.at(layer.value)] = true;
+    }
+    for (size_t i = out_.layers.size(); i-- > 0;) {
+      const LayerConfig& layer = out_.layers[i];
+      if (!used[i]) {
+        diagnostics_
+            .error("E121", layer.name.loc,
+                   fmt::format("the output of layer `{}` is not used", layer.name.value))
+            .help("name it in the `inputs` of a later layer or in `outputs`, or leave it out");
+        continue;
+      }
+      for (const Located<std::string>& input : layer.inputs) {
+        used[places_.at(input.value)] = true;
+      }
+    }
+  }
+
+  ModelConfig& out_;
+  Diagnostics& diagnostics_;
+  NameCounter counter_;
+  std::unordered_map<std::string, size_t> places_;  // layer name -> index; looked up only
+};
+
+}  // namespace
+
+void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
+  out.loc = tree.is_default ? SourceLoc() : tree.loc;
+  ModelBinder binder(out, diagnostics);
+  binder.layers(field_of(tree, "layers"));
+  binder.outputs(field_of(tree, "outputs"));
+  out.is_sequential = out.is_sequential && out.outputs.size() <= 1;
+  ConfigValue& name = field_of(tree, "name");
+  if (name.is_null()) {
+    name.data = std::string(out.is_sequential ? "sequential" : "functional");
+    name.is_default = true;
+  }
+  out.name = located<std::string>(name, name.string());
+}
+
+}  // namespace meshtrain

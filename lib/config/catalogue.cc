@@ -1,0 +1,162 @@
+#include "config/catalogue.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr int kNumCategories = 9;
+
+struct CategoryEntry {
+  std::vector<ClassSpec> classes;
+  std::map<std::string, const ClassSpec*, std::less<>> by_name;
+};
+
+// Keras' spellings per category (keras-semantics 9.1): losses, metrics and initializers by class
+// name or its snake_case, optimizers in any case, layers by class name only.
+void add_names(CategoryEntry& entry, const ClassSpec& spec) {
+  entry.by_name.emplace(spec.name, &spec);
+  const bool has_snake_case = spec.category == Category::kLoss ||
+                              spec.category == Category::kMetric ||
+                              spec.category == Category::kInitializer;
+  if (has_snake_case) {
+    entry.by_name.emplace(to_snake_case(spec.name), &spec);
+  }
+  if (spec.category == Category::kOptimizer) {
+    entry.by_name.emplace(to_lower(spec.name), &spec);
+  }
+  for (const std::string& alias : spec.aliases) {
+    entry.by_name.emplace(alias, &spec);
+  }
+}
+
+std::array<CategoryEntry, kNumCategories> make_catalogue() {
+  std::array<CategoryEntry, kNumCategories> all;
+  const auto put = [&](Category category, std::vector<ClassSpec> list) {
+    CategoryEntry& entry = all[static_cast<size_t>(category)];
+    entry.classes = std::move(list);
+    for (ClassSpec& spec : entry.classes) {
+      spec.category = category;
+    }
+    for (const ClassSpec& spec : entry.classes) {
+      add_names(entry, spec);
+    }
+  };
+  put(Category::kLayer, layer_classes());
+  put(Category::kLoss, loss_classes());
+  put(Category::kMetric, metric_classes());
+  put(Category::kOptimizer, optimizer_classes());
+  put(Category::kSchedule, schedule_classes());
+  put(Category::kInitializer, initializer_classes());
+  put(Category::kActivation, activation_classes());
+  put(Category::kSource, source_classes());
+  put(Category::kTransform, transform_classes());
+  return all;
+}
+
+const CategoryEntry& entry_of(Category category) {
+  static const std::array<CategoryEntry, kNumCategories> kCatalogue = make_catalogue();
+  return kCatalogue[static_cast<size_t>(category)];
+}
+
+// Class names of Keras (and planned data sources) without an implementation here, as one text.
+constexpr std::string_view kLater[kNumCategories] = {
+    "Conv1D Conv2D Conv3D Conv1DTranspose Conv2DTranspose Conv3DTranspose DepthwiseConv1D "
+    "DepthwiseConv2D SeparableConv1D SeparableConv2D MaxPooling1D MaxPooling2D MaxPooling3D "
+    "AveragePooling1D AveragePooling2D AveragePooling3D GlobalAveragePooling1D "
+    "GlobalAveragePooling2D GlobalAveragePooling3D GlobalMaxPooling1D GlobalMaxPooling2D "
+    "GlobalMaxPooling3D BatchNormalization LayerNormalization RMSNormalization GroupNormalization "
+    "UnitNormalization SpectralNormalization MultiHeadAttention GroupQueryAttention Attention "
+    "AdditiveAttention LSTM GRU SimpleRNN RNN Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D "
+    "ConvLSTM3D PReLU RepeatVector Masking Lambda ZeroPadding1D ZeroPadding2D ZeroPadding3D "
+    "Cropping1D Cropping2D Cropping3D UpSampling1D UpSampling2D UpSampling3D Resizing "
+    "ReversibleEmbedding PositionEmbedding GaussianNoise GaussianDropout AlphaDropout "
+    "SpatialDropout1D SpatialDropout2D SpatialDropout3D RandomFlip RandomRotation RandomZoom "
+    "RandomTranslation RandomCrop RandomContrast RandomBrightness Repeat StringLookup "
+    "IntegerLookup CategoryEncoding Discretization Hashing TextVectorization",
+    "MeanAbsolutePercentageError mape MeanSquaredLogarithmicError msle CosineSimilarity "
+    "cosine_similarity LogCosh log_cosh KLDivergence kl_divergence kld Poisson poisson Hinge hinge "
+    "SquaredHinge squared_hinge CategoricalHinge categorical_hinge BinaryFocalCrossentropy "
+    "binary_focal_crossentropy CategoricalFocalCrossentropy categorical_focal_crossentropy Dice "
+    "dice Tversky tversky CTC ctc Circle circle CategoricalGeneralizedCrossEntropy",
+    "AUC auc Precision precision Recall recall F1Score f1_score FBetaScore fbeta_score R2Score "
+    "r2_score MeanAbsolutePercentageError mape MeanSquaredLogarithmicError msle CosineSimilarity "
+    "cosine_similarity LogCoshError KLDivergence kl_divergence Poisson poisson Hinge hinge "
+    "SquaredHinge CategoricalHinge TruePositives FalsePositives TrueNegatives FalseNegatives IoU "
+    "BinaryIoU MeanIoU OneHotIoU OneHotMeanIoU SensitivityAtSpecificity SpecificityAtSensitivity "
+    "PrecisionAtRecall RecallAtPrecision PearsonCorrelation ConcordanceCorrelation Sum",
+    "Adamax adamax Nadam nadam Adagrad adagrad Adadelta adadelta Adafactor adafactor Lion lion "
+    "Lamb lamb Ftrl ftrl Muon muon ScheduleFreeAdamW schedulefreeadamw LossScaleOptimizer",
+    "",
+    "STFT stft",
+    "",
+    "mnist cifar10 cifar100 fashion_mnist csv tokens text images image_folder parquet hdf5 "
+    "safetensors synthetic_digits",
+    "Normalization Resizing CenterCrop RandomFlip RandomCrop CategoryEncoding",
+};
+
+}  // namespace
+
+const Spec* ClassSpec::find(std::string_view arg) const {
+  const auto it =
+      std::find_if(args.begin(), args.end(), [&](const Spec& spec) { return spec.name == arg; });
+  return it == args.end() ? nullptr : &*it;
+}
+
+std::vector<std::string> ClassSpec::arg_names() const {
+  std::vector<std::string> out;
+  for (const Spec& arg : args) {
+    if (arg.kind != ValueKind::kLater) {
+      out.push_back(arg.name);
+    }
+  }
+  return out;
+}
+
+std::span<const ClassSpec> classes(Category category) {
+  return entry_of(category).classes;
+}
+
+const ClassSpec* find_class(Category category, std::string_view spelled) {
+  const auto& by_name = entry_of(category).by_name;
+  const auto exact = by_name.find(spelled);
+  if (exact != by_name.end()) {
+    return exact->second;
+  }
+  if (category == Category::kOptimizer) {
+    const auto lower = by_name.find(to_lower(spelled));
+    return lower == by_name.end() ? nullptr : lower->second;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> class_names(Category category) {
+  std::vector<std::string> out;
+  for (const ClassSpec& spec : classes(category)) {
+    out.push_back(spec.name);
+  }
+  return out;
+}
+
+bool is_later_class(Category category, std::string_view spelled) {
+  const std::vector<std::string> names = split(kLater[static_cast<size_t>(category)], ' ');
+  return !spelled.empty() && std::find(names.begin(), names.end(), spelled) != names.end();
+}
+
+std::string_view category_name(Category category) {
+  static constexpr std::string_view kNames[] = {"layer",      "loss",        "metric",
+                                                "optimizer",  "schedule",    "initializer",
+                                                "activation", "data source", "transform"};
+  return kNames[static_cast<size_t>(category)];
+}
+
+std::string_view class_key(Category category) {
+  return category == Category::kSource ? "source" : "type";
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,49 @@
+// The classes a config may name: layers, losses, metrics, optimizers, schedules, initializers,
+// activations, data sources, transforms. Names, arguments, their order and defaults are
+// Keras 3.16's.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/spec.h"
+
+namespace meshtrain {
+
+struct ClassSpec {
+  Category category = Category::kLayer;
+  std::string name;                  // "Dense", "MeanSquaredError", "relu", "digits"
+  std::string help;                  // one line
+  std::vector<Spec> args;            // in the order of the constructor
+  std::vector<std::string> aliases;  // further spellings: "mse"
+
+  const Spec* find(std::string_view arg) const;
+  std::vector<std::string> arg_names() const;
+};
+
+// All classes of a category, in the order of the documentation.
+std::span<const ClassSpec> classes(Category category);
+// By any spelling that Keras accepts, or nullptr.
+const ClassSpec* find_class(Category category, std::string_view spelled);
+std::vector<std::string> class_names(Category category);
+// Classes of Keras that this release does not have yet.
+bool is_later_class(Category category, std::string_view spelled);
+
+std::string_view category_name(Category category);  // "layer", "data source"
+// The key that names the class inside its own map: `type`, or `source` of a data source.
+std::string_view class_key(Category category);
+
+// The parts of the catalogue (catalogue_*.cc).
+std::vector<ClassSpec> layer_classes();
+std::vector<ClassSpec> loss_classes();
+std::vector<ClassSpec> metric_classes();
+std::vector<ClassSpec> optimizer_classes();
+std::vector<ClassSpec> schedule_classes();
+std::vector<ClassSpec> initializer_classes();
+std::vector<ClassSpec> activation_classes();
+std::vector<ClassSpec> source_classes();
+std::vector<ClassSpec> transform_classes();
+
+}  // namespace meshtrain

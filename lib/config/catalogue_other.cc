@@ -1,0 +1,153 @@
+// Initializers (keras-semantics 6), activations (5.2), data sources and host-side transforms.
+#include "config/catalogue.h"
+
+namespace meshtrain {
+namespace {
+
+using Args = std::vector<Spec>;
+
+ClassSpec make_class(std::string name, std::string help, Args args,
+                     std::vector<std::string> aliases = {}) {
+  ClassSpec spec;
+  spec.name = std::move(name);
+  spec.help = std::move(help);
+  spec.args = std::move(args);
+  spec.aliases = std::move(aliases);
+  return spec;
+}
+
+Spec own_seed() {
+  return integer("seed", "null", "own seed; the config's when null");
+}
+
+ClassSpec source(std::string name, std::string help, Args args) {
+  args.push_back(make_spec("slice", ValueKind::kSlice, "null", "part of the samples: \"[a:b]\""));
+  return make_class(std::move(name), std::move(help), std::move(args));
+}
+
+Spec path(const char* name, const char* help) {
+  return make_spec(name, ValueKind::kPath, "", help).required();
+}
+
+}  // namespace
+
+std::vector<ClassSpec> initializer_classes() {
+  const Spec mean = number("mean", "0.0", "mean of the values");
+  const Spec stddev = number("stddev", "0.05", "standard deviation").least(0);
+  const Spec gain = number("gain", "1.0", "factor on the matrix");
+  std::vector<ClassSpec> out = {
+      make_class("Zeros", "zeros", {}, {"zero"}),
+      make_class("Ones", "ones", {}, {"one"}),
+      make_class("Constant", "one value", {number("value", "0.0", "the value")}),
+      make_class("Identity", "the identity matrix", {gain}, {"IdentityInitializer"}),
+      make_class("RandomNormal", "normal", {mean, stddev, own_seed()}, {"normal"}),
+      make_class("RandomUniform", "uniform",
+                 {number("minval", "-0.05", "lower end"), number("maxval", "0.05", "upper end"),
+                  own_seed()},
+                 {"uniform"}),
+      make_class("TruncatedNormal", "normal, drawn again beyond two deviations",
+                 {mean, stddev, own_seed()}),
+      make_class("VarianceScaling", "variance scale / fan",
+                 {number("scale", "1.0", "factor on the variance").above(0),
+                  choice("mode", {"fan_in", "fan_out", "fan_avg"}, "fan_in", "which fan"),
+                  choice("distribution", {"truncated_normal", "untruncated_normal", "uniform"},
+                         "truncated_normal", "of the values"),
+                  own_seed()}),
+      make_class("Orthogonal", "an orthogonal matrix", {gain, own_seed()},
+                 {"OrthogonalInitializer"}),
+  };
+  for (const char* family : {"Glorot", "He", "Lecun"}) {
+    for (const char* distribution : {"Uniform", "Normal"}) {
+      out.push_back(make_class(std::string(family) + distribution,
+                               "VarianceScaling as its authors proposed", {own_seed()}));
+    }
+  }
+  return out;
+}
+
+std::vector<ClassSpec> activation_classes() {
+  const Spec axis = integer("axis", "-1", "axis of the rows");
+  const Spec alpha = number("alpha", "1.0", "scale below 0").above(0);
+  const Spec half = number("threshold", "0.5", "where the zero ends").least(0);
+  return {
+      make_class("linear", "x", {}),
+      make_class("relu", "max(x, 0)",
+                 {number("negative_slope", "0.0", "slope below the threshold"),
+                  number("max_value", "null", "upper limit").least(0),
+                  number("threshold", "0.0", "where the identity begins")}),
+      make_class("leaky_relu", "x above 0, slope below",
+                 {number("negative_slope", "0.2", "slope below 0")}),
+      make_class("relu6", "min(max(x, 0), 6)", {}),
+      make_class("elu", "x above 0, alpha (e^x - 1) below", {alpha}),
+      make_class("celu", "x above 0, alpha (e^(x/alpha) - 1) below", {alpha}),
+      make_class("selu", "scaled elu", {}),
+      make_class("softplus", "log(1 + e^x)", {}),
+      make_class("softsign", "x / (1 + |x|)", {}),
+      make_class("squareplus", "(x + sqrt(x^2 + b)) / 2",
+                 {number("b", "4", "smoothness").above(0)}),
+      make_class("soft_shrink", "towards 0 by the threshold", {half}),
+      make_class("hard_shrink", "0 within the threshold", {half}),
+      make_class("tanh_shrink", "x - tanh x", {}),
+      make_class("sparse_plus", "0 below -1, x above 1, a parabola between", {}),
+      make_class("silu", "x sigmoid(x)", {}, {"swish"}),
+      make_class("gelu", "x times the normal distribution function",
+                 {boolean("approximate", "false", "the tanh form")}),
+      make_class("glu", "first half times sigmoid of the second", {axis}),
+      make_class("tanh", "hyperbolic tangent", {}),
+      make_class("sigmoid", "1 / (1 + e^-x)", {}),
+      make_class("exponential", "e^x", {}),
+      make_class("sparse_sigmoid", "clip((x + 1) / 2, 0, 1)", {}),
+      make_class("hard_sigmoid", "relu6(x + 3) / 6", {}),
+      make_class("hard_silu", "x hard_sigmoid(x)", {}, {"hard_swish"}),
+      make_class("hard_tanh", "clip(x, -1, 1)", {}),
+      make_class("mish", "x tanh(softplus x)", {}),
+      make_class("log_sigmoid", "-softplus(-x)", {}),
+      make_class("softmax", "exponentials that sum to 1", {axis}),
+      make_class("log_softmax", "logarithm of softmax", {axis}),
+      make_class("sparsemax", "projection onto the simplex", {axis}),
+      make_class("threshold", "x above the threshold, else a constant",
+                 {number("threshold", "", "where x begins").required(),
+                  number("default_value", "", "the constant").required()}),
+  };
+}
+
+std::vector<ClassSpec> source_classes() {
+  const Spec seed = integer("seed", "0", "of the random numbers");
+  return {
+      source(
+          "random", "normal samples, for trying a model",
+          {integer("samples", "", "how many").required().least(1).most(kMaxSize),
+           make_spec("shape", ValueKind::kShape, "", "of a sample").required().empty_ok(),
+           make_spec("labels", ValueKind::kShape, "null", "shape of normal labels").empty_ok(),
+           integer("classes", "null", "uniform integer labels below this").least(1).most(kMaxSize),
+           seed}),
+      source("digits", "built-in 28x28x1 images of digits, 0 to 255",
+             {choice("split", {"train", "test"}, "train", "which part"),
+              integer("samples", "null", "how many; all when null").least(1).most(kMaxSize), seed}),
+      source("idx", "MNIST's files, plain or gzip",
+             {path("images", "file of the samples"), path("labels", "file of the labels")}),
+      source("npz", "a NumPy archive",
+             {path("path", "the archive"),
+              make_spec("x", ValueKind::kTextOrMap, "x", "array of the samples, or one per input"),
+              make_spec("y", ValueKind::kTextOrMap, "y", "array of the labels, or one per output"),
+              text("sample_weight", "null", "array of weights")}),
+      source("npy", "NumPy files",
+             {path("x", "file of the samples"),
+              make_spec("y", ValueKind::kPath, "null", "file of the labels")}),
+  };
+}
+
+std::vector<ClassSpec> transform_classes() {
+  return {
+      make_class("Rescaling", "x scale + offset",
+                 {make_spec("scale", ValueKind::kFloatOrList, "", "factor").required(),
+                  make_spec("offset", ValueKind::kFloatOrList, "0.0", "added")}),
+      make_class("Reshape", "to another shape of a sample",
+                 {make_spec("target_shape", ValueKind::kShape, "", "sizes without the batch")
+                      .required()
+                      .infer_ok()
+                      .empty_ok()}),
+  };
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,216 @@
+// json_schema: the schema and the catalogue for editors, JSON Schema draft 2020-12.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "config/catalogue.h"
+#include "config/load.h"
+#include "config/scalars.h"
+#include "config/schema.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Every single value may be an expression instead.
+Json expression() {
+  return Json{{"type", "string"}, {"pattern", "^=|\\$\\{"}};
+}
+
+Json any_of(std::vector<Json> options) {
+  return Json{{"anyOf", std::move(options)}};
+}
+
+Json with_range(Json schema, const Spec& spec) {
+  if (std::isfinite(spec.minimum)) {
+    schema[spec.above_minimum ? "exclusiveMinimum" : "minimum"] = spec.minimum;
+  }
+  if (std::isfinite(spec.maximum)) {
+    schema[spec.below_maximum ? "exclusiveMaximum" : "maximum"] = spec.maximum;
+  }
+  return schema;
+}
+
+const char* definition_name(Category category) {
+  static constexpr const char* kNames[] = {"layer",      "loss",     "metric",
+                                           "optimizer",  "schedule", "initializer",
+                                           "activation", "source",   "transform"};
+  return kNames[static_cast<size_t>(category)];
+}
+
+Json reference(Category category) {
+  return Json{{"$ref", std::string("#/$defs/") + definition_name(category)}};
+}
+
+Json list_of(Json items) {
+  return Json{{"type", "array"}, {"items", std::move(items)}};
+}
+Json map_of(Json values) {
+  return Json{{"type", "object"}, {"additionalProperties", std::move(values)}};
+}
+
+Json text() {
+  return Json{{"type", "string"}};
+}
+
+Json section_schema(const Section& section);
+
+std::vector<Json> options_of(const Spec& spec) {
+  const Json integer = with_range(Json{{"type", "integer"}}, spec);
+  const Json number = with_range(Json{{"type", "number"}}, spec);
+  const Json null = Json{{"type", "null"}};
+  switch (spec.kind) {
+    case ValueKind::kBool:
+      return {Json{{"type", "boolean"}}, expression()};
+    case ValueKind::kInt:
+      return {integer, expression()};
+    case ValueKind::kFloat:
+      return {number, expression()};
+    case ValueKind::kEnum:
+      return {Json{{"enum", spec.allowed}}, expression()};
+    case ValueKind::kIntOrList:
+      return {integer, list_of(any_of({integer, expression()})), expression()};
+    case ValueKind::kFloatOrList:
+      return {number, list_of(Json::object()), expression()};
+    case ValueKind::kShape:
+      return {list_of(any_of({Json{{"type", "integer"}}, null, expression()})),
+              Json{{"type", "integer"}}, text()};
+    case ValueKind::kTextList:
+      return {text(), list_of(text())};
+    case ValueKind::kTextOrMap:
+      return {text(), map_of(text())};
+    case ValueKind::kNames:
+      return {text(), list_of(text()), map_of(text())};
+    case ValueKind::kLayout:
+      return {list_of(any_of({null, text(), list_of(text())}))};
+    case ValueKind::kActivation:
+      return {reference(Category::kActivation)};
+    case ValueKind::kObject:
+      return {reference(spec.category)};
+    case ValueKind::kFloatOrObject:
+      return {number, reference(spec.category), expression()};
+    case ValueKind::kObjectList:
+      return {list_of(reference(spec.category))};
+    case ValueKind::kObjectPerOutput:
+      return {reference(spec.category), list_of(reference(spec.category)),
+              map_of(reference(spec.category))};
+    case ValueKind::kObjectsPerOutput:
+      return {reference(spec.category), list_of(reference(spec.category)),
+              map_of(any_of({reference(spec.category), list_of(reference(spec.category))}))};
+    case ValueKind::kFloatPerOutput:
+      return {number, list_of(number), map_of(number), expression()};
+    case ValueKind::kMap: {
+      Spec element = spec;
+      element.kind = spec.element;
+      return {map_of(any_of(options_of(element)))};
+    }
+    case ValueKind::kSection:
+      return {section_schema(*spec.section)};
+    case ValueKind::kAny:
+      return {Json::object()};
+    case ValueKind::kLater:
+      return {null};
+    default:
+      return {text()};
+  }
+}
+
+Json spec_schema(const Spec& spec) {
+  std::vector<Json> options = options_of(spec);
+  if (spec.is_nullable && spec.kind != ValueKind::kLater) {
+    options.push_back(Json{{"type", "null"}});
+  }
+  if (spec.kind == ValueKind::kSection) {
+    options.push_back(Json{{"type", "null"}});
+  }
+  Json schema = options.size() == 1 ? options[0] : any_of(std::move(options));
+  schema["description"] = spec.help;
+  if (!spec.default_text.empty() && spec.default_text != "null") {
+    const bool is_number = spec.kind == ValueKind::kInt || spec.kind == ValueKind::kFloat;
+    const auto integer = try_integer(spec.default_text);
+    schema["default"] = spec.kind == ValueKind::kBool ? Json(spec.default_text == "true")
+                        : is_number && integer        ? Json(*integer)
+                        : is_number                   ? Json(try_number(spec.default_text).value())
+                                                      : Json(spec.default_text);
+  }
+  return schema;
+}
+
+Json properties(const std::vector<Spec>& specs, Json schema) {
+  Json required = Json::array();
+  for (const Spec& spec : specs) {
+    if (spec.kind != ValueKind::kLater) {
+      schema["properties"][spec.name] = spec_schema(spec);
+    }
+    if (spec.is_required) {
+      required.push_back(spec.name);
+    }
+  }
+  if (!required.empty()) {
+    schema["required"] = std::move(required);
+  }
+  schema["additionalProperties"] = false;
+  return schema;
+}
+
+Json section_schema(const Section& section) {
+  Json schema = {{"type", "object"}, {"properties", Json::object()}};
+  // What a file lacks may come from another one that it extends.
+  schema = properties(section.fields, std::move(schema));
+  schema.erase("required");
+  return schema;
+}
+
+// The class alone, or as the one key of a map with its arguments or its first one.
+Json class_schema(const ClassSpec& spec) {
+  Json arguments = {{"type", "object"}, {"properties", Json::object()}};
+  arguments = properties(spec.args, std::move(arguments));
+  std::vector<Json> values = {std::move(arguments)};
+  if (spec.args.empty() || !spec.args[0].is_required) {
+    values.push_back(Json{{"type", "null"}});
+  }
+  if (!spec.args.empty()) {
+    values.push_back(spec_schema(spec.args[0]));
+  }
+  return Json{{"type", "object"},
+              {"description", spec.help},
+              {"properties", {{spec.name, any_of(std::move(values))}}},
+              {"required", Json::array({spec.name})},
+              {"additionalProperties", false}};
+}
+
+Json category_schema(Category category) {
+  std::vector<Json> options;
+  Json names = Json::array();
+  for (const ClassSpec& spec : classes(category)) {
+    names.push_back(spec.name);
+    options.push_back(class_schema(spec));
+  }
+  // Aliases (`mse`, `glorot_uniform`) are many; editors are offered the names only.
+  options.insert(options.begin(), any_of({Json{{"enum", names}}, text()}));
+  const std::string key(class_key(category));
+  options.push_back(Json{{"type", "object"},
+                         {"properties", {{key, Json{{"enum", names}}}}},
+                         {"required", Json::array({key})}});
+  options.push_back(Json{{"type", "object"}, {"required", Json::array({"class_name"})}});
+  return any_of(std::move(options));
+}
+
+}  // namespace
+
+std::string json_schema() {
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                 {"title", "meshtrain configuration"}};
+  schema.update(section_schema(root_section()));
+  Json paths = {{"type", "object"}};
+  schema["properties"]["extends"] = any_of({text(), list_of(text())});
+  schema["properties"]["override"] = paths;
+  schema["properties"]["profiles"] = map_of(paths);
+  for (int i = 0; i <= static_cast<int>(Category::kTransform); ++i) {
+    const auto category = static_cast<Category>(i);
+    schema["$defs"][definition_name(category)] = category_schema(category);
+  }
+  return schema.dump(2) + "\n";
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,147 @@
+#include "config/load.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/bind.h"
+#include "config/expression.h"
+#include "config/merge.h"
+#include "config/path.h"
+#include "config/reader.h"
+#include "config/resolve.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxOverrides = 1000;
+
+YamlNode load_files(const LoadOptions& options, Diagnostics& diagnostics) {
+  YamlNode root{.kind = YamlNode::Kind::kMap};
+  SourceLoc first;
+  if (options.files.empty()) {
+    diagnostics.error("E140", {}, "no configuration is given").help("meshtrain train config.yaml");
+  }
+  for (const std::string& file : options.files) {
+    YamlNode loaded = load_file(file, diagnostics);
+    first = first ? first : loaded.loc;
+    merge_config(root, std::move(loaded));
+  }
+  root.loc = first;
+  return root;
+}
+
+void apply_profile(YamlNode& root, const std::string& name, Diagnostics& diagnostics) {
+  const YamlNode* found = root.find("profiles");
+  if (name.empty() && found == nullptr) {
+    return;
+  }
+  const YamlNode profiles = found == nullptr ? YamlNode{} : *found;
+  root.erase("profiles");
+  if (found != nullptr && !profiles.is_map() && !profiles.is_null()) {
+    diagnostics.error("E112", profiles.loc, "`profiles` must be a map of names")
+        .help("write `profiles: {debug: {fit.limit_steps: 5}}`");
+    return;
+  }
+  if (name.empty()) {
+    return;
+  }
+  if (const YamlNode* profile = profiles.find(name)) {
+    apply_changes(root, *profile, fmt::format("profiles.{}", name), diagnostics);
+    return;
+  }
+  std::vector<std::string> names;
+  for (const YamlNode& child : profiles.children) {
+    names.push_back(child.key);
+  }
+  Diagnostic& d =
+      diagnostics.error("E140", profiles.key_loc, fmt::format("there is no profile `{}`", name));
+  if (const auto nearest = nearest_name(name, names)) {
+    d.with_label(fmt::format("did you mean `{}`?", *nearest));
+  }
+  d.notes.push_back(names.empty() ? std::string("the configuration has no `profiles`")
+                                  : fmt::format("profiles: {}", join(names, ", ")));
+}
+
+void apply_words(YamlNode& root, const LoadOptions& options, Diagnostics& diagnostics) {
+  if (options.overrides.size() + options.flags.size() > kMaxOverrides) {
+    diagnostics.error("E140", {},
+                      fmt::format("{} overrides; at most {} are possible",
+                                  options.overrides.size() + options.flags.size(), kMaxOverrides));
+    return;
+  }
+  for (size_t i = 0; i < options.flags.size(); ++i) {
+    const auto& [key, value] = options.flags[i];
+    const std::string flag = i < options.flag_names.size() ? options.flag_names[i] : "--" + key;
+    if (auto change = flag_override(flag, key, value, diagnostics)) {
+      apply_override(root, std::move(*change), diagnostics);
+    }
+  }
+  for (const std::string& word : options.overrides) {
+    if (auto change = parse_override(word, diagnostics)) {
+      apply_override(root, std::move(*change), diagnostics);
+    }
+  }
+}
+
+// `shape: data=4,model=2` names and sizes the axes at once.
+void split_mesh_shape(YamlNode& root, Diagnostics& diagnostics) {
+  YamlNode* distribution = root.find("distribution");
+  YamlNode* mesh = distribution == nullptr ? nullptr : distribution->find("device_mesh");
+  YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
+  if (shape == nullptr || !shape->is_scalar() || starts_with(shape->text, "=") ||
+      shape->text.find('=') == std::string::npos) {
+    return;
+  }
+  const SourceLoc loc = shape->loc;
+  YamlNode sizes{.kind = YamlNode::Kind::kList, .loc = loc};
+  YamlNode names{.kind = YamlNode::Kind::kList, .loc = loc};
+  for (const std::string& part : split(shape->text, ',')) {
+    const size_t equals = part.find('=');
+    const std::string name(trim(part.substr(0, equals)));
+    const std::string size(equals == std::string::npos ? "" : trim(part.substr(equals + 1)));
+    if (name.empty() || !try_integer(size)) {
+      diagnostics.error("E112", loc, fmt::format("`{}` is no axis and size", part))
+          .help("write data=4,model=2");
+      shape->failed = true;
+      return;
+    }
+    names.children.push_back(YamlNode::scalar(name, loc));
+    sizes.children.push_back(YamlNode::scalar(size, loc));
+  }
+  sizes.key = shape->key;
+  sizes.key_loc = shape->key_loc;
+  *shape = std::move(sizes);
+  YamlNode& axis_names = mesh->at_or_add("axis_names", loc);
+  names.key = "axis_names";
+  names.key_loc = axis_names.key_loc;
+  axis_names = std::move(names);
+}
+
+}  // namespace
+
+ResolvedConfig resolve_config(const LoadOptions& options) {
+  Diagnostics diagnostics;
+  ResolvedConfig out;
+  out.root = load_files(options, diagnostics);
+  if (out.root.failed || !out.root.loc) {
+    diagnostics.throw_if_errors();  // a file is missing; what the rest lacks would be noise
+  }
+  apply_profile(out.root, options.profile, diagnostics);
+  apply_words(out.root, options, diagnostics);
+  split_mesh_shape(out.root, diagnostics);
+  evaluate_expressions(out.root, diagnostics);
+  out.tree = Reader(diagnostics).section(&out.root, root_section(), out.root.loc);
+  const std::string first_file = options.files.empty() ? std::string() : options.files[0];
+  out.config = bind_config(out.tree, out.root, first_file, options.require_data, diagnostics);
+  diagnostics.throw_if_errors();
+  out.config.source_text = out.root.loc.file->text;
+  out.config.warnings = std::move(diagnostics);
+  return out;
+}
+
+Config load_config(const LoadOptions& options) {
+  return resolve_config(options).config;
+}
+
+}  // namespace meshtrain

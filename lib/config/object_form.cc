@@ -1,0 +1,146 @@
+#include "config/object_form.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace meshtrain {
+namespace {
+
+// Keys of Keras' JSON beside class_name and config that say nothing here.
+bool is_keras_extra(const std::string& key) {
+  return key == "module" || key == "registered_name" || key == "build_config" ||
+         key == "compile_config" || key == "inbound_nodes" || key == "name";
+}
+
+void set_problem(ObjectFormProblem* problem, const SourceLoc& loc, std::string message,
+                 std::string help) {
+  if (problem != nullptr) {
+    *problem = {loc, std::move(message), std::move(help)};
+  }
+}
+
+std::string example(Category category) {
+  switch (category) {
+    case Category::kLayer:
+      return "write `- Dense: {units: 10}`, `- Dropout: 0.4` or `- Flatten`";
+    case Category::kSource:
+      return "write `digits` or `{source: npz, path: train.npz}`";
+    default: {
+      const std::string name = std::string(classes(category)[0].name);
+      return fmt::format("write `{}`, or `{}: {{...}}` with arguments", name, name);
+    }
+  }
+}
+
+std::optional<ObjectForm> keras_form(const YamlNode& node, const YamlNode& name,
+                                     ObjectFormProblem* problem) {
+  ObjectForm form{name.text, name.loc, nullptr, nullptr, {}};
+  for (const YamlNode& child : node.children) {
+    if (child.key == "config" && !child.is_null()) {
+      if (!child.is_map()) {
+        set_problem(problem, child.loc, "`config` must be a map of arguments", "");
+        return std::nullopt;
+      }
+      form.args = &child;
+    } else if (child.key != "class_name" && child.key != "config" && !is_keras_extra(child.key)) {
+      set_problem(problem, child.key_loc,
+                  fmt::format("`{}` is no key beside `class_name`", child.key),
+                  "arguments belong into `config`");
+      return std::nullopt;
+    }
+  }
+  return form;
+}
+
+}  // namespace
+
+std::optional<ObjectForm> object_form(const YamlNode& node, Category category,
+                                      ObjectFormProblem* problem) {
+  if (node.is_scalar()) {
+    return ObjectForm{node.text, node.loc, nullptr, nullptr, {}};
+  }
+  if (!node.is_map() || node.children.empty()) {
+    set_problem(
+        problem, node.loc,
+        fmt::format("{} {} is expected here",
+                    category == Category::kOptimizer || category == Category::kInitializer ||
+                            category == Category::kActivation
+                        ? "an"
+                        : "a",
+                    category_name(category)),
+        example(category));
+    return std::nullopt;
+  }
+  const YamlNode* name = node.find("class_name");
+  if (name != nullptr && name->is_scalar()) {
+    return keras_form(node, *name, problem);
+  }
+  const std::string key(class_key(category));
+  name = node.find(key);
+  if (name != nullptr && name->is_scalar() && find_class(category, key) == nullptr) {
+    return ObjectForm{name->text, name->loc, &node, nullptr, key};
+  }
+  const YamlNode& only = node.children[0];
+  if (node.children.size() > 1) {
+    const bool is_class = find_class(category, only.key) != nullptr;
+    set_problem(problem, is_class ? node.children[1].key_loc : node.loc,
+                is_class ? fmt::format("`{}` stands beside `{}`, not inside of it",
+                                       node.children[1].key, only.key)
+                         : fmt::format("this names no {}", category_name(category)),
+                is_class
+                    ? fmt::format("indent the arguments of `{}` deeper than its name", only.key)
+                    : example(category));
+    return std::nullopt;
+  }
+  ObjectForm form{only.key, only.key_loc, nullptr, nullptr, {}};
+  if (only.is_map()) {
+    form.args = &only;
+  } else if (!only.is_null() || only.explicit_null) {
+    form.first = &only;
+  }
+  return form;
+}
+
+YamlNode* normalize_object(YamlNode& node, Category category) {
+  const std::optional<ObjectForm> form = object_form(node, category);
+  if (!form) {
+    return nullptr;
+  }
+  const ClassSpec* spec = find_class(category, form->spelled);
+  const bool keeps_class_inside = category == Category::kSource;
+  YamlNode args{.kind = YamlNode::Kind::kMap, .loc = node.loc};
+  if (keeps_class_inside) {
+    args.children.push_back(YamlNode::scalar(form->spelled, form->loc));
+    args.children.back().key = class_key(category);
+    args.children.back().key_loc = form->loc;
+  }
+  if (form->args != nullptr) {
+    for (const YamlNode& child : form->args->children) {
+      if (child.key != form->skipped || form->skipped.empty()) {
+        args.children.push_back(child);
+      }
+    }
+  } else if (form->first != nullptr) {
+    if (spec == nullptr || spec->args.empty()) {
+      return nullptr;
+    }
+    args.children.push_back(*form->first);
+    args.children.back().key = spec->args[0].name;
+  }
+  if (keeps_class_inside) {
+    args.key = node.key;
+    args.key_loc = node.key_loc;
+    node = std::move(args);
+    return &node;
+  }
+  YamlNode whole{
+      .kind = YamlNode::Kind::kMap, .loc = node.loc, .key = node.key, .key_loc = node.key_loc};
+  args.key = form->spelled;
+  args.key_loc = form->loc;
+  whole.children.push_back(std::move(args));
+  node = std::move(whole);
+  return &node.children[0];
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,552 @@
+#include "config/reader.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+namespace {
+
+ConfigValue make_value(decltype(ConfigValue::data) data, const SourceLoc& loc) {
+  return {std::move(data), loc, false};
+}
+
+std::string kind_name(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kList:
+      return "a list";
+    case YamlNode::Kind::kMap:
+      return "a map";
+    case YamlNode::Kind::kNull:
+      return "null";
+    default:
+      return fmt::format("`{}`", node.text);
+  }
+}
+
+std::string limit_text(double value) {
+  return value == kMaxSize ? "2^31-1" : format_shortest(value);
+}
+
+// "at least 1", "above 0 and at most 1"
+std::string range_text(const Spec& spec) {
+  std::string out;
+  if (std::isfinite(spec.minimum)) {
+    out = (spec.above_minimum ? "above " : "at least ") + limit_text(spec.minimum);
+  }
+  if (std::isfinite(spec.maximum)) {
+    out += (out.empty() ? "" : " and ") + std::string(spec.below_maximum ? "below " : "at most ") +
+           limit_text(spec.maximum);
+  }
+  return out;
+}
+
+bool names_class(Category category, const YamlNode& node) {
+  return node.is_map() &&
+         (node.find("class_name") != nullptr || node.find("type") != nullptr ||
+          std::any_of(node.children.begin(), node.children.end(), [&](const YamlNode& child) {
+            return find_class(category, child.key) != nullptr ||
+                   is_later_class(category, child.key);
+          }));
+}
+
+}  // namespace
+
+Diagnostic& Reader::wrong(const char* code, const SourceLoc& loc, const Spec& spec,
+                          const std::string& owner, std::string what) {
+  return diagnostics_.error(code, loc, fmt::format("`{}` of {} {}", spec.name, owner, what));
+}
+
+bool Reader::is_python_none(const YamlNode& node) {
+  if (!node.is_plain("None")) {
+    return false;
+  }
+  diagnostics_.warning("W114", node.loc, "`None` is read as `null`").with_label("write `null`");
+  return true;
+}
+
+void Reader::unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
+                         const std::vector<std::string>& names) {
+  Diagnostic& d =
+      diagnostics_.error("E111", child.key_loc,
+                         fmt::format("unknown {} `{}` {} {}", is_class ? "argument" : "key",
+                                     child.key, is_class ? "of" : "in", owner));
+  const auto elsewhere = section_with_key(child.key);
+  if (const auto nearest = nearest_name(child.key, names)) {
+    d.with_label(fmt::format("did you mean `{}`?", *nearest));
+  } else if (elsewhere && !is_class) {
+    d.help(fmt::format("there is `{}`", *elsewhere));
+  }
+  d.notes.push_back(fmt::format("{} here: {}", is_class ? "arguments" : "keys",
+                                names.size() <= 12
+                                    ? join(names, ", ")
+                                    : join(nearest_names(child.key, names, 8), ", ") + ", ..."));
+}
+
+void Reader::check_range(double value, const YamlNode& node, const Spec& spec,
+                         const std::string& owner) {
+  const bool too_low = spec.above_minimum ? value <= spec.minimum : value < spec.minimum;
+  const bool too_high = spec.below_maximum ? value >= spec.maximum : value > spec.maximum;
+  if (too_low || too_high) {
+    wrong("E113", node.loc, spec, owner,
+          fmt::format("must be {}, not {}", range_text(spec), node.text));
+  }
+}
+
+ConfigValue Reader::fallback(const Spec& spec, const SourceLoc& loc) {
+  if (!spec.is_required && spec.kind != ValueKind::kSection) {
+    return default_value(spec, loc);
+  }
+  switch (spec.kind) {
+    case ValueKind::kInt:
+    case ValueKind::kIntOrList:
+      return make_value(int64_t{1}, loc);
+    case ValueKind::kFloat:
+    case ValueKind::kFloatOrList:
+    case ValueKind::kFloatOrObject:
+      return make_value(1.0, loc);
+    case ValueKind::kBool:
+      return make_value(false, loc);
+    case ValueKind::kShape:
+      return make_value(ConfigValue::List{make_value(int64_t{1}, loc)}, loc);
+    case ValueKind::kText:
+    case ValueKind::kEnum:
+    case ValueKind::kPath:
+    case ValueKind::kActivation:
+      return make_value(std::string(), loc);
+    case ValueKind::kObjectList:
+      return make_value(ConfigValue::List{}, loc);
+    default:
+      return make_value(std::monostate{}, loc);
+  }
+}
+
+ConfigValue Reader::default_value(const Spec& spec, const SourceLoc& owner_loc) {
+  const std::string& text = spec.default_text;
+  ConfigValue out{{}, owner_loc, true};
+  if (spec.kind == ValueKind::kSection) {
+    return section(nullptr, *spec.section, owner_loc);
+  }
+  if (spec.kind == ValueKind::kMap) {
+    out.data = ConfigValue::Dict{};
+    return out;
+  }
+  if (text == "null" || text.empty()) {
+    return out;
+  }
+  const auto integer = try_integer(text);
+  switch (spec.kind) {
+    case ValueKind::kBool:
+      out.data = text == "true";
+      break;
+    case ValueKind::kInt:
+    case ValueKind::kIntOrList:
+      out.data = integer.value();
+      break;
+    case ValueKind::kFloat:
+    case ValueKind::kFloatOrList:
+    case ValueKind::kFloatOrObject:
+    case ValueKind::kFloatPerOutput:
+      out.data = try_number(text).value();
+      break;
+    case ValueKind::kObject: {
+      out = object_value(YamlNode::scalar(text, owner_loc), spec.category);
+      out.is_default = true;
+      break;
+    }
+    default:
+      out.data = text;
+  }
+  return out;
+}
+
+ConfigValue Reader::missing(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  switch (spec.kind) {
+    case ValueKind::kSection:
+      return section(&node, *spec.section, node.loc);
+    case ValueKind::kMap:
+      return make_value(ConfigValue::Dict{}, node.loc);
+    case ValueKind::kAny:
+    case ValueKind::kLater:
+      return make_value(std::monostate{}, node.loc);
+    default:
+      break;
+  }
+  if (!spec.is_nullable) {
+    wrong("E112", node.loc, spec, owner, "has no value");
+    return fallback(spec, node.loc);
+  }
+  return make_value(std::monostate{}, node.loc);
+}
+
+ConfigValue Reader::value(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.failed) {
+    return fallback(spec, node.loc);
+  }
+  if (node.is_null()) {
+    return missing(node, spec, owner);
+  }
+  switch (spec.kind) {
+    case ValueKind::kAny:
+      return make_value(std::monostate{}, node.loc);
+    case ValueKind::kSection:
+      return section(&node, *spec.section, node.loc);
+    case ValueKind::kMap:
+      return map(node, spec, owner);
+    case ValueKind::kShape:
+      return shape(node, spec, owner);
+    case ValueKind::kIntOrList:
+    case ValueKind::kFloatOrList:
+      return number_list(node, spec, owner);
+    case ValueKind::kTextList:
+    case ValueKind::kTextOrMap:
+    case ValueKind::kNames:
+      return texts(node, spec, owner);
+    case ValueKind::kLayout:
+      return layout(node, owner);
+    case ValueKind::kActivation:
+      return activation(node, spec, owner);
+    case ValueKind::kObject:
+      return object_value(node, spec.category);
+    case ValueKind::kFloatOrObject:
+      return float_or_object(node, spec, owner);
+    case ValueKind::kObjectList:
+      return object_list(node, spec, owner);
+    case ValueKind::kObjectPerOutput:
+    case ValueKind::kObjectsPerOutput:
+      return per_output(node, spec, owner);
+    case ValueKind::kFloatPerOutput:
+      return floats_per_output(node, spec, owner);
+    case ValueKind::kSlice:
+      return slice(node, spec, owner);
+    case ValueKind::kLater:
+      if (!node.is_plain("false") && !(!node.is_scalar() && node.children.empty())) {
+        diagnostics_
+            .error("E111", node.key_loc ? node.key_loc : node.loc,
+                   fmt::format("`{}` of {} is not in this release", spec.name, owner))
+            .help(fmt::format("leave `{}` out", spec.name));
+      }
+      return make_value(std::monostate{}, node.loc);
+    default:
+      return scalar(node, spec, owner);
+  }
+}
+
+ConfigValue Reader::scalar(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.failed) {
+    return fallback(spec, node.loc);
+  }
+  if (node.is_plain("None")) {
+    wrong("E114", node.loc, spec, owner, "is `None`, which YAML does not know")
+        .with_label("write `null`");
+    return fallback(spec, node.loc);
+  }
+  const bool is_text = spec.kind == ValueKind::kText || spec.kind == ValueKind::kPath ||
+                       spec.kind == ValueKind::kEnum;
+  const char* wanted = spec.kind == ValueKind::kBool    ? "true or false"
+                       : spec.kind == ValueKind::kInt   ? "an integer"
+                       : spec.kind == ValueKind::kFloat ? "a number"
+                                                        : "text";
+  if (!node.is_scalar()) {
+    wrong("E112", node.loc, spec, owner,
+          fmt::format("must be {}, not {}", wanted, kind_name(node)));
+    return fallback(spec, node.loc);
+  }
+  if (node.quoted && !is_text) {
+    Diagnostic& d =
+        wrong("E112", node.loc, spec, owner, fmt::format("must be {}, not text in quotes", wanted));
+    if (try_number(node.text) || node.text == "true" || node.text == "false") {
+      d.with_label(fmt::format("write `{}` without quotes", node.text));
+    }
+    return fallback(spec, node.loc);
+  }
+  switch (spec.kind) {
+    case ValueKind::kInt:
+      return integer(node, spec, owner);
+    case ValueKind::kFloat:
+      return number(node, spec, owner);
+    case ValueKind::kEnum:
+      return choice(node, spec, owner);
+    case ValueKind::kBool: {
+      const ScalarResult<bool> result = parse_boolean(node.text);
+      if (!result.value) {
+        wrong(result.problem.code.c_str(), node.loc, spec, owner, result.problem.message)
+            .with_label(result.problem.label);
+        return fallback(spec, node.loc);
+      }
+      return make_value(*result.value, node.loc);
+    }
+    default:
+      if (node.text.empty()) {
+        wrong("E112", node.loc, spec, owner, "is empty");
+      }
+      return make_value(node.text, node.loc);
+  }
+}
+
+ConfigValue Reader::integer(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  const ScalarResult<int64_t> result = parse_integer(node.text);
+  if (!result.value) {
+    Diagnostic& d =
+        wrong(result.problem.code.c_str(), node.loc, spec, owner, result.problem.message);
+    d.with_label(result.problem.label);
+    const std::string_view written =
+        node.loc.file == nullptr ? "" : node.loc.file->line(node.loc.line);
+    if (written.find('=') != std::string_view::npos &&
+        written.find('/') != std::string_view::npos && try_number(node.text)) {
+      d.help("`//` divides without a remainder");
+    }
+    return fallback(spec, node.loc);
+  }
+  check_range(static_cast<double>(*result.value), node, spec, owner);
+  return make_value(*result.value, node.loc);
+}
+
+ConfigValue Reader::number(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  const ScalarResult<double> result = parse_number(node.text);
+  if (!result.value) {
+    wrong(result.problem.code.c_str(), node.loc, spec, owner, result.problem.message)
+        .with_label(result.problem.label);
+    return fallback(spec, node.loc);
+  }
+  check_range(*result.value, node, spec, owner);
+  return make_value(*result.value, node.loc);
+}
+
+ConfigValue Reader::choice(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (std::find(spec.allowed.begin(), spec.allowed.end(), node.text) != spec.allowed.end()) {
+    return make_value(node.text, node.loc);
+  }
+  Diagnostic& d = wrong("E113", node.loc, spec, owner,
+                        fmt::format("must be {}, not `{}`", join(spec.allowed, " | "), node.text));
+  const bool is_dtype = spec.name == "dtype_policy" || spec.name == "dtype";
+  if (is_dtype && (starts_with(node.text, "mixed_") || ends_with(node.text, "float16"))) {
+    d.help("half precision comes with a later release");
+  } else if (const auto nearest = nearest_name(node.text, spec.allowed)) {
+    d.with_label(fmt::format("did you mean `{}`?", *nearest));
+  }
+  return fallback(spec, node.loc);
+}
+
+ConfigValue Reader::activation(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.is_plain("None")) {
+    return scalar(node, spec, owner);
+  }
+  if (node.is_scalar()) {
+    if (const ClassSpec* found = find_class(Category::kActivation, node.text)) {
+      for (const Spec& arg : found->args) {
+        if (arg.is_required) {
+          wrong("E112", node.loc, spec, owner,
+                fmt::format("needs arguments: `{{{}: {{{}: ...}}}}`", node.text, arg.name));
+        }
+      }
+      return make_value(found->name, node.loc);
+    }
+  }
+  return object_value(node, Category::kActivation);
+}
+
+ConfigValue Reader::float_or_object(const YamlNode& node, const Spec& spec,
+                                    const std::string& owner) {
+  const bool is_class = node.is_scalar() && find_class(spec.category, node.text) != nullptr;
+  if (node.is_map() || is_class) {
+    return object_value(node, spec.category);
+  }
+  Spec plain = spec;
+  plain.kind = ValueKind::kFloat;
+  return scalar(node, plain, owner);
+}
+
+ConfigValue Reader::section(const YamlNode* node, const Section& section, const SourceLoc& parent) {
+  const std::string owner =
+      section.path.empty() ? std::string("the top level") : fmt::format("`{}`", section.path);
+  const bool is_given = node != nullptr && !node->is_null();
+  ConfigValue out{ConfigValue::Dict{}, is_given ? node->loc : parent, !is_given};
+  if (is_given && !node->is_map()) {
+    diagnostics_.error("E112", node->loc,
+                       fmt::format("{} must be a map of keys, not {}", owner, kind_name(*node)));
+    node = nullptr;
+  }
+  std::vector<const YamlNode*> given(section.fields.size(), nullptr);
+  if (node != nullptr) {
+    for (const YamlNode& child : node->children) {
+      const Spec* field = section.find(child.key);
+      if (field == nullptr) {
+        unknown_key(child, owner, false, section.names());
+      } else {
+        given[field - section.fields.data()] = &child;
+      }
+    }
+  }
+  auto& dict = std::get<ConfigValue::Dict>(out.data);
+  for (size_t i = 0; i < section.fields.size(); ++i) {
+    const Spec& field = section.fields[i];
+    if (field.kind == ValueKind::kLater) {
+      if (given[i] != nullptr) {
+        value(*given[i], field, owner);
+      }
+      continue;
+    }
+    if (given[i] != nullptr) {
+      dict.emplace_back(field.name, value(*given[i], field, owner));
+      continue;
+    }
+    if (field.is_required && node != nullptr) {
+      wrong("E112", out.loc, field, owner, "is missing");
+    }
+    dict.emplace_back(field.name,
+                      field.is_required ? fallback(field, out.loc) : default_value(field, out.loc));
+  }
+  return out;
+}
+
+ConfigValue Reader::object_value(const YamlNode& node, Category category) {
+  if (node.failed) {
+    return make_value(std::monostate{}, node.loc);
+  }
+  ObjectPtr made = object(node, category);
+  if (made == nullptr) {
+    return make_value(std::monostate{}, node.loc);
+  }
+  return make_value(std::move(made), node.loc);
+}
+
+Reader::ObjectPtr Reader::object(const YamlNode& node, Category category) {
+  ObjectFormProblem problem;
+  const std::optional<ObjectForm> form = object_form(node, category, &problem);
+  if (!form) {
+    Diagnostic& d = diagnostics_.error("E112", problem.loc, problem.message);
+    if (!problem.help.empty()) {
+      d.help(problem.help);
+    }
+    return nullptr;
+  }
+  const ClassSpec* spec = find_class(category, form->spelled);
+  if (spec == nullptr) {
+    return unknown_class(*form, category);
+  }
+  auto object = std::make_shared<ConfigObject>();
+  object->class_name = spec->name;
+  object->spelled = form->spelled;
+  object->loc = form->loc;
+  if (form->first == nullptr) {
+    arguments(form->args, form->skipped, *spec, *object);
+    return object;
+  }
+  if (spec->args.empty() || (form->first->is_list() && spec->args[0].kind == ValueKind::kInt)) {
+    diagnostics_.error("E112", form->first->loc,
+                       fmt::format("`{}` takes {}, not {}", form->spelled,
+                                   spec->args.empty() ? "no arguments" : "a map of arguments",
+                                   kind_name(*form->first)));
+    return nullptr;
+  }
+  YamlNode args{.kind = YamlNode::Kind::kMap, .loc = form->first->loc};
+  args.children.push_back(*form->first);
+  args.children[0].key = spec->args[0].name;
+  arguments(&args, {}, *spec, *object);
+  return object;
+}
+
+void Reader::arguments(const YamlNode* args, const std::string& skipped, const ClassSpec& spec,
+                       ConfigObject& object) {
+  const std::string owner = fmt::format("`{}`", spec.name);
+  if (args != nullptr) {
+    for (const YamlNode& child : args->children) {
+      if (!skipped.empty() && child.key == skipped) {
+        continue;
+      }
+      if (const Spec* arg = spec.find(child.key)) {
+        object.args[arg->name] = value(child, *arg, owner);
+      } else {
+        unknown_key(child, owner, true, spec.arg_names());
+      }
+    }
+  }
+  for (const Spec& arg : spec.args) {
+    if (object.args.find(arg.name) != object.args.end()) {
+      continue;
+    }
+    if (arg.is_required) {
+      diagnostics_.error("E112", object.loc,
+                         fmt::format("{} needs `{}`: {}", owner, arg.name, arg.help));
+    }
+    object.args.emplace(
+        arg.name, arg.is_required ? fallback(arg, object.loc) : default_value(arg, object.loc));
+  }
+}
+
+Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category category) {
+  const std::string_view what = category_name(category);
+  if (is_later_class(category, form.spelled)) {
+    diagnostics_.error("E122", form.loc,
+                       fmt::format("{} `{}` comes with a later release", what, form.spelled));
+  } else {
+    const std::vector<std::string> names = class_names(category);
+    Diagnostic& d =
+        diagnostics_.error("E122", form.loc, fmt::format("unknown {} `{}`", what, form.spelled));
+    if (const auto nearest = nearest_name(form.spelled, names)) {
+      d.with_label(fmt::format("did you mean `{}`?", *nearest));
+    }
+    if (names.size() <= 8) {
+      d.notes.push_back(fmt::format("known: {}", join(names, ", ")));
+    }
+  }
+  if (category != Category::kLayer) {
+    return nullptr;
+  }
+  // Its name and inputs are needed to judge the layers around it.
+  static const ClassSpec& input_like = *find_class(Category::kLayer, "Identity");
+  auto object = std::make_shared<ConfigObject>();
+  object->class_name = form.spelled;
+  object->spelled = form.spelled;
+  object->loc = form.loc;
+  for (const char* name : {"name", "inputs"}) {
+    const Spec& arg = *input_like.find(name);
+    const YamlNode* given = form.args == nullptr ? nullptr : form.args->find(name);
+    object->args[name] = given != nullptr ? value(*given, arg, fmt::format("`{}`", form.spelled))
+                                          : default_value(arg, form.loc);
+  }
+  return object;
+}
+
+ConfigValue Reader::object_list(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  ConfigValue::List list;
+  if (!node.is_list()) {
+    if (spec.category == Category::kLayer) {
+      wrong("E112", node.loc, spec, owner, fmt::format("must be a list, not {}", kind_name(node)))
+          .help("begin each layer with `- `");
+      return make_value(std::move(list), node.loc);
+    }
+    list.push_back(object_value(node, spec.category));
+  } else {
+    for (const YamlNode& child : node.children) {
+      list.push_back(object_value(child, spec.category));
+    }
+  }
+  std::erase_if(list, [](const ConfigValue& entry) { return entry.is_null(); });
+  return make_value(std::move(list), node.loc);
+}
+
+ConfigValue Reader::per_output(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.is_list()) {
+    return object_list(node, spec, owner);
+  }
+  if (!node.is_map() || names_class(spec.category, node)) {
+    return object_value(node, spec.category);
+  }
+  ConfigValue::Dict dict;
+  for (const YamlNode& child : node.children) {
+    const bool is_list = spec.kind == ValueKind::kObjectsPerOutput && child.is_list();
+    dict.emplace_back(
+        child.key, is_list ? object_list(child, spec, owner) : object_value(child, spec.category));
+    dict.back().second.loc = child.key_loc;
+    if (dict.back().second.is_null()) {
+      dict.pop_back();
+    }
+  }
+  return make_value(std::move(dict), node.loc);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,68 @@
+// From the merged tree to typed values: every key of every section and class is present afterwards,
+// with its declared type, its place and whether it is a default. What is wrong is collected; a
+// value that cannot be read is replaced by one of the right type, so that later checks can go on.
+#pragma once
+
+#include <string>
+
+#include "base/diagnostic.h"
+#include "config/catalogue.h"
+#include "config/object.h"
+#include "config/object_form.h"
+#include "config/schema.h"
+#include "config/yaml.h"
+
+namespace meshtrain {
+
+class Reader {
+ public:
+  explicit Reader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+  // Dict of all fields; `node` may be null or empty. Not a map: E112. Unknown keys: E111.
+  ConfigValue section(const YamlNode* node, const Section& section, const SourceLoc& parent);
+  // `owner` is the section or class as messages name it: "`fit`".
+  ConfigValue value(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue default_value(const Spec& spec, const SourceLoc& owner_loc);
+
+ private:
+  using ObjectPtr = std::shared_ptr<ConfigObject>;
+
+  ConfigValue fallback(const Spec& spec, const SourceLoc& loc);
+  ConfigValue missing(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue scalar(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue integer(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue number(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue choice(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue slice(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue shape(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue shape_entry(const YamlNode& node, const Spec& spec, const std::string& owner);
+  void check_shape(const ConfigValue& value, const Spec& spec, const std::string& owner);
+  ConfigValue number_list(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue texts(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue layout(const YamlNode& node, const std::string& key);
+  ConfigValue layout_entry(const YamlNode& node, const std::string& key);
+  ConfigValue map(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue activation(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue float_or_object(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue object_list(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue per_output(const YamlNode& node, const Spec& spec, const std::string& owner);
+  ConfigValue floats_per_output(const YamlNode& node, const Spec& spec, const std::string& owner);
+
+  // nullptr after an error.
+  ObjectPtr object(const YamlNode& node, Category category);
+  ConfigValue object_value(const YamlNode& node, Category category);
+  void arguments(const YamlNode* args, const std::string& skipped, const ClassSpec& spec,
+                 ConfigObject& object);
+  ObjectPtr unknown_class(const ObjectForm& form, Category category);
+
+  Diagnostic& wrong(const char* code, const SourceLoc& loc, const Spec& spec,
+                    const std::string& owner, std::string what);
+  bool is_python_none(const YamlNode& node);
+  void check_range(double value, const YamlNode& node, const Spec& spec, const std::string& owner);
+  void unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
+                   const std::vector<std::string>& names);
+
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,284 @@
+// Reader: values with several parts (shapes, lists, layouts, maps).
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/reader.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+namespace {
+
+ConfigValue make_value(decltype(ConfigValue::data) data, const SourceLoc& loc) {
+  return {std::move(data), loc, false};
+}
+
+// "2x4" as {"2", "4"}; nothing when it is written otherwise.
+std::vector<std::string> split_by_x(const std::string& text) {
+  std::vector<std::string> parts = split(text, 'x');
+  const bool fits = parts.size() > 1 &&
+                    std::all_of(parts.begin(), parts.end(),
+                                [](const auto& part) { return try_integer(part).has_value(); });
+  return fits ? parts : std::vector<std::string>{};
+}
+
+bool is_slice_number(std::string_view text) {
+  return trim(text).empty() || try_integer(trim(text)).has_value();
+}
+
+}  // namespace
+
+ConfigValue Reader::slice(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.is_scalar()) {
+    std::string_view inner = trim(node.text);
+    if (starts_with(inner, "[") && ends_with(inner, "]")) {
+      inner = inner.substr(1, inner.size() - 2);
+    }
+    const std::vector<std::string> parts = split(inner, ':');
+    if (parts.size() == 2 && is_slice_number(parts[0]) && is_slice_number(parts[1])) {
+      return make_value(fmt::format("[{}:{}]", trim(parts[0]), trim(parts[1])), node.loc);
+    }
+  }
+  Diagnostic& d = wrong("E112", node.loc, spec, owner,
+                        "must be text such as \"[:9000]\", \"[9000:]\" or \"[100:200]\"");
+  if (!node.is_scalar()) {
+    d.help("write it in quotes: without them YAML reads a list");
+  }
+  return fallback(spec, node.loc);
+}
+
+ConfigValue Reader::shape_entry(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.failed) {
+    return make_value(int64_t{1}, node.loc);
+  }
+  if (node.is_null() || is_python_none(node)) {
+    if (!spec.allows_unknown) {
+      wrong("E115", node.loc, spec, owner, "must have known sizes; `null` is not allowed here");
+    }
+    return make_value(std::monostate{}, node.loc);
+  }
+  if (!node.is_scalar() || node.quoted) {
+    wrong("E112", node.loc, spec, owner, "must be a list of integers, such as [28, 28, 1]");
+    return make_value(int64_t{1}, node.loc);
+  }
+  const ScalarResult<int64_t> result = parse_integer(node.text);
+  if (!result.value) {
+    wrong(result.problem.code.c_str(), node.loc, spec, owner, result.problem.message)
+        .with_label(result.problem.label);
+    return make_value(int64_t{1}, node.loc);
+  }
+  const bool infers = spec.allows_infer && *result.value == -1;
+  if (!infers && *result.value < 1) {
+    wrong("E115", node.loc, spec, owner,
+          fmt::format("has size {}; a size is at least 1", *result.value));
+  } else if (*result.value > static_cast<int64_t>(kMaxSize)) {
+    wrong("E115", node.loc, spec, owner, "has a size above 2^31-1");
+  }
+  return make_value(*result.value, node.loc);
+}
+
+ConfigValue Reader::shape(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  if (node.is_plain("None") && spec.is_nullable) {
+    is_python_none(node);
+    return make_value(std::monostate{}, node.loc);
+  }
+  ConfigValue::List list;
+  if (node.is_list()) {
+    for (const YamlNode& child : node.children) {
+      list.push_back(shape_entry(child, spec, owner));
+    }
+  } else if (node.is_scalar() && !split_by_x(node.text).empty()) {
+    for (const std::string& part : split_by_x(node.text)) {
+      list.push_back(shape_entry(YamlNode::scalar(part, node.loc), spec, owner));
+    }
+  } else {
+    list.push_back(shape_entry(node, spec, owner));
+  }
+  ConfigValue out = make_value(std::move(list), node.loc);
+  check_shape(out, spec, owner);
+  return out;
+}
+
+void Reader::check_shape(const ConfigValue& value, const Spec& spec, const std::string& owner) {
+  const ConfigValue::List& list = value.list();
+  if (list.empty() && !spec.allows_empty) {
+    wrong("E115", value.loc, spec, owner, "is empty");
+  }
+  if (list.size() > static_cast<size_t>(kMaxRank)) {
+    wrong("E115", value.loc, spec, owner,
+          fmt::format("has {} dimensions; at most {} are possible", list.size(), kMaxRank));
+  }
+  int64_t product = 1;
+  int num_inferred = 0;
+  for (const ConfigValue& entry : list) {
+    const int64_t size = entry.is_int() ? std::max<int64_t>(1, entry.integer()) : 1;
+    num_inferred += entry.is_int() && entry.integer() == -1 ? 1 : 0;
+    if (product > kMaxElements / size) {
+      wrong("E115", value.loc, spec, owner, "has more than 2^48 elements");
+      return;
+    }
+    product *= size;
+  }
+  if (spec.allows_infer && num_inferred > 1) {
+    wrong("E115", value.loc, spec, owner, "has more than one -1");
+  }
+}
+
+ConfigValue Reader::number_list(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  Spec element = spec;
+  element.kind = spec.kind == ValueKind::kIntOrList ? ValueKind::kInt : ValueKind::kFloat;
+  if (!node.is_list()) {
+    return scalar(node, element, owner);
+  }
+  ConfigValue::List list;
+  for (const YamlNode& child : node.children) {
+    if (child.is_null()) {
+      wrong("E112", child.loc, spec, owner, "has an empty entry");
+    } else if (child.is_list() && spec.kind == ValueKind::kFloatOrList) {
+      list.push_back(number_list(child, spec, owner));
+    } else {
+      list.push_back(scalar(child, element, owner));
+    }
+  }
+  if (list.empty()) {
+    wrong("E112", node.loc, spec, owner, "is an empty list");
+  }
+  return make_value(std::move(list), node.loc);
+}
+
+ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  Spec element = spec;
+  element.kind = ValueKind::kText;
+  const auto read = [&](const YamlNode& child) {
+    if (child.is_null()) {
+      wrong("E112", child.loc, spec, owner, "has an empty entry");
+      return make_value(std::string(), child.loc);
+    }
+    return scalar(child, element, owner);
+  };
+  if (node.is_scalar()) {
+    ConfigValue one = read(node);
+    if (spec.kind != ValueKind::kTextList || one.is_null()) {
+      return one;
+    }
+    const SourceLoc loc = one.loc;
+    return make_value(ConfigValue::List{std::move(one)}, loc);
+  }
+  if (node.is_list() && spec.kind != ValueKind::kTextOrMap) {
+    ConfigValue::List list;
+    for (const YamlNode& child : node.children) {
+      list.push_back(read(child));
+    }
+    if (list.empty()) {
+      wrong("E112", node.loc, spec, owner, "is an empty list");
+    }
+    return make_value(std::move(list), node.loc);
+  }
+  if (node.is_map() && spec.kind != ValueKind::kTextList) {
+    ConfigValue::Dict dict;
+    for (const YamlNode& child : node.children) {
+      dict.emplace_back(child.key, read(child));
+    }
+    return make_value(std::move(dict), node.loc);
+  }
+  wrong("E112", node.loc, spec, owner,
+        fmt::format("must be {}, not {}",
+                    spec.kind == ValueKind::kTextList    ? "a list of names"
+                    : spec.kind == ValueKind::kTextOrMap ? "a name, or a map of names"
+                                                         : "a name, a list or a map of names",
+                    node.is_list() ? "a list" : "a map"));
+  return fallback(spec, node.loc);
+}
+
+ConfigValue Reader::layout_entry(const YamlNode& node, const std::string& key) {
+  if (node.failed || node.is_null() || is_python_none(node)) {
+    return make_value(std::monostate{}, node.loc);
+  }
+  if (node.is_scalar()) {
+    return make_value(node.text, node.loc);
+  }
+  ConfigValue::List axes;
+  for (const YamlNode& child : node.children) {
+    if (node.is_list() && child.is_scalar() && !is_python_none(child)) {
+      axes.push_back(make_value(child.text, child.loc));
+    } else {
+      diagnostics_
+          .error(
+              "E112", child.loc,
+              fmt::format("an entry of the layout of `{}` must be null, an axis, or a list of axes",
+                          key))
+          .help("write [null, model] or [[data, model], null]");
+    }
+  }
+  return make_value(std::move(axes), node.loc);
+}
+
+ConfigValue Reader::layout(const YamlNode& node, const std::string& key) {
+  ConfigValue::List list;
+  if (node.is_list()) {
+    for (const YamlNode& child : node.children) {
+      list.push_back(layout_entry(child, key));
+    }
+  } else if (!is_python_none(node)) {
+    diagnostics_
+        .error("E112", node.loc,
+               fmt::format("the layout of `{}` must be a list with one entry per dimension", key))
+        .help("write [null, model]: null, an axis, or a list of axes for each dimension");
+  }
+  return make_value(std::move(list), node.loc);
+}
+
+ConfigValue Reader::map(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  ConfigValue::Dict dict;
+  if (!node.is_map()) {
+    const bool is_layout = spec.element == ValueKind::kLayout;
+    Diagnostic& d = wrong("E112", node.loc, spec, owner, "must be a map");
+    if (is_layout) {
+      d.help("write one rule per line: `d1/kernel: [null, model]`");
+    }
+    return make_value(std::move(dict), node.loc);
+  }
+  Spec element = spec;
+  element.kind = spec.element;
+  element.is_nullable = false;
+  for (const YamlNode& child : node.children) {
+    if (spec.element == ValueKind::kLayout) {
+      if (child.is_null() && !child.explicit_null) {
+        diagnostics_.error("E112", child.key_loc, fmt::format("rule `{}` has no layout", child.key))
+            .help("write [null, model]: null, an axis, or a list of axes for each dimension");
+        continue;
+      }
+      dict.emplace_back(child.key, child.is_null() ? make_value(ConfigValue::List{}, child.loc)
+                                                   : layout(child, child.key));
+      continue;
+    }
+    element.name = child.key;
+    dict.emplace_back(child.key, value(child, element, fmt::format("`{}`", spec.name)));
+  }
+  return make_value(std::move(dict), node.loc);
+}
+
+ConfigValue Reader::floats_per_output(const YamlNode& node, const Spec& spec,
+                                      const std::string& owner) {
+  Spec element = spec;
+  element.kind = ValueKind::kFloat;
+  element.is_nullable = false;
+  if (node.is_map()) {
+    ConfigValue::Dict dict;
+    for (const YamlNode& child : node.children) {
+      element.name = child.key;
+      dict.emplace_back(child.key, value(child, element, fmt::format("`{}`", spec.name)));
+      dict.back().second.loc = child.key_loc;
+    }
+    return make_value(std::move(dict), node.loc);
+  }
+  if (node.is_list()) {
+    ConfigValue::List list;
+    for (const YamlNode& child : node.children) {
+      list.push_back(value(child, element, owner));
+    }
+    return make_value(std::move(list), node.loc);
+  }
+  return scalar(node, element, owner);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,195 @@
+#include "config/schema.h"
+
+namespace meshtrain {
+namespace {
+
+Spec later(const char* name, const char* help) {
+  return make_spec(name, ValueKind::kLater, "null", help);
+}
+Spec map_of(const char* name, ValueKind element, const char* help) {
+  Spec spec = make_spec(name, ValueKind::kMap, "", help);
+  spec.element = element;
+  return spec;
+}
+Spec count(const char* name, const char* default_text, const char* help, double least = 1) {
+  return integer(name, default_text, help).least(least).most(kMaxSize);
+}
+
+const Section& mesh_section() {
+  static const Section kSection{
+      "distribution.device_mesh",
+      {make_spec("shape", ValueKind::kShape, "null",
+                 "[2, 4], 2x4 or data=2,model=4; null = one axis over all devices"),
+       make_spec("axis_names", ValueKind::kTextList, "null",
+                 "one name per axis; [batch] or [batch, model] when null"),
+       text("devices", "auto", "auto, cpu:8, gpu:0-7, or gpu:0x8 (eight virtual on one)")}};
+  return kSection;
+}
+
+const Section& checks_section() {
+  static const Section kSection{"distribution.checks",
+                                {choice("unmatched_rule", {"error", "warn", "off"}, "error",
+                                        "what to do about a rule that acts on nothing"),
+                                 later("replicated_larger_than", "limit on what may be replicated"),
+                                 later("allow_replicated", "what may be replicated all the same")}};
+  return kSection;
+}
+
+const Section& distribution_section() {
+  static const Section kSection{
+      "distribution",
+      {choice("type", {"DataParallel", "ModelParallel"}, "null",
+              "DataParallel, or ModelParallel when there is a layout_map"),
+       text("batch_dim_name", "null", "mesh axis of the batch; the first when null"),
+       section("device_mesh", mesh_section(), "the grid of devices"),
+       map_of("layout_map", ValueKind::kLayout, "variable path or pattern -> layout"),
+       choice("layout_match", {"fullmatch", "search"}, "fullmatch",
+              "whether a pattern must match the whole path"),
+       integer("zero", "0", "1: shard optimizer state, 2: gradients too, 3: weights too")
+           .least(0)
+           .most(3),
+       make_spec("zero_axes", ValueKind::kTextList, "null",
+                 "axes of zero; the batch axis when null"),
+       section("checks", checks_section(), "what is an error"),
+       later("auto_shard_dataset", "splitting of files over hosts")}};
+  return kSection;
+}
+
+const Section& model_section() {
+  static const Section kSection{
+      "model",
+      {text("name", "null", "name of the model; sequential or functional when null"),
+       object("layers", ValueKind::kObjectList, Category::kLayer, "", "layers in order").required(),
+       make_spec("outputs", ValueKind::kNames, "null",
+                 "layers whose outputs are the model's; the "
+                 "last when null")}};
+  return kSection;
+}
+
+const Section& compile_section() {
+  static const Section kSection{
+      "compile",
+      {object("optimizer", ValueKind::kObject, Category::kOptimizer, "rmsprop",
+              "how weights change"),
+       object("loss", ValueKind::kObjectPerOutput, Category::kLoss, "null", "what is minimized"),
+       object("metrics", ValueKind::kObjectsPerOutput, Category::kMetric, "null",
+              "shown beside the loss"),
+       object("weighted_metrics", ValueKind::kObjectsPerOutput, Category::kMetric, "null",
+              "metrics that use sample weights"),
+       make_spec("loss_weights", ValueKind::kFloatPerOutput, "null",
+                 "factor on each output's loss"),
+       later("run_eagerly", "eager execution"), later("jit_compile", "XLA"),
+       later("steps_per_execution", "steps per call"), later("auto_scale_loss", "loss scaling")}};
+  return kSection;
+}
+
+const Section& label_section() {
+  static const Section kSection{
+      "data.label",
+      {count("one_hot", "0", "classes of one-hot vectors; 0 = labels as they are", 0)}};
+  return kSection;
+}
+
+const Section& data_section() {
+  const auto source = [](const char* name, const char* help) {
+    return object(name, ValueKind::kObject, Category::kSource, "null", help);
+  };
+  static const Section kSection{
+      "data",
+      {make_spec("dir", ValueKind::kPath, "null",
+                 "folder of relative paths; the config's when null"),
+       source("train", "what fit learns from"),
+       source("validation", "what fit checks after an epoch"), source("test", "what evaluate uses"),
+       boolean("shuffle", "true", "new order of the samples in each epoch"),
+       choice("remainder", {"keep", "drop"}, "keep", "the last batch, when it is smaller"),
+       section("label", label_section(), "changes to labels"),
+       object("transform", ValueKind::kObjectList, Category::kTransform, "null",
+              "changes to inputs"),
+       choice("nonfinite", {"error", "allow"}, "error", "NaN or infinity in the data"),
+       later("prefetch", "batches prepared ahead")}};
+  return kSection;
+}
+
+const Section& fit_section() {
+  static const Section kSection{
+      "fit",
+      {count("batch_size", "32", "samples per step, over all devices"),
+       count("epochs", "1", "index of the last epoch, as in Keras"),
+       count("initial_epoch", "0", "epochs already done", 0),
+       count("steps_per_epoch", "null", "all batches when null"),
+       count("limit_steps", "null", "at most this many steps per epoch"),
+       number("validation_split", "0.0", "last part of the training data that validates")
+           .least(0)
+           .below(1),
+       count("validation_batch_size", "null", "batch_size when null"),
+       count("validation_steps", "null", "all batches when null"),
+       make_spec("validation_freq", ValueKind::kIntOrList, "1",
+                 "epochs between validations, or the epochs themselves")
+           .least(1),
+       map_of("class_weight", ValueKind::kFloat, "class -> factor on its samples' loss").least(0),
+       make_spec("initial_weights", ValueKind::kPath, "null", "file of weights to begin with")}};
+  return kSection;
+}
+
+const Section& evaluate_section() {
+  static const Section kSection{"evaluate",
+                                {choice("on", {"auto", "train", "validation", "test", "none"},
+                                        "auto", "auto: test if there is one, else validation"),
+                                 count("batch_size", "null", "fit.batch_size when null"),
+                                 count("steps", "null", "all batches when null")}};
+  return kSection;
+}
+
+const Section& run_section() {
+  static const Section kSection{
+      "run",
+      {text("dir", "null", "folder of the results; runs/NAME/ID when null"),
+       boolean("log_steps", "false", "a line per step in metrics.jsonl"),
+       choice("verbose", {"auto", "0", "1", "2"}, "auto", "0 silent, 1 bar, 2 line per epoch"),
+       later("resume", "continuing a run"), later("max_time", "time limit")}};
+  return kSection;
+}
+
+}  // namespace
+
+const Section& root_section() {
+  static const Section kSection{
+      "",
+      {integer("version", "1", "of this format").least(1).most(1),
+       text("name", "null", "of the run; the file's name when null"),
+       integer("seed", "1337", "of all random numbers").least(0),
+       choice("dtype_policy", {"float32", "float64"}, "float32", "type of weights and computation"),
+       map_of("vars", ValueKind::kAny, "values for expressions: `units: =d_model`"),
+       section("distribution", distribution_section(), "mesh and layouts"),
+       section("model", model_section(), "the layers").required(),
+       section("compile", compile_section(), "optimizer, loss, metrics"),
+       section("data", data_section(), "where samples come from"),
+       section("fit", fit_section(), "training"),
+       section("evaluate", evaluate_section(), "what is done after fit"),
+       section("run", run_section(), "where results go"),
+       later("callbacks", "early stopping and checkpoints"),
+       later("blocks", "repeated sub-graphs")}};
+  return kSection;
+}
+
+namespace {
+std::optional<std::string> search(const Section& section, std::string_view key) {
+  for (const Spec& field : section.fields) {
+    if (field.kind == ValueKind::kSection) {
+      if (field.section->find(key) != nullptr) {
+        return field.section->path + "." + std::string(key);
+      }
+      if (auto found = search(*field.section, key)) {
+        return found;
+      }
+    }
+  }
+  return std::nullopt;
+}
+}  // namespace
+
+std::optional<std::string> section_with_key(std::string_view key) {
+  return root_section().find(key) != nullptr ? std::string(key) : search(root_section(), key);
+}
+
+}  // namespace meshtrain

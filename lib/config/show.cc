@@ -1,0 +1,241 @@
+// show_config: the whole config as YAML, defaults included, each line with the origin of its value.
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/catalogue.h"
+#include "config/load.h"
+#include "config/resolve.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+namespace {
+
+bool is_plain_text(std::string_view text) {
+  constexpr std::string_view kSafe =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+  const std::string lower = to_lower(text);
+  for (const std::string_view word :
+       {"null", "none", "true", "false", "yes", "no", "on", "off", "y", "n"}) {
+    if (lower == word) {
+      return false;
+    }
+  }
+  return !text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos &&
+         text[0] != '-' && !try_number(text) && !try_integer(text);
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string text_of(std::string_view text) {
+  return is_plain_text(text) ? std::string(text) : quoted(text);
+}
+
+std::string flow(const ConfigValue& value);
+
+std::string flow_object(const ConfigObject& object) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : object.args) {
+    if (!value.is_default) {
+      parts.push_back(fmt::format("{}: {}", name, flow(value)));
+    }
+  }
+  return parts.empty() ? text_of(object.spelled)
+                       : fmt::format("{{{}: {{{}}}}}", object.class_name, join(parts, ", "));
+}
+
+std::string flow(const ConfigValue& value) {
+  if (value.is_null()) {
+    return "null";
+  }
+  if (value.is_bool()) {
+    return value.boolean() ? "true" : "false";
+  }
+  if (value.is_int()) {
+    return fmt::format("{}", value.integer());
+  }
+  if (value.is_number()) {
+    return format_shortest(value.number());
+  }
+  if (value.is_string()) {
+    return text_of(value.string());
+  }
+  if (value.is_object()) {
+    return flow_object(value.object());
+  }
+  std::vector<std::string> parts;
+  if (value.is_list()) {
+    for (const ConfigValue& entry : value.list()) {
+      parts.push_back(flow(entry));
+    }
+    return "[" + join(parts, ", ") + "]";
+  }
+  for (const auto& [key, entry] : value.dict()) {
+    parts.push_back(fmt::format("{}: {}", text_of(key), flow(entry)));
+  }
+  return "{" + join(parts, ", ") + "}";
+}
+
+// "mlp.yaml:12", "--mesh", "command line", "environment HOME at mlp.yaml:3", "default"
+std::string origin(const ConfigValue& value) {
+  if (value.is_default || !value.loc) {
+    return "default";
+  }
+  const SourceFile& file = *value.loc.file;
+  const std::string_view line = file.line(value.loc.line);
+  if (file.name == "command line") {
+    return starts_with(line, "--") ? std::string(line.substr(0, line.find_first_of(" =")))
+                                   : fmt::format("command line: {}", line.substr(0, 60));
+  }
+  const std::string place = fmt::format("{}:{}", file.name, value.loc.line);
+  const size_t begin =
+      std::min(static_cast<size_t>(std::max(0, value.loc.column - 1)), line.size());
+  std::string_view written = line.substr(begin, static_cast<size_t>(value.loc.length));
+  if (!written.empty() && (written[0] == '"' || written[0] == '\'')) {
+    written.remove_prefix(1);
+    written.remove_suffix(!written.empty() ? 1 : 0);
+  }
+  const size_t reference = written.find("${env:");
+  if (reference != std::string_view::npos) {
+    const std::string_view name = written.substr(reference + 6);
+    return fmt::format("environment {} at {}", name.substr(0, name.find_first_of(",}")), place);
+  }
+  if (starts_with(written, "=") || written.find("${") != std::string_view::npos) {
+    return fmt::format("{} ({})", place, written);
+  }
+  return place;
+}
+
+class Printer {
+ public:
+  explicit Printer(bool with_origin) : with_origin_(with_origin) {}
+
+  void dict(const ConfigValue& value, int indent) {
+    for (const auto& [key, entry] : value.dict()) {
+      named(text_of(key), entry, indent);
+    }
+  }
+
+  std::string text() const {
+    std::string out;
+    size_t width = 0;
+    for (const auto& [line, note] : lines_) {
+      width = std::max(width, line.size());
+    }
+    width = std::min<size_t>(width, 60);
+    for (const auto& [line, note] : lines_) {
+      out += line;
+      if (with_origin_ && !note.empty()) {
+        out += std::string(line.size() < width ? width - line.size() : 0, ' ') + "  # " + note;
+      }
+      out += '\n';
+    }
+    return out;
+  }
+
+ private:
+  static bool is_object_list(const ConfigValue& value) {
+    return value.is_list() && !value.list().empty() && value.list()[0].is_object();
+  }
+
+  void add(int indent, std::string text, std::string note) {
+    lines_.emplace_back(std::string(static_cast<size_t>(indent), ' ') + std::move(text),
+                        std::move(note));
+  }
+
+  void named(const std::string& key, const ConfigValue& value, int indent) {
+    if (value.is_dict() && !value.dict().empty()) {
+      add(indent, key + ":", "");
+      dict(value, indent + 2);
+    } else if (value.is_object() && !value.object().args.empty()) {
+      add(indent, key + ":", "");
+      object(value, "", indent + 2);
+    } else if (is_object_list(value)) {
+      add(indent, key + ":", "");
+      for (const ConfigValue& entry : value.list()) {
+        object(entry, "- ", indent + 2);
+      }
+    } else {
+      add(indent, fmt::format("{}: {}", key, flow(value)), origin(value));
+    }
+  }
+
+  // Class and arguments, in the order of the class.
+  void object(const ConfigValue& value, const std::string& prefix, int indent) {
+    const ConfigObject& object = value.object();
+    // Aliases such as `mse` are the names in the logs, so they are kept.
+    add(indent,
+        fmt::format("{}{}{}", prefix, text_of(object.spelled), object.args.empty() ? "" : ":"),
+        origin(value));
+    const int inner = indent + static_cast<int>(prefix.size()) + 2;
+    for (const std::string& name : order_of(object)) {
+      const ConfigValue& arg = object.arg(name);
+      if (arg.is_object() && has_given_args(arg.object())) {
+        add(inner, name + ":", "");
+        this->object(arg, "", inner + 2);
+      } else {
+        add(inner, fmt::format("{}: {}", name, flow(arg)), origin(arg));
+      }
+    }
+  }
+
+  static bool has_given_args(const ConfigObject& object) {
+    return std::any_of(object.args.begin(), object.args.end(),
+                       [](const auto& arg) { return !arg.second.is_default; });
+  }
+
+  static std::vector<std::string> order_of(const ConfigObject& object) {
+    std::vector<std::string> names;
+    const auto add_from = [&](Category category) {
+      const ClassSpec* spec = find_class(category, object.spelled);
+      const bool fits = spec != nullptr && spec->name == object.class_name &&
+                        spec->args.size() == object.args.size() &&
+                        std::all_of(spec->args.begin(), spec->args.end(), [&](const Spec& arg) {
+                          return object.args.find(arg.name) != object.args.end();
+                        });
+      if (fits && names.empty()) {
+        for (const Spec& arg : spec->args) {
+          if (arg.kind != ValueKind::kLater) {
+            names.push_back(arg.name);
+          }
+        }
+      }
+    };
+    for (int i = 0; i <= static_cast<int>(Category::kTransform); ++i) {
+      add_from(static_cast<Category>(i));
+    }
+    return names;
+  }
+
+  bool with_origin_;
+  std::vector<std::pair<std::string, std::string>> lines_;
+};
+
+}  // namespace
+
+std::string show_config(const LoadOptions& options, bool with_origin) {
+  const ResolvedConfig resolved = resolve_config(options);
+  ConfigValue tree = resolved.tree;
+  // `vars` have done their work.
+  std::erase_if(std::get<ConfigValue::Dict>(tree.data),
+                [](const auto& entry) { return entry.first == "vars"; });
+  Printer printer(with_origin);
+  printer.dict(tree, 0);
+  return printer.text();
+}
+
+}  // namespace meshtrain

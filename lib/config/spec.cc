@@ -1,0 +1,52 @@
+#include "config/spec.h"
+
+#include <algorithm>
+
+namespace meshtrain {
+
+Spec make_spec(std::string name, ValueKind kind, std::string default_text, std::string help) {
+  Spec spec;
+  spec.name = std::move(name);
+  spec.kind = kind;
+  spec.is_nullable = default_text == "null";
+  spec.default_text = std::move(default_text);
+  spec.help = std::move(help);
+  return spec;
+}
+
+Spec choice(std::string name, std::vector<std::string> allowed, std::string default_text,
+            std::string help) {
+  Spec spec =
+      make_spec(std::move(name), ValueKind::kEnum, std::move(default_text), std::move(help));
+  spec.allowed = std::move(allowed);
+  return spec;
+}
+
+Spec object(std::string name, ValueKind kind, Category category, std::string default_text,
+            std::string help) {
+  Spec spec = make_spec(std::move(name), kind, std::move(default_text), std::move(help));
+  spec.category = category;
+  return spec;
+}
+
+Spec section(std::string name, const Section& section, std::string help) {
+  Spec spec = make_spec(std::move(name), ValueKind::kSection, "", std::move(help));
+  spec.section = &section;
+  return spec;
+}
+
+const Spec* Section::find(std::string_view name) const {
+  const auto it = std::find_if(fields.begin(), fields.end(),
+                               [&](const Spec& field) { return field.name == name; });
+  return it == fields.end() ? nullptr : &*it;
+}
+
+std::vector<std::string> Section::names() const {
+  std::vector<std::string> out;
+  for (const Spec& field : fields) {
+    out.push_back(field.name);
+  }
+  return out;
+}
+
+}  // namespace meshtrain

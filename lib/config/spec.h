@@ -1,0 +1,124 @@
+// Spec: what a key of the config may hold. One description gives the parser, its errors, the JSON
+// schema for editors and the help. Sections (schema.h) and classes (catalogue.h) are lists of
+// these.
+//
+//   integer("epochs", "1", "index of the last epoch, as Keras").least(1)
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshtrain {
+
+struct Section;
+
+enum class Category : uint8_t {
+  kLayer,
+  kLoss,
+  kMetric,
+  kOptimizer,
+  kSchedule,
+  kInitializer,
+  kActivation,
+  kSource,
+  kTransform,
+};
+
+// How a value is read, and the ConfigValue it becomes.
+enum class ValueKind : uint8_t {
+  kAny,               // vars: kept as written; not read
+  kBool,              // bool
+  kInt,               // int64_t
+  kFloat,             // double
+  kText,              // std::string
+  kEnum,              // std::string, one of `allowed`
+  kPath,              // std::string, relative to the folder of the file it was written in
+  kSlice,             // std::string "[a:b]"
+  kIntOrList,         // int64_t or List of int64_t
+  kFloatOrList,       // double or (nested) List of double
+  kShape,             // List of int64_t and null; also written `4x2`, or one number
+  kTextList,          // List of std::string; one text is a list of one
+  kTextOrMap,         // std::string or Dict of std::string
+  kNames,             // std::string, List or Dict of std::string
+  kLayout,            // List of null, std::string or List of std::string
+  kActivation,        // std::string (canonical function name) or ConfigObject with arguments
+  kObject,            // ConfigObject of `category`
+  kFloatOrObject,     // double or ConfigObject of `category`
+  kObjectList,        // List of ConfigObject
+  kObjectPerOutput,   // ConfigObject, List of it, or Dict output -> ConfigObject
+  kObjectsPerOutput,  // as above with a List per output
+  kFloatPerOutput,    // double, List of double, Dict output -> double
+  kMap,               // Dict text -> `element`
+  kSection,           // Dict of all fields of `section`
+  kLater,             // a key known from Keras or planned: refused unless null or empty
+};
+
+struct Spec {
+  std::string name;
+  ValueKind kind = ValueKind::kText;
+  std::string default_text;  // as YAML; "null" where there is none
+  std::string help;          // one line
+  bool is_required = false;
+  bool is_nullable = false;
+  bool allows_unknown = false;  // kShape: null entries
+  bool allows_infer = false;    // kShape: one -1
+  bool allows_empty = false;    // kShape: no entry
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool above_minimum = false;  // the minimum itself is refused
+  bool below_maximum = false;
+  std::vector<std::string> allowed;      // kEnum
+  Category category = Category::kLayer;  // kObject...
+  const Section* section = nullptr;      // kSection
+  ValueKind element = ValueKind::kText;  // kMap
+
+  Spec& least(double value) { return minimum = value, *this; }
+  Spec& most(double value) { return maximum = value, *this; }
+  Spec& above(double value) { return minimum = value, above_minimum = true, *this; }
+  Spec& below(double value) { return maximum = value, below_maximum = true, *this; }
+  Spec& nullable() { return is_nullable = true, *this; }
+  Spec& required() { return is_required = true, *this; }
+  Spec& unknown_ok() { return allows_unknown = true, *this; }
+  Spec& infer_ok() { return allows_infer = true, *this; }
+  Spec& empty_ok() { return allows_empty = true, *this; }
+};
+
+// Every constructor takes the default as YAML text; "null" makes the value nullable.
+Spec make_spec(std::string name, ValueKind kind, std::string default_text, std::string help);
+
+inline Spec boolean(std::string name, std::string default_text, std::string help) {
+  return make_spec(std::move(name), ValueKind::kBool, std::move(default_text), std::move(help));
+}
+inline Spec integer(std::string name, std::string default_text, std::string help) {
+  return make_spec(std::move(name), ValueKind::kInt, std::move(default_text), std::move(help));
+}
+inline Spec number(std::string name, std::string default_text, std::string help) {
+  return make_spec(std::move(name), ValueKind::kFloat, std::move(default_text), std::move(help));
+}
+inline Spec text(std::string name, std::string default_text, std::string help) {
+  return make_spec(std::move(name), ValueKind::kText, std::move(default_text), std::move(help));
+}
+Spec choice(std::string name, std::vector<std::string> allowed, std::string default_text,
+            std::string help);
+Spec object(std::string name, ValueKind kind, Category category, std::string default_text,
+            std::string help);
+Spec section(std::string name, const Section& section, std::string help);
+
+// A number of elements must fit the kernels' 32-bit sizes.
+constexpr double kMaxSize = 2147483647;
+constexpr int kMaxRank = 8;
+constexpr int64_t kMaxElements = int64_t{1} << 48;
+
+// A section of the file: a map with these keys only.
+struct Section {
+  std::string path;  // "distribution.device_mesh"; "" for the top level
+  std::vector<Spec> fields;
+
+  const Spec* find(std::string_view name) const;
+  std::vector<std::string> names() const;
+};
+
+}  // namespace meshtrain
