@@ -11,15 +11,23 @@
 namespace meshtrain::cpu {
 
 // Element types in the order of the tables below.
-enum TypeIndex : int { kTypeBool, kTypeU8, kTypeI32, kTypeU32, kTypeI64, kTypeF32, kTypeF64, kNumTypes };
+enum TypeIndex : int {
+  kTypeBool,
+  kTypeU8,
+  kTypeI32,
+  kTypeU32,
+  kTypeI64,
+  kTypeF32,
+  kTypeF64,
+  kNumTypes
+};
 
-#define MESHTRAIN_CPU_ELEMENT_OPS(X)                                                            \
-  X(neg) X(exp) X(log) X(log1p) X(expm1) X(tanh) X(sigmoid) X(softplus) X(sqrt) X(rsqrt)        \
-  X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal)         \
-  X(relu) X(step) X(logical_not) X(is_finite) X(copy)                                           \
-  X(add) X(sub) X(mul) X(div) X(max) X(min) X(pow)                                              \
-  X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or)                              \
-  X(select) X(clamp)
+#define MESHTRAIN_CPU_ELEMENT_OPS(X)                                                               \
+  X(neg)                                                                                           \
+  X(exp) X(log) X(log1p) X(expm1) X(tanh) X(sigmoid) X(softplus) X(sqrt) X(rsqrt) X(square) X(abs) \
+      X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal) X(relu) X(step)         \
+          X(logical_not) X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) X(min) X(pow)     \
+              X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or) X(select) X(clamp)
 
 enum class ElementOp : int {
 #define MESHTRAIN_CPU_OP(name) k_##name,
@@ -65,7 +73,14 @@ struct OptimizerArgs {
 };
 // kRate: learning rate, or alpha of adam; kVariant: 1 = centered, amsgrad.
 enum OptimizerScalar : int {
-  kRate, kDecay, kMomentumFactor, kRho, kBeta1, kBeta2, kEpsilon, kVariant
+  kRate,
+  kDecay,
+  kMomentumFactor,
+  kRho,
+  kBeta1,
+  kBeta2,
+  kEpsilon,
+  kVariant
 };
 enum class OptimizerRule : int { kSgd, kMomentum, kNesterov, kRmsprop, kAdam, kCount };
 
@@ -87,7 +102,8 @@ struct KernelTable {
   ReduceColumns reduce_columns[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
   CombineMany combine_many[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
   // out[i] = bits of element first + i.
-  void (*random_bits)(uint32_t* out, uint64_t first, int64_t n, const RandomStream& stream) = nullptr;
+  void (*random_bits)(uint32_t* out, uint64_t first, int64_t n,
+                      const RandomStream& stream) = nullptr;
   // out[i] = bits[i] < threshold ? 0 : x[i] * scale
   void (*dropout[kNumTypes])(void* out, const void* x, const uint32_t* bits, int64_t n,
                              uint32_t threshold, double scale) = {};

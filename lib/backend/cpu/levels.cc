@@ -5,24 +5,24 @@
 
 namespace meshtrain::cpu {
 
-#define MESHTRAIN_DECLARE_LEVEL(level)                   \
-  void fill_elementwise_##level(KernelTable& table);     \
-  void fill_transcendental_##level(KernelTable& table);  \
-  void fill_cast_##level(KernelTable& table);            \
-  void fill_reduce_##level(KernelTable& table);          \
-  void fill_random_##level(KernelTable& table);          \
-  void fill_optimizer_##level(KernelTable& table);       \
-  void fill_gemm_##level(KernelTable& table);            \
-  static KernelTable make_table_##level() {              \
-    KernelTable table;                                   \
-    fill_elementwise_##level(table);                     \
-    fill_transcendental_##level(table);                  \
-    fill_cast_##level(table);                            \
-    fill_reduce_##level(table);                          \
-    fill_random_##level(table);                          \
-    fill_optimizer_##level(table);                       \
-    fill_gemm_##level(table);                            \
-    return table;                                        \
+#define MESHTRAIN_DECLARE_LEVEL(level)                  \
+  void fill_elementwise_##level(KernelTable& table);    \
+  void fill_transcendental_##level(KernelTable& table); \
+  void fill_cast_##level(KernelTable& table);           \
+  void fill_reduce_##level(KernelTable& table);         \
+  void fill_random_##level(KernelTable& table);         \
+  void fill_optimizer_##level(KernelTable& table);      \
+  void fill_gemm_##level(KernelTable& table);           \
+  static KernelTable make_table_##level() {             \
+    KernelTable table;                                  \
+    fill_elementwise_##level(table);                    \
+    fill_transcendental_##level(table);                 \
+    fill_cast_##level(table);                           \
+    fill_reduce_##level(table);                         \
+    fill_random_##level(table);                         \
+    fill_optimizer_##level(table);                      \
+    fill_gemm_##level(table);                           \
+    return table;                                       \
   }
 MESHTRAIN_DECLARE_LEVEL(v2)
 MESHTRAIN_DECLARE_LEVEL(v3)
@@ -34,8 +34,10 @@ constexpr const char* kLevelNames[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
 
 int supported_levels() {
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4")) return 3;
-  if (__builtin_cpu_supports("x86-64-v3")) return 2;
+  if (__builtin_cpu_supports("x86-64-v4"))
+    return 3;
+  if (__builtin_cpu_supports("x86-64-v3"))
+    return 2;
   return 1;
 }
 
@@ -60,6 +62,8 @@ const KernelTable& kernels() {
   return table;
 }
 
-const char* kernel_level() { return kLevelNames[num_kernel_levels() - 1]; }
+const char* kernel_level() {
+  return kLevelNames[num_kernel_levels() - 1];
+}
 
 }  // namespace meshtrain::cpu

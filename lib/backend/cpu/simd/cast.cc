@@ -26,7 +26,8 @@ void bool_loop(void* out, const void* a, const void*, const void*, int64_t n,
   uint8_t* o = static_cast<uint8_t*>(out);
   const From* x = static_cast<const From*>(a);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) o[i] = x[i] != From{0};
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = x[i] != From{0};
 }
 
 template <class From>

@@ -10,7 +10,8 @@ void unary_loop(void* out, const void* a, const void*, const void*, int64_t n,
   R* o = static_cast<R*>(out);
   const T* x = static_cast<const T*>(a);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) o[i] = F(x[i]);
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = F(x[i]);
 }
 
 template <class R, class T, R (*F)(T, T)>
@@ -20,7 +21,8 @@ void binary_loop(void* out, const void* a, const void* b, const void*, int64_t n
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) o[i] = F(x[i], y[i]);
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = F(x[i], y[i]);
 }
 
 template <class T>
@@ -175,10 +177,9 @@ void MESHTRAIN_FILL(fill_elementwise)(KernelTable& table) {
   fill_float<float>(table);
   fill_float<double>(table);
   // A bool is a byte that is 0 or 1.
-  constexpr ElementOp kOnBools[] = {ElementOp::k_copy, ElementOp::k_max, ElementOp::k_min,
-                                    ElementOp::k_eq,   ElementOp::k_ne,  ElementOp::k_lt,
-                                    ElementOp::k_le,   ElementOp::k_gt,  ElementOp::k_ge,
-                                    ElementOp::k_select};
+  constexpr ElementOp kOnBools[] = {
+      ElementOp::k_copy, ElementOp::k_max, ElementOp::k_min, ElementOp::k_eq, ElementOp::k_ne,
+      ElementOp::k_lt,   ElementOp::k_le,  ElementOp::k_gt,  ElementOp::k_ge, ElementOp::k_select};
   for (ElementOp op : kOnBools) {
     entry(table, op, kTypeBool) = entry(table, op, kTypeU8);
   }

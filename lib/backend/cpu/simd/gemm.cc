@@ -1,9 +1,9 @@
 // Matrix product for float64, and for float32 shapes too small to be worth a library call.
 //
 // The classical blocking (Goto and van de Geijn, "Anatomy of High-Performance Matrix
-// Multiplication", 2008): panels of A and B are packed so that the inner kernel reads them in order.
-// The sum over k runs in blocks of kBlockK whatever m and n are, so a row of C does not depend on
-// how many rows a call computes.
+// Multiplication", 2008): panels of A and B are packed so that the inner kernel reads them in
+// order. The sum over k runs in blocks of kBlockK whatever m and n are, so a row of C does not
+// depend on how many rows a call computes.
 #include "backend/cpu/simd/math.h"
 
 namespace meshtrain::cpu {
@@ -32,7 +32,7 @@ struct Vectors {
 template <class T>
 using Vec = typename Vectors<T>::type;
 template <class T>
-constexpr int kTileColumns = kTileVectors * kVectorBytes / static_cast<int>(sizeof(T));
+constexpr int kTileColumns = kTileVectors* kVectorBytes / static_cast<int>(sizeof(T));
 
 // Rows of A as panels of kTileRows: for each k the kTileRows elements side by side, zeros below m.
 template <class T>
@@ -42,7 +42,8 @@ void pack_a(const T* a, int64_t row, int64_t column, int64_t m, int64_t k, T* ou
     const T* panel = a + i * row;
     if (rows == kTileRows) {
       for (int64_t p = 0; p < k; ++p) {
-        for (int r = 0; r < kTileRows; ++r) out[p * kTileRows + r] = panel[r * row + p * column];
+        for (int r = 0; r < kTileRows; ++r)
+          out[p * kTileRows + r] = panel[r * row + p * column];
       }
     } else {
       for (int64_t p = 0; p < k; ++p) {
@@ -65,9 +66,11 @@ void pack_b(const T* b, int64_t row, int64_t column, int64_t k, int64_t n, T* ou
     for (int64_t p = 0; p < k; ++p) {
       const T* source = panel + p * row;
       if (columns == C && column == 1) {
-        for (int c = 0; c < C; ++c) out[p * C + c] = source[c];
+        for (int c = 0; c < C; ++c)
+          out[p * C + c] = source[c];
       } else {
-        for (int c = 0; c < C; ++c) out[p * C + c] = c < columns ? source[c * column] : T{0};
+        for (int c = 0; c < C; ++c)
+          out[p * C + c] = c < columns ? source[c * column] : T{0};
       }
     }
     out += k * C;
@@ -80,7 +83,8 @@ inline void tile(const T* __restrict__ a, const T* __restrict__ b, int64_t k,
                  Vec<T> (&sum)[kTileRows][kTileVectors]) {
   constexpr int L = kVectorBytes / static_cast<int>(sizeof(T));
   for (int r = 0; r < kTileRows; ++r) {
-    for (int v = 0; v < kTileVectors; ++v) sum[r][v] = Vec<T>{};
+    for (int v = 0; v < kTileVectors; ++v)
+      sum[r][v] = Vec<T>{};
   }
   for (int64_t p = 0; p < k; ++p) {
     Vec<T> right[kTileVectors];
@@ -91,7 +95,8 @@ inline void tile(const T* __restrict__ a, const T* __restrict__ b, int64_t k,
     for (int r = 0; r < kTileRows; ++r) {
       const T left = a[p * kTileRows + r];
 #pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) sum[r][v] += left * right[v];
+      for (int v = 0; v < kTileVectors; ++v)
+        sum[r][v] += left * right[v];
     }
   }
 }
@@ -150,9 +155,11 @@ void gemm(const GemmArgs& args, void* scratch) {
       }
     }
   }
-  if (args.k > 0) return;
+  if (args.k > 0)
+    return;
   for (int64_t i = 0; i < args.m; ++i) {
-    for (int64_t j = 0; j < args.n; ++j) c[i * args.c_row + j] = T{0};
+    for (int64_t j = 0; j < args.n; ++j)
+      c[i * args.c_row + j] = T{0};
   }
 }
 

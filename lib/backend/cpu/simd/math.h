@@ -16,10 +16,11 @@
 #define MESHTRAIN_JOIN(a, b) MESHTRAIN_JOIN_(a, b)
 #define MESHTRAIN_FILL(name) MESHTRAIN_JOIN(name, MESHTRAIN_ISA)
 
-// glibc's vector math (libmvec, 4 ulp at most) has these; its headers say so only under -ffast-math.
+// glibc's vector math (libmvec, 4 ulp at most) has these; its headers say so only under
+// -ffast-math.
 extern "C" {
-#define MESHTRAIN_VECTOR_MATH(name)                                            \
-  __attribute__((simd("notinbranch"), const)) double name(double) noexcept;    \
+#define MESHTRAIN_VECTOR_MATH(name)                                         \
+  __attribute__((simd("notinbranch"), const)) double name(double) noexcept; \
   __attribute__((simd("notinbranch"), const)) float name##f(float) noexcept;
 MESHTRAIN_VECTOR_MATH(exp)
 MESHTRAIN_VECTOR_MATH(log)

@@ -5,8 +5,12 @@
 namespace meshtrain::cpu {
 namespace {
 
-inline float root(float x) { return __builtin_sqrtf(x); }
-inline double root(double x) { return __builtin_sqrt(x); }
+inline float root(float x) {
+  return __builtin_sqrtf(x);
+}
+inline double root(double x) {
+  return __builtin_sqrt(x);
+}
 
 template <class T>
 struct Operands {

@@ -6,8 +6,8 @@
 namespace meshtrain::cpu {
 namespace {
 
-// Counters are kept one word to a 64-bit lane; the high half of a lane may hold anything, because the
-// multiplication reads the low halves only.
+// Counters are kept one word to a 64-bit lane; the high half of a lane may hold anything, because
+// the multiplication reads the low halves only.
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
 #elif defined(__AVX2__)
@@ -17,7 +17,6 @@ constexpr int kVectorBytes = 16;
 #endif
 constexpr int kLanes = kVectorBytes / 8;
 constexpr int kVectors = 4;  // independent chains that hide the latency of the multiplications
-constexpr int kBlocks = kLanes * kVectors;
 
 typedef uint64_t Lanes __attribute__((vector_size(kVectorBytes)));
 typedef uint64_t LanesUnaligned __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
@@ -32,7 +31,9 @@ inline Lanes multiply_low_halves(Lanes a, Lanes b) {
 #endif
 }
 
-inline Lanes splat(uint64_t value) { return Lanes{} + value; }
+inline Lanes splat(uint64_t value) {
+  return Lanes{} + value;
+}
 
 // Lane pairs a0 b0 a1 b1 ... in order.
 inline void store_interleaved(Lanes a, Lanes b, uint32_t* out) {
@@ -46,11 +47,13 @@ inline void store_interleaved(Lanes a, Lanes b, uint32_t* out) {
   place[1] = __builtin_shuffle(a, b, high_mask);
 }
 
-// Numbers of blocks first_block ... first_block + kBlocks - 1, in order.
+// The 4 * kLanes * kVectors numbers of as many blocks from first_block on, in order.
+template <int kVectors>
 void philox_group(uint64_t first_block, const RandomStream& stream, uint32_t* out) {
   Lanes c0[kVectors], c1[kVectors], c2[kVectors], c3[kVectors];
   Lanes index;
-  for (int i = 0; i < kLanes; ++i) index[i] = static_cast<uint64_t>(i);
+  for (int i = 0; i < kLanes; ++i)
+    index[i] = static_cast<uint64_t>(i);
   for (int v = 0; v < kVectors; ++v) {
     c0[v] = index + (first_block + static_cast<uint64_t>(v * kLanes));
     c1[v] = c0[v] >> 32;
@@ -83,23 +86,26 @@ void philox_group(uint64_t first_block, const RandomStream& stream, uint32_t* ou
 }
 
 void random_bits(uint32_t* out, uint64_t first, int64_t n, const RandomStream& stream) {
-  constexpr int64_t kGroup = 4 * kBlocks;
+  constexpr int64_t kLarge = 4 * kLanes * kVectors;
+  constexpr int64_t kSmall = 4 * kLanes;
   uint64_t block = first / 4;
   int64_t skip = static_cast<int64_t>(first % 4);
   int64_t done = 0;
   while (done < n) {
-    if (skip == 0 && n - done >= kGroup) {
-      philox_group(block, stream, out + done);
-      done += kGroup;
-    } else {
-      uint32_t numbers[kGroup];
-      philox_group(block, stream, numbers);
-      const int64_t count = kGroup - skip < n - done ? kGroup - skip : n - done;
-      for (int64_t i = 0; i < count; ++i) out[done + i] = numbers[skip + i];
-      done += count;
-      skip = 0;
+    if (skip == 0 && n - done >= kLarge) {
+      philox_group<kVectors>(block, stream, out + done);
+      block += kLarge / 4;
+      done += kLarge;
+      continue;
     }
-    block += kBlocks;
+    uint32_t numbers[kSmall];
+    philox_group<1>(block, stream, numbers);
+    const int64_t count = kSmall - skip < n - done ? kSmall - skip : n - done;
+    for (int64_t i = 0; i < count; ++i)
+      out[done + i] = numbers[skip + i];
+    block += kSmall / 4;
+    done += count;
+    skip = 0;
   }
 }
 

@@ -1,8 +1,9 @@
 // Reductions of rows and columns, and the sum of several buffers.
 //
-// Floating sums have one fixed order: lanes of 64 bytes, folded pairwise at the end of a block; block
-// sums are added up in double (rows) or as a second level (columns). So float32 keeps its accuracy
-// over millions of terms, and the result depends on nothing but the number of rows and columns.
+// Floating sums have one fixed order: lanes of 64 bytes, folded pairwise at the end of a block;
+// block sums are added up in double (rows) or as a second level (columns). So float32 keeps its
+// accuracy over millions of terms, and the result depends on nothing but the number of rows and
+// columns.
 #include "backend/cpu/simd/math.h"
 
 namespace meshtrain::cpu {
@@ -66,7 +67,8 @@ inline T fold_lanes(Vec<T> v) {
   T lanes[kLanes<T>];
   store(lanes, v);
   for (int width = kLanes<T> / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] = Op::of(lanes[i], lanes[i + width]);
+    for (int i = 0; i < width; ++i)
+      lanes[i] = Op::of(lanes[i], lanes[i + width]);
   }
   return lanes[0];
 }
@@ -75,7 +77,8 @@ inline T fold_lanes(Vec<T> v) {
 template <class T>
 inline Vec<T> load_part(const T* p, int64_t n, T fill) {
   T lanes[kLanes<T>];
-  for (int i = 0; i < kLanes<T>; ++i) lanes[i] = i < n ? p[i] : fill;
+  for (int i = 0; i < kLanes<T>; ++i)
+    lanes[i] = i < n ? p[i] : fill;
   return load(lanes);
 }
 
@@ -83,7 +86,8 @@ template <class Op, class T>
 T reduce_block(const T* x, int64_t n) {
   constexpr int L = kLanes<T>;
   const T fill = kIsSum<Op> ? T{0} : x[0];
-  if (n < L) return fold_lanes<Op, T>(load_part(x, n, fill));
+  if (n < L)
+    return fold_lanes<Op, T>(load_part(x, n, fill));
   int64_t i = 0;
   Vec<T> total;
   if (n >= 4 * L) {
@@ -99,8 +103,10 @@ T reduce_block(const T* x, int64_t n) {
     total = load(x);
     i = L;
   }
-  for (; i + L <= n; i += L) total = Op::of(total, load(x + i));
-  if (i < n) total = Op::of(total, load_part(x + i, n - i, fill));
+  for (; i + L <= n; i += L)
+    total = Op::of(total, load(x + i));
+  if (i < n)
+    total = Op::of(total, load_part(x + i, n - i, fill));
   return fold_lanes<Op, T>(total);
 }
 
@@ -139,11 +145,14 @@ template <class Op, class T, int kVectors>
 inline void add_rows(Vec<T>* out, const T* x, int64_t begin, int64_t end, int64_t row_stride) {
   constexpr int L = kLanes<T>;
   Vec<T> part[kVectors];
-  for (int v = 0; v < kVectors; ++v) part[v] = load(x + begin * row_stride + v * L);
+  for (int v = 0; v < kVectors; ++v)
+    part[v] = load(x + begin * row_stride + v * L);
   for (int64_t r = begin + 1; r < end; ++r) {
-    for (int v = 0; v < kVectors; ++v) part[v] = Op::of(part[v], load(x + r * row_stride + v * L));
+    for (int v = 0; v < kVectors; ++v)
+      part[v] = Op::of(part[v], load(x + r * row_stride + v * L));
   }
-  for (int v = 0; v < kVectors; ++v) out[v] = part[v];
+  for (int v = 0; v < kVectors; ++v)
+    out[v] = part[v];
 }
 
 template <class Op, class T, int kVectors>
@@ -154,9 +163,11 @@ void reduce_wide_columns(T* o, const T* x, int64_t rows, int64_t row_stride) {
     const int64_t end = begin + kColumnBlock < rows ? begin + kColumnBlock : rows;
     Vec<T> part[kVectors];
     add_rows<Op, T, kVectors>(part, x, begin, end, row_stride);
-    for (int v = 0; v < kVectors; ++v) total[v] = Op::of(total[v], part[v]);
+    for (int v = 0; v < kVectors; ++v)
+      total[v] = Op::of(total[v], part[v]);
   }
-  for (int v = 0; v < kVectors; ++v) store(o + v * kLanes<T>, total[v]);
+  for (int v = 0; v < kVectors; ++v)
+    store(o + v * kLanes<T>, total[v]);
 }
 
 // Fewer columns than a vector: the same order of rows as above.
@@ -166,17 +177,20 @@ void reduce_few_columns(T* o, const T* x, int64_t rows, int64_t columns, int64_t
   for (int64_t begin = 0; begin < rows; begin += kColumnBlock) {
     const int64_t end = begin + kColumnBlock < rows ? begin + kColumnBlock : rows;
     T part[kLanes<T>] = {};
-    for (int64_t c = 0; c < columns; ++c) part[c] = x[begin * row_stride + c];
+    for (int64_t c = 0; c < columns; ++c)
+      part[c] = x[begin * row_stride + c];
     for (int64_t r = begin + 1; r < end; ++r) {
       const T* row = x + r * row_stride;
 #pragma omp simd
-      for (int64_t c = 0; c < columns; ++c) part[c] = Op::of(part[c], row[c]);
+      for (int64_t c = 0; c < columns; ++c)
+        part[c] = Op::of(part[c], row[c]);
     }
     for (int64_t c = 0; c < columns; ++c) {
       total[c] = begin == 0 ? part[c] : Op::of(total[c], part[c]);
     }
   }
-  for (int64_t c = 0; c < columns; ++c) o[c] = total[c];
+  for (int64_t c = 0; c < columns; ++c)
+    o[c] = total[c];
 }
 
 template <class Op, class T>
@@ -192,7 +206,8 @@ void reduce_columns(void* out, const void* x, int64_t rows, int64_t columns, int
   for (; c + L <= columns; c += L) {
     reduce_wide_columns<Op, W, 1>(o + c, in + c, rows, row_stride);
   }
-  if (c < columns) reduce_few_columns<Op, W>(o + c, in + c, rows, columns - c, row_stride);
+  if (c < columns)
+    reduce_few_columns<Op, W>(o + c, in + c, rows, columns - c, row_stride);
 }
 
 template <class Op, class T>
@@ -203,12 +218,15 @@ void combine_many(void* out, const void* const* sources, int64_t num_sources, in
   int64_t i = 0;
   for (; i + 4 * L <= n; i += 4 * L) {
     Vec<W> total[4];
-    for (int v = 0; v < 4; ++v) total[v] = load(static_cast<const W*>(sources[0]) + i + v * L);
+    for (int v = 0; v < 4; ++v)
+      total[v] = load(static_cast<const W*>(sources[0]) + i + v * L);
     for (int64_t s = 1; s < num_sources; ++s) {
       const W* source = static_cast<const W*>(sources[s]) + i;
-      for (int v = 0; v < 4; ++v) total[v] = Op::of(total[v], load(source + v * L));
+      for (int v = 0; v < 4; ++v)
+        total[v] = Op::of(total[v], load(source + v * L));
     }
-    for (int v = 0; v < 4; ++v) store(o + i + v * L, total[v]);
+    for (int v = 0; v < 4; ++v)
+      store(o + i + v * L, total[v]);
   }
   for (; i < n; ++i) {
     W total = static_cast<const W*>(sources[0])[i];

@@ -15,15 +15,20 @@ void unary_loop(void* out, const void* a, const void*, const void*, int64_t n,
   const int64_t whole = n / kGroup * kGroup;
   for (int64_t base = 0; base < whole; base += kGroup) {
 #pragma omp simd
-    for (int i = 0; i < kGroup; ++i) o[base + i] = F(x[base + i]);
+    for (int i = 0; i < kGroup; ++i)
+      o[base + i] = F(x[base + i]);
   }
-  if (whole == n) return;
+  if (whole == n)
+    return;
   alignas(64) T in[kGroup];
   alignas(64) T result[kGroup];
-  for (int i = 0; i < kGroup; ++i) in[i] = whole + i < n ? x[whole + i] : T{1};
+  for (int i = 0; i < kGroup; ++i)
+    in[i] = whole + i < n ? x[whole + i] : T{1};
 #pragma omp simd
-  for (int i = 0; i < kGroup; ++i) result[i] = F(in[i]);
-  for (int64_t i = whole; i < n; ++i) o[i] = result[i - whole];
+  for (int i = 0; i < kGroup; ++i)
+    result[i] = F(in[i]);
+  for (int64_t i = whole; i < n; ++i)
+    o[i] = result[i - whole];
 }
 
 template <class T, T (*F)(T, T)>
@@ -35,9 +40,11 @@ void binary_loop(void* out, const void* a, const void* b, const void*, int64_t n
   const int64_t whole = n / kGroup * kGroup;
   for (int64_t base = 0; base < whole; base += kGroup) {
 #pragma omp simd
-    for (int i = 0; i < kGroup; ++i) o[base + i] = F(x[base + i], y[base + i]);
+    for (int i = 0; i < kGroup; ++i)
+      o[base + i] = F(x[base + i], y[base + i]);
   }
-  if (whole == n) return;
+  if (whole == n)
+    return;
   alignas(64) T left[kGroup];
   alignas(64) T right[kGroup];
   alignas(64) T result[kGroup];
@@ -46,8 +53,10 @@ void binary_loop(void* out, const void* a, const void* b, const void*, int64_t n
     right[i] = whole + i < n ? y[whole + i] : T{1};
   }
 #pragma omp simd
-  for (int i = 0; i < kGroup; ++i) result[i] = F(left[i], right[i]);
-  for (int64_t i = whole; i < n; ++i) o[i] = result[i - whole];
+  for (int i = 0; i < kGroup; ++i)
+    result[i] = F(left[i], right[i]);
+  for (int64_t i = whole; i < n; ++i)
+    o[i] = result[i - whole];
 }
 
 // clang-format off

@@ -1,0 +1,244 @@
+#include "backend/cpu/copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/strided.h"
+#include "backend/cpu/types.h"
+
+namespace meshtrain::cpu {
+namespace {
+
+constexpr int64_t kTile = 32;        // edge of a transposed tile
+constexpr int64_t kRunBytes = 4096;  // of one unit of a straight copy
+
+// A plane of two dimensions, `from` adjacent in the first and `to` in the second, by tiles.
+template <class T>
+void transpose_rows(const std::byte* from, std::byte* to, int64_t rows, int64_t columns,
+                    int64_t from_column, int64_t to_row) {
+  const T* in = reinterpret_cast<const T*>(from);
+  T* out = reinterpret_cast<T*>(to);
+  for (int64_t j = 0; j < columns; j += kTile) {
+    const int64_t end = std::min(j + kTile, columns);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = j; c < end; ++c)
+        out[i * to_row + c] = in[i + c * from_column];
+    }
+  }
+}
+
+template <class T>
+void copy_strided(const std::byte* from, std::byte* to, int64_t n, int64_t from_stride,
+                  int64_t to_stride) {
+  const T* in = reinterpret_cast<const T*>(from);
+  T* out = reinterpret_cast<T*>(to);
+  for (int64_t i = 0; i < n; ++i)
+    out[i * to_stride] = in[i * from_stride];
+}
+
+// Calls function(T{}) with an unsigned type of this size.
+template <class F>
+void dispatch_size(int64_t item_size, F&& function) {
+  if (item_size == 1) {
+    function(uint8_t{});
+  } else if (item_size == 4) {
+    function(uint32_t{});
+  } else {
+    function(uint64_t{});
+  }
+}
+
+// Runs along the last dimension; a unit is a piece of a run.
+class RunCopy final : public Kernel {
+ public:
+  RunCopy(const StridedLoop& loop, const View& from, const View& to)
+      : loop_(loop), from_(from.data), to_(to.data), item_size_(from.item_size()) {
+    reads_ = whole_access(from, false);
+    writes_ = whole_access(to, true);
+    to_contiguous_ = is_contiguous(to);
+    run_ = loop.sizes.back();
+    for (size_t d = 0; d + 1 < loop.rank(); ++d)
+      rows_ *= loop.sizes[d];
+    const int64_t piece = kRunBytes / item_size_;
+    pieces_ = std::max<int64_t>((run_ + piece - 1) / piece, 1);
+    piece_ = (run_ + pieces_ - 1) / pieces_;
+    pieces_ = piece_ > 0 ? (run_ + piece_ - 1) / piece_ : 0;
+    // Straight copies: the bytes of a unit of `from` are known as well.
+    from_contiguous_ = is_contiguous(from) && rows_ == 1;
+  }
+  int64_t units() const override { return rows_ * pieces_; }
+  double cost() const override {
+    const bool straight = loop_.strides[0].back() == 1 && loop_.strides[1].back() == 1;
+    return static_cast<double>(rows_ * run_) * (straight ? 0.02 * item_size_ : 1.0) +
+           static_cast<double>(rows_) * 4;
+  }
+  void run(int64_t begin, int64_t end, std::byte*) const override {
+    const size_t outer = loop_.rank() - 1;
+    const int64_t from_stride = loop_.strides[0].back();
+    const int64_t to_stride = loop_.strides[1].back();
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t row = unit / pieces_;
+      const int64_t column = unit % pieces_ * piece_;
+      const int64_t n = std::min(piece_, run_ - column);
+      const std::byte* in =
+          from_ + (offset_of(loop_.sizes, loop_.strides[0], outer, row) + column * from_stride) *
+                      item_size_;
+      std::byte* out =
+          to_ +
+          (offset_of(loop_.sizes, loop_.strides[1], outer, row) + column * to_stride) * item_size_;
+      if (from_stride == 1 && to_stride == 1) {
+        std::memcpy(out, in, static_cast<size_t>(n * item_size_));
+      } else if (from_stride == 0 && to_stride == 1) {
+        fill_elements(out, in, item_size_, n);
+      } else {
+        dispatch_size(item_size_,
+                      [&]<class T>(T) { copy_strided<T>(in, out, n, from_stride, to_stride); });
+      }
+    }
+  }
+  void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
+    if (begin >= end)
+      return;
+    const int64_t first = (begin / pieces_ * run_ + begin % pieces_ * piece_) * item_size_;
+    const int64_t last_column = std::min((end - 1) % pieces_ * piece_ + piece_, run_);
+    const int64_t stop = ((end - 1) / pieces_ * run_ + last_column) * item_size_;
+    out.push_back(from_contiguous_ ? Access{from_ + first, from_ + stop, false} : reads_);
+    out.push_back(to_contiguous_ ? Access{to_ + first, to_ + stop, true} : writes_);
+  }
+
+ private:
+  StridedLoop loop_;
+  const std::byte* from_;
+  std::byte* to_;
+  int64_t item_size_, run_ = 1, rows_ = 1, piece_ = 1, pieces_ = 1;
+  bool to_contiguous_ = false, from_contiguous_ = false;
+  Access reads_, writes_;
+};
+
+// `from` is adjacent in some dimension other than the last: tiles over that one and the last.
+class TransposeCopy final : public Kernel {
+ public:
+  TransposeCopy(const StridedLoop& loop, size_t unit_dim, const View& from, const View& to)
+      : from_(from.data), to_(to.data), item_size_(from.item_size()) {
+    reads_ = whole_access(from, false);
+    writes_ = whole_access(to, true);
+    rows_ = loop.sizes[unit_dim];
+    columns_ = loop.sizes.back();
+    from_column_ = loop.strides[0].back();
+    to_row_ = loop.strides[1][unit_dim];
+    outer_.strides.resize(2);
+    for (size_t d = 0; d + 1 < loop.rank(); ++d) {
+      if (d == unit_dim)
+        continue;
+      outer_.sizes.push_back(loop.sizes[d]);
+      outer_.strides[0].push_back(loop.strides[0][d]);
+      outer_.strides[1].push_back(loop.strides[1][d]);
+      planes_ *= loop.sizes[d];
+    }
+    bands_ = (rows_ + kTile - 1) / kTile;
+  }
+  int64_t units() const override { return planes_ * bands_; }
+  double cost() const override { return static_cast<double>(planes_ * rows_ * columns_) * 0.6; }
+  void run(int64_t begin, int64_t end, std::byte*) const override {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t plane = unit / bands_;
+      const int64_t row = unit % bands_ * kTile;
+      const size_t rank = outer_.rank();
+      const int64_t in = offset_of(outer_.sizes, outer_.strides[0], rank, plane) + row;
+      const int64_t out = offset_of(outer_.sizes, outer_.strides[1], rank, plane) + row * to_row_;
+      dispatch_size(item_size_, [&]<class T>(T) {
+        transpose_rows<T>(from_ + in * item_size_, to_ + out * item_size_,
+                          std::min(kTile, rows_ - row), columns_, from_column_, to_row_);
+      });
+    }
+  }
+  void accesses(int64_t, int64_t, std::vector<Access>& out) const override {
+    out.push_back(reads_);
+    out.push_back(writes_);
+  }
+
+ private:
+  StridedLoop outer_;
+  const std::byte* from_;
+  std::byte* to_;
+  int64_t item_size_, rows_, columns_, from_column_, to_row_, planes_ = 1, bands_ = 1;
+  Access reads_, writes_;
+};
+
+class Fill final : public Kernel {
+ public:
+  Fill(const View& to, double value) : to_(to.data), item_size_(to.item_size()) {
+    store_value(value_, to.dtype, value);
+    total_ = num_elements(to.shape);
+  }
+  int64_t units() const override { return (total_ + kRunBytes - 1) / kRunBytes; }
+  double cost() const override { return static_cast<double>(total_ * item_size_) * 0.02; }
+  void run(int64_t begin, int64_t end, std::byte*) const override {
+    const int64_t first = begin * kRunBytes;
+    fill_elements(to_ + first * item_size_, value_, item_size_,
+                  std::min(end * kRunBytes, total_) - first);
+  }
+  void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
+    out.push_back({to_ + begin * kRunBytes * item_size_,
+                   to_ + std::min(end * kRunBytes, total_) * item_size_, true});
+  }
+
+ private:
+  std::byte* to_;
+  int64_t item_size_, total_;
+  alignas(8) std::byte value_[8] = {};
+};
+
+class Iota final : public Kernel {
+ public:
+  Iota(const View& to, size_t axis, int64_t start) : to_(to), size_(to.shape[axis]), start_(start) {
+    total_ = num_elements(to.shape);
+    for (size_t d = axis + 1; d < to.rank(); ++d)
+      inner_ *= to.shape[d];
+  }
+  double cost() const override { return static_cast<double>(total_); }
+  void run(int64_t, int64_t, std::byte*) const override {
+    dispatch_compute(to_.dtype, [&]<class T>(T) {
+      T* out = reinterpret_cast<T*>(to_.data);
+      for (int64_t i = 0; i < total_; ++i)
+        out[i] = static_cast<T>(start_ + i / inner_ % size_);
+    });
+  }
+  void accesses(int64_t, int64_t, std::vector<Access>& out) const override {
+    out.push_back(whole_access(to_, true));
+  }
+
+ private:
+  View to_;
+  int64_t size_, start_, total_, inner_ = 1;
+};
+
+}  // namespace
+
+KernelPtr make_copy(const View& from, const View& to) {
+  MESHTRAIN_CHECK(from.shape == to.shape && from.dtype == to.dtype, "copy of {} to {}",
+                  shape_string(from.shape), shape_string(to.shape));
+  StridedLoop loop{from.shape, {from.strides, to.strides}};
+  coalesce(loop);
+  const bool run = loop.strides[0].back() == 1 || loop.strides[1].back() != 1;
+  if (!run) {
+    for (size_t d = 0; d + 1 < loop.rank(); ++d) {
+      if (loop.strides[0][d] == 1 && loop.sizes[d] > 1) {
+        return std::make_unique<TransposeCopy>(loop, d, from, to);
+      }
+    }
+  }
+  return std::make_unique<RunCopy>(loop, from, to);
+}
+
+KernelPtr make_fill(const View& to, double value) {
+  MESHTRAIN_CHECK(is_contiguous(to));
+  return std::make_unique<Fill>(to, value);
+}
+
+KernelPtr make_iota(const View& to, size_t axis, int64_t start) {
+  MESHTRAIN_CHECK(is_contiguous(to) && axis < to.rank());
+  return std::make_unique<Iota>(to, axis, start);
+}
+
+}  // namespace meshtrain::cpu

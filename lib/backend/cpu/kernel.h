@@ -1,0 +1,67 @@
+// Kernel: one prepared computation of the CPU backend. Pointers, shapes and strides were decided
+// when it was made; running it allocates nothing and takes no lock.
+//
+// A kernel consists of `units()` parts that may be computed apart, in any order, by any worker.
+// What a unit computes depends on shapes only, so that the results do not depend on the number of
+// workers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace meshtrain::cpu {
+
+// Bytes that a range of units touches, for finding where workers must wait for each other.
+struct Access {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+  bool is_write = false;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+
+  virtual int64_t units() const { return 1; }
+  // Computes the units [begin, end). `scratch`: scratch_bytes() of the calling worker, 64-byte
+  // aligned.
+  virtual void run(int64_t begin, int64_t end, std::byte* scratch) const = 0;
+  // Appends what run(begin, end) may touch; more than that is allowed.
+  virtual void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const = 0;
+  virtual size_t scratch_bytes() const { return 0; }
+  // Rough time of all units on one core, in nanoseconds.
+  virtual double cost() const = 0;
+};
+
+using KernelPtr = std::unique_ptr<Kernel>;
+using KernelList = std::vector<KernelPtr>;  // to be run one after the other
+
+// A strided array: element (i, j, ...) at data + size * (i * strides[0] + j * strides[1] + ...).
+struct View {
+  std::byte* data = nullptr;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::vector<int64_t> strides;  // in elements; 0 repeats, negative runs backwards
+
+  int64_t item_size() const { return static_cast<int64_t>(dtype_size(dtype)); }
+  size_t rank() const { return shape.size(); }
+};
+
+View contiguous_view(std::byte* data, DType dtype, Shape shape);
+bool is_contiguous(const View& view);
+// From the first to one past the last byte that the view reaches.
+Access whole_access(const View& view, bool is_write);
+// Memory for intermediate results of a step, handed out while its kernels are prepared; it holds
+// until the last of them has run.
+class ScratchAllocator {
+ public:
+  virtual ~ScratchAllocator() = default;
+  virtual std::byte* take(int64_t bytes) = 0;
+};
+
+}  // namespace meshtrain::cpu

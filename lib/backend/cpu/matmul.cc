@@ -1,0 +1,161 @@
+#include "backend/cpu/matmul.h"
+
+#include <dnnl.h>
+
+#include <algorithm>
+
+#include "backend/cpu/kernel_table.h"
+#include "backend/cpu/types.h"
+
+namespace meshtrain::cpu {
+namespace {
+
+constexpr double kFlopsOfUnit = 4e6;
+constexpr int64_t kMinRows = 16;  // of a unit; fewer cost nothing but read B once more
+constexpr int64_t kMinColumns = 64;
+
+// How sgemm is told about a matrix of `rows` x `columns`: transposed or not, and the distance of
+// its lines. Returns false where neither describes it.
+bool describe(int64_t rows, int64_t columns, int64_t row, int64_t column, bool* transposed,
+              int64_t* lines) {
+  if ((column == 1 || columns == 1) && (row >= columns || rows == 1)) {
+    *transposed = false;
+    *lines = std::max(rows == 1 ? columns : row, int64_t{1});
+    return true;
+  }
+  if ((row == 1 || rows == 1) && (column >= rows || columns == 1)) {
+    *transposed = true;
+    *lines = std::max(columns == 1 ? rows : column, int64_t{1});
+    return true;
+  }
+  return false;
+}
+
+class Matmul final : public Kernel {
+ public:
+  explicit Matmul(MatmulSpec spec) : spec_(std::move(spec)) {
+    item_size_ = static_cast<int64_t>(dtype_size(spec_.dtype));
+    own_ = kernels().gemm[type_index(spec_.dtype)];
+    MESHTRAIN_CHECK(own_ != nullptr, "no matrix product of {}", dtype_name(spec_.dtype));
+    use_sgemm_ =
+        spec_.dtype == DType::kFloat32 &&
+        describe(spec_.m, spec_.k, spec_.a_row, spec_.a_column, &a_transposed_, &a_lines_) &&
+        describe(spec_.k, spec_.n, spec_.b_row, spec_.b_column, &b_transposed_, &b_lines_) &&
+        (spec_.c_row >= spec_.n || spec_.m == 1) && spec_.k > 0;
+    c_lines_ = spec_.m == 1 ? spec_.n : spec_.c_row;
+    const double k = static_cast<double>(std::max<int64_t>(spec_.k, 1));
+    rows_ = chunk(kFlopsOfUnit / (2 * k * static_cast<double>(spec_.n)), kMinRows, spec_.m);
+    columns_ = spec_.n;
+    if (spec_.m < 2 * kMinRows) {
+      columns_ = chunk(kFlopsOfUnit / (2 * k * static_cast<double>(spec_.m)), kMinColumns, spec_.n);
+    }
+    row_chunks_ = (spec_.m + rows_ - 1) / rows_;
+    column_chunks_ = (spec_.n + columns_ - 1) / columns_;
+  }
+
+  int64_t units() const override {
+    return static_cast<int64_t>(spec_.batches.size()) * row_chunks_ * column_chunks_;
+  }
+  size_t scratch_bytes() const override { return use_sgemm_ ? 0 : kernels().gemm_scratch_bytes; }
+  double cost() const override {
+    const double flops = 2.0 * static_cast<double>(spec_.m * spec_.n * spec_.k);
+    return static_cast<double>(spec_.batches.size()) * (flops / (use_sgemm_ ? 130 : 50) + 400);
+  }
+
+  void run(int64_t begin, int64_t end, std::byte* scratch) const override {
+    for (int64_t unit = begin; unit < end; ++unit)
+      multiply(part(unit), scratch);
+  }
+
+  void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
+    if (begin >= end)
+      return;
+    Access a, b, c;
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const Part p = part(unit);
+      extend(a, spec_.a, p.batch.a + p.row * spec_.a_row,
+             (p.rows - 1) * spec_.a_row + (spec_.k - 1) * spec_.a_column);
+      extend(b, spec_.b, p.batch.b + p.column * spec_.b_column,
+             (p.columns - 1) * spec_.b_column + (spec_.k - 1) * spec_.b_row);
+      extend(c, spec_.c, p.batch.c + p.row * spec_.c_row + p.column,
+             (p.rows - 1) * spec_.c_row + p.columns - 1);
+    }
+    c.is_write = true;
+    out.insert(out.end(), {a, b, c});
+  }
+
+ private:
+  struct Part {
+    MatmulSpec::Batch batch;
+    int64_t row, rows, column, columns;
+  };
+
+  // About `wanted`, a multiple of `unit`, not more than `size`.
+  static int64_t chunk(double wanted, int64_t unit, int64_t size) {
+    const double most = static_cast<double>(size);
+    const int64_t chunk = static_cast<int64_t>(std::min(wanted, most)) / unit * unit;
+    return std::clamp<int64_t>(chunk, std::min(unit, size), std::max<int64_t>(size, 1));
+  }
+
+  Part part(int64_t unit) const {
+    Part p;
+    const int64_t column = unit % column_chunks_ * columns_;
+    unit /= column_chunks_;
+    const int64_t row = unit % row_chunks_ * rows_;
+    p.batch = spec_.batches[static_cast<size_t>(unit / row_chunks_)];
+    p.row = row;
+    p.rows = std::min(rows_, spec_.m - row);
+    p.column = column;
+    p.columns = std::min(columns_, spec_.n - column);
+    return p;
+  }
+
+  void extend(Access& access, const std::byte* base, int64_t first, int64_t reach) const {
+    const std::byte* begin = base + first * item_size_;
+    const std::byte* end = begin + (reach + 1) * item_size_;
+    if (access.begin == nullptr) {
+      access.begin = begin;
+      access.end = end;
+    }
+    access.begin = std::min(access.begin, begin);
+    access.end = std::max(access.end, end);
+  }
+
+  void multiply(const Part& p, std::byte* scratch) const {
+    GemmArgs args;
+    args.a = spec_.a + (p.batch.a + p.row * spec_.a_row) * item_size_;
+    args.b = spec_.b + (p.batch.b + p.column * spec_.b_column) * item_size_;
+    args.c = spec_.c + (p.batch.c + p.row * spec_.c_row + p.column) * item_size_;
+    if (use_sgemm_) {
+      dnnl_sgemm(a_transposed_ ? 'T' : 'N', b_transposed_ ? 'T' : 'N', p.rows, p.columns, spec_.k,
+                 1.0f, static_cast<const float*>(args.a), a_lines_,
+                 static_cast<const float*>(args.b), b_lines_, 0.0f, static_cast<float*>(args.c),
+                 c_lines_);
+      return;
+    }
+    args.m = p.rows;
+    args.n = p.columns;
+    args.k = spec_.k;
+    args.a_row = spec_.a_row;
+    args.a_column = spec_.a_column;
+    args.b_row = spec_.b_row;
+    args.b_column = spec_.b_column;
+    args.c_row = spec_.c_row;
+    own_(args, scratch);
+  }
+
+  MatmulSpec spec_;
+  int64_t item_size_ = 4;
+  GemmLoop own_ = nullptr;
+  bool use_sgemm_ = false, a_transposed_ = false, b_transposed_ = false;
+  int64_t a_lines_ = 0, b_lines_ = 0, c_lines_ = 0;
+  int64_t rows_ = 1, columns_ = 1, row_chunks_ = 1, column_chunks_ = 1;
+};
+
+}  // namespace
+
+KernelPtr make_matmul(MatmulSpec spec) {
+  return std::make_unique<Matmul>(std::move(spec));
+}
+
+}  // namespace meshtrain::cpu

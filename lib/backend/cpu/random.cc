@@ -1,0 +1,155 @@
+#include "backend/cpu/random.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/kernel_table.h"
+#include "backend/cpu/strided.h"
+#include "backend/cpu/types.h"
+#include "base/philox.h"
+
+namespace meshtrain::cpu {
+namespace {
+
+constexpr int64_t kRun = 2048;  // numbers at a time, in scratch
+
+// The runs of neighbouring indices of a piece; a unit is a part of a run, or several short ones.
+class Random : public Kernel {
+ public:
+  explicit Random(const RandomPiece& piece)
+      : loop_{piece.shape, {row_major_strides(piece.shape), piece.index_strides}}, piece_(piece) {
+    total_ = num_elements(piece.shape);
+    coalesce(loop_);
+    run_ = std::max<int64_t>(loop_.sizes.back(), 1);
+    shared_ = loop_.strides[1].back() == 0 && run_ > 1;
+    MESHTRAIN_CHECK(shared_ || run_ == 1 || loop_.strides[1].back() == 1,
+                    "random numbers of a dimension that is not adjacent");
+    part_ = run_ <= kRun ? std::max<int64_t>(kRun / run_, 1) * run_ : kRun;
+    parts_of_run_ = run_ <= kRun ? 1 : (run_ + kRun - 1) / kRun;
+  }
+
+  int64_t units() const override {
+    return run_ <= kRun ? (total_ + part_ - 1) / part_ : total_ / run_ * parts_of_run_;
+  }
+  size_t scratch_bytes() const override { return kRun * sizeof(uint32_t); }
+
+ protected:
+  RandomStream stream() const {
+    int64_t step;
+    std::memcpy(&step, piece_.step, sizeof(step));
+    return {piece_.seed, piece_.stream, static_cast<uint32_t>(step)};
+  }
+  // Elements [begin, end) of a unit.
+  std::pair<int64_t, int64_t> range(int64_t unit) const {
+    if (run_ <= kRun)
+      return {unit * part_, std::min((unit + 1) * part_, total_)};
+    const int64_t begin = unit / parts_of_run_ * run_ + unit % parts_of_run_ * kRun;
+    return {begin, std::min(begin + kRun, (unit / parts_of_run_ + 1) * run_)};
+  }
+  // The global index of a flat local one.
+  uint64_t index_of(int64_t element) const {
+    const int64_t outer =
+        offset_of(loop_.sizes, loop_.strides[1], loop_.rank() - 1, element / run_);
+    return piece_.first + static_cast<uint64_t>(outer + element % run_ * loop_.strides[1].back());
+  }
+  // Fills bits[0 .. end - begin) with those of the elements [begin, end).
+  void bits_of(int64_t begin, int64_t end, const RandomStream& stream, uint32_t* bits) const {
+    const KernelTable& table = kernels();
+    for (int64_t i = begin; i < end;) {
+      const int64_t n = std::min(end - i, run_ - i % run_);
+      if (shared_) {
+        const uint32_t number = philox_bits(stream.key, stream.stream, stream.step, index_of(i));
+        std::fill(bits, bits + n, number);
+      } else {
+        table.random_bits(bits, index_of(i), n, stream);
+      }
+      bits += n;
+      i += n;
+    }
+  }
+  Access step_access() const { return {piece_.step, piece_.step + sizeof(int64_t), false}; }
+  double random_cost() const { return static_cast<double>(total_) * 0.5; }
+
+  StridedLoop loop_;
+  RandomPiece piece_;
+  int64_t total_ = 0, run_ = 1, part_ = 1, parts_of_run_ = 1;
+  bool shared_ = false;
+};
+
+class RandomBits final : public Random {
+ public:
+  RandomBits(const RandomPiece& piece, std::byte* out) : Random(piece), out_(out) {}
+  double cost() const override { return random_cost(); }
+  void run(int64_t begin, int64_t end, std::byte*) const override {
+    const RandomStream numbers = stream();
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const auto [first, last] = range(unit);
+      bits_of(first, last, numbers, reinterpret_cast<uint32_t*>(out_) + first);
+    }
+  }
+  void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
+    if (begin >= end)
+      return;
+    const int64_t size = sizeof(uint32_t);
+    out.push_back(step_access());
+    out.push_back({out_ + range(begin).first * size, out_ + range(end - 1).second * size, true});
+  }
+
+ private:
+  std::byte* out_;
+};
+
+class Dropout final : public Random {
+ public:
+  Dropout(const RandomPiece& piece, DType dtype, double rate, const std::byte* x, std::byte* out)
+      : Random(piece),
+        in_(x),
+        out_(out),
+        item_size_(static_cast<int64_t>(dtype_size(dtype))),
+        threshold_(philox_threshold(rate)),
+        scale_(1.0 / (1.0 - rate)),
+        loop_of_type_(kernels().dropout[type_index(dtype)]) {
+    MESHTRAIN_CHECK(loop_of_type_ != nullptr, "no dropout of {}", dtype_name(dtype));
+  }
+  double cost() const override { return random_cost() + static_cast<double>(total_) * 0.1; }
+  void run(int64_t begin, int64_t end, std::byte* scratch) const override {
+    const RandomStream numbers = stream();
+    uint32_t* bits = reinterpret_cast<uint32_t*>(scratch);
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const auto [first, last] = range(unit);
+      bits_of(first, last, numbers, bits);
+      loop_of_type_(out_ + first * item_size_, in_ + first * item_size_, bits, last - first,
+                    threshold_, scale_);
+    }
+  }
+  void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
+    if (begin >= end)
+      return;
+    const int64_t first = range(begin).first * item_size_;
+    const int64_t last = range(end - 1).second * item_size_;
+    out.push_back(step_access());
+    out.push_back({in_ + first, in_ + last, false});
+    out.push_back({out_ + first, out_ + last, true});
+  }
+
+ private:
+  const std::byte* in_;
+  std::byte* out_;
+  int64_t item_size_;
+  uint32_t threshold_;
+  double scale_;
+  void (*loop_of_type_)(void*, const void*, const uint32_t*, int64_t, uint32_t, double);
+};
+
+}  // namespace
+
+KernelPtr make_random_bits(const RandomPiece& piece, std::byte* out) {
+  return std::make_unique<RandomBits>(piece, out);
+}
+
+KernelPtr make_dropout(const RandomPiece& piece, DType dtype, double rate, const std::byte* x,
+                       std::byte* out) {
+  return std::make_unique<Dropout>(piece, dtype, rate, x, out);
+}
+
+}  // namespace meshtrain::cpu

@@ -1,0 +1,64 @@
+#include "backend/cpu/types.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace meshtrain::cpu {
+
+TypeIndex type_index(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return kTypeBool;
+    case DType::kUInt8:
+      return kTypeU8;
+    case DType::kInt32:
+      return kTypeI32;
+    case DType::kUInt32:
+      return kTypeU32;
+    case DType::kInt64:
+      return kTypeI64;
+    case DType::kFloat32:
+      return kTypeF32;
+    case DType::kFloat64:
+      return kTypeF64;
+    default:
+      throw InternalError("the CPU backend has no kernels for " + std::string(dtype_name(dtype)));
+  }
+}
+
+void store_value(void* place, DType dtype, double value) {
+  dispatch_compute(dtype, [&]<class T>(T) {
+    const T converted = dtype == DType::kBool ? static_cast<T>(value != 0) : static_cast<T>(value);
+    std::memcpy(place, &converted, sizeof(T));
+  });
+}
+
+namespace {
+
+template <class T>
+void fill_typed(std::byte* out, const std::byte* value, int64_t count) {
+  T element;
+  std::memcpy(&element, value, sizeof(T));
+  T* first = reinterpret_cast<T*>(out);
+  std::fill(first, first + count, element);
+}
+
+}  // namespace
+
+void fill_elements(std::byte* out, const std::byte* value, int64_t item_size, int64_t count) {
+  switch (item_size) {
+    case 1:
+      std::memset(out, std::to_integer<int>(*value), static_cast<size_t>(count));
+      return;
+    case 4:
+      fill_typed<uint32_t>(out, value, count);
+      return;
+    case 8:
+      fill_typed<uint64_t>(out, value, count);
+      return;
+    default:
+      throw InternalError("no fill for this element size");
+  }
+}
+
+}  // namespace meshtrain::cpu

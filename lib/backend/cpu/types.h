@@ -1,0 +1,16 @@
+// From DType to the columns of the kernel table.
+#pragma once
+
+#include "backend/cpu/kernel_table.h"
+#include "tensor/dtype.h"
+
+namespace meshtrain::cpu {
+
+// Throws InternalError for the types that graphs do not compute with (float16, int8, ...).
+TypeIndex type_index(DType dtype);
+// Stores `value`, converted to the dtype, at `place`.
+void store_value(void* place, DType dtype, double value);
+// count elements of `dtype` at `out` become the element at `value`.
+void fill_elements(std::byte* out, const std::byte* value, int64_t item_size, int64_t count);
+
+}  // namespace meshtrain::cpu

@@ -1,0 +1,180 @@
+#include "exec/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/memory.h"
+#include "exec/pieces.h"
+#include "exec/prepare.h"
+#include "exec/schedule.h"
+#include "exec/worker_pool.h"
+
+namespace meshtrain {
+namespace {
+
+// Kernel scratch of each worker, apart by whole cache lines and then some.
+class WorkerScratch {
+ public:
+  WorkerScratch(size_t bytes, int num_workers)
+      : stride_((bytes + 4095) / 4096 * 4096 + 256),
+        memory_(DType::kUInt8, {static_cast<int64_t>(stride_) * num_workers}) {}
+  std::byte* of(int worker) { return memory_.bytes() + stride_ * static_cast<size_t>(worker); }
+
+ private:
+  size_t stride_;
+  HostTensor memory_;
+};
+
+size_t largest_scratch(const cpu::KernelList& kernels) {
+  size_t bytes = 64;
+  for (const cpu::KernelPtr& kernel : kernels)
+    bytes = std::max(bytes, kernel->scratch_bytes());
+  return bytes;
+}
+
+PieceMap piece_map(const Program& program, int buffer) {
+  const Buffer& b = program.buffers[buffer];
+  return PieceMap(program.mesh, b.sharding, b.global_shape, b.dtype);
+}
+
+}  // namespace
+
+struct Executor::Impl {
+  Impl(Program p, std::shared_ptr<WorkerPool> pool, VariableStore& variables);
+
+  void place_buffers(VariableStore& variables);
+  cpu::KernelList prepare(const std::vector<ProgramStep>& steps);
+  void run_once(const cpu::KernelList& list);
+  static void run_worker(void* self, int worker);
+
+  Program program;
+  std::shared_ptr<WorkerPool> pool;
+  Arena arena;
+  BufferMemory memory;
+  StepScratch step_scratch;
+  cpu::KernelList kernels;
+  Schedule schedule;
+  std::unique_ptr<WorkerScratch> scratch;
+  std::vector<PieceMap> inputs, outputs;
+};
+
+Executor::Impl::Impl(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
+    : program(std::move(p)), pool(std::move(workers)), arena(program.arena_bytes) {
+  place_buffers(variables);
+  run_once(prepare(program.prologue));
+  kernels = prepare(program.steps);
+  schedule = make_schedule(kernels, pool->size());
+  scratch = std::make_unique<WorkerScratch>(largest_scratch(kernels), pool->size());
+  for (const Program::NamedBuffer& input : program.inputs) {
+    inputs.push_back(piece_map(program, input.buffer));
+  }
+  for (const Program::NamedBuffer& output : program.outputs) {
+    outputs.push_back(piece_map(program, output.buffer));
+  }
+}
+
+void Executor::Impl::place_buffers(VariableStore& variables) {
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.variable == kNone) {
+      MESHTRAIN_CHECK(
+          buffer.offset >= 0 &&
+              buffer.offset + buffer.piece_bytes * buffer.num_pieces <= program.arena_bytes,
+          "a buffer of {} bytes at {} in an arena of {}", buffer.piece_bytes * buffer.num_pieces,
+          buffer.offset, program.arena_bytes);
+      memory.bases.push_back(arena.data() + buffer.offset);
+      continue;
+    }
+    MESHTRAIN_CHECK(variables.piece_bytes(buffer.variable) == buffer.piece_bytes,
+                    "pieces of {} have {} bytes in the store and {} in the program",
+                    program.variables[buffer.variable].path, variables.piece_bytes(buffer.variable),
+                    buffer.piece_bytes);
+    memory.bases.push_back(variables.data(buffer.variable));
+  }
+}
+
+cpu::KernelList Executor::Impl::prepare(const std::vector<ProgramStep>& steps) {
+  cpu::KernelList list;
+  for (const ProgramStep& step : steps) {
+    step_scratch.begin_step();
+    for (cpu::KernelPtr& kernel : prepare_step(program, step, memory, step_scratch)) {
+      list.push_back(std::move(kernel));
+    }
+  }
+  return list;
+}
+
+void Executor::Impl::run_once(const cpu::KernelList& list) {
+  WorkerScratch own(largest_scratch(list), 1);
+  for (const cpu::KernelPtr& kernel : list)
+    kernel->run(0, kernel->units(), own.of(0));
+}
+
+void Executor::Impl::run_worker(void* self, int worker) {
+  Impl& impl = *static_cast<Impl*>(self);
+  std::byte* scratch = impl.scratch->of(worker);
+  for (const Command& command : impl.schedule.workers[static_cast<size_t>(worker)]) {
+    if (command.kernel == nullptr) {
+      impl.pool->barrier();
+    } else {
+      command.kernel->run(command.begin, command.end, scratch);
+    }
+  }
+}
+
+Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
+    : impl_(std::make_unique<Impl>(std::move(program), std::move(workers), variables)) {}
+
+Executor::~Executor() = default;
+
+const Program& Executor::program() const {
+  return impl_->program;
+}
+
+void Executor::set_input(int index, const void* data, size_t num_bytes) {
+  const PieceMap& map = impl_->inputs.at(static_cast<size_t>(index));
+  const Program::NamedBuffer& input = impl_->program.inputs[static_cast<size_t>(index)];
+  MESHTRAIN_CHECK(static_cast<int64_t>(num_bytes) == map.global_bytes(),
+                  "input `{}` takes {} bytes, not {}", input.name, map.global_bytes(), num_bytes);
+  map.scatter(static_cast<const std::byte*>(data), impl_->memory.bases[input.buffer]);
+}
+
+std::byte* Executor::input_data(int index) {
+  const bool is_whole = impl_->inputs.at(static_cast<size_t>(index)).is_whole();
+  const int buffer = impl_->program.inputs[static_cast<size_t>(index)].buffer;
+  return is_whole ? impl_->memory.bases[buffer] : nullptr;
+}
+
+void Executor::run() {
+  if (impl_->schedule.is_serial) {
+    // The barriers of a schedule without work for others would wait for nobody.
+    impl_->pool->run_alone(
+        [](void* self, int) {
+          Impl& impl = *static_cast<Impl*>(self);
+          for (const Command& command : impl.schedule.workers[0]) {
+            if (command.kernel == nullptr)
+              continue;
+            command.kernel->run(command.begin, command.end, impl.scratch->of(0));
+          }
+        },
+        impl_.get());
+    return;
+  }
+  impl_->pool->run(&Impl::run_worker, impl_.get());
+}
+
+HostTensor Executor::output(int index) const {
+  const int buffer = impl_->program.outputs.at(static_cast<size_t>(index)).buffer;
+  const Buffer& b = impl_->program.buffers[buffer];
+  HostTensor whole(b.dtype, b.global_shape);
+  impl_->outputs[static_cast<size_t>(index)].gather(impl_->memory.bases[buffer], whole.bytes());
+  return whole;
+}
+
+double Executor::output_scalar(int index) const {
+  const HostTensor value = output(index);
+  MESHTRAIN_CHECK(value.size() == 1, "output `{}` has {} elements",
+                  impl_->program.outputs[static_cast<size_t>(index)].name, value.size());
+  return value.at(0);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,124 @@
+#include "exec/prepare.h"
+
+#include <algorithm>
+
+#include "backend/cpu/group.h"
+
+namespace meshtrain {
+
+StepContext::StepContext(const Program& program_, const ProgramStep& step_,
+                         const BufferMemory& memory, cpu::ScratchAllocator& scratch_)
+    : program(program_), step(step_), scratch(scratch_), memory_(memory) {
+  AxisMask used = 0;
+  for (int b : step.outputs)
+    used |= program.buffers[b].axes;
+  for (int axis = 0; axis < program.mesh.num_axes(); ++axis) {
+    if ((used >> axis & 1u) != 0 && program.mesh.axis_size(axis) > 1)
+      axes_.push_back(axis);
+  }
+  const int64_t num_pieces = program.mesh.size_of(axes_);
+  for (int64_t p = 0; p < num_pieces; ++p) {
+    devices_.push_back(device_of_piece(program.mesh, used, p));
+  }
+}
+
+std::byte* StepContext::piece(const Buffer& buffer, std::byte* base, int64_t piece) const {
+  return base + distinct_piece(program.mesh, buffer.axes, device(piece)) * buffer.piece_bytes;
+}
+
+std::vector<int64_t> StepContext::start(const Buffer& buffer, int64_t piece) const {
+  return local_start(buffer.global_shape, buffer.sharding, program.mesh, device(piece));
+}
+
+bool StepContext::is_uniform() const {
+  AxisMask all = 0;
+  for (int axis : axes_)
+    all |= AxisMask{1} << axis;
+  const auto has_all = [&](int b) { return (program.buffers[b].axes & all) == all; };
+  return std::all_of(step.inputs.begin(), step.inputs.end(), has_all) &&
+         std::all_of(step.outputs.begin(), step.outputs.end(), has_all);
+}
+
+cpu::View StepContext::view(const Buffer& buffer, std::byte* base, size_t rank) const {
+  cpu::View out{base, buffer.dtype, {}, {}};
+  // Distance of pieces along each axis: pieces are numbered over the buffer's axes in mesh order.
+  int64_t distance = num_elements(buffer.shape);
+  std::map<int, int64_t> axis_stride;
+  for (int axis = program.mesh.num_axes(); axis-- > 0;) {
+    if ((buffer.axes >> axis & 1u) == 0)
+      continue;
+    axis_stride[axis] = distance;
+    distance *= program.mesh.axis_size(axis);
+  }
+  for (int axis : axes_) {
+    out.shape.push_back(program.mesh.axis_size(axis));
+    const auto found = axis_stride.find(axis);
+    out.strides.push_back(found == axis_stride.end() ? 0 : found->second);
+  }
+  MESHTRAIN_CHECK(rank >= buffer.shape.size());
+  const size_t missing = rank - buffer.shape.size();
+  const std::vector<int64_t> strides = row_major_strides(buffer.shape);
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t size = d < missing ? 1 : buffer.shape[d - missing];
+    out.shape.push_back(size);
+    out.strides.push_back(size == 1 ? 0 : strides[d - missing]);
+  }
+  return out;
+}
+
+namespace {
+
+template <class T>
+const T& attr(const ProgramStep& step, std::string_view name) {
+  const auto found = step.attrs.find(name);
+  MESHTRAIN_CHECK(found != step.attrs.end(), "{} has no attribute `{}`", step.path, name);
+  const T* value = std::get_if<T>(&found->second);
+  MESHTRAIN_CHECK(value != nullptr, "attribute `{}` of {} has another type", name, step.path);
+  return *value;
+}
+
+}  // namespace
+
+int64_t StepContext::attr_int(std::string_view name) const {
+  return attr<int64_t>(step, name);
+}
+double StepContext::attr_double(std::string_view name) const {
+  const auto found = step.attrs.find(name);
+  if (found != step.attrs.end()) {
+    if (const auto* whole = std::get_if<int64_t>(&found->second))
+      return static_cast<double>(*whole);
+  }
+  return attr<double>(step, name);
+}
+const std::string& StepContext::attr_string(std::string_view name) const {
+  return attr<std::string>(step, name);
+}
+const std::vector<int64_t>& StepContext::attr_ints(std::string_view name) const {
+  return attr<std::vector<int64_t>>(step, name);
+}
+
+void StepContext::add(cpu::KernelList list) {
+  for (cpu::KernelPtr& kernel : list)
+    kernels.push_back(std::move(kernel));
+}
+
+void StepContext::add_together(cpu::KernelList list) {
+  if (!list.empty())
+    kernels.push_back(cpu::make_group(std::move(list)));
+}
+
+cpu::KernelList prepare_step(const Program& program, const ProgramStep& step,
+                             const BufferMemory& memory, cpu::ScratchAllocator& scratch) {
+  StepContext context(program, step, memory, scratch);
+  const bool is_empty = std::all_of(step.outputs.begin(), step.outputs.end(),
+                                    [&](int b) { return program.buffers[b].piece_bytes == 0; });
+  if (is_empty)
+    return {};
+  const bool done = prepare_elementwise(context) || prepare_shape_op(context) ||
+                    prepare_math_op(context) || prepare_indexed_op(context) ||
+                    prepare_optimizer(context) || prepare_collective(context);
+  MESHTRAIN_CHECK(done, "{}: the CPU backend has no kernel for op `{}`", step.path, step.op->name);
+  return std::move(context.kernels);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,93 @@
+// From a step of a Program to the kernels that compute it on all its pieces.
+//
+// The mesh axes of a step become dimensions of its arrays: a value split over `data` and used by a
+// step over `data` and `model` has a leading dimension for each, with stride 0 along `model`. So
+// one kernel computes all pieces, and what lies side by side is merged as far as strides allow.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "backend/cpu/einsum.h"
+#include "backend/cpu/kernel.h"
+#include "ir/program.h"
+
+namespace meshtrain {
+
+// Where the pieces of each buffer of a program are.
+struct BufferMemory {
+  std::vector<std::byte*> bases;  // of piece 0
+};
+
+// The kernels of a step, in order. Throws InternalError naming the step when there is none for it.
+cpu::KernelList prepare_step(const Program& program, const ProgramStep& step,
+                             const BufferMemory& memory, cpu::ScratchAllocator& scratch);
+
+// What the functions below work on.
+class StepContext {
+ public:
+  StepContext(const Program& program, const ProgramStep& step, const BufferMemory& memory,
+              cpu::ScratchAllocator& scratch);
+
+  const Program& program;
+  const ProgramStep& step;
+  cpu::ScratchAllocator& scratch;
+  cpu::KernelList kernels;  // the result
+
+  const Buffer& input(size_t i) const { return program.buffers[step.inputs.at(i)]; }
+  const Buffer& output(size_t i) const { return program.buffers[step.outputs.at(i)]; }
+  std::byte* input_base(size_t i) const { return memory_.bases[step.inputs.at(i)]; }
+  std::byte* output_base(size_t i) const { return memory_.bases[step.outputs.at(i)]; }
+
+  // Mesh axes with more than one position over which the results differ, in mesh order.
+  const std::vector<int>& axes() const { return axes_; }
+  // Pieces to compute, and for each the device that stands for it.
+  int64_t num_pieces() const { return static_cast<int64_t>(devices_.size()); }
+  int64_t device(int64_t piece) const { return devices_[piece]; }
+  std::byte* piece(const Buffer& buffer, std::byte* base, int64_t piece) const;
+  std::byte* input_piece(size_t i, int64_t p) const { return piece(input(i), input_base(i), p); }
+  std::byte* output_piece(size_t i, int64_t p) const { return piece(output(i), output_base(i), p); }
+  // Where this piece begins in the global tensor, per dimension.
+  std::vector<int64_t> start(const Buffer& buffer, int64_t piece) const;
+  // Whether all operands (first `count`) and results have every axis of the step: then piece p of
+  // each belongs to piece p of the others, and together they are one array.
+  bool is_uniform() const;
+
+  // The pieces of a buffer as one array: the axes, then the local dimensions aligned at the last of
+  // `rank` (missing ones have size 1, and stride 0 as all of size 1).
+  cpu::View view(const Buffer& buffer, std::byte* base, size_t rank) const;
+  cpu::View input_view(size_t i) const {
+    return view(input(i), input_base(i), input(i).shape.size());
+  }
+  cpu::View output_view(size_t i) const {
+    return view(output(i), output_base(i), output(i).shape.size());
+  }
+  size_t num_axes() const { return axes_.size(); }
+
+  int64_t attr_int(std::string_view name) const;
+  double attr_double(std::string_view name) const;
+  const std::string& attr_string(std::string_view name) const;
+  const std::vector<int64_t>& attr_ints(std::string_view name) const;
+  bool has_attr(std::string_view name) const { return step.attrs.find(name) != step.attrs.end(); }
+
+  void add(cpu::KernelPtr kernel) { kernels.push_back(std::move(kernel)); }
+  void add(cpu::KernelList list);
+  // Kernels that do not depend on each other, as one.
+  void add_together(cpu::KernelList list);
+
+ private:
+  const BufferMemory& memory_;
+  std::vector<int> axes_;
+  std::vector<int64_t> devices_;
+};
+
+// One function per family; false when the op is not theirs.
+bool prepare_elementwise(StepContext& context);  // prepare_elementwise.cc
+bool prepare_shape_op(StepContext& context);     // prepare_shape.cc
+bool prepare_math_op(StepContext& context);      // prepare_math.cc: reductions, einsum, scans
+bool prepare_indexed_op(StepContext& context);   // prepare_indexed.cc: need the start of a piece
+bool prepare_optimizer(StepContext& context);    // prepare_optimizer.cc
+bool prepare_collective(StepContext& context);   // prepare_collective.cc
+
+}  // namespace meshtrain

@@ -1,0 +1,112 @@
+// Reductions, sums of products, and scans along a dimension.
+#include <algorithm>
+
+#include "backend/cpu/reduce.h"
+#include "backend/cpu/scan.h"
+#include "exec/prepare.h"
+#include "ir/ops/einsum.h"
+
+namespace meshtrain {
+namespace {
+
+void add_reduce(StepContext& context, cpu::Reduction reduction) {
+  const cpu::View x = context.input_view(0);
+  std::vector<bool> reduced(x.rank(), false);
+  for (int64_t axis : context.attr_ints("axes")) {
+    reduced[context.num_axes() + static_cast<size_t>(axis)] = true;
+  }
+  context.add(cpu::make_reduce(reduction, x, reduced, context.output_view(0), context.scratch));
+}
+
+constexpr int kAxisLabel = 1000;  // labels below are letters
+
+// Only the axes that a buffer is split (or pending) over are dimensions of it here.
+cpu::LabelledView labelled(const StepContext& context, const Buffer& buffer, std::byte* base,
+                           std::string_view letters) {
+  const cpu::View all = context.view(buffer, base, buffer.shape.size());
+  cpu::LabelledView out;
+  out.view.data = base;
+  out.view.dtype = buffer.dtype;
+  for (size_t d = 0; d < all.rank(); ++d) {
+    const bool is_axis = d < context.num_axes();
+    if (is_axis && (buffer.axes >> context.axes()[d] & 1u) == 0)
+      continue;
+    out.labels.push_back(is_axis ? kAxisLabel + context.axes()[d]
+                                 : letters[d - context.num_axes()]);
+    out.view.shape.push_back(all.shape[d]);
+    out.view.strides.push_back(all.strides[d]);
+  }
+  return out;
+}
+
+void add_einsum(StepContext& context) {
+  const EinsumEquation equation = parse_einsum(context.attr_string("equation"));
+  std::vector<cpu::LabelledView> operands;
+  for (size_t i = 0; i < equation.operands.size(); ++i) {
+    operands.push_back(
+        labelled(context, context.input(i), context.input_base(i), equation.operands[i]));
+  }
+  context.add(cpu::make_einsum(
+      operands, labelled(context, context.output(0), context.output_base(0), equation.result),
+      context.scratch));
+}
+
+// x as (outer, size, inner); all pieces at once where they lie as the results do.
+cpu::ScanShape scan_shape(const StepContext& context, size_t axis) {
+  const Buffer& x = context.input(0);
+  cpu::ScanShape shape;
+  shape.dtype = x.dtype;
+  shape.size = x.shape[axis];
+  for (size_t d = 0; d < axis; ++d)
+    shape.outer *= x.shape[d];
+  for (size_t d = axis + 1; d < x.shape.size(); ++d)
+    shape.inner *= x.shape[d];
+  if (context.is_uniform())
+    shape.outer *= context.num_pieces();
+  return shape;
+}
+
+template <class Make>
+void add_scan(StepContext& context, Make&& make) {
+  const int64_t pieces = context.is_uniform() ? 1 : context.num_pieces();
+  cpu::KernelList list;
+  for (int64_t p = 0; p < pieces; ++p)
+    list.push_back(make(p));
+  context.add_together(std::move(list));
+}
+
+}  // namespace
+
+bool prepare_math_op(StepContext& context) {
+  const std::string_view op = context.step.op->name;
+  if (op == "reduce_sum") {
+    add_reduce(context, cpu::Reduction::kSum);
+  } else if (op == "reduce_max") {
+    add_reduce(context, cpu::Reduction::kMax);
+  } else if (op == "reduce_min") {
+    add_reduce(context, cpu::Reduction::kMin);
+  } else if (op == "einsum") {
+    add_einsum(context);
+  } else if (op == "argmax") {
+    const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
+    add_scan(context, [&](int64_t p) {
+      return cpu::make_argmax(shape, context.input_piece(0, p), context.output_piece(0, p));
+    });
+  } else if (op == "cumsum") {
+    const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
+    add_scan(context, [&](int64_t p) {
+      return cpu::make_cumsum(shape, context.input_piece(0, p), context.output_piece(0, p));
+    });
+  } else if (op == "top_k") {
+    const cpu::ScanShape shape = scan_shape(context, context.input(0).shape.size() - 1);
+    add_scan(context, [&](int64_t p) {
+      return cpu::make_top_k(shape, context.attr_int("k"), context.input_piece(0, p),
+                             context.output_piece(0, p), context.output_piece(1, p));
+    });
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace meshtrain

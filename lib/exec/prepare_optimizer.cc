@@ -1,0 +1,75 @@
+// optimizer_update: operands and attributes as ir/ops/optimizer.cc states them.
+#include <algorithm>
+
+#include "backend/cpu/optimizer.h"
+#include "exec/prepare.h"
+
+namespace meshtrain {
+namespace {
+
+using cpu::OptimizerRule;
+
+OptimizerRule find_rule(const StepContext& context) {
+  const std::string& kind = context.attr_string("kind");
+  if (kind == "sgd")
+    return OptimizerRule::kSgd;
+  if (kind == "momentum") {
+    return context.attr_int("nesterov") != 0 ? OptimizerRule::kNesterov : OptimizerRule::kMomentum;
+  }
+  if (kind == "rmsprop")
+    return OptimizerRule::kRmsprop;
+  MESHTRAIN_CHECK(kind == "adam", "{}: no optimizer kind `{}`", context.step.path, kind);
+  return OptimizerRule::kAdam;
+}
+
+cpu::OptimizerSpec common_spec(const StepContext& context) {
+  cpu::OptimizerSpec spec;
+  spec.rule = find_rule(context);
+  spec.dtype = context.output(0).dtype;
+  const auto take = [&](std::string_view name, int scalar) {
+    if (context.has_attr(name))
+      spec.args.scalars[scalar] = context.attr_double(name);
+  };
+  take("momentum", cpu::kMomentumFactor);
+  take("rho", cpu::kRho);
+  take("beta_1", cpu::kBeta1);
+  take("beta_2", cpu::kBeta2);
+  take("epsilon", cpu::kEpsilon);
+  take("centered", cpu::kVariant);
+  take("amsgrad", cpu::kVariant);
+  return spec;
+}
+
+}  // namespace
+
+bool prepare_optimizer(StepContext& context) {
+  if (context.step.op->name != "optimizer_update")
+    return false;
+  const size_t num_slots = context.step.outputs.size() - 1;
+  const size_t rate = 2 + num_slots;
+  const bool has_decay = context.has_attr("has_decay") && context.attr_int("has_decay") != 0;
+  const AxisMask axes = context.output(0).axes;
+  bool together = true;  // the pieces of all tensors lie alike
+  for (size_t i = 0; i < rate; ++i)
+    together = together && context.input(i).axes == axes;
+  const int64_t pieces = together ? 1 : context.num_pieces();
+  cpu::OptimizerSpec spec = common_spec(context);
+  spec.num_elements = num_elements(context.output(0).shape) * (together ? context.num_pieces() : 1);
+  cpu::KernelList list;
+  for (int64_t p = 0; p < pieces; ++p) {
+    spec.args.param = context.input_piece(0, p);
+    spec.args.grad = context.input_piece(1, p);
+    spec.args.new_param = context.output_piece(0, p);
+    for (size_t s = 0; s < num_slots; ++s) {
+      spec.args.slots[s] = context.input_piece(2 + s, p);
+      spec.args.new_slots[s] = context.output_piece(1 + s, p);
+    }
+    spec.rate = context.input_piece(rate, p);
+    spec.decay = has_decay ? context.input_piece(rate + 1, p) : nullptr;
+    list.push_back(cpu::make_optimizer(spec));
+  }
+  context.add_together(std::move(list));
+  return true;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,134 @@
+// Ops that move elements: copies between views of the same memory layout rules.
+#include "backend/cpu/copy.h"
+#include "exec/prepare.h"
+
+namespace meshtrain {
+namespace {
+
+// All elements of each piece as one dimension behind the axes.
+cpu::View flat_view(const StepContext& context, const Buffer& buffer, std::byte* base) {
+  cpu::View view = context.view(buffer, base, buffer.shape.size());
+  view.shape.resize(context.num_axes());
+  view.strides.resize(context.num_axes());
+  view.shape.push_back(num_elements(buffer.shape));
+  view.strides.push_back(1);
+  return view;
+}
+
+void add_copy(StepContext& context) {
+  context.add(cpu::make_copy(flat_view(context, context.input(0), context.input_base(0)),
+                             flat_view(context, context.output(0), context.output_base(0))));
+}
+
+void add_broadcast(StepContext& context) {
+  const cpu::View to = context.output_view(0);
+  cpu::View from =
+      context.view(context.input(0), context.input_base(0), context.output(0).shape.size());
+  from.shape = to.shape;  // strides are 0 where it is repeated
+  context.add(cpu::make_copy(from, to));
+}
+
+void add_transpose(StepContext& context) {
+  const cpu::View x = context.input_view(0);
+  cpu::View from = x;
+  const std::vector<int64_t>& permutation = context.attr_ints("permutation");
+  const size_t first = context.num_axes();
+  for (size_t d = 0; d < permutation.size(); ++d) {
+    from.shape[first + d] = x.shape[first + static_cast<size_t>(permutation[d])];
+    from.strides[first + d] = x.strides[first + static_cast<size_t>(permutation[d])];
+  }
+  context.add(cpu::make_copy(from, context.output_view(0)));
+}
+
+size_t axis_dim(const StepContext& context) {
+  return context.num_axes() + static_cast<size_t>(context.attr_int("axis"));
+}
+
+// `view` begins `count` elements later along dimension d.
+void advance(cpu::View& view, size_t d, int64_t count) {
+  view.data += count * view.strides[d] * view.item_size();
+}
+
+void add_slice(StepContext& context) {
+  const cpu::View to = context.output_view(0);
+  const size_t d = axis_dim(context);
+  cpu::View from = context.input_view(0);
+  advance(from, d, context.attr_int("begin"));
+  from.strides[d] *= context.attr_int("stride");
+  from.shape = to.shape;
+  context.add(cpu::make_copy(from, to));
+}
+
+void add_reverse(StepContext& context) {
+  const size_t d = axis_dim(context);
+  cpu::View from = context.input_view(0);
+  advance(from, d, from.shape[d] - 1);
+  from.strides[d] = -from.strides[d];
+  context.add(cpu::make_copy(from, context.output_view(0)));
+}
+
+// The part of the result that begins at `begin` along d and has this operand's size.
+cpu::View part_of_result(const StepContext& context, size_t d, int64_t begin, int64_t size) {
+  cpu::View to = context.output_view(0);
+  advance(to, d, begin);
+  to.shape[d] = size;
+  return to;
+}
+
+void add_pad(StepContext& context) {
+  const size_t d = axis_dim(context);
+  const cpu::View from = context.input_view(0);
+  context.add(cpu::make_fill(context.output_view(0), context.attr_double("value")));
+  context.add(
+      cpu::make_copy(from, part_of_result(context, d, context.attr_int("before"), from.shape[d])));
+}
+
+void add_concat(StepContext& context) {
+  const size_t d = axis_dim(context);
+  int64_t begin = 0;
+  cpu::KernelList parts;
+  for (size_t i = 0; i < context.step.inputs.size(); ++i) {
+    const cpu::View from = context.input_view(i);
+    if (num_elements(from.shape) > 0) {
+      parts.push_back(cpu::make_copy(from, part_of_result(context, d, begin, from.shape[d])));
+    }
+    begin += from.shape[d];
+  }
+  context.add_together(std::move(parts));
+}
+
+void add_constant(StepContext& context) {
+  context.add(cpu::make_fill(context.output_view(0), context.attr_double("value")));
+}
+
+struct Entry {
+  std::string_view op;
+  void (*add)(StepContext&);
+};
+
+constexpr Entry kEntries[] = {
+    {"broadcast", add_broadcast},
+    {"concat", add_concat},
+    {"constant", add_constant},
+    {"pad", add_pad},
+    {"pin", add_copy},
+    {"reshape", add_copy},
+    {"reverse", add_reverse},
+    {"slice", add_slice},
+    {"transpose", add_transpose},
+    {"var_use", add_copy},
+};
+
+}  // namespace
+
+bool prepare_shape_op(StepContext& context) {
+  for (const Entry& entry : kEntries) {
+    if (entry.op == context.step.op->name) {
+      entry.add(context);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,67 @@
+// WorkerPool: one thread per core that computes; the thread that calls run() is worker 0.
+//
+// Workers spin for about 50 us after their work and then sleep, so that an idle process uses no
+// processor, and a training loop that comes back soon pays some tens of nanoseconds for a
+// hand-over. With more workers than processors everything still works, slower: waiting gives way to
+// others.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace meshtrain {
+
+// A place where `n` threads wait for each other, again and again.
+class SpinBarrier {
+ public:
+  explicit SpinBarrier(bool oversubscribed = false) : oversubscribed_(oversubscribed) {}
+  void wait(int n);
+
+ private:
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<uint32_t> phase_{0};
+  const bool oversubscribed_;
+};
+
+class WorkerPool {
+ public:
+  using Job = void (*)(void* context, int worker);
+
+  explicit WorkerPool(int num_workers);  // 0: one per core that this process may use
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  int size() const { return static_cast<int>(threads_.size()) + 1; }
+  // Calls job(context, w) for w = 0 ... size() - 1 at the same time, w = 0 on this thread, and
+  // returns when all have. One caller at a time. `job` must not throw.
+  void run(Job job, void* context);
+  // As run() with worker 0 alone.
+  void run_alone(Job job, void* context);
+  // Between the workers of a run.
+  void barrier() { barrier_.wait(size()); }
+
+ private:
+  void loop(int worker);
+  void move_caller_away();
+
+  std::vector<std::thread> threads_;
+  std::vector<int> cpus_;  // of each worker, when pinned
+  bool oversubscribed_;
+  SpinBarrier barrier_;
+  Job job_ = nullptr;
+  void* context_ = nullptr;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> busy_{false};
+  alignas(64) std::atomic<uint32_t> generation_{0};
+  alignas(64) std::atomic<int> done_{0};
+};
+
+// Processors that this process should compute on: one hardware thread of each core in its affinity
+// mask, at most as many as its control group allows.
+std::vector<int> usable_cpus();
+
+}  // namespace meshtrain
