@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <ctime>
 
 using namespace meshtrain;
 
@@ -227,12 +227,12 @@ TEST_CASE("LayoutMap.find: search mode matches anywhere as old maps expect") {
 TEST_CASE("Pattern: catastrophic patterns end quickly with an error") {
   const Pattern pattern("(a+)+$");
   CHECK(pattern.full_match("aaaa"));
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: other load does not count
   contains(problem_of("E201", [&] { pattern.full_match(std::string(60, 'a') + "!"); }),
            "nested repeats");
   problem_of("E201", [] { Pattern("(?R)?a").full_match(std::string(100000, 'a')); });
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  CHECK(seconds.count() < 2);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  CHECK(seconds < 2);
   CHECK(Pattern("a.c").full_match("a\xffz") == false);  // bytes that are not UTF-8 match nothing
 }
 

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <random>
 
 using namespace meshtrain;
@@ -461,11 +461,11 @@ TEST_CASE("plan_reshard: every axis of a large mesh may change its place") {
     }
     const DeviceMesh mesh(std::vector<int64_t>(num_axes, 2), names);
     const Shape shape = {64, 64};
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // of this process: other load does not count
     const auto moves = plan_reshard(source, target, shape, DType::kFloat32, mesh);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    INFO(describe(moves, mesh), " in ", seconds.count(), " s");
-    CHECK(seconds.count() < 5);  // milliseconds; the bound is for slow and sanitized builds
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    INFO(describe(moves, mesh), " in ", seconds, " s");
+    CHECK(seconds < 5);  // milliseconds; the bound is for slow and sanitized builds
     CHECK(moves.back().result == target);
     CHECK(moves.size() <= 6);
     if (num_axes <= 8) {  // the data of 4096 devices would take gigabytes
