@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Writes what Keras computes for single activations, losses, metrics, schedules, optimizers and
+layers, with gradients, in float64, to tests/golden/keras/*.json. README.md states inputs and fields.
+
+  KERAS_BACKEND=jax python values.py [activations|losses|metrics|schedules|optimizers|layers ...]
+"""
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import json
+import pathlib
+import re
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+import splitmix
+import value_cases as cases
+
+keras.config.set_floatx("float64")
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
+
+
+def flat(array):
+    return [float(v) for v in np.asarray(array, np.float64).reshape(-1)]
+
+
+def tensor(array):
+    return {"shape": list(np.shape(array)), "values": flat(array)}
+
+
+def write(name, content):
+    content = {"made_with": {"keras": keras.__version__, "jax": jax.__version__}, **content}
+    text = json.dumps(content, indent=1, allow_nan=False)
+
+    def fold(match):
+        items = " ".join(match.group(1).split())
+        return "[" + textwrap.fill(items, 120, break_long_words=False, break_on_hyphens=False) + "]"
+
+    text = re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", fold, text)
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    (GOLDEN / f"{name}.json").write_text(text + "\n")
+    print(f"{name}: {len(content['cases'])} cases, {len(text)} bytes")
+
+
+def one_sided_slopes(function, x, h=1e-6):
+    return (function(x) - function(x - h)) / h, (function(x + h) - function(x)) / h
+
+
+def activations():
+    """y and dy/dx at each x; dy/dx is null on a kink, where it is a matter of convention."""
+    result = []
+    points = np.array(cases.ACTIVATION_POINTS)
+    for name, arguments in cases.ELEMENTWISE_ACTIVATIONS:
+        def function(x, f=keras.activations.get(name), kw=arguments):
+            return f(jnp.asarray(x), **kw)
+        slope = np.asarray(jax.vmap(jax.grad(lambda v: function(v[None])[0]))(points))
+        left, right = one_sided_slopes(function, points)
+        kink = np.abs(np.asarray(left - right)) > 1e-3
+        result.append({"name": name, "arguments": arguments, "y": flat(function(points)),
+                       "gradient": [None if k else float(g) for k, g in zip(kink, slope)]})
+    rows = splitmix.signed(1, (3, 6), 4.0).astype(np.float64)
+    row_results = []
+    for name, arguments in cases.ROW_ACTIVATIONS:
+        def function(x, f=keras.activations.get(name), kw=arguments):
+            return f(jnp.asarray(x), **kw)
+        y, pullback = jax.vjp(function, jnp.asarray(rows))
+        cotangent = splitmix.signed(2, y.shape).astype(np.float64)
+        row_results.append({"name": name, "arguments": arguments, "y": tensor(y),
+                            "gradient": tensor(pullback(jnp.asarray(cotangent))[0])})
+    write("activations", {"x": flat(points), "cases": result, "row_cases": row_results})
+
+
+def losses():
+    """Value without reduction, with the case's own reduction, and its gradient to y_pred."""
+    result = []
+    for case in cases.losses():
+        loss = getattr(keras.losses, case["class_name"])(**case["config"])
+        none_config = {**case["config"], "reduction": None}
+        unreduced = getattr(keras.losses, case["class_name"])(**none_config)
+        y_true, y_pred = jnp.asarray(case["y_true"]), jnp.asarray(case["y_pred"], jnp.float64)
+        weight = case.get("sample_weight")
+        weight = None if weight is None else jnp.asarray(weight, jnp.float64)
+        entry = {"class_name": case["class_name"], "config": case["config"],
+                 "y_true": tensor(case["y_true"]), "y_pred": tensor(case["y_pred"])}
+        if weight is not None:
+            entry["sample_weight"] = tensor(weight)
+        entry["unreduced"] = tensor(unreduced(y_true, y_pred, weight))
+        if case["config"].get("reduction", "sum_over_batch_size") is not None:
+            value, gradient = jax.value_and_grad(lambda p: loss(y_true, p, weight))(y_pred)
+            entry |= {"value": float(value), "gradient": tensor(gradient)}
+        result.append(entry)
+    write("losses", {"cases": result})
+
+
+def metrics():
+    """The running result after each of three updates."""
+    result = []
+    for case in cases.metrics():
+        metric = getattr(keras.metrics, case["class_name"])(**case["config"])
+        entry = {"class_name": case["class_name"], "config": case["config"], "updates": []}
+        for y_true, y_pred, weight in case["updates"]:
+            metric.update_state(np.asarray(y_true), np.asarray(y_pred, np.float64),
+                                None if weight is None else np.asarray(weight, np.float64))
+            update = {"y_true": tensor(y_true), "y_pred": tensor(y_pred)}
+            if weight is not None:
+                update["sample_weight"] = tensor(weight)
+            update["result"] = flat(metric.result())
+            entry["updates"].append(update)
+        result.append(entry)
+    write("metrics", {"cases": result})
+
+
+def schedules():
+    result = []
+    for name, config in cases.SCHEDULES:
+        schedule = getattr(keras.optimizers.schedules, name)(**config)
+        result.append({"class_name": name, "config": config,
+                       "values": [float(schedule(np.float64(s))) for s in range(cases.SCHEDULE_STEPS)]})
+    write("schedules", {"cases": result})
+
+
+def optimizers():
+    """Both weights after each of OPTIMIZER_SHOWN steps; gradients do not depend on the weights."""
+    result = []
+    for name, config in cases.OPTIMIZERS:
+        arguments = dict(config)
+        if isinstance(arguments.get("learning_rate"), dict):
+            spec = arguments["learning_rate"]
+            arguments["learning_rate"] = getattr(
+                keras.optimizers.schedules, spec["class_name"])(**spec["config"])
+        optimizer = getattr(keras.optimizers, name)(**arguments)
+        kernel = keras.Variable(splitmix.signed(1, (4, 3), 2.0).astype(np.float64), name="kernel")
+        bias = keras.Variable(splitmix.signed(2, (3,), 2.0).astype(np.float64), name="bias")
+        optimizer.build([kernel, bias])
+        after = {}
+        for step in range(1, cases.OPTIMIZER_SHOWN[-1] + 1):
+            optimizer.apply([jnp.asarray(splitmix.signed(1000 + step, (4, 3)), jnp.float64),
+                             jnp.asarray(splitmix.signed(2000 + step, (3,)), jnp.float64)],
+                            [kernel, bias])
+            if step in cases.OPTIMIZER_SHOWN:
+                after[str(step)] = {"kernel": flat(kernel.value), "bias": flat(bias.value)}
+        entry = {"class_name": name, "config": config, "after": after}
+        if config.get("use_ema"):
+            optimizer.finalize_variable_values([kernel, bias])
+            entry["finalized"] = {"kernel": flat(kernel.value), "bias": flat(bias.value)}
+        result.append(entry)
+    write("optimizers", {"kernel_shape": [4, 3], "bias_shape": [3], "cases": result})
+
+
+def layer_inputs(case):
+    """Input i is signed(100 + i), or below(100 + i, limit) where the case says integers."""
+    if "integers" in case:
+        return [jnp.asarray(splitmix.below(100 + i, case["integers"], s), jnp.int32)
+                for i, s in enumerate(case["inputs"])]
+    return [jnp.asarray(splitmix.signed(100 + i, s, case.get("scale", 2.0)), jnp.float64)
+            for i, s in enumerate(case["inputs"])]
+
+
+def layers():
+    """Output, gradients of sum(output * signed(300)) to inputs and trainable weights, and what the
+    call made of the other weights."""
+    result = []
+    for case in cases.LAYERS:
+        config = dict(case["config"])
+        layer = getattr(keras.layers, case["class_name"])(**config)
+        inputs = layer_inputs(case)
+        arguments = inputs if len(inputs) > 1 else inputs[0]
+        layer(*inputs) if case.get("separate") else layer(arguments)
+        for index, variable in enumerate(layer.weights):
+            value = splitmix.signed(200 + index, variable.shape)
+            if "variance" in variable.name:  # must be positive
+                value = splitmix.unit(200 + index, variable.shape) + np.float32(0.5)
+            variable.assign(value.astype(np.float64))
+        kwargs = case.get("call", {})
+
+        def call(trainable, arrays):
+            state = [v.value for v in layer.non_trainable_variables]
+            args = arrays if case.get("separate") else [arrays if len(arrays) > 1 else arrays[0]]
+            out, state = layer.stateless_call(trainable, state, *args, **kwargs)
+            return out, state
+
+        trainable = [v.value for v in layer.trainable_variables]
+        weights = [{"name": v.name, "path": v.path, **tensor(v.value)} for v in layer.weights]
+        entry = {"class_name": case["class_name"], "config": case["config"], "call": kwargs,
+                 "inputs": [tensor(i) for i in inputs], "weights": weights}
+        if "integers" in case:
+            entry["integer_inputs"] = True
+            y, pullback, state = jax.vjp(lambda t: call(t, inputs), trainable, has_aux=True)
+        else:
+            y, pullback, state = jax.vjp(call, trainable, inputs, has_aux=True)
+        cotangent = jnp.asarray(splitmix.signed(300, y.shape), y.dtype)
+        if y.dtype != jnp.float64:  # Keras computes a few layers in float32 whatever the policy
+            entry["computed_in"] = str(y.dtype)
+        gradients = pullback(cotangent)
+        entry["output"] = tensor(y)
+        entry["weight_gradients"] = [{"name": v.name, **tensor(g)}
+                                     for v, g in zip(layer.trainable_variables, gradients[0])]
+        if len(gradients) > 1:
+            entry["input_gradients"] = [tensor(g) for g in gradients[1]]
+        others = [{"name": v.name, **tensor(s)} for v, s in zip(layer.non_trainable_variables, state)
+                  if "seed" not in v.path]
+        if others:
+            entry["non_trainable_after"] = others
+        result.append(entry)
+    write("layers", {"cases": result})
+
+
+if __name__ == "__main__":
+    everything = [activations, losses, metrics, schedules, optimizers, layers]
+    chosen = sys.argv[1:] or [f.__name__ for f in everything]
+    for function in everything:
+        if function.__name__ in chosen:
+            function()
