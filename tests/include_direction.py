@@ -23,6 +23,15 @@ def cmake_tokens(path):
     return re.findall(r'[()]|"[^"]*"|[^\s()]+', text)
 
 
+def linked_words(tokens):
+    """Every word inside a target_link_libraries(...) call."""
+    words = set()
+    for start, token in enumerate(tokens):
+        if token == "target_link_libraries":
+            words.update(tokens[start + 2:tokens.index(")", start)])
+    return words
+
+
 def direct_dependencies(lib):
     """{module: set of modules after DEPS} for every folder of lib/ with a CMakeLists.txt."""
     result = {}
@@ -40,10 +49,11 @@ def direct_dependencies(lib):
                 section = word
             elif section == "DEPS":
                 deps.add(word)
-        # A library linked outside meshtrain_module() counts as well.
-        deps |= {w[len("meshtrain_"):] for w in tokens if w.startswith("meshtrain_")}
-        deps -= {name, "module", "options"}
-        result[name] = deps
+        # A module linked outside meshtrain_module() counts as well; the module's own helpers do not.
+        helpers = {tokens[i + 2] for i, word in enumerate(tokens) if word == "add_library"}
+        deps |= {w[len("meshtrain_"):] for w in linked_words(tokens) - helpers
+                 if w.startswith("meshtrain_")}
+        result[name] = deps - {name, "options"}
     return result
 
 
@@ -111,8 +121,8 @@ def check_tree(root):
             problems += check_file(path, path.relative_to(root), lib, allowed, app=False)
             count += 1
     if app.is_dir():
-        linked = {w[len("meshtrain_"):] for f in app.glob("CMakeLists.txt") for w in cmake_tokens(f)
-                  if w.startswith("meshtrain_")} & closure.keys()
+        linked = {w[len("meshtrain_"):] for f in app.glob("CMakeLists.txt")
+                  for w in linked_words(cmake_tokens(f)) if w.startswith("meshtrain_")} & closure.keys()
         allowed = linked.union(*(closure[m] for m in linked))
         for path in sorted(p for p in app.rglob("*") if p.suffix in SOURCE_SUFFIXES):
             problems += check_file(path, path.relative_to(root), lib, allowed, app=True)
@@ -126,7 +136,10 @@ SELF_TEST_TREE = {
     "lib/base/text.cc": '#include "base/text.h"\n',
     "lib/tensor/CMakeLists.txt": "meshtrain_module(tensor  # host side\n  SOURCES\n  DEPS base)\n",
     "lib/tensor/shape.h": '#include <vector>\n#include "base/text.h"\n',
-    "lib/mesh/CMakeLists.txt": "meshtrain_module(mesh DEPS tensor LIBS fmt::fmt)\n",
+    "lib/mesh/CMakeLists.txt": "meshtrain_module(mesh DEPS tensor LIBS fmt::fmt)\n"
+                               "add_library(meshtrain_mesh_avx STATIC avx.cc)\n"
+                               "target_link_libraries(meshtrain_mesh_avx PRIVATE meshtrain_options)\n"
+                               "target_link_libraries(meshtrain_mesh PRIVATE meshtrain_mesh_avx)\n",
     "lib/mesh/mesh.h": '#include "base/text.h"\n#include "tensor/shape.h"\n',
     "app/CMakeLists.txt": "add_executable(x main.cc)\ntarget_link_libraries(x meshtrain_tensor)\n",
     "app/main.cc": '#include "commands.h"\n#include "base/text.h"\n',
@@ -140,6 +153,9 @@ SELF_TEST_BREAKS = [
     ({"lib/mesh/mesh.h": '#include "mash/mesh.h"\n'}, "in no module"),
     ({"lib/base/CMakeLists.txt": "meshtrain_module(base DEPS mesh)\n"}, "depends on itself"),
     ({"lib/mesh/CMakeLists.txt": "meshtrain_module(mesh DEPS tensor tree)\n"}, "no module"),
+    ({"lib/base/CMakeLists.txt": "meshtrain_module(base)\n"
+                                 "target_link_libraries(meshtrain_base PUBLIC meshtrain_mesh)\n"},
+     "depends on itself"),
     ({"lib/loose/loose.h": ""}, "lib/loose"),
     ({"app/main.cc": '#include "mesh/mesh.h"\n'}, "app/main.cc:1"),
 ]
