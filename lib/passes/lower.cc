@@ -242,9 +242,8 @@ class Lowering {
       return false;  // made by the prologue
     }
     const int last_read = old_id == kNone ? kNone : last_read_[old_id];
-    const ProgramStep& writer = program_.steps[written];
-    const bool aliases = writer.fused != kNone || writer.op->elementwise;
-    return last_read < written || (last_read == written && aliases);
+    return last_read < written ||
+           (last_read == written && may_overwrite_operand(program_.steps[written]));
   }
 
   void copy_to_variable(const Update& update, int fresh) {

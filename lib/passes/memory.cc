@@ -49,10 +49,6 @@ std::vector<Life> lives(const Program& program) {
   return out;
 }
 
-bool may_overwrite_operand(const ProgramStep& step) {
-  return step.fused != kNone || step.op->elementwise;
-}
-
 bool same_place_fits(const Buffer& a, const Buffer& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.sharding == b.sharding;
 }
@@ -118,6 +114,10 @@ class Arena {
 };
 
 }  // namespace
+
+bool may_overwrite_operand(const ProgramStep& step) {
+  return step.fused != kNone || step.op->elementwise || step.op->name == "optimizer_update";
+}
 
 void plan_memory(Program& program) {
   const std::vector<Life> life = lives(program);

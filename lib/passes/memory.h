@@ -8,8 +8,12 @@ namespace meshtrain {
 // Sets Buffer::offset and Program::arena_bytes. Buffers that are alive together never overlap,
 // except that an elementwise result may take the place of an operand that dies in the same step
 // (equal type and sharding). Inputs, outputs and constants keep their place for the whole step.
-// Best fit over the steps in order; cost O(steps log steps).
+// (An optimizer's update counts as elementwise.) Best fit over the steps in order; cost O(steps log
+// steps).
 void plan_memory(Program& program);
+
+// Whether the kernel of `step` may write a result over an operand of equal type and sharding.
+bool may_overwrite_operand(const ProgramStep& step);
 
 // The first pair of buffers that are alive together and share bytes without being an in-place pair,
 // in words; empty when the plan is sound. For tests and --dump-ir.

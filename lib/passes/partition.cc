@@ -14,7 +14,15 @@ namespace {
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const DeviceMesh& mesh)
-      : graph_(graph), mesh_(mesh), rewriter_(graph), uses_(graph.use_counts()) {}
+      : graph_(graph),
+        mesh_(mesh),
+        rewriter_(graph),
+        uses_(graph.use_counts()),
+        is_output_(graph.values.size()) {
+    for (const Output& output : graph.outputs) {
+      is_output_[output.value] = true;
+    }
+  }
 
   Graph run() {
     for (const Node& node : graph_.nodes) {
@@ -202,11 +210,13 @@ class Partitioner {
   }
 
   // A result that is not pending goes to its propagated sharding at once; a pending one with
-  // several readers is settled once for all of them, one with a single reader travels on.
+  // several readers, or one that the host reads, is settled once; one with a single reader travels
+  // on.
   void settle_result(const Node& node, ValueId old_value) {
     const Sharding now = actual(old_value);
     const Sharding& wanted = desired(old_value);
-    const bool must_settle = now.partial != 0 && (uses_[old_value] > 1 || node.op->name == "pin");
+    const bool must_settle = now.partial != 0 && (uses_[old_value] > 1 || is_output_[old_value] ||
+                                                  node.op->name == "pin");
     if (must_settle || (now.partial == 0 && now != wanted)) {
       rewriter_.map(old_value, reshard(rewriter_.mapped(old_value), wanted, node,
                                        graph_.values[old_value].sharding_origin));
@@ -275,6 +285,7 @@ class Partitioner {
   const DeviceMesh& mesh_;
   Rewriter rewriter_;
   std::vector<int> uses_;
+  std::vector<bool> is_output_;
   std::map<std::pair<ValueId, std::string>, ValueId> shared_;
 };
 

@@ -16,8 +16,8 @@ struct CompileOptions {
   PropagateOptions propagate;
   bool bucket = true;
   bool early_gradients = false;  // reduce each gradient as soon as it exists
-  std::string dump_dir;   // empty: nothing is written
-  std::string dump_name;  // prefix of the files: "train"
+  std::string dump_dir;          // empty: nothing is written
+  std::string dump_name;         // prefix of the files: "train"
 };
 
 struct Compiled {

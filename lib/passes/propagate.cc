@@ -118,7 +118,7 @@ class Propagator {
       std::string origin;
       const AxisList wanted = agreed(f, tensors, origin);
       // A broadcast may invent a sharding of its result only when nothing else is left to say.
-      const bool backward_only = node.op->name == "broadcast_to" && sweep != Sweep::kAll;
+      const bool backward_only = node.op->name == "broadcast" && sweep != Sweep::kAll;
       for (size_t t = 0; t < (backward_only ? node.inputs.size() : tensors.size()); ++t) {
         changed = extend(tensors[t], f, wanted, rule, owners, origin) || changed;
       }

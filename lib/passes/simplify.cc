@@ -55,7 +55,7 @@ class Simplifier {
     if (!same_type(inputs[0])) {
       return kNone;
     }
-    if (op == "cast" || op == "broadcast_to" || op == "reshape") {
+    if (op == "cast" || op == "broadcast" || op == "reshape") {
       return inputs[0];
     }
     if (((op == "mul" || op == "div") && is_scalar_constant(inputs[1], 1)) ||
@@ -74,7 +74,7 @@ class Simplifier {
     }
     const Shape& wanted = graph_.values[node.outputs[0]].shape;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (producer(inputs[i]).op->name != "broadcast_to") {
+      if (producer(inputs[i]).op->name != "broadcast") {
         continue;
       }
       std::vector<ValueId> tried = inputs;

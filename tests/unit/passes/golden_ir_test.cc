@@ -1,0 +1,75 @@
+// The text of small training steps after each pass, under the layouts people use most.
+#include <doctest/doctest.h>
+
+#include "passes/bucket.h"
+#include "passes/layouts.h"
+#include "passes/lower.h"
+#include "passes/memory.h"
+#include "passes/partition.h"
+#include "passes/propagate.h"
+#include "passes/simplify.h"
+#include "support/golden.h"
+#include "support/small_models.h"
+
+using namespace meshtrain;
+using test::check_golden;
+using testing::StepBuilder;
+
+namespace {
+
+Graph mlp() {
+  StepBuilder s(8, 12, 4);
+  const ValueId h = s.b.unary("relu", s.dense("d1", s.x, 16, true));
+  return s.finish(s.dense("d2", h, 4, true));
+}
+
+struct Case {
+  const char* name;
+  DeviceMesh mesh;
+  AxisList batch_axes;
+  std::vector<Sharding> layouts;  // d1/kernel, d1/bias, d2/kernel, d2/bias
+  int zero;
+};
+
+std::vector<Case> cases() {
+  const Sharding matrix = Sharding::replicated(2);
+  const Sharding vector = Sharding::replicated(1);
+  return {
+      {"data_parallel", DeviceMesh({4}, {"data"}), {0}, {matrix, vector, matrix, vector}, 0},
+      {"tensor_parallel",
+       DeviceMesh({2, 2}, {"data", "model"}),
+       {0},
+       {{{{}, {1}}}, {{{1}}}, {{{1}, {}}}, vector},
+       0},
+      {"fsdp", DeviceMesh({4}, {"data"}), {0}, {matrix, vector, matrix, vector}, 3},
+  };
+}
+
+void check_passes(const Case& c) {
+  Graph graph = mlp();
+  AxisMask batch = 0;
+  for (const int axis : c.batch_axes) {
+    batch |= AxisMask{1} << axis;
+  }
+  assign_layouts(graph, c.layouts, {batch, c.zero, c.batch_axes}, c.mesh);
+  graph = simplify(graph);
+  PropagateOptions options;
+  options.batch_axes = c.batch_axes;
+  propagate(graph, c.mesh, options);
+  check_golden(std::string("passes/") + c.name + ".propagated.ir", print(graph, c.mesh));
+  graph = bucket_collectives(partition(graph, c.mesh), c.mesh);
+  verify_sharded(graph, c.mesh);
+  const std::string text = print(graph, c.mesh);
+  check_golden(std::string("passes/") + c.name + ".partitioned.ir", text);
+  CHECK(print(parse_graph(text, c.mesh), c.mesh) == text);
+  CHECK(memory_plan_problem(lower_program(graph, c.mesh)) == "");
+}
+
+}  // namespace
+
+TEST_CASE("golden IR: an MLP under data parallel and tensor parallel and FSDP") {
+  for (const Case& c : cases()) {
+    CAPTURE(c.name);
+    check_passes(c);
+  }
+}
