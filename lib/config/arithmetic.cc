@@ -126,17 +126,17 @@ bool are_equal(const ExprValue& a, const ExprValue& b) {
 // factorizations(8, 2) = 8x1 4x2 2x4 1x8.
 void factorize(int64_t n, int64_t dims, List& prefix, List& out) {
   if (dims == 1) {
-    prefix.push_back(ExprValue{n});
+    prefix.emplace_back().data = n;
     if (out.size() >= 10000) {
       fail("more than 10000 factorizations");
     }
-    out.push_back(ExprValue{prefix});
+    out.emplace_back().data = prefix;
     prefix.pop_back();
     return;
   }
   for (int64_t factor = n; factor >= 1; --factor) {
     if (n % factor == 0) {
-      prefix.push_back(ExprValue{factor});
+      prefix.emplace_back().data = factor;
       factorize(n / factor, dims - 1, prefix, out);
       prefix.pop_back();
     }
@@ -206,7 +206,7 @@ ExprValue element_of(const ExprValue& list, const ExprValue& index) {
     List sizes;
     for (const std::string& part : split(*text, 'x')) {
       if (const auto size = try_integer(part)) {
-        sizes.push_back(ExprValue{*size});
+        sizes.emplace_back().data = *size;
       } else {
         fail(fmt::format("`{}` is no list", *text));
       }

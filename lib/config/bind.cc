@@ -98,13 +98,21 @@ void bind_run(ConfigValue& tree, RunConfig& out) {
   out.verbose = located<int64_t>(verbose, try_integer(verbose.string()).value_or(-1));
 }
 
-void check_data(const Config& config, Diagnostics& diagnostics) {
+// What was given but could not be read has been reported already.
+bool is_absent(ConfigValue& section, std::string_view key) {
+  const ConfigValue& value = field_of(section, key);
+  return value.is_null() && value.is_default;
+}
+
+void check_data(ConfigValue& tree, const Config& config, Diagnostics& diagnostics) {
   const DataConfig& data = config.data;
-  if (!data.train && !data.validation && !data.test) {
+  ConfigValue& sources = field_of(tree, "data");
+  if (is_absent(sources, "train") && is_absent(sources, "validation") &&
+      is_absent(sources, "test")) {
     diagnostics.error("E112", data.loc, "`data` names no samples")
         .help("write `data: {train: digits}` to try the model on built-in digits");
   }
-  if (config.compile.loss.empty() && data.train) {
+  if (data.train && is_absent(field_of(tree, "compile"), "loss")) {
     diagnostics.error("E112", config.compile.loc, "`loss` of `compile` is missing")
         .help("write `compile: {loss: mse}`");
   }
@@ -148,7 +156,7 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   bind_evaluate(field_of(tree, "evaluate"), config.evaluate);
   bind_run(field_of(tree, "run"), config.run);
   if (require_data) {
-    check_data(config, diagnostics);
+    check_data(tree, config, diagnostics);
   }
   return config;
 }

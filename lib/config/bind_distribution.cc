@@ -31,6 +31,10 @@ bool is_device_list(const std::string& text) {
   return true;
 }
 
+std::string counted(size_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
 void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
   const ConfigValue& shape = field_of(tree, "shape");
   ConfigValue& names = field_of(tree, "axis_names");
@@ -64,10 +68,11 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
     known.push_back(name.string());
   }
   if (out.axis_names.value.size() != num_axes && (num_axes <= 2 || !names.is_default)) {
-    Diagnostic& d = diagnostics.error(
-        "E113", names.is_default ? shape.loc : names.loc,
-        fmt::format("`axis_names` has {} names for a mesh of {} {}", out.axis_names.value.size(),
-                    num_axes, num_axes == 1 ? "axis" : "axes"));
+    Diagnostic& d =
+        diagnostics.error("E113", names.is_default ? shape.loc : names.loc,
+                          fmt::format("`axis_names` has {} for a mesh of {}",
+                                      counted(out.axis_names.value.size(), "name", "names"),
+                                      counted(num_axes, "axis", "axes")));
     if (!names.is_default && !shape.is_default) {
       d.note(fmt::format("`shape` is at {}", shape.loc.to_string()));
     }

@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/text.h"
 #include "config/bind.h"
@@ -118,6 +119,32 @@ void split_mesh_shape(YamlNode& root, Diagnostics& diagnostics) {
   axis_names = std::move(names);
 }
 
+// In the order of the text, not of the checks; what has no place comes first.
+Diagnostics in_file_order(const Diagnostics& found) {
+  std::vector<Diagnostic> list = found.list();
+  std::vector<const SourceFile*> files;  // as they first occur
+  const auto rank = [&](const Diagnostic& d) {
+    const auto it = std::find(files.begin(), files.end(), d.loc.file.get());
+    return std::make_tuple(it - files.begin(), d.loc.line, d.loc.column);
+  };
+  files.push_back(nullptr);
+  for (const Diagnostic& d : list) {
+    if (std::find(files.begin(), files.end(), d.loc.file.get()) == files.end()) {
+      files.push_back(d.loc.file.get());
+    }
+  }
+  std::stable_sort(list.begin(), list.end(),
+                   [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  Diagnostics out;
+  for (Diagnostic& d : list) {
+    Diagnostic& copy = d.severity == Severity::kError ? out.error(d.code, d.loc, d.message)
+                                                      : out.warning(d.code, d.loc, d.message);
+    copy.label = std::move(d.label);
+    copy.notes = std::move(d.notes);
+  }
+  return out;
+}
+
 }  // namespace
 
 ResolvedConfig resolve_config(const LoadOptions& options) {
@@ -125,7 +152,8 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   ResolvedConfig out;
   out.root = load_files(options, diagnostics);
   if (out.root.failed || !out.root.loc) {
-    diagnostics.throw_if_errors();  // a file is missing; what the rest lacks would be noise
+    in_file_order(diagnostics)
+        .throw_if_errors();  // a file is missing; what the rest lacks would be noise
   }
   apply_profile(out.root, options.profile, diagnostics);
   apply_words(out.root, options, diagnostics);
@@ -134,9 +162,10 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   out.tree = Reader(diagnostics).section(&out.root, root_section(), out.root.loc);
   const std::string first_file = options.files.empty() ? std::string() : options.files[0];
   out.config = bind_config(out.tree, out.root, first_file, options.require_data, diagnostics);
+  diagnostics = in_file_order(diagnostics);
   diagnostics.throw_if_errors();
   out.config.source_text = out.root.loc.file->text;
-  out.config.warnings = std::move(diagnostics);
+  out.config.warnings = diagnostics;
   return out;
 }
 

@@ -174,6 +174,7 @@ class FileLoader {
     for (size_t i = 0; i < (is_list ? extends->children.size() : 1); ++i) {
       const YamlNode& base = is_list ? extends->children[i] : *extends;
       if (!base.is_scalar() || base.text.empty()) {
+        merged.failed = true;
         diagnostics_.error("E130", base.loc,
                            "`extends` must be the path of a file, or a list of paths");
       } else if (may_extend(base, path)) {
@@ -181,6 +182,8 @@ class FileLoader {
         YamlNode loaded = load((folder / base.text).lexically_normal().string(), base.loc);
         merged.failed = merged.failed || loaded.failed;
         merge_config(merged, std::move(loaded));
+      } else {
+        merged.failed = true;
       }
     }
     return merged;

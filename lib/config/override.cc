@@ -56,6 +56,11 @@ bool is_object_kind(const Spec* spec) {
           spec->kind == ValueKind::kActivation || spec->kind == ValueKind::kObjectPerOutput);
 }
 
+bool has_parts(const Spec& spec) {
+  return is_list_kind(&spec) || is_object_kind(&spec) || spec.kind == ValueKind::kSection ||
+         spec.kind == ValueKind::kMap || spec.kind == ValueKind::kAny;
+}
+
 // Walks down to the place of an override, making what is missing on the way.
 class Applier {
  public:
@@ -115,8 +120,14 @@ class Applier {
     if (change_.kind == Override::Kind::kRemove && node.find(parts_[i]) == nullptr) {
       return;
     }
+    if (!has_parts(spec)) {
+      refuse(diagnostics_, change_.path_loc,
+             fmt::format("`{}` has no parts; `.{}` leads nowhere", so_far(i + 1), parts_[i + 1]));
+      return;
+    }
     YamlNode& child = node.at_or_add(parts_[i], change_.path_loc);
-    if (child.is_null() && is_object_kind(&spec) && spec.default_text != "null" &&
+    const bool names_class = find_class(spec.category, parts_[i + 1]) != nullptr;
+    if (child.is_null() && is_object_kind(&spec) && !names_class && spec.default_text != "null" &&
         !spec.default_text.empty()) {
       set_value(child, YamlNode::scalar(spec.default_text, change_.path_loc));
     }
@@ -246,9 +257,16 @@ class Applier {
       parent.erase(name);
       return;
     }
+    const bool appends = change_.kind == Override::Kind::kAppend;
+    if (appends && spec != nullptr && !is_list_kind(spec) && spec->kind != ValueKind::kAny &&
+        spec->kind != ValueKind::kMap) {
+      refuse(diagnostics_, change_.path_loc,
+             fmt::format("`{}` is no list; `+=` appends to lists", change_.path));
+      return;
+    }
     read_bare_list(spec);
     YamlNode& child = parent.at_or_add(name, change_.path_loc);
-    if (change_.kind == Override::Kind::kAppend) {
+    if (appends) {
       append_to(child, spec);
     } else {
       set_value(child, std::move(change_.value));
@@ -263,11 +281,6 @@ class Applier {
         YamlNode& place = node.at_or_add(key, change_.path_loc);
         set_value(place, std::move(child));
       }
-      return;
-    }
-    if (spec != nullptr && !is_list_kind(spec) && spec->kind != ValueKind::kAny) {
-      refuse(diagnostics_, change_.path_loc,
-             fmt::format("`{}` is no list; `+=` appends to lists", change_.path));
       return;
     }
     if (!node.is_list()) {

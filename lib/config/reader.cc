@@ -13,6 +13,8 @@ ConfigValue make_value(decltype(ConfigValue::data) data, const SourceLoc& loc) {
   return {std::move(data), loc, false};
 }
 
+constexpr const char* kTopLevel = "the top level";
+
 std::string kind_name(const YamlNode& node) {
   switch (node.kind) {
     case YamlNode::Kind::kList:
@@ -33,6 +35,13 @@ std::string limit_text(double value) {
 // "at least 1", "above 0 and at most 1"
 std::string range_text(const Spec& spec) {
   std::string out;
+  if (spec.minimum == spec.maximum) {
+    return limit_text(spec.minimum);
+  }
+  if (std::isfinite(spec.minimum) && std::isfinite(spec.maximum) && !spec.above_minimum &&
+      !spec.below_maximum) {
+    return fmt::format("from {} to {}", limit_text(spec.minimum), limit_text(spec.maximum));
+  }
   if (std::isfinite(spec.minimum)) {
     out = (spec.above_minimum ? "above " : "at least ") + limit_text(spec.minimum);
   }
@@ -56,7 +65,10 @@ bool names_class(Category category, const YamlNode& node) {
 
 Diagnostic& Reader::wrong(const char* code, const SourceLoc& loc, const Spec& spec,
                           const std::string& owner, std::string what) {
-  return diagnostics_.error(code, loc, fmt::format("`{}` of {} {}", spec.name, owner, what));
+  return diagnostics_.error(code, loc,
+                            owner == kTopLevel
+                                ? fmt::format("`{}` {}", spec.name, what)
+                                : fmt::format("`{}` of {} {}", spec.name, owner, what));
 }
 
 bool Reader::is_python_none(const YamlNode& node) {
@@ -79,6 +91,10 @@ void Reader::unknown_key(const YamlNode& child, const std::string& owner, bool i
   } else if (elsewhere && !is_class) {
     d.help(fmt::format("there is `{}`", *elsewhere));
   }
+  if (child.is_null() && !child.key.empty() &&
+      child.key.find_first_not_of("0123456789") == std::string::npos) {
+    d.help("a comma separates entries here; a decimal number is written `1.5`");
+  }
   d.notes.push_back(fmt::format("{} here: {}", is_class ? "arguments" : "keys",
                                 names.size() <= 12
                                     ? join(names, ", ")
@@ -96,7 +112,7 @@ void Reader::check_range(double value, const YamlNode& node, const Spec& spec,
 }
 
 ConfigValue Reader::fallback(const Spec& spec, const SourceLoc& loc) {
-  if (!spec.is_required && spec.kind != ValueKind::kSection) {
+  if (!spec.is_required || spec.kind == ValueKind::kSection) {
     return default_value(spec, loc);
   }
   switch (spec.kind) {
@@ -225,7 +241,9 @@ ConfigValue Reader::value(const YamlNode& node, const Spec& spec, const std::str
       if (!node.is_plain("false") && !(!node.is_scalar() && node.children.empty())) {
         diagnostics_
             .error("E111", node.key_loc ? node.key_loc : node.loc,
-                   fmt::format("`{}` of {} is not in this release", spec.name, owner))
+                   owner == kTopLevel
+                       ? fmt::format("`{}` is not in this release", spec.name)
+                       : fmt::format("`{}` of {} is not in this release", spec.name, owner))
             .help(fmt::format("leave `{}` out", spec.name));
       }
       return make_value(std::monostate{}, node.loc);
@@ -320,7 +338,7 @@ ConfigValue Reader::choice(const YamlNode& node, const Spec& spec, const std::st
     return make_value(node.text, node.loc);
   }
   Diagnostic& d = wrong("E113", node.loc, spec, owner,
-                        fmt::format("must be {}, not `{}`", join(spec.allowed, " | "), node.text));
+                        fmt::format("must be {}, not `{}`", join(spec.allowed, " or "), node.text));
   const bool is_dtype = spec.name == "dtype_policy" || spec.name == "dtype";
   if (is_dtype && (starts_with(node.text, "mixed_") || ends_with(node.text, "float16"))) {
     d.help("half precision comes with a later release");
@@ -361,7 +379,7 @@ ConfigValue Reader::float_or_object(const YamlNode& node, const Spec& spec,
 
 ConfigValue Reader::section(const YamlNode* node, const Section& section, const SourceLoc& parent) {
   const std::string owner =
-      section.path.empty() ? std::string("the top level") : fmt::format("`{}`", section.path);
+      section.path.empty() ? std::string(kTopLevel) : fmt::format("`{}`", section.path);
   const bool is_given = node != nullptr && !node->is_null();
   ConfigValue out{ConfigValue::Dict{}, is_given ? node->loc : parent, !is_given};
   if (is_given && !node->is_map()) {
@@ -489,9 +507,10 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
     if (const auto nearest = nearest_name(form.spelled, names)) {
       d.with_label(fmt::format("did you mean `{}`?", *nearest));
     }
-    if (names.size() <= 8) {
-      d.notes.push_back(fmt::format("known: {}", join(names, ", ")));
-    }
+    d.notes.push_back(
+        names.size() <= 8
+            ? fmt::format("known: {}", join(names, ", "))
+            : fmt::format("nearest: {}", join(nearest_names(form.spelled, names, 3), ", ")));
   }
   if (category != Category::kLayer) {
     return nullptr;

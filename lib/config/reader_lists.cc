@@ -61,6 +61,12 @@ ConfigValue Reader::shape_entry(const YamlNode& node, const Spec& spec, const st
     return make_value(int64_t{1}, node.loc);
   }
   const ScalarResult<int64_t> result = parse_integer(node.text);
+  if (!result.value && result.problem.code == "E112" && !try_number(node.text)) {
+    wrong(
+        "E112", node.loc, spec, owner,
+        fmt::format("must be a list of integers such as [28, 28, 1], or 2x4; not `{}`", node.text));
+    return make_value(int64_t{1}, node.loc);
+  }
   if (!result.value) {
     wrong(result.problem.code.c_str(), node.loc, spec, owner, result.problem.message)
         .with_label(result.problem.label);

@@ -44,7 +44,9 @@ const Spec* Section::find(std::string_view name) const {
 std::vector<std::string> Section::names() const {
   std::vector<std::string> out;
   for (const Spec& field : fields) {
-    out.push_back(field.name);
+    if (field.kind != ValueKind::kLater) {
+      out.push_back(field.name);
+    }
   }
   return out;
 }

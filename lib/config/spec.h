@@ -118,7 +118,7 @@ struct Section {
   std::vector<Spec> fields;
 
   const Spec* find(std::string_view name) const;
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const;  // without those to come later
 };
 
 }  // namespace meshtrain

@@ -164,9 +164,9 @@ class Builder : public YAML::EventHandler {
     if (tag.empty() || tag == "?" || tag == "!") {
       return;
     }
+    const SourceLoc loc = places_.alias(mark.line, mark.column);
     diagnostics_
-        .error("E110", places_.alias(mark.line, mark.column),
-               fmt::format("tags are not allowed; found `{}`", tag))
+        .error("E110", loc, fmt::format("tags are not allowed; found `{}`", places_.text_at(loc)))
         .help("write the value alone; its type follows from its key");
   }
 

@@ -303,9 +303,10 @@ void YamlPlaces::report_syntax_error(int line, int column, std::string_view mess
       Diagnostic& d = diagnostics.error("E104", loc, std::string(known.message));
       d.with_label(std::string(known.label));
       if (known.contains == "unknown escape character") {
-        d.message = fmt::format("unknown escape `\\{}` in double quotes",
-                                offset < text_.size() ? text_.substr(offset, 1) : "");
-        d.loc = place(offset > 0 ? offset - 1 : 0, 2);
+        // The parser's place is behind the escape.
+        const size_t begin = offset >= 2 ? offset - 2 : 0;
+        d.message = fmt::format("unknown escape `{}` in double quotes", text_.substr(begin, 2));
+        d.loc = place(begin, 2);
         d.help("use single quotes or none for regular expressions");
       }
       return;
