@@ -20,10 +20,12 @@ class Random : public Kernel {
       : loop_{piece.shape, {row_major_strides(piece.shape), piece.index_strides}}, piece_(piece) {
     total_ = num_elements(piece.shape);
     coalesce(loop_);
+    if (loop_.strides[1].back() > 1) {  // no two elements have neighbouring numbers
+      loop_.sizes.push_back(1);
+      for (std::vector<int64_t>& strides : loop_.strides) strides.push_back(0);
+    }
     run_ = std::max<int64_t>(loop_.sizes.back(), 1);
     shared_ = loop_.strides[1].back() == 0 && run_ > 1;
-    MESHTRAIN_CHECK(shared_ || run_ == 1 || loop_.strides[1].back() == 1,
-                    "random numbers of a dimension that is not adjacent");
     part_ = run_ <= kRun ? std::max<int64_t>(kRun / run_, 1) * run_ : kRun;
     parts_of_run_ = run_ <= kRun ? 1 : (run_ + kRun - 1) / kRun;
   }

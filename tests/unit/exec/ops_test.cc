@@ -1,0 +1,401 @@
+// Every op, over every way to split its factors on one and two mesh axes, against the interpreter.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "one_step.h"
+#include "support/interpreter.h"
+#include "support/splitmix.h"
+
+namespace meshtrain::testing {
+namespace {
+
+enum class Values { kSigned, kPositive, kSmallIds, kBool, kStep, kSmallIntegers };
+
+struct Operand {
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  Values values = Values::kSigned;
+};
+
+struct Case {
+  std::string op;
+  std::vector<Operand> operands;
+  Attrs attrs = {};
+  double tolerance = 2e-6;  // float32, relative to the largest element
+};
+
+HostTensor make_values(const Operand& operand, uint64_t seed) {
+  HostTensor x(operand.dtype, operand.shape);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const uint64_t index = static_cast<uint64_t>(i);
+    const double number = test::splitmix_signed(seed, index, 2.0F);
+    switch (operand.values) {
+      case Values::kSigned:
+        x.set(i, number);
+        break;
+      case Values::kPositive:
+        x.set(i, std::abs(number) + 0.1);
+        break;
+      case Values::kSmallIds:
+        x.set(i, static_cast<double>(test::splitmix_below(seed, index, 12)) - 2);
+        break;
+      case Values::kBool:
+        x.set(i, number > 0);
+        break;
+      case Values::kStep:
+        x.set(i, 5);
+        break;
+      case Values::kSmallIntegers:
+        x.set(i, static_cast<double>(test::splitmix_below(seed, index, 5)));
+        break;
+    }
+  }
+  return x;
+}
+
+struct Global {
+  Graph graph;
+  std::vector<HostTensor> operands;
+  std::vector<HostTensor> results;
+};
+
+Global run_global(const Case& c) {
+  Global out;
+  Builder b(out.graph);
+  std::vector<ValueId> inputs;
+  std::map<std::string, const HostTensor*> values;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    out.operands.push_back(make_values(c.operands[i], 17 * i + 3));
+    inputs.push_back(b.input(std::to_string(i), c.operands[i].shape, c.operands[i].dtype, false));
+  }
+  for (size_t i = 0; i < c.operands.size(); ++i)
+    values[std::to_string(i)] = &out.operands[i];
+  b.add_node(c.op, inputs, c.attrs);
+  Interpretation run = interpret(out.graph, values, {});
+  for (ValueId v : out.graph.nodes.back().outputs)
+    out.results.push_back(std::move(run.values[v]));
+  return out;
+}
+
+std::vector<HostTensor> run_split(const Case& c, const Global& global, const StepShardings& lay,
+                                  const DeviceMesh& mesh, int workers) {
+  const Node& node = global.graph.nodes.back();
+  ProgramBuilder builder(mesh);
+  std::vector<int> inputs, outputs;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    inputs.push_back(builder.input(c.operands[i].shape, c.operands[i].dtype, lay.operands[i]));
+  }
+  for (size_t r = 0; r < node.outputs.size(); ++r) {
+    const Value& value = global.graph.values[node.outputs[r]];
+    outputs.push_back(builder.buffer(value.shape, value.dtype, lay.results[r]));
+  }
+  builder.step(c.op, inputs, outputs, node.attrs);
+  for (int b : outputs)
+    builder.output(b);
+  VariableStore store(mesh, {});
+  Executor executor(builder.take(), make_worker_pool(workers), store);
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    executor.set_input(static_cast<int>(i), global.operands[i].bytes(),
+                       global.operands[i].num_bytes());
+  }
+  executor.run();
+  executor.run();  // a second run finds nothing left over from the first
+  std::vector<HostTensor> results;
+  for (size_t r = 0; r < outputs.size(); ++r)
+    results.push_back(executor.output(static_cast<int>(r)));
+  return results;
+}
+
+double largest(const HostTensor& x) {
+  double out = 1;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    if (std::isfinite(x.at(i)))
+      out = std::max(out, std::abs(x.at(i)));
+  }
+  return out;
+}
+
+void check_close(const HostTensor& got, const HostTensor& want, double tolerance,
+                 const std::string& what) {
+  REQUIRE(got.shape() == want.shape());
+  REQUIRE(got.dtype() == want.dtype());
+  const double limit = is_floating(want.dtype()) ? tolerance * largest(want) : 0;
+  for (int64_t i = 0; i < want.size(); ++i) {
+    const bool both_nan = std::isnan(got.at(i)) && std::isnan(want.at(i));
+    if (both_nan || got.at(i) == want.at(i))
+      continue;
+    if (!(std::abs(got.at(i) - want.at(i)) <= limit)) {
+      FAIL_CHECK(what << ": element " << i << " is " << got.at(i) << ", not " << want.at(i));
+      return;
+    }
+  }
+}
+
+void check_case(const Case& c, const DeviceMesh& mesh) {
+  const Global global = run_global(c);
+  const Node& node = global.graph.nodes.back();
+  const ShardingRule rule = sharding_rule(global.graph, node);
+  const std::vector<FactorAxes> ways = ways_to_split(rule, mesh);
+  for (size_t way = 0; way < ways.size(); ++way) {
+    const StepShardings lay = shardings_of(rule, ways[way]);
+    std::string what = c.op;
+    for (const Sharding& s : lay.operands)
+      what += " " + sharding_string(s, mesh);
+    const std::vector<HostTensor> one = run_split(c, global, lay, mesh, 1);
+    for (size_t r = 0; r < one.size(); ++r) {
+      const bool is_double = c.operands[0].dtype == DType::kFloat64;
+      check_close(one[r], global.results[r], is_double ? 1e-12 : c.tolerance, what);
+    }
+    for (int workers : {2, 3}) {
+      const std::vector<HostTensor> more = run_split(c, global, lay, mesh, workers);
+      for (size_t r = 0; r < one.size(); ++r) {
+        CHECK_MESSAGE(std::memcmp(one[r].bytes(), more[r].bytes(), one[r].num_bytes()) == 0,
+                      what << " with " << workers << " workers");
+      }
+    }
+  }
+}
+
+// The case as it is, and in float64 if it computes in float32.
+void check_everywhere(const Case& c) {
+  const DeviceMesh line({8}, {"data"});
+  const DeviceMesh grid({2, 4}, {"data", "model"});
+  check_case(c, line);
+  check_case(c, grid);
+  Case wide = c;
+  bool has_float = false;
+  for (Operand& operand : wide.operands) {
+    if (operand.dtype != DType::kFloat32)
+      continue;
+    operand.dtype = DType::kFloat64;
+    has_float = true;
+  }
+  if (has_float && wide.operands[0].dtype == DType::kFloat64)
+    check_case(wide, grid);
+}
+
+using Ints = std::vector<int64_t>;
+
+TEST_CASE("unary ops equal the interpreter on every split") {
+  for (const char* op : {"neg", "exp", "expm1", "tanh", "sigmoid", "softplus", "square", "abs",
+                         "sign", "erf", "sin", "cos", "floor", "round", "relu", "is_finite"}) {
+    check_everywhere({op, {{{8, 13, 16}}}});
+  }
+  for (const char* op : {"log", "log1p", "sqrt", "rsqrt", "reciprocal"}) {
+    check_everywhere({op, {{{16, 7}, DType::kFloat32, Values::kPositive}}});
+  }
+  check_everywhere({"logical_not", {{{16, 3}, DType::kBool, Values::kBool}}});
+  check_everywhere({"neg", {{{8, 3}, DType::kInt32, Values::kSmallIds}}});
+}
+
+TEST_CASE("binary ops broadcast as the interpreter does on every split") {
+  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "eq", "lt", "ge"}) {
+    check_everywhere({op, {{{16, 8}}, {{16, 8}}}});
+    check_everywhere({op, {{{16, 24}}, {{24}}}});
+    check_everywhere({op, {{{16, 8}}, {{16, 1}}}});
+    check_everywhere({op, {{{16, 8}}, {{}}}});
+  }
+  check_everywhere({"pow", {{{16, 8}, DType::kFloat32, Values::kPositive}, {{8}}}, {}, 1e-5});
+  check_everywhere({"add", {{{8, 1, 24}}, {{5, 24}}}});
+  check_everywhere({"mul", {{{1, 5, 1}}, {{8, 1, 16}}}});
+  check_everywhere({"add", {{{16, 1500}}, {{1500}}}});
+  check_everywhere({"add", {{{16, 1500}}, {{16, 1}}}});
+  for (const char* op : {"add", "mul", "div", "max", "le"}) {
+    check_everywhere(
+        {op, {{{16, 8}, DType::kInt32, Values::kSmallIds}, {{8}, DType::kInt32, Values::kStep}}});
+    check_everywhere(
+        {op, {{{16, 8}, DType::kInt64, Values::kSmallIds}, {{}, DType::kInt64, Values::kStep}}});
+  }
+  check_everywhere({"logical_and",
+                    {{{16, 8}, DType::kBool, Values::kBool}, {{8}, DType::kBool, Values::kBool}}});
+}
+
+TEST_CASE("select and clamp and cast equal the interpreter") {
+  check_everywhere({"select", {{{16, 8}, DType::kBool, Values::kBool}, {{16, 8}}, {{}}}});
+  check_everywhere({"select", {{{16, 1}, DType::kBool, Values::kBool}, {{8}}, {{16, 8}}}});
+  check_everywhere({"clamp", {{{16, 9}}}, {{"low", -0.5}, {"high", 1.0}}});
+  for (const char* to : {"bool", "int32", "int64", "float32", "float64"}) {
+    check_everywhere({"cast", {{{16, 9}}}, {{"dtype", std::string(to)}}});
+    check_everywhere(
+        {"cast", {{{16, 9}, DType::kInt32, Values::kSmallIds}}, {{"dtype", std::string(to)}}});
+  }
+  check_everywhere({"cast",
+                    {{{16, 9}, DType::kUInt8, Values::kSmallIntegers}},
+                    {{"dtype", std::string("float32")}}});
+}
+
+TEST_CASE("shape ops move elements as the interpreter does") {
+  check_everywhere({"broadcast", {{{1, 8}}}, {{"shape", Ints{16, 8}}}});
+  check_everywhere({"broadcast", {{{16, 1}}}, {{"shape", Ints{3, 16, 8}}}});
+  check_everywhere({"transpose", {{{16, 40}}}, {{"permutation", Ints{1, 0}}}});
+  check_everywhere({"transpose", {{{8, 3, 16}}}, {{"permutation", Ints{2, 0, 1}}}});
+  check_everywhere({"transpose", {{{8, 3, 16, 5}}}, {{"permutation", Ints{0, 2, 1, 3}}}});
+  check_everywhere({"reshape", {{{16, 6}}}, {{"shape", Ints{8, 2, 6}}}});
+  check_everywhere({"reshape", {{{8, 2, 6}}}, {{"shape", Ints{16, 6}}}});
+  const auto along = [](int64_t axis, Attrs attrs) {
+    attrs["axis"] = axis;
+    return attrs;
+  };
+  for (int64_t axis : {0, 1}) {
+    check_everywhere(
+        {"slice",
+         {{{16, 24}}},
+         along(axis, {{"begin", int64_t{1}}, {"end", int64_t{15}}, {"stride", int64_t{3}}})});
+    check_everywhere(
+        {"pad",
+         {{{16, 24}}},
+         along(axis, {{"before", int64_t{2}}, {"after", int64_t{1}}, {"value", 0.5}})});
+    check_everywhere({"reverse", {{{16, 24}}}, along(axis, {})});
+    check_everywhere({"concat", {{{16, 8}}, {{16, 8}}}, along(axis, {})});
+  }
+}
+
+TEST_CASE("reductions equal the interpreter on every split") {
+  const std::vector<std::pair<Shape, Ints>> shapes = {
+      {{16, 8}, {1}},       {{16, 8}, {0}},
+      {{16, 8}, {0, 1}},    {{8, 3, 16}, {1}},
+      {{8, 3, 16}, {0, 2}}, {{4, 8, 3, 16}, {1, 3}},
+      {{16, 2000}, {1}},    {{2000, 8}, {0}},
+      {{16, 1}, {1}},       {{8, 16, 5, 5}, {0, 2, 3}}};
+  for (const char* op : {"reduce_sum", "reduce_max", "reduce_min"}) {
+    for (const auto& [shape, axes] : shapes) {
+      for (int64_t keepdims : {0, 1}) {
+        check_everywhere({op, {{shape}}, {{"axes", axes}, {"keepdims", keepdims}}});
+      }
+    }
+  }
+  check_everywhere({"reduce_sum",
+                    {{{16, 8}, DType::kInt32, Values::kSmallIds}},
+                    {{"axes", Ints{0}}, {"keepdims", int64_t{0}}}});
+}
+
+TEST_CASE("scans along a dimension equal the interpreter") {
+  for (int64_t axis : {0, 1, 2}) {
+    check_everywhere({"argmax", {{{8, 16, 5}}}, {{"axis", axis}}});
+    check_everywhere({"cumsum", {{{8, 16, 5}}}, {{"axis", axis}}});
+  }
+  check_everywhere(
+      {"argmax", {{{16, 9}, DType::kInt32, Values::kSmallIntegers}}, {{"axis", int64_t{1}}}});
+  check_everywhere({"top_k", {{{16, 9}}}, {{"k", int64_t{3}}}});
+  check_everywhere(
+      {"top_k", {{{8, 9}, DType::kInt32, Values::kSmallIntegers}}, {{"k", int64_t{4}}}});
+}
+
+TEST_CASE("sums of products equal the interpreter on every split") {
+  const auto einsum = [](const char* equation, Shape a, Shape b) {
+    check_everywhere(
+        {"einsum", {{std::move(a)}, {std::move(b)}}, {{"equation", std::string(equation)}}, 1e-5});
+  };
+  einsum("bi,io->bo", {16, 24}, {24, 8});
+  einsum("bi,bo->io", {16, 24}, {16, 8});
+  einsum("bo,io->bi", {16, 8}, {24, 8});
+  einsum("bti,io->bto", {8, 3, 16}, {16, 24});
+  einsum("bti,bto->io", {8, 3, 16}, {8, 3, 24});
+  einsum("bthd,bshd->bhts", {2, 8, 4, 16}, {2, 8, 4, 16});
+  einsum("bhts,bshd->bthd", {2, 4, 8, 8}, {2, 8, 4, 16});
+  einsum("bte,ehd->bthd", {2, 8, 16}, {16, 4, 8});
+  einsum("bte,bthd->ehd", {2, 8, 16}, {2, 8, 4, 8});
+  einsum("bthd,ehd->bte", {2, 8, 4, 8}, {16, 4, 8});
+  einsum("bthd,hde->bte", {2, 8, 4, 8}, {4, 8, 16});
+  einsum("bhdt,hde->bte", {2, 4, 8, 8}, {4, 8, 16});
+  einsum("dbh,hde->be", {8, 2, 4}, {4, 8, 16});
+  einsum("i,j->ij", {16}, {8});
+  einsum("bi,bi->b", {16, 24}, {16, 24});
+  einsum("bi,bi->bi", {16, 24}, {16, 24});
+  einsum("bi,bi->", {16, 24}, {16, 24});
+  einsum("bqh,bkh->bqkh", {2, 8, 4}, {2, 16, 4});
+  einsum("bi,i->b", {16, 24}, {24});
+  einsum("bij,jk->ki", {2, 8, 4}, {4, 16});
+  einsum("bi,io->bo", {1, 13}, {13, 7});
+  einsum("bi,io->bo", {7, 1}, {1, 13});
+  einsum("bi,io->bo", {200, 100}, {100, 64});
+  check_everywhere({"einsum", {{{16, 8}}}, {{"equation", std::string("ij->j")}}});
+  check_everywhere({"einsum", {{{16, 8, 3}}}, {{"equation", std::string("ijk->ki")}}});
+}
+
+TEST_CASE("lookups equal the interpreter with split vocabularies and ids") {
+  const Operand ids{{16, 2}, DType::kInt32, Values::kSmallIds};
+  check_everywhere({"gather_rows", {{{8, 16}}, ids}});
+  check_everywhere({"scatter_add_rows", {{{16, 2, 8}}, ids}, {{"num_rows", int64_t{8}}}});
+  for (const char* dtype : {"float32", "float64", "int32"}) {
+    check_everywhere(
+        {"one_hot", {ids}, {{"num_classes", int64_t{8}}, {"dtype", std::string(dtype)}}});
+  }
+}
+
+TEST_CASE("random numbers do not depend on the mesh") {
+  const Operand step{{}, DType::kInt64, Values::kStep};
+  const Attrs stream = {{"seed", int64_t{1337}}, {"stream", int64_t{0x89ABCDEF}}};
+  for (const Shape& shape : {Shape{16, 8}, Shape{8, 3, 16}, Shape{32, 250}, Shape{64}}) {
+    Attrs attrs = stream;
+    attrs["shape"] = shape;
+    check_everywhere({"random_bits", {step}, attrs});
+    attrs = stream;
+    attrs["rate"] = 0.4;
+    attrs["noise_shape"] = shape;
+    check_everywhere({"dropout", {{shape}, step}, attrs});
+  }
+  Attrs shared = stream;
+  shared["rate"] = 0.5;
+  shared["noise_shape"] = Shape{8, 1, 16};
+  check_everywhere({"dropout", {{{8, 3, 16}}, step}, shared});
+  shared["noise_shape"] = Shape{8, 3, 1};
+  check_everywhere({"dropout", {{{8, 3, 16}}, step}, shared});
+}
+
+TEST_CASE("constants and iotas begin where their piece does") {
+  const DeviceMesh mesh({2, 4}, {"data", "model"});
+  for (const char* op : {"constant", "iota"}) {
+    Case c{op, {}, {{"shape", Shape{8, 16}}, {"dtype", std::string("int32")}}};
+    if (c.op == "iota") {
+      c.attrs["axis"] = int64_t{1};
+    } else {
+      c.attrs["value"] = 3.0;
+    }
+    const Global global = run_global(c);
+    for (const FactorAxes& way :
+         ways_to_split(sharding_rule(global.graph, global.graph.nodes.back()), mesh)) {
+      const StepShardings lay =
+          shardings_of(sharding_rule(global.graph, global.graph.nodes.back()), way);
+      check_close(run_split(c, global, lay, mesh, 2)[0], global.results[0], 0, c.op);
+    }
+  }
+}
+
+TEST_CASE("optimizer rules equal the interpreter on every split") {
+  const Operand tensor{{16, 24}};
+  const Operand positive{{16, 24}, DType::kFloat32, Values::kPositive};
+  const Operand rate{{}, DType::kFloat32, Values::kPositive};
+  const auto run = [&](const char* kind, std::vector<Operand> operands, Attrs attrs) {
+    attrs["kind"] = std::string(kind);
+    check_everywhere({"optimizer_update", operands, attrs});
+    attrs["has_decay"] = int64_t{1};
+    operands.push_back(rate);
+    check_everywhere({"optimizer_update", operands, attrs});
+  };
+  run("sgd", {tensor, tensor, rate}, {});
+  for (int64_t flag : {0, 1}) {
+    run("momentum", {tensor, tensor, tensor, rate}, {{"momentum", 0.9}, {"nesterov", flag}});
+    std::vector<Operand> adam = {tensor, tensor, tensor, positive};
+    if (flag != 0)
+      adam.push_back(positive);
+    adam.push_back(rate);
+    run("adam", adam, {{"beta_1", 0.9}, {"beta_2", 0.999}, {"epsilon", 1e-7}, {"amsgrad", flag}});
+    for (double momentum : {0.0, 0.9}) {
+      // The mean square is at least the square of the mean.
+      std::vector<Operand> rmsprop = {tensor, tensor, positive};
+      if (momentum > 0)
+        rmsprop.push_back(tensor);
+      if (flag != 0)
+        rmsprop.push_back({{16, 24}, DType::kFloat32, Values::kBool});
+      rmsprop.push_back(rate);
+      run("rmsprop", rmsprop,
+          {{"rho", 0.9}, {"epsilon", 5.0}, {"momentum", momentum}, {"centered", flag}});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain::testing
