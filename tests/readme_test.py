@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Runs what README.md says, so that it stays true.
+
+  ```sh        every line is a command that must succeed
+  ```yaml      saved under the name in its first comment line; `meshtrain validate` must accept it
+  ```console   `$ command`, then the output it must give; times, rates and run numbers may differ
+
+Everything runs in one scratch folder, in the order of the README, with `meshtrain` of
+build/release on the PATH (or of the folder in MESHTRAIN_BIN). scripts/test.sh is the one command
+that is only looked at, because it runs this test.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What may differ between two runs of the same command.
+VARIABLE = [
+    (re.compile(r"\x1b\[[0-9;]*m"), ""),
+    (re.compile(r"\b\d+(\.\d+)?(us|ms|s)/step"), "T/step"),
+    (re.compile(r"\b\d+(\.\d+)? ?(us|ms|s|min)\b"), "T"),
+    (re.compile(r"\b\d{4}-?\d\d-?\d\d[T_-]\d\d[:-]?\d\d[:-]?\d\d\w*"), "DATE"),
+    (re.compile(r"[ \t]+$", re.MULTILINE), ""),
+]
+DECIMAL = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
+TOLERANCE = 0.02  # of printed losses: vector width and library version change the last digits
+
+
+def plain(text):
+    for pattern, replacement in VARIABLE:
+        text = pattern.sub(replacement, text)
+    return text.strip()
+
+
+def same_output(expected, got):
+    """Equal but for times; printed decimals may differ by TOLERANCE."""
+    expected, got = plain(expected), plain(got)
+    if DECIMAL.sub("#", expected) != DECIMAL.sub("#", got):
+        return False
+    pairs = zip(map(float, DECIMAL.findall(expected)), map(float, DECIMAL.findall(got)))
+    return all(abs(a - b) <= TOLERANCE * max(1.0, abs(a)) for a, b in pairs)
+
+
+def parse(text):
+    """(line number, kind, content) of every fenced block."""
+    for match in BLOCK.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match.group(1), match.group(2)
+
+
+def console_entries(content):
+    """(command, expected output) of a console block; output before the first command is an error."""
+    entries = []
+    for line in content.splitlines():
+        if line.startswith("$ "):
+            entries.append((line[2:], []))
+        elif not entries:
+            raise SystemExit(f"README.md: console block begins without '$ ': {line}")
+        else:
+            entries[-1][1].append(line)
+    return [(command, "\n".join(lines)) for command, lines in entries]
+
+
+class Readme:
+    def __init__(self, folder):
+        self.folder = folder
+        self.count = 0
+        self.problems = []
+        binary = pathlib.Path(os.environ.get("MESHTRAIN_BIN", ROOT / "build/release/app")).resolve()
+        for name in ("configs", "scripts"):
+            (folder / name).symlink_to(ROOT / name)
+        (folder / "build/release").mkdir(parents=True)
+        (folder / "build/release/app").symlink_to(binary)
+        self.environment = os.environ | {"PATH": f"{binary}:{os.environ['PATH']}"}
+
+    def run(self, command, line):
+        """stdout of a command, or None when it failed. Lines of a README are commands, not scripts."""
+        self.count += 1
+        words = command.split()
+        script = ROOT / words[0]
+        if words[0].startswith("scripts/"):
+            if not os.access(script, os.X_OK):
+                self.problems.append(f"README.md:{line}: {words[0]} cannot be executed")
+            if words[0] == "scripts/test.sh":
+                return None
+            command = f"{script} {' '.join(words[1:])}"
+        done = subprocess.run(["sh", "-ec", command], cwd=self.folder, env=self.environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            self.problems.append(f"README.md:{line}: `{command}` exits with {done.returncode}:\n"
+                                 f"{done.stdout}{done.stderr}")
+            return None
+        return done.stdout
+
+    def block(self, line, kind, content):
+        if kind == "sh":
+            for number, command in enumerate(content.splitlines(), line + 1):
+                command = re.sub(r"\s+#\s.*$", "", command).strip()
+                if command and not command.startswith("#"):
+                    self.run(command, number)
+        elif kind == "yaml":
+            name = re.match(r"#\s*([\w.-]+\.yaml)\b", content)
+            if not name:
+                self.problems.append(f"README.md:{line}: a YAML block needs its name: # NAME.yaml")
+                return
+            (self.folder / name.group(1)).write_text(content)
+            self.run(f"meshtrain validate {name.group(1)}", line)
+        elif kind == "console":
+            for command, expected in console_entries(content):
+                got = self.run(command, line)
+                if got is not None and not same_output(expected, got):
+                    self.problems.append(f"README.md:{line}: `{command}` prints\n{got}\n"
+                                         f"where the README has\n{expected}")
+        elif kind != "text":
+            self.problems.append(f"README.md:{line}: a block of kind '{kind}' is tested by nothing")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        readme = Readme(pathlib.Path(folder))
+        for line, kind, content in parse((ROOT / "README.md").read_text()):
+            readme.block(line, kind, content)
+        for problem in readme.problems:
+            print(problem)
+        print(f"README.md: {readme.count} commands, {len(readme.problems)} problems")
+        return 1 if readme.problems or not readme.count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
