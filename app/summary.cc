@@ -60,30 +60,42 @@ int64_t count_params(const Layer& layer) {
   return count;
 }
 
-// Where the first call of `layer` is, and the calls that feed any call of it.
-struct LayerUse {
-  const Model::Call* first = nullptr;
-  Table::Lines inputs;  // "d1[0][0]"
-};
+// What Keras says of the inputs of call `index`: "d1[0][0]", with the number of the call of that
+// layer.
+Table::Lines connections(const Model& model, const Model::Call& call) {
+  Table::Lines lines;
+  for (const int input : call.inputs) {
+    const Model::Call& from = model.calls()[static_cast<size_t>(input)];
+    const auto earlier =
+        std::count_if(model.calls().begin(), model.calls().begin() + input,
+                      [&](const auto& c) { return !from.is_input && c.layer == from.layer; });
+    const std::string& name = from.is_input ? from.name : model.layers()[from.layer]->name;
+    lines.push_back(fmt::format("{}[{}][0]", name, earlier));
+  }
+  return lines;
+}
 
-LayerUse use_of(const Model& model, int layer) {
-  LayerUse use;
-  for (const Model::Call& call : model.calls()) {
-    if (call.layer != layer) {
-      continue;
-    }
-    use.first = use.first ? use.first : &call;
-    for (const int input : call.inputs) {
-      const Model::Call& from = model.calls()[static_cast<size_t>(input)];
-      const auto node = std::count_if(model.calls().begin(), model.calls().begin() + input,
-                                      [&](const Model::Call& c) { return c.layer == from.layer; });
-      use.inputs.push_back(fmt::format("{}[{}][0]", model.layers()[from.layer]->name, node));
+// The inputs of all calls of the layer that `call` uses.
+Table::Lines all_connections(const Model& model, const Model::Call& call) {
+  Table::Lines lines;
+  for (const Model::Call& other : model.calls()) {
+    if (&other == &call || (!call.is_input && other.layer == call.layer)) {
+      const Table::Lines more = connections(model, other);
+      lines.insert(lines.end(), more.begin(), more.end());
     }
   }
-  for (size_t i = 0; i + 1 < use.inputs.size(); ++i) {
-    use.inputs[i] += ",";
+  for (size_t i = 0; i + 1 < lines.size(); ++i) {
+    lines[i] += ",";
   }
-  return use;
+  return lines.empty() ? Table::Lines{"-"} : lines;
+}
+
+// Whether an earlier call uses the same layer.
+bool is_repeated(const Model& model, const Model::Call& call) {
+  const auto first = std::find_if(model.calls().begin(), model.calls().end(), [&](const auto& c) {
+    return !call.is_input && c.layer == call.layer;
+  });
+  return !call.is_input && &*first != &call;
 }
 
 // Whether layers follow one another in a line, each used once: Keras then has no "Connected to".
@@ -93,8 +105,7 @@ bool is_chain(const Model& model) {
     const bool follows = call.is_input
                              ? i == 0
                              : call.inputs.size() == 1 && call.inputs[0] + 1 == static_cast<int>(i);
-    if (!follows || std::count_if(model.calls().begin(), model.calls().end(),
-                                  [&](const auto& c) { return c.layer == call.layer; }) != 1) {
+    if (!follows || is_repeated(model, call)) {
       return false;
     }
   }
@@ -117,20 +128,20 @@ std::string layer_table(const Setup& setup) {
     columns.push_back({"Layout", false, 6});
   }
   Table table(columns);
-  for (size_t i = 0; i < model.layers().size(); ++i) {
-    const Layer& layer = *model.layers()[i];
-    const LayerUse use = use_of(model, static_cast<int>(i));
-    if (!use.first || (use.first->is_input && setup.config().model.is_sequential)) {
+  for (const Model::Call& call : model.calls()) {
+    if (is_repeated(model, call) || (call.is_input && setup.config().model.is_sequential)) {
       continue;  // Keras' Sequential hides its input
     }
-    std::vector<Table::Lines> row = {{fmt::format("{} ({})", layer.name, layer.class_name)},
-                                     {shape_string(use.first->output_shape)},
-                                     {format_thousands(count_params(layer))}};
+    const Layer* layer = call.is_input ? nullptr : model.layers()[call.layer].get();
+    std::vector<Table::Lines> row = {{fmt::format("{} ({})", layer ? layer->name : call.name,
+                                                  layer ? layer->class_name : "InputLayer")},
+                                     {shape_string(call.output_shape)},
+                                     {layer ? format_thousands(count_params(*layer)) : "0"}};
     if (!chain) {
-      row.push_back(use.inputs.empty() ? Table::Lines{"-"} : use.inputs);
+      row.push_back(all_connections(model, call));
     }
     if (sharded) {
-      row.push_back(layout_lines(setup, layer));
+      row.push_back(layer ? layout_lines(setup, *layer) : Table::Lines{});
     }
     table.add(std::move(row));
   }
@@ -177,6 +188,9 @@ std::vector<Drawn> drawable(const Setup& setup) {
     }
   }
   for (const Model::Call& call : setup.model().calls()) {
+    if (call.is_input) {
+      continue;
+    }
     const std::string key = setup.model().layers()[call.layer]->name + "/output";
     const auto pin = setup.layouts().pins.find(key);
     if (pin != setup.layouts().pins.end()) {

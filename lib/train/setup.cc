@@ -32,6 +32,15 @@ Shape without_batch(const Shape& shape) {
   return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end());
 }
 
+SourceLoc place_of_layer(const ModelConfig& model, std::string_view name) {
+  for (const LayerConfig& layer : model.layers) {
+    if (layer.name.value == name) {
+      return layer.object.loc;
+    }
+  }
+  return {};
+}
+
 // Whether a sample of shape `have` can feed an input of shape `wanted` (unknown sizes fit any).
 bool fits(const Shape& have, const Shape& wanted) {
   return have.size() == wanted.size() &&
@@ -109,12 +118,12 @@ void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
     const Model::Call& call = model_->calls()[inputs[i]];
     const Shape wanted = without_batch(call.output_shape);
     if (!fits(data.inputs[i].shape, wanted)) {
-      const Layer& layer = *model_->layers()[call.layer];
       diagnostics
           .error("E324", place,
                  fmt::format("samples have shape {}, input `{}` takes {}",
-                             shape_string(data.inputs[i].shape), layer.name, shape_string(wanted)))
-          .note(fmt::format("`{}` is declared at {}", layer.name, layer.loc.to_string()))
+                             shape_string(data.inputs[i].shape), call.name, shape_string(wanted)))
+          .note(fmt::format("`{}` is declared at {}", call.name,
+                            place_of_layer(config_.model, call.name).to_string()))
           .help(
               "change `shape` of the Input, or add `data.transform: [Reshape: {target_shape: …}]`");
     }
@@ -160,9 +169,11 @@ void Setup::resolve(Diagnostics& diagnostics) {
     weights.push_back({weight->path, weight->shape});
   }
   for (const Model::Call& call : model_->calls()) {
-    const Layer& layer = *model_->layers()[call.layer];
-    outputs.push_back({layer.name + "/output", call.output_shape});
-    layer_paths.push_back(layer.name);
+    const std::string& name = call.is_input ? call.name : model_->layers()[call.layer]->name;
+    layer_paths.push_back(name);
+    if (!call.is_input) {  // inputs lie as the batch does
+      outputs.push_back({name + "/output", call.output_shape});
+    }
   }
   const LayoutMap map = make_layout_map(config_, mesh(), diagnostics);
   layouts_ = resolve_layouts(map, weights, outputs, layer_paths, model_->name(), diagnostics);
