@@ -317,7 +317,7 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
       }
     }
   }
-  builder.update(iteration_, builder.add(frame.iteration, 1));
+  builder.update(iteration_, builder.add(frame.iteration, 1.0));
 }
 
 Graph StepGraphs::train(int64_t batch, bool apply_now) const {
