@@ -152,12 +152,14 @@ std::string format_bytes(int64_t bytes) {
 }
 
 std::string format_thousands(int64_t number) {
-  std::string digits = fmt::format("{}", number);
+  const std::string digits = fmt::format("{}", number);
   const size_t first = digits[0] == '-' ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3; i -= 3) {
-    digits.insert(i - 3, ",");
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    out += i > first && (digits.size() - i) % 3 == 0 ? "," : "";
+    out += digits[i];
   }
-  return digits;
+  return out;
 }
 
 namespace {
@@ -175,7 +177,11 @@ std::string shortest(T value) {
 }
 }  // namespace
 
-std::string format_shortest(double value) { return shortest(value); }
-std::string format_shortest(float value) { return shortest(value); }
+std::string format_shortest(double value) {
+  return shortest(value);
+}
+std::string format_shortest(float value) {
+  return shortest(value);
+}
 
 }  // namespace meshtrain

@@ -271,7 +271,7 @@ class Partitioner {
     node.attrs["dim"] = int64_t{move.dim};
     node.attrs["to_dim"] = int64_t{move.to_dim};
     node.attrs["combine"] = std::string(combine_name(to().values[value].sharding->combine));
-    node.attrs["cause"] = origin;
+    node.attrs["cause"] = origin.empty() ? to().nodes[to().values[value].producer].path : origin;
     node.path = reader.path + "/" + std::string(name);
     node.phase = reader.phase;
     const Value source = to().values[value];

@@ -175,8 +175,9 @@ void Setup::resolve(Diagnostics& diagnostics) {
       outputs.push_back({name + "/output", call.output_shape});
     }
   }
-  const LayoutMap map = make_layout_map(config_, mesh(), diagnostics);
-  layouts_ = resolve_layouts(map, weights, outputs, layer_paths, model_->name(), diagnostics);
+  layout_map_ = make_layout_map(config_, mesh(), diagnostics);
+  layouts_ =
+      resolve_layouts(layout_map_, weights, outputs, layer_paths, model_->name(), diagnostics);
 }
 
 Graph Setup::global_graph(StepKind kind, int64_t batch) const {

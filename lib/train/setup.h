@@ -58,6 +58,7 @@ class Setup {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<StepGraphs> graphs_;
+  LayoutMap layout_map_;  // layouts_ points into its rules
   ResolvedLayouts layouts_;
   std::vector<Variable> variables_;
   Diagnostics warnings_;
