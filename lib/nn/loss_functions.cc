@@ -139,14 +139,14 @@ ValueId to_signs(Builder& b, ValueId y) {
 
 ValueId hinge_terms(Builder& b, ValueId y, ValueId p) {
   const ValueId product = b.mul(to_signs(b, y), p);
-  return b.unary("relu", b.sub(constant_like(b, p, 1), product));
+  return b.maximum(b.sub(constant_like(b, p, 1), product), 0.0);
 }
 
 LossValues categorical_hinge(Builder& b, Args, ValueId y, ValueId p) {
   const int64_t axis = last_axis(b, p);
   const ValueId right = b.reduce_sum(b.mul(y, p), {axis});
   const ValueId wrong = b.reduce_max(b.mul(b.sub(constant_like(b, y, 1), y), p), {axis});
-  return {b.unary("relu", b.add(b.sub(wrong, right), 1.0))};
+  return {b.maximum(b.add(b.sub(wrong, right), 1.0), 0.0)};
 }
 
 ValueId log1_of_positive(Builder& b, ValueId x) {
