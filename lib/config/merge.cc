@@ -258,7 +258,7 @@ void merge_config(YamlNode& base, YamlNode over) {
   // `profiles` is no section of the schema; profiles of one name are merged by path.
   if (YamlNode* theirs = over.find("profiles"); theirs != nullptr && theirs->is_map()) {
     if (YamlNode* ours = base.find("profiles"); ours != nullptr && ours->is_map()) {
-      YamlNode more = std::move(*theirs);
+      YamlNode more = *theirs;
       over.erase("profiles");
       merge_map(*ours, std::move(more), {nullptr, nullptr, true});
     }

@@ -33,6 +33,15 @@ std::string example(Category category) {
   }
 }
 
+// `Activation: {leaky_relu: 0.3}`: the map is the first argument, itself an object.
+bool is_first_argument(Category category, const YamlNode& entry) {
+  const ClassSpec* spec = find_class(category, entry.key);
+  return spec != nullptr && !spec->args.empty() && entry.children.size() == 1 &&
+         spec->args[0].kind == ValueKind::kActivation &&
+         spec->find(entry.children[0].key) == nullptr &&
+         find_class(Category::kActivation, entry.children[0].key) != nullptr;
+}
+
 std::optional<ObjectForm> keras_form(const YamlNode& node, const YamlNode& name,
                                      ObjectFormProblem* problem) {
   ObjectForm form{name.text, name.loc, nullptr, nullptr, {}};
@@ -94,7 +103,7 @@ std::optional<ObjectForm> object_form(const YamlNode& node, Category category,
     return std::nullopt;
   }
   ObjectForm form{only.key, only.key_loc, nullptr, nullptr, {}};
-  if (only.is_map()) {
+  if (only.is_map() && !is_first_argument(category, only)) {
     form.args = &only;
   } else if (!only.is_null() || only.explicit_null) {
     form.first = &only;

@@ -1,0 +1,115 @@
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "config/catalogue.h"
+#include "config/schema.h"
+#include "doctest/doctest.h"
+#include "unit/config/temp_config.h"
+
+namespace meshtrain {
+namespace {
+
+// The line of `text` that begins with `start` after its indentation.
+std::string line_with(const std::string& text, const std::string& start) {
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const size_t begin = line.find_first_not_of(" -");
+    if (begin != std::string::npos && line.compare(begin, start.size(), start) == 0) {
+      return line;
+    }
+  }
+  return "";
+}
+
+bool ends_in(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+}  // namespace
+
+TEST_CASE("show_config: every value has an origin") {
+  const TempConfigs files;
+  setenv("MESHTRAIN_TEST_OUT", "out", 1);
+  LoadOptions options;
+  options.files = {files.write("t.yaml", std::string(kSmall) +
+                                             "vars: {n: 2}\nfit: {epochs: =n + 1}\n"
+                                             "run: {dir: \"${env:MESHTRAIN_TEST_OUT,runs}\"}\n")};
+  options.flags = {{"distribution.device_mesh.shape", "2x4"}};
+  options.flag_names = {"--mesh"};
+  options.overrides = {"seed=5"};
+  const std::string shown = show_config(options, true);
+  const std::string path = options.files[0];
+  CHECK(ends_in(line_with(shown, "units: 2 "), "# " + path + ":4"));
+  CHECK(ends_in(line_with(shown, "epochs: 3 "), "# " + path + ":8 (=n + 1)"));
+  CHECK(
+      ends_in(line_with(shown, "dir: out "), "# environment MESHTRAIN_TEST_OUT at " + path + ":9"));
+  CHECK(ends_in(line_with(shown, "shape: [2, 4] "), "# --mesh"));
+  CHECK(ends_in(line_with(shown, "seed: 5 "), "# command line: seed=5"));
+  CHECK(ends_in(line_with(shown, "batch_size: 32 "), "# default"));
+  CHECK(ends_in(line_with(shown, "use_bias: true "), "# default"));
+  CHECK(show_config(options, false).find('#') == std::string::npos);
+}
+
+TEST_CASE("show_config: its text is a config that means the same") {
+  const TempConfigs files;
+  LoadOptions options;
+  options.files = {files.write(
+      "t.yaml",
+      "name: \"1\"\nmodel:\n  layers:\n    - Input: {name: x, shape: [null, 4]}\n    - Dense: "
+      "{units: 3, activation: {relu: {max_value: 6}},\n"
+      "        kernel_initializer: {VarianceScaling: {scale: 2}}}\n    - Activation: {softmax: "
+      "{axis: 1}}\n"
+      "    - Dense: {name: a, inputs: x, units: 3}\n    - Add: {inputs: [a, activation]}\n"
+      "compile: {loss: {Huber: {delta: 2}}, metrics: [acc, {mse: {name: err}}], optimizer: {Adam: "
+      "{learning_rate: {ExponentialDecay: [1]}}}}\n"
+      "data: {train: {source: npz, path: \"a b.npz\", slice: \"[1:]\"}, transform: [{Rescaling: "
+      "{scale: [1, 2]}}]}\n"
+      "distribution:\n  layout_map: {'.*/ker\\w+': [null, [batch]], \"a\\\"b\": []}\nfit: "
+      "{class_weight: {0: 2}}\nrun: {verbose: 1, dir: \"yes\"}\n")};
+  options.overrides = {
+      "compile.optimizer.learning_rate={ExponentialDecay: {initial_learning_rate: 1, decay_steps: "
+      "3, decay_rate: 0.5}}"};
+  const std::string once = show_config(options, false);
+  LoadOptions again;
+  again.files = {files.write("again.yaml", once)};
+  CHECK(show_config(again, false) == once);
+  const Config config = load_config(again);
+  CHECK(config.name.value == "1");
+  CHECK(config.run.dir.value == "yes");
+  CHECK(config.distribution.layout_map[0].key == ".*/ker\\w+");
+  CHECK(config.distribution.layout_map[1].key == "a\"b");
+  CHECK(config.compile.metrics[0].object.spelled == "acc");
+  CHECK(config.compile.metrics[1].object.string("name") == "err");
+}
+
+TEST_CASE("json_schema: names every section and class") {
+  const nlohmann::json schema = nlohmann::json::parse(json_schema());
+  for (const std::string& name : root_section().names()) {
+    CAPTURE(name);
+    CHECK(schema["properties"].contains(name));
+  }
+  CHECK_FALSE(schema["properties"].contains("callbacks"));
+  CHECK(schema["additionalProperties"] == false);
+  const std::string layers = schema["$defs"]["layer"].dump();
+  for (const std::string& name : class_names(Category::kLayer)) {
+    CHECK(layers.find("\"" + name + "\"") != std::string::npos);
+  }
+}
+
+TEST_CASE("Schema: every field has a help and a default that can be read") {
+  const std::function<void(const Section&)> check = [&](const Section& section) {
+    for (const Spec& field : section.fields) {
+      CAPTURE(section.path);
+      CAPTURE(field.name);
+      CHECK_FALSE(field.help.empty());
+      if (field.kind == ValueKind::kSection) {
+        check(*field.section);
+      }
+    }
+  };
+  check(root_section());
+}
+
+}  // namespace meshtrain
