@@ -49,6 +49,11 @@ void add_mesh(const std::string& mesh, LoadOptions& options) {
   options.flag_names.push_back("--mesh");
 }
 
+// A check for one of these words; the help shows them as the type already.
+CLI::Validator one_of(std::vector<std::string> words) {
+  return CLI::IsMember(std::move(words)).description("");
+}
+
 }  // namespace
 
 void add_config_arguments(CLI::App& verb, Arguments& a) {
@@ -78,12 +83,12 @@ void add_output_flags(CLI::App& verb, Arguments& a) {
   verb.add_option("--progress", a.progress,
                   "As Keras' verbose 1, 2 and 0; auto: a bar on a terminal, and lines")
       ->type_name("auto|bar|line|none")
-      ->check(CLI::IsMember({"auto", "bar", "line", "none"}))
+      ->check(one_of({"auto", "bar", "line", "none"}))
       ->group("Output");
   verb.add_option("--log-format", a.log_format,
                   "On stdout: Keras' lines, one line per epoch, or one JSON object per event")
       ->type_name("keras|plain|json")
-      ->check(CLI::IsMember({"keras", "plain", "json"}))
+      ->check(one_of({"keras", "plain", "json"}))
       ->group("Output");
   verb.add_flag("-q,--quiet", a.quiet, "Only the final result and errors")->group("Output");
   verb.add_flag("-v,--verbose", a.verbosity, "Show the plan before starting")->group("Output");
@@ -93,14 +98,14 @@ void add_output_flags(CLI::App& verb, Arguments& a) {
 void add_color_flag(CLI::App& verb, Arguments& a) {
   verb.add_option("--color", a.color, "Colours; NO_COLOR and CLICOLOR_FORCE are respected")
       ->type_name("auto|always|never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->check(one_of({"auto", "always", "never"}))
       ->group("Output");
 }
 
 void add_format_flag(CLI::App& verb, Arguments& a) {
   verb.add_option("--format", a.format, "Form of the output")
       ->type_name("text|json")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(one_of({"text", "json"}))
       ->group("Output");
 }
 

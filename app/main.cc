@@ -56,21 +56,23 @@ int show_misuse(const CLI::ParseError& error, CLI::App& app) {
   CLI::App* verb = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
   std::string message = error.what();
   std::vector<std::string> known = option_names(*verb);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::vector<std::string> extras = app.remaining(true);
-    const std::string word = extras.empty() ? "" : extras.front();
-    if (verb == &app && !starts_with(word, "-")) {
+  const std::vector<std::string> extras = app.remaining(true);
+  const bool no_verb = verb == &app;
+  if (!extras.empty() && (no_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
+    const std::string& word = extras.front();
+    const bool is_option = starts_with(word, "-");
+    if (no_verb && !is_option) {
       known.clear();
       for (const CLI::App* candidate : app.get_subcommands({})) {
         known.push_back(candidate->get_name());
       }
-      message = fmt::format("unknown verb `{}`", word);
-    } else {
-      message = fmt::format("unknown option `{}`", word);
     }
+    message = fmt::format("unknown {} `{}`", is_option ? "option" : "verb", word);
     if (const auto nearest = nearest_name(word, known)) {
       message += fmt::format("; did you mean `{}`?", *nearest);
     }
+  } else if (no_verb) {
+    message = "no verb given";
   }
   Diagnostics diagnostics;
   diagnostics.error("E140", {}, message)
@@ -114,11 +116,13 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    CLI::App* verb = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+    std::string parents;
+    CLI::App* verb = &app;
     while (!verb->get_subcommands().empty()) {
+      parents += (parents.empty() ? "" : " ") + verb->get_name();
       verb = verb->get_subcommands().front();
     }
-    out_stream().write(verb->help(verb == &app ? "" : "meshtrain " + verb->get_name()));
+    out_stream().write(verb->help(parents) + "\n");
     return 0;
   } catch (const CLI::Success& success) {  // --version
     out_stream().write(fmt::format("{}\n", success.what()));
