@@ -3,7 +3,7 @@
 
   ```sh        every line is a command that must succeed
   ```yaml      saved under the name in its first comment line; `meshtrain validate` must accept it
-  ```console   `$ command`, then the output it must give; times, rates and run numbers may differ
+  ```console   `$ command`, then what it must print on a terminal; times, rates, threads may differ
 
 Everything runs in one scratch folder, in the order of the README, with `meshtrain` of
 build/release on the PATH (or of the folder in MESHTRAIN_BIN). scripts/test.sh is the one command
@@ -23,7 +23,8 @@ VARIABLE = [
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"\b\d+(\.\d+)?(us|ms|s)/step"), "T/step"),
     (re.compile(r"\b\d+(\.\d+)? ?(us|ms|s|min)\b"), "T"),
-    (re.compile(r"\b\d{4}-?\d\d-?\d\d[T_-]\d\d[:-]?\d\d[:-]?\d\d\w*"), "DATE"),
+    (re.compile(r"\bon \d+ threads?\b"), "on N threads"),
+    (re.compile(r"\b\d{4}-?\d\d-?\d\d[T_-]\d\d[:-]?\d\d[:-]?\d\d\w*"), "RUN"),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 ]
 DECIMAL = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
@@ -77,21 +78,22 @@ class Readme:
         self.environment = os.environ | {"PATH": f"{binary}:{os.environ['PATH']}"}
 
     def run(self, command, line):
-        """stdout of a command, or None when it failed. Lines of a README are commands, not scripts."""
+        """What a command prints, or None when it failed. A first word scripts/... is a script of ours."""
         self.count += 1
         words = command.split()
         script = ROOT / words[0]
         if words[0].startswith("scripts/"):
             if not os.access(script, os.X_OK):
                 self.problems.append(f"README.md:{line}: {words[0]} cannot be executed")
+                return None
             if words[0] == "scripts/test.sh":
                 return None
             command = f"{script} {' '.join(words[1:])}"
         done = subprocess.run(["sh", "-ec", command], cwd=self.folder, env=self.environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
             self.problems.append(f"README.md:{line}: `{command}` exits with {done.returncode}:\n"
-                                 f"{done.stdout}{done.stderr}")
+                                 f"{done.stdout}")
             return None
         return done.stdout
 
