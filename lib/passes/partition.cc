@@ -260,6 +260,11 @@ class Partitioner {
     return now;
   }
 
+  std::string unique_path(std::string path) {
+    const int uses = path_uses_[path]++;
+    return uses == 0 ? path : fmt::format("{}_{}", path, uses);
+  }
+
   ValueId append_move(const ReshardMove& move, ValueId value, const Node& reader,
                       const std::string& origin) {
     const std::string_view name =
@@ -267,12 +272,14 @@ class Partitioner {
     Node node;
     node.op = &find_op(name);
     node.inputs = {value};
-    node.attrs["axes"] = std::vector<int64_t>(move.axes.begin(), move.axes.end());
+    // A permute names the axes that its dimension has afterwards.
+    const AxisList& axes = move.kind == MoveKind::kPermute ? move.result.dims[move.dim] : move.axes;
+    node.attrs["axes"] = std::vector<int64_t>(axes.begin(), axes.end());
     node.attrs["dim"] = int64_t{move.dim};
     node.attrs["to_dim"] = int64_t{move.to_dim};
     node.attrs["combine"] = std::string(combine_name(to().values[value].sharding->combine));
     node.attrs["cause"] = origin.empty() ? to().nodes[to().values[value].producer].path : origin;
-    node.path = reader.path + "/" + std::string(name);
+    node.path = unique_path(reader.path + "/" + std::string(name));
     node.phase = reader.phase;
     const Value source = to().values[value];
     const ValueId result = rewriter_.append(std::move(node), {source.shape, source.dtype});
@@ -287,6 +294,7 @@ class Partitioner {
   std::vector<int> uses_;
   std::vector<bool> is_output_;
   std::map<std::pair<ValueId, std::string>, ValueId> shared_;
+  std::map<std::string, int> path_uses_;
 };
 
 }  // namespace

@@ -25,8 +25,12 @@ class Combine final : public Kernel {
         item_size_(static_cast<int64_t>(dtype_size(dtype))),
         combine_(cpu::kernels().combine_many[static_cast<int>(reduction)][cpu::type_index(dtype)]) {
     cpu::coalesce(loop_);
+    if (loop_.strides[0].back() != 1 || loop_.strides[1].back() != 1) {
+      loop_.sizes.push_back(1);  // a region one element wide: rows of one element
+      loop_.strides[0].push_back(1);
+      loop_.strides[1].push_back(1);
+    }
     run_ = std::max<int64_t>(loop_.sizes.back(), 1);
-    MESHTRAIN_CHECK(run_ == 1 || (loop_.strides[0].back() == 1 && loop_.strides[1].back() == 1));
     rows_ = num_elements(loop_.sizes) / run_;
     parts_of_run_ = (run_ + kElementsOfUnit - 1) / kElementsOfUnit;
     rows_of_unit_ = parts_of_run_ > 1 ? 1 : std::max<int64_t>(kElementsOfUnit / run_, 1);

@@ -174,7 +174,9 @@ TEST_CASE("parity with Keras: the guide's MLP on one device and DataParallel and
   for (const std::string& mesh :
        {std::string(), std::string(kDataParallel), std::string(kModelParallel)}) {
     CAPTURE(mesh);
-    compare("guide_mlp", kGuideModel + mesh, data, "float64", at_most(1e-10), 1e-9);
+    // Keras on JAX takes means in float32 under a float64 policy too (ops.mean computes in
+    // result_type(dtype, float32)), so that its loss is off by up to 6e-8 relative here.
+    compare("guide_mlp", kGuideModel + mesh, data, "float64", at_most(2e-7), 2e-6);
     compare("guide_mlp", kGuideModel + mesh, data, "float32", at_most(1e-5), 1e-5);
   }
 }
