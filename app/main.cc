@@ -116,13 +116,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::string parents;
-    CLI::App* verb = &app;
-    while (!verb->get_subcommands().empty()) {
-      parents += (parents.empty() ? "" : " ") + verb->get_name();
-      verb = verb->get_subcommands().front();
-    }
-    out_stream().write(verb->help(parents) + "\n");
+    out_stream().write(app.help() + "\n");  // of the verb, if there is one
     return 0;
   } catch (const CLI::Success& success) {  // --version
     out_stream().write(fmt::format("{}\n", success.what()));
