@@ -62,7 +62,8 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
   out.axis_names = located<std::vector<std::string>>(names, {});
   for (const ConfigValue& name : names.list()) {
     auto& known = out.axis_names.value;
-    if (std::find(known.begin(), known.end(), name.string()) != known.end()) {
+    if (!name.string().empty() &&
+        std::find(known.begin(), known.end(), name.string()) != known.end()) {
       diagnostics.error("E113", name.loc, fmt::format("axis `{}` is named twice", name.string()));
     }
     known.push_back(name.string());
@@ -106,7 +107,8 @@ TensorLayout make_layout(const ConfigValue& value) {
 
 void check_axis(const ConfigValue& name, const std::vector<std::string>& axes, const char* key,
                 Diagnostics& diagnostics) {
-  if (std::find(axes.begin(), axes.end(), name.string()) != axes.end()) {
+  if (name.string().empty() ||  // could not be read
+      std::find(axes.begin(), axes.end(), name.string()) != axes.end()) {
     return;
   }
   Diagnostic& d = diagnostics.error(

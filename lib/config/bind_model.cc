@@ -134,6 +134,9 @@ class ModelBinder {
   }
 
   void add_input(size_t i, const ConfigValue& name) {
+    if (name.string().empty()) {
+      return;  // could not be read
+    }
     if (earlier(i, name.string(), name.loc, "input") != nullptr) {
       out_.layers[i].inputs.push_back({name.string(), name.loc});
     }
@@ -201,6 +204,9 @@ class ModelBinder {
         diagnostics_.error("E121", layer.loc, fmt::format("two outputs are named `{}`", name));
         return;
       }
+    }
+    if (layer.string().empty()) {
+      return;  // could not be read
     }
     if (places_.find(layer.string()) == places_.end()) {
       unknown(layer.loc, fmt::format("output `{}` is no layer", layer.string()), layer.string(),

@@ -21,6 +21,15 @@ std::vector<std::string> split_by_x(const std::string& text) {
   return fits ? parts : std::vector<std::string>{};
 }
 
+// An entry of a list or map of `kind`: it has a value of its own, never the default of the whole.
+Spec entry_of(const Spec& whole, ValueKind kind) {
+  Spec entry = whole;
+  entry.kind = kind;
+  entry.is_nullable = false;
+  entry.is_required = true;
+  return entry;
+}
+
 bool is_slice_number(std::string_view text) {
   return trim(text).empty() || try_integer(trim(text)).has_value();
 }
@@ -130,11 +139,13 @@ void Reader::check_shape(const ConfigValue& value, const Spec& spec, const std::
 }
 
 ConfigValue Reader::number_list(const YamlNode& node, const Spec& spec, const std::string& owner) {
-  Spec element = spec;
-  element.kind = spec.kind == ValueKind::kIntOrList ? ValueKind::kInt : ValueKind::kFloat;
+  const ValueKind kind = spec.kind == ValueKind::kIntOrList ? ValueKind::kInt : ValueKind::kFloat;
   if (!node.is_list()) {
-    return scalar(node, element, owner);
+    Spec alone = spec;
+    alone.kind = kind;
+    return scalar(node, alone, owner);
   }
+  const Spec element = entry_of(spec, kind);
   ConfigValue::List list;
   for (const YamlNode& child : node.children) {
     if (child.is_null()) {
@@ -152,8 +163,7 @@ ConfigValue Reader::number_list(const YamlNode& node, const Spec& spec, const st
 }
 
 ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::string& owner) {
-  Spec element = spec;
-  element.kind = ValueKind::kText;
+  const Spec element = entry_of(spec, ValueKind::kText);
   const auto read = [&](const YamlNode& child) {
     if (child.is_null()) {
       wrong("E112", child.loc, spec, owner, "has an empty entry");
@@ -243,9 +253,7 @@ ConfigValue Reader::map(const YamlNode& node, const Spec& spec, const std::strin
     }
     return make_value(std::move(dict), node.loc);
   }
-  Spec element = spec;
-  element.kind = spec.element;
-  element.is_nullable = false;
+  Spec element = entry_of(spec, spec.element);
   for (const YamlNode& child : node.children) {
     if (spec.element == ValueKind::kLayout) {
       if (child.is_null() && !child.explicit_null) {
@@ -265,9 +273,7 @@ ConfigValue Reader::map(const YamlNode& node, const Spec& spec, const std::strin
 
 ConfigValue Reader::floats_per_output(const YamlNode& node, const Spec& spec,
                                       const std::string& owner) {
-  Spec element = spec;
-  element.kind = ValueKind::kFloat;
-  element.is_nullable = false;
+  Spec element = entry_of(spec, ValueKind::kFloat);
   if (node.is_map()) {
     ConfigValue::Dict dict;
     for (const YamlNode& child : node.children) {
