@@ -1,11 +1,12 @@
 #include "exec/executor.h"
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
 
 #include "exec/memory.h"
 #include "exec/pieces.h"
 #include "exec/prepare.h"
+#include "exec/presum.h"
 #include "exec/schedule.h"
 #include "exec/worker_pool.h"
 
@@ -39,6 +40,40 @@ PieceMap piece_map(const Program& program, int buffer) {
 
 }  // namespace
 
+// Whether the next step runs on all workers or on the calling thread alone. Both give the same
+// bits; alone is faster for tiny programs, and where other processes compute on the same cores, so
+// that a worker that was put aside holds up all others at every barrier. Both are timed now and
+// then.
+class ModeChooser {
+ public:
+  enum Mode : int { kTogether, kAlone };
+
+  Mode next() {
+    ++runs_;
+    if (runs_ <= 4)
+      return runs_ <= 2 ? kTogether : kAlone;
+    const Mode best = time_[kTogether] <= time_[kAlone] ? kTogether : kAlone;
+    if (--until_trial_ > 0)
+      return best;
+    interval_ = best == last_best_ ? std::min(interval_ * 2, kLongestInterval) : kFirstInterval;
+    until_trial_ = interval_;
+    last_best_ = best;
+    return best == kTogether ? kAlone : kTogether;
+  }
+  // Bursts of other work are forgotten slowly, a fast run is believed at once.
+  void add(Mode mode, double seconds) {
+    double& time = time_[mode];
+    time = time == 0 || seconds < time ? seconds : 0.75 * time + 0.25 * seconds;
+  }
+
+ private:
+  static constexpr int kFirstInterval = 32, kLongestInterval = 1024;
+  double time_[2] = {};
+  int64_t runs_ = 0;
+  int interval_ = kFirstInterval, until_trial_ = kFirstInterval;
+  Mode last_best_ = kTogether;
+};
+
 struct Executor::Impl {
   Impl(Program p, std::shared_ptr<WorkerPool> pool, VariableStore& variables);
 
@@ -46,6 +81,7 @@ struct Executor::Impl {
   cpu::KernelList prepare(const std::vector<ProgramStep>& steps);
   void run_once(const cpu::KernelList& list);
   static void run_worker(void* self, int worker);
+  static void run_all_alone(void* self, int worker);
 
   Program program;
   std::shared_ptr<WorkerPool> pool;
@@ -54,6 +90,7 @@ struct Executor::Impl {
   StepScratch step_scratch;
   cpu::KernelList kernels;
   Schedule schedule;
+  ModeChooser chooser;
   std::unique_ptr<WorkerScratch> scratch;
   std::vector<PieceMap> inputs, outputs;
 };
@@ -61,6 +98,7 @@ struct Executor::Impl {
 Executor::Impl::Impl(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
     : program(std::move(p)), pool(std::move(workers)), arena(program.arena_bytes) {
   place_buffers(variables);
+  memory.presummed = find_presummed(program);
   run_once(prepare(program.prologue));
   kernels = prepare(program.steps);
   schedule = make_schedule(kernels, pool->size());
@@ -121,6 +159,13 @@ void Executor::Impl::run_worker(void* self, int worker) {
   }
 }
 
+void Executor::Impl::run_all_alone(void* self, int) {
+  Impl& impl = *static_cast<Impl*>(self);
+  for (const cpu::KernelPtr& kernel : impl.kernels) {
+    kernel->run(0, kernel->units(), impl.scratch->of(0));
+  }
+}
+
 Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
     : impl_(std::make_unique<Impl>(std::move(program), std::move(workers), variables)) {}
 
@@ -146,20 +191,18 @@ std::byte* Executor::input_data(int index) {
 
 void Executor::run() {
   if (impl_->schedule.is_serial) {
-    // The barriers of a schedule without work for others would wait for nobody.
-    impl_->pool->run_alone(
-        [](void* self, int) {
-          Impl& impl = *static_cast<Impl*>(self);
-          for (const Command& command : impl.schedule.workers[0]) {
-            if (command.kernel == nullptr)
-              continue;
-            command.kernel->run(command.begin, command.end, impl.scratch->of(0));
-          }
-        },
-        impl_.get());
+    impl_->pool->run_alone(&Impl::run_all_alone, impl_.get());
     return;
   }
-  impl_->pool->run(&Impl::run_worker, impl_.get());
+  const ModeChooser::Mode mode = impl_->chooser.next();
+  const auto begin = std::chrono::steady_clock::now();
+  if (mode == ModeChooser::kTogether) {
+    impl_->pool->run(&Impl::run_worker, impl_.get());
+  } else {
+    impl_->pool->run_alone(&Impl::run_all_alone, impl_.get());
+  }
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  impl_->chooser.add(mode, time.count());
 }
 
 HostTensor Executor::output(int index) const {

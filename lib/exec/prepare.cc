@@ -9,16 +9,20 @@ namespace meshtrain {
 StepContext::StepContext(const Program& program_, const ProgramStep& step_,
                          const BufferMemory& memory, cpu::ScratchAllocator& scratch_)
     : program(program_), step(step_), scratch(scratch_), memory_(memory) {
-  AxisMask used = 0;
-  for (int b : step.outputs)
+  AxisMask used = 0, summed = 0;
+  for (int b : step.outputs) {
     used |= program.buffers[b].axes;
+    summed |= memory.presummed[b];
+  }
   for (int axis = 0; axis < program.mesh.num_axes(); ++axis) {
-    if ((used >> axis & 1u) != 0 && program.mesh.axis_size(axis) > 1)
-      axes_.push_back(axis);
+    if ((used >> axis & 1u) == 0 || program.mesh.axis_size(axis) == 1) {
+      continue;
+    }
+    ((summed >> axis & 1u) != 0 ? summed_axes_ : axes_).push_back(axis);
   }
   const int64_t num_pieces = program.mesh.size_of(axes_);
   for (int64_t p = 0; p < num_pieces; ++p) {
-    devices_.push_back(device_of_piece(program.mesh, used, p));
+    devices_.push_back(device_of_piece(program.mesh, used & ~summed, p));
   }
 }
 
@@ -39,7 +43,8 @@ bool StepContext::is_uniform() const {
          std::all_of(step.outputs.begin(), step.outputs.end(), has_all);
 }
 
-cpu::View StepContext::view(const Buffer& buffer, std::byte* base, size_t rank) const {
+cpu::View StepContext::view_over(const std::vector<int>& axes, const Buffer& buffer,
+                                 std::byte* base, size_t rank) const {
   cpu::View out{base, buffer.dtype, {}, {}};
   // Distance of pieces along each axis: pieces are numbered over the buffer's axes in mesh order.
   int64_t distance = num_elements(buffer.shape);
@@ -50,7 +55,7 @@ cpu::View StepContext::view(const Buffer& buffer, std::byte* base, size_t rank) 
     axis_stride[axis] = distance;
     distance *= program.mesh.axis_size(axis);
   }
-  for (int axis : axes_) {
+  for (int axis : axes) {
     out.shape.push_back(program.mesh.axis_size(axis));
     const auto found = axis_stride.find(axis);
     out.strides.push_back(found == axis_stride.end() ? 0 : found->second);

@@ -17,7 +17,8 @@ namespace meshtrain {
 
 // Where the pieces of each buffer of a program are.
 struct BufferMemory {
-  std::vector<std::byte*> bases;  // of piece 0
+  std::vector<std::byte*> bases;    // of piece 0
+  std::vector<AxisMask> presummed;  // of each buffer: find_presummed
 };
 
 // The kernels of a step, in order. Throws InternalError naming the step when there is none for it.
@@ -42,6 +43,9 @@ class StepContext {
 
   // Mesh axes with more than one position over which the results differ, in mesh order.
   const std::vector<int>& axes() const { return axes_; }
+  // Pending axes whose terms this step adds up itself (presum.h); not among axes().
+  const std::vector<int>& summed_axes() const { return summed_axes_; }
+  AxisMask presummed_of_input(size_t i) const { return memory_.presummed[step.inputs.at(i)]; }
   // Pieces to compute, and for each the device that stands for it.
   int64_t num_pieces() const { return static_cast<int64_t>(devices_.size()); }
   int64_t device(int64_t piece) const { return devices_[piece]; }
@@ -56,7 +60,11 @@ class StepContext {
 
   // The pieces of a buffer as one array: the axes, then the local dimensions aligned at the last of
   // `rank` (missing ones have size 1, and stride 0 as all of size 1).
-  cpu::View view(const Buffer& buffer, std::byte* base, size_t rank) const;
+  cpu::View view(const Buffer& buffer, std::byte* base, size_t rank) const {
+    return view_over(axes_, buffer, base, rank);
+  }
+  cpu::View view_over(const std::vector<int>& axes, const Buffer& buffer, std::byte* base,
+                      size_t rank) const;
   cpu::View input_view(size_t i) const {
     return view(input(i), input_base(i), input(i).shape.size());
   }
@@ -78,7 +86,7 @@ class StepContext {
 
  private:
   const BufferMemory& memory_;
-  std::vector<int> axes_;
+  std::vector<int> axes_, summed_axes_;
   std::vector<int64_t> devices_;
 };
 

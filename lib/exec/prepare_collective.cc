@@ -47,19 +47,24 @@ std::optional<Overlap> overlap(const Buffer& source, const std::vector<int64_t>&
 
 class RegionPlanner {
  public:
+  // `presummed`: axes along which only the pieces at position 0 hold something.
   RegionPlanner(const DeviceMesh& mesh, const Buffer& source, const std::byte* source_base,
-                const Buffer& target, std::byte* target_base)
+                AxisMask presummed, const Buffer& target, std::byte* target_base)
       : mesh_(mesh),
         source_(source),
         target_(target),
         source_base_(source_base),
         target_base_(target_base),
         kept_(source.sharding.partial & target.sharding.partial) {
+    const std::vector<int> empty_axes = list_of(presummed);
     const int64_t num_sources = mesh.size_of(source.axes);
     for (int64_t p = 0; p < num_sources; ++p) {
-      source_devices_.push_back(device_of_piece(mesh, source.axes, p));
-      source_starts_.push_back(
-          local_start(source.global_shape, source.sharding, mesh, source_devices_.back()));
+      const int64_t device = device_of_piece(mesh, source.axes, p);
+      if (mesh.index_along(device, empty_axes) != 0)
+        continue;
+      source_pieces_.push_back(p);
+      source_devices_.push_back(device);
+      source_starts_.push_back(local_start(source.global_shape, source.sharding, mesh, device));
     }
   }
 
@@ -104,8 +109,8 @@ class RegionPlanner {
         out.push_back(std::move(region));
       }
       // Pieces are numbered in device order, so that terms are added in device order.
-      out[place->second].sources.push_back(
-          source_base_ + static_cast<int64_t>(s) * source_.piece_bytes + meet->from * item);
+      out[place->second].sources.push_back(source_base_ + source_pieces_[s] * source_.piece_bytes +
+                                           meet->from * item);
     }
   }
 
@@ -115,7 +120,7 @@ class RegionPlanner {
   const std::byte* source_base_;
   std::byte* target_base_;
   AxisMask kept_;  // pending before and after
-  std::vector<int64_t> source_devices_;
+  std::vector<int64_t> source_pieces_, source_devices_;
   std::vector<std::vector<int64_t>> source_starts_;
 };
 
@@ -131,8 +136,8 @@ bool prepare_collective(StepContext& context) {
   for (size_t i = 0; i < context.step.inputs.size(); ++i) {
     const Buffer& source = context.input(i);
     std::vector<local::Region> regions;
-    RegionPlanner(context.program.mesh, source, context.input_base(i), context.output(i),
-                  context.output_base(i))
+    RegionPlanner(context.program.mesh, source, context.input_base(i),
+                  context.presummed_of_input(i), context.output(i), context.output_base(i))
         .add_regions(regions);
     list.push_back(local::make_combine(reduction_of(source.sharding.combine), source.dtype,
                                        std::move(regions)));

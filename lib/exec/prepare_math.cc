@@ -9,30 +9,39 @@
 namespace meshtrain {
 namespace {
 
+std::vector<int> all_axes(const StepContext& context) {
+  std::vector<int> axes = context.axes();
+  axes.insert(axes.end(), context.summed_axes().begin(), context.summed_axes().end());
+  return axes;
+}
+
 void add_reduce(StepContext& context, cpu::Reduction reduction) {
-  const cpu::View x = context.input_view(0);
+  const Buffer& in = context.input(0);
+  const std::vector<int> axes = all_axes(context);
+  const cpu::View x = context.view_over(axes, in, context.input_base(0), in.shape.size());
   std::vector<bool> reduced(x.rank(), false);
+  for (size_t d = context.num_axes(); d < axes.size(); ++d)
+    reduced[d] = true;
   for (int64_t axis : context.attr_ints("axes")) {
-    reduced[context.num_axes() + static_cast<size_t>(axis)] = true;
+    reduced[axes.size() + static_cast<size_t>(axis)] = true;
   }
   context.add(cpu::make_reduce(reduction, x, reduced, context.output_view(0), context.scratch));
 }
 
 constexpr int kAxisLabel = 1000;  // labels below are letters
 
-// Only the axes that a buffer is split (or pending) over are dimensions of it here.
-cpu::LabelledView labelled(const StepContext& context, const Buffer& buffer, std::byte* base,
-                           std::string_view letters) {
-  const cpu::View all = context.view(buffer, base, buffer.shape.size());
+// Only those of `axes` that a buffer is split (or pending) over are dimensions of it here.
+cpu::LabelledView labelled(const StepContext& context, const std::vector<int>& axes,
+                           const Buffer& buffer, std::byte* base, std::string_view letters) {
+  const cpu::View all = context.view_over(axes, buffer, base, buffer.shape.size());
   cpu::LabelledView out;
   out.view.data = base;
   out.view.dtype = buffer.dtype;
   for (size_t d = 0; d < all.rank(); ++d) {
-    const bool is_axis = d < context.num_axes();
-    if (is_axis && (buffer.axes >> context.axes()[d] & 1u) == 0)
+    const bool is_axis = d < axes.size();
+    if (is_axis && (buffer.axes >> axes[d] & 1u) == 0)
       continue;
-    out.labels.push_back(is_axis ? kAxisLabel + context.axes()[d]
-                                 : letters[d - context.num_axes()]);
+    out.labels.push_back(is_axis ? kAxisLabel + axes[d] : letters[d - axes.size()]);
     out.view.shape.push_back(all.shape[d]);
     out.view.strides.push_back(all.strides[d]);
   }
@@ -41,13 +50,15 @@ cpu::LabelledView labelled(const StepContext& context, const Buffer& buffer, std
 
 void add_einsum(StepContext& context) {
   const EinsumEquation equation = parse_einsum(context.attr_string("equation"));
+  const std::vector<int> axes = all_axes(context);
   std::vector<cpu::LabelledView> operands;
   for (size_t i = 0; i < equation.operands.size(); ++i) {
     operands.push_back(
-        labelled(context, context.input(i), context.input_base(i), equation.operands[i]));
+        labelled(context, axes, context.input(i), context.input_base(i), equation.operands[i]));
   }
   context.add(cpu::make_einsum(
-      operands, labelled(context, context.output(0), context.output_base(0), equation.result),
+      operands,
+      labelled(context, context.axes(), context.output(0), context.output_base(0), equation.result),
       context.scratch));
 }
 

@@ -68,6 +68,12 @@ HostTensor move(const HostTensor& x, const Sharding& from, const Sharding& to,
     builder.step("reduce_sum", {value}, {pending}, {{"axes", sum_axes}, {"keepdims", int64_t{0}}});
     value = pending;
   }
+  if (!in_one_step && from.partial != 0) {
+    // A reader that needs the terms: without it the sum above would add up all pieces itself.
+    const int copy = builder.buffer(shape, DType::kFloat64, from);
+    builder.step("pin", {value}, {copy}, {{"key", std::string("x/output")}});
+    value = copy;
+  }
   if (in_one_step) {
     const int next = builder.buffer(shape, DType::kFloat64, to);
     builder.step("reshard", {value}, {next});

@@ -76,17 +76,22 @@ void rmsprop_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const T w = o.param[i] - o.param[i] * o.decay;
     const T g = o.grad[i];
+    T old_m = 0, old_a = 0;
+    if constexpr (kMomentum)
+      old_m = m[i];
+    if constexpr (kCentered)
+      old_a = a[i];
     const T velocity = rho * v[i] + rest * (g * g);
     new_v[i] = velocity;
     T denominator = velocity + epsilon;
     if constexpr (kCentered) {
-      const T average = rho * a[i] + rest * g;
+      const T average = rho * old_a + rest * g;
       new_a[i] = average;
       denominator = velocity - average * average + epsilon;
     }
     T increment = o.rate * g / root(denominator);
     if constexpr (kMomentum) {
-      increment = mu * m[i] + increment;
+      increment = mu * old_m + increment;
       new_m[i] = increment;
     }
     o.new_param[i] = w - increment;
@@ -124,13 +129,18 @@ void adam_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const T w = o.param[i] - o.param[i] * o.decay;
     const T g = o.grad[i];
-    const T mean = m[i] + (g - m[i]) * rest1;
-    const T square = v[i] + (g * g - v[i]) * rest2;
+    const T old_m = m[i];
+    const T old_v = v[i];
+    T old_top = 0;
+    if constexpr (kAmsgrad)
+      old_top = top[i];
+    const T mean = old_m + (g - old_m) * rest1;
+    const T square = old_v + (g * g - old_v) * rest2;
     new_m[i] = mean;
     new_v[i] = square;
     T scale = square;
     if constexpr (kAmsgrad) {
-      scale = larger(top[i], square);
+      scale = larger(old_top, square);
       new_top[i] = scale;
     }
     o.new_param[i] = w - o.rate * mean / (root(scale) + epsilon);

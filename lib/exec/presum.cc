@@ -1,0 +1,59 @@
+#include "exec/presum.h"
+
+#include <algorithm>
+
+namespace meshtrain {
+namespace {
+
+// Reads a pending operand and settles all of it.
+bool settles(const Program& program, const ProgramStep& step, int buffer) {
+  if (step.op == nullptr || !step.op->collective || step.fused != kNone)
+    return false;
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (step.inputs[i] != buffer)
+      continue;
+    if (program.buffers[step.outputs[i]].sharding.partial != 0)
+      return false;
+  }
+  return true;
+}
+
+// The pieces at position 0 along the pending axes are the first ones, side by side.
+bool pending_axes_are_major(const Buffer& buffer) {
+  const AxisMask pending = buffer.sharding.partial;
+  const AxisMask others = buffer.axes & ~pending;
+  // Axes count from the major one at bit 0.
+  for (int axis = 0; axis < kMaxAxes; ++axis) {
+    const bool has_other_before = (others & ((AxisMask{1} << axis) - 1)) != 0;
+    if ((pending >> axis & 1u) != 0 && has_other_before)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<AxisMask> find_presummed(const Program& program) {
+  std::vector<AxisMask> out(program.buffers.size(), 0);
+  for (const ProgramStep& step : program.steps) {
+    if (step.fused != kNone || (step.op->name != "einsum" && step.op->name != "reduce_sum"))
+      continue;
+    const Buffer& buffer = program.buffers[step.outputs[0]];
+    const Sharding& sharding = buffer.sharding;
+    if (sharding.partial != 0 && sharding.combine == Combine::kSum && buffer.variable == kNone &&
+        pending_axes_are_major(buffer)) {
+      out[step.outputs[0]] = sharding.partial;
+    }
+  }
+  for (const ProgramStep& step : program.steps) {
+    for (int b : step.inputs) {
+      if (out[b] != 0 && !settles(program, step, b))
+        out[b] = 0;
+    }
+  }
+  for (const Program::NamedBuffer& output : program.outputs)
+    out[output.buffer] = 0;
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,208 @@
+// The inner loops on every instruction set level that this processor has.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/kernel_table.h"
+#include "base/philox.h"
+#include "support/splitmix.h"
+
+namespace meshtrain::cpu {
+namespace {
+
+constexpr int64_t kSizes[] = {1, 7, 13, 16, 31, 64, 1000};
+
+template <class T>
+std::vector<T> numbers(int64_t n, uint64_t seed) {
+  std::vector<T> out;
+  for (int64_t i = 0; i < n; ++i) {
+    out.push_back(static_cast<T>(test::splitmix_signed(seed, static_cast<uint64_t>(i), 2.0F)));
+  }
+  return out;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+template <class T>
+void check_against_double(ElementOp op, int type, double (*want)(double), double tolerance,
+                          bool positive) {
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    const ElementLoop loop = kernels_of_level(level).element[static_cast<int>(op)][type];
+    const bool exists = loop != nullptr;
+    REQUIRE(exists);
+    for (int64_t n : kSizes) {
+      std::vector<T> x = numbers<T>(n, 5), y(static_cast<size_t>(n));
+      for (T& value : x) {
+        if (positive) {
+          value = std::abs(value) + T{0.01F};
+        }
+      }
+      loop(y.data(), x.data(), nullptr, nullptr, n, {});
+      for (int64_t i = 0; i < n; ++i) {
+        const double w = want(static_cast<double>(x[static_cast<size_t>(i)]));
+        CHECK(std::abs(static_cast<double>(y[static_cast<size_t>(i)]) - w) <=
+              tolerance * std::max(1.0, std::abs(w)));
+      }
+    }
+  }
+}
+
+void check_function(ElementOp op, double (*want)(double), bool positive = false) {
+  check_against_double<float>(op, kTypeF32, want, 1e-6, positive);
+  check_against_double<double>(op, kTypeF64, want, 4e-15, positive);
+}
+
+TEST_CASE("vector math is within a few units of the last place on every level") {
+  check_function(ElementOp::k_exp, [](double x) { return std::exp(x); });
+  check_function(ElementOp::k_expm1, [](double x) { return std::expm1(x); });
+  check_function(ElementOp::k_tanh, [](double x) { return std::tanh(x); });
+  check_function(ElementOp::k_erf, [](double x) { return std::erf(x); });
+  check_function(ElementOp::k_sin, [](double x) { return std::sin(x); });
+  check_function(ElementOp::k_cos, [](double x) { return std::cos(x); });
+  check_function(ElementOp::k_sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); });
+  check_function(ElementOp::k_softplus, [](double x) { return std::log1p(std::exp(x)); });
+  check_function(
+      ElementOp::k_log, [](double x) { return std::log(x); }, true);
+  check_function(
+      ElementOp::k_log1p, [](double x) { return std::log1p(x); }, true);
+  check_function(
+      ElementOp::k_rsqrt, [](double x) { return 1 / std::sqrt(x); }, true);
+}
+
+TEST_CASE("a value has the same result wherever it stands") {
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    for (ElementOp op :
+         {ElementOp::k_exp, ElementOp::k_tanh, ElementOp::k_sigmoid, ElementOp::k_log1p,
+          ElementOp::k_softplus, ElementOp::k_rsqrt, ElementOp::k_square}) {
+      const ElementLoop loop = kernels_of_level(level).element[static_cast<int>(op)][kTypeF32];
+      for (float value : {0.3F, 1.7F, 0.001F}) {
+        const std::vector<float> x(45, value);
+        std::vector<float> y(45), one(1);
+        loop(y.data(), x.data(), nullptr, nullptr, 45, {});
+        loop(one.data(), x.data(), nullptr, nullptr, 1, {});
+        CHECK(same_bits(y, std::vector<float>(45, one[0])));
+      }
+    }
+  }
+}
+
+TEST_CASE("arithmetic and sums are bit for bit the same on every level") {
+  const KernelTable& base = kernels_of_level(0);
+  for (int level = 1; level < num_kernel_levels(); ++level) {
+    const KernelTable& table = kernels_of_level(level);
+    for (int64_t n : kSizes) {
+      const std::vector<float> a = numbers<float>(n, 1), b = numbers<float>(n, 2);
+      for (ElementOp op : {ElementOp::k_add, ElementOp::k_mul, ElementOp::k_div, ElementOp::k_max,
+                           ElementOp::k_sqrt, ElementOp::k_floor, ElementOp::k_sign}) {
+        std::vector<float> one(static_cast<size_t>(n)), two(static_cast<size_t>(n));
+        const int index = static_cast<int>(op);
+        base.element[index][kTypeF32](one.data(), a.data(), b.data(), nullptr, n, {});
+        table.element[index][kTypeF32](two.data(), a.data(), b.data(), nullptr, n, {});
+        CHECK(std::memcmp(one.data(), two.data(), one.size() * sizeof(float)) == 0);
+      }
+      for (int kind = 0; kind < static_cast<int>(Reduction::kCount); ++kind) {
+        std::vector<float> one(1), two(1);
+        base.reduce_rows[kind][kTypeF32](one.data(), a.data(), 1, n, n);
+        table.reduce_rows[kind][kTypeF32](two.data(), a.data(), 1, n, n);
+        CHECK(same_bits(one, two));
+        const std::vector<float> m = numbers<float>(5 * n, 3);
+        std::vector<float> c1(static_cast<size_t>(n)), c2(static_cast<size_t>(n));
+        base.reduce_columns[kind][kTypeF32](c1.data(), m.data(), 5, n, n);
+        table.reduce_columns[kind][kTypeF32](c2.data(), m.data(), 5, n, n);
+        CHECK(same_bits(c1, c2));
+      }
+    }
+  }
+}
+
+TEST_CASE("random bits are those of the reference wherever a run begins") {
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    for (uint64_t first : {uint64_t{0}, uint64_t{3}, uint64_t{77}, (uint64_t{1} << 34) - 9}) {
+      for (int64_t n : kSizes) {
+        std::vector<uint32_t> bits(static_cast<size_t>(n));
+        kernels_of_level(level).random_bits(bits.data(), first, n, {0x123456789ABCDEF, 42, 7});
+        for (int64_t i = 0; i < n; ++i) {
+          CHECK(bits[static_cast<size_t>(i)] ==
+                philox_bits(0x123456789ABCDEF, 42, 7, first + static_cast<uint64_t>(i)));
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void check_product(int type, int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b,
+                   double tolerance) {
+  const std::vector<T> a = numbers<T>(m * k, 1), b = numbers<T>(k * n, 2);
+  GemmArgs args{a.data(), b.data(), nullptr, m, n, k};
+  args.a_row = transpose_a ? 1 : k;
+  args.a_column = transpose_a ? m : 1;
+  args.b_row = transpose_b ? 1 : n;
+  args.b_column = transpose_b ? k : 1;
+  args.c_row = n + 3;
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    const KernelTable& table = kernels_of_level(level);
+    std::vector<T> c(static_cast<size_t>(m * args.c_row), T{99});
+    std::vector<double> scratch(table.gemm_scratch_bytes / sizeof(double));
+    args.c = c.data();
+    table.gemm[type](args, scratch.data());
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < args.c_row; ++j) {
+        double want = 0;
+        for (int64_t p = 0; p < k && j < n; ++p) {
+          want += static_cast<double>(a[static_cast<size_t>(i * args.a_row + p * args.a_column)]) *
+                  static_cast<double>(b[static_cast<size_t>(p * args.b_row + j * args.b_column)]);
+        }
+        if (j >= n)
+          want = 99;  // beyond the row nothing is written
+        CHECK(std::abs(static_cast<double>(c[static_cast<size_t>(i * args.c_row + j)]) - want) <=
+              tolerance * static_cast<double>(k + 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("own matrix products of every remainder") {
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
+                                                                   {7, 13, 5},
+                                                                   {12, 32, 16},
+                                                                   {13, 33, 257},
+                                                                   {100, 17, 40},
+                                                                   {5, 600, 3},
+                                                                   {2, 3, 0}}) {
+    for (bool ta : {false, true}) {
+      for (bool tb : {false, true}) {
+        check_product<float>(kTypeF32, m, n, k, ta, tb, 1e-5);
+        check_product<double>(kTypeF64, m, n, k, ta, tb, 1e-14);
+      }
+    }
+  }
+}
+
+TEST_CASE("integers wrap and divide without trapping") {
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    const KernelTable& table = kernels_of_level(level);
+    const std::vector<int32_t> a = {7, -7, INT32_MIN, 5, INT32_MAX};
+    const std::vector<int32_t> b = {2, 2, -1, 0, 1};
+    std::vector<int32_t> y(5);
+    table.element[static_cast<int>(ElementOp::k_div)][kTypeI32](y.data(), a.data(), b.data(),
+                                                                nullptr, 5, {});
+    CHECK(y == std::vector<int32_t>{3, -3, INT32_MIN, -1, INT32_MAX});
+    table.element[static_cast<int>(ElementOp::k_add)][kTypeI32](y.data(), a.data(), b.data(),
+                                                                nullptr, 5, {});
+    CHECK(y[4] == INT32_MIN);
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain::cpu
