@@ -52,6 +52,45 @@ void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::s
   arrays = std::move(ordered);
 }
 
+std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {
+  std::vector<std::string> shapes;
+  for (const Dataset::Array& array : arrays) {
+    const Shape& shape = array.data.shape();
+    shapes.push_back(shape_string(Shape(shape.begin() + 1, shape.end())));
+  }
+  return join(shapes, ", ");
+}
+
+// Every part needs labels, and samples like those of the first.
+void check_parts(const RunData& data, Diagnostics& diagnostics) {
+  const Dataset* first = nullptr;
+  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
+    const Dataset* dataset = data.part(part);
+    if (!dataset) {
+      continue;
+    }
+    first = first ? first : dataset;
+    if (dataset->targets.empty()) {
+      diagnostics.error("E324", dataset->loc,
+                        fmt::format("the {} data have no labels: {}", data_part_name(part),
+                                    dataset->description));
+      continue;
+    }
+    const auto compare = [&](const char* what, const std::vector<Dataset::Array>& have,
+                             const std::vector<Dataset::Array>& wanted) {
+      if (!wanted.empty() && sample_shapes(have) != sample_shapes(wanted)) {
+        diagnostics.error("E324", dataset->loc,
+                          fmt::format("the {} data have {} of shape {}, the {} data {}",
+                                      data_part_name(part), what, sample_shapes(have),
+                                      first == data.part(DataPart::kTrain) ? "train" : "validation",
+                                      sample_shapes(wanted)));
+      }
+    };
+    compare("samples", dataset->inputs, first->inputs);
+    compare("labels", dataset->targets, first->targets);
+  }
+}
+
 // The loss of output `index`, or null.
 const ConfigObject* loss_of(const Setup& setup, size_t index) {
   const ConfigObject* common = nullptr;
@@ -155,6 +194,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   if (evaluated == DataPart::kTest) {
     load("test", sources.test, data.test);
   }
+  check_parts(data, diagnostics);
   if (fit && data.train) {
     apply_class_weight(config.fit, *data.train, diagnostics);
   }

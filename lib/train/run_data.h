@@ -25,7 +25,7 @@ struct RunData {
 
 // Reads what `fit` needs (training and validation data, fit.class_weight applied) and the part that
 // is evaluated. Parts agree on whether samples have weights. Throws ConfigError with the problems
-// of all of them.
+// of all of them: those of load_dataset, E324 for missing labels or parts of different shapes.
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated);
 
 // Puts arrays that the source names after the model's Input layers or outputs into the model's

@@ -202,10 +202,10 @@ TEST_CASE("flags stand for config keys wherever they are") {
 TEST_CASE("training begins from given weights and refuses those of another model") {
   const ExampleFolder folder;
   REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "a"}, folder.path()).exit_code == 0);
-  const Result kept =
-      meshtrain({"train", "small.yaml", "-q", "-o", "b", "compile.optimizer.SGD.learning_rate=1e-30",
-                 "fit.initial_weights=a/weights.safetensors"},
-                folder.path());
+  const Result kept = meshtrain(
+      {"train", "small.yaml", "-q", "-o", "b", "compile.optimizer.SGD.learning_rate=1e-30",
+       "fit.initial_weights=a/weights.safetensors"},
+      folder.path());
   REQUIRE_MESSAGE(kept.exit_code == 0, kept.err);
   CHECK(folder.read("a/weights.safetensors") == folder.read("b/weights.safetensors"));
   const Result other = meshtrain({"train", "small.yaml", "-o", "c", "model.layers.d1.units=4",

@@ -71,6 +71,20 @@ TEST_CASE("each kind of problem has its exit code") {
   CHECK_FALSE(std::filesystem::exists(folder / "run"));
 }
 
+TEST_CASE("data that do not fit together are found before training") {
+  const ExampleFolder folder;
+  const Result unlabelled = meshtrain(
+      {"train", "small.yaml", "data.train={source: random, samples: 40, shape: [6], seed: 1}"},
+      folder.path());
+  CHECK(unlabelled.exit_code == 3);
+  CHECK(contains(unlabelled.err, "error[E324]: the train data have no labels"));
+  const Result other = meshtrain(
+      {"train", "small.yaml", "data.test={source: random, samples: 9, shape: [9], classes: 3}"},
+      folder.path());
+  CHECK(other.exit_code == 3);
+  CHECK(contains(other.err, "the test data have samples of shape (9,), the train data (6,)"));
+}
+
 TEST_CASE("validate shows every problem and tells programs where") {
   const ExampleFolder folder;
   const Result good = meshtrain({"validate", "small.yaml"}, folder.path());
