@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "ir/op.h"
 #include "passes/rewrite.h"
@@ -21,16 +22,54 @@ struct Bucket {
   NodeId first_reader = 0;  // no member may be appended at or after this node
 };
 
+// The first of the nodes at the end that update variables.
+NodeId find_first_update(const Graph& graph) {
+  NodeId first = static_cast<NodeId>(graph.nodes.size());
+  while (first > 0 && graph.nodes[first - 1].phase == Phase::kUpdate) {
+    --first;
+  }
+  return first;
+}
+
+// The first reader of each value. Collectives of the backward phase whose results only the update
+// phase reads can wait for each other: as a reader, such a collective counts where its own result
+// is read.
+std::vector<NodeId> first_readers(const Graph& graph, NodeId first_update) {
+  const NodeId end = static_cast<NodeId>(graph.nodes.size());
+  std::vector<NodeId> first(graph.values.size(), end);
+  for (NodeId n = end; n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    const bool waits = node.op->collective && node.phase == Phase::kBackward &&
+                       first[node.outputs[0]] >= first_update;
+    for (const ValueId input : node.inputs) {
+      first[input] = std::min(first[input], waits ? first[node.outputs[0]] : n);
+    }
+  }
+  return first;
+}
+
+// How many collectives stand directly before each node. Members of a bucket have as many, so that
+// no two buckets wait for each other.
+std::vector<int> chain_depths(const Graph& graph) {
+  std::vector<int> depths(graph.nodes.size(), 0);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!graph.nodes[n].op->collective) {
+      continue;
+    }
+    const NodeId before = graph.values[graph.nodes[n].inputs[0]].producer;
+    depths[n] = graph.nodes[before].op->collective ? depths[before] + 1 : 0;
+  }
+  return depths;
+}
+
 // For each node of a bucket with several members, the bucket; the last member emits it.
 std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int64_t limit) {
   const NodeId end = static_cast<NodeId>(graph.nodes.size());
-  std::vector<NodeId> first_reader(graph.values.size(), end);
-  for (NodeId n = end; n-- > 0;) {
-    for (const ValueId input : graph.nodes[n].inputs) {
-      first_reader[input] = n;
-    }
-  }
-  using Key = std::tuple<std::string_view, std::vector<int64_t>, std::string, DType, Phase>;
+  const NodeId first_update = find_first_update(graph);
+  const std::vector<NodeId> first_reader = first_readers(graph, first_update);
+  const std::vector<int> depths = chain_depths(graph);
+  using Key =
+      std::tuple<std::string_view, std::vector<int64_t>, std::string, DType, Phase, int, bool>;
   std::map<Key, size_t> open;
   std::vector<Bucket> buckets;
   for (NodeId n = 0; n < end; ++n) {
@@ -39,8 +78,14 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
       continue;
     }
     const Value& value = graph.values[node.inputs[0]];
-    const Key key{node.op->name, node.attr_ints("axes"), node.attr_string("combine"), value.dtype,
-                  node.phase};
+    const bool can_wait = first_reader[node.outputs[0]] >= first_update;
+    const Key key{node.op->name,
+                  node.attr_ints("axes"),
+                  node.attr_string("combine"),
+                  value.dtype,
+                  node.phase,
+                  depths[n],
+                  can_wait};
     const int64_t bytes = num_elements(local_shape(value.shape, *value.sharding, mesh)) *
                           static_cast<int64_t>(dtype_size(value.dtype));
     const auto found = open.find(key);
@@ -93,13 +138,27 @@ Graph bucket_collectives(const Graph& graph, const DeviceMesh& mesh, int64_t buc
     }
   }
   Rewriter rewriter(graph);
+  std::vector<Node> waiting;  // for the results of a bucket that is not complete yet
+  const auto emit = [&](Node node) {
+    const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId input) { return rewriter.mapped(input) != kNone; });
+    ready ? static_cast<void>(rewriter.copy(node)) : waiting.push_back(std::move(node));
+    return ready;
+  };
   for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
     if (bucket_of[n] == kNone) {
-      rewriter.copy(graph.nodes[n]);
-    } else if (n == buckets[bucket_of[n]].members.back()) {
-      rewriter.copy(merged(graph, buckets[bucket_of[n]]));
+      emit(graph.nodes[n]);
+    } else if (n == buckets[bucket_of[n]].members.back() &&
+               emit(merged(graph, buckets[bucket_of[n]]))) {
+      for (size_t before = waiting.size() + 1; waiting.size() < before;) {
+        before = waiting.size();
+        for (Node& node : std::exchange(waiting, {})) {
+          emit(std::move(node));
+        }
+      }
     }
   }
+  MESHTRAIN_CHECK(waiting.empty(), "{} waits for ever", waiting[0].path);
   return rewriter.finish();
 }
 

@@ -94,6 +94,27 @@ TEST_CASE("golden counts: buckets make the collectives independent of the number
   }
 }
 
+TEST_CASE("golden counts: gradients that take two collectives are bucketed too") {
+  // Whole kernels behind an activation that is split over `model`: the gradients are reduced over
+  // data, then gathered over model.
+  const DeviceMesh mesh({2, 2}, {"data", "model"});
+  Counts first;
+  for (const int layers : {2, 6}) {
+    Case c{mesh, {0}, {}, 0, {}, {}};
+    for (int i = 0; i < layers; ++i) {
+      c.layouts[fmt::format("up{}/kernel", i)] = {{{}, {1}}};
+    }
+    Counts counts = count(compile_case(blocks(layers), c, true), mesh);
+    counts.erase("forward all_reduce model");  // one for each block, as it must be
+    counts.erase("backward all_reduce model");
+    if (first.empty()) {
+      first = counts;
+    }
+    CHECK(counts == first);
+  }
+  CHECK(first["backward all_gather model"] == 1);
+}
+
 TEST_CASE(
     "golden counts: tensor parallel is L all_reduces forward and L backward for two-layer blocks") {
   const DeviceMesh mesh({1, 4}, {"data", "model"});
