@@ -34,4 +34,5 @@ if ! cmake -S . -B "$build" -G Ninja "$@" >"$build/configure.log" 2>&1; then
   cat "$build/configure.log" >&2
   exit 1
 fi
-cmake --build "$build" --target "$target" -- -j "${JOBS:-$(nproc)}"
+# -k 0: every file that does not compile is reported, not only the first.
+cmake --build "$build" --target "$target" -- -k 0 -j "${JOBS:-$(nproc)}"
