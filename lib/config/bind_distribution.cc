@@ -120,6 +120,20 @@ void check_axis(const ConfigValue& name, const std::vector<std::string>& axes, c
   d.notes.push_back(fmt::format("axes: {}", join(axes, ", ")));
 }
 
+// Names of mesh axes; none for null.
+Located<std::vector<std::string>> axis_list(const ConfigValue& value,
+                                            const std::vector<std::string>& axes, const char* key,
+                                            Diagnostics& diagnostics) {
+  auto out = located<std::vector<std::string>>(value, {});
+  if (value.is_list()) {
+    for (const ConfigValue& axis : value.list()) {
+      check_axis(axis, axes, key, diagnostics);
+      out.value.push_back(axis.string());
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConfig& out,
@@ -151,23 +165,13 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
         .help("write `type: ModelParallel` to use `layout_map`");
     out.layout_map.clear();
   }
-  const ConfigValue& batch = field_of(tree, "batch_dim_name");
-  if (!batch.is_null()) {
-    out.batch_dim_name = located<std::string>(batch, batch.string());
-    check_axis(batch, axes, "batch_dim_name", diagnostics);
-  }
+  out.batch_dim_name =
+      axis_list(field_of(tree, "batch_dim_name"), axes, "batch_dim_name", diagnostics);
   const ConfigValue& match = field_of(tree, "layout_match");
   out.layout_match = located<std::string>(match, match.string());
   const ConfigValue& zero = field_of(tree, "zero");
   out.zero = located<int64_t>(zero, zero.integer());
-  const ConfigValue& zero_axes = field_of(tree, "zero_axes");
-  out.zero_axes = located<std::vector<std::string>>(zero_axes, {});
-  if (zero_axes.is_list()) {
-    for (const ConfigValue& axis : zero_axes.list()) {
-      check_axis(axis, axes, "zero_axes", diagnostics);
-      out.zero_axes.value.push_back(axis.string());
-    }
-  }
+  out.zero_axes = axis_list(field_of(tree, "zero_axes"), axes, "zero_axes", diagnostics);
   const ConfigValue& unmatched = field_of(field_of(tree, "checks"), "unmatched_rule");
   out.unmatched_rule = located<std::string>(unmatched, unmatched.string());
 }

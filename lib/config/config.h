@@ -32,7 +32,7 @@ struct MeshConfig {
 struct DistributionConfig {
   Located<std::string> type{"DataParallel", {}};  // DataParallel | ModelParallel
   MeshConfig mesh;
-  Located<std::string> batch_dim_name;                 // empty: the first axis
+  Located<std::vector<std::string>> batch_dim_name;    // empty: the first axis; several for HSDP
   std::vector<LayoutRule> layout_map;                  // in file order
   Located<std::string> layout_match{"fullmatch", {}};  // fullmatch | search
   Located<int64_t> zero;                               // 0..3

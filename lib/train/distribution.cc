@@ -122,13 +122,9 @@ Distribution make_distribution(const Config& config, Diagnostics& diagnostics) {
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
   }
-  // Several batch axes are written as "data,fsdp".
-  std::vector<std::string> names = from.batch_dim_name->empty()
-                                       ? std::vector<std::string>{out.mesh.axis_name(0)}
-                                       : split(from.batch_dim_name.value, ',');
-  for (std::string& name : names) {
-    name = std::string(trim(name));
-  }
+  const std::vector<std::string> names = from.batch_dim_name->empty()
+                                             ? std::vector<std::string>{out.mesh.axis_name(0)}
+                                             : from.batch_dim_name.value;
   out.batch_axis_names = join(names, ", ");
   out.batch_axes =
       find_axes(names, from.batch_dim_name.loc, "the batch axis", out.mesh, diagnostics);
