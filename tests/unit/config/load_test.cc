@@ -48,7 +48,7 @@ TEST_CASE("load_config: every section is read") {
       "2}\n"));
   CHECK(config.dtype_policy.value == "float64");
   const DistributionConfig& d = config.distribution;
-  CHECK(d.batch_dim_name.value == "data");
+  CHECK(d.batch_dim_name.value == std::vector<std::string>{"data"});
   CHECK(d.mesh.shape.value == std::vector<int64_t>{2, 4});
   CHECK(d.mesh.devices.value == "cpu:8");
   REQUIRE(d.layout_map.size() == 3);
