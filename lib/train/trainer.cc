@@ -60,6 +60,15 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   const FitConfig& fit = config_.fit;
   const bool drop_last = config_.data.remainder.value == "drop";
   const int64_t num_batches = count_batches(train.num_samples, fit.batch_size, drop_last);
+  if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E316", fit.batch_size.loc,
+               fmt::format("a batch of {} is larger than the data: {} samples",
+                           fit.batch_size.value, train.num_samples))
+        .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
+    throw ConfigError(diagnostics);
+  }
   if (num_batches == 0) {
     Diagnostics diagnostics;
     diagnostics
