@@ -309,7 +309,9 @@ void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& opt
     if (node.op->name == "input") {
       std::vector<AxisList> dims(graph.shape(node.outputs[0]).size());
       if (node.attr_int("batch") != 0 && !dims.empty()) {
-        dims[0] = options.batch_axes;
+        std::copy_if(options.batch_axes.begin(), options.batch_axes.end(),
+                     std::back_inserter(dims[0]),
+                     [&](int axis) { return mesh.axis_size(axis) > 1; });
       }
       propagator.seed(node.outputs[0], std::move(dims), "batch", true);
     }

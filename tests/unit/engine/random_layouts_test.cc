@@ -200,6 +200,7 @@ Layout random_layout(Random& random, const Model& model) {
 Layout one_device(const Model& model) {
   Layout out;
   out.mesh = DeviceMesh({1}, {"data"});
+  out.batch_axes = {0};  // an axis of size 1 splits nothing
   for (const Variable& v : model.graph.variables) {
     out.weights.push_back(Sharding::replicated(v.shape.size()));
   }
