@@ -44,7 +44,8 @@ Diagnostic& Diagnostics::error(std::string code, SourceLoc loc, std::string mess
   return list_.back();
 }
 Diagnostic& Diagnostics::warning(std::string code, SourceLoc loc, std::string message) {
-  list_.push_back({Severity::kWarning, std::move(code), std::move(message), std::move(loc), {}, {}});
+  list_.push_back(
+      {Severity::kWarning, std::move(code), std::move(message), std::move(loc), {}, {}});
   return list_.back();
 }
 
@@ -57,7 +58,9 @@ int Diagnostics::num_errors() const {
     return d.severity == Severity::kError;
   }));
 }
-int Diagnostics::num_warnings() const { return static_cast<int>(list_.size()) - num_errors(); }
+int Diagnostics::num_warnings() const {
+  return static_cast<int>(list_.size()) - num_errors();
+}
 
 namespace {
 

@@ -58,16 +58,18 @@ class InternalError : public Error {
 
 // Throws InternalError with the condition, the place and a formatted message when `condition` is
 // false: MESHTRAIN_CHECK(rank < size, "rank {} of {}", rank, size).
-#define MESHTRAIN_CHECK(condition, ...)                                        \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
-      ::meshtrain::check_failed(#condition, __FILE__, __LINE__,                \
+#define MESHTRAIN_CHECK(condition, ...)                                               \
+  do {                                                                                \
+    if (!(condition)) {                                                               \
+      ::meshtrain::check_failed(#condition, __FILE__, __LINE__,                       \
                                 ::meshtrain::internal::format_or_empty(__VA_ARGS__)); \
-    }                                                                          \
+    }                                                                                 \
   } while (false)
 
 namespace internal {
-inline std::string format_or_empty() { return {}; }
+inline std::string format_or_empty() {
+  return {};
+}
 template <class... Args>
 std::string format_or_empty(fmt::format_string<Args...> format, Args&&... args) {
   return fmt::format(format, std::forward<Args>(args)...);

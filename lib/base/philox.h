@@ -33,13 +33,15 @@ inline PhiloxBlock philox4x32_10(PhiloxBlock counter, uint64_t key) {
 // The 32 random bits of global element `index`.
 inline uint32_t philox_bits(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index) {
   const uint64_t block = index / 4;
-  return philox4x32_10({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), stream,
-                        step},
-                       seed)[index % 4];
+  return philox4x32_10(
+      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), stream, step},
+      seed)[index % 4];
 }
 
 // Uniform in [0, 1): the top 24 bits, so the value is exact in float32.
-inline double philox_uniform(uint32_t bits) { return static_cast<double>(bits >> 8) * 0x1p-24; }
+inline double philox_uniform(uint32_t bits) {
+  return static_cast<double>(bits >> 8) * 0x1p-24;
+}
 
 // An integer threshold t such that bits < t happens with probability `p` (0 <= p < 1).
 inline uint32_t philox_threshold(double p) {

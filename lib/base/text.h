@@ -17,8 +17,8 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 
-// Keras' rule for automatic names: "Conv2D" -> "conv2d", "ReLU" -> "re_lu", "RMSprop" -> "rm_sprop".
-// Source: Keras naming.to_snake_case; reference cases in tests/unit/base.
+// Keras' rule for automatic names: "Conv2D" -> "conv2d", "ReLU" -> "re_lu", "RMSprop" ->
+// "rm_sprop". Source: Keras naming.to_snake_case; reference cases in tests/unit/base.
 std::string to_snake_case(std::string_view class_name);
 
 // Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.

@@ -27,8 +27,8 @@ class VariableStore {
   const std::vector<Variable>& variables() const { return variables_; }
   std::byte* data(int variable);  // piece 0; pieces follow at piece_bytes(variable)
   int64_t piece_bytes(int variable) const;
-  HostTensor read(int variable) const;                    // the whole tensor
-  void write(int variable, const HostTensor& value);      // scatters; dtype and shape must agree
+  HostTensor read(int variable) const;                // the whole tensor
+  void write(int variable, const HostTensor& value);  // scatters; dtype and shape must agree
   void fill(int variable, double value);
   int64_t total_bytes() const;
 

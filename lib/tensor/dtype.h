@@ -11,8 +11,21 @@
 
 namespace meshtrain {
 
-enum class DType : uint8_t { kBool, kUInt8, kInt8, kInt16, kUInt16, kInt32, kUInt32, kInt64,
-                             kUInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
+enum class DType : uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt16,
+  kUInt16,
+  kInt32,
+  kUInt32,
+  kInt64,
+  kUInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64
+};
 
 size_t dtype_size(DType dtype);            // bytes of one element
 std::string_view dtype_name(DType dtype);  // "float32"
@@ -20,7 +33,8 @@ std::optional<DType> parse_dtype(std::string_view name);
 bool is_floating(DType dtype);
 bool is_integer(DType dtype);  // bool is not an integer
 
-// Calls `function` with a value of the C++ type of `dtype`: dispatch_float(dtype, [&]<class T>(T) {...}).
+// Calls `function` with a value of the C++ type of `dtype`: dispatch_float(dtype, [&]<class T>(T)
+// {...}).
 template <class F>
 decltype(auto) dispatch_float(DType dtype, F&& function) {
   switch (dtype) {

@@ -64,7 +64,8 @@ void LineLog::close() {
   const int result = ::close(fd_);
   fd_ = -1;
   if (!complete || result != 0) {
-    throw FileError(ExitCode::kWriteFailed, "cannot write", path_, complete ? errno : error_number_);
+    throw FileError(ExitCode::kWriteFailed, "cannot write", path_,
+                    complete ? errno : error_number_);
   }
 }
 

@@ -27,7 +27,6 @@ class StepBuilder {
   // Adds loss, gradients and updates for prediction `p`; the graph is then complete.
   Graph finish(ValueId p);
 
-
  private:
   DType dtype_;
   std::vector<ValueId> parameters_;

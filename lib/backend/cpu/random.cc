@@ -22,7 +22,8 @@ class Random : public Kernel {
     coalesce(loop_);
     if (loop_.strides[1].back() > 1) {  // no two elements have neighbouring numbers
       loop_.sizes.push_back(1);
-      for (std::vector<int64_t>& strides : loop_.strides) strides.push_back(0);
+      for (std::vector<int64_t>& strides : loop_.strides)
+        strides.push_back(0);
     }
     run_ = std::max<int64_t>(loop_.sizes.back(), 1);
     shared_ = loop_.strides[1].back() == 0 && run_ > 1;
