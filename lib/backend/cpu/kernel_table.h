@@ -22,14 +22,14 @@ enum TypeIndex : int {
   kNumTypes
 };
 
-#define MESHTRAIN_CPU_ELEMENT_OPS(X)                                                              \
-  X(neg)                                                                                          \
-  X(exp)                                                                                          \
-  X(log)                                                                                          \
-  X(log1p) X(expm1) X(tanh) X(sigmoid) X(softplus) X(sqrt) X(rsqrt) X(square) X(abs) X(sign)      \
-      X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal) X(relu) X(step) X(logical_not) \
-          X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) X(min) X(pow) X(eq) X(ne) X(lt) \
-              X(le) X(gt) X(ge) X(logical_and) X(logical_or) X(select) X(clamp)
+// clang-format off
+#define MESHTRAIN_CPU_ELEMENT_OPS(X)                                                     \
+  X(neg) X(exp) X(log) X(log1p) X(expm1) X(tanh) X(sigmoid) X(softplus) X(sqrt) X(rsqrt) \
+  X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal)  \
+  X(relu) X(step) X(logical_not) X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) \
+  X(min) X(pow) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or)         \
+  X(select) X(clamp)
+// clang-format on
 
 enum class ElementOp : int {
 #define MESHTRAIN_CPU_OP(name) k_##name,
