@@ -10,7 +10,8 @@ if(MESHTRAIN_WERROR)
 endif()
 if(MESHTRAIN_SANITIZE)
   target_compile_options(meshtrain_options INTERFACE -fsanitize=${MESHTRAIN_SANITIZE}
-                         -fno-omit-frame-pointer -fno-sanitize-recover=all)
+                         -fno-omit-frame-pointer -fno-sanitize-recover=all
+                         -Wno-maybe-uninitialized)  # false alarms in instrumented std::function
   target_link_options(meshtrain_options INTERFACE -fsanitize=${MESHTRAIN_SANITIZE})
 endif()
 
