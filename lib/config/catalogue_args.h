@@ -1,0 +1,38 @@
+// Helpers of the catalogue's parts on training: losses, metrics, optimizers, schedules.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/catalogue.h"
+
+namespace meshtrain {
+
+inline ClassSpec make_class(std::string name, std::string help, std::vector<Spec> args,
+                            std::vector<std::string> aliases = {}) {
+  ClassSpec spec;
+  spec.name = std::move(name);
+  spec.help = std::move(help);
+  spec.args = std::move(args);
+  spec.aliases = std::move(aliases);
+  return spec;
+}
+
+inline Spec own_name() {
+  return text("name", "null", "name in the logs");
+}
+inline Spec own_dtype() {
+  return choice("dtype", {"float32", "float64"}, "null", "type it is computed in");
+}
+inline Spec from_logits() {
+  return boolean("from_logits", "false", "predictions are logits, not probabilities");
+}
+inline Spec label_smoothing() {
+  return number("label_smoothing", "0.0", "how far targets move towards uniform").least(0).most(1);
+}
+inline Spec class_axis() {
+  return integer("axis", "-1", "axis of the classes");
+}
+
+}  // namespace meshtrain
