@@ -104,6 +104,9 @@ std::string render_one(const Diagnostic& d, bool color) {
   for (const std::string& note : d.notes) {
     out += fmt::format("{} = {}\n", margin, note);
   }
+  for (const SourceUse* use = d.loc.use.get(); use != nullptr; use = use->at.use.get()) {
+    out += fmt::format("{} = note: in {} at {}\n", margin, use->what, use->at.to_string());
+  }
   return out;
 }
 

@@ -29,6 +29,8 @@ struct SourceFile {
   std::string_view line(int number) const;
 };
 
+struct SourceUse;
+
 // A place in a SourceFile; line and column count from 1, line 0 means "no place". `length` is the
 // number of columns that belong to it.
 struct SourceLoc {
@@ -36,9 +38,16 @@ struct SourceLoc {
   int line = 0;
   int column = 0;
   int length = 1;
+  std::shared_ptr<const SourceUse> use = nullptr;  // of the block that the place lies in, if any
 
   explicit operator bool() const { return file != nullptr && line > 0; }
   std::string to_string() const;  // "mlp.yaml:10:3", or "" without a place
+};
+
+// One use of a block: its text stands at one place and means something at each of its uses.
+struct SourceUse {
+  std::string what;  // "block `Residual`, used as `stage_0`"
+  SourceLoc at;      // whose own `use` is that of the block around
 };
 
 enum class Severity { kWarning, kError };
