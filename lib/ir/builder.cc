@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "ir/op.h"
+#include "ir/ops/window.h"
 
 namespace meshtrain {
 namespace {
@@ -301,6 +302,58 @@ ValueId Builder::scatter_add_rows(ValueId updates, ValueId ids, int64_t num_rows
 
 ValueId Builder::one_hot(ValueId ids, int64_t num_classes, DType dtype) {
   return apply("one_hot", {ids}, {{"num_classes", num_classes}, {"dtype", dtype_text(dtype)}});
+}
+
+// --- convolutions and pools
+// ----------------------------------------------------------------------------
+
+namespace {
+
+Attrs window_attrs(const Window& window) {
+  Attrs attrs;
+  set_window(attrs, window);
+  return attrs;
+}
+
+ValueId windowed(Builder& b, std::string_view op, std::vector<ValueId> inputs, const Window& window,
+                 std::string_view list_name, std::vector<int64_t> list) {
+  Attrs attrs = window_attrs(window);
+  attrs.emplace(list_name, std::move(list));
+  return b.apply(op, std::move(inputs), std::move(attrs));
+}
+
+}  // namespace
+
+ValueId Builder::conv(ValueId x, ValueId kernel, const Window& window) {
+  return apply("conv", {x, kernel}, window_attrs(window));
+}
+
+ValueId Builder::conv_dgrad(ValueId dy, ValueId kernel, const Window& window, Shape shape) {
+  return windowed(*this, "conv_dgrad", {dy, kernel}, window, "shape", std::move(shape));
+}
+
+ValueId Builder::conv_wgrad(ValueId x, ValueId dy, const Window& window, Shape shape) {
+  return windowed(*this, "conv_wgrad", {x, dy}, window, "shape", std::move(shape));
+}
+
+ValueId Builder::max_pool(ValueId x, std::vector<int64_t> size, const Window& window) {
+  return windowed(*this, "max_pool", {x}, window, "size", std::move(size));
+}
+
+ValueId Builder::avg_pool(ValueId x, std::vector<int64_t> size, const Window& window) {
+  return windowed(*this, "avg_pool", {x}, window, "size", std::move(size));
+}
+
+ValueId Builder::moments(ValueId x) {
+  return apply("moments", {x});
+}
+
+ValueId Builder::channel_sums(ValueId u, ValueId v) {
+  return apply("channel_sums", {u, v});
+}
+
+ValueId Builder::channel_affine(ValueId x, ValueId a, ValueId b) {
+  return apply("channel_affine", {x, a, b});
 }
 
 // --- training

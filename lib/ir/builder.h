@@ -15,6 +15,12 @@
 
 namespace meshtrain {
 
+// Windows over the spatial dimensions (1 to 3) of x (N, spatial..., C), channels last; one entry
+// per spatial dimension, pads not negative. ops/window.h says which cells a window has.
+struct Window {
+  std::vector<int64_t> strides, dilations, pads_before, pads_after;
+};
+
 class Builder {
  public:
   explicit Builder(Graph& graph);  // paths of the nodes already there are not given again
@@ -121,6 +127,27 @@ class Builder {
   ValueId scatter_add_rows(ValueId updates, ValueId ids, int64_t num_rows);
   // ids (...) int32 -> (..., num_classes) of `dtype`; ids outside give a row of zeros.
   ValueId one_hot(ValueId ids, int64_t num_classes, DType dtype);
+
+  // --- convolutions and pools, channels last ---------------------------------------------------
+  // kernel (k..., C / groups, F), groups = C / kernel's C; cross-correlation; -> (N, out..., F).
+  ValueId conv(ValueId x, ValueId kernel, const Window& window);
+  // The transpose of conv in x: dy (N, out..., F), kernel (k..., C / groups, F) -> `shape`
+  // (N, spatial..., C).
+  ValueId conv_dgrad(ValueId dy, ValueId kernel, const Window& window, Shape shape);
+  // The transpose in the kernel -> `shape` (k..., C / groups, F).
+  ValueId conv_wgrad(ValueId x, ValueId dy, const Window& window, Shape shape);
+  // size: cells of a window per spatial dimension. Padding is never the largest; the gradient goes
+  // to the first largest of a window. Means are over the cells inside of x.
+  ValueId max_pool(ValueId x, std::vector<int64_t> size, const Window& window);
+  ValueId avg_pool(ValueId x, std::vector<int64_t> size, const Window& window);
+  // x (..., C) -> float64 (2, C): the sums of x and of x^2 over all dimensions but the last,
+  // accumulated in float64.
+  ValueId moments(ValueId x);
+  // u, v (..., C) -> float64 (2, C): the sums of u and of u * v.
+  ValueId channel_sums(ValueId u, ValueId v);
+  // x (..., C), a (C), b (C), one dtype -> x * a + b. To be preferred to mul and add where a and b
+  // depend on parameters, as in BatchNormalization: both their gradients take one pass.
+  ValueId channel_affine(ValueId x, ValueId a, ValueId b);
 
   // --- training
   // ------------------------------------------------------------------------------------ x with
