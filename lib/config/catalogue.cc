@@ -10,20 +10,20 @@
 namespace meshtrain {
 namespace {
 
-constexpr int kNumCategories = 9;
-
 struct CategoryEntry {
   std::vector<ClassSpec> classes;
   std::map<std::string, const ClassSpec*, std::less<>> by_name;
 };
 
-// Keras' spellings per category (keras-semantics 9.1): losses, metrics and initializers by class
-// name or its snake_case, optimizers in any case, layers by class name only.
+// Keras' spellings per category (keras-semantics 9.1): losses, metrics, initializers, regularizers
+// and constraints by class name or its snake_case, optimizers in any case, layers by class name
+// only.
 void add_names(CategoryEntry& entry, const ClassSpec& spec) {
   entry.by_name.emplace(spec.name, &spec);
-  const bool has_snake_case = spec.category == Category::kLoss ||
-                              spec.category == Category::kMetric ||
-                              spec.category == Category::kInitializer;
+  const bool has_snake_case =
+      spec.category == Category::kLoss || spec.category == Category::kMetric ||
+      spec.category == Category::kInitializer || spec.category == Category::kRegularizer ||
+      spec.category == Category::kConstraint;
   if (has_snake_case) {
     entry.by_name.emplace(to_snake_case(spec.name), &spec);
   }
@@ -56,6 +56,8 @@ std::array<CategoryEntry, kNumCategories> make_catalogue() {
   put(Category::kActivation, activation_classes());
   put(Category::kSource, source_classes());
   put(Category::kTransform, transform_classes());
+  put(Category::kRegularizer, regularizer_classes());
+  put(Category::kConstraint, constraint_classes());
   return all;
 }
 
@@ -90,14 +92,15 @@ constexpr std::string_view kLater[kNumCategories] = {
     "SquaredHinge CategoricalHinge TruePositives FalsePositives TrueNegatives FalseNegatives IoU "
     "BinaryIoU MeanIoU OneHotIoU OneHotMeanIoU SensitivityAtSpecificity SpecificityAtSensitivity "
     "PrecisionAtRecall RecallAtPrecision PearsonCorrelation ConcordanceCorrelation Sum",
-    "Adamax adamax Nadam nadam Adagrad adagrad Adadelta adadelta Adafactor adafactor Lion lion "
-    "Lamb lamb Ftrl ftrl Muon muon ScheduleFreeAdamW schedulefreeadamw LossScaleOptimizer",
+    "",
     "",
     "STFT stft",
     "",
     "mnist cifar10 cifar100 fashion_mnist csv tokens text images image_folder parquet hdf5 "
     "safetensors synthetic_digits",
     "Normalization Resizing CenterCrop RandomFlip RandomCrop CategoryEncoding",
+    "",
+    "",
 };
 
 }  // namespace
@@ -149,9 +152,9 @@ bool is_later_class(Category category, std::string_view spelled) {
 }
 
 std::string_view category_name(Category category) {
-  static constexpr std::string_view kNames[] = {"layer",      "loss",        "metric",
-                                                "optimizer",  "schedule",    "initializer",
-                                                "activation", "data source", "transform"};
+  static constexpr std::string_view kNames[] = {
+      "layer",      "loss",        "metric",    "optimizer",   "schedule",  "initializer",
+      "activation", "data source", "transform", "regularizer", "constraint"};
   return kNames[static_cast<size_t>(category)];
 }
 

@@ -1,5 +1,5 @@
 // The classes a config may name: layers, losses, metrics, optimizers, schedules, initializers,
-// activations, data sources, transforms. Names, arguments, their order and defaults are
+// activations, data sources, transforms, regularizers, constraints. Names, arguments, their order and defaults are
 // Keras 3.16's.
 #pragma once
 
@@ -45,5 +45,7 @@ std::vector<ClassSpec> initializer_classes();
 std::vector<ClassSpec> activation_classes();
 std::vector<ClassSpec> source_classes();
 std::vector<ClassSpec> transform_classes();
+std::vector<ClassSpec> regularizer_classes();
+std::vector<ClassSpec> constraint_classes();
 
 }  // namespace meshtrain

@@ -69,6 +69,9 @@ std::vector<Json> options_of(const Spec& spec) {
     case ValueKind::kEnum:
       return {Json{{"enum", spec.allowed}}, expression()};
     case ValueKind::kIntOrList:
+      if (spec.allows_nested) {
+        return {integer, list_of(Json::object()), expression()};
+      }
       return {integer, list_of(any_of({integer, expression()})), expression()};
     case ValueKind::kFloatOrList:
       return {number, list_of(Json::object()), expression()};
@@ -206,7 +209,7 @@ std::string json_schema() {
   schema["properties"]["extends"] = any_of({text(), list_of(text())});
   schema["properties"]["override"] = paths;
   schema["properties"]["profiles"] = map_of(paths);
-  for (int i = 0; i <= static_cast<int>(Category::kTransform); ++i) {
+  for (int i = 0; i < kNumCategories; ++i) {
     const auto category = static_cast<Category>(i);
     schema["$defs"][definition_name(category)] = category_schema(category);
   }

@@ -374,7 +374,12 @@ ConfigValue Reader::float_or_object(const YamlNode& node, const Spec& spec,
   }
   Spec plain = spec;
   plain.kind = ValueKind::kFloat;
-  return scalar(node, plain, owner);
+  const ConfigValue out = scalar(node, plain, owner);
+  if (spec.floats_only && node.is_scalar() && try_integer(node.text)) {
+    wrong("E112", node.loc, spec, owner,
+          fmt::format("must be a float, as Keras wants it; write {}.0", node.text));
+  }
+  return out;
 }
 
 ConfigValue Reader::section(const YamlNode* node, const Section& section, const SourceLoc& parent) {

@@ -215,7 +215,7 @@ class Printer {
         }
       }
     };
-    for (int i = 0; i <= static_cast<int>(Category::kTransform); ++i) {
+    for (int i = 0; i < kNumCategories; ++i) {
       add_from(static_cast<Category>(i));
     }
     return names;

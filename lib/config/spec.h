@@ -25,7 +25,10 @@ enum class Category : uint8_t {
   kActivation,
   kSource,
   kTransform,
+  kRegularizer,
+  kConstraint,
 };
+constexpr int kNumCategories = 11;
 
 // How a value is read, and the ConfigValue it becomes.
 enum class ValueKind : uint8_t {
@@ -66,6 +69,8 @@ struct Spec {
   bool allows_unknown = false;  // kShape: null entries
   bool allows_infer = false;    // kShape: one -1
   bool allows_empty = false;    // kShape: no entry
+  bool allows_nested = false;   // kIntOrList: lists within the list
+  bool floats_only = false;     // kFloatOrObject: an integer is refused, as Keras does
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
   bool above_minimum = false;  // the minimum itself is refused
@@ -84,6 +89,8 @@ struct Spec {
   Spec& unknown_ok() { return allows_unknown = true, *this; }
   Spec& infer_ok() { return allows_infer = true, *this; }
   Spec& empty_ok() { return allows_empty = true, *this; }
+  Spec& nested_ok() { return allows_nested = true, *this; }
+  Spec& no_integer() { return floats_only = true, *this; }
 };
 
 // Every constructor takes the default as YAML text; "null" makes the value nullable.

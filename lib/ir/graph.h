@@ -11,15 +11,15 @@
 //   ValueId y = b.einsum("bi,io->bo", {x, w});
 #pragma once
 
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "base/small_vector.h"
+#include "ir/attrs.h"
 #include "mesh/sharding.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
@@ -32,8 +32,7 @@ using ValueId = int;
 using NodeId = int;
 constexpr int kNone = -1;
 
-using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
-using Attrs = std::map<std::string, AttrValue, std::less<>>;
+using ValueList = SmallVector<ValueId, 4>;  // operands or results of a node
 
 // What a node is part of; `plan` groups collectives by it.
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
@@ -51,8 +50,8 @@ struct Value {
 
 struct Node {
   const OpDef* op = nullptr;
-  std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;
+  ValueList inputs;
+  ValueList outputs;
   Attrs attrs;
   std::string path;  // stable, unique name scope: "d1/einsum"; random ops hash it
   Phase phase = Phase::kForward;
@@ -61,7 +60,7 @@ struct Node {
   double attr_double(std::string_view name) const;
   const std::string& attr_string(std::string_view name) const;
   const std::vector<int64_t>& attr_ints(std::string_view name) const;
-  bool has_attr(std::string_view name) const { return attrs.find(name) != attrs.end(); }
+  bool has_attr(std::string_view name) const { return attrs.contains(name); }
 };
 
 enum class VariableRole : uint8_t { kWeight, kSlot, kMetric, kScalar };
@@ -79,6 +78,7 @@ struct Variable {
   VariableRole role = VariableRole::kWeight;
   bool trainable = true;  // weights only
   int follows = kNone;    // slots: index of the weight whose layouts they take
+  int lacks_dim = kNone;  // slots: the dimension of that weight that they do not have
   VariableLayout layout;  // set by assign_layouts (passes)
 };
 

@@ -23,10 +23,27 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
 }
 
 // Arguments of Keras that change what is computed and that no layer here implements.
-constexpr std::string_view kUnsupported[] = {
-    "activity_regularizer",   "kernel_regularizer", "bias_regularizer",
-    "embeddings_regularizer", "kernel_constraint",  "bias_constraint",
-    "embeddings_constraint",  "lora_rank",          "quantization_config"};
+constexpr std::string_view kUnsupported[] = {"lora_rank", "quantization_config"};
+
+// The layer's argument "<weight>_<kind>". Keras names those of a "depthwise_kernel", or of the one
+// kernel of a depthwise convolution, "depthwise_<kind>", and so on.
+std::shared_ptr<const ConfigObject> argument_of_weight(const ConfigObject* layer,
+                                                       std::string weight, const char* kind) {
+  if (layer == nullptr) {
+    return nullptr;
+  }
+  constexpr std::string_view kSuffix = "_kernel";
+  const std::string own = weight + "_" + kind;
+  if (weight == "kernel" && layer->args.find(own) == layer->args.end()) {
+    weight = "depthwise";
+  } else if (weight.ends_with(kSuffix)) {
+    weight.resize(weight.size() - kSuffix.size());
+  }
+  const std::string shorter = weight + "_" + kind;
+  const std::string& name = layer->args.find(own) == layer->args.end() ? shorter : own;
+  return layer->has(name) ? std::get<std::shared_ptr<ConfigObject>>(layer->arg(name).data)
+                          : nullptr;
+}
 
 void refuse_unsupported(const ConfigObject& object, Diagnostics& diagnostics) {
   for (const std::string_view name : kUnsupported) {
@@ -78,7 +95,9 @@ int Layer::add_weight(std::string_view weight_name, Shape shape, DType weight_dt
     }
   }
   weights.push_back({std::move(path), std::move(shape), weight_dtype, weight_trainable && trainable,
-                     std::move(initializer)});
+                     std::move(initializer),
+                     argument_of_weight(config(), std::string(weight_name), "regularizer"),
+                     argument_of_weight(config(), std::string(weight_name), "constraint")});
   return static_cast<int>(weights.size()) - 1;
 }
 

@@ -34,6 +34,7 @@ std::unique_ptr<Layer> make_as(const ConfigObject& config) {
 class ConfiguredLayer : public Layer {
  public:
   explicit ConfiguredLayer(const ConfigObject& config) : config_(config) {}
+  const ConfigObject* config() const override { return &config_; }
 
  protected:
   // E120 at the layer's line: "layer `d1` (Dense) gets (None, 28, 28): <what>".

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
+#include "nn/regularizers.h"
 
 namespace meshtrain {
 namespace {
@@ -100,6 +101,7 @@ class ModelBuilder {
     for (const auto& layer : model_.layers_) {
       model_.first_weight_.push_back(static_cast<int>(model_.weights_.size()));
       for (const Weight& weight : layer->weights) {
+        check_penalties(weight);
         model_.weights_.push_back(&weight);
       }
     }
@@ -135,6 +137,11 @@ class ModelBuilder {
     try {
       call.output_shape = layer->build(shapes, diagnostics_);
       call.dtype = layer->output_dtype(dtypes);
+      if (layer->config() != nullptr && layer->config()->has("activity_regularizer")) {
+        check_regularizer(layer->config()->arg("activity_regularizer").object(),
+                          fmt::format("the output of `{}`", layer->name), call.output_shape,
+                          diagnostics_);
+      }
     } catch (const ConfigError& error) {
       diagnostics_.append(error.diagnostics());
     }
@@ -189,6 +196,16 @@ class ModelBuilder {
     }
   }
 
+  void check_penalties(const Weight& weight) {
+    const std::string name = fmt::format("`{}`", weight.path);
+    if (weight.regularizer != nullptr) {
+      check_regularizer(*weight.regularizer, name, weight.shape, diagnostics_);
+    }
+    if (weight.constraint != nullptr) {
+      check_constraint(*weight.constraint, name, weight.shape, diagnostics_);
+    }
+  }
+
   void report_unused() {
     if (model_.outputs_.empty() || diagnostics_.has_errors()) {
       return;
@@ -239,14 +256,17 @@ int64_t Model::num_params(bool trainable_only) const {
   return count;
 }
 
-std::vector<ValueId> Model::apply(
-    Builder& builder, std::span<const ValueId> inputs, std::span<const ValueId> parameters,
-    bool training, ValueId step, int64_t seed,
-    const std::function<ValueId(const std::string&, ValueId)>& pinned) const {
+std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inputs,
+                                  std::span<const ValueId> parameters, bool training, ValueId step,
+                                  int64_t seed,
+                                  const std::function<ValueId(const std::string&, ValueId)>& pinned,
+                                  std::vector<ValueId>* penalties,
+                                  std::vector<ValueId>* updates) const {
   MESHTRAIN_CHECK(inputs.size() == inputs_.size(), "{} inputs for {}", inputs.size(),
                   inputs_.size());
   MESHTRAIN_CHECK(parameters.size() == weights_.size(), "{} parameters for {}", parameters.size(),
                   weights_.size());
+  std::vector<ValueId> fresh(weights_.size(), kNone);  // given by update()
   std::vector<ValueId> results;
   size_t next_input = 0;
   for (const Call& call : calls_) {
@@ -256,10 +276,13 @@ std::vector<ValueId> Model::apply(
     }
     Layer& layer = *layers_[call.layer];
     const Builder::Scope scope = builder.scope(layer.name);
-    CallContext context{builder, training, step, seed, layer.dtype, {}};
+    CallContext context{builder, training, step, seed, layer.dtype, {}, {}};
+    const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
-      return builder.variable_use(parameters[first_weight_[call.layer] + index]);
+      const ValueId updated = fresh[first + index];
+      return updated != kNone ? updated : builder.variable_use(parameters[first + index]);
     };
+    context.update = [&](int index, ValueId value) { fresh[first + index] = value; };
     std::vector<ValueId> arguments;
     for (const int input : call.inputs) {
       const ValueId x = results[input];
@@ -267,7 +290,15 @@ std::vector<ValueId> Model::apply(
       arguments.push_back(cast ? builder.cast(x, layer.dtype) : x);
     }
     const ValueId result = layer.call(context, arguments);
+    if (const ConfigObject* config = layer.config();
+        penalties != nullptr && config != nullptr && config->has("activity_regularizer")) {
+      penalties->push_back(
+          add_activity_penalty(builder, config->arg("activity_regularizer").object(), result));
+    }
     results.push_back(pinned ? pinned(layer.name + "/output", result) : result);
+  }
+  if (updates != nullptr) {
+    *updates = std::move(fresh);
   }
   std::vector<ValueId> outputs;
   for (const int output : outputs_) {

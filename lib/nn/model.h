@@ -26,6 +26,8 @@ struct Weight {
   DType dtype = DType::kFloat32;
   bool trainable = true;
   Initializer initializer;
+  // Keras 3 regularizers.py and constraints.py; null: none.
+  std::shared_ptr<const ConfigObject> regularizer = nullptr, constraint = nullptr;
 };
 
 // What a layer's `call` may ask for.
@@ -35,8 +37,11 @@ struct CallContext {
   ValueId step = kNone;  // int64 scalar: raw optimizer iterations; only when training
   int64_t seed = 0;
   DType compute_dtype = DType::kFloat32;
-  // The weight's value in its compute layout (a fresh var_use in each call of it).
+  // The weight's value in its compute layout (a fresh var_use in each call of it), or what `update`
+  // gave it before in this step.
   std::function<ValueId(int weight_index)> weight;
+  // The value that a weight which does not train takes at the end of the step; only when training.
+  std::function<void(int weight_index, ValueId value)> update;
 };
 
 // A layer: shapes in, shapes out; states its weights when built; adds its ops when called.
@@ -52,6 +57,8 @@ class Layer {
   virtual DType output_dtype(std::span<const DType> inputs) const;
   // Whether floating inputs are cast to the compute dtype before `call` (all but Embedding).
   virtual bool casts_inputs() const { return true; }
+  // The arguments as configured; null for a layer that keeps none.
+  virtual const ConfigObject* config() const { return nullptr; }
 
   std::string name;
   std::string class_name;
@@ -62,7 +69,9 @@ class Layer {
 
  protected:
   // Index of the new weight "<layer name>/<weight name>". A layer that is built again (Call) gets
-  // the index of its earlier weight; throws ConfigError E120 when that has another shape.
+  // the index of its earlier weight; throws ConfigError E120 when that has another shape. Its
+  // regularizer and constraint are the layer's arguments `<weight name>_regularizer` and
+  // `_constraint`; those of `depthwise_kernel` may be called `depthwise_regularizer`, and so on.
   int add_weight(std::string_view weight_name, Shape shape, DType dtype, Initializer initializer,
                  bool trainable = true);
   std::string path_prefix_;  // "d1/"
@@ -100,11 +109,14 @@ class Model {
 
   // Adds the forward pass. `parameters[i]` is the graph parameter of weights()[i]; `pinned` is
   // called with "<layer path>/output" and the value after every layer and returns the value to use
-  // (the pin, or the value itself). Returns the outputs.
+  // (the pin, or the value itself). Returns the outputs. `penalties`, when given, receives the
+  // scalars that regularizers add to the loss; `updates`, beside weights(), the values that layers
+  // give their moving averages in a training step, kNone elsewhere.
   std::vector<ValueId> apply(
       Builder& builder, std::span<const ValueId> inputs, std::span<const ValueId> parameters,
       bool training, ValueId step, int64_t seed,
-      const std::function<ValueId(const std::string&, ValueId)>& pinned) const;
+      const std::function<ValueId(const std::string&, ValueId)>& pinned,
+      std::vector<ValueId>* penalties = nullptr, std::vector<ValueId>* updates = nullptr) const;
 
  private:
   std::string name_;
