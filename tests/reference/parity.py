@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains two reference models in Keras 3 on JAX and writes what came out to tests/golden/parity/.
+"""Trains three reference models in Keras 3 on JAX and writes what came out to tests/golden/parity/.
 
 README.md beside this file says how to set up Keras and states the models, formulas and file fields.
 
@@ -23,7 +23,7 @@ ROOT = HERE.parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "parity"
 DTYPES = ("float32", "float64")
 STRATEGIES = ("single", "data_parallel", "model_parallel")
-STEPS = 100
+STEPS = 100  # of a case that names no other number
 SAMPLE_STRIDE = 97  # a prime that divides no dimension here, so every row and column is met
 
 GUIDE = {
@@ -60,6 +60,39 @@ MIRRORED = {
     "layout_map": {"dense/kernel": [None, "model"], "dense/bias": ["model"],
                    "dense_1/kernel": ["model", None], "dense_2/output": ["data", None]},
 }
+CONVNET = {
+    "model": "Rescaling 1/255; three times convolution without bias, same padding (conv2d 12 of 3x3, conv2d_1 24 of 6x6"
+             " stride 2, large_k 32 of 6x6 stride 2), BatchNormalization(scale=False), relu; GlobalAveragePooling2D,"
+             " Dense dense 256 relu, Dense dense_1 10",
+    "input_shape": [28, 28, 1],
+    "loss": "sparse_categorical_crossentropy from logits",
+    "optimizer": "Adam",
+    "batch_size": 64,
+    "steps": 50,
+    "x_scale": 1.0,
+    "keep_weights": ["float64"],
+    "initial_weights": {
+        "conv2d/kernel": {"shape": [3, 3, 1, 12], "seed": 21, "scale": 0.5},
+        "batch_normalization/beta": {"shape": [12], "zeros": True},
+        "batch_normalization/moving_mean": {"shape": [12], "zeros": True},
+        "batch_normalization/moving_variance": {"shape": [12], "ones": True},
+        "conv2d_1/kernel": {"shape": [6, 6, 12, 24], "seed": 22, "scale": 0.0625},
+        "batch_normalization_1/beta": {"shape": [24], "zeros": True},
+        "batch_normalization_1/moving_mean": {"shape": [24], "zeros": True},
+        "batch_normalization_1/moving_variance": {"shape": [24], "ones": True},
+        "large_k/kernel": {"shape": [6, 6, 24, 32], "seed": 23, "scale": 0.0625},
+        "batch_normalization_2/beta": {"shape": [32], "zeros": True},
+        "batch_normalization_2/moving_mean": {"shape": [32], "zeros": True},
+        "batch_normalization_2/moving_variance": {"shape": [32], "ones": True},
+        "dense/kernel": {"shape": [32, 256], "seed": 24, "scale": 0.125},
+        "dense/bias": {"shape": [256], "zeros": True},
+        "dense_1/kernel": {"shape": [256, 10], "seed": 25, "scale": 0.125},
+        "dense_1/bias": {"shape": [10], "zeros": True},
+    },
+    "layout_map": {"(conv2d.*|large_k)/kernel": [None, None, None, "model"],
+                   "dense/kernel": [None, "model"], "dense/bias": ["model"],
+                   "dense_1/kernel": ["model", None]},
+}
 SYNTHETIC = {
     "samples": 1280,
     "data": {"x": "(below(seed 201, 256)[(s % 10) * 784 + j] + 7 * below(seed 202, 256)[s * 784 + j])"
@@ -80,6 +113,7 @@ CASES = {
     "mirrored_mlp_scaled": MIRRORED | SYNTHETIC | SCALED,
     "mirrored_mlp_mnist": MIRRORED | MNIST | RAW,
     "mirrored_mlp_mnist_scaled": MIRRORED | MNIST | SCALED,
+    "guide_convnet": CONVNET | SYNTHETIC,
 }
 
 
@@ -102,7 +136,8 @@ def make_data(case, np, splitmix):
         labels = gzip.open(dataset_folder() / "t10k-labels-idx1-ubyte.gz").read()
         x = np.frombuffer(images, np.uint8, samples * 784, 16).reshape(samples, 784)
         y = np.frombuffer(labels, np.uint8, samples, 8)
-    return x.astype(np.float32) * scale, y.astype(np.int32)
+    x = x.astype(np.float32) * scale
+    return x.reshape([samples] + CASES[case]["input_shape"]), y.astype(np.int32)
 
 
 def make_model(case, keras):
@@ -113,6 +148,17 @@ def make_model(case, keras):
         x = layers.Dense(200, use_bias=False, activation="relu", name="d1")(x)
         outputs = layers.Dense(10, activation="softmax", name="d2")(x)
         optimizer, loss = keras.optimizers.RMSprop(), "mse"
+    elif case == "guide_convnet":
+        x = layers.Rescaling(1.0 / 255.0)(inputs)
+        for filters, size, stride, name in ((12, 3, 1, "conv2d"), (24, 6, 2, "conv2d_1"), (32, 6, 2, "large_k")):
+            x = layers.Conv2D(filters, size, stride, padding="same", use_bias=False, name=name)(x)
+            x = layers.BatchNormalization(scale=False, center=True)(x)
+            x = layers.ReLU()(x)
+        x = layers.GlobalAveragePooling2D()(x)
+        x = layers.Dense(256, activation="relu", name="dense")(x)
+        outputs = layers.Dense(10, name="dense_1")(x)
+        optimizer = keras.optimizers.Adam(1e-3)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     else:
         x = layers.Dense(256, activation="relu", name="dense")(inputs)
         x = layers.Dense(256, activation="relu", name="dense_1")(x)
@@ -152,7 +198,10 @@ def run_one(case, dtype, strategy, output):
     for variable in model.variables:
         want = spec[variable.path]
         shape = tuple(want["shape"])
-        value = np.zeros(shape) if want.get("zeros") else splitmix.signed(want["seed"], shape, want["scale"])
+        if "seed" in want:
+            value = splitmix.signed(want["seed"], shape, want["scale"])
+        else:
+            value = np.zeros(shape) if want.get("zeros") else np.ones(shape)
         variable.assign(value.astype(dtype))
     if strategy == "model_parallel":  # the map must act; a map that matches nothing proves nothing
         first = model.trainable_variables[0]
@@ -163,7 +212,7 @@ def run_one(case, dtype, strategy, output):
     y = y.astype(dtype) if y.dtype == np.float32 else y
     batch = CASES[case]["batch_size"]
     losses = []
-    for step in range(STEPS):
+    for step in range(CASES[case].get("steps", STEPS)):
         begin = step * batch % len(x)
         model.reset_metrics()  # so that the reported mean is this batch's loss alone
         losses.append(float(model.train_on_batch(x[begin:begin + batch], y[begin:begin + batch])))
