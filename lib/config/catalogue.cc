@@ -68,19 +68,16 @@ const CategoryEntry& entry_of(Category category) {
 
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
 constexpr std::string_view kLater[kNumCategories] = {
-    "Conv1D Conv2D Conv3D Conv1DTranspose Conv2DTranspose Conv3DTranspose DepthwiseConv1D "
-    "DepthwiseConv2D SeparableConv1D SeparableConv2D MaxPooling1D MaxPooling2D MaxPooling3D "
-    "AveragePooling1D AveragePooling2D AveragePooling3D GlobalAveragePooling1D "
-    "GlobalAveragePooling2D GlobalAveragePooling3D GlobalMaxPooling1D GlobalMaxPooling2D "
-    "GlobalMaxPooling3D BatchNormalization LayerNormalization RMSNormalization GroupNormalization "
-    "UnitNormalization SpectralNormalization MultiHeadAttention GroupQueryAttention Attention "
-    "AdditiveAttention LSTM GRU SimpleRNN RNN Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D "
-    "ConvLSTM3D PReLU RepeatVector Masking Lambda ZeroPadding1D ZeroPadding2D ZeroPadding3D "
-    "Cropping1D Cropping2D Cropping3D UpSampling1D UpSampling2D UpSampling3D Resizing "
-    "ReversibleEmbedding PositionEmbedding GaussianNoise GaussianDropout AlphaDropout "
-    "SpatialDropout1D SpatialDropout2D SpatialDropout3D RandomFlip RandomRotation RandomZoom "
-    "RandomTranslation RandomCrop RandomContrast RandomBrightness Repeat StringLookup "
-    "IntegerLookup CategoryEncoding Discretization Hashing TextVectorization",
+    "SpectralNormalization MultiHeadAttention GroupQueryAttention GroupedQueryAttention Attention "
+    "AdditiveAttention LSTM GRU SimpleRNN RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
+    "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D Masking Lambda "
+    "ActivityRegularization ReversibleEmbedding PositionEmbedding RandomShear RandomErasing "
+    "RandomHue RandomSaturation RandomSharpness RandomGrayscale RandomInvert RandomPerspective "
+    "RandomPosterization RandomGaussianBlur RandomElasticTransform RandomColorJitter "
+    "RandomColorDegeneration MixUp CutMix AugMix RandAugment Solarization Equalization "
+    "AutoContrast CLAHE Pipeline MelSpectrogram STFTSpectrogram Repeat StringLookup IntegerLookup "
+    "CategoryEncoding Discretization Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
+    "FlaxLayer TorchModuleWrapper",
     "MeanAbsolutePercentageError mape MeanSquaredLogarithmicError msle CosineSimilarity "
     "cosine_similarity LogCosh log_cosh KLDivergence kl_divergence kld Poisson poisson Hinge hinge "
     "SquaredHinge squared_hinge CategoricalHinge categorical_hinge BinaryFocalCrossentropy "

@@ -150,7 +150,7 @@ ConfigValue Reader::number_list(const YamlNode& node, const Spec& spec, const st
   for (const YamlNode& child : node.children) {
     if (child.is_null()) {
       wrong("E112", child.loc, spec, owner, "has an empty entry");
-    } else if (child.is_list() && spec.kind == ValueKind::kFloatOrList) {
+    } else if (child.is_list() && (spec.kind == ValueKind::kFloatOrList || spec.allows_nested)) {
       list.push_back(number_list(child, spec, owner));
     } else {
       list.push_back(scalar(child, element, owner));

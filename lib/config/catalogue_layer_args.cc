@@ -1,0 +1,91 @@
+#include "config/catalogue_layer_args.h"
+
+#include <algorithm>
+
+namespace meshtrain {
+
+Spec initializer_arg(const char* name, const char* default_text) {
+  return object(name, ValueKind::kObject, Category::kInitializer, default_text,
+                "how the weight gets its first values");
+}
+
+Spec activation_arg(const char* default_text) {
+  return make_spec("activation", ValueKind::kActivation, default_text,
+                   "function applied to the output; null = linear");
+}
+
+Spec later_arg(const char* name, const char* help) {
+  return make_spec(name, ValueKind::kLater, "null", help);
+}
+
+Spec axes_arg(const char* name, const char* default_text, const char* help) {
+  return make_spec(name, ValueKind::kIntOrList, default_text, help);
+}
+
+Spec shape_arg(const char* name, const char* help) {
+  return make_spec(name, ValueKind::kShape, "null", help);
+}
+
+Spec required_shape(const char* name, const char* help) {
+  return make_spec(name, ValueKind::kShape, "", help).required();
+}
+
+Spec size_arg(const char* name, const char* help) {
+  return integer(name, "", help).required().least(1).most(kMaxSize);
+}
+
+Spec seed_arg() {
+  return integer("seed", "null", "own seed; the config's when null");
+}
+
+Spec per_dimension(const char* name, const char* default_text, const char* help, double minimum) {
+  Spec spec = make_spec(name, ValueKind::kIntOrList, default_text, help);
+  spec.least(minimum).most(kMaxSize);
+  return spec.default_text.empty() ? spec.required() : spec;
+}
+
+Spec data_format_arg() {
+  return choice("data_format", {"channels_last", "channels_first"}, "null",
+                "where the channels are; null = channels_last");
+}
+
+void add_weight_args(Args& args, const char* weight) {
+  args.push_back(object(std::string(weight) + "_regularizer", ValueKind::kObject,
+                        Category::kRegularizer, "null", "penalty on the weight"));
+  args.push_back(object(std::string(weight) + "_constraint", ValueKind::kObject,
+                        Category::kConstraint, "null", "projection of the weight after a step"));
+}
+
+Args with_kernel_args(Args first) {
+  first.push_back(initializer_arg("kernel_initializer", "glorot_uniform"));
+  first.push_back(initializer_arg("bias_initializer", "zeros"));
+  add_weight_args(first, "kernel");
+  add_weight_args(first, "bias");
+  return first;
+}
+
+ClassSpec layer_class(std::string name, std::string help, Args args) {
+  const bool is_input = name == "Input";
+  for (const Spec& common :
+       {text("name", "null", "name in variable paths; Keras' automatic name when null"),
+        boolean("trainable", "true", "whether fit changes its weights"),
+        choice("dtype", {"float32", "float64"}, "null", "dtype policy of this layer"),
+        object("activity_regularizer", ValueKind::kObject, Category::kRegularizer, "null",
+               "penalty on the output"),
+        make_spec("inputs", ValueKind::kNames, "null",
+                  "names of the earlier layers it takes; null = the entry before it")}) {
+    const bool has = std::any_of(args.begin(), args.end(),
+                                 [&](const Spec& own) { return own.name == common.name; });
+    if (!has && !(is_input && (common.name == "inputs" || common.name == "trainable" ||
+                               common.name == "activity_regularizer"))) {
+      args.push_back(common);
+    }
+  }
+  ClassSpec spec;
+  spec.name = std::move(name);
+  spec.help = std::move(help);
+  spec.args = std::move(args);
+  return spec;
+}
+
+}  // namespace meshtrain
