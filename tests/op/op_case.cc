@@ -10,7 +10,8 @@ namespace meshtrain {
 
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> cases;
-  for (const auto& family : {elementwise_cases, shape_cases, reduce_cases, training_cases}) {
+  for (const auto& family :
+       {elementwise_cases, shape_cases, reduce_cases, training_cases, window_cases}) {
     for (OpCase& op_case : family()) {
       cases.push_back(std::move(op_case));
     }
@@ -24,7 +25,7 @@ OpCase in_dtype(OpCase op_case, DType dtype) {
   }
   const auto attr = op_case.attrs.find("dtype");
   if (attr != op_case.attrs.end() && attr->second == AttrValue(std::string("float64"))) {
-    attr->second = std::string(dtype_name(dtype));
+    op_case.attrs["dtype"] = std::string(dtype_name(dtype));
   }
   return op_case;
 }

@@ -85,6 +85,48 @@ TEST_CASE("Integers divide towards zero and wrap") {
   CHECK(result_of("cast", {{{2}, {0, -0.5}}}, {{"dtype", std::string("bool")}}) == List{0, 1});
 }
 
+Attrs window_1d(int64_t stride, int64_t dilation, int64_t before, int64_t after) {
+  return {{"strides", std::vector<int64_t>{stride}},
+          {"dilations", std::vector<int64_t>{dilation}},
+          {"pads_before", std::vector<int64_t>{before}},
+          {"pads_after", std::vector<int64_t>{after}}};
+}
+
+TEST_CASE("A convolution slides its kernel without turning it round") {
+  const Operand x{{1, 4, 1}, {1, 2, 3, 4}}, kernel{{2, 1, 1}, {10, 1}};
+  CHECK(result_of("conv", {x, kernel}, window_1d(1, 1, 0, 0)) == List{12, 23, 34});
+  CHECK(result_of("conv", {x, kernel}, window_1d(1, 1, 1, 0)) == List{1, 12, 23, 34});
+  CHECK(result_of("conv", {x, kernel}, window_1d(2, 1, 0, 1)) == List{12, 34});
+  CHECK(result_of("conv", {x, kernel}, window_1d(1, 2, 0, 0)) == List{13, 24});
+}
+
+TEST_CASE("The groups of a convolution are neighbouring channels and filters") {
+  const Operand x{{1, 1, 4}, {1, 2, 3, 4}}, kernel{{1, 2, 2}, {1, 10, 100, 1000}};
+  CHECK(result_of("conv", {x, kernel}, window_1d(1, 1, 0, 0)) == List{201, 4030});
+}
+
+TEST_CASE("Padding is never the largest and does not count in a mean") {
+  const Operand x{{1, 4, 1}, {-1, -2, -3, -4}};
+  Attrs attrs = window_1d(2, 1, 1, 1);
+  attrs["size"] = std::vector<int64_t>{2};
+  CHECK(result_of("max_pool", {x}, attrs) == List{-1, -2, -4});
+  CHECK(result_of("avg_pool", {x}, attrs) == List{-1, -2.5, -4});
+}
+
+TEST_CASE("The gradient of a pool of equal cells goes to the first of them") {
+  const Operand x{{1, 4, 1}, {5, 5, 5, 5}}, dy{{1, 3, 1}, {1, 2, 4}};
+  Attrs attrs = window_1d(1, 1, 0, 0);
+  attrs["size"] = std::vector<int64_t>{2};
+  CHECK(result_of("max_pool_grad", {x, dy}, attrs) == List{1, 2, 4, 0});
+}
+
+TEST_CASE("Moments are sums per channel in float64") {
+  const Operand x{{2, 2}, {1, 10, 3, 20}, DType::kFloat32};
+  const HostTensor sums = std::move(results_of("moments", {x})[0]);
+  CHECK(sums.dtype() == DType::kFloat64);
+  CHECK(list_of(sums) == List{4, 30, 10, 500});
+}
+
 TEST_CASE("Shape ops move elements") {
   const Operand x{{2, 3}, {0, 1, 2, 3, 4, 5}};
   CHECK(result_of("transpose", {x}, {{"permutation", std::vector<int64_t>{1, 0}}}) ==

@@ -45,6 +45,7 @@ const KernelTable& kernels() {
     add_shape_kernels(out);
     add_reduce_kernels(out);
     add_training_kernels(out);
+    add_window_kernels(out);
     return out;
   }();
   return table;
