@@ -102,7 +102,7 @@ void check_sharding(const Sharding& sharding, const Shape& shape, const DeviceMe
 
 Sharding normalized(Sharding sharding, const DeviceMesh& mesh) {
   for (AxisList& axes : sharding.dims) {
-    std::erase_if(axes, [&](int axis) { return mesh.axis_size(axis) == 1; });
+    erase_if(axes, [&](int axis) { return mesh.axis_size(axis) == 1; });
   }
   for (const int axis : axes_of(sharding.partial)) {
     if (mesh.axis_size(axis) == 1) {

@@ -12,24 +12,24 @@
 #include <string>
 #include <vector>
 
+#include "base/small_vector.h"
 #include "mesh/device_mesh.h"
 #include "tensor/shape.h"
 
 namespace meshtrain {
 
-using AxisList = std::vector<int>;  // mesh axis indices, major to minor
+using AxisList = SmallVector<int, 2>;      // mesh axis indices, major to minor
+using DimAxes = SmallVector<AxisList, 4>;  // of each dimension
 
 enum class Combine : uint8_t { kSum, kMax, kMin };
 std::string_view combine_name(Combine combine);  // "sum"
 
 struct Sharding {
-  std::vector<AxisList> dims;
+  DimAxes dims;
   AxisMask partial = 0;
   Combine combine = Combine::kSum;  // meaning of `partial`; kSum when that is empty
 
-  static Sharding replicated(size_t rank) {
-    return {std::vector<AxisList>(rank), 0, Combine::kSum};
-  }
+  static Sharding replicated(size_t rank) { return {DimAxes(rank), 0, Combine::kSum}; }
 
   bool is_replicated() const;  // nothing split, nothing pending
   AxisMask dim_axes() const;   // axes that split some dimension

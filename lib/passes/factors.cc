@@ -4,8 +4,8 @@
 
 namespace meshtrain {
 
-Projection project(const TensorFactors& tensor, const std::vector<AxisList>& dims,
-                   const ShardingRule& rule, const DeviceMesh& mesh) {
+Projection project(const TensorFactors& tensor, const DimAxes& dims, const ShardingRule& rule,
+                   const DeviceMesh& mesh) {
   Projection out;
   out.axes.resize(rule.factors.size());
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -28,9 +28,9 @@ Projection project(const TensorFactors& tensor, const std::vector<AxisList>& dim
   return out;
 }
 
-std::vector<AxisList> unproject(const TensorFactors& tensor, const FactorAxes& axes,
-                                const ShardingRule& rule, const DeviceMesh& mesh) {
-  std::vector<AxisList> dims(tensor.size());
+DimAxes unproject(const TensorFactors& tensor, const FactorAxes& axes, const ShardingRule& rule,
+                  const DeviceMesh& mesh) {
+  DimAxes dims(tensor.size());
   for (size_t d = 0; d < tensor.size(); ++d) {
     for (const int factor : tensor[d]) {
       dims[d].insert(dims[d].end(), axes[factor].begin(), axes[factor].end());

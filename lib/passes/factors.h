@@ -5,7 +5,7 @@
 
 namespace meshtrain {
 
-using FactorAxes = std::vector<AxisList>;  // beside ShardingRule::factors
+using FactorAxes = SmallVector<AxisList, 8>;  // beside ShardingRule::factors
 
 // Distributes the axes of `dims` over the factors of one tensor. Within a dimension the factors
 // fill from the major one: an axis goes to the first factor that is not full, as long as it
@@ -14,13 +14,13 @@ struct Projection {
   FactorAxes axes;
   bool exact = true;
 };
-Projection project(const TensorFactors& tensor, const std::vector<AxisList>& dims,
-                   const ShardingRule& rule, const DeviceMesh& mesh);
+Projection project(const TensorFactors& tensor, const DimAxes& dims, const ShardingRule& rule,
+                   const DeviceMesh& mesh);
 
 // The dims of a tensor whose factors are split by `axes`. A minor factor of a dimension counts only
 // when all factors before it are full: anything else would interleave the data.
-std::vector<AxisList> unproject(const TensorFactors& tensor, const FactorAxes& axes,
-                                const ShardingRule& rule, const DeviceMesh& mesh);
+DimAxes unproject(const TensorFactors& tensor, const FactorAxes& axes, const ShardingRule& rule,
+                  const DeviceMesh& mesh);
 
 // The dimension of `tensor` that mentions `factor`, or kNone.
 int dim_of_factor(const TensorFactors& tensor, int factor);

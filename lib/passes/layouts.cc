@@ -28,7 +28,7 @@ namespace {
 Sharding without_axes(const Sharding& sharding, AxisMask axes) {
   Sharding out = sharding;
   for (AxisList& list : out.dims) {
-    std::erase_if(list, [&](int axis) { return (axes >> axis & 1) != 0; });
+    erase_if(list, [&](int axis) { return (axes >> axis & 1) != 0; });
   }
   return out;
 }

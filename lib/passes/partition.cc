@@ -57,7 +57,7 @@ class Partitioner {
     const FactorAxes axes = assign(node, rule);
     const AxisMask kept = pending_to_keep(node, rule, axes);
 
-    std::vector<ValueId> inputs;
+    ValueList inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       Sharding target{unproject(rule.operands[i], axes, rule, mesh_), 0, Combine::kSum};
       target.partial = actual(node.inputs[i]).partial & kept;

@@ -15,7 +15,7 @@ constexpr Sweep kSweeps[] = {Sweep::kElementwise, Sweep::kPass, Sweep::kBackward
 
 // The propagation state of a group of values that lie alike (a value and its cotangents).
 struct State {
-  std::vector<AxisList> dims;
+  DimAxes dims;
   bool closed = false;
   bool is_weight = false;  // a use of a variable, or its cotangent
   int64_t changes = 0;
@@ -42,7 +42,7 @@ class Propagator {
 
   State& state(ValueId value) { return states_[root_[value]]; }
 
-  void seed(ValueId value, std::vector<AxisList> dims, std::string origin, bool closed) {
+  void seed(ValueId value, DimAxes dims, std::string origin, bool closed) {
     State& s = state(value);
     s.dims = std::move(dims);
     s.origin = std::move(origin);
@@ -255,8 +255,8 @@ class Propagator {
   std::vector<int64_t> seen_;        // changes of the node's tensors when this sweep saw it
 };
 
-std::vector<AxisList> only_axes(const std::vector<AxisList>& dims, AxisMask axes) {
-  std::vector<AxisList> out(dims.size());
+DimAxes only_axes(const DimAxes& dims, AxisMask axes) {
+  DimAxes out(dims.size());
   for (size_t d = 0; d < dims.size(); ++d) {
     std::copy_if(dims[d].begin(), dims[d].end(), std::back_inserter(out[d]),
                  [&](int axis) { return (axes >> axis & 1) != 0; });
@@ -281,7 +281,7 @@ void seed_variables(const Graph& graph, Propagator& propagator, bool compute_lay
     } else if (node.op->name == "var_use") {
       const Node& parameter = graph.producer(node.inputs[0]);
       const Variable& variable = graph.variables[parameter.attr_int("variable")];
-      std::vector<AxisList> dims(variable.shape.size());
+      DimAxes dims(variable.shape.size());
       propagator.seed(node.outputs[0], compute_layouts ? variable.layout.compute.dims : dims,
                       variable.path, true);
     }
@@ -307,7 +307,7 @@ void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& opt
   Propagator propagator(graph, mesh);
   for (const Node& node : graph.nodes) {
     if (node.op->name == "input") {
-      std::vector<AxisList> dims(graph.shape(node.outputs[0]).size());
+      DimAxes dims(graph.shape(node.outputs[0]).size());
       if (node.attr_int("batch") != 0 && !dims.empty()) {
         std::copy_if(options.batch_axes.begin(), options.batch_axes.end(),
                      std::back_inserter(dims[0]),

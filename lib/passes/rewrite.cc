@@ -9,7 +9,7 @@ Rewriter::Rewriter(const Graph& from) : from_(from), map_(from.values.size(), kN
 }
 
 NodeId Rewriter::copy(const Node& node) {
-  std::vector<ValueId> inputs;
+  ValueList inputs;
   inputs.reserve(node.inputs.size());
   for (const ValueId input : node.inputs) {
     MESHTRAIN_CHECK(map_[input] != kNone, "operand of {} was not copied", node.path);
@@ -18,7 +18,7 @@ NodeId Rewriter::copy(const Node& node) {
   return copy_with(node, std::move(inputs));
 }
 
-NodeId Rewriter::copy_with(const Node& node, std::vector<ValueId> inputs) {
+NodeId Rewriter::copy_with(const Node& node, ValueList inputs) {
   const NodeId id = static_cast<NodeId>(to_.nodes.size());
   Node copy = node;
   copy.inputs = std::move(inputs);

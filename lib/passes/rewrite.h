@@ -16,7 +16,7 @@ class Rewriter {
   NodeId copy(const Node& node);
   // As copy, with these operands (values of the new graph) and result types as inferred by the op
   // from them unless it has none.
-  NodeId copy_with(const Node& node, std::vector<ValueId> inputs);
+  NodeId copy_with(const Node& node, ValueList inputs);
   // Appends a node with one result of this type.
   ValueId append(Node node, ValueType type);
 

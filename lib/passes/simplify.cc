@@ -1,8 +1,7 @@
 #include "passes/simplify.h"
 
-#include <map>
-#include <tuple>
-
+#include "base/hash.h"
+#include "base/hash_index.h"
 #include "ir/op.h"
 #include "passes/rewrite.h"
 
@@ -15,7 +14,7 @@ class Simplifier {
 
   Graph run() {
     for (const Node& node : graph_.nodes) {
-      std::vector<ValueId> inputs;
+      ValueList inputs;
       for (const ValueId input : node.inputs) {
         inputs.push_back(rewriter_.mapped(input));
       }
@@ -24,9 +23,17 @@ class Simplifier {
         continue;
       }
       skip_broadcasts(node, inputs);
-      if (!reuse(node, inputs)) {
-        const NodeId id = rewriter_.copy_with(node, inputs);
-        remember(node, inputs, id);
+      if (!may_share(node)) {
+        rewriter_.copy_with(node, std::move(inputs));
+        continue;
+      }
+      const uint64_t hash = hash_of(node, inputs);
+      if (const NodeId same = find_same(node, inputs, hash); same != kNone) {
+        for (size_t r = 0; r < node.outputs.size(); ++r) {
+          rewriter_.map(node.outputs[r], to().nodes[same].outputs[r]);
+        }
+      } else {
+        known_.add(hash, rewriter_.copy_with(node, std::move(inputs)));
       }
     }
     return remove_dead(rewriter_.finish());
@@ -43,7 +50,7 @@ class Simplifier {
   }
 
   // The operand that the node's only result equals, or kNone.
-  ValueId identity_of(const Node& node, const std::vector<ValueId>& inputs) {
+  ValueId identity_of(const Node& node, const ValueList& inputs) {
     const std::string_view op = node.op->name;
     if (node.outputs.size() != 1 || inputs.empty()) {
       return kNone;
@@ -67,7 +74,7 @@ class Simplifier {
 
   // Elementwise ops broadcast by themselves: read what a broadcast_to reads when the result's
   // shape stays the same.
-  void skip_broadcasts(const Node& node, std::vector<ValueId>& inputs) {
+  void skip_broadcasts(const Node& node, ValueList& inputs) {
     if (!node.op->elementwise || inputs.size() < 2 || node.op->name == "optimizer_update" ||
         node.op->name == "dropout") {
       return;
@@ -77,7 +84,7 @@ class Simplifier {
       if (producer(inputs[i]).op->name != "broadcast") {
         continue;
       }
-      std::vector<ValueId> tried = inputs;
+      ValueList tried = inputs;
       tried[i] = producer(inputs[i]).inputs[0];
       Shape shape = to().values[tried[0]].shape;
       for (size_t k = 1; k < tried.size(); ++k) {
@@ -89,8 +96,6 @@ class Simplifier {
     }
   }
 
-  using Key = std::tuple<const OpDef*, std::vector<ValueId>, Attrs, Shape, DType>;
-
   bool may_share(const Node& node) const {
     // Pins and layout changes are places, not values; whole tensors of constants would couple the
     // layouts of unrelated readers.
@@ -100,35 +105,29 @@ class Simplifier {
            op != "optimizer_update" && (!source || graph_.values[node.outputs[0]].shape.empty());
   }
 
-  Key key(const Node& node, const std::vector<ValueId>& inputs) const {
+  uint64_t hash_of(const Node& node, const ValueList& inputs) const {
+    uint64_t hash = hash_mix(node.attrs.hash(), reinterpret_cast<uintptr_t>(node.op));
+    for (const ValueId input : inputs) {
+      hash = hash_mix(hash, static_cast<uint64_t>(input));
+    }
+    return hash;
+  }
+
+  // A node of the new graph with this op, these operands and attributes, or kNone. Its results are
+  // the same then, as long as the attributes say their types.
+  NodeId find_same(const Node& node, const ValueList& inputs, uint64_t hash) {
     const Value& result = graph_.values[node.outputs[0]];
-    return {node.op, inputs, node.attrs, result.shape, result.dtype};
-  }
-
-  bool reuse(const Node& node, const std::vector<ValueId>& inputs) {
-    if (!may_share(node)) {
-      return false;
-    }
-    const auto found = known_.find(key(node, inputs));
-    if (found == known_.end()) {
-      return false;
-    }
-    const Node& same = to().nodes[found->second];
-    for (size_t r = 0; r < node.outputs.size(); ++r) {
-      rewriter_.map(node.outputs[r], same.outputs[r]);
-    }
-    return true;
-  }
-
-  void remember(const Node& node, const std::vector<ValueId>& inputs, NodeId id) {
-    if (may_share(node)) {
-      known_.emplace(key(node, inputs), id);
-    }
+    return known_.find(hash, [&](NodeId id) {
+      const Node& other = to().nodes[id];
+      const Value& value = to().values[other.outputs[0]];
+      return other.op == node.op && other.inputs == inputs && other.attrs == node.attrs &&
+             value.shape == result.shape && value.dtype == result.dtype;
+    });
   }
 
   const Graph& graph_;
   Rewriter rewriter_;
-  std::map<Key, NodeId> known_;
+  HashIndex known_;  // nodes of the new graph
 };
 
 }  // namespace
