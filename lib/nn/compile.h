@@ -10,6 +10,7 @@
 
 #include "config/object.h"
 #include "ir/builder.h"
+#include "nn/metric.h"
 #include "tensor/host_tensor.h"
 
 namespace meshtrain {
@@ -26,29 +27,6 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
 Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred);
 bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_crossentropy
 bool is_classification(const ConfigObject& loss);
-
-// --- metrics (keras-semantics 9) ---------------------------------------------------------------
-// A metric's state is a list of variables (float32, except float64 under that policy); `update`
-// adds the batch and returns the new state; `result` reads the state on the host.
-struct Metric {
-  std::string name;  // the log name: the string given, or the object's name
-  struct State {
-    std::string name;  // "total", "count"
-    Shape shape;
-  };
-  std::vector<State> states;
-  std::function<std::vector<ValueId>(Builder&, ValueId y_true, ValueId y_pred,
-                                     ValueId sample_weight, std::span<const ValueId> state)>
-      update;
-  std::function<double(const std::vector<HostTensor>&)> result;
-  // max when larger is better, min when smaller is; for callbacks' auto mode.
-  bool larger_is_better = false;
-};
-// `accuracy`/`acc` and `crossentropy`/`ce` resolve by shapes (keras-semantics 3.3).
-Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred,
-                   DType dtype, Diagnostics& diagnostics);
-// The loss tracker and any other running mean: total += value * weight, count += weight.
-Metric make_mean(std::string name);
 
 // --- optimizers (keras-semantics 7) --------------------------------------------------------------
 struct SlotSpec {

@@ -213,7 +213,7 @@ Metric mean_of(std::string name, ValuesFunction values_of) {
     const auto [total, count] = total_and_count(b, values, sample_weight, dtype);
     return {b.add(state[0], total), b.add(state[1], count)};
   };
-  metric.result = mean_result;
+  metric.result = [](const std::vector<HostTensor>& s) { return std::vector{mean_result(s)}; };
   return metric;
 }
 
@@ -284,7 +284,9 @@ Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape&
   });
   out.larger_is_better = is_cosine;
   if (key == "rootmeansquarederror") {
-    out.result = [](const std::vector<HostTensor>& state) { return std::sqrt(mean_result(state)); };
+    out.result = [](const std::vector<HostTensor>& state) {
+      return std::vector{std::sqrt(mean_result(state))};
+    };
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "base/text.h"
 #include "exec/executor.h"
@@ -165,7 +166,8 @@ struct Engine::Impl {
     for (const int variable : tracked.states) {
       state.push_back(store.read(variable));
     }
-    return tracked.metric.result(state);
+    const std::vector<double> values = tracked.metric.result(state);
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   }
 
   int find(std::string_view path) const {

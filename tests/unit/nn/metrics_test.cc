@@ -31,7 +31,7 @@ double value_of(const Metric& metric, const std::vector<Batch>& batches) {
                            std::span(in).subspan(2, metric.states.size()));
     });
   }
-  return metric.result(state);
+  return metric.result(state).at(0);
 }
 
 Metric metric_for(const ConfigObject& object, const Batch& batch) {
