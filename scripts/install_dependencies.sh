@@ -12,6 +12,7 @@ packages="
   libcli11-dev
   libdnnl-dev
   libfmt-dev
+  libhdf5-dev
   libpcre2-dev
   libxxhash-dev
   libyaml-cpp-dev

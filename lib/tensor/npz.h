@@ -11,6 +11,8 @@
 
 namespace meshtrain {
 
+class ZipReader;
+
 // An open archive. Names are those of the arrays, without ".npy"; they are never used as paths.
 class NpzReader {
  public:
@@ -27,10 +29,9 @@ class NpzReader {
   HostTensor read(std::string_view name);
 
  private:
-  struct Archive;
   std::string path_;
   std::vector<std::string> names_;
-  std::unique_ptr<Archive> archive_;
+  std::unique_ptr<ZipReader> archive_;
 };
 
 // All arrays, in the archive's order.

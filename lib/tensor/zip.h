@@ -1,0 +1,76 @@
+// Zip archives through libzip: members with checked names and sizes, and archives of stored
+// members.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/read_error.h"
+
+namespace meshtrain {
+
+// The codes under which a kind of archive reports a missing file and a damaged one.
+struct ZipCodes {
+  const char* missing;
+  const char* damaged;
+};
+
+// An open archive. Names of members are never used as paths.
+class ZipReader {
+ public:
+  // Checks the directory: names that lead out of a folder, duplicates, encryption, sizes that the
+  // bytes present cannot hold. Throws ConfigError with one of `codes`.
+  ZipReader(const std::string& path, ZipCodes codes);
+  ~ZipReader();
+  ZipReader(const ZipReader&) = delete;
+  ZipReader& operator=(const ZipReader&) = delete;
+
+  const std::vector<std::string>& names() const { return names_; }  // in the archive's order
+  bool has(std::string_view name) const;
+  uint64_t size(std::string_view name) const;  // of the member, as declared
+
+  // Hands the member's bytes to `read`, then reads what it left and compares the checksum. A member
+  // that is far smaller in the file is read through once before, so that nobody takes memory on its
+  // word alone. Throws ConfigError `codes.damaged`, also for an unknown name.
+  template <class F>
+  auto read(std::string_view name, F&& read) const {
+    const std::unique_ptr<Member> member = open(name);
+    auto result = read(static_cast<ByteReader&>(*member));
+    member->finish();
+    return result;
+  }
+  // The whole member, at most `max_bytes`.
+  std::string text(std::string_view name, uint64_t max_bytes) const;
+
+ private:
+  struct Archive;
+  class Member : public ByteReader {
+   public:
+    virtual void finish() = 0;
+  };
+  class OpenMember;
+  std::unique_ptr<Member> open(std::string_view name) const;
+  size_t index_of(std::string_view name) const;
+
+  std::string path_;
+  ZipCodes codes_;
+  std::vector<std::string> names_;
+  std::unique_ptr<Archive> archive_;
+};
+
+// A member to write: the concatenation of borrowed pieces.
+struct ZipMember {
+  std::string name;
+  std::vector<std::span<const std::byte>> pieces;
+};
+
+// Replaces `path` whole or not at all; members are stored, not deflated, and carry no time, so that
+// equal members give equal files. Throws FileError (exit 74).
+void write_zip(const std::string& path, std::span<const ZipMember> members);
+
+}  // namespace meshtrain
