@@ -1,0 +1,89 @@
+#include "config/flow.h"
+
+#include "base/text.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+namespace {
+
+bool is_plain_text(std::string_view text) {
+  constexpr std::string_view kSafe =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+  const std::string lower = to_lower(text);
+  for (const std::string_view word :
+       {"null", "none", "true", "false", "yes", "no", "on", "off", "y", "n"}) {
+    if (lower == word) {
+      return false;
+    }
+  }
+  return !text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos &&
+         text[0] != '-' && !try_number(text) && !try_integer(text);
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string flow_object(const ConfigObject& object) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : object.args) {
+    if (!value.is_default) {
+      parts.push_back(fmt::format("{}: {}", name, yaml_flow(value)));
+    }
+  }
+  return parts.empty() ? yaml_text(object.spelled)
+                       : fmt::format("{{{}: {{{}}}}}", object.class_name, join(parts, ", "));
+}
+
+}  // namespace
+
+std::string yaml_text(std::string_view text) {
+  return is_plain_text(text) ? std::string(text) : quoted(text);
+}
+
+std::string yaml_flow(const ConfigValue& value) {
+  if (value.is_null()) {
+    return "null";
+  }
+  if (value.is_bool()) {
+    return value.boolean() ? "true" : "false";
+  }
+  if (value.is_int()) {
+    return fmt::format("{}", value.integer());
+  }
+  if (value.is_number()) {
+    return format_shortest(value.number());
+  }
+  if (value.is_string()) {
+    return yaml_text(value.string());
+  }
+  if (value.is_object()) {
+    return flow_object(value.object());
+  }
+  std::vector<std::string> parts;
+  if (value.is_list()) {
+    for (const ConfigValue& entry : value.list()) {
+      parts.push_back(yaml_flow(entry));
+    }
+    return "[" + join(parts, ", ") + "]";
+  }
+  for (const auto& [key, entry] : value.dict()) {
+    parts.push_back(fmt::format("{}: {}", yaml_text(key), yaml_flow(entry)));
+  }
+  return "{" + join(parts, ", ") + "}";
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,18 @@
+// Values as YAML in flow style, on one line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "config/object.h"
+
+namespace meshtrain {
+
+// Text as it may stand in YAML: in quotes where it would mean something else without.
+std::string yaml_text(std::string_view text);
+
+// "{Adam: {learning_rate: 0.01}}": arguments that are defaults are left out, and an object without
+// others is its name as spelled.
+std::string yaml_flow(const ConfigValue& value);
+
+}  // namespace meshtrain
