@@ -109,6 +109,16 @@ void collect(const Command& command, int out_fd, int err_fd, int pid, int timeou
 
 }  // namespace
 
+bool has_terminals() {
+  int terminal = -1, other = -1;
+  if (openpty(&terminal, &other, nullptr, nullptr, nullptr) != 0) {
+    return false;
+  }
+  close(terminal);
+  close(other);
+  return true;
+}
+
 Result run(const Command& command, int timeout_seconds) {
   Pipe input, out, err;
   int terminal = -1;

@@ -25,6 +25,8 @@ struct Command {
   std::function<bool(const std::string& out, const std::string& err, int pid)> watch;
 };
 
+// Whether `on_terminal` can be had here: some containers mount no /dev/pts.
+bool has_terminals();
 // Kills the process after `timeout_seconds`, which fails the test.
 Result run(const Command& command, int timeout_seconds = 60);
 
