@@ -61,11 +61,16 @@ class ModelBinder {
       name.is_default = true;
     }
     layer.name = {name.string(), layer.name_is_automatic ? object.loc : name.loc};
-    if (layer.name.value.find('/') != std::string::npos) {
-      diagnostics_.error("E113", layer.name.loc,
-                         fmt::format("the name `{}` contains `/`, which separates the parts of "
-                                     "variable paths",
-                                     layer.name.value));
+    // "stage/c1" is how a layer of a block is named; written out it is as good.
+    for (const std::string& part : split(layer.name.value, '/')) {
+      if (part.empty() || part == "." || part == "..") {
+        diagnostics_.error(
+            "E113", layer.name.loc,
+            fmt::format("`{}` cannot name a layer: `/` separates the names of blocks "
+                        "and layers",
+                        layer.name.value));
+        break;
+      }
     }
     const auto [it, is_new] = places_.emplace(layer.name.value, out_.layers.size());
     if (!is_new) {

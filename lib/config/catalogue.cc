@@ -75,14 +75,10 @@ constexpr std::string_view kLater[kNumCategories] = {
     "RandomHue RandomSaturation RandomSharpness RandomGrayscale RandomInvert RandomPerspective "
     "RandomPosterization RandomGaussianBlur RandomElasticTransform RandomColorJitter "
     "RandomColorDegeneration MixUp CutMix AugMix RandAugment Solarization Equalization "
-    "AutoContrast CLAHE Pipeline MelSpectrogram STFTSpectrogram Repeat StringLookup IntegerLookup "
+    "AutoContrast CLAHE Pipeline MelSpectrogram STFTSpectrogram StringLookup IntegerLookup "
     "CategoryEncoding Discretization Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",
-    "MeanAbsolutePercentageError mape MeanSquaredLogarithmicError msle CosineSimilarity "
-    "cosine_similarity LogCosh log_cosh KLDivergence kl_divergence kld Poisson poisson Hinge hinge "
-    "SquaredHinge squared_hinge CategoricalHinge categorical_hinge BinaryFocalCrossentropy "
-    "binary_focal_crossentropy CategoricalFocalCrossentropy categorical_focal_crossentropy Dice "
-    "dice Tversky tversky CTC ctc Circle circle CategoricalGeneralizedCrossEntropy",
+    "",
     "AUC auc Precision precision Recall recall F1Score f1_score FBetaScore fbeta_score R2Score "
     "r2_score MeanAbsolutePercentageError mape MeanSquaredLogarithmicError msle CosineSimilarity "
     "cosine_similarity LogCoshError KLDivergence kl_divergence Poisson poisson Hinge hinge "

@@ -18,6 +18,7 @@ struct ClassSpec {
   std::string help;                  // one line
   std::vector<Spec> args;            // in the order of the constructor
   std::vector<std::string> aliases;  // further spellings: "mse"
+  std::string unknown_help = {};     // said of arguments that it does not have
 
   const Spec* find(std::string_view arg) const;
   std::vector<std::string> arg_names() const;
@@ -31,6 +32,7 @@ std::vector<std::string> class_names(Category category);
 // Classes of Keras that this release does not have yet.
 bool is_later_class(Category category, std::string_view spelled);
 
+inline constexpr Category kLastCategory = Category::kConstraint;
 std::string_view category_name(Category category);  // "layer", "data source"
 // The key that names the class inside its own map: `type`, or `source` of a data source.
 std::string_view class_key(Category category);

@@ -38,5 +38,8 @@ std::vector<ClassSpec> pooling_layer_classes();
 std::vector<ClassSpec> spatial_layer_classes();
 std::vector<ClassSpec> normalization_layer_classes();
 std::vector<ClassSpec> augmentation_layer_classes();
+ClassSpec repeat_class();
+
+constexpr int kMaxRepeats = 10000;
 
 }  // namespace meshtrain

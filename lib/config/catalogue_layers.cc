@@ -112,6 +112,7 @@ std::vector<ClassSpec> merging() {
        boolean("normalize", "false", "normalize along the axes first (cosine similarity)")}));
   out.push_back(layer_class("Call", "uses an earlier layer again, with the same weights",
                             {text("layer", "", "name of the layer").required()}));
+  out.push_back(repeat_class());
   return out;
 }
 

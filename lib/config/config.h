@@ -56,6 +56,8 @@ struct ModelConfig {
   std::vector<LayerConfig> layers;
   // Names of the outputs and the layers that compute them; (layer, layer) when given as a list.
   std::vector<std::pair<std::string, Located<std::string>>> outputs;
+  // Uses of blocks with one output, and the layers that compute it: "block_0" -> "block_0/add".
+  std::vector<std::pair<std::string, std::string>> block_outputs;
   SourceLoc loc;
 };
 

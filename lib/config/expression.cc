@@ -1,11 +1,11 @@
 #include "config/expression.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
+#include <utility>
 
 #include "base/text.h"
-#include "config/arithmetic.h"
+#include "config/expression_parser.h"
 #include "config/path.h"
 #include "config/scalars.h"
 #include "config/source.h"
@@ -14,252 +14,24 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxResult = size_t{1} << 20;  // bytes of text and list entries, all together
-constexpr int kMaxNesting = 100;                // brackets, signs and references within each other
+constexpr int kMaxNesting = 100;                // references within each other
 
 // Code of an error whose cause has been reported where it is.
 constexpr const char* kSilent = "silent";
 
-bool is_name_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
+}  // namespace
 
-// Looks names up; a name may itself stand for an expression.
-class Names {
- public:
-  virtual ~Names() = default;
-  virtual ExprValue lookup(const std::string& path) = 0;
-};
-
-// Recursive descent with Python's precedence; throws ExprError with the offset.
-class Parser {
- public:
-  Parser(std::string_view text, Names& names) : text_(text), names_(names) {}
-
-  ExprValue parse() {
-    ExprValue value = comparison();
-    skip_blanks();
-    if (at_ < text_.size()) {
-      throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
-    }
-    return value;
-  }
-
- private:
-  struct Deeper {
-    explicit Deeper(Parser& parser) : depth(parser.depth_) {
-      if (++depth > kMaxNesting) {
-        throw ExprError{parser.at_, "nested too deeply", {}, {}};
-      }
-    }
-    ~Deeper() { --depth; }
-    int& depth;
-  };
-
-  void skip_blanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) {
-      ++at_;
-    }
-  }
-
-  bool take(std::string_view token) {
-    skip_blanks();
-    if (!starts_with(text_.substr(at_), token)) {
-      return false;
-    }
-    at_ += token.size();
-    return true;
-  }
-
-  template <class F>
-  ExprValue binary(std::string_view op, const ExprValue& a, F&& right) {
-    const size_t place = at_ - op.size();
-    const ExprValue b = right();
-    try {
-      return apply_operator(op, a, b);
-    } catch (const ExprError& e) {
-      throw ExprError{place, e.message, {}, {}};
-    }
-  }
-
-  ExprValue comparison() {
-    const Deeper deeper(*this);
-    ExprValue value = sum();
-    for (const std::string_view op : {"==", "!=", "<=", ">=", "<", ">"}) {
-      if (take(op)) {
-        return binary(op, value, [&] { return sum(); });
-      }
-    }
-    return value;
-  }
-
-  ExprValue sum() {
-    ExprValue value = product();
-    while (true) {
-      if (take("+")) {
-        value = binary("+", value, [&] { return product(); });
-      } else if (take("-")) {
-        value = binary("-", value, [&] { return product(); });
-      } else {
-        return value;
-      }
-    }
-  }
-
-  ExprValue product() {
-    ExprValue value = sign();
-    while (true) {
-      skip_blanks();
-      const std::string_view rest = text_.substr(at_);
-      const std::string_view op = starts_with(rest, "**")   ? ""
-                                  : starts_with(rest, "//") ? "//"
-                                  : starts_with(rest, "*")  ? "*"
-                                  : starts_with(rest, "/")  ? "/"
-                                  : starts_with(rest, "%")  ? "%"
-                                                            : "";
-      if (op.empty()) {
-        return value;
-      }
-      at_ += op.size();
-      value = binary(op, value, [&] { return sign(); });
-    }
-  }
-
-  ExprValue sign() {
-    const Deeper deeper(*this);
-    if (take("-")) {
-      return binary("-", ExprValue{int64_t{0}}, [&] { return sign(); });
-    }
-    if (take("+")) {
-      return sign();
-    }
-    const ExprValue base = postfix();
-    if (take("**")) {
-      return binary("**", base, [&] { return sign(); });
-    }
-    return base;
-  }
-
-  ExprValue postfix() {
-    ExprValue value = primary();
-    while (take("[")) {
-      const size_t place = at_;
-      const ExprValue index = comparison();
-      expect("]");
-      try {
-        value = element_of(value, index);
-      } catch (const ExprError& e) {
-        throw ExprError{place, e.message, {}, {}};
-      }
-    }
-    return value;
-  }
-
-  void expect(std::string_view token) {
-    if (!take(token)) {
-      throw ExprError{at_, fmt::format("`{}` is missing", token), {}, {}};
-    }
-  }
-
-  std::vector<ExprValue> items(std::string_view close) {
-    std::vector<ExprValue> out;
-    if (take(close)) {
-      return out;
-    }
-    do {
-      out.push_back(comparison());
-    } while (take(","));
-    expect(close);
-    return out;
-  }
-
-  ExprValue primary() {
-    skip_blanks();
-    if (take("(")) {
-      ExprValue value = comparison();
-      expect(")");
-      return value;
-    }
-    if (take("[")) {
-      return ExprValue{items("]")};
-    }
-    if (at_ >= text_.size()) {
-      throw ExprError{at_, "a value is missing", {}, {}};
-    }
-    const char c = text_[at_];
-    if (c == '"' || c == '\'') {
-      const size_t end = text_.find(c, at_ + 1);
-      if (end == std::string_view::npos) {
-        throw ExprError{at_, "a quote is not closed", {}, {}};
-      }
-      const std::string inner(text_.substr(at_ + 1, end - at_ - 1));
-      at_ = end + 1;
-      return ExprValue{inner};
-    }
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.') {
-      return literal();
-    }
-    if (is_name_char(c)) {
-      return name_or_call();
-    }
-    throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
-  }
-
-  ExprValue literal() {
-    size_t end = at_;
-    while (end < text_.size() && (is_name_char(text_[end]) || text_[end] == '.' ||
-                                  ((text_[end] == '+' || text_[end] == '-') && end > at_ &&
-                                   (text_[end - 1] == 'e' || text_[end - 1] == 'E')))) {
-      ++end;
-    }
-    const std::string_view text = text_.substr(at_, end - at_);
-    const auto integer = try_integer(text);
-    const auto number = try_number(text);
-    if (!integer && !number) {
-      throw ExprError{at_, fmt::format("`{}` is no number", text), {}, {}};
-    }
-    at_ = end;
-    return integer ? ExprValue{*integer} : ExprValue{*number};
-  }
-
-  ExprValue name_or_call() {
-    const size_t begin = at_;
-    // Dots join a path; parts of it may be layer indices.
-    while (at_ < text_.size() &&
-           (is_name_char(text_[at_]) ||
-            (text_[at_] == '.' && at_ + 1 < text_.size() && is_name_char(text_[at_ + 1])))) {
-      ++at_;
-    }
-    const std::string name(text_.substr(begin, at_ - begin));
-    try {
-      if (take("(")) {
-        const std::vector<ExprValue> arguments = items(")");
-        return call_function(name, arguments);
-      }
-      if (name == "true" || name == "false") {
-        return ExprValue{name == "true"};
-      }
-      return names_.lookup(name);
-    } catch (const ExprError& e) {
-      throw ExprError{e.offset == ExprError::kNoOffset ? begin : e.offset, e.message, e.code,
-                      e.help};
-    }
-  }
-
-  std::string_view text_;
-  Names& names_;
-  size_t at_ = 0;
-  int depth_ = 0;
-};
-
-class Evaluator : public Names {
+class Expressions::Evaluator : public ExprNames {
  public:
   Evaluator(YamlNode& root, Diagnostics& diagnostics) : root_(root), diagnostics_(diagnostics) {}
 
-  void evaluate_all(YamlNode& node) {
+  void evaluate_all(YamlNode& node, const LocalNames* locals) {
+    const LocalNames* before = std::exchange(locals_, locals);
     evaluate(node);
     for (YamlNode& child : node.children) {
-      evaluate_all(child);
+      evaluate_all(child, locals);
     }
+    locals_ = before;
   }
 
   ExprValue lookup(const std::string& path) override { return value_of(target(path)); }
@@ -284,7 +56,11 @@ class Evaluator : public Names {
     try {
       if (node.text[0] == '=') {
         const std::string text = node.text.substr(1);
-        replace(node, to_node(Parser(text, *this).parse(), node.loc));
+        if (is_name_alone(text) && keeps_its_form(target(text))) {
+          copy_of(target(text), node);
+        } else {
+          replace(node, to_node(evaluate_text(text, *this), node.loc));
+        }
       } else {
         interpolate(node);
       }
@@ -292,6 +68,16 @@ class Evaluator : public Names {
       report(node, e);
     }
     active_.pop_back();
+  }
+
+  // What a value of an expression cannot stand for: a map, text in quotes.
+  static bool keeps_its_form(const YamlNode& node) {
+    return node.is_map() || (node.is_scalar() && node.quoted);
+  }
+
+  void copy_of(const YamlNode& found, YamlNode& node) {
+    charge_node(found);
+    replace(node, found);
   }
 
   void report(YamlNode& node, const ExprError& e) {
@@ -337,11 +123,33 @@ class Evaluator : public Names {
     node = std::move(value);
   }
 
-  // The node of a name: of `vars` first, then of the whole config. Evaluates it.
+  // The part of a local value that the path names, or nullptr.
+  const YamlNode* local(const std::vector<std::string>& parts) const {
+    const YamlNode* found = nullptr;
+    for (const LocalNames* scope = locals_; scope != nullptr && found == nullptr;
+         scope = scope->outer) {
+      const auto it = std::find_if(scope->values.begin(), scope->values.end(),
+                                   [&](const YamlNode& value) { return value.key == parts[0]; });
+      found = it == scope->values.end() ? nullptr : &*it;
+    }
+    for (size_t i = 1; i < parts.size() && found != nullptr; ++i) {
+      found = found->find(parts[i]);
+    }
+    return found;
+  }
+
+  // The node of a name: of a block's arguments, then of `vars`, then of the whole config. Evaluates
+  // it.
   YamlNode& target(const std::string& path) {
     const auto parts = parse_path(path);
     if (!parts) {
       throw ExprError{ExprError::kNoOffset, fmt::format("`{}` is no path", path), {}, {}};
+    }
+    if (const YamlNode* own = local(*parts)) {
+      if (own->failed) {
+        throw ExprError{ExprError::kNoOffset, {}, kSilent, {}};
+      }
+      return *const_cast<YamlNode*>(own);  // evaluated: nothing in it will change
     }
     std::vector<std::string> in_vars = *parts;
     in_vars.insert(in_vars.begin(), "vars");
@@ -358,7 +166,9 @@ class Evaluator : public Names {
       throw unknown_name(path, default_text.has_value());
     }
     auto* node = const_cast<YamlNode*>(found);  // a part of root_, which is ours to change
+    const LocalNames* before = std::exchange(locals_, nullptr);
     evaluate(*node);
+    locals_ = before;
     if (node->failed) {
       throw ExprError{ExprError::kNoOffset, {}, kSilent, {}};  // the cause is reported there
     }
@@ -367,6 +177,11 @@ class Evaluator : public Names {
 
   ExprError unknown_name(const std::string& path, bool is_unset) {
     std::vector<std::string> names;
+    for (const LocalNames* scope = locals_; scope != nullptr; scope = scope->outer) {
+      for (const YamlNode& value : scope->values) {
+        names.push_back(value.key);
+      }
+    }
     if (const YamlNode* vars = root_.find("vars")) {
       for (const YamlNode& child : vars->children) {
         names.push_back(child.key);
@@ -452,9 +267,7 @@ class Evaluator : public Names {
       if (starts_with(inner, "env:")) {
         out += environment(inner.substr(4));
       } else if (begin == 0 && at == text.size()) {
-        const YamlNode& found = target(inner);
-        charge_node(found);
-        replace(node, found);
+        copy_of(target(inner), node);
         return;
       } else {
         out += expr_text(lookup(inner));
@@ -468,7 +281,7 @@ class Evaluator : public Names {
   static std::string environment(const std::string& reference) {
     const size_t comma = reference.find(',');
     const std::string name(trim(reference.substr(0, comma)));
-    if (name.empty() || !std::all_of(name.begin(), name.end(), is_name_char)) {
+    if (!is_name_alone(name)) {
       throw ExprError{
           ExprError::kNoOffset, fmt::format("`{}` is no name of a variable", name), {}, {}};
     }
@@ -487,14 +300,21 @@ class Evaluator : public Names {
   YamlNode& root_;
   Diagnostics& diagnostics_;
   size_t spent_ = 0;
+  const LocalNames* locals_ = nullptr;
   std::vector<const YamlNode*> active_;  // being evaluated, outermost first
   std::vector<std::unique_ptr<YamlNode>> defaults_;
 };
 
-}  // namespace
+Expressions::Expressions(YamlNode& root, Diagnostics& diagnostics)
+    : evaluator_(std::make_unique<Evaluator>(root, diagnostics)) {}
+Expressions::~Expressions() = default;
+
+void Expressions::evaluate(YamlNode& node, const LocalNames* locals) {
+  evaluator_->evaluate_all(node, locals);
+}
 
 void evaluate_expressions(YamlNode& root, Diagnostics& diagnostics) {
-  Evaluator(root, diagnostics).evaluate_all(root);
+  Expressions(root, diagnostics).evaluate(root);
 }
 
 }  // namespace meshtrain

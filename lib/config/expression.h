@@ -1,18 +1,42 @@
 // Expressions in values, evaluated after all overrides, so that what depends on a value follows it:
 //
-//   units: =4 * d_model            arithmetic on `vars`, then on full paths
+//   units: =4 * d_model            arithmetic on a block's arguments, `vars`, then full paths
 //   dir: ${env:MESHTRAIN_DATA,./data}
 //   "${vars.d_model}"              OmegaConf's spelling of a reference
 //
 // + - * / // % ** and comparisons as in Python; min, max, round, factorizations(n, dims); x[i].
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "config/yaml.h"
 
 namespace meshtrain {
 
-// Replaces every such value in `root` by its result. E131: an environment variable that is not set;
-// E132: what cannot be evaluated, cycles included.
+// Names that come before those of `vars`: the arguments of a block, the counter of a Repeat.
+struct LocalNames {
+  std::vector<YamlNode> values;  // evaluated; the name is the node's `key`
+  const LocalNames* outer = nullptr;
+};
+
+// Evaluates parts of one config, `root`, which outlives this.
+class Expressions {
+ public:
+  Expressions(YamlNode& root, Diagnostics& diagnostics);
+  ~Expressions();
+
+  // Replaces every expression within `node` by its result; `node` is a part of `root`, or a copy of
+  // one that is to stand for something else, with names of its own. E131: an environment variable
+  // that is not set; E132: what cannot be evaluated, cycles included.
+  void evaluate(YamlNode& node, const LocalNames* locals = nullptr);
+
+ private:
+  class Evaluator;
+  std::unique_ptr<Evaluator> evaluator_;
+};
+
+// The whole config.
 void evaluate_expressions(YamlNode& root, Diagnostics& diagnostics);
 
 }  // namespace meshtrain

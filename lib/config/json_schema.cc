@@ -31,11 +31,8 @@ Json with_range(Json schema, const Spec& spec) {
   return schema;
 }
 
-const char* definition_name(Category category) {
-  static constexpr const char* kNames[] = {"layer",      "loss",     "metric",
-                                           "optimizer",  "schedule", "initializer",
-                                           "activation", "source",   "transform"};
-  return kNames[static_cast<size_t>(category)];
+std::string definition_name(Category category) {
+  return category == Category::kSource ? "source" : std::string(category_name(category));
 }
 
 Json reference(Category category) {
@@ -196,6 +193,12 @@ Json category_schema(Category category) {
                          {"properties", {{key, Json{{"enum", names}}}}},
                          {"required", Json::array({key})}});
   options.push_back(Json{{"type", "object"}, {"required", Json::array({"class_name"})}});
+  if (category == Category::kLayer) {  // a use of a block: any other name alone
+    options.push_back(Json{{"type", "object"},
+                           {"minProperties", 1},
+                           {"maxProperties", 1},
+                           {"propertyNames", {{"not", {{"enum", names}}}}}});
+  }
   return any_of(std::move(options));
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "config/bind.h"
-#include "config/expression.h"
+#include "config/expand.h"
 #include "config/merge.h"
 #include "config/path.h"
 #include "config/reader.h"
@@ -20,6 +20,11 @@ constexpr size_t kMaxOverrides = 1000;
 YamlNode load_files(const LoadOptions& options, Diagnostics& diagnostics) {
   YamlNode root{.kind = YamlNode::Kind::kMap};
   SourceLoc first;
+  if (options.source != nullptr) {
+    root = parse_yaml(options.source, diagnostics).value_or(root);
+    root.failed = root.failed || diagnostics.has_errors();
+    return root;
+  }
   if (options.files.empty()) {
     diagnostics.error("E140", {}, "no configuration is given").help("meshtrain train config.yaml");
   }
@@ -136,6 +141,12 @@ Diagnostics in_file_order(const Diagnostics& found) {
   std::stable_sort(list.begin(), list.end(),
                    [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   Diagnostics out;
+  const auto is_same = [](const Diagnostic& a, const Diagnostic& b) {
+    return a.loc.use != nullptr && a.loc.file == b.loc.file && a.loc.line == b.loc.line &&
+           a.loc.column == b.loc.column && a.code == b.code && a.message == b.message;
+  };
+  // A slip in a block is one, however often the block is used.
+  list.erase(std::unique(list.begin(), list.end(), is_same), list.end());
   for (Diagnostic& d : list) {
     Diagnostic& copy = d.severity == Severity::kError ? out.error(d.code, d.loc, d.message)
                                                       : out.warning(d.code, d.loc, d.message);
@@ -158,10 +169,14 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   apply_profile(out.root, options.profile, diagnostics);
   apply_words(out.root, options, diagnostics);
   split_mesh_shape(out.root, diagnostics);
-  evaluate_expressions(out.root, diagnostics);
-  out.tree = Reader(diagnostics).section(&out.root, root_section(), out.root.loc);
+  Expressions expressions(out.root, diagnostics);
+  Expansion expansion = expand_blocks(out.root, expressions, diagnostics);
+  expressions.evaluate(out.root);
+  out.tree = Reader(diagnostics, std::move(expansion.block_names))
+                 .section(&out.root, root_section(), out.root.loc);
   const std::string first_file = options.files.empty() ? std::string() : options.files[0];
   out.config = bind_config(out.tree, out.root, first_file, options.require_data, diagnostics);
+  out.config.model.block_outputs = std::move(expansion.outputs);
   diagnostics = in_file_order(diagnostics);
   diagnostics.throw_if_errors();
   out.config.source_text = out.root.loc.file->text;

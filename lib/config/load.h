@@ -12,8 +12,9 @@
 namespace meshtrain {
 
 struct LoadOptions {
-  std::vector<std::string> files;      // merged left to right; "-" is standard input
-  std::vector<std::string> overrides;  // "fit.epochs=20", "~key", "list+=item"
+  std::vector<std::string> files;            // merged left to right; "-" is standard input
+  std::shared_ptr<const SourceFile> source;  // a text in place of files
+  std::vector<std::string> overrides;        // "fit.epochs=20", "~key", "list+=item"
   std::vector<std::pair<std::string, std::string>>
       flags;  // key, value; e.g. {"distribution.device_mesh.shape", "4x2"} for --mesh, shown as
               // that flag

@@ -217,6 +217,9 @@ class Applier {
         return;
       }
     }
+    if (const YamlNode* block = category == Category::kLayer ? block_of(node) : nullptr) {
+      return in_use(node, *block, i);
+    }
     YamlNode* args = normalize_object(node, category);
     const auto form = object_form(node, category);
     const ClassSpec* spec = form ? find_class(category, form->spelled) : nullptr;
@@ -249,6 +252,39 @@ class Applier {
       return;
     }
     at_child(*args, *arg, i);
+  }
+
+  // The definition that the layer `node` is a use of, or nullptr.
+  const YamlNode* block_of(const YamlNode& node) const {
+    const auto form = object_form(node, Category::kLayer);
+    const YamlNode* blocks = form ? root_.find("blocks") : nullptr;
+    return blocks == nullptr ? nullptr : blocks->find(form->spelled);
+  }
+
+  // An argument of a use of a block: whether there is such a parameter is seen when it is expanded.
+  void in_use(YamlNode& node, const YamlNode& block, size_t i) {
+    static const Spec kArgument = make_spec("", ValueKind::kAny, "null", "");
+    const auto form = object_form(node, Category::kLayer);
+    YamlNode use{
+        .kind = YamlNode::Kind::kMap, .loc = node.loc, .key = node.key, .key_loc = node.key_loc};
+    YamlNode& args = use.at_or_add(form->spelled, form->loc);
+    args.kind = YamlNode::Kind::kMap;
+    if (form->args != nullptr) {
+      args.children = form->args->children;
+      args.erase(form->skipped);
+    } else if (form->first != nullptr) {
+      const YamlNode* params = block.find("params");
+      if (params != nullptr && !params->children.empty()) {
+        const YamlNode& first = params->children[0];
+        args.children.push_back(*form->first);
+        args.children[0].key = params->is_map() ? first.key : first.text;
+      }
+    }
+    node = std::move(use);
+    if (parts_[i] == node.children[0].key && !is_last(i)) {
+      ++i;
+    }
+    at_child(node.children[0], kArgument, i);
   }
 
   // Sets, appends to or removes the entry `name` of the map `parent`.

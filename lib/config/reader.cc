@@ -79,7 +79,7 @@ bool Reader::is_python_none(const YamlNode& node) {
   return true;
 }
 
-void Reader::unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
+Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
                          const std::vector<std::string>& names) {
   Diagnostic& d =
       diagnostics_.error("E111", child.key_loc,
@@ -99,6 +99,7 @@ void Reader::unknown_key(const YamlNode& child, const std::string& owner, bool i
                                 names.size() <= 12
                                     ? join(names, ", ")
                                     : join(nearest_names(child.key, names, 8), ", ") + ", ..."));
+  return d;
 }
 
 void Reader::check_range(double value, const YamlNode& node, const Spec& spec,
@@ -483,7 +484,10 @@ void Reader::arguments(const YamlNode* args, const std::string& skipped, const C
       if (const Spec* arg = spec.find(child.key)) {
         object.args[arg->name] = value(child, *arg, owner);
       } else {
-        unknown_key(child, owner, true, spec.arg_names());
+        Diagnostic& problem = unknown_key(child, owner, true, spec.arg_names());
+        if (!spec.unknown_help.empty()) {
+          problem.help(spec.unknown_help);
+        }
       }
     }
   }
@@ -506,7 +510,10 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
     diagnostics_.error("E122", form.loc,
                        fmt::format("{} `{}` comes with a later release", what, form.spelled));
   } else {
-    const std::vector<std::string> names = class_names(category);
+    std::vector<std::string> names = class_names(category);
+    if (category == Category::kLayer) {
+      names.insert(names.end(), block_names_.begin(), block_names_.end());
+    }
     Diagnostic& d =
         diagnostics_.error("E122", form.loc, fmt::format("unknown {} `{}`", what, form.spelled));
     if (const auto nearest = nearest_name(form.spelled, names)) {

@@ -16,7 +16,9 @@ namespace meshtrain {
 
 class Reader {
  public:
-  explicit Reader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+  // `block_names` are known where layers are listed.
+  explicit Reader(Diagnostics& diagnostics, std::vector<std::string> block_names = {})
+      : diagnostics_(diagnostics), block_names_(std::move(block_names)) {}
 
   // Dict of all fields; `node` may be null or empty. Not a map: E112. Unknown keys: E111.
   ConfigValue section(const YamlNode* node, const Section& section, const SourceLoc& parent);
@@ -59,10 +61,11 @@ class Reader {
                     const std::string& owner, std::string what);
   bool is_python_none(const YamlNode& node);
   void check_range(double value, const YamlNode& node, const Spec& spec, const std::string& owner);
-  void unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
-                   const std::vector<std::string>& names);
+  Diagnostic& unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
+                          const std::vector<std::string>& names);
 
   Diagnostics& diagnostics_;
+  std::vector<std::string> block_names_;
 };
 
 }  // namespace meshtrain

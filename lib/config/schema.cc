@@ -56,6 +56,24 @@ const Section& distribution_section() {
   return kSection;
 }
 
+// Read by take_blocks, which knows the parameters; described here for editors and overrides.
+const Section& block_section() {
+  static const Section kSection{
+      "blocks",
+      {map_of("params", ValueKind::kAny, "names and defaults; one without a value must be given"),
+       make_spec("inputs", ValueKind::kTextList, "null",
+                 "names within the block for what it takes"),
+       object("layers", ValueKind::kObjectList, Category::kLayer, "", "layers in order").required(),
+       make_spec("outputs", ValueKind::kNames, "null", "layers whose outputs are the block's")}};
+  return kSection;
+}
+
+Spec blocks_spec() {
+  Spec spec = map_of("blocks", ValueKind::kSection, "groups of layers to use as if they were one");
+  spec.section = &block_section();
+  return spec;
+}
+
 const Section& model_section() {
   static const Section kSection{
       "model",
@@ -168,8 +186,7 @@ const Section& root_section() {
        section("fit", fit_section(), "training"),
        section("evaluate", evaluate_section(), "what is done after fit"),
        section("run", run_section(), "where results go"),
-       later("callbacks", "early stopping and checkpoints"),
-       later("blocks", "repeated sub-graphs")}};
+       later("callbacks", "early stopping and checkpoints"), blocks_spec()}};
   return kSection;
 }
 

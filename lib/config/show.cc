@@ -3,92 +3,13 @@
 
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/flow.h"
 #include "config/load.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
 
 namespace meshtrain {
 namespace {
-
-bool is_plain_text(std::string_view text) {
-  constexpr std::string_view kSafe =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-  const std::string lower = to_lower(text);
-  for (const std::string_view word :
-       {"null", "none", "true", "false", "yes", "no", "on", "off", "y", "n"}) {
-    if (lower == word) {
-      return false;
-    }
-  }
-  return !text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos &&
-         text[0] != '-' && !try_number(text) && !try_integer(text);
-}
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n' || c == '\t') {
-      out += c == '\n' ? "\\n" : "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-std::string text_of(std::string_view text) {
-  return is_plain_text(text) ? std::string(text) : quoted(text);
-}
-
-std::string flow(const ConfigValue& value);
-
-std::string flow_object(const ConfigObject& object) {
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : object.args) {
-    if (!value.is_default) {
-      parts.push_back(fmt::format("{}: {}", name, flow(value)));
-    }
-  }
-  return parts.empty() ? text_of(object.spelled)
-                       : fmt::format("{{{}: {{{}}}}}", object.class_name, join(parts, ", "));
-}
-
-std::string flow(const ConfigValue& value) {
-  if (value.is_null()) {
-    return "null";
-  }
-  if (value.is_bool()) {
-    return value.boolean() ? "true" : "false";
-  }
-  if (value.is_int()) {
-    return fmt::format("{}", value.integer());
-  }
-  if (value.is_number()) {
-    return format_shortest(value.number());
-  }
-  if (value.is_string()) {
-    return text_of(value.string());
-  }
-  if (value.is_object()) {
-    return flow_object(value.object());
-  }
-  std::vector<std::string> parts;
-  if (value.is_list()) {
-    for (const ConfigValue& entry : value.list()) {
-      parts.push_back(flow(entry));
-    }
-    return "[" + join(parts, ", ") + "]";
-  }
-  for (const auto& [key, entry] : value.dict()) {
-    parts.push_back(fmt::format("{}: {}", text_of(key), flow(entry)));
-  }
-  return "{" + join(parts, ", ") + "}";
-}
 
 // "mlp.yaml:12", "--mesh", "command line", "environment HOME at mlp.yaml:3", "default"
 std::string origin(const ConfigValue& value) {
@@ -126,7 +47,7 @@ class Printer {
 
   void dict(const ConfigValue& value, int indent) {
     for (const auto& [key, entry] : value.dict()) {
-      named(text_of(key), entry, indent);
+      named(yaml_text(key), entry, indent);
     }
   }
 
@@ -170,7 +91,7 @@ class Printer {
         object(entry, "- ", indent + 2);
       }
     } else {
-      add(indent, fmt::format("{}: {}", key, flow(value)), origin(value));
+      add(indent, fmt::format("{}: {}", key, yaml_flow(value)), origin(value));
     }
   }
 
@@ -179,7 +100,7 @@ class Printer {
     const ConfigObject& object = value.object();
     // Aliases such as `mse` are the names in the logs, so they are kept.
     add(indent,
-        fmt::format("{}{}{}", prefix, text_of(object.spelled), object.args.empty() ? "" : ":"),
+        fmt::format("{}{}{}", prefix, yaml_text(object.spelled), object.args.empty() ? "" : ":"),
         origin(value));
     const int inner = indent + static_cast<int>(prefix.size()) + 2;
     for (const std::string& name : order_of(object)) {
@@ -188,7 +109,7 @@ class Printer {
         add(inner, name + ":", "");
         this->object(arg, "", inner + 2);
       } else {
-        add(inner, fmt::format("{}: {}", name, flow(arg)), origin(arg));
+        add(inner, fmt::format("{}: {}", name, yaml_flow(arg)), origin(arg));
       }
     }
   }
@@ -230,9 +151,9 @@ class Printer {
 std::string show_config(const LoadOptions& options, bool with_origin) {
   const ResolvedConfig resolved = resolve_config(options);
   ConfigValue tree = resolved.tree;
-  // `vars` have done their work.
+  // They have done their work.
   std::erase_if(std::get<ConfigValue::Dict>(tree.data),
-                [](const auto& entry) { return entry.first == "vars"; });
+                [](const auto& entry) { return entry.first == "vars" || entry.first == "blocks"; });
   Printer printer(with_origin);
   printer.dict(tree, 0);
   return printer.text();

@@ -33,9 +33,12 @@ TEST_CASE("Catalogue: every class can be made from its required arguments") {
         CHECK_FALSE(arg.help.empty());
         if (arg.is_required) {
           const bool is_text = arg.kind == ValueKind::kText || arg.kind == ValueKind::kPath;
+          const bool is_object = arg.kind == ValueKind::kObject;
           args.children.push_back(YamlNode::scalar(arg.kind == ValueKind::kActivation ? "relu"
-                                                   : is_text                          ? "a"
-                                                                                      : "1",
+                                                   : is_object ? class_names(arg.category)[0]
+                                                   : is_text   ? "a"
+                                                   : arg.below_maximum ? "0.5"
+                                                                       : "1",
                                                    {}));
           args.children.back().key = arg.name;
         }
@@ -75,7 +78,7 @@ TEST_CASE("find_class: the spellings of Keras and no others") {
   CHECK(resolved(Category::kLayer, "Dense") == "Dense");
   CHECK(resolved(Category::kLayer, "dense") == "");
   CHECK(resolved(Category::kActivation, "swish") == "silu");
-  CHECK(is_later_class(Category::kLayer, "Conv2D"));
+  CHECK(is_later_class(Category::kLayer, "LSTM"));
   CHECK_FALSE(is_later_class(Category::kLayer, "Conv"));
 }
 

@@ -103,7 +103,7 @@ TEST_CASE("Layers: wrong graphs") {
       {{"Input: [4]", "Add"}, "E121"},
       {{"Input: {name: x, shape: [4]}", "Subtract: {inputs: [x, x, x]}"}, "E121"},
       {{"Input: {name: x, shape: [4]}", "Dense: {inputs: [x, x], units: 2}"}, "E121"},
-      {{"Input: [4]", "Dense: {name: a/b, units: 2}"}, "E113"},
+      {{"Input: [4]", "Dense: {name: a//b, units: 2}"}, "E113"},
       {{"Input: [4]", "Dense: {name: a, units: 2}", "Dense: {name: a, units: 2}"}, "E121"},
   };
   for (const auto& [layers, code] : kCases) {

@@ -182,7 +182,7 @@ TEST_CASE("a model without an Input is told to begin with one") {
 
 TEST_CASE("every layer class of the catalogue is implemented") {
   for (const ClassSpec& spec : classes(Category::kLayer)) {
-    if (spec.name == "Input" || spec.name == "Call") {
+    if (spec.name == "Input" || spec.name == "Call" || spec.name == "Repeat") {
       continue;
     }
     CAPTURE(spec.name);

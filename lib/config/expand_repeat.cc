@@ -1,0 +1,237 @@
+// Expander: Repeat.
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/catalogue_layer_args.h"
+#include "config/expander.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+
+struct Expander::Repetition {
+  Use use;
+  int64_t times = 0;
+  const BlockDefinition* block = nullptr;
+  YamlNode layers, with, outputs;
+  bool is_named = false;
+  OutputNames inputs;                // of the next repetition
+  std::vector<std::string> formals;  // their names within `layers`
+  std::shared_ptr<const SourceUse> place;
+};
+
+void Expander::add_repeat(const YamlNode& entry, const ObjectForm& form, ExpandScope& scope) {
+  Repetition repetition;
+  repetition.use = read_use(entry, form, "times", scope);
+  if (!read_repeat(repetition, scope) || !check_repeat(repetition)) {
+    scope.home->uses.insert(repetition.use.name);
+    return;
+  }
+  const size_t num_inputs = repetition.inputs.size();
+  for (int64_t i = 0; i < repetition.times && !gave_up_; ++i) {
+    const OutputNames outputs = repeat_once(repetition, i, scope);
+    if (outputs.size() > num_inputs && num_inputs > 0 && i + 1 < repetition.times) {
+      diagnostics_
+          .error("E121", repetition.use.loc,
+                 fmt::format("a repetition has {} outputs and {} input{}: the next one cannot take "
+                             "them",
+                             outputs.size(), num_inputs, num_inputs == 1 ? "" : "s"))
+          .help("choose one with `outputs`");
+      return;
+    }
+    scope.previous = outputs;
+    if (outputs.size() > num_inputs) {
+      repetition.inputs = outputs;
+    } else {  // what a repetition does not replace, all of them take
+      std::copy(outputs.begin(), outputs.end(), repetition.inputs.begin());
+    }
+  }
+  if (repetition.times == 0) {
+    scope.previous = repetition.inputs;
+  }
+}
+
+bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
+  static const ClassSpec& spec = *find_class(Category::kLayer, kRepeat);
+  const int errors = diagnostics_.num_errors();
+  Use& use = repetition.use;
+  for (YamlNode& child : use.args.children) {
+    const Spec* known = spec.find(child.key);
+    if (known == nullptr) {
+      unknown_key(child, "`Repeat`", spec.arg_names());
+    } else if (known->kind == ValueKind::kLater && !child.is_null() && !child.is_plain("false")) {
+      diagnostics_
+          .error("E111", child.key_loc,
+                 fmt::format("`{}` of `Repeat` is not in this release", child.key))
+          .help(fmt::format("leave `{}` out", child.key));
+    } else if (child.key == "times" || child.key == "block") {
+      evaluate(child, scope);
+    }
+  }
+  take_frozen(use, scope);
+  const YamlNode* times = use.args.find("times");
+  if (times == nullptr || times->is_null()) {
+    diagnostics_.error("E112", use.loc, "`Repeat` needs `times`: how often");
+  } else if (!times->failed) {
+    const auto count =
+        times->is_scalar() && !times->quoted ? try_integer(times->text) : std::nullopt;
+    if (!count || *count < 0 || *count > kMaxRepeats) {
+      diagnostics_.error(
+          count ? "E113" : "E112", times->loc,
+          fmt::format("`times` of `Repeat` must be an integer from 0 to {}{}", kMaxRepeats,
+                      times->is_scalar() ? ", not " + times->text : ""));
+    }
+    repetition.times = count.value_or(0);
+  }
+  const auto take = [&](const char* key) {
+    YamlNode* found = use.args.find(key);
+    return found == nullptr ? YamlNode{} : std::move(*found);
+  };
+  const YamlNode block = take("block");
+  repetition.layers = take("layers");
+  repetition.with = take("with");
+  repetition.outputs = take("outputs");
+  repetition.is_named = use.args.find("name") != nullptr && use.args.find("name")->is_scalar();
+  if (block.is_scalar()) {
+    const auto found = blocks_.find(block.text);
+    if (found != blocks_.end()) {
+      repetition.block = &found->second;
+    } else if (!block.failed) {
+      std::vector<std::string> names;
+      for (const auto& [name, definition] : blocks_) {
+        names.push_back(name);
+      }
+      Diagnostic& d = diagnostics_.error("E122", block.loc,
+                                         fmt::format("`{}` is none of `blocks`", block.text));
+      if (const auto nearest = nearest_name(block.text, names)) {
+        d.with_label(fmt::format("did you mean `{}`?", *nearest));
+      }
+      d.note(names.empty() ? "the configuration has no `blocks`"
+                           : "blocks: " + join(nearest_names(block.text, names, 8), ", "));
+    }
+  }
+  if (block.is_null() == repetition.layers.is_null() || (!block.is_null() && !block.is_scalar())) {
+    diagnostics_.error("E112", use.loc, "`Repeat` needs either `layers` or the name of a `block`")
+        .help("write `Repeat: {times: 2, layers: [{Dense: 64}, ReLU]}`");
+  }
+  YamlNode* inputs = use.args.find("inputs");
+  if (inputs != nullptr && inputs->is_map() && repetition.block == nullptr) {
+    for (const YamlNode& child : inputs->children) {
+      repetition.formals.push_back(child.key);
+    }
+    inputs->kind = YamlNode::Kind::kList;
+  }
+  repetition.inputs = read_inputs(inputs, repetition.block, scope);
+  return diagnostics_.num_errors() == errors;
+}
+
+// What would go wrong in every repetition, said once.
+bool Expander::check_repeat(const Repetition& repetition) {
+  const int errors = diagnostics_.num_errors();
+  const Use& use = repetition.use;
+  if (repetition.block == nullptr &&
+      (!repetition.layers.is_list() || repetition.layers.children.empty())) {
+    diagnostics_
+        .error("E112", repetition.layers.loc, "`layers` of `Repeat` must be a list of layers")
+        .help("begin each layer with `- `");
+  }
+  if (!repetition.with.is_null() && !repetition.with.is_map()) {
+    diagnostics_
+        .error("E112", repetition.with.loc, "`with` of `Repeat` must be a map of names and values")
+        .help("write `with: {filters: =16 * 2 ** i}`");
+  }
+  if (repetition.block != nullptr && !repetition.outputs.is_null()) {
+    diagnostics_
+        .error("E111", repetition.outputs.key_loc, "`outputs` of `Repeat` are those of its block")
+        .help(fmt::format("write them in block `{}`", repetition.block->name));
+  }
+  if (repetition.is_named && repetition.times > 1) {
+    const YamlNode& name = *use.args.find("name");
+    if (name.text.find("{i}") == std::string::npos && name.text[0] != '=') {
+      diagnostics_
+          .error(
+              "E121", name.loc,
+              fmt::format("{} repetitions cannot all be named `{}`", repetition.times, name.text))
+          .help(fmt::format("write `name: {}_{{i}}`; {{i}} counts from 0", name.text));
+    }
+  } else if (repetition.times > 1) {
+    check_layer_names(repetition);
+  }
+  return diagnostics_.num_errors() == errors;
+}
+
+// Without a name of the Repeat its layers stand side by side with those of the next repetition.
+void Expander::check_layer_names(const Repetition& repetition) {
+  for (const YamlNode& entry : repetition.layers.children) {
+    const auto form = object_form(entry, Category::kLayer);
+    const YamlNode* name = form && form->args != nullptr ? form->args->find("name") : nullptr;
+    if (name != nullptr && name->is_scalar() && name->text.find("{i}") == std::string::npos &&
+        name->text[0] != '=') {
+      diagnostics_
+          .error("E121", name->loc,
+                 fmt::format("`{}` would be there {} times", name->text, repetition.times))
+          .help(
+              fmt::format("write `name: {}_{{i}}`, or give the Repeat a name: `name: block_{{i}}`",
+                          name->text));
+    }
+  }
+}
+
+OutputNames Expander::repeat_once(Repetition& repetition, int64_t index, ExpandScope& scope) {
+  ExpandScope around;
+  around.continue_from(scope);
+  around.index = index;
+  around.previous = repetition.inputs;
+  around.use = std::make_shared<SourceUse>(SourceUse{
+      fmt::format("repetition {} of {}", index + 1, repetition.times), repetition.use.loc});
+  LocalNames counter{{YamlNode::scalar(fmt::format("{}", index), repetition.use.loc)},
+                     scope.locals};
+  counter.values[0].key = "i";
+  around.locals = &counter;
+  YamlNode with = repetition.with;
+  with.kind = YamlNode::Kind::kMap;
+  evaluate(with, around);
+  const LocalNames locals{with.children, &counter};
+  around.locals = &locals;
+  around.frozen = repetition.use.frozen;
+  if (repetition.block == nullptr) {
+    return repeat_layers(repetition, around);
+  }
+  Use use = repetition.use;
+  take_name(use, repetition.block->name, around);
+  instantiate(*repetition.block, use, repetition.inputs, with, "", around);
+  return around.previous;
+}
+
+OutputNames Expander::repeat_layers(Repetition& repetition, ExpandScope& around) {
+  ExpandScope body;
+  body.continue_from(around);
+  body.index = around.index;
+  body.previous = around.previous;
+  if (repetition.is_named) {
+    Use use = repetition.use;
+    take_name(use, std::string(kRepeat), around);
+    declare_use(use, around);
+    body.prefix = around.prefix + use.name + "/";
+    body.home = &body;
+    repetition.use.name = use.name;
+  }
+  for (size_t f = 0; f < repetition.formals.size() && f < repetition.inputs.size(); ++f) {
+    body.names[repetition.formals[f]] = {repetition.inputs[f]};
+  }
+  add_entries(repetition.layers.children, body);
+  OutputNames outputs = body.previous;
+  if (!repetition.outputs.is_null() && !gave_up_) {
+    YamlNode named = repetition.outputs;
+    set_use(named, around.use);
+    outputs = read_inputs(&named, nullptr, body);
+  }
+  if (repetition.is_named) {
+    around.home->names[repetition.use.name] = outputs;
+    if (outputs.size() == 1) {
+      single_outputs_.emplace_back(around.prefix + repetition.use.name, outputs[0]);
+    }
+  }
+  return outputs;
+}
+
+}  // namespace meshtrain

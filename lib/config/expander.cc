@@ -1,0 +1,321 @@
+// Expander: entries and layers.
+#include "config/expander.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/expand.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxEntries = 10 * kMaxExpandedLayers;  // visited, layers or not
+constexpr size_t kMaxNodes = 10 * kMaxYamlNodes;
+constexpr size_t kMaxDepth = 64;  // uses and Repeats within each other
+
+size_t count_nodes(const YamlNode& node) {
+  size_t count = 1;
+  for (const YamlNode& child : node.children) {
+    count += count_nodes(child);
+  }
+  return count;
+}
+
+YamlNode name_node(std::string text, const SourceLoc& loc) {
+  YamlNode node = YamlNode::scalar(std::move(text), loc, true);
+  node.key = "name";
+  node.key_loc = loc;
+  return node;
+}
+
+}  // namespace
+
+void set_use(YamlNode& node, const std::shared_ptr<const SourceUse>& use) {
+  node.loc.use = use;
+  node.key_loc.use = use;
+  for (YamlNode& child : node.children) {
+    set_use(child, use);
+  }
+}
+
+void set_index(YamlNode& names, const std::optional<int64_t>& index) {
+  constexpr std::string_view kMark = "{i}";
+  for (size_t at = index ? names.text.find(kMark) : std::string::npos; at != std::string::npos;
+       at = names.text.find(kMark, at)) {
+    names.text.replace(at, kMark.size(), fmt::format("{}", *index));
+  }
+  for (YamlNode& child : names.children) {
+    set_index(child, index);
+  }
+}
+
+void Expander::run(const YamlNode& layers) {
+  add_entries(layers.children, top_);
+}
+
+std::optional<OutputNames> Expander::unusual_outputs() const {
+  const bool is_usual = top_.previous.empty() || top_.previous == OutputNames{last_};
+  return is_usual ? std::nullopt : std::optional(top_.previous);
+}
+
+bool Expander::charge(const YamlNode& node) {
+  num_nodes_ += count_nodes(node);
+  ++num_entries_;
+  const bool too_many_layers = layers_.size() >= kMaxExpandedLayers;
+  if (!gave_up_ && (too_many_layers || num_nodes_ > kMaxNodes || num_entries_ > kMaxEntries)) {
+    gave_up_ = true;
+    diagnostics_
+        .error("E106", node.loc,
+               too_many_layers
+                   ? fmt::format("blocks and Repeat make more than {} layers", kMaxExpandedLayers)
+                   : fmt::format("blocks and Repeat expand to more than {} entries",
+                                 num_nodes_ > kMaxNodes ? kMaxNodes : kMaxEntries))
+        .help("lower `times`");
+  }
+  return !gave_up_;
+}
+
+void Expander::add_entries(const std::vector<YamlNode>& entries, ExpandScope& scope) {
+  if (depth_ >= kMaxDepth) {
+    if (!gave_up_) {
+      diagnostics_.error("E106", entries.empty() ? SourceLoc() : entries[0].loc,
+                         fmt::format("uses within each other deeper than {}", kMaxDepth));
+    }
+    gave_up_ = true;
+    return;
+  }
+  ++depth_;
+  for (const YamlNode& entry : entries) {
+    if (!charge(entry)) {
+      break;
+    }
+    add_entry(entry, scope);
+  }
+  --depth_;
+}
+
+void Expander::add_entry(const YamlNode& entry, ExpandScope& scope) {
+  const auto form = object_form(entry, Category::kLayer);
+  if (!form) {  // reported when it is read
+    emit(entry, "", scope);
+    return;
+  }
+  const auto block = blocks_.find(form->spelled);
+  if (block != blocks_.end()) {
+    add_use(entry, *form, block->second, scope);
+  } else if (form->spelled == kRepeat) {
+    add_repeat(entry, *form, scope);
+  } else if (form->spelled != "Call" || !add_block_call(entry, *form, scope)) {
+    if (scope.is_top()) {
+      add_top_layer(entry, *form);
+    } else {
+      add_inner_layer(entry, *form, scope);
+    }
+  }
+}
+
+void Expander::evaluate(YamlNode& node, const ExpandScope& scope) {
+  expressions_.evaluate(node, scope.locals);
+}
+
+// The name of an entry within its list: given, or counted.
+std::string Expander::take_local_name(const YamlNode* given, const std::string& class_name,
+                                      ExpandScope& scope) {
+  return given != nullptr && given->is_scalar() && !given->failed && !given->text.empty()
+             ? given->text
+             : scope.home->counter.next(class_name);
+}
+
+void Expander::check_name(const std::string& name, const SourceLoc& loc) {
+  if (name.find('/') != std::string::npos) {
+    diagnostics_.error("E113", loc,
+                       fmt::format("the name `{}` contains `/`, which separates the names of "
+                                   "blocks and layers",
+                                   name));
+  } else if (name.find("{i}") != std::string::npos) {
+    diagnostics_.error("E113", loc, fmt::format("`{{i}}` in `{}` counts nothing here", name))
+        .help("only a Repeat counts; give a block its number as a parameter");
+  }
+}
+
+// A layer of the model's own list stays as it is written but for names of uses.
+void Expander::add_top_layer(const YamlNode& entry, const ObjectForm& form) {
+  YamlNode layer = entry;
+  const auto own = object_form(layer, Category::kLayer);
+  auto* args = const_cast<YamlNode*>(own->args);  // part of `layer`
+  YamlNode* name = args == nullptr ? nullptr : args->find("name");
+  if (name != nullptr) {
+    evaluate(*name, top_);
+  }
+  const std::string local_name = take_local_name(name, form.spelled, top_);
+  YamlNode* inputs = args == nullptr ? nullptr : args->find("inputs");
+  if (inputs != nullptr && !inputs->is_null()) {
+    evaluate(*inputs, top_);
+    rewrite(*inputs, top_);
+  } else if (form.spelled != "Input" && !top_.previous.empty() &&
+             top_.previous != OutputNames{last_}) {
+    if (YamlNode* all = normalize_object(layer, Category::kLayer)) {
+      connect(*all, form.loc, top_);
+    }
+  }
+  emit(std::move(layer), local_name, top_);
+}
+
+// A copy for one use: named after it, connected within it, its expressions evaluated.
+void Expander::add_inner_layer(YamlNode layer, const ObjectForm& form, ExpandScope& scope) {
+  const std::string class_name = form.spelled;
+  SourceLoc loc = form.loc;
+  loc.use = scope.use;
+  layer.key.clear();
+  YamlNode* args = normalize_object(layer, Category::kLayer);
+  set_use(layer, scope.use);
+  evaluate(layer, scope);
+  if (args == nullptr) {  // reported when it is read
+    emit(std::move(layer), "", scope);
+    return;
+  }
+  if (class_name == "Input") {
+    diagnostics_.error("E121", loc, "an Input cannot stand in a block or a Repeat")
+        .help("put it into `model.layers`, and name it in the `inputs` of the use");
+  }
+  for (const char* key : {"name", "inputs", "layer"}) {
+    if (YamlNode* names = args->find(key)) {
+      set_index(*names, scope.index);
+    }
+  }
+  const YamlNode* given = args->find("name");
+  const bool is_given = given != nullptr && given->is_scalar();
+  const SourceLoc name_loc = is_given ? given->loc : loc;
+  const std::string local_name = take_local_name(given, class_name, scope);
+  check_name(local_name, name_loc);
+  const std::string full_name = scope.prefix + local_name;
+  if (is_given || !scope.prefix.empty()) {
+    args->at_or_add("name", name_loc) = name_node(full_name, name_loc);
+  }
+  if (class_name != "Input") {
+    connect(*args, loc, scope);
+  }
+  if (scope.frozen) {
+    YamlNode frozen = YamlNode::scalar("false", *scope.frozen);
+    frozen.key = "trainable";
+    args->at_or_add("trainable", *scope.frozen) = std::move(frozen);
+  }
+  YamlNode* target = class_name == "Call" ? args->find("layer") : nullptr;
+  if (target != nullptr && target->is_scalar()) {
+    rewrite(*target, scope);
+    target->text = scope.is_shared() ? scope.shared_name(target->text) : target->text;
+  } else if (scope.is_shared()) {
+    YamlNode call{.kind = YamlNode::Kind::kMap, .loc = loc};
+    YamlNode& inner = call.at_or_add("Call", loc);
+    for (const char* key : {"name", "inputs"}) {
+      if (const YamlNode* kept = args->find(key)) {
+        inner.at_or_add(key, loc) = *kept;
+      }
+    }
+    inner.at_or_add("layer", loc);
+    inner.children.back().kind = YamlNode::Kind::kScalar;
+    inner.children.back().quoted = true;
+    inner.children.back().text = scope.shared_name(full_name);
+    layer = std::move(call);
+  }
+  emit(std::move(layer), local_name, scope);
+}
+
+// Writes `inputs` where the entry before in the list is not what the layer takes.
+void Expander::connect(YamlNode& args, const SourceLoc& loc, const ExpandScope& scope) {
+  YamlNode* inputs = args.find("inputs");
+  if (inputs != nullptr && !inputs->is_null()) {
+    rewrite(*inputs, scope);
+    return;
+  }
+  if (scope.previous.empty() || scope.previous == OutputNames{last_}) {
+    return;
+  }
+  YamlNode list{.kind = YamlNode::Kind::kList, .loc = loc, .key = "inputs", .key_loc = loc};
+  for (const std::string& name : scope.previous) {
+    list.children.push_back(YamlNode::scalar(name, loc, true));
+  }
+  args.at_or_add("inputs", loc) = std::move(list);
+}
+
+void Expander::emit(YamlNode layer, const std::string& local_name, ExpandScope& scope) {
+  last_ = scope.prefix + local_name;
+  scope.previous = {last_};
+  if (!local_name.empty()) {
+    scope.home->layers.insert(local_name);
+    if (scope.home->uses.contains(local_name)) {
+      name_taken(last_, layer.loc);
+    }
+  }
+  layers_.push_back(std::move(layer));
+}
+
+void Expander::name_taken(const std::string& full_name, const SourceLoc& loc) {
+  diagnostics_.error("E121", loc, fmt::format("two layers or blocks are named `{}`", full_name))
+      .help("give each a `name` of its own");
+}
+
+OutputNames Expander::resolve(const YamlNode& name, const ExpandScope& scope) {
+  if (const auto found = find_outputs(name.text, scope)) {
+    return *found;
+  }
+  const ExpandScope* body = &scope;
+  while (body->block == nullptr) {
+    body = body->outer;
+  }
+  const std::vector<std::string> known = scope.known_names();
+  Diagnostic& d =
+      diagnostics_.error("E121", name.loc,
+                         fmt::format("`{}` is no input and no layer above in block `{}`", name.text,
+                                     body->block->name));
+  if (const auto nearest = nearest_name(name.text, known)) {
+    d.with_label(fmt::format("did you mean `{}`?", *nearest));
+  }
+  if (!known.empty()) {
+    d.note(fmt::format("known here: {}", join(nearest_names(name.text, known, 8), ", ")));
+  }
+  d.help("a block sees its own layers and what `inputs` gives it");
+  return {};
+}
+
+// Names in `inputs` or `outputs` become names of layers.
+void Expander::rewrite(YamlNode& names, const ExpandScope& scope) {
+  if (names.is_scalar() && !names.failed) {
+    const OutputNames found = resolve(names, scope);
+    if (found.size() == 1) {
+      names.text = found[0];
+      return;
+    }
+    names.failed = found.empty();
+    names.kind = found.empty() ? names.kind : YamlNode::Kind::kList;
+    for (const std::string& name : found) {
+      names.children.push_back(YamlNode::scalar(name, names.loc, true));
+    }
+  } else if (names.is_list()) {
+    std::vector<YamlNode> all;
+    for (YamlNode& child : names.children) {
+      rewrite(child, scope);
+      if (child.is_list()) {
+        all.insert(all.end(), child.children.begin(), child.children.end());
+      } else {
+        all.push_back(std::move(child));
+      }
+    }
+    names.children = std::move(all);
+  } else if (names.is_map()) {
+    for (YamlNode& child : names.children) {
+      const std::string written = child.text;
+      rewrite(child, scope);
+      if (child.is_list()) {
+        diagnostics_
+            .error("E121", child.loc,
+                   fmt::format("`{}` has {} outputs; one is wanted here", written,
+                               child.children.size()))
+            .note("they are " + join(resolve(YamlNode::scalar(written, child.loc), scope), ", "));
+        child.failed = true;
+      }
+    }
+  }
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,110 @@
+// The work of expand_blocks: writes the layers that uses of blocks and Repeats stand for.
+#pragma once
+
+#include "config/expand_scope.h"
+#include "config/object_form.h"
+
+namespace meshtrain {
+
+class Expander {
+ public:
+  Expander(const BlockDefinitions& blocks, Expressions& expressions, Diagnostics& diagnostics)
+      : blocks_(blocks), expressions_(expressions), diagnostics_(diagnostics) {}
+
+  void run(const YamlNode& layers);
+  std::vector<YamlNode> take_layers() { return std::move(layers_); }
+  // `model.outputs`: names of uses become names of layers.
+  void rewrite_outputs(YamlNode& outputs) { rewrite(outputs, top_); }
+  // What the last entry computes, when that is not just the last layer.
+  std::optional<OutputNames> unusual_outputs() const;
+  // Of each use of a block that has one output: its name and the layer's.
+  const std::vector<std::pair<std::string, std::string>>& single_outputs() const {
+    return single_outputs_;
+  }
+
+ private:
+  // An entry that is a use of a block, a Repeat or a Call of a block.
+  struct Use {
+    SourceLoc loc;  // of its class
+    YamlNode args;  // a map
+    std::string name;
+    SourceLoc name_loc;
+    std::optional<SourceLoc> frozen;  // of `trainable: false`
+  };
+  // A use of a block that a Call may repeat with the same weights.
+  struct Instance {
+    const BlockDefinition* block = nullptr;
+    YamlNode arguments;        // as bound to the parameters
+    std::string weights_root;  // prefix of the layers that own the weights
+  };
+  struct Repetition;
+
+  void add_entries(const std::vector<YamlNode>& entries, ExpandScope& scope);
+  void add_entry(const YamlNode& entry, ExpandScope& scope);
+
+  // Layers.
+  void add_top_layer(const YamlNode& entry, const ObjectForm& form);
+  void add_inner_layer(YamlNode layer, const ObjectForm& form, ExpandScope& scope);
+  void connect(YamlNode& args, const SourceLoc& loc, const ExpandScope& scope);
+  void emit(YamlNode layer, const std::string& local_name, ExpandScope& scope);
+
+  // Uses of blocks and Calls of them.
+  void add_use(const YamlNode& entry, const ObjectForm& form, const BlockDefinition& block,
+               ExpandScope& scope);
+  bool add_block_call(const YamlNode& entry, const ObjectForm& form, ExpandScope& scope);
+  void instantiate(const BlockDefinition& block, const Use& use, const OutputNames& inputs,
+                   const YamlNode& arguments, const std::string& weights_root, ExpandScope& scope);
+  YamlNode bind_params(const BlockDefinition& block, const YamlNode& given, const SourceLoc& loc,
+                       const std::shared_ptr<const SourceUse>& use);
+  OutputNames outputs_of(const BlockDefinition& block, const std::string& name, ExpandScope& body,
+                         ExpandScope& scope);
+
+  // Repeat (expand_repeat.cc).
+  void add_repeat(const YamlNode& entry, const ObjectForm& form, ExpandScope& scope);
+  bool read_repeat(Repetition& repetition, ExpandScope& scope);
+  bool check_repeat(const Repetition& repetition);
+  void check_layer_names(const Repetition& repetition);
+  OutputNames repeat_once(Repetition& repetition, int64_t index, ExpandScope& scope);
+  OutputNames repeat_layers(Repetition& repetition, ExpandScope& around);
+
+  // Names and values.
+  Use read_use(const YamlNode& entry, const ObjectForm& form, const std::string& first_argument,
+               const ExpandScope& scope);
+  void take_name(Use& use, const std::string& class_name, ExpandScope& scope);
+  std::string take_local_name(const YamlNode* given, const std::string& class_name,
+                              ExpandScope& scope);
+  void take_frozen(Use& use, const ExpandScope& scope);
+  void check_name(const std::string& name, const SourceLoc& loc);
+  void name_taken(const std::string& full_name, const SourceLoc& loc);
+  void declare_use(const Use& use, ExpandScope& scope);
+  void unknown_key(const YamlNode& key, const std::string& owner,
+                   const std::vector<std::string>& known);
+  OutputNames read_inputs(const YamlNode* given, const BlockDefinition* block,
+                          const ExpandScope& scope);
+  OutputNames resolve(const YamlNode& name, const ExpandScope& scope);
+  void rewrite(YamlNode& names, const ExpandScope& scope);
+  void evaluate(YamlNode& node, const ExpandScope& scope);
+  bool charge(const YamlNode& node);
+
+  const BlockDefinitions& blocks_;
+  Expressions& expressions_;
+  Diagnostics& diagnostics_;
+  ExpandScope top_;
+  std::vector<YamlNode> layers_;
+  std::string last_;  // full name of the last layer
+  std::map<std::string, Instance> instances_;
+  std::vector<std::pair<std::string, std::string>> single_outputs_;
+  size_t num_nodes_ = 0;
+  size_t num_entries_ = 0;
+  size_t depth_ = 0;
+  bool gave_up_ = false;
+};
+
+inline constexpr std::string_view kRepeat = "Repeat";
+
+// Makes the places of `node` and of all in it those of a use.
+void set_use(YamlNode& node, const std::shared_ptr<const SourceUse>& use);
+// `{i}` in names.
+void set_index(YamlNode& names, const std::optional<int64_t>& index);
+
+}  // namespace meshtrain

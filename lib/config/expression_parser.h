@@ -1,0 +1,23 @@
+// The text of an expression to its value, by recursive descent with Python's precedence.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "config/arithmetic.h"
+
+namespace meshtrain {
+
+// Looks names up; a name may itself stand for an expression.
+class ExprNames {
+ public:
+  virtual ~ExprNames() = default;
+  virtual ExprValue lookup(const std::string& path) = 0;
+};
+
+// Throws ExprError with the offset in `text`.
+ExprValue evaluate_text(std::string_view text, ExprNames& names);
+// "d_model": a name and nothing else.
+bool is_name_alone(std::string_view text);
+
+}  // namespace meshtrain
