@@ -62,10 +62,10 @@ std::vector<ClassSpec> normalization_layer_classes() {
       layer_class("GaussianNoise", "adds normal noise while training",
                   {number("stddev", "", "of the noise").required().least(0).most(1), seed_arg()}),
       layer_class("GaussianDropout", "multiplies by normal noise around 1 while training",
-                  {rate(), seed_arg()}),
+                  {rate().below(1), seed_arg()}),
       layer_class(
           "AlphaDropout", "dropout that keeps mean and variance of SELU activations",
-          {rate(),
+          {rate().below(1),
            shape_arg("noise_shape", "shape of the mask; null = the input's size, 1 = shared")
                .unknown_ok(),
            seed_arg()}),

@@ -11,8 +11,11 @@ namespace {
 const std::map<std::string_view, LayerEntry>& layer_table() {
   static const std::map<std::string_view, LayerEntry> kTable = [] {
     std::map<std::string_view, LayerEntry> table;
-    for (const auto& family : {core_layers, einsum_dense_layers, embedding_layers, shape_layers,
-                               activation_layers, preprocessing_layers, merge_layers, dot_layers}) {
+    for (const auto& family :
+         {core_layers, einsum_dense_layers, embedding_layers, shape_layers, activation_layers,
+          preprocessing_layers, merge_layers, dot_layers, conv_layers, conv_transpose_layers,
+          pooling_layers, padding_layers, resizing_layers, batch_normalization_layers,
+          normalization_layers, noise_layers}) {
       for (const LayerEntry& entry : family()) {
         table.emplace(entry.class_name, entry);
       }

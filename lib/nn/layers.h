@@ -16,14 +16,22 @@ struct LayerEntry {
   std::unique_ptr<Layer> (*make)(const ConfigObject& config);
 };
 
-std::vector<LayerEntry> core_layers();           // core.cc
-std::vector<LayerEntry> einsum_dense_layers();   // einsum_dense.cc
-std::vector<LayerEntry> embedding_layers();      // embedding.cc
-std::vector<LayerEntry> shape_layers();          // shape_layers.cc
-std::vector<LayerEntry> activation_layers();     // activation_layers.cc
-std::vector<LayerEntry> preprocessing_layers();  // preprocessing.cc
-std::vector<LayerEntry> merge_layers();          // merge.cc
-std::vector<LayerEntry> dot_layers();            // dot.cc
+std::vector<LayerEntry> core_layers();                 // core.cc
+std::vector<LayerEntry> einsum_dense_layers();         // einsum_dense.cc
+std::vector<LayerEntry> embedding_layers();            // embedding.cc
+std::vector<LayerEntry> shape_layers();                // shape_layers.cc
+std::vector<LayerEntry> activation_layers();           // activation_layers.cc
+std::vector<LayerEntry> preprocessing_layers();        // preprocessing.cc
+std::vector<LayerEntry> merge_layers();                // merge.cc
+std::vector<LayerEntry> dot_layers();                  // dot.cc
+std::vector<LayerEntry> conv_layers();                 // conv.cc
+std::vector<LayerEntry> conv_transpose_layers();       // conv_transpose.cc
+std::vector<LayerEntry> pooling_layers();              // pooling.cc
+std::vector<LayerEntry> padding_layers();              // padding.cc
+std::vector<LayerEntry> resizing_layers();             // resizing.cc
+std::vector<LayerEntry> batch_normalization_layers();  // batch_normalization.cc
+std::vector<LayerEntry> normalization_layers();        // normalization.cc
+std::vector<LayerEntry> noise_layers();                // noise.cc
 
 template <class L>
 std::unique_ptr<Layer> make_as(const ConfigObject& config) {

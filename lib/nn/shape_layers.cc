@@ -1,5 +1,5 @@
-// Layers that only move elements: Flatten, Reshape, Permute. They keep integer dtypes.
-// Source: Keras 3 layers/reshaping.
+// Layers that only move elements: Flatten, Reshape, Permute, RepeatVector. They keep integer
+// dtypes. Source: Keras 3 layers/reshaping.
 #include <algorithm>
 
 #include "nn/arguments.h"
@@ -141,11 +141,36 @@ class Permute : public ShapeLayer {
   }
 };
 
+// (B, F) -> (B, n, F).
+class RepeatVector : public ShapeLayer {
+ public:
+  using ShapeLayer::ShapeLayer;
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    if (!takes_one(inputs, diagnostics)) {
+      return failed_shape();
+    }
+    if (inputs[0].size() != 2) {
+      shape_error(diagnostics, inputs, "it takes (batch, features)").help("add Flatten before it");
+      return failed_shape();
+    }
+    return {inputs[0][0], config_.integer("n"), inputs[0][1]};
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    Builder& b = context.builder;
+    const Shape shape = b.shape(inputs[0]);
+    return b.broadcast_to(b.expand_dims(inputs[0], 1), {shape[0], config_.integer("n"), shape[1]});
+  }
+};
+
 }  // namespace
 
 std::vector<LayerEntry> shape_layers() {
-  return {
-      {"Flatten", make_as<Flatten>}, {"Reshape", make_as<Reshape>}, {"Permute", make_as<Permute>}};
+  return {{"Flatten", make_as<Flatten>},
+          {"Reshape", make_as<Reshape>},
+          {"Permute", make_as<Permute>},
+          {"RepeatVector", make_as<RepeatVector>}};
 }
 
 }  // namespace meshtrain

@@ -1,0 +1,134 @@
+// BatchNormalization: statistics of each channel over the global batch, whatever the mesh. Source:
+// Keras 3 layers/normalization/batch_normalization.py; Ioffe, Szegedy, "Batch Normalization", 2015.
+#include "nn/arguments.h"
+#include "nn/compile.h"
+#include "nn/layers.h"
+
+namespace meshtrain {
+namespace {
+
+// Mean and biased variance of each channel (C), float64.
+struct Statistics {
+  ValueId mean = kNone, variance = kNone;
+};
+
+// x (..., C). Sums of x and of x^2 in float64 leave nothing to lose for float32; float64 itself
+// takes a second pass over x instead of their difference.
+Statistics batch_statistics(Builder& b, ValueId x) {
+  const Shape shape = b.shape(x);
+  const double count = static_cast<double>(num_elements(shape) / shape.back());
+  if (b.dtype(x) == DType::kFloat64) {
+    std::vector<int64_t> axes;
+    for (size_t d = 0; d + 1 < shape.size(); ++d) {
+      axes.push_back(static_cast<int64_t>(d));
+    }
+    const ValueId mean = b.reduce_mean(x, axes);
+    return {mean, b.reduce_mean(b.square(b.sub(x, mean)), axes)};
+  }
+  const ValueId means = b.mul(b.moments(x), 1 / count);
+  const ValueId mean = b.squeeze(b.slice(means, 0, 0, 1), 0);
+  const ValueId of_squares = b.squeeze(b.slice(means, 0, 1, 2), 0);
+  return {mean, b.maximum(b.sub(of_squares, b.square(mean)), 0.0)};
+}
+
+// gamma (x - mean) / sqrt(variance + epsilon) + beta. Training: the batch's statistics, and the
+// moving averages follow them; inference, or a layer that does not train: the moving averages.
+class BatchNormalization : public FloatLayer {
+ public:
+  using FloatLayer::FloatLayer;
+
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
+    const Shape output = FloatLayer::build(inputs, diagnostics);
+    if (is_failed(output)) {
+      return output;
+    }
+    const auto axis = axis_in(config_.integer("axis"), output.size());
+    if (!axis || *axis == 0) {
+      shape_error(diagnostics, inputs,
+                  fmt::format("there is no axis {} beside the batch", config_.integer("axis")))
+          .help("`axis` is that of the channels: -1 for the last, 1 for channels first");
+      return failed_shape();
+    }
+    const int64_t channels = output[static_cast<size_t>(*axis)];
+    if (channels == kUnknownDim) {
+      shape_error(diagnostics, inputs, "the number of its channels must be known")
+          .help("write it in the Input's `shape`");
+      return failed_shape();
+    }
+    if (boolean_or(&config_, "renorm", false)) {
+      argument_error(diagnostics, "renorm", "is not supported").help("remove it");
+    }
+    const auto weight = [&](const char* name, bool trains) {
+      return add_weight(name, {channels}, dtype,
+                        make_initializer(config_.arg(std::string(name) + "_initializer")), trains);
+    };
+    gamma_ = config_.boolean("scale") ? weight("gamma", true) : kNone;
+    beta_ = config_.boolean("center") ? weight("beta", true) : kNone;
+    moving_mean_ = weight("moving_mean", false);
+    moving_variance_ = weight("moving_variance", false);
+    return output;
+  }
+
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
+    Builder& b = context.builder;
+    ValueId x = to_compute(context, inputs[0]);
+    const size_t rank = b.shape(x).size();
+    const auto axis = axis_in(config_.integer("axis"), rank).value();
+    const bool moves = axis + 1 != static_cast<int64_t>(rank);
+    std::vector<int64_t> permutation, inverse;
+    for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d) {
+      if (d != axis) {
+        permutation.push_back(d);
+      }
+      inverse.push_back(d < axis ? d : d == axis ? static_cast<int64_t>(rank) - 1 : d - 1);
+    }
+    permutation.push_back(axis);
+    x = normalized(context, moves ? b.transpose(x, permutation) : x);
+    return moves ? b.transpose(x, inverse) : x;
+  }
+
+ private:
+  ValueId normalized(CallContext& context, ValueId x) const {
+    Builder& b = context.builder;
+    const auto in_double = [&](int weight) {
+      return b.cast(context.weight(weight), DType::kFloat64);
+    };
+    Statistics used{kNone, kNone};
+    if (context.training && trainable) {
+      used = batch_statistics(b, x);
+      follow(context, moving_mean_, used.mean);
+      follow(context, moving_variance_, used.variance);
+    } else {
+      used = {in_double(moving_mean_), in_double(moving_variance_)};
+    }
+    // x * factor + shift, both small and in float64 up to here.
+    ValueId factor = b.unary("rsqrt", b.add(used.variance, config_.number("epsilon")));
+    factor = gamma_ == kNone ? factor : b.mul(factor, in_double(gamma_));
+    ValueId shift = b.neg(b.mul(used.mean, factor));
+    shift = beta_ == kNone ? shift : b.add(shift, in_double(beta_));
+    return b.channel_affine(x, b.cast(factor, b.dtype(x)), b.cast(shift, b.dtype(x)));
+  }
+
+  // moving <- moving * momentum + value * (1 - momentum), at the end of the step.
+  void follow(CallContext& context, int weight, ValueId value) const {
+    Builder& b = context.builder;
+    const double momentum = config_.number("momentum");
+    const ValueId old = context.weight(weight);
+    const ValueId kept = b.mul(b.cast(old, DType::kFloat64), momentum);
+    const ValueId fresh = b.add(kept, b.mul(value, 1 - momentum));
+    context.update(weight, b.cast(fresh, b.dtype(old)));
+  }
+
+  int gamma_ = kNone;
+  int beta_ = kNone;
+  int moving_mean_ = kNone;
+  int moving_variance_ = kNone;
+};
+
+}  // namespace
+
+std::vector<LayerEntry> batch_normalization_layers() {
+  return {{"BatchNormalization", make_as<BatchNormalization>}};
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,169 @@
+// Max and average pooling over windows, over everything and over a given number of windows.
+// Source: Keras 3 layers/pooling; keras-semantics 5.4.
+#include <algorithm>
+
+#include "nn/arguments.h"
+#include "nn/spatial.h"
+
+namespace meshtrain {
+namespace {
+
+// The largest or the mean of each window; the mean is over the cells inside of the input.
+template <bool kMax>
+class Pooling : public SpatialLayer {
+ public:
+  using SpatialLayer::SpatialLayer;
+
+ protected:
+  Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
+    const auto size = per_dimension("pool_size", diagnostics);
+    const auto strides = per_dimension("strides", diagnostics);
+    if (!size || !strides) {
+      return failed_shape();
+    }
+    Shape output = {input[0]};
+    for (size_t d = 0; d < rank(); ++d) {
+      const AxisWindow axis = window_on(d, input[d + 1]);
+      if (axis.outputs < 1) {
+        input_error(diagnostics,
+                    fmt::format("a window of {} cells is larger than its dimension of {}",
+                                (*size)[d], input[d + 1]))
+            .help("use `padding: same`, or a smaller pool_size");
+        return failed_shape();
+      }
+      output.push_back(axis.outputs);
+    }
+    output.push_back(input.back());
+    return output;
+  }
+
+  ValueId call_last(CallContext& context, ValueId x) override {
+    Builder& b = context.builder;
+    Window window{strides(), std::vector<int64_t>(rank(), 1), {}, {}};
+    for (size_t d = 0; d < rank(); ++d) {
+      const AxisWindow axis = window_on(d, b.shape(x)[d + 1]);
+      window.pads_before.push_back(axis.before);
+      window.pads_after.push_back(axis.after);
+    }
+    const std::vector<int64_t> size = per_dimension("pool_size");
+    return kMax ? b.max_pool(x, size, window) : b.avg_pool(x, size, window);
+  }
+
+ private:
+  std::vector<int64_t> strides() const {
+    std::vector<int64_t> given = per_dimension("strides");
+    return given.empty() ? per_dimension("pool_size") : given;
+  }
+  AxisWindow window_on(size_t d, int64_t size) const {
+    return axis_window(config_.string("padding"), size, per_dimension("pool_size")[d], strides()[d],
+                       1);
+  }
+};
+
+// The largest or the mean over all positions.
+template <bool kMax>
+class GlobalPooling : public SpatialLayer {
+ public:
+  using SpatialLayer::SpatialLayer;
+
+ protected:
+  bool keeps_rank() const override { return config_.boolean("keepdims"); }
+
+  Shape build_last(const Shape& input, Diagnostics&) override {
+    if (!keeps_rank()) {
+      return {input[0], input.back()};
+    }
+    Shape output(input.size(), 1);
+    output[0] = input[0];
+    output.back() = input.back();
+    return output;
+  }
+
+  ValueId call_last(CallContext& context, ValueId x) override {
+    std::vector<int64_t> axes;
+    for (size_t d = 0; d < rank(); ++d) {
+      axes.push_back(static_cast<int64_t>(d) + 1);
+    }
+    return kMax ? context.builder.reduce_max(x, axes, keeps_rank())
+                : context.builder.reduce_mean(x, axes, keeps_rank());
+  }
+};
+
+// Windows [floor(i n / o), ceil((i + 1) n / o)), i < o, along each dimension in turn: the largest
+// of largest ones is the largest, and the mean of means over a product of intervals is its mean.
+template <bool kMax>
+class AdaptivePooling : public SpatialLayer {
+ public:
+  using SpatialLayer::SpatialLayer;
+
+ protected:
+  Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
+    const auto sizes = per_dimension("output_size", diagnostics);
+    if (!sizes) {
+      return failed_shape();
+    }
+    Shape output = {input[0]};
+    output.insert(output.end(), sizes->begin(), sizes->end());
+    output.push_back(input.back());
+    return output;
+  }
+
+  ValueId call_last(CallContext& context, ValueId x) override {
+    const std::vector<int64_t> sizes = per_dimension("output_size");
+    for (size_t d = 0; d < rank(); ++d) {
+      x = pool_axis(context.builder, x, static_cast<int>(d) + 1, sizes[d]);
+    }
+    return x;
+  }
+
+ private:
+  ValueId pool_axis(Builder& b, ValueId x, int axis, int64_t outputs) const {
+    const int64_t size = b.shape(x)[static_cast<size_t>(axis)];
+    if (size % outputs == 0) {
+      return even_windows(b, x, axis, size / outputs);
+    }
+    std::vector<ValueId> parts;
+    for (int64_t i = 0; i < outputs; ++i) {
+      const ValueId part =
+          b.slice(x, axis, i * size / outputs, ((i + 1) * size + outputs - 1) / outputs);
+      parts.push_back(reduce(b, part, axis, true));
+    }
+    return b.concat(parts, axis);
+  }
+
+  ValueId even_windows(Builder& b, ValueId x, int axis, int64_t cells) const {
+    Shape split = b.shape(x);
+    split[static_cast<size_t>(axis)] /= cells;
+    split.insert(split.begin() + axis + 1, cells);
+    return reduce(b, b.reshape(x, split), axis + 1, false);
+  }
+
+  static ValueId reduce(Builder& b, ValueId x, int axis, bool keepdims) {
+    return kMax ? b.reduce_max(x, {axis}, keepdims) : b.reduce_mean(x, {axis}, keepdims);
+  }
+};
+
+}  // namespace
+
+std::vector<LayerEntry> pooling_layers() {
+  return {{"MaxPooling1D", make_as<Pooling<true>>},
+          {"MaxPooling2D", make_as<Pooling<true>>},
+          {"MaxPooling3D", make_as<Pooling<true>>},
+          {"AveragePooling1D", make_as<Pooling<false>>},
+          {"AveragePooling2D", make_as<Pooling<false>>},
+          {"AveragePooling3D", make_as<Pooling<false>>},
+          {"GlobalMaxPooling1D", make_as<GlobalPooling<true>>},
+          {"GlobalMaxPooling2D", make_as<GlobalPooling<true>>},
+          {"GlobalMaxPooling3D", make_as<GlobalPooling<true>>},
+          {"GlobalAveragePooling1D", make_as<GlobalPooling<false>>},
+          {"GlobalAveragePooling2D", make_as<GlobalPooling<false>>},
+          {"GlobalAveragePooling3D", make_as<GlobalPooling<false>>},
+          {"AdaptiveMaxPooling1D", make_as<AdaptivePooling<true>>},
+          {"AdaptiveMaxPooling2D", make_as<AdaptivePooling<true>>},
+          {"AdaptiveMaxPooling3D", make_as<AdaptivePooling<true>>},
+          {"AdaptiveAveragePooling1D", make_as<AdaptivePooling<false>>},
+          {"AdaptiveAveragePooling2D", make_as<AdaptivePooling<false>>},
+          {"AdaptiveAveragePooling3D", make_as<AdaptivePooling<false>>}};
+}
+
+}  // namespace meshtrain
