@@ -79,12 +79,7 @@ constexpr std::string_view kLater[kNumCategories] = {
     "CategoryEncoding Discretization Hashing HashedCrossing TextVectorization TFSMLayer JaxLayer "
     "FlaxLayer TorchModuleWrapper",
     "",
-    "AUC auc Precision precision Recall recall F1Score f1_score FBetaScore fbeta_score R2Score "
-    "r2_score MeanAbsolutePercentageError mape MeanSquaredLogarithmicError msle CosineSimilarity "
-    "cosine_similarity LogCoshError KLDivergence kl_divergence Poisson poisson Hinge hinge "
-    "SquaredHinge CategoricalHinge TruePositives FalsePositives TrueNegatives FalseNegatives IoU "
-    "BinaryIoU MeanIoU OneHotIoU OneHotMeanIoU SensitivityAtSpecificity SpecificityAtSensitivity "
-    "PrecisionAtRecall RecallAtPrecision PearsonCorrelation ConcordanceCorrelation Sum",
+    "",
     "",
     "",
     "STFT stft",

@@ -9,12 +9,20 @@
 namespace meshtrain {
 
 struct LossValues {
-  ValueId values = kNone;  // y_pred's shape without the reduced axis
-  ValueId mask = kNone;    // bool, of the same shape: false where a target is the ignored class
+  ValueId values = kNone;  // y_pred's shape without the reduced axes
+  ValueId mask = kNone;    // bool, of the same shape: false where the value does not count
+};
+
+enum class TargetKind {
+  kLikeOutput,     // the output's shape, after rank repair
+  kClassIds,       // one class per position: the output's shape without the axis of classes
+  kSampleLabels,   // one label per sample, whatever the output's width
+  kLabelSequence,  // (batch, labels) beside outputs (batch, steps, classes)
 };
 
 // Whether `class_name` ("MeanSquaredError") is a loss function of the table.
 bool is_loss_function(std::string_view class_name);
+TargetKind loss_targets(std::string_view class_name);
 // Computed in `dtype`; targets of any dtype are cast as Keras does. `args` may be null (defaults).
 LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObject* args,
                        ValueId y_true, ValueId y_pred, DType dtype);

@@ -1,127 +1,15 @@
-// Metrics: running means whose state is (total, count). Source: Keras 3
-// metrics/reduction_metrics.py and accuracy_metrics.py.
+// Metrics by name: which one a config means, and those that are running means of a loss function.
+// Source: Keras 3 metrics/reduction_metrics.py, regression_metrics.py, correlation_metrics.py.
 #include <cmath>
 #include <map>
 
 #include "base/text.h"
 #include "nn/arguments.h"
 #include "nn/compile.h"
-#include "nn/loss_functions.h"
+#include "nn/metric_parts.h"
 
 namespace meshtrain {
 namespace {
-
-// One value per sample (or position); y_pred is floating, y_true as stored.
-using ValuesFunction =
-    std::function<ValueId(Builder&, ValueId y_true, ValueId y_pred, DType state_dtype)>;
-
-DType comparison_dtype(DType labels, DType predictions) {
-  return is_floating(labels) ? predictions : DType::kInt32;
-}
-
-ValueId as_number(Builder& b, ValueId condition, DType dtype) {
-  return b.cast(condition, dtype);
-}
-
-int last_axis(Builder& b, ValueId x) {
-  return static_cast<int>(b.shape(x).size()) - 1;
-}
-
-// Class ids (...) or (..., 1) beside predictions (..., classes), without the 1.
-ValueId squeezed_ids(Builder& b, ValueId y, ValueId p) {
-  const Shape shape = b.shape(y);
-  const bool has_one = shape.size() == b.shape(p).size() && shape.back() == 1;
-  return has_one ? b.squeeze(y, static_cast<int>(shape.size()) - 1) : y;
-}
-
-ValueId accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
-  y = b.cast(y, b.dtype(p));
-  to_same_rank(b, y, p);
-  return as_number(b, b.binary("eq", y, p), dtype);
-}
-
-ValueId binary_accuracy(Builder& b, ValueId y, ValueId p, double threshold, DType dtype) {
-  to_same_rank(b, y, p);
-  const ValueId is_one = b.binary("gt", p, b.constant(threshold, b.dtype(p)));
-  const DType labels = comparison_dtype(b.dtype(y), b.dtype(p));
-  return as_number(b, b.binary("eq", b.cast(y, labels), b.cast(is_one, labels)), dtype);
-}
-
-ValueId categorical_accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
-  const ValueId wanted = b.argmax(b.cast(y, b.dtype(p)), last_axis(b, y));
-  return as_number(b, b.binary("eq", wanted, b.argmax(p, last_axis(b, p))), dtype);
-}
-
-ValueId sparse_categorical_accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
-  const ValueId ids = squeezed_ids(b, y, p);
-  const DType labels = comparison_dtype(b.dtype(ids), b.dtype(p));
-  const ValueId best = b.argmax(p, last_axis(b, p));
-  return as_number(b, b.binary("eq", b.cast(ids, labels), b.cast(best, labels)), dtype);
-}
-
-// A target is among the k largest when fewer than k predictions are larger: ties count as in.
-ValueId in_top_k(Builder& b, ValueId ids, ValueId p, int64_t k, DType dtype) {
-  const int last = last_axis(b, p);
-  const ValueId target = b.one_hot(b.cast(ids, DType::kInt32), b.shape(p)[last], b.dtype(p));
-  const ValueId is_target = b.binary("gt", target, b.constant(0, b.dtype(p)));
-  const ValueId zero = b.constant(0, b.dtype(p));
-  const ValueId of_target = b.reduce_sum(b.select(is_target, p, zero), {last}, /*keepdims=*/true);
-  const ValueId larger = b.cast(b.binary("gt", p, of_target), dtype);
-  const ValueId rank = b.reduce_sum(larger, {last});
-  const ValueId limit = b.constant(static_cast<double>(k), dtype);
-  const ValueId is_in = b.binary("lt", rank, limit);
-  return as_number(
-      b, b.binary("logical_and", is_in, b.unary("is_finite", b.squeeze(of_target, last))), dtype);
-}
-
-struct MetricKind {
-  bool larger_is_better = false;
-  bool takes_class_ids = false;
-  bool takes_classes = false;  // targets like the output, one value per class
-};
-
-const std::map<std::string, MetricKind, std::less<>>& accuracy_kinds() {
-  static const std::map<std::string, MetricKind, std::less<>> kKinds = {
-      {"accuracy", {true, false, false}},
-      {"binaryaccuracy", {true, false, false}},
-      {"categoricalaccuracy", {true, false, true}},
-      {"sparsecategoricalaccuracy", {true, true, false}},
-      {"topkcategoricalaccuracy", {true, false, true}},
-      {"sparsetopkcategoricalaccuracy", {true, true, false}}};
-  return kKinds;
-}
-
-// The accuracies by class; null when `key` is none.
-ValuesFunction accuracy_function(const std::string& key, const ConfigObject* args) {
-  if (key == "accuracy") {
-    return accuracy;
-  }
-  if (key == "binaryaccuracy") {
-    const double threshold = number_or(args, "threshold", 0.5);
-    return [=](Builder& b, ValueId y, ValueId p, DType dtype) {
-      return binary_accuracy(b, y, p, threshold, dtype);
-    };
-  }
-  if (key == "categoricalaccuracy") {
-    return categorical_accuracy;
-  }
-  if (key == "sparsecategoricalaccuracy") {
-    return sparse_categorical_accuracy;
-  }
-  const int64_t k = integer_or(args, "k", 5);
-  if (key == "topkcategoricalaccuracy") {
-    return [=](Builder& b, ValueId y, ValueId p, DType dtype) {
-      const ValueId wanted = b.argmax(b.cast(y, b.dtype(p)), last_axis(b, y));
-      return in_top_k(b, wanted, p, k, dtype);
-    };
-  }
-  if (key == "sparsetopkcategoricalaccuracy") {
-    return [=](Builder& b, ValueId y, ValueId p, DType dtype) {
-      return in_top_k(b, squeezed_ids(b, y, p), p, k, dtype);
-    };
-  }
-  return nullptr;
-}
 
 // Metric classes that are means of a loss function under another name.
 std::string loss_name(const std::string& key) {
@@ -160,10 +48,10 @@ std::string metric_name(const ConfigObject& metric) {
   if (!metric.spelled.empty() && metric.spelled != metric.class_name) {
     return metric.spelled;
   }
-  if (name_key(metric.class_name) == "logcosherror") {
-    return "logcosh";
-  }
-  return to_snake_case(metric.class_name);
+  const std::string key = name_key(metric.class_name);
+  return key == "logcosherror" ? "logcosh"
+         : key == "fbetascore" ? "fbeta_score"
+                               : to_snake_case(metric.class_name);
 }
 
 // The mean over dimensions from `first` on.
@@ -196,8 +84,115 @@ TotalAndCount total_and_count(Builder& b, ValueId values, ValueId weight, DType 
 }
 
 double mean_result(const std::vector<HostTensor>& state) {
-  const double count = state[1].at(0);
-  return count == 0 ? 0 : state[0].at(0) / count;
+  return ratio(state[0].at(0), state[1].at(0));
+}
+
+// The sum of the output; weights multiply it.
+Metric make_sum(const std::string& name) {
+  Metric metric;
+  metric.name = name;
+  metric.states = {{"total", {}}};
+  metric.update = [name](Builder& b, ValueId, ValueId p, ValueId weight,
+                         std::span<const ValueId> state) -> std::vector<ValueId> {
+    const Builder::Scope scope = b.scope("metric_" + name);
+    p = b.cast(p, b.dtype(state[0]));
+    weight = weight_beside(b, weight, p);
+    return {b.add(state[0], b.reduce_sum_all(weight == kNone ? p : b.mul(p, weight)))};
+  };
+  metric.result = [](const std::vector<HostTensor>& state) { return state_values(state, 0); };
+  return metric;
+}
+
+ValueId centred(Builder& b, ValueId x, int64_t axis) {
+  return b.sub(x, b.reduce_mean(x, {axis}, /*keepdims=*/true));
+}
+
+ValueId variance_of(Builder& b, ValueId centred, int64_t axis) {
+  return b.reduce_mean(b.square(centred), {axis}, /*keepdims=*/true);
+}
+
+ValueId pearson(Builder& b, ValueId y, ValueId p, int64_t axis) {
+  const auto standard = [&](ValueId x) {
+    const ValueId from_mean = centred(b, x, axis);
+    return b.div(from_mean, b.sqrt(variance_of(b, from_mean, axis)));
+  };
+  return b.reduce_mean(b.mul(standard(y), standard(p)), {axis});
+}
+
+// Keras' covariance takes the mean of the predictions from the targets too.
+ValueId concordance(Builder& b, ValueId y, ValueId p, int64_t axis) {
+  const ValueId y_mean = b.reduce_mean(y, {axis}, true);
+  const ValueId p_mean = b.reduce_mean(p, {axis}, true);
+  const ValueId covariance = b.mul(b.sub(y, p_mean), b.sub(p, p_mean));
+  const ValueId spread =
+      b.add(variance_of(b, b.sub(y, y_mean), axis), variance_of(b, b.sub(p, p_mean), axis));
+  const ValueId norm = b.add(spread, b.square(b.sub(y_mean, p_mean)));
+  return b.reduce_mean(b.div(b.mul(covariance, 2.0), b.add(norm, 1e-7)), {axis});
+}
+
+Metric make_correlation(const MetricRequest& request) {
+  const auto function = request.key == "pearsoncorrelation" ? pearson : concordance;
+  const int64_t given = integer_or(&request.config, "axis", -1);
+  request.shapes_fit("CosineSimilarity");  // an axis, and targets like the output
+  Metric out =
+      mean_of(request.name, [=](Builder& b, ValueId y, ValueId p, DType dtype) -> LossValues {
+        y = b.cast(y, dtype);
+        p = b.cast(p, dtype);
+        to_same_rank(b, y, p);
+        const auto rank = static_cast<int64_t>(b.shape(p).size());
+        return {function(b, y, p, given < 0 ? given + rank : given)};
+      });
+  out.larger_is_better = true;
+  return out;
+}
+
+Metric make_loss_metric(const MetricRequest& request) {
+  const std::string loss = loss_name(request.key);
+  request.shapes_fit(loss);
+  const bool is_cosine = request.key == "cosinesimilarity";
+  Metric out = mean_of(request.name,
+                       [=, args = request.config](Builder& b, ValueId y, ValueId p, DType dtype) {
+                         LossValues found = loss_values(b, loss, &args, y, p, dtype);
+                         if (is_cosine) {
+                           found.values = b.neg(found.values);  // the loss is its negative
+                         }
+                         return found;
+                       });
+  out.larger_is_better = is_cosine;
+  if (request.key == "rootmeansquarederror") {
+    out.result = [](const std::vector<HostTensor>& state) {
+      return std::vector{std::sqrt(mean_result(state))};
+    };
+  }
+  return out;
+}
+
+}  // namespace
+
+Diagnostic& MetricRequest::shape_error() const {
+  return diagnostics.error("E123", config.loc,
+                           fmt::format("metric `{}` cannot compare targets {} with outputs {}",
+                                       name, shape_string(y_true), shape_string(y_pred)));
+}
+
+Diagnostic& MetricRequest::argument_error(std::string_view argument,
+                                          const std::string& problem) const {
+  return diagnostics.error("E113", config.loc_of(argument),
+                           fmt::format("metric `{}`: `{}` {}", name, argument, problem));
+}
+
+bool MetricRequest::shapes_fit(const std::string& loss) const {
+  ConfigObject as_loss = config;
+  as_loss.class_name = loss;
+  as_loss.args.erase("reduction");
+  Diagnostics found;
+  check_loss(as_loss, y_true, y_pred, found);
+  for (const Diagnostic& problem : found.list()) {
+    Diagnostic& copy = shape_error();
+    copy.loc = problem.loc;
+    copy.notes = problem.notes;
+  }
+  return found.num_errors() == 0;
 }
 
 Metric mean_of(std::string name, ValuesFunction values_of) {
@@ -209,48 +204,42 @@ Metric mean_of(std::string name, ValuesFunction values_of) {
                       std::span<const ValueId> state) -> std::vector<ValueId> {
     const Builder::Scope scope = b.scope(scope_name);
     const DType dtype = b.dtype(state[0]);
-    const ValueId values = values_of(b, y_true, y_pred, dtype);
+    const auto [values, mask] = values_of(b, y_true, y_pred, dtype);
+    if (mask != kNone && sample_weight != kNone) {
+      const ValueId weight = weight_beside(b, b.cast(sample_weight, dtype), values);
+      sample_weight = b.mul(weight, b.cast(mask, dtype));
+    }
     const auto [total, count] = total_and_count(b, values, sample_weight, dtype);
     return {b.add(state[0], total), b.add(state[1], count)};
   };
-  metric.result = [](const std::vector<HostTensor>& s) { return std::vector{mean_result(s)}; };
+  metric.result = [](const std::vector<HostTensor>& state) {
+    return std::vector{mean_result(state)};
+  };
   return metric;
 }
 
-// A loss with the metric's place and class, so that check_loss can judge the shapes.
-ConfigObject as_loss(const ConfigObject& metric, const std::string& class_name) {
-  ConfigObject loss = metric;
-  loss.class_name = class_name;
-  loss.args.erase("reduction");
-  return loss;
-}
-
-// The loss whose shape rules the metric shares.
-std::string shape_rules(const std::string& key) {
-  const auto kind = accuracy_kinds().find(key);
-  if (kind == accuracy_kinds().end()) {
-    return loss_name(key);
+ValueId weight_beside(Builder& b, ValueId weight, ValueId values) {
+  if (weight == kNone) {
+    return weight;
   }
-  return kind->second.takes_class_ids ? "SparseCategoricalCrossentropy"
-         : kind->second.takes_classes ? "CategoricalCrossentropy"
-                                      : "MeanSquaredError";
-}
-
-void check_metric(const ConfigObject& metric, const std::string& key, const Shape& y_true,
-                  const Shape& y_pred, Diagnostics& diagnostics) {
-  Diagnostics found;
-  check_loss(as_loss(metric, shape_rules(key)), y_true, y_pred, found);
-  for (const Diagnostic& problem : found.list()) {
-    Diagnostic& copy = diagnostics.error(
-        problem.code, problem.loc,
-        fmt::format("metric `{}` cannot compare targets {} with "
-                    "outputs {}",
-                    metric_name(metric), shape_string(y_true), shape_string(y_pred)));
-    copy.notes = problem.notes;
+  const size_t rank = b.shape(values).size();
+  weight = b.cast(weight, b.dtype(values));
+  while (b.shape(weight).size() > rank && b.shape(weight).back() == 1) {
+    weight = b.squeeze(weight, static_cast<int>(b.shape(weight).size()) - 1);
   }
+  while (b.shape(weight).size() < rank) {
+    weight = b.expand_dims(weight, static_cast<int>(b.shape(weight).size()));
+  }
+  return weight;
 }
 
-}  // namespace
+std::vector<double> state_values(const std::vector<HostTensor>& state, size_t index) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < state[index].size(); ++i) {
+    out.push_back(state[index].at(i));
+  }
+  return out;
+}
 
 Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred,
                    DType dtype, Diagnostics& diagnostics) {
@@ -260,39 +249,36 @@ Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape&
                fmt::format("metrics are computed in {} here", dtype_name(dtype)))
         .help("remove `dtype`, or set `dtype_policy`");
   }
-  const std::string name = metric_name(metric);
-  const std::string key = name_key(metric_class(metric, y_true, y_pred));
-  if (key == "mean") {
-    return mean_of(name, [](Builder&, ValueId, ValueId p, DType) { return p; });
+  const MetricRequest request{metric,
+                              name_key(metric_class(metric, y_true, y_pred)),
+                              metric_name(metric),
+                              y_true,
+                              y_pred,
+                              dtype,
+                              diagnostics};
+  if (request.key == "mean") {
+    return mean_of(request.name,
+                   [](Builder&, ValueId, ValueId p, DType) -> LossValues { return {p}; });
   }
-  if (ValuesFunction function = accuracy_function(key, &metric)) {
-    check_metric(metric, key, y_true, y_pred, diagnostics);
-    Metric out = mean_of(name, std::move(function));
-    out.larger_is_better = true;
-    return out;
+  if (request.key == "sum") {
+    return make_sum(request.name);
   }
-  const std::string loss = loss_name(key);
-  if (!is_loss_function(loss)) {
-    diagnostics.error("E122", metric.loc, fmt::format("there is no metric `{}`", metric.spelled));
-    return make_mean(name);
+  if (request.key == "pearsoncorrelation" || request.key == "concordancecorrelation") {
+    return make_correlation(request);
   }
-  check_metric(metric, key, y_true, y_pred, diagnostics);
-  const bool is_cosine = key == "cosinesimilarity";
-  Metric out = mean_of(name, [=, args = metric](Builder& b, ValueId y, ValueId p, DType dtype) {
-    const ValueId values = loss_values(b, loss, &args, y, p, dtype).values;
-    return is_cosine ? b.neg(values) : values;  // the loss is its negative
-  });
-  out.larger_is_better = is_cosine;
-  if (key == "rootmeansquarederror") {
-    out.result = [](const std::vector<HostTensor>& state) {
-      return std::vector{std::sqrt(mean_result(state))};
-    };
+  for (const auto& family :
+       {make_accuracy_metric, make_threshold_metric, make_overlap_metric, make_score_metric}) {
+    if (std::optional<Metric> made = family(request)) {
+      return std::move(*made);
+    }
   }
-  return out;
+  MESHTRAIN_CHECK(is_loss_function(loss_name(request.key)), "no metric {}", metric.class_name);
+  return make_loss_metric(request);
 }
 
 Metric make_mean(std::string name) {
-  return mean_of(std::move(name), [](Builder&, ValueId, ValueId value, DType) { return value; });
+  return mean_of(std::move(name),
+                 [](Builder&, ValueId, ValueId value, DType) -> LossValues { return {value}; });
 }
 
 }  // namespace meshtrain

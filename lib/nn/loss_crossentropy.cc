@@ -1,0 +1,143 @@
+// Cross-entropies, plain, focal and generalised. Formulas: keras-semantics 8.2; Keras 3
+// losses/losses.py and the JAX backend's nn.py.
+#include "nn/activations.h"
+#include "nn/arguments.h"
+#include "nn/loss_table.h"
+
+namespace meshtrain {
+namespace {
+
+ValueId smoothed(Builder& b, ValueId y, double smoothing, double classes) {
+  if (smoothing == 0) {
+    return y;
+  }
+  return b.add(b.mul(y, 1 - smoothing), smoothing / classes);
+}
+
+ValueId smoothed_classes(Builder& b, LossArgs args, ValueId y, ValueId p) {
+  return smoothed(b, y, number_or(args, "label_smoothing", 0),
+                  static_cast<double>(b.shape(p).back()));
+}
+
+// Probabilities that are first made to sum to 1 and clipped, as Keras does.
+ValueId clipped_probabilities(Builder& b, ValueId p, int64_t axis) {
+  const ValueId sum = b.reduce_sum(p, {axis}, /*keepdims=*/true);
+  return b.clamp(b.div(p, sum), kLossEpsilon, 1 - kLossEpsilon);
+}
+
+// ln of the class probabilities: of logits, or of probabilities.
+ValueId log_probabilities(Builder& b, LossArgs args, ValueId p, int64_t axis) {
+  return boolean_or(args, "from_logits", false) ? log_softmax(b, p, {axis})
+                                                : b.log(clipped_probabilities(b, p, axis));
+}
+
+// -y ln p - (1 - y) ln(1 - p), elementwise.
+ValueId binary_terms(Builder& b, ValueId y, ValueId p) {
+  const ValueId clipped = b.clamp(p, kLossEpsilon, 1 - kLossEpsilon);
+  const ValueId yes = b.mul(y, b.log(clipped));
+  return b.neg(b.add(yes, b.mul(one_minus(b, y), b.log(one_minus(b, clipped)))));
+}
+
+LossValues binary_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
+  const ValueId y = smoothed(b, y_given, number_or(args, "label_smoothing", 0), 2);
+  ValueId loss;
+  if (boolean_or(args, "from_logits", false)) {
+    // -y ln s(x) - (1-y) ln s(-x), with -ln s(x) = softplus(-x).
+    loss = b.add(b.mul(y, b.unary("softplus", b.neg(p))),
+                 b.mul(one_minus(b, y), b.unary("softplus", p)));
+  } else {
+    loss = binary_terms(b, y, p);
+  }
+  return {b.reduce_mean(loss, {class_axis(b, args, p)})};
+}
+
+// p_t is of the predictions as they are, not of the clipped ones.
+LossValues binary_focal_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
+  const ValueId y = smoothed(b, y_given, number_or(args, "label_smoothing", 0), 2);
+  if (boolean_or(args, "from_logits", false)) {
+    p = b.unary("sigmoid", p);
+  }
+  const ValueId not_y = one_minus(b, y);
+  const ValueId p_t = b.add(b.mul(y, p), b.mul(not_y, one_minus(b, p)));
+  const double gamma = number_or(args, "gamma", 2);
+  const ValueId factor = b.binary("pow", one_minus(b, p_t), constant_like(b, p, gamma));
+  ValueId loss = b.mul(factor, binary_terms(b, y, p));
+  if (boolean_or(args, "apply_class_balancing", false)) {
+    const double alpha = number_or(args, "alpha", 0.25);
+    loss = b.mul(loss, b.add(b.mul(y, alpha), b.mul(not_y, 1 - alpha)));
+  }
+  return {b.reduce_mean(loss, {class_axis(b, args, p)})};
+}
+
+LossValues categorical_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
+  const int64_t axis = class_axis(b, args, p);
+  const ValueId y = smoothed_classes(b, args, y_given, p);
+  return {b.neg(b.reduce_sum(b.mul(y, log_probabilities(b, args, p, axis)), {axis}))};
+}
+
+LossValues categorical_focal_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
+  const int64_t axis = class_axis(b, args, p);
+  const ValueId y = smoothed_classes(b, args, y_given, p);
+  if (boolean_or(args, "from_logits", false)) {
+    p = softmax(b, p, {axis});
+  }
+  p = clipped_probabilities(b, p, axis);
+  const double gamma = number_or(args, "gamma", 2);
+  const ValueId factor = b.binary("pow", one_minus(b, p), constant_like(b, p, gamma));
+  const ValueId terms = b.mul(factor, b.neg(b.mul(y, b.log(p))));
+  return {b.reduce_sum(b.mul(terms, number_or(args, "alpha", 0.25)), {axis})};
+}
+
+// The last dimension of x at place `axis`.
+ValueId last_to_axis(Builder& b, ValueId x, int64_t axis) {
+  const int64_t last = last_axis(b, x);
+  if (axis == last) {
+    return x;
+  }
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < last; ++i) {
+    if (i == axis) {
+      order.push_back(last);
+    }
+    order.push_back(i);
+  }
+  return b.transpose(x, order);
+}
+
+// y: class ids, (...) or (..., 1). The one-hot product lets the class dimension be sharded.
+LossValues sparse_categorical_crossentropy(Builder& b, LossArgs args, ValueId y, ValueId p) {
+  const int64_t axis = class_axis(b, args, p);
+  const ValueId ids = class_ids(b, y, p);
+  const ValueId target = last_to_axis(b, b.one_hot(ids, b.shape(p)[axis], b.dtype(p)), axis);
+  const ValueId log_p = log_probabilities(b, args, p, axis);
+  LossValues out{b.neg(b.reduce_sum(b.mul(target, log_p), {axis}))};
+  if (args != nullptr && args->has("ignore_class")) {
+    const ValueId ignored =
+        b.constant(static_cast<double>(args->integer("ignore_class")), DType::kInt32);
+    out.mask = b.binary("ne", ids, ignored);
+    out.values = b.select(out.mask, out.values, constant_like(b, out.values, 0));
+  }
+  return out;
+}
+
+// (1 - p_y^q) / q (Zhang and Sabuncu 2018).
+LossValues categorical_generalized_cross_entropy(Builder& b, LossArgs args, ValueId y, ValueId p) {
+  const double q = number_or(args, "q", 0.5);
+  const ValueId target = b.one_hot(class_ids(b, y, p), b.shape(p).back(), b.dtype(p));
+  const ValueId p_y = b.reduce_sum(b.mul(p, target), {last_axis(b, p)});
+  return {b.div(one_minus(b, b.binary("pow", p_y, constant_like(b, p_y, q))), q)};
+}
+
+}  // namespace
+
+LossTable crossentropy_losses() {
+  return {{"binarycrossentropy", binary_crossentropy},
+          {"binaryfocalcrossentropy", binary_focal_crossentropy},
+          {"categoricalcrossentropy", categorical_crossentropy},
+          {"categoricalfocalcrossentropy", categorical_focal_crossentropy},
+          {"sparsecategoricalcrossentropy", sparse_categorical_crossentropy, TargetKind::kClassIds},
+          {"categoricalgeneralizedcrossentropy", categorical_generalized_cross_entropy,
+           TargetKind::kClassIds}};
+}
+
+}  // namespace meshtrain
