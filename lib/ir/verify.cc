@@ -2,8 +2,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "ir/signatures.h"
 
 namespace meshtrain {
 namespace {
@@ -82,7 +84,36 @@ void verify_types(const Graph& graph, NodeId id) {
   }
 }
 
-void verify_parameter(const Graph& graph, NodeId id, std::set<int64_t>& read) {
+// Of a node whose tensors exist. Equal nodes are looked at once; sources and layout changes, of
+// which hardly two are equal, always.
+void verify_types_once(const Graph& graph, NodeId id, Signatures& signatures) {
+  const Node& node = graph.nodes[id];
+  if (node.inputs.empty() || node.op->collective || signatures.find(graph, node).second) {
+    verify_types(graph, id);
+  }
+}
+
+// No two nodes have one path.
+class Paths {
+ public:
+  explicit Paths(const Graph& graph) : graph_(graph), index_(graph.nodes.size()) {}
+
+  bool add(NodeId id) {  // false: it is another node's
+    const std::string& path = graph_.nodes[id].path;
+    const uint64_t hash = hash_text(path);
+    const bool is_new = index_.find(hash, [&](NodeId other) {
+      return graph_.nodes[other].path == path;
+    }) == HashIndex::kAbsent;
+    index_.add(hash, id);
+    return is_new;
+  }
+
+ private:
+  const Graph& graph_;
+  HashIndex index_;
+};
+
+void verify_parameter(const Graph& graph, NodeId id, std::vector<bool>& read) {
   const Node& node = graph.nodes[id];
   const int64_t index = node.attr_int("variable");
   if (index < 0 || index >= static_cast<int64_t>(graph.variables.size())) {
@@ -94,9 +125,10 @@ void verify_parameter(const Graph& graph, NodeId id, std::set<int64_t>& read) {
     fail(graph, id, "reads {} as {}, it is {}", variable.path, type_text(value.shape, value.dtype),
          type_text(variable.shape, variable.dtype));
   }
-  if (!read.insert(index).second) {
+  if (read[index]) {
     fail(graph, id, "variable {} has two parameter nodes", variable.path);
   }
+  read[index] = true;
 }
 
 void verify_ends(const Graph& graph) {
@@ -112,7 +144,7 @@ void verify_ends(const Graph& graph) {
                     output.name, output.value);
     MESHTRAIN_CHECK(names.insert(output.name).second, "two outputs are called {}", output.name);
   }
-  std::set<int> updated;
+  std::vector<bool> updated(graph.variables.size(), false);
   for (const Update& update : graph.updates) {
     MESHTRAIN_CHECK(
         update.variable >= 0 && update.variable < static_cast<int>(graph.variables.size()),
@@ -125,26 +157,28 @@ void verify_ends(const Graph& graph) {
         "the update of {} is {}, it is {}", variable.path,
         type_text(graph.shape(update.value), graph.dtype(update.value)),
         type_text(variable.shape, variable.dtype));
-    MESHTRAIN_CHECK(updated.insert(update.variable).second, "two updates of {}", variable.path);
+    MESHTRAIN_CHECK(!updated[update.variable], "two updates of {}", variable.path);
+    updated[update.variable] = true;
   }
 }
 
 }  // namespace
 
 void verify(const Graph& graph) {
-  std::set<std::string_view> paths;
-  std::set<int64_t> read;
+  Paths paths(graph);
+  Signatures signatures;
+  std::vector<bool> read(graph.variables.size(), false);
   ValueId next_value = 0;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
     const Node& node = graph.nodes[id];
     if (node.op == nullptr) {
       fail(graph, id, "has no op");
     }
-    if (node.path.empty() || !paths.insert(node.path).second) {
+    if (node.path.empty() || !paths.add(id)) {
       fail(graph, id, "its path is empty or another node's");
     }
     verify_links(graph, id, next_value);
-    verify_types(graph, id);
+    verify_types_once(graph, id, signatures);
     if (node.op->name == "parameter") {
       verify_parameter(graph, id, read);
     }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "ir/signatures.h"
 
 namespace meshtrain {
 namespace {
@@ -22,14 +23,14 @@ class ShardingVerifier {
       verify_collective();
       return;
     }
-    rule_ = sharding_rule(graph_, node);
-    axes_.assign(rule_.factors.size(), {});
-    is_known_.assign(rule_.factors.size(), false);
+    rule_ = &signatures_.rule(graph_, node);
+    axes_.assign(rule_->factors.size(), {});
+    is_known_.assign(rule_->factors.size(), false);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      read_factors(rule_.operands[i], node.inputs[i]);
+      read_factors(rule_->operands[i], node.inputs[i]);
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      read_factors(rule_.results[i], node.outputs[i]);
+      read_factors(rule_->results[i], node.outputs[i]);
     }
     verify_factors();
     verify_pending();
@@ -65,7 +66,7 @@ class ShardingVerifier {
       size_t next = 0;
       for (int factor : tensor[dim]) {
         AxisList own;
-        int64_t left = rule_.factors[factor].size;
+        int64_t left = rule_->factors[factor].size;
         while (next < axes.size() && left % mesh_.axis_size(axes[next]) == 0 &&
                mesh_.axis_size(axes[next]) <= left) {
           left /= mesh_.axis_size(axes[next]);
@@ -93,7 +94,7 @@ class ShardingVerifier {
   void verify_factors() {
     split_ = 0;
     for (size_t f = 0; f < axes_.size(); ++f) {
-      if (rule_.factors[f].kind == FactorKind::kGather && !axes_[f].empty()) {
+      if (rule_->factors[f].kind == FactorKind::kGather && !axes_[f].empty()) {
         fail("factor {} must be whole and is split", f);
       }
       for (int axis : axes_[f]) {
@@ -142,13 +143,13 @@ class ShardingVerifier {
     AxisMask expected = incoming;
     Combine combine = Combine::kSum;
     for (size_t f = 0; f < axes_.size(); ++f) {
-      if (rule_.factors[f].kind != FactorKind::kReduce || axes_[f].empty()) {
+      if (rule_->factors[f].kind != FactorKind::kReduce || axes_[f].empty()) {
         continue;
       }
-      if (expected != 0 && combine != rule_.factors[f].combine) {
+      if (expected != 0 && combine != rule_->factors[f].combine) {
         fail("mixes pending sums with another combination");
       }
-      combine = rule_.factors[f].combine;
+      combine = rule_->factors[f].combine;
       for (int axis : axes_[f]) {
         expected |= AxisMask{1} << axis;
       }
@@ -227,9 +228,10 @@ class ShardingVerifier {
   const Graph& graph_;
   const DeviceMesh& mesh_;
   const Node* node_ = nullptr;
-  ShardingRule rule_;
-  std::vector<AxisList> axes_;  // per factor
-  std::vector<bool> is_known_;
+  Signatures signatures_;
+  const ShardingRule* rule_ = nullptr;
+  SmallVector<AxisList, 8> axes_;  // per factor
+  SmallVector<bool, 8> is_known_;
   AxisMask split_ = 0;  // axes of all factors
 };
 

@@ -1,8 +1,6 @@
 #include "passes/bucket.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "ir/op.h"
@@ -62,15 +60,28 @@ std::vector<int> chain_depths(const Graph& graph) {
   return depths;
 }
 
+// What the members of a bucket have in common.
+struct Kind {
+  const Node* node;  // one of them: its op, axes, combine and phase
+  DType dtype;
+  int depth;
+  bool can_wait;
+
+  bool operator==(const Kind& other) const {
+    return node->op == other.node->op && node->phase == other.node->phase && dtype == other.dtype &&
+           depth == other.depth && can_wait == other.can_wait &&
+           node->attr_ints("axes") == other.node->attr_ints("axes") &&
+           node->attr_string("combine") == other.node->attr_string("combine");
+  }
+};
+
 // For each node of a bucket with several members, the bucket; the last member emits it.
 std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int64_t limit) {
   const NodeId end = static_cast<NodeId>(graph.nodes.size());
   const NodeId first_update = find_first_update(graph);
   const std::vector<NodeId> first_reader = first_readers(graph, first_update);
   const std::vector<int> depths = chain_depths(graph);
-  using Key =
-      std::tuple<std::string_view, std::vector<int64_t>, std::string, DType, Phase, int, bool>;
-  std::map<Key, size_t> open;
+  std::vector<std::pair<Kind, size_t>> open;  // the bucket of each kind; there are few kinds
   std::vector<Bucket> buckets;
   for (NodeId n = 0; n < end; ++n) {
     const Node& node = graph.nodes[n];
@@ -79,23 +90,20 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
     }
     const Value& value = graph.values[node.inputs[0]];
     const bool can_wait = first_reader[node.outputs[0]] >= first_update;
-    const Key key{node.op->name,
-                  node.attr_ints("axes"),
-                  node.attr_string("combine"),
-                  value.dtype,
-                  node.phase,
-                  depths[n],
-                  can_wait};
+    const Kind kind{&node, value.dtype, depths[n], can_wait};
     const int64_t bytes = num_elements(local_shape(value.shape, *value.sharding, mesh)) *
                           static_cast<int64_t>(dtype_size(value.dtype));
-    const auto found = open.find(key);
-    const bool joins = found != open.end() && buckets[found->second].first_reader > n &&
-                       buckets[found->second].bytes + bytes <= limit;
-    if (!joins) {
-      open[key] = buckets.size();
+    auto found = std::find_if(open.begin(), open.end(),
+                              [&](const auto& entry) { return entry.first == kind; });
+    if (found == open.end()) {
+      found = open.insert(open.end(), {kind, buckets.size()});
+      buckets.push_back({{}, 0, end});
+    } else if (buckets[found->second].first_reader <= n ||
+               buckets[found->second].bytes + bytes > limit) {
+      found->second = buckets.size();
       buckets.push_back({{}, 0, end});
     }
-    Bucket& bucket = buckets[open[key]];
+    Bucket& bucket = buckets[found->second];
     bucket.members.push_back(n);
     bucket.bytes += bytes;
     bucket.first_reader = std::min(bucket.first_reader, first_reader[node.outputs[0]]);
@@ -127,33 +135,38 @@ Node merged(const Graph& graph, const Bucket& bucket) {
 
 }  // namespace
 
-Graph bucket_collectives(const Graph& graph, const DeviceMesh& mesh, int64_t bucket_bytes) {
+Graph bucket_collectives(Graph graph, const DeviceMesh& mesh, int64_t bucket_bytes) {
   std::vector<int> bucket_of(graph.nodes.size(), kNone);
   const std::vector<Bucket> buckets = find_buckets(graph, mesh, bucket_bytes);
+  bool any = false;
   for (size_t b = 0; b < buckets.size(); ++b) {
     if (buckets[b].members.size() > 1) {
+      any = true;
       for (const NodeId member : buckets[b].members) {
         bucket_of[member] = static_cast<int>(b);
       }
     }
   }
+  if (!any) {
+    return graph;
+  }
   Rewriter rewriter(graph);
   std::vector<Node> waiting;  // for the results of a bucket that is not complete yet
-  const auto emit = [&](Node node) {
+  const auto emit = [&](Node& node) {
     const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(),
                                    [&](ValueId input) { return rewriter.mapped(input) != kNone; });
-    ready ? static_cast<void>(rewriter.copy(node)) : waiting.push_back(std::move(node));
+    ready ? static_cast<void>(rewriter.move(node)) : waiting.push_back(std::move(node));
     return ready;
   };
   for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
     if (bucket_of[n] == kNone) {
       emit(graph.nodes[n]);
-    } else if (n == buckets[bucket_of[n]].members.back() &&
-               emit(merged(graph, buckets[bucket_of[n]]))) {
-      for (size_t before = waiting.size() + 1; waiting.size() < before;) {
-        before = waiting.size();
+    } else if (n == buckets[bucket_of[n]].members.back()) {
+      Node bucket = merged(graph, buckets[bucket_of[n]]);
+      for (bool progress = emit(bucket); progress && !waiting.empty();) {
+        progress = false;
         for (Node& node : std::exchange(waiting, {})) {
-          emit(std::move(node));
+          progress = emit(node) || progress;
         }
       }
     }

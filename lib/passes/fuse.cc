@@ -1,7 +1,6 @@
 #include "passes/fuse.h"
 
 #include <algorithm>
-#include <set>
 
 #include "ir/op.h"
 
@@ -13,7 +12,7 @@ constexpr size_t kMaxOperands = 16;
 
 struct Group {
   std::vector<NodeId> nodes;
-  std::set<ValueId> operands;
+  SmallVector<ValueId, kMaxOperands> operands;  // distinct values from outside
 };
 
 bool can_fuse(const Node& node) {
@@ -24,13 +23,15 @@ bool can_fuse(const Node& node) {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), readers_(graph.values.size()) {
+  explicit Fuser(const Graph& graph)
+      : graph_(graph), group_of_(graph.nodes.size(), kNone), readers_(graph.values.size()) {
     for (NodeId n = 0; n < size(); ++n) {
       for (const ValueId input : graph.nodes[n].inputs) {
-        readers_[input].push_back(n);
+        if (can_fuse(graph.producer(input))) {  // nobody asks about others
+          readers_[input].push_back(n);
+        }
       }
     }
-    group_of_.assign(graph.nodes.size(), kNone);
   }
 
   std::vector<int> run() {
@@ -89,15 +90,17 @@ class Fuser {
     g.nodes.push_back(n);
     for (const ValueId input : graph_.nodes[n].inputs) {
       if (group_of_[graph_.values[input].producer] != group) {
-        g.operands.insert(input);
+        if (std::find(g.operands.begin(), g.operands.end(), input) == g.operands.end()) {
+          g.operands.push_back(input);
+        }
       }
     }
   }
 
   const Graph& graph_;
-  std::vector<std::vector<NodeId>> readers_;
-  std::vector<Group> groups_;
   std::vector<int> group_of_;
+  std::vector<SmallVector<NodeId, 2>> readers_;  // of results of nodes that can be fused
+  std::vector<Group> groups_;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "passes/lower.h"
 
 #include <algorithm>
-#include <map>
 
 #include "passes/fuse.h"
 #include "passes/memory.h"
@@ -12,8 +11,13 @@ namespace {
 class Lowering {
  public:
   Lowering(const Graph& graph, const DeviceMesh& mesh)
-      : graph_(graph), groups_(fuse_groups(graph)), buffer_of_(graph.values.size(), kNone) {
+      : graph_(graph),
+        groups_(fuse_groups(graph)),
+        buffer_of_(graph.values.size(), kNone),
+        place_(graph.values.size(), kNone) {
     program_.mesh = mesh;
+    program_.buffers.reserve(graph.values.size());
+    program_.steps.reserve(graph.nodes.size());
     program_.variables = graph.variables;
   }
 
@@ -58,6 +62,7 @@ class Lowering {
   void find_group_ends() {
     for (NodeId n = 0; n < static_cast<NodeId>(groups_.size()); ++n) {
       if (groups_[n] != kNone) {
+        members_.resize(std::max(members_.size(), static_cast<size_t>(groups_[n]) + 1));
         members_[groups_[n]].push_back(n);
       }
     }
@@ -102,8 +107,8 @@ class Lowering {
   }
 
   void finish(ProgramStep step, bool once) {
-    for (const std::vector<int>& list : {step.inputs, step.outputs}) {
-      for (const int b : list) {
+    for (const std::vector<int>* list : {&step.inputs, &step.outputs}) {
+      for (const int b : *list) {
         step.axes |= program_.buffers[b].axes;
       }
     }
@@ -126,30 +131,35 @@ class Lowering {
       step.inputs.push_back(buffer(v));
     }
     tape.num_inputs = static_cast<int>(operands.size());
-    std::map<ValueId, int> place;  // of each value on the tape
+    std::vector<ValueId> placed = operands;
     for (size_t i = 0; i < operands.size(); ++i) {
-      place[operands[i]] = static_cast<int>(i);
+      place_[operands[i]] = static_cast<int>(i);
     }
     const auto record = [&](const Node& node) {
       FusedTape::Instruction instruction{node.op, {}, node.attrs, value(node.outputs[0]).dtype};
+      instruction.args.reserve(node.inputs.size());
       for (const ValueId input : node.inputs) {
-        instruction.args.push_back(place.at(input));
+        instruction.args.push_back(place_[input]);
       }
-      place[node.outputs[0]] = tape.num_inputs + static_cast<int>(tape.instructions.size());
+      place_[node.outputs[0]] = tape.num_inputs + static_cast<int>(tape.instructions.size());
+      placed.push_back(node.outputs[0]);
       tape.instructions.push_back(std::move(instruction));
     };
     for (const NodeId n : members) {
       for (const ValueId input : graph_.nodes[n].inputs) {
-        if (is_scalar_constant(input) && !place.contains(input)) {
+        if (is_scalar_constant(input) && place_[input] == kNone) {
           record(graph_.producer(input));
         }
       }
       record(graph_.nodes[n]);
       const ValueId result = graph_.nodes[n].outputs[0];
       if (is_read_outside(result, members)) {
-        tape.results.push_back(place.at(result) - tape.num_inputs);
+        tape.results.push_back(place_[result] - tape.num_inputs);
         step.outputs.push_back(buffer(result));
       }
+    }
+    for (const ValueId v : placed) {
+      place_[v] = kNone;
     }
     step.fused = static_cast<int>(program_.fusions.size());
     program_.fusions.push_back(std::move(tape));
@@ -170,30 +180,38 @@ class Lowering {
     return out;
   }
 
+  // Whether anything but the group's own nodes reads the result of one of them.
   bool is_read_outside(ValueId v, const std::vector<NodeId>& members) {
-    if (readers_.empty()) {
-      readers_.resize(graph_.values.size());
-      for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
-        for (const ValueId input : graph_.nodes[n].inputs) {
-          readers_[input].push_back(groups_[n]);
-        }
-      }
-      for (const Output& output : graph_.outputs) {
-        readers_[output.value].push_back(kNone);
-      }
-      for (const Update& update : graph_.updates) {
-        readers_[update.value].push_back(kNone);
+    if (reader_group_.empty()) {
+      find_reader_groups();
+    }
+    return reader_group_[v] != kNobody && reader_group_[v] != groups_[members[0]];
+  }
+
+  void find_reader_groups() {
+    reader_group_.assign(graph_.values.size(), kNobody);
+    const auto add = [&](ValueId v, int group) {
+      const bool same = reader_group_[v] == kNobody || reader_group_[v] == group;
+      reader_group_[v] = same ? group : kNone;
+    };
+    for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+      for (const ValueId input : graph_.nodes[n].inputs) {
+        add(input, groups_[n]);
       }
     }
-    const int group = groups_[members[0]];
-    return std::any_of(readers_[v].begin(), readers_[v].end(),
-                       [&](int reader) { return reader == kNone || reader != group; });
+    for (const Output& output : graph_.outputs) {
+      add(output.value, kNone);
+    }
+    for (const Update& update : graph_.updates) {
+      add(update.value, kNone);
+    }
   }
 
   // New values of variables: in place where the old one is not read afterwards, else copied at the
   // end.
   void place_updates() {
-    std::map<int, int> old_buffer;  // of each variable that is read
+    // Of each variable that is read.
+    std::vector<int> old_buffer(program_.variables.size(), kNone);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (program_.buffers[b].variable != kNone) {
         old_buffer[program_.buffers[b].variable] = static_cast<int>(b);
@@ -202,8 +220,7 @@ class Lowering {
     find_accesses();
     for (const Update& update : graph_.updates) {
       const int fresh = buffer(update.value);
-      const auto old = old_buffer.find(update.variable);
-      const int old_id = old == old_buffer.end() ? kNone : old->second;
+      const int old_id = old_buffer[update.variable];
       if (fresh == old_id) {
         continue;
       }
@@ -262,9 +279,12 @@ class Lowering {
   Program program_;
   std::vector<int> groups_;
   std::vector<int> buffer_of_;
-  std::map<int, std::vector<NodeId>> members_;
-  std::vector<int> writer_, last_read_;    // steps, beside the buffers
-  std::vector<std::vector<int>> readers_;  // groups of the readers of each value; kNone: outside
+  std::vector<std::vector<NodeId>> members_;  // of each group
+  std::vector<int> writer_, last_read_;       // steps, beside the buffers
+  std::vector<int> place_;                    // of values on the tape of the group in the making
+  // The group that all readers of a value are in; kNone: several, or a reader outside of groups.
+  static constexpr int kNobody = -2;
+  std::vector<int> reader_group_;
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 namespace meshtrain {
 namespace {
@@ -14,8 +16,12 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+int64_t arena_bytes_of(const Buffer& buffer, int64_t pieces) {
+  return aligned(std::max<int64_t>(buffer.piece_bytes * pieces, 1));
+}
+
 int64_t total_bytes(const Buffer& buffer) {
-  return aligned(std::max<int64_t>(buffer.piece_bytes * buffer.num_pieces, 1));
+  return arena_bytes_of(buffer, buffer.num_pieces);
 }
 
 // Steps between which a buffer holds something: [first, last]; whole-program ones span all steps.
@@ -53,24 +59,19 @@ bool same_place_fits(const Buffer& a, const Buffer& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.sharding == b.sharding;
 }
 
-// A best-fit allocator over one growing range.
+// A best-fit allocator over one growing range: of the free blocks that are large enough the
+// smallest, of equal ones the first.
 class Arena {
  public:
   int64_t take(int64_t bytes) {
-    auto best = free_.end();
-    for (auto block = free_.begin(); block != free_.end(); ++block) {
-      if (block->second >= bytes && (best == free_.end() || block->second < best->second)) {
-        best = block;
-      }
-    }
-    if (best == free_.end()) {
+    const auto best = by_size_.lower_bound({bytes, 0});
+    if (best == by_size_.end()) {
       return grow(bytes);
     }
-    const int64_t offset = best->first;
-    const int64_t left = best->second - bytes;
-    free_.erase(best);
-    if (left > 0) {
-      free_[offset + bytes] = left;
+    const auto [size, offset] = *best;
+    erase(free_.find(offset));
+    if (size > bytes) {
+      insert(offset + bytes, size - bytes);
     }
     return offset;
   }
@@ -79,27 +80,30 @@ class Arena {
     auto next = free_.upper_bound(offset);
     if (next != free_.end() && offset + bytes == next->first) {
       bytes += next->second;
-      next = free_.erase(next);
+      next = erase(next);
     }
     if (next != free_.begin()) {
       const auto previous = std::prev(next);
       if (previous->first + previous->second == offset) {
-        previous->second += bytes;
-        return;
+        offset = previous->first;
+        bytes += previous->second;
+        erase(previous);
       }
     }
-    free_[offset] = bytes;
+    insert(offset, bytes);
   }
 
   int64_t size() const { return size_; }
 
  private:
+  using Blocks = std::map<int64_t, int64_t>;
+
   int64_t grow(int64_t bytes) {
     if (!free_.empty()) {
       const auto last = std::prev(free_.end());
       if (last->first + last->second == size_) {  // extend the free end
         const int64_t offset = last->first;
-        free_.erase(last);
+        erase(last);
         size_ = offset + bytes;
         return offset;
       }
@@ -109,7 +113,17 @@ class Arena {
     return offset;
   }
 
-  std::map<int64_t, int64_t> free_;  // offset to bytes
+  void insert(int64_t offset, int64_t bytes) {
+    free_[offset] = bytes;
+    by_size_.insert({bytes, offset});
+  }
+  Blocks::iterator erase(Blocks::iterator block) {
+    by_size_.erase({block->second, block->first});
+    return free_.erase(block);
+  }
+
+  Blocks free_;                                    // offset to bytes
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // bytes and offset of the same
   int64_t size_ = 0;
 };
 
@@ -119,54 +133,103 @@ bool may_overwrite_operand(const ProgramStep& step) {
   return step.fused != kNone || step.op->elementwise || step.op->name == "optimizer_update";
 }
 
-void plan_memory(Program& program) {
-  const std::vector<Life> life = lives(program);
-  const int end = static_cast<int>(program.steps.size());
-  std::vector<Buffer>& buffers = program.buffers;
-  Arena arena;
-  for (size_t b = 0; b < buffers.size(); ++b) {  // what never moves comes first
-    if (buffers[b].variable == kNone && life[b].first == 0 && life[b].last == end) {
-      buffers[b].offset = arena.take(total_bytes(buffers[b]));
-    }
-  }
-  const auto is_planned = [&](int b) {
-    return buffers[b].variable == kNone && !(life[b].first == 0 && life[b].last == end);
-  };
-  for (int s = 0; s < end; ++s) {
-    const ProgramStep& step = program.steps[s];
-    std::vector<int> dying;
-    for (const int b : step.inputs) {
-      if (is_planned(b) && life[b].last == s &&
-          std::find(dying.begin(), dying.end(), b) == dying.end()) {
-        dying.push_back(b);
+namespace {
+
+// Gives every buffer its offset, in the order of the steps.
+class MemoryPlanner {
+ public:
+  // `one_piece`: as a device of a real mesh, which holds one piece of each buffer.
+  MemoryPlanner(const Program& program, bool one_piece)
+      : program_(program),
+        one_piece_(one_piece),
+        life_(lives(program)),
+        end_(static_cast<int>(program.steps.size())),
+        offsets_(program.buffers.size(), 0),
+        seen_at_(program.buffers.size(), -1) {}
+
+  void run() {
+    for (size_t b = 0; b < offsets_.size(); ++b) {  // what never moves comes first
+      if (program_.buffers[b].variable == kNone && is_whole_life(static_cast<int>(b))) {
+        offsets_[b] = arena_.take(bytes(static_cast<int>(b)));
       }
     }
+    for (int s = 0; s < end_; ++s) {
+      place_results(s);
+    }
+  }
+
+  const std::vector<int64_t>& offsets() const { return offsets_; }
+  int64_t arena_bytes() const { return arena_.size(); }
+
+ private:
+  bool is_whole_life(int b) const { return life_[b].first == 0 && life_[b].last == end_; }
+  bool is_planned(int b) const {
+    return program_.buffers[b].variable == kNone && !is_whole_life(b);
+  }
+  int64_t bytes(int b) const {
+    const Buffer& buffer = program_.buffers[b];
+    return arena_bytes_of(buffer, one_piece_ ? 1 : buffer.num_pieces);
+  }
+
+  void place_results(int s) {
+    const ProgramStep& step = program_.steps[s];
+    SmallVector<int, 8> dying;
+    for (const int b : step.inputs) {
+      if (is_planned(b) && life_[b].last == s && seen_at_[b] != s) {
+        dying.push_back(b);
+        seen_at_[b] = s;
+      }
+    }
+    const bool may_overwrite = may_overwrite_operand(step);
     for (const int output : step.outputs) {
       if (!is_planned(output)) {
         continue;
       }
-      const auto heir = !may_overwrite_operand(step)
-                            ? dying.end()
-                            : std::find_if(dying.begin(), dying.end(), [&](int b) {
-                                return same_place_fits(buffers[b], buffers[output]);
-                              });
+      const auto heir =
+          !may_overwrite ? dying.end() : std::find_if(dying.begin(), dying.end(), [&](int b) {
+            return same_place_fits(program_.buffers[b], program_.buffers[output]);
+          });
       if (heir != dying.end()) {
-        buffers[output].offset = buffers[*heir].offset;
+        offsets_[output] = offsets_[*heir];
         dying.erase(heir);
       } else {
-        buffers[output].offset = arena.take(total_bytes(buffers[output]));
+        offsets_[output] = arena_.take(bytes(output));
       }
     }
     for (const int b : step.outputs) {
-      if (is_planned(b) && life[b].last == s) {
+      if (is_planned(b) && life_[b].last == s) {
         dying.push_back(b);  // a result that nothing reads
       }
     }
     for (const int b : dying) {
-      arena.give(buffers[b].offset, total_bytes(buffers[b]));
+      arena_.give(offsets_[b], bytes(b));
     }
   }
-  program.arena_bytes = arena.size();
+
+  const Program& program_;
+  bool one_piece_;
+  std::vector<Life> life_;
+  int end_;
+  std::vector<int64_t> offsets_;
+  std::vector<int> seen_at_;  // the step that a buffer was last found dying at
+  Arena arena_;
+};
+
+}  // namespace
+
+void plan_memory(Program& program) {
+  MemoryPlanner planner(program, false);
+  planner.run();
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    program.buffers[b].offset = planner.offsets()[b];
+  }
+  program.arena_bytes = planner.arena_bytes();
+}
+
+int64_t arena_bytes_per_device(const Program& program) {
+  MemoryPlanner planner(program, true);
+  planner.run();
+  return planner.arena_bytes();
 }
 
 std::string memory_plan_problem(const Program& program) {

@@ -12,6 +12,9 @@ namespace meshtrain {
 // steps).
 void plan_memory(Program& program);
 
+// The arena of a device of a real mesh, which holds one piece of every buffer, planned likewise.
+int64_t arena_bytes_per_device(const Program& program);
+
 // Whether the kernel of `step` may write a result over an operand of equal type and sharding.
 bool may_overwrite_operand(const ProgramStep& step);
 

@@ -1,9 +1,12 @@
 #include "passes/partition.h"
 
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
+#include "base/hash.h"
+#include "base/hash_index.h"
 #include "ir/op.h"
+#include "ir/signatures.h"
 #include "mesh/reshard.h"
 #include "passes/factors.h"
 #include "passes/rewrite.h"
@@ -13,25 +16,29 @@ namespace {
 
 class Partitioner {
  public:
-  Partitioner(const Graph& graph, const DeviceMesh& mesh)
+  Partitioner(Graph& graph, const DeviceMesh& mesh)
       : graph_(graph),
         mesh_(mesh),
         rewriter_(graph),
         uses_(graph.use_counts()),
-        is_output_(graph.values.size()) {
+        is_output_(graph.values.size()),
+        is_weight_(graph.values.size()),
+        moved_to_(graph.nodes.size(), kNone) {
     for (const Output& output : graph.outputs) {
       is_output_[output.value] = true;
     }
   }
 
   Graph run() {
-    for (const Node& node : graph_.nodes) {
+    for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+      Node& node = graph_.nodes[n];
       if (node.inputs.empty()) {
-        rewriter_.copy(node);  // sources are born as propagated
+        moved_to_[n] = rewriter_.move_and_keep_values(node, {});  // sources are born as propagated
       } else if (node.op->name == "reshard" || node.op->name == "var_use") {
+        is_weight_[node.outputs[0]] = node.op->name == "var_use";
         forward_reshard(node);
       } else {
-        partition_node(node);
+        moved_to_[n] = partition_node(node);
       }
     }
     settle_ends();
@@ -48,27 +55,32 @@ class Partitioner {
   // A layout change the graph asks for: the value under its new sharding replaces the node.
   void forward_reshard(const Node& node) {
     const ValueId result = node.outputs[0];
-    rewriter_.map(result, reshard(rewriter_.mapped(node.inputs[0]), desired(result), node,
-                                  graph_.values[result].sharding_origin));
+    rewriter_.map(result, reshard(rewriter_.mapped(node.inputs[0]), desired(result),
+                                  {node.path, node.phase}, graph_.values[result].sharding_origin));
   }
 
-  void partition_node(const Node& node) {
-    const ShardingRule rule = sharding_rule(graph_, node);
+  NodeId partition_node(Node& node) {
+    const ShardingRule& rule = signatures_.rule(graph_, node);
     const FactorAxes axes = assign(node, rule);
-    const AxisMask kept = pending_to_keep(node, rule, axes);
+    const AxisMask kept = pending_to_keep(node, axes);
 
+    const Reader reader{node.path, node.phase};
     ValueList inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       Sharding target{unproject(rule.operands[i], axes, rule, mesh_), 0, Combine::kSum};
       target.partial = actual(node.inputs[i]).partial & kept;
-      inputs.push_back(reshard(rewriter_.mapped(node.inputs[i]), target, node,
+      inputs.push_back(reshard(rewriter_.mapped(node.inputs[i]), std::move(target), reader,
                                graph_.values[node.inputs[i]].sharding_origin));
     }
-    const NodeId id = rewriter_.copy_with(node, std::move(inputs));
-    for (size_t r = 0; r < node.outputs.size(); ++r) {
+    const ValueList results = node.outputs;
+    const NodeId id = rewriter_.move_and_keep_values(node, std::move(inputs));
+    for (size_t r = 0; r < results.size(); ++r) {
       to().values[to().nodes[id].outputs[r]].sharding = result_sharding(rule, axes, r, kept);
-      settle_result(node, node.outputs[r]);
     }
+    for (const ValueId result : results) {
+      settle_result(id, result);
+    }
+    return id;
   }
 
   Sharding result_sharding(const ShardingRule& rule, const FactorAxes& axes, size_t r,
@@ -91,13 +103,16 @@ class Partitioner {
     bool from_weight;
     int64_t bytes;  // of the tensors that have it so
   };
+  using Candidates = SmallVector<Candidate, 8>;
 
-  std::vector<Candidate> candidates(const Node& node, const ShardingRule& rule) {
-    std::vector<Candidate> out;
+  Candidates candidates(const Node& node, const ShardingRule& rule) {
+    Candidates out;
     const auto add = [&](ValueId value, const TensorFactors& factors) {
+      if (desired(value).is_replicated()) {
+        return;
+      }
       const Projection projection = project(factors, desired(value).dims, rule, mesh_);
       const Value& v = graph_.values[value];
-      const bool is_weight = v.producer != kNone && graph_.nodes[v.producer].op->name == "var_use";
       const int64_t bytes = num_elements(v.shape) * static_cast<int64_t>(dtype_size(v.dtype));
       for (size_t f = 0; f < rule.factors.size(); ++f) {
         if (projection.axes[f].empty() || rule.factors[f].kind == FactorKind::kGather) {
@@ -107,9 +122,9 @@ class Partitioner {
           return c.factor == static_cast<int>(f) && c.axes == projection.axes[f];
         });
         if (same == out.end()) {
-          out.push_back({static_cast<int>(f), projection.axes[f], is_weight, bytes});
+          out.push_back({static_cast<int>(f), projection.axes[f], is_weight_[value], bytes});
         } else {
-          same->from_weight = same->from_weight || is_weight;
+          same->from_weight = same->from_weight || is_weight_[value];
           same->bytes += bytes;
         }
       }
@@ -125,9 +140,9 @@ class Partitioner {
 
   // The axes of each factor: greedily the best candidate whose factor and axes are still free.
   FactorAxes assign(const Node& node, const ShardingRule& rule) {
-    std::vector<Candidate> ranked = candidates(node, rule);
+    Candidates ranked = candidates(node, rule);
     const auto kind = [&](const Candidate& c) { return rule.factors[c.factor].kind; };
-    std::stable_sort(ranked.begin(), ranked.end(), [&](const Candidate& a, const Candidate& b) {
+    const auto better = [&](const Candidate& a, const Candidate& b) {
       if (a.from_weight != b.from_weight) {
         return a.from_weight;
       }
@@ -135,7 +150,10 @@ class Partitioner {
         return a.bytes > b.bytes;
       }
       return kind(a) == FactorKind::kPass && kind(b) != FactorKind::kPass;
-    });
+    };
+    for (auto c = ranked.begin(); c != ranked.end(); ++c) {  // a stable sort of a short list
+      std::rotate(std::upper_bound(ranked.begin(), c, *c, better), c, c + 1);
+    }
     FactorAxes axes(rule.factors.size());
     AxisMask used = 0;
     for (const Candidate& c : ranked) {
@@ -146,7 +164,9 @@ class Partitioner {
         used |= mask_of(c.axes);
       }
     }
-    drop_interleaved(rule, axes);
+    if (used != 0) {
+      drop_interleaved(rule, axes);
+    }
     return axes;
   }
 
@@ -177,7 +197,7 @@ class Partitioner {
 
   // Pending axes of the operands that may stay pending through this node: it is elementwise,
   // linear in them, and does not use them itself.
-  AxisMask pending_to_keep(const Node& node, const ShardingRule&, const FactorAxes& axes) {
+  AxisMask pending_to_keep(const Node& node, const FactorAxes& axes) {
     if (!node.op->elementwise || !node.op->linearity) {
       return 0;
     }
@@ -211,14 +231,16 @@ class Partitioner {
 
   // A result that is not pending goes to its propagated sharding at once; a pending one with
   // several readers, or one that the host reads, is settled once; one with a single reader travels
-  // on.
-  void settle_result(const Node& node, ValueId old_value) {
-    const Sharding now = actual(old_value);
+  // on. `id`: the new node.
+  void settle_result(NodeId id, ValueId old_value) {
+    const Sharding& now = actual(old_value);
     const Sharding& wanted = desired(old_value);
     const bool must_settle = now.partial != 0 && (uses_[old_value] > 1 || is_output_[old_value] ||
-                                                  node.op->name == "pin");
+                                                  to().nodes[id].op->name == "pin");
     if (must_settle || (now.partial == 0 && now != wanted)) {
-      rewriter_.map(old_value, reshard(rewriter_.mapped(old_value), wanted, node,
+      const std::string path = to().nodes[id].path;
+      const Phase phase = to().nodes[id].phase;
+      rewriter_.map(old_value, reshard(rewriter_.mapped(old_value), wanted, {path, phase},
                                        graph_.values[old_value].sharding_origin));
     }
   }
@@ -227,36 +249,52 @@ class Partitioner {
   void settle_ends() {
     for (const Output& output : graph_.outputs) {
       const Sharding target = actual(output.value).settled();
-      rewriter_.map(output.value, reshard(rewriter_.mapped(output.value), target,
-                                          graph_.producer(output.value), output.name));
+      settle_end(output.value, target, output.name);
     }
     for (const Update& update : graph_.updates) {
-      const Variable& variable = graph_.variables[update.variable];
-      rewriter_.map(update.value, reshard(rewriter_.mapped(update.value), variable.layout.storage,
-                                          graph_.producer(update.value), variable.path));
+      const Variable& variable = to().variables[update.variable];
+      settle_end(update.value, variable.layout.storage, variable.path);
     }
   }
 
+  void settle_end(ValueId old_value, const Sharding& target, const std::string& cause) {
+    const NodeId old_node = graph_.values[old_value].producer;
+    const Node& node =
+        moved_to_[old_node] == kNone ? graph_.nodes[old_node] : to().nodes[moved_to_[old_node]];
+    const std::string path = node.path;
+    rewriter_.map(old_value,
+                  reshard(rewriter_.mapped(old_value), target, {path, node.phase}, cause));
+  }
+
+  // The node that a reshard serves; it lends its path and phase.
+  struct Reader {
+    std::string_view path;
+    Phase phase;
+  };
+
   // `value` (of the new graph) under `target`, through the planner's moves; shared by all readers.
-  ValueId reshard(ValueId value, const Sharding& target, const Node& reader,
-                  const std::string& origin) {
-    const Sharding source = *to().values[value].sharding;
-    Sharding wanted = target;
-    wanted.combine = wanted.partial != 0 ? source.combine : Combine::kSum;
-    if (source == wanted) {
+  ValueId reshard(ValueId value, Sharding target, Reader reader, const std::string& origin) {
+    const Sharding& source = *to().values[value].sharding;
+    target.combine = target.partial != 0 ? source.combine : Combine::kSum;
+    if (source == target) {
       return value;
     }
-    const auto key = std::make_pair(value, sharding_string(wanted, mesh_));
-    if (const auto found = shared_.find(key); found != shared_.end()) {
-      return found->second;
+    const uint64_t hash = hash_mix(static_cast<uint64_t>(value), target.partial);
+    const int known = shared_index_.find(hash, [&](int id) {
+      return shared_[static_cast<size_t>(id)].value == value &&
+             shared_[static_cast<size_t>(id)].target == target;
+    });
+    if (known != HashIndex::kAbsent) {
+      return shared_[static_cast<size_t>(known)].result;
     }
     const Shape shape = to().values[value].shape;
     const DType dtype = to().values[value].dtype;
     ValueId now = value;
-    for (const ReshardMove& move : plan_reshard(source, wanted, shape, dtype, mesh_)) {
+    for (const ReshardMove& move : plan_reshard(source, target, shape, dtype, mesh_)) {
       now = append_move(move, now, reader, origin);
     }
-    shared_[key] = now;
+    shared_index_.add(hash, static_cast<int>(shared_.size()));
+    shared_.push_back({value, std::move(target), now});
     return now;
   }
 
@@ -265,41 +303,52 @@ class Partitioner {
     return uses == 0 ? path : fmt::format("{}_{}", path, uses);
   }
 
-  ValueId append_move(const ReshardMove& move, ValueId value, const Node& reader,
+  ValueId append_move(const ReshardMove& move, ValueId value, Reader reader,
                       const std::string& origin) {
     const std::string_view name =
         move.kind == MoveKind::kSlice ? "shard_slice" : move_name(move.kind);
+    const Value& source = to().values[value];
+    // A permute names the axes that its dimension has afterwards.
+    const AxisList& axes = move.kind == MoveKind::kPermute ? move.result.dims[move.dim] : move.axes;
     Node node;
     node.op = &find_op(name);
     node.inputs = {value};
-    // A permute names the axes that its dimension has afterwards.
-    const AxisList& axes = move.kind == MoveKind::kPermute ? move.result.dims[move.dim] : move.axes;
-    node.attrs["axes"] = std::vector<int64_t>(axes.begin(), axes.end());
-    node.attrs["dim"] = int64_t{move.dim};
-    node.attrs["to_dim"] = int64_t{move.to_dim};
-    node.attrs["combine"] = std::string(combine_name(to().values[value].sharding->combine));
-    node.attrs["cause"] = origin.empty() ? to().nodes[to().values[value].producer].path : origin;
-    node.path = unique_path(reader.path + "/" + std::string(name));
+    node.attrs = {{"axes", std::vector<int64_t>(axes.begin(), axes.end())},
+                  {"cause", origin.empty() ? to().nodes[source.producer].path : origin},
+                  {"combine", std::string(combine_name(source.sharding->combine))},
+                  {"dim", int64_t{move.dim}},
+                  {"to_dim", int64_t{move.to_dim}}};
+    node.path = unique_path(fmt::format("{}/{}", reader.path, name));
     node.phase = reader.phase;
-    const Value source = to().values[value];
     const ValueId result = rewriter_.append(std::move(node), {source.shape, source.dtype});
     to().values[result].sharding = move.result;
     to().values[result].sharding_origin = origin;
     return result;
   }
 
-  const Graph& graph_;
+  // What was resharded, so that readers share it.
+  struct Shared {
+    ValueId value;
+    Sharding target;
+    ValueId result;
+  };
+
+  Graph& graph_;
   const DeviceMesh& mesh_;
   Rewriter rewriter_;
+  Signatures signatures_;
   std::vector<int> uses_;
   std::vector<bool> is_output_;
-  std::map<std::pair<ValueId, std::string>, ValueId> shared_;
-  std::map<std::string, int> path_uses_;
+  std::vector<bool> is_weight_;   // uses of variables
+  std::vector<NodeId> moved_to_;  // nodes of the new graph, beside the old ones
+  std::vector<Shared> shared_;
+  HashIndex shared_index_;
+  std::unordered_map<std::string, int> path_uses_;
 };
 
 }  // namespace
 
-Graph partition(const Graph& graph, const DeviceMesh& mesh) {
+Graph partition(Graph graph, const DeviceMesh& mesh) {
   return Partitioner(graph, mesh).run();
 }
 

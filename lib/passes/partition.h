@@ -14,6 +14,6 @@
 namespace meshtrain {
 
 // Requires propagate(). The result satisfies verify_sharded().
-Graph partition(const Graph& graph, const DeviceMesh& mesh);
+Graph partition(Graph graph, const DeviceMesh& mesh);
 
 }  // namespace meshtrain

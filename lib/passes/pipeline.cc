@@ -15,36 +15,49 @@ namespace {
 
 struct Pass {
   const char* name;
-  Graph (*run)(const Graph&, const DeviceMesh&, const CompileOptions&);
-  bool sharded;  // its result has final shardings
+  Graph (*run)(Graph, const DeviceMesh&, const CompileOptions&);
+  bool sharded;                                   // its result has final shardings
+  bool (*runs)(const CompileOptions&) = nullptr;  // null: always
 };
 
 constexpr Pass kPipeline[] = {
     {"simplify",
-     [](const Graph& graph, const DeviceMesh&, const CompileOptions&) { return simplify(graph); },
-     false},
-    {"schedule",
-     [](const Graph& graph, const DeviceMesh&, const CompileOptions& options) {
-       return options.early_gradients ? reduce_gradients_early(graph) : graph;
+     [](Graph graph, const DeviceMesh&, const CompileOptions&) {
+       return simplify(std::move(graph));
      },
      false},
+    {"schedule",
+     [](Graph graph, const DeviceMesh&, const CompileOptions&) {
+       return reduce_gradients_early(std::move(graph));
+     },
+     false, [](const CompileOptions& options) { return options.early_gradients; }},
     {"propagate",
-     [](const Graph& graph, const DeviceMesh& mesh, const CompileOptions& options) {
-       Graph out = graph;
-       propagate(out, mesh, options.propagate);
-       return out;
+     [](Graph graph, const DeviceMesh& mesh, const CompileOptions& options) {
+       propagate(graph, mesh, options.propagate);
+       return graph;
      },
      false},
     {"partition",
-     [](const Graph& graph, const DeviceMesh& mesh, const CompileOptions&) {
-       return partition(graph, mesh);
+     [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
+       return partition(std::move(graph), mesh);
      },
      true},
     {"bucket",
-     [](const Graph& graph, const DeviceMesh& mesh, const CompileOptions& options) {
-       return options.bucket ? bucket_collectives(graph, mesh) : graph;
+     [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
+       return bucket_collectives(std::move(graph), mesh);
      },
-     true},
+     true, [](const CompileOptions& options) { return options.bucket; }},
+};
+
+class Stopwatch {
+ public:
+  double milliseconds() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
+        .count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 void dump(const Graph& graph, const DeviceMesh& mesh, const CompileOptions& options, int number,
@@ -61,25 +74,32 @@ void dump(const Graph& graph, const DeviceMesh& mesh, const CompileOptions& opti
 
 }  // namespace
 
-Compiled compile(const Graph& graph, const DeviceMesh& mesh, const CompileOptions& options) {
-  Graph current = graph;
+Compiled compile(Graph graph, const DeviceMesh& mesh, const CompileOptions& options) {
+  Compiled out;
+  double verifying = 0;
   int number = 0;
   for (const Pass& pass : kPipeline) {
-    const auto start = std::chrono::steady_clock::now();
-    current = pass.run(current, mesh, options);
-    const std::chrono::duration<double, std::milli> taken =
-        std::chrono::steady_clock::now() - start;
-    if (pass.sharded) {
-      verify_sharded(current, mesh);
-    } else {
-      verify(current);
+    const bool runs = pass.runs == nullptr || pass.runs(options);
+    const Stopwatch watch;
+    if (runs) {
+      graph = pass.run(std::move(graph), mesh, options);
     }
+    out.times.push_back({pass.name, watch.milliseconds()});
+    if (runs) {
+      pass.sharded ? verify_sharded(graph, mesh) : verify(graph);
+    }
+    verifying += watch.milliseconds() - out.times.back().milliseconds;
+    ++number;
     if (!options.dump_dir.empty()) {
-      dump(current, mesh, options, ++number, pass.name, taken.count());
+      dump(graph, mesh, options, number, pass.name, out.times.back().milliseconds);
     }
   }
-  Program program = lower_program(current, mesh);
-  return {std::move(current), std::move(program)};
+  const Stopwatch watch;
+  out.program = lower_program(graph, mesh);
+  out.times.push_back({"lower", watch.milliseconds()});
+  out.times.push_back({"verify", verifying});
+  out.graph = std::move(graph);
+  return out;
 }
 
 }  // namespace meshtrain

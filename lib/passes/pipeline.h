@@ -2,7 +2,8 @@
 //
 //   simplify -> schedule -> propagate -> partition -> bucket -> lower (fuse, memory plan)
 //
-// The verifier runs after each; dump_dir receives "01_simplify.ir", ... with the time each took.
+// The verifier runs after each that runs; dump_dir receives "01_simplify.ir", ... with the time each
+// took, and Compiled the times of all.
 #pragma once
 
 #include <string>
@@ -20,12 +21,18 @@ struct CompileOptions {
   std::string dump_name;         // prefix of the files: "train"
 };
 
+struct PassTime {
+  std::string name;  // "simplify", "verify" (all of them), "lower"
+  double milliseconds = 0;
+};
+
 struct Compiled {
   Graph graph;  // partitioned, bucketed
   Program program;
+  std::vector<PassTime> times;  // in the order of the passes
 };
 
 // `graph` has gradients and updates and its variables have layouts (assign_layouts).
-Compiled compile(const Graph& graph, const DeviceMesh& mesh, const CompileOptions& options);
+Compiled compile(Graph graph, const DeviceMesh& mesh, const CompileOptions& options);
 
 }  // namespace meshtrain

@@ -1,8 +1,11 @@
 #include "passes/propagate.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "ir/op.h"
+#include "ir/signatures.h"
 #include "passes/factors.h"
 
 namespace meshtrain {
@@ -18,49 +21,85 @@ struct State {
   DimAxes dims;
   bool closed = false;
   bool is_weight = false;  // a use of a variable, or its cotangent
-  int64_t changes = 0;
+  bool is_split = false;   // some dimension has axes
   std::string origin;
+};
+
+// What a sweep may extend at a node: a bit for each factor, and whether results may be extended.
+using Freedom = uint64_t;
+constexpr Freedom kResults = Freedom{1} << 63;
+constexpr size_t kMaxFactors = 63;  // nodes with more are looked at again in every sweep
+
+// What nodes of one signature have in common.
+struct Kind {
+  const ShardingRule* rule;
+  std::array<Freedom, std::size(kSweeps)> freedom;  // of each sweep
 };
 
 class Propagator {
  public:
-  Propagator(Graph& graph, const DeviceMesh& mesh) : graph_(graph), mesh_(mesh) {
-    root_.resize(graph.values.size());
-    states_.resize(graph.values.size());
+  Propagator(Graph& graph, const DeviceMesh& mesh)
+      : graph_(graph),
+        mesh_(mesh),
+        root_(graph.values.size()),
+        states_(graph.values.size()),
+        kind_of_(graph.nodes.size(), kNone),
+        done_(graph.nodes.size(), 0),
+        has_news_(graph.nodes.size(), false) {
     for (ValueId v = 0; v < static_cast<ValueId>(graph.values.size()); ++v) {
       const ValueId forward = graph.values[v].cotangent_of;
       root_[v] = forward == kNone ? v : root_[forward];
       states_[v].dims.resize(graph.values[v].shape.size());
     }
-    for (const Node& node : graph.nodes) {
-      rules_.push_back(flows(node) ? sharding_rule(graph, node) : ShardingRule{});
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      if (flows(node)) {
+        const Signature& signature = signatures_.with_rule(graph, node);
+        kind_of_[n] = signature.number;
+        if (signature.number == static_cast<int>(kinds_.size())) {
+          kinds_.push_back({&signature.rule, {}});
+          for (const Sweep sweep : kSweeps) {
+            kinds_.back().freedom[static_cast<size_t>(sweep)] =
+                freedom(node, signature.rule, sweep);
+          }
+        }
+      }
       if (node.op->name == "var_use") {
         state(node.outputs[0]).is_weight = true;
       }
     }
+    find_readers();
   }
 
   State& state(ValueId value) { return states_[root_[value]]; }
 
   void seed(ValueId value, DimAxes dims, std::string origin, bool closed) {
     State& s = state(value);
-    s.dims = std::move(dims);
-    s.origin = std::move(origin);
     s.closed = closed;
-    ++s.changes;
+    s.origin = std::move(origin);
+    s.is_split =
+        std::any_of(dims.begin(), dims.end(), [](const AxisList& axes) { return !axes.empty(); });
+    s.dims = std::move(dims);
+    tell(value);
   }
 
+  // A node is looked at again when a tensor of it has changed or the sweep has freedom that it had
+  // not when the node was last looked at: every sweep's freedom includes that of the one before,
+  // and what one found nothing to do with stays so.
   void run() {
     for (const Sweep sweep : kSweeps) {
-      seen_.assign(graph_.nodes.size(), -1);
+      for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+        has_news_[n] =
+            has_news_[n] != 0 || (kind_of_[n] != kNone && (freedom(n, sweep) & ~done_[n]) != 0);
+      }
       bool changed = true;
       while (changed) {
         changed = false;
         for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-          changed = step(n, sweep) || changed;
+          changed = (has_news_[n] != 0 && step(n, sweep)) || changed;
         }
         for (size_t n = graph_.nodes.size(); n-- > 0;) {
-          changed = step(n, sweep) || changed;
+          changed = (has_news_[n] != 0 && step(n, sweep)) || changed;
         }
       }
     }
@@ -80,6 +119,36 @@ class Propagator {
     return node.op->name != "reshard" && node.op->name != "var_use" && !node.inputs.empty();
   }
 
+  // The nodes that `state` of a value matters to, in one array: those of root v are
+  // readers_[first_reader_[v]] .. readers_[first_reader_[v + 1]].
+  void find_readers() {
+    first_reader_.assign(graph_.values.size() + 1, 0);
+    const auto each = [&](auto visit) {
+      for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+        if (kind_of_[n] != kNone) {
+          for (const ValueId v : graph_.nodes[n].inputs) {
+            visit(root_[v], n);
+          }
+          for (const ValueId v : graph_.nodes[n].outputs) {
+            visit(root_[v], n);
+          }
+        }
+      }
+    };
+    each([&](ValueId root, NodeId) { ++first_reader_[root + 1]; });
+    std::partial_sum(first_reader_.begin(), first_reader_.end(), first_reader_.begin());
+    readers_.resize(static_cast<size_t>(first_reader_.back()));
+    std::vector<int> next(first_reader_.begin(), first_reader_.end() - 1);
+    each([&](ValueId root, NodeId n) { readers_[next[root]++] = n; });
+  }
+
+  void tell(ValueId value) {
+    const ValueId root = root_[value];
+    for (int i = first_reader_[root]; i < first_reader_[root + 1]; ++i) {
+      has_news_[readers_[i]] = true;
+    }
+  }
+
   static bool allowed(const Node& node, const Factor& factor, Sweep sweep) {
     if (factor.kind == FactorKind::kGather) {
       return false;
@@ -94,6 +163,20 @@ class Propagator {
     }
   }
 
+  static Freedom freedom(const Node& node, const ShardingRule& rule, Sweep sweep) {
+    Freedom out = 0;
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      const Freedom bit = Freedom{1} << std::min(f, kMaxFactors - 1);
+      out |= allowed(node, rule.factors[f], sweep) ? bit : 0;
+    }
+    // A broadcast may invent a sharding of its result only when nothing else is left to say.
+    const bool backward_only = node.op->name == "broadcast" && sweep != Sweep::kAll;
+    return backward_only || out == 0 ? out : out | kResults;
+  }
+  Freedom freedom(size_t n, Sweep sweep) const {
+    return kinds_[kind_of_[n]].freedom[static_cast<size_t>(sweep)];
+  }
+
   // The tensors of a node: operands, then results.
   struct Tensor {
     ValueId value;
@@ -101,54 +184,45 @@ class Propagator {
     Projection projection;
     bool is_weight;
   };
+  using Tensors = SmallVector<Tensor, 4>;
 
   bool step(size_t n, Sweep sweep) {
     const Node& node = graph_.nodes[n];
-    if (!flows(node) || !has_news(n)) {
+    const ShardingRule& rule = *kinds_[kind_of_[n]].rule;
+    const Freedom free = freedom(n, sweep);
+    has_news_[n] = false;
+    done_[n] = rule.factors.size() < kMaxFactors ? free : 0;
+    if (free == 0 || !any_split(node)) {
       return false;
     }
-    const ShardingRule& rule = rules_[n];
-    std::vector<Tensor> tensors = project_all(node, rule);
-    const std::vector<int> owners = axis_owners(rule, tensors);
+    Tensors tensors = project_all(node, rule);
+    const AxisOwners owners = axis_owners(rule, tensors);
     bool changed = false;
     for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
       if (!allowed(node, rule.factors[f], sweep)) {
         continue;
       }
-      std::string origin;
-      const AxisList wanted = agreed(f, tensors, origin);
-      // A broadcast may invent a sharding of its result only when nothing else is left to say.
-      const bool backward_only = node.op->name == "broadcast" && sweep != Sweep::kAll;
-      for (size_t t = 0; t < (backward_only ? node.inputs.size() : tensors.size()); ++t) {
-        changed = extend(tensors[t], f, wanted, rule, owners, origin) || changed;
+      ValueId from = kNone;
+      const AxisList wanted = agreed(f, tensors, from);
+      const size_t count = (free & kResults) != 0 ? tensors.size() : node.inputs.size();
+      for (size_t t = 0; t < count && !wanted.empty(); ++t) {
+        changed = extend(tensors[t], f, wanted, rule, owners, from) || changed;
       }
     }
     return changed;
   }
 
-  // Whether any tensor of the node is split and has changed since this sweep last saw the node.
-  bool has_news(size_t n) {
-    int64_t changes = 0;
-    bool is_split = false;
-    const auto look = [&](ValueId value) {
-      const State& s = state(value);
-      changes += s.changes;
-      is_split = is_split || std::any_of(s.dims.begin(), s.dims.end(),
-                                         [](const AxisList& axes) { return !axes.empty(); });
-    };
-    std::for_each(graph_.nodes[n].inputs.begin(), graph_.nodes[n].inputs.end(), look);
-    std::for_each(graph_.nodes[n].outputs.begin(), graph_.nodes[n].outputs.end(), look);
-    const bool news = is_split && changes != seen_[n];
-    seen_[n] = changes;
-    return news;
+  bool any_split(const Node& node) {
+    const auto is_split = [&](ValueId value) { return state(value).is_split; };
+    return std::any_of(node.inputs.begin(), node.inputs.end(), is_split) ||
+           std::any_of(node.outputs.begin(), node.outputs.end(), is_split);
   }
 
-  std::vector<Tensor> project_all(const Node& node, const ShardingRule& rule) {
-    std::vector<Tensor> tensors;
-    tensors.reserve(node.inputs.size() + node.outputs.size());
+  Tensors project_all(const Node& node, const ShardingRule& rule) {
+    Tensors tensors;
     const auto add = [&](ValueId value, const TensorFactors& factors) {
-      tensors.push_back({value, &factors, project(factors, state(value).dims, rule, mesh_),
-                         state(value).is_weight});
+      const State& s = state(value);
+      tensors.push_back({value, &factors, project(factors, s.dims, rule, mesh_), s.is_weight});
     };
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       add(node.inputs[i], rule.operands[i]);
@@ -161,8 +235,10 @@ class Propagator {
 
   // Which factor each axis belongs to in this node, when tensors use it for different ones: a
   // weight's use wins (the user asked for that split), then the first tensor's.
-  std::vector<int> axis_owners(const ShardingRule& rule, const std::vector<Tensor>& tensors) const {
-    std::vector<int> owners(mesh_.num_axes(), kNone);
+  using AxisOwners = std::array<int, kMaxAxes>;
+  static AxisOwners axis_owners(const ShardingRule& rule, const Tensors& tensors) {
+    AxisOwners owners;
+    owners.fill(kNone);
     for (const bool weights : {true, false}) {
       for (const Tensor& tensor : tensors) {
         if (tensor.is_weight != weights) {
@@ -178,8 +254,9 @@ class Propagator {
     return owners;
   }
 
-  // The longest list for factor `f` that no tensor contradicts; on a conflict their common prefix.
-  AxisList agreed(int f, const std::vector<Tensor>& tensors, std::string& origin) {
+  // The longest list for factor `f` that no tensor contradicts, and the value that has it; on a
+  // conflict their common prefix.
+  static AxisList agreed(int f, const Tensors& tensors, ValueId& from) {
     AxisList best;
     for (const Tensor& tensor : tensors) {
       const AxisList& list = tensor.projection.axes[f];
@@ -188,7 +265,7 @@ class Propagator {
       if (common == best.size()) {
         if (list.size() > best.size()) {
           best = list;
-          origin = state(tensor.value).origin;
+          from = tensor.value;
         }
       } else if (common < list.size()) {  // neither is a prefix of the other
         best.resize(common);
@@ -197,32 +274,38 @@ class Propagator {
     return best;
   }
 
-  // Appends what is missing of `wanted` to the tensor's dimension of factor `f`, axis by axis, as
-  // long as it is legal there.
+  // Appends what is missing of `wanted` (as `from` has it) to the tensor's dimension of factor `f`,
+  // axis by axis, as long as it is legal there.
   bool extend(Tensor& tensor, int f, const AxisList& wanted, const ShardingRule& rule,
-              const std::vector<int>& owners, const std::string& origin) {
+              const AxisOwners& owners, ValueId from) {
     State& s = state(tensor.value);
     AxisList& have = tensor.projection.axes[f];
+    if (s.closed || have.size() >= wanted.size() ||
+        !std::equal(have.begin(), have.end(), wanted.begin())) {
+      return false;
+    }
     const int dim = dim_of_factor(*tensor.factors, f);
-    if (s.closed || dim == kNone || have.size() >= wanted.size() ||
-        !std::equal(have.begin(), have.end(), wanted.begin()) ||
-        !is_open_end(tensor, dim, f, rule)) {
+    if (dim == kNone || !is_open_end(tensor, dim, f, rule)) {
       return false;
     }
     bool changed = false;
     for (size_t i = have.size(); i < wanted.size(); ++i) {
       const int axis = wanted[i];
-      const Sharding now{s.dims, 0, Combine::kSum};
-      const bool is_free = (now.used_axes() >> axis & 1) == 0;
+      const bool is_free = std::none_of(s.dims.begin(), s.dims.end(), [&](const AxisList& axes) {
+        return std::find(axes.begin(), axes.end(), axis) != axes.end();
+      });
       const int64_t left = rule.factors[f].size / mesh_.size_of(have);
       if (!is_free || owners[axis] != f || left % mesh_.axis_size(axis) != 0) {
         break;
       }
       s.dims[dim].push_back(axis);
       have.push_back(axis);
-      s.origin = s.origin.empty() ? origin : s.origin;
-      ++s.changes;
       changed = true;
+    }
+    if (changed) {
+      s.is_split = true;
+      s.origin = s.origin.empty() ? state(from).origin : s.origin;
+      tell(tensor.value);
     }
     return changed;
   }
@@ -251,8 +334,13 @@ class Propagator {
   const DeviceMesh& mesh_;
   std::vector<ValueId> root_;  // the forward value whose state a value shares
   std::vector<State> states_;
-  std::vector<ShardingRule> rules_;  // beside nodes
-  std::vector<int64_t> seen_;        // changes of the node's tensors when this sweep saw it
+  Signatures signatures_;
+  std::vector<int> kind_of_;  // of each node, in kinds_; kNone: nothing flows there
+  std::vector<Kind> kinds_;
+  std::vector<Freedom> done_;      // of the sweep that last looked at a node
+  std::vector<uint8_t> has_news_;  // a node must be looked at
+  std::vector<int> first_reader_;
+  std::vector<NodeId> readers_;
 };
 
 DimAxes only_axes(const DimAxes& dims, AxisMask axes) {

@@ -1,54 +1,72 @@
 #include "passes/rewrite.h"
 
+#include <utility>
+
 namespace meshtrain {
 
-Rewriter::Rewriter(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
-  to_.variables = from.variables;
+Rewriter::Rewriter(Graph& from) : from_(from), map_(from.values.size(), kNone) {
+  to_.variables = std::move(from.variables);
   to_.nodes.reserve(from.nodes.size());
   to_.values.reserve(from.values.size());
 }
 
-NodeId Rewriter::copy(const Node& node) {
+ValueList Rewriter::mapped_inputs(const Node& node) const {
   ValueList inputs;
-  inputs.reserve(node.inputs.size());
   for (const ValueId input : node.inputs) {
     MESHTRAIN_CHECK(map_[input] != kNone, "operand of {} was not copied", node.path);
     inputs.push_back(map_[input]);
   }
-  return copy_with(node, std::move(inputs));
+  return inputs;
 }
 
-NodeId Rewriter::copy_with(const Node& node, ValueList inputs) {
+NodeId Rewriter::move(Node& node) {
+  return move_with(node, mapped_inputs(node));
+}
+
+NodeId Rewriter::move_with(Node& node, ValueList inputs) {
+  for (const ValueId output : node.outputs) {
+    to_.values.push_back(std::move(from_.values[output]));
+  }
+  return place(node, std::move(inputs));
+}
+
+NodeId Rewriter::move_and_keep_values(Node& node, ValueList inputs) {
+  for (const ValueId output : node.outputs) {
+    to_.values.push_back(from_.values[output]);
+  }
+  return place(node, std::move(inputs));
+}
+
+// The node with its results, the last values of the new graph.
+NodeId Rewriter::place(Node& node, ValueList inputs) {
   const NodeId id = static_cast<NodeId>(to_.nodes.size());
-  Node copy = node;
-  copy.inputs = std::move(inputs);
-  for (size_t r = 0; r < node.outputs.size(); ++r) {
-    Value value = from_.values[node.outputs[r]];
+  ValueId next = static_cast<ValueId>(to_.values.size() - node.outputs.size());
+  Node& moved = to_.nodes.emplace_back(std::move(node));
+  moved.inputs = std::move(inputs);
+  for (size_t r = 0; r < moved.outputs.size(); ++r, ++next) {
+    Value& value = to_.values[next];
     value.producer = id;
     value.result_index = static_cast<int>(r);
-    copy.outputs[r] = static_cast<ValueId>(to_.values.size());
-    map_[node.outputs[r]] = copy.outputs[r];
-    to_.values.push_back(std::move(value));
+    map_[moved.outputs[r]] = next;
+    moved.outputs[r] = next;
   }
-  to_.nodes.push_back(std::move(copy));
   return id;
 }
 
 ValueId Rewriter::append(Node node, ValueType type) {
   const ValueId result = static_cast<ValueId>(to_.values.size());
-  Value value;
+  Value& value = to_.values.emplace_back();
   value.shape = std::move(type.shape);
   value.dtype = type.dtype;
   value.producer = static_cast<NodeId>(to_.nodes.size());
-  to_.values.push_back(std::move(value));
   node.outputs = {result};
   to_.nodes.push_back(std::move(node));
   return result;
 }
 
 Graph Rewriter::finish() {
-  for (const Output& output : from_.outputs) {
-    to_.outputs.push_back({output.name, map_[output.value]});
+  for (Output& output : from_.outputs) {
+    to_.outputs.push_back({std::move(output.name), map_[output.value]});
   }
   for (const Update& update : from_.updates) {
     to_.updates.push_back({update.variable, map_[update.value]});
@@ -62,7 +80,7 @@ Graph Rewriter::finish() {
   return std::move(to_);
 }
 
-Graph remove_dead(const Graph& graph) {
+Graph remove_dead(Graph graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (const Output& output : graph.outputs) {
     needed[output.value] = true;
@@ -71,21 +89,26 @@ Graph remove_dead(const Graph& graph) {
     needed[update.value] = true;
   }
   std::vector<bool> keep(graph.nodes.size(), false);
+  bool all = true;
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
     for (const ValueId output : node.outputs) {
       keep[n] = keep[n] || needed[output];
     }
+    all = all && keep[n];
     if (keep[n]) {
       for (const ValueId input : node.inputs) {
         needed[input] = true;
       }
     }
   }
+  if (all) {
+    return graph;
+  }
   Rewriter rewriter(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (keep[n]) {
-      rewriter.copy(graph.nodes[n]);
+      rewriter.move(graph.nodes[n]);
     }
   }
   return rewriter.finish();

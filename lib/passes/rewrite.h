@@ -7,16 +7,20 @@ namespace meshtrain {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& from);
+  // Takes the variables of `from`; nodes and values go over one by one. `from` outlives this.
+  explicit Rewriter(Graph& from);
 
   const Graph& from() const { return from_; }
   Graph& to() { return to_; }
 
-  // Copies `node` with its operands mapped; maps its results. Returns the new node's index.
-  NodeId copy(const Node& node);
-  // As copy, with these operands (values of the new graph) and result types as inferred by the op
-  // from them unless it has none.
-  NodeId copy_with(const Node& node, ValueList inputs);
+  // Moves `node` (of the old graph, or made by the caller with results of it) with its operands
+  // mapped; maps its results. Its results' values in the old graph are empty afterwards. Returns
+  // the new node's index.
+  NodeId move(Node& node);
+  // As move, with these operands (values of the new graph).
+  NodeId move_with(Node& node, ValueList inputs);
+  // As move_with; the old values stay as they are.
+  NodeId move_and_keep_values(Node& node, ValueList inputs);
   // Appends a node with one result of this type.
   ValueId append(Node node, ValueType type);
 
@@ -27,12 +31,15 @@ class Rewriter {
   Graph finish();
 
  private:
-  const Graph& from_;
+  ValueList mapped_inputs(const Node& node) const;
+  NodeId place(Node& node, ValueList inputs);
+
+  Graph& from_;
   Graph to_;
   std::vector<ValueId> map_;
 };
 
-// A copy without the nodes that no output or update depends on.
-Graph remove_dead(const Graph& graph);
+// The graph without the nodes that no output or update depends on.
+Graph remove_dead(Graph graph);
 
 }  // namespace meshtrain

@@ -4,7 +4,7 @@
 
 namespace meshtrain {
 
-Graph reduce_gradients_early(const Graph& graph) {
+Graph reduce_gradients_early(Graph graph) {
   std::vector<std::vector<NodeId>> followers(graph.nodes.size());
   std::vector<bool> moves(graph.nodes.size(), false);
   for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
@@ -19,9 +19,9 @@ Graph reduce_gradients_early(const Graph& graph) {
     if (moves[n]) {
       continue;
     }
-    rewriter.copy(graph.nodes[n]);
+    rewriter.move(graph.nodes[n]);
     for (const NodeId follower : followers[n]) {
-      rewriter.copy(graph.nodes[follower]);
+      rewriter.move(graph.nodes[follower]);
     }
   }
   return rewriter.finish();

@@ -10,10 +10,10 @@ namespace {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& graph) : graph_(graph), rewriter_(graph) {}
+  explicit Simplifier(Graph& graph) : graph_(graph), rewriter_(graph) {}
 
   Graph run() {
-    for (const Node& node : graph_.nodes) {
+    for (Node& node : graph_.nodes) {
       ValueList inputs;
       for (const ValueId input : node.inputs) {
         inputs.push_back(rewriter_.mapped(input));
@@ -24,7 +24,7 @@ class Simplifier {
       }
       skip_broadcasts(node, inputs);
       if (!may_share(node)) {
-        rewriter_.copy_with(node, std::move(inputs));
+        rewriter_.move_with(node, std::move(inputs));
         continue;
       }
       const uint64_t hash = hash_of(node, inputs);
@@ -33,7 +33,7 @@ class Simplifier {
           rewriter_.map(node.outputs[r], to().nodes[same].outputs[r]);
         }
       } else {
-        known_.add(hash, rewriter_.copy_with(node, std::move(inputs)));
+        known_.add(hash, rewriter_.move_with(node, std::move(inputs)));
       }
     }
     return remove_dead(rewriter_.finish());
@@ -125,14 +125,14 @@ class Simplifier {
     });
   }
 
-  const Graph& graph_;
+  Graph& graph_;
   Rewriter rewriter_;
   HashIndex known_;  // nodes of the new graph
 };
 
 }  // namespace
 
-Graph simplify(const Graph& graph) {
+Graph simplify(Graph graph) {
   return Simplifier(graph).run();
 }
 

@@ -7,6 +7,6 @@ namespace meshtrain {
 
 // Common subexpressions, x*1, x/1, x+0, x-0, casts to the same type, broadcasts that an elementwise
 // reader does by itself, and everything no output or update depends on.
-Graph simplify(const Graph& graph);
+Graph simplify(Graph graph);
 
 }  // namespace meshtrain

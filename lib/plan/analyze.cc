@@ -1,3 +1,4 @@
+#include "ir/signatures.h"
 #include "passes/memory.h"
 #include "plan/report.h"
 
@@ -74,29 +75,45 @@ PlannedMemory planned_memory(const Program& program) {
       memory.optimizer += stored;
     }
   }
-  Program device = program;  // one piece of each buffer, as a real device holds
-  for (Buffer& buffer : device.buffers) {
-    buffer.num_pieces = 1;
-  }
-  plan_memory(device);
-  memory.activations = device.arena_bytes;
+  memory.activations = arena_bytes_per_device(program);
   return memory;
 }
 
-double planned_flops(const Graph& graph) {
+namespace {
+
+// Of the nodes of `graph` over the shapes of `shapes.values`.
+double sum_of_flops(const Graph& graph, const Graph& shapes) {
+  Signatures signatures;
+  std::vector<double> known;  // of each signature
   double total = 0;
   for (const Node& node : graph.nodes) {
-    total += is_collective(node.op->name) || node.inputs.empty() ? 0 : flops(graph, node);
+    if (is_collective(node.op->name) || node.inputs.empty()) {
+      continue;
+    }
+    const auto [signature, is_new] = signatures.find(shapes, node);
+    if (is_new) {
+      known.push_back(flops(shapes, node));
+    }
+    total += known[static_cast<size_t>(signature->number)];
   }
   return total;
 }
 
+}  // namespace
+
+double planned_flops(const Graph& graph) {
+  return sum_of_flops(graph, graph);
+}
+
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh) {
-  Graph local = graph;  // the same nodes over local shapes
-  for (Value& value : local.values) {
-    value.shape = local_shape(value.shape, *value.sharding, mesh);
+  Graph local;  // values of local shapes
+  local.values.reserve(graph.values.size());
+  for (const Value& value : graph.values) {
+    Value& piece = local.values.emplace_back();
+    piece.shape = local_shape(value.shape, *value.sharding, mesh);
+    piece.dtype = value.dtype;
   }
-  return planned_flops(local);
+  return sum_of_flops(graph, local);
 }
 
 }  // namespace meshtrain

@@ -1,0 +1,43 @@
+// Signatures: what nodes have in common that do the same. A deep model has thousands of nodes and a
+// few dozen kinds of them; what depends only on the op, its attributes and the types of its tensors
+// (inferred types, the sharding rule) is computed once per kind.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "base/hash_index.h"
+#include "ir/op.h"
+
+namespace meshtrain {
+
+struct Signature {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<ValueType> operands;
+  std::vector<ValueType> results;
+  ShardingRule rule;
+  bool has_rule = false;
+  int number = 0;  // 0, 1, ... in the order in which they were found
+};
+
+class Signatures {
+ public:
+  // The signature of a node, the same object for equal ones; it lives as long as this table. The
+  // second is whether it is new.
+  std::pair<Signature*, bool> find(const Graph& graph, const Node& node);
+
+  // The signature of a node with its sharding rule.
+  const Signature& with_rule(const Graph& graph, const Node& node);
+  const ShardingRule& rule(const Graph& graph, const Node& node) {
+    return with_rule(graph, node).rule;
+  }
+
+  size_t size() const { return list_.size(); }
+
+ private:
+  std::deque<Signature> list_;  // addresses stay
+  HashIndex index_;
+};
+
+}  // namespace meshtrain
