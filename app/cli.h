@@ -12,6 +12,8 @@
 
 namespace meshtrain {
 
+class Engine;
+
 // The command line as parsed; one for the whole process.
 struct Arguments {
   std::vector<std::string> words;  // config files and overrides, in order
@@ -43,6 +45,7 @@ struct Command {
 void add_config(Command command);
 void add_devices(Command command);
 void add_evaluate(Command command);
+void add_import(Command command);
 void add_init(Command command);
 void add_plan(Command command);
 void add_predict(Command command);
@@ -75,7 +78,7 @@ ConsoleOptions console_options(const Arguments& arguments, const Config& config)
 // --color with NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
 bool use_color(const std::string& flag, const TextStream& stream);
 // --weights, else fit.initial_weights, else E140.
-void load_given_weights(StepRunner& runner, const Arguments& arguments, const Config& config);
+void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config);
 void show_warnings(const Diagnostics& warnings, const Arguments& arguments);
 double seconds_now();  // steady clock
 extern const char* const kVersion;

@@ -50,7 +50,7 @@ int evaluate(const Arguments& arguments, bool& started) {
 
 }  // namespace
 
-void load_given_weights(StepRunner& runner, const Arguments& arguments, const Config& config) {
+void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config) {
   const Located<std::string>& configured = config.fit.initial_weights;
   if (arguments.weights.empty() && configured.value.empty()) {
     Diagnostics diagnostics;
@@ -59,15 +59,16 @@ void load_given_weights(StepRunner& runner, const Arguments& arguments, const Co
     throw ConfigError(diagnostics);
   }
   if (arguments.weights.empty()) {
-    load_weights(runner, configured, configured.loc);
+    load_weights(engine, configured, configured.loc, &engine.model());
   } else {
-    load_weights(runner, arguments.weights, {});
+    load_weights(engine, arguments.weights, {}, &engine.model());
   }
 }
 
 void add_weights_flag(CLI::App& verb, Arguments& arguments) {
   verb.add_option("-w,--weights", arguments.weights,
-                  "Weights by Keras path, .safetensors or .npz; default fit.initial_weights")
+                  "Weights: .safetensors or .npz by Keras path, .weights.h5 or .keras; default "
+                  "fit.initial_weights")
       ->type_name("FILE");
 }
 

@@ -120,7 +120,8 @@ int train(const Arguments& arguments, bool& started) {
   Engine engine(config, data_spec(*data.train), {.num_workers = 0, .dump_ir = arguments.dump_ir});
   check_run_labels(engine.setup(), data);
   if (!config.fit.initial_weights.value.empty()) {
-    load_weights(engine, config.fit.initial_weights, config.fit.initial_weights.loc);
+    load_weights(engine, config.fit.initial_weights, config.fit.initial_weights.loc,
+                 &engine.model());
   }
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments, config));

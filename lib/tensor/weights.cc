@@ -38,20 +38,13 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
   if (ends_with(name, ".npz")) {
     return read_npz_weights(path);
   }
-  for (const char* end : {".h5", ".hdf5", ".keras"}) {
-    if (ends_with(name, end)) {
-      refuse("E405", path, "HDF5 weights will be read by a later release",
-             "in Keras, save them by path: np.savez(\"weights.npz\", **{v.path: v.numpy() for v in "
-             "model.variables})");
-    }
-  }
   for (const char* end : {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt"}) {
     if (ends_with(name, end)) {
       refuse("E415", path, "pickled files can run code and are never read",
              "convert them to .safetensors where they were made");
     }
   }
-  refuse("E405", path, "not a kind of weight file that is read", "use .safetensors or .npz");
+  refuse("E405", path, "not a kind of weight file that is read", "use .safetensors, .npz, .weights.h5 or .keras");
 }
 
 }  // namespace meshtrain

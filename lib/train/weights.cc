@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "base/text.h"
+#include "nn/keras/weights.h"
+#include "tensor/npy_header.h"
 #include "tensor/safetensors.h"
 #include "tensor/weights.h"
 
@@ -11,12 +15,6 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxListed = 50;  // problems of a kind shown one by one
-
-const NamedTensor* find(const std::vector<NamedTensor>& tensors, std::string_view name) {
-  const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                  [&](const NamedTensor& t) { return t.name == name; });
-  return found == tensors.end() ? nullptr : &*found;
-}
 
 // A relative path in a config file starts at that file's folder; one on the command line, here.
 std::string from_its_file(const std::string& path, const SourceLoc& loc) {
@@ -40,47 +38,76 @@ void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
 
 }  // namespace
 
-void load_weights(StepRunner& runner, const std::string& given, const SourceLoc& loc) {
-  const std::string path = from_its_file(given, loc);
-  const std::vector<NamedTensor> tensors = read_weights(path);
-  const std::vector<std::string> wanted = runner.weight_paths();
+std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
+                                         const std::vector<WantedWeight>& wanted,
+                                         const std::string& path, const SourceLoc& loc) {
+  std::map<std::string, NamedTensor*> by_name;
+  for (NamedTensor& tensor : given) {
+    by_name.emplace(tensor.name, &tensor);
+  }
+  std::set<std::string> known;
+  for (const WantedWeight& weight : wanted) {
+    known.insert(weight.path);
+  }
   std::vector<std::string> unexpected;
-  std::vector<std::string> problems;
-  for (const NamedTensor& tensor : tensors) {
-    if (std::find(wanted.begin(), wanted.end(), tensor.name) == wanted.end()) {
+  for (const NamedTensor& tensor : given) {
+    if (!known.contains(tensor.name)) {
       unexpected.push_back(tensor.name);
     }
   }
-  std::vector<std::pair<std::string, HostTensor>> values;
-  for (const std::string& name : wanted) {
-    const HostTensor current = runner.read_variable(name);
-    const NamedTensor* given = find(tensors, name);
-    if (!given) {
-      const auto nearest = nearest_name(name, unexpected);
-      problems.push_back(fmt::format("missing: {} {}{}", name, shape_string(current.shape()),
+  std::vector<std::string> problems;
+  std::vector<NamedTensor> out;
+  for (const WantedWeight& weight : wanted) {
+    const auto found = by_name.find(weight.path);
+    if (found == by_name.end()) {
+      const auto nearest = nearest_name(weight.path, unexpected);
+      problems.push_back(fmt::format("missing: {} {}{}", weight.path, shape_string(weight.shape),
                                      nearest ? fmt::format("; the file has `{}`", *nearest) : ""));
-    } else if (given->tensor.shape() != current.shape()) {
-      problems.push_back(fmt::format("other shape: {} is {} in the file, {} in the model", name,
-                                     shape_string(given->tensor.shape()),
-                                     shape_string(current.shape())));
+    } else if (found->second->tensor.shape() != weight.shape) {
+      problems.push_back(fmt::format("other shape: {} is {} in the file, {} in the model",
+                                     weight.path, shape_string(found->second->tensor.shape()),
+                                     shape_string(weight.shape)));
+    } else if (found->second->tensor.dtype() == weight.dtype) {
+      out.push_back({weight.path, std::move(found->second->tensor)});
     } else {
-      values.emplace_back(name, given->tensor.cast(current.dtype()));
+      out.push_back({weight.path, found->second->tensor.cast(weight.dtype)});
     }
   }
   for (const std::string& name : unexpected) {
-    problems.push_back(
-        fmt::format("unexpected: {} {}", name, shape_string(find(tensors, name)->tensor.shape())));
+    problems.push_back(fmt::format("unexpected: {} {}", printable(name),
+                                   shape_string(by_name.at(name)->tensor.shape())));
   }
   if (!problems.empty()) {
     Diagnostics diagnostics;
     list(diagnostics.error("E410", loc,
                            fmt::format("the weights in `{}` do not fit this model: {} of its {} "
                                        "weights can be filled",
-                                       path, values.size(), wanted.size())),
+                                       path, out.size(), wanted.size())),
          problems);
     throw ConfigError(diagnostics);
   }
-  for (const auto& [name, value] : values) {
+  return out;
+}
+
+std::vector<WantedWeight> wanted_weights(const Model& model) {
+  std::vector<WantedWeight> out;
+  for (const Weight* weight : model.weights()) {
+    out.push_back({weight->path, weight->shape, weight->dtype});
+  }
+  return out;
+}
+
+void load_weights(StepRunner& runner, const std::string& given, const SourceLoc& loc,
+                  const Model* model) {
+  const std::string path = from_its_file(given, loc);
+  std::vector<WantedWeight> wanted;
+  for (const std::string& name : runner.weight_paths()) {
+    const HostTensor current = runner.read_variable(name);
+    wanted.push_back({name, current.shape(), current.dtype()});
+  }
+  std::vector<NamedTensor> tensors =
+      model == nullptr ? read_weights(path) : read_model_weights(path, *model);
+  for (const auto& [name, value] : fitting_weights(std::move(tensors), wanted, path, loc)) {
     runner.write_variable(name, value);
   }
 }

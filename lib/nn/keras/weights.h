@@ -1,0 +1,43 @@
+// Keras' weight files and a model here: where each layer's weights lie, in which order.
+// Source: Keras 3 saving_lib (groups are classes counted in the order of model.layers) and
+// ops/function.py map_graph (that order).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/model.h"
+#include "tensor/h5.h"
+
+namespace meshtrain {
+
+struct KerasGroup {
+  std::string layer;  // its name here
+  std::string group;  // "layers/dense_1"
+};
+
+// Whether an output is named otherwise than its layer: Keras' model then returns a map.
+bool has_named_outputs(const Model& model);
+
+// The order of Keras' `model.layers` for the functional model with these calls: indices of the
+// first call of each layer (inputs included), by depth above the outputs, then as the outputs reach
+// them.
+std::vector<int> keras_layer_order(const Model& model);
+
+// The groups of this model's layers, inputs too, in Keras' order.
+std::vector<KerasGroup> keras_groups(const Model& model);
+
+// The tensors of `file` under the paths of the model's weights. What belongs to no weight keeps its
+// own path; optimizer, metric and seed variables are left out.
+std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup>& groups,
+                                       const Model& model);
+
+// All tensors of a weight file of any kind (.safetensors, .npz, .weights.h5, .keras) by the paths
+// of `model`'s weights. Throws ConfigError (exit 6) as read_weights and read_h5.
+std::vector<NamedTensor> read_model_weights(const std::string& path, const Model& model);
+
+// The groups to write: the model's values, from `values` by path. Throws InternalError when one is
+// missing.
+std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor>& values);
+
+}  // namespace meshtrain
