@@ -252,7 +252,10 @@ BlockDefinitions take_blocks(YamlNode& root, Diagnostics& diagnostics) {
   }
   for (YamlNode& child : section.children) {
     const std::string name = child.key;
-    blocks.emplace(name, DefinitionReader(diagnostics).read(child));
+    BlockDefinition block = DefinitionReader(diagnostics).read(child);
+    if (find_class(Category::kLayer, name) == nullptr) {  // the layer is meant where it is used
+      blocks.emplace(name, std::move(block));
+    }
   }
   Recursion recursion(blocks, diagnostics);
   for (auto& [name, block] : blocks) {

@@ -56,8 +56,8 @@ class Expressions::Evaluator : public ExprNames {
     try {
       if (node.text[0] == '=') {
         const std::string text = node.text.substr(1);
-        if (is_name_alone(text) && keeps_its_form(target(text))) {
-          copy_of(target(text), node);
+        if (const YamlNode* named = is_name_alone(text) ? named_part(text) : nullptr) {
+          copy_of(*named, node);
         } else {
           replace(node, to_node(evaluate_text(text, *this), node.loc));
         }
@@ -70,9 +70,15 @@ class Expressions::Evaluator : public ExprNames {
     active_.pop_back();
   }
 
-  // What a value of an expression cannot stand for: a map, text in quotes.
-  static bool keeps_its_form(const YamlNode& node) {
-    return node.is_map() || (node.is_scalar() && node.quoted);
+  // What a value of an expression cannot stand for: a map, text in quotes. nullptr for the rest.
+  const YamlNode* named_part(const std::string& name) {
+    try {
+      const YamlNode& node = target(name);
+      return node.is_map() || (node.is_scalar() && node.quoted) ? &node : nullptr;
+    } catch (ExprError& e) {
+      e.offset = 0;
+      throw;
+    }
   }
 
   void copy_of(const YamlNode& found, YamlNode& node) {

@@ -94,7 +94,7 @@ class Applier {
     }
     if (!names.empty()) {
       d.notes.push_back(fmt::format(
-          "keys here: {}", names.size() <= 12
+          "keys here: {}", names.size() <= 16
                                ? join(names, ", ")
                                : join(nearest_names(parts_[i], names, 8), ", ") + ", ..."));
     }

@@ -96,7 +96,7 @@ Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner,
     d.help("a comma separates entries here; a decimal number is written `1.5`");
   }
   d.notes.push_back(fmt::format("{} here: {}", is_class ? "arguments" : "keys",
-                                names.size() <= 12
+                                names.size() <= 16
                                     ? join(names, ", ")
                                     : join(nearest_names(child.key, names, 8), ", ") + ", ..."));
   return d;

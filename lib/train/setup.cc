@@ -1,6 +1,7 @@
 #include "train/setup.h"
 
 #include <algorithm>
+#include <map>
 
 #include "data/dataset.h"
 #include "passes/layouts.h"
@@ -46,6 +47,47 @@ bool fits(const Shape& have, const Shape& wanted) {
   return have.size() == wanted.size() &&
          std::equal(have.begin(), have.end(), wanted.begin(),
                     [](int64_t a, int64_t b) { return b == kUnknownDim || a == b; });
+}
+
+// "stage_0/output", a block's, stands for that of the layer that computes it. Adds the blocks' keys
+// and returns the layer's key of each.
+std::map<std::string, std::string> add_block_outputs(const ModelConfig& model,
+                                                     std::vector<LayoutTarget>& outputs) {
+  std::map<std::string, Shape> shapes;
+  for (const LayoutTarget& output : outputs) {
+    shapes.emplace(output.path, output.shape);
+  }
+  std::map<std::string, std::string> own_keys;
+  for (const auto& [block, layer] : model.block_outputs) {
+    const auto found = shapes.find(layer + "/output");
+    if (found != shapes.end() && shapes.find(block + "/output") == shapes.end()) {
+      outputs.push_back({block + "/output", found->second});
+      own_keys.emplace(block + "/output", found->first);
+    }
+  }
+  return own_keys;
+}
+
+void move_pin(ResolvedLayouts& layouts, const std::string& key, const std::string& own_key,
+              Diagnostics& diagnostics) {
+  const auto pin = layouts.pins.find(key);
+  if (pin == layouts.pins.end()) {
+    return;
+  }
+  const LayoutRule* rule = layouts.pin_rules.at(key);
+  const auto [own, is_new] = layouts.pins.emplace(own_key, pin->second);
+  if (is_new) {
+    layouts.pin_rules[own_key] = rule;
+  } else if (layouts.pin_rules.at(own_key) != rule) {
+    diagnostics
+        .error("E203", rule->loc,
+               fmt::format("two rules act on the output of `{}`",
+                           own_key.substr(0, own_key.rfind('/'))))
+        .note(fmt::format("`{}` at {} and `{}`, the block's", layouts.pin_rules.at(own_key)->key,
+                          layouts.pin_rules.at(own_key)->loc.to_string(), rule->key));
+  }
+  layouts.pins.erase(key);
+  layouts.pin_rules.erase(key);
 }
 
 }  // namespace
@@ -176,8 +218,12 @@ void Setup::resolve(Diagnostics& diagnostics) {
     }
   }
   layout_map_ = make_layout_map(config_, mesh(), diagnostics);
+  const std::map<std::string, std::string> block_pins = add_block_outputs(config_.model, outputs);
   layouts_ =
       resolve_layouts(layout_map_, weights, outputs, layer_paths, model_->name(), diagnostics);
+  for (const auto& [key, own_key] : block_pins) {
+    move_pin(layouts_, key, own_key, diagnostics);
+  }
 }
 
 Graph Setup::global_graph(StepKind kind, int64_t batch) const {
