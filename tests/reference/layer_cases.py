@@ -1,0 +1,247 @@
+"""The cases of layers.py: class, arguments, shapes of the inputs (batch included)."""
+
+IMAGE = [2, 6, 5, 3]
+WIDE = [2, 7, 8, 4]
+VOLUME = [2, 4, 5, 3, 2]
+STEPS = [2, 9, 3]
+
+
+def case(class_name, inputs, config=None, **more):
+    """more: call (arguments of the call), integers (inputs are below it), scale, separate."""
+    if not isinstance(inputs[0], list):
+        inputs = [inputs]
+    return {"class_name": class_name, "config": config or {}, "inputs": inputs, **more}
+
+
+def core():
+    return [
+        case("Dense", [3, 5], {"units": 4, "activation": "relu"}),
+        case("Dense", [2, 3, 5], {"units": 4, "use_bias": False}),
+        case("EinsumDense", [2, 3, 5], {"equation": "abc,cd->abd", "output_shape": [None, 4], "bias_axes": "d"}),
+        case("EinsumDense", [3, 5], {"equation": "ab,bcd->acd", "output_shape": [2, 3], "bias_axes": "c"}),
+        case("EinsumDense", [2, 3, 5], {"equation": "...x,xy->...y", "output_shape": 4, "activation": "tanh"}),
+        case("Embedding", [2, 5], {"input_dim": 7, "output_dim": 3}, integers=7),
+        case("Dot", [[3, 4], [3, 4]], {"axes": 1}),
+        case("Dot", [[2, 3, 4], [2, 4, 5]], {"axes": [2, 1]}),
+        case("Dot", [[2, 3, 4], [2, 5, 4]], {"axes": [2, 2], "normalize": True}),
+        case("Normalization", [4, 3], {"mean": [0.5, -1.0, 2.0], "variance": [4.0, 0.25, 1.0]}),
+        case("Normalization", [4, 3], {"axis": None, "mean": 0.5, "variance": 4.0, "invert": True}),
+        case("Rescaling", [2, 3], {"scale": 0.25, "offset": -1.0}),
+        case("Rescaling", [2, 3], {"scale": [0.25, 2.0, -1.0], "offset": [0.5, 0.0, 1.0]}),
+        case("Identity", [2, 3]),
+        case("Activation", [2, 3], {"activation": "gelu"}),
+        case("Activation", [2, 3], {"activation": "selu"}),
+        case("Flatten", [2, 3, 4]),
+        case("Flatten", [2, 3, 4, 2], {"data_format": "channels_first"}),
+        case("Reshape", [2, 6, 2], {"target_shape": [4, -1]}),
+        case("Permute", [2, 3, 4, 2], {"dims": [3, 1, 2]}),
+        case("RepeatVector", [2, 4], {"n": 3}),
+        case("Concatenate", [[2, 3, 2], [2, 1, 2]], {"axis": 1}),
+        case("Concatenate", [[2, 3], [2, 1]]),
+        case("Add", [[2, 3], [2, 3], [2, 1]]),
+    ] + [case(name, [[2, 3], [2, 3]]) for name in ("Subtract", "Multiply", "Average", "Maximum", "Minimum")]
+
+
+def activations():
+    return [
+        case("Softmax", [3, 4]),
+        case("Softmax", [2, 3, 4], {"axis": [1, 2]}),
+        case("ReLU", [3, 5]),
+        case("ReLU", [3, 5], {"max_value": 1.0, "negative_slope": 0.1, "threshold": 0.25}),
+        case("LeakyReLU", [3, 5]),
+        case("LeakyReLU", [3, 5], {"negative_slope": 0.01}),
+        case("PReLU", [2, 3, 4]),
+        case("PReLU", [2, 3, 4], {"shared_axes": [1]}),
+        case("PReLU", [2, 3, 2, 4], {"shared_axes": [1, 2]}),
+        case("ELU", [3, 5]),
+        case("ELU", [3, 5], {"alpha": 0.5}),
+    ]
+
+
+def convolutions():
+    one = [
+        case("Conv1D", STEPS, {"filters": 4, "kernel_size": 3}),
+        case("Conv1D", STEPS, {"filters": 2, "kernel_size": 4, "strides": 2, "padding": "same"}),
+        case("Conv1D", [2, 7, 3], {"filters": 4, "kernel_size": 3, "padding": "causal", "dilation_rate": 2}),
+        case("Conv1D", STEPS, {"filters": 4, "kernel_size": 2, "padding": "causal", "strides": 3}),
+        case("Conv1D", [2, 8, 4], {"filters": 6, "kernel_size": 3, "groups": 2, "activation": "silu"}),
+        case("Conv1D", [2, 3, 9], {"filters": 4, "kernel_size": 3, "data_format": "channels_first"}),
+    ]
+    two = [
+        case("Conv2D", IMAGE, {"filters": 4, "kernel_size": 3}),
+        case("Conv2D", IMAGE, {"filters": 4, "kernel_size": [3, 2], "strides": 2, "padding": "same", "use_bias": False}),
+        case("Conv2D", WIDE, {"filters": 2, "kernel_size": 5, "strides": [3, 2], "padding": "same"}),
+        case("Conv2D", WIDE, {"filters": 2, "kernel_size": 6, "strides": 2, "use_bias": False}),
+        case("Conv2D", IMAGE, {"filters": 4, "kernel_size": 2, "dilation_rate": 2, "activation": "relu"}),
+        case("Conv2D", WIDE, {"filters": 2, "kernel_size": [3, 2], "dilation_rate": [2, 3], "padding": "same"}),
+        case("Conv2D", [2, 5, 4, 4], {"filters": 4, "kernel_size": 3, "groups": 2, "padding": "same"}),
+        case("Conv2D", [2, 5, 4, 4], {"filters": 8, "kernel_size": 2, "groups": 4, "strides": 2}),
+        case("Conv2D", [1, 4, 4, 5], {"filters": 3, "kernel_size": 1, "strides": 2}),
+        case("Conv2D", [2, 10, 4, 2], {"filters": 2, "kernel_size": [3, 1], "strides": [4, 1], "padding": "same"}),
+    ]
+    three = [
+        case("Conv3D", [1, 3, 3, 3, 2], {"filters": 2, "kernel_size": 2}),
+        case("Conv3D", VOLUME, {"filters": 2, "kernel_size": [2, 3, 2], "strides": [1, 2, 2], "padding": "same"}),
+        case("Conv3D", VOLUME, {"filters": 2, "kernel_size": [2, 2, 1], "dilation_rate": [1, 2, 1], "groups": 2}),
+    ]
+    depthwise = [
+        case("DepthwiseConv1D", STEPS, {"kernel_size": 3, "depth_multiplier": 2}),
+        case("DepthwiseConv1D", STEPS, {"kernel_size": 2, "strides": 2, "padding": "same", "use_bias": False}),
+        case("DepthwiseConv2D", IMAGE, {"kernel_size": 3, "depth_multiplier": 2, "padding": "same"}),
+        case("DepthwiseConv2D", IMAGE, {"kernel_size": 3, "strides": 2, "activation": "relu"}),
+        case("DepthwiseConv2D", IMAGE, {"kernel_size": 2, "dilation_rate": 2, "use_bias": False}),
+        case("SeparableConv1D", STEPS, {"filters": 4, "kernel_size": 3}),
+        case("SeparableConv1D", STEPS, {"filters": 2, "kernel_size": 3, "strides": 2, "padding": "same", "depth_multiplier": 2}),
+        case("SeparableConv2D", IMAGE, {"filters": 4, "kernel_size": 3}),
+        case("SeparableConv2D", IMAGE, {"filters": 2, "kernel_size": [3, 2], "strides": 2, "padding": "same",
+                                        "depth_multiplier": 2, "use_bias": False}),
+        case("SeparableConv2D", IMAGE, {"filters": 2, "kernel_size": 2, "dilation_rate": 2}),
+    ]
+    return one + two + three + depthwise
+
+
+def transposed():
+    image = [1, 3, 2, 3]
+    result = []
+    for config in ({"kernel_size": 3}, {"kernel_size": 3, "strides": 2}, {"kernel_size": 3, "strides": 2, "padding": "same"},
+                   {"kernel_size": 2, "strides": 3}, {"kernel_size": 2, "strides": 3, "padding": "same"},
+                   {"kernel_size": 1, "strides": 2, "padding": "same"}, {"kernel_size": 4, "strides": 2, "padding": "same"},
+                   {"kernel_size": 3, "strides": 2, "output_padding": 1}, {"kernel_size": 3, "strides": 2, "output_padding": 0},
+                   {"kernel_size": 3, "strides": 2, "padding": "same", "output_padding": 1},
+                   {"kernel_size": 3, "strides": 2, "padding": "same", "output_padding": 0},
+                   {"kernel_size": 4, "strides": 3, "padding": "same", "output_padding": 2},
+                   {"kernel_size": 3, "dilation_rate": 2}, {"kernel_size": 3, "dilation_rate": 2, "padding": "same"},
+                   {"kernel_size": [3, 2], "strides": [1, 2], "activation": "relu", "use_bias": False}):
+        result.append(case("Conv2DTranspose", image, {"filters": 2, **config}))
+    for config in ({"kernel_size": 3}, {"kernel_size": 3, "strides": 2, "padding": "same"}, {"kernel_size": 2, "strides": 3}):
+        result.append(case("Conv1DTranspose", [2, 4, 3], {"filters": 2, **config}))
+    for config in ({"kernel_size": 2, "strides": 2}, {"kernel_size": 3, "strides": [1, 2, 2], "padding": "same"}):
+        result.append(case("Conv3DTranspose", [1, 2, 3, 2, 2], {"filters": 2, **config}))
+    return result
+
+
+def pooling():
+    shapes = {1: STEPS, 2: IMAGE, 3: VOLUME}
+    result = []
+    for rank, shape in shapes.items():
+        for kind in ("Max", "Average"):
+            name = f"{kind}Pooling{rank}D"
+            result.append(case(name, shape, {"pool_size": 2}))
+            result.append(case(name, shape, {"pool_size": 3, "strides": 2, "padding": "same"}))
+            result.append(case(name, shape, {"pool_size": 2, "strides": 1}))
+            result.append(case(f"Global{kind}Pooling{rank}D", shape))
+            result.append(case(f"Global{kind}Pooling{rank}D", shape, {"keepdims": True}))
+            size = {1: 4, 2: [3, 2], 3: [2, 3, 3]}[rank]
+            result.append(case(f"Adaptive{kind}Pooling{rank}D", shape, {"output_size": size}))
+    result += [
+        case("MaxPooling2D", IMAGE),
+        case("MaxPooling2D", IMAGE, {"pool_size": [2, 3], "strides": [3, 1], "padding": "same"}),
+        case("AveragePooling2D", WIDE, {"pool_size": [2, 3], "strides": [3, 2], "padding": "same"}),
+        case("AdaptiveAveragePooling2D", IMAGE, {"output_size": 2}),
+    ]
+    return result
+
+
+def spatial():
+    small = [1, 2, 3, 2]
+    result = [
+        case("ZeroPadding1D", [2, 3, 2]), case("ZeroPadding1D", [2, 3, 2], {"padding": [2, 0]}),
+        case("ZeroPadding2D", small), case("ZeroPadding2D", small, {"padding": [1, 2]}),
+        case("ZeroPadding2D", small, {"padding": [[1, 0], [0, 2]]}),
+        case("ZeroPadding2D", small, {"padding": 1, "data_format": "channels_first"}),
+        case("ZeroPadding3D", [1, 2, 1, 2, 2], {"padding": [[1, 0], [0, 1], [1, 1]]}),
+        case("Cropping1D", [2, 5, 2]), case("Cropping1D", [2, 5, 2], {"cropping": [0, 3]}),
+        case("Cropping2D", [1, 3, 4, 2]), case("Cropping2D", [1, 3, 4, 2], {"cropping": [[1, 0], [0, 2]]}),
+        case("Cropping2D", [1, 4, 5, 2], {"cropping": 1}),
+        case("Cropping3D", [1, 3, 4, 5, 2]), case("Cropping3D", [1, 3, 4, 5, 2], {"cropping": [[1, 0], [2, 1], [0, 0]]}),
+        case("UpSampling1D", [2, 3, 2], {"size": 3}), case("UpSampling2D", small),
+        case("UpSampling2D", small, {"size": [1, 3]}), case("UpSampling2D", small, {"interpolation": "bilinear"}),
+        case("UpSampling2D", [1, 3, 4, 2], {"interpolation": "bicubic", "size": 2}),
+        case("UpSampling3D", [1, 2, 1, 2, 2], {"size": [1, 2, 3]}),
+        case("CenterCrop", IMAGE, {"height": 3, "width": 4}),
+        case("CenterCrop", IMAGE, {"height": 4, "width": 7}),
+        case("Resizing", IMAGE, {"height": 4, "width": 4, "crop_to_aspect_ratio": True}),
+        case("Resizing", IMAGE, {"height": 4, "width": 8, "pad_to_aspect_ratio": True, "fill_value": 0.5}),
+        case("Resizing", IMAGE, {"height": 3, "width": 3, "antialias": True}),
+        case("Resizing", IMAGE, {"height": 4, "width": 2, "antialias": True, "interpolation": "bicubic"}),
+    ]
+    for interpolation in ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"):
+        for height, width in ((9, 4), (4, 10)):
+            result.append(case("Resizing", IMAGE, {"height": height, "width": width, "interpolation": interpolation}))
+    return result
+
+
+def normalization():
+    training, inference = {"training": True}, {"training": False}
+    return [
+        case("BatchNormalization", [6, 3], call=training),
+        case("BatchNormalization", [6, 3], call=inference),
+        case("BatchNormalization", [6, 3], {"trainable": False}, call=training),
+        case("BatchNormalization", [2, 3, 4, 3], {"scale": False, "momentum": 0.5, "epsilon": 0.01}, call=training),
+        case("BatchNormalization", [3, 2, 4], {"axis": 1, "center": False}, call=training),
+        case("BatchNormalization", [3, 2, 4], {"axis": 1}, call=inference),
+        case("BatchNormalization", [2, 3, 2, 2, 3], {"momentum": 0.9}, call=training),
+        case("LayerNormalization", [3, 5]),
+        case("LayerNormalization", [2, 3, 4], {"axis": [1, 2], "scale": False}),
+        case("LayerNormalization", [2, 3, 4], {"axis": 1, "epsilon": 0.1, "center": False}),
+        case("RMSNormalization", [3, 5]),
+        case("RMSNormalization", [2, 3, 4], {"axis": [1, 2], "epsilon": 0.01}),
+        case("GroupNormalization", [2, 3, 4], {"groups": 2}),
+        case("GroupNormalization", [2, 3, 4], {"groups": -1}),
+        case("GroupNormalization", [2, 3, 2, 6], {"groups": 3, "epsilon": 0.1, "center": False}),
+        case("GroupNormalization", [2, 4, 3], {"groups": 2, "axis": 1, "scale": False}),
+        case("UnitNormalization", [3, 5]),
+        case("UnitNormalization", [2, 3, 4], {"axis": [1, 2]}),
+    ] + [case(name, [2, 3, 4], {"rate": 0.4}, call=inference)
+         for name in ("Dropout", "SpatialDropout1D", "GaussianDropout", "AlphaDropout")] + [
+        case("GaussianNoise", [2, 3, 4], {"stddev": 0.4}, call=inference),
+        case("SpatialDropout2D", IMAGE, {"rate": 0.4}, call=inference),
+        case("SpatialDropout3D", VOLUME, {"rate": 0.4}, call=inference),
+    ]
+
+
+def augmentation():
+    """Intervals of one number leave nothing to chance."""
+    training = {"training": True}
+    result = []
+    for fill in ("reflect", "wrap", "constant", "nearest"):
+        for interpolation in ("bilinear", "nearest"):
+            config = {"fill_mode": fill, "interpolation": interpolation, "fill_value": 0.75}
+            result += [
+                case("RandomRotation", IMAGE, {"factor": [0.11, 0.11], **config}, call=training),
+                case("RandomTranslation", IMAGE, {"height_factor": [0.43, 0.43], "width_factor": [-0.37, -0.37], **config},
+                     call=training),
+                case("RandomZoom", IMAGE, {"height_factor": [0.43, 0.43], "width_factor": [-0.37, -0.37], **config},
+                     call=training),
+            ]
+    result += [
+        case("RandomTranslation", IMAGE, {"height_factor": [1.0, 1.0], "width_factor": [0.7, 0.7]}, call=training),
+        case("RandomZoom", IMAGE, {"height_factor": [0.9, 0.9]}, call=training),
+        case("RandomContrast", IMAGE, {"factor": [-0.5, 0.5], "value_range": [-1.5, 1.0]}, call=training),
+        case("RandomBrightness", IMAGE, {"factor": [0.25, 0.25], "value_range": [-2.0, 2.0]}, call=training),
+    ]
+    for name, config in (("RandomFlip", {}), ("RandomRotation", {"factor": 0.2}), ("RandomContrast", {"factor": 0.2}),
+                         ("RandomBrightness", {"factor": 0.2}), ("RandomZoom", {"height_factor": 0.2}),
+                         ("RandomTranslation", {"height_factor": 0.2, "width_factor": 0.1})):
+        result.append(case(name, IMAGE, config, call={"training": False}))
+    return result
+
+
+def attention():
+    return [
+        case("MultiHeadAttention", [[2, 4, 5], [2, 3, 5]], {"num_heads": 2, "key_dim": 3}, separate=True),
+        case("MultiHeadAttention", [[2, 4, 5], [2, 4, 5]], {"num_heads": 2, "key_dim": 3, "use_bias": False},
+             separate=True, call={"use_causal_mask": True}),
+        case("GroupQueryAttention", [[2, 4, 5], [2, 3, 5]], {"head_dim": 3, "num_query_heads": 4, "num_key_value_heads": 2},
+             separate=True),
+    ]
+
+
+FILES = {
+    "layers": lambda: core() + activations() + attention(),
+    "layers_convolution": lambda: convolutions() + transposed(),
+    "layers_pooling": pooling,
+    "layers_spatial": spatial,
+    "layers_normalization": normalization,
+    "layers_augmentation": augmentation,
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Writes what Keras computes for single layers, with gradients, to tests/golden/keras/layers*.json.
+README.md states inputs and fields.
+
+  KERAS_BACKEND=jax python layers.py [layers|layers_convolution|... ...]
+"""
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import json
+import pathlib
+import sys
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+import layer_cases
+import splitmix
+
+keras.config.set_floatx("float64")
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
+WHOLE = 36  # tensors of up to so many elements are written whole
+SAMPLES = 18
+
+
+def rounded(value):
+    return float(f"{float(value):.9g}")
+
+
+def tensor(array):
+    """Shape and values; of large tensors every `step`-th value, and their sum and length."""
+    array = np.asarray(array, np.float64)
+    flat = array.reshape(-1)
+    if flat.size <= WHOLE:
+        return {"shape": list(array.shape), "values": [rounded(v) for v in flat]}
+    step = -(-flat.size // SAMPLES) | 1
+    return {"shape": list(array.shape), "step": step, "values": [rounded(v) for v in flat[::step]],
+            "sum": rounded(flat.sum()), "length": rounded(np.sqrt((flat * flat).sum()))}
+
+
+def inputs_of(case):
+    if "integers" in case:
+        return [jnp.asarray(splitmix.below(100 + i, case["integers"], s), jnp.int32) for i, s in enumerate(case["inputs"])]
+    return [jnp.asarray(splitmix.signed(100 + i, s, 2.0), jnp.float64) for i, s in enumerate(case["inputs"])]
+
+
+def weight_value(index, variable):
+    value = splitmix.signed(200 + index, variable.shape)
+    if "variance" in variable.name:  # must be positive
+        value = splitmix.unit(200 + index, variable.shape) + np.float32(0.5)
+    return value.astype(np.float64)
+
+
+def compute(case):
+    layer = getattr(keras.layers, case["class_name"])(**case["config"])
+    inputs = inputs_of(case)
+    separate = case.get("separate", False)
+    layer(*inputs) if separate else layer(inputs if len(inputs) > 1 else inputs[0])
+    weights = [v for v in layer.weights]
+    for index, variable in enumerate(weights):
+        variable.assign(weight_value(index, variable))
+    kwargs = case.get("call", {})
+
+    def call(trainable, arrays):
+        state = [v.value for v in layer.non_trainable_variables]
+        args = arrays if separate else [arrays if len(arrays) > 1 else arrays[0]]
+        return layer.stateless_call(trainable, state, *args, **kwargs)
+
+    trainable = [v.value for v in layer.trainable_variables]
+    entry = {**case, "weights": [{"name": v.name, "shape": list(v.shape)} for v in weights]}
+    if "integers" in case:
+        y, pullback, state = jax.vjp(lambda t: call(t, inputs), trainable, has_aux=True)
+    else:
+        y, pullback, state = jax.vjp(call, trainable, inputs, has_aux=True)
+    if y.dtype != jnp.float64:  # Keras computes a few layers in float32 whatever the policy
+        entry["computed_in"] = str(y.dtype)
+    gradients = pullback(jnp.asarray(splitmix.signed(300, y.shape), y.dtype))
+    entry["output"] = tensor(y)
+    entry["weight_gradients"] = {v.name: tensor(g) for v, g in zip(layer.trainable_variables, gradients[0])}
+    if len(gradients) > 1:
+        entry["input_gradients"] = [tensor(g) for g in gradients[1]]
+    others = {v.name: tensor(s) for v, s in zip(layer.non_trainable_variables, state) if "seed" not in v.path}
+    if others:
+        entry["non_trainable_after"] = others
+    return entry
+
+
+def write(name):
+    entries = []
+    for case in layer_cases.FILES[name]():
+        try:
+            entries.append(compute(case))
+        except Exception as error:
+            raise RuntimeError(f"{case['class_name']} {case['config']}") from error
+    lines = ",\n".join(json.dumps(entry, allow_nan=False, separators=(",", ":")) for entry in entries)
+    made_with = json.dumps({"keras": keras.__version__, "jax": jax.__version__})
+    text = f'{{"made_with": {made_with},\n"cases": [\n{lines}\n]}}\n'
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    (GOLDEN / f"{name}.json").write_text(text)
+    print(f"{name}: {len(entries)} cases, {len(text)} bytes")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or layer_cases.FILES:
+        write(name)
