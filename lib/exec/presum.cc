@@ -18,6 +18,12 @@ bool settles(const Program& program, const ProgramStep& step, int buffer) {
   return true;
 }
 
+// Ops whose kernels can sum over all pieces at once.
+bool adds_up(std::string_view op) {
+  return op == "einsum" || op == "reduce_sum" || op == "conv_wgrad" || op == "moments" ||
+         op == "channel_sums";
+}
+
 // The pieces at position 0 along the pending axes are the first ones, side by side.
 bool pending_axes_are_major(const Buffer& buffer) {
   const AxisMask pending = buffer.sharding.partial;
@@ -36,7 +42,7 @@ bool pending_axes_are_major(const Buffer& buffer) {
 std::vector<AxisMask> find_presummed(const Program& program) {
   std::vector<AxisMask> out(program.buffers.size(), 0);
   for (const ProgramStep& step : program.steps) {
-    if (step.fused != kNone || (step.op->name != "einsum" && step.op->name != "reduce_sum"))
+    if (step.fused != kNone || !adds_up(step.op->name))
       continue;
     const Buffer& buffer = program.buffers[step.outputs[0]];
     const Sharding& sharding = buffer.sharding;

@@ -28,7 +28,7 @@ enum TypeIndex : int {
   X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal)  \
   X(relu) X(step) X(logical_not) X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) \
   X(min) X(pow) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or)         \
-  X(select) X(clamp)
+  X(select) X(clamp) X(channel_affine)
 // clang-format on
 
 enum class ElementOp : int {
@@ -97,6 +97,38 @@ struct GemmArgs {
 };
 using GemmLoop = void (*)(const GemmArgs& args, void* scratch);
 
+// A block of sums of products, `rows` x `columns`, over runs of terms:
+//   c[r * c_row + j] = sum over i < num_runs, k < length of
+//       a[a_offsets[i] + r * a_row + k * a_step (+ j: kLanes)] * b[b_offsets[i] + k * b_row + j]
+// (+ c where `accumulate`). At most panel_columns columns; whole vectors of b are read: columns up
+// to the next multiple of panel_lanes, and so of a where it is kLanes. The terms of a sum are added
+// in an order that depends on rows, columns and runs only.
+enum class PanelKind : int {
+  kSteps,     // a_step is 1: pixels against a packed kernel
+  kAdjacent,  // a_row is 1: gradients of kernels
+  kLanes,     // channel by channel: depthwise convolutions
+  kCount
+};
+struct PanelArgs {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const int64_t* a_offsets = nullptr;
+  const int64_t* b_offsets = nullptr;
+  int64_t num_runs = 0, length = 0;
+  int64_t a_row = 0, a_step = 0, b_row = 0, c_row = 0;
+  int64_t rows = 0, columns = 0;
+  bool accumulate = false;
+};
+using PanelLoop = void (*)(const PanelArgs& args);
+
+// One window of a pool: `cells` places of `channels` numbers each, at x + offsets[i].
+struct PoolArgs {
+  const void* x = nullptr;
+  const int64_t* offsets = nullptr;
+  int64_t cells = 0, channels = 0;
+};
+
 struct KernelTable {
   ElementLoop element[static_cast<int>(ElementOp::kCount)][kNumTypes] = {};
   ElementLoop cast[kNumTypes][kNumTypes] = {};  // [from][to]
@@ -114,6 +146,18 @@ struct KernelTable {
                                                                         int64_t end) = {};
   GemmLoop gemm[kNumTypes] = {};  // float32 and float64
   size_t gemm_scratch_bytes = 0;
+  PanelLoop panel[static_cast<int>(PanelKind::kCount)][kNumTypes] = {};  // float32 and float64
+  int64_t panel_lanes[kNumTypes] = {};
+  int64_t panel_columns[kNumTypes] = {};
+  // y[c] = largest (mean) of the window; float32 and float64, as the next three.
+  void (*max_pool[kNumTypes])(void* y, const PoolArgs& window) = {};
+  void (*avg_pool[kNumTypes])(void* y, const PoolArgs& window) = {};
+  // Adds dy[c] to dx where x has its first largest, dy[c] / cells to every cell.
+  void (*max_pool_grad[kNumTypes])(void* dx, const void* dy, const PoolArgs& window) = {};
+  void (*avg_pool_grad[kNumTypes])(void* dx, const void* dy, const PoolArgs& window) = {};
+  // out[c] = sum of u[r, c], out[channels + c] = sum of u[r, c] * v[r, c], in double; r < rows.
+  void (*channel_sums[kNumTypes])(double* out, const void* u, const void* v, int64_t rows,
+                                  int64_t channels) = {};
 };
 
 // The table for this processor.

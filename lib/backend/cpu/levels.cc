@@ -13,6 +13,8 @@ namespace meshtrain::cpu {
   void fill_random_##level(KernelTable& table);         \
   void fill_optimizer_##level(KernelTable& table);      \
   void fill_gemm_##level(KernelTable& table);           \
+  void fill_conv_##level(KernelTable& table);           \
+  void fill_channels_##level(KernelTable& table);       \
   static KernelTable make_table_##level() {             \
     KernelTable table;                                  \
     fill_elementwise_##level(table);                    \
@@ -22,6 +24,8 @@ namespace meshtrain::cpu {
     fill_random_##level(table);                         \
     fill_optimizer_##level(table);                      \
     fill_gemm_##level(table);                           \
+    fill_conv_##level(table);                           \
+    fill_channels_##level(table);                       \
     return table;                                       \
   }
 MESHTRAIN_DECLARE_LEVEL(v2)

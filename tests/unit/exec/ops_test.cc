@@ -1,180 +1,10 @@
 // Every op, over every way to split its factors on one and two mesh axes, against the interpreter.
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <cstring>
-
-#include "one_step.h"
-#include "support/interpreter.h"
-#include "support/splitmix.h"
+#include "check_op.h"
 
 namespace meshtrain::testing {
 namespace {
-
-enum class Values { kSigned, kPositive, kSmallIds, kBool, kStep, kSmallIntegers };
-
-struct Operand {
-  Shape shape;
-  DType dtype = DType::kFloat32;
-  Values values = Values::kSigned;
-};
-
-struct Case {
-  std::string op;
-  std::vector<Operand> operands;
-  Attrs attrs = {};
-  double tolerance = 2e-6;  // float32, relative to the largest element
-};
-
-HostTensor make_values(const Operand& operand, uint64_t seed) {
-  HostTensor x(operand.dtype, operand.shape);
-  for (int64_t i = 0; i < x.size(); ++i) {
-    const uint64_t index = static_cast<uint64_t>(i);
-    const double number = test::splitmix_signed(seed, index, 2.0F);
-    switch (operand.values) {
-      case Values::kSigned:
-        x.set(i, number);
-        break;
-      case Values::kPositive:
-        x.set(i, std::abs(number) + 0.1);
-        break;
-      case Values::kSmallIds:
-        x.set(i, static_cast<double>(test::splitmix_below(seed, index, 12)) - 2);
-        break;
-      case Values::kBool:
-        x.set(i, number > 0);
-        break;
-      case Values::kStep:
-        x.set(i, 5);
-        break;
-      case Values::kSmallIntegers:
-        x.set(i, static_cast<double>(test::splitmix_below(seed, index, 5)));
-        break;
-    }
-  }
-  return x;
-}
-
-struct Global {
-  Graph graph;
-  std::vector<HostTensor> operands;
-  std::vector<HostTensor> results;
-};
-
-Global run_global(const Case& c) {
-  Global out;
-  Builder b(out.graph);
-  std::vector<ValueId> inputs;
-  std::map<std::string, const HostTensor*> values;
-  for (size_t i = 0; i < c.operands.size(); ++i) {
-    out.operands.push_back(make_values(c.operands[i], 17 * i + 3));
-    inputs.push_back(b.input(std::to_string(i), c.operands[i].shape, c.operands[i].dtype, false));
-  }
-  for (size_t i = 0; i < c.operands.size(); ++i)
-    values[std::to_string(i)] = &out.operands[i];
-  b.add_node(c.op, inputs, c.attrs);
-  Interpretation run = interpret(out.graph, values, {});
-  for (ValueId v : out.graph.nodes.back().outputs)
-    out.results.push_back(std::move(run.values[v]));
-  return out;
-}
-
-std::vector<HostTensor> run_split(const Case& c, const Global& global, const StepShardings& lay,
-                                  const DeviceMesh& mesh, int workers) {
-  const Node& node = global.graph.nodes.back();
-  ProgramBuilder builder(mesh);
-  std::vector<int> inputs, outputs;
-  for (size_t i = 0; i < c.operands.size(); ++i) {
-    inputs.push_back(builder.input(c.operands[i].shape, c.operands[i].dtype, lay.operands[i]));
-  }
-  for (size_t r = 0; r < node.outputs.size(); ++r) {
-    const Value& value = global.graph.values[node.outputs[r]];
-    outputs.push_back(builder.buffer(value.shape, value.dtype, lay.results[r]));
-  }
-  builder.step(c.op, inputs, outputs, node.attrs);
-  for (int b : outputs)
-    builder.output(b);
-  VariableStore store(mesh, {});
-  Executor executor(builder.take(), make_worker_pool(workers), store);
-  for (size_t i = 0; i < c.operands.size(); ++i) {
-    executor.set_input(static_cast<int>(i), global.operands[i].bytes(),
-                       global.operands[i].num_bytes());
-  }
-  executor.run();
-  executor.run();  // a second run finds nothing left over from the first
-  std::vector<HostTensor> results;
-  for (size_t r = 0; r < outputs.size(); ++r)
-    results.push_back(executor.output(static_cast<int>(r)));
-  return results;
-}
-
-double largest(const HostTensor& x) {
-  double out = 1;
-  for (int64_t i = 0; i < x.size(); ++i) {
-    if (std::isfinite(x.at(i)))
-      out = std::max(out, std::abs(x.at(i)));
-  }
-  return out;
-}
-
-void check_close(const HostTensor& got, const HostTensor& want, double tolerance,
-                 const std::string& what) {
-  REQUIRE(got.shape() == want.shape());
-  REQUIRE(got.dtype() == want.dtype());
-  const double limit = is_floating(want.dtype()) ? tolerance * largest(want) : 0;
-  for (int64_t i = 0; i < want.size(); ++i) {
-    const bool both_nan = std::isnan(got.at(i)) && std::isnan(want.at(i));
-    if (both_nan || got.at(i) == want.at(i))
-      continue;
-    if (!(std::abs(got.at(i) - want.at(i)) <= limit)) {
-      FAIL_CHECK(what << ": element " << i << " is " << got.at(i) << ", not " << want.at(i));
-      return;
-    }
-  }
-}
-
-void check_case(const Case& c, const DeviceMesh& mesh) {
-  const Global global = run_global(c);
-  const Node& node = global.graph.nodes.back();
-  const ShardingRule rule = sharding_rule(global.graph, node);
-  const std::vector<FactorAxes> ways = ways_to_split(rule, mesh);
-  for (size_t way = 0; way < ways.size(); ++way) {
-    const StepShardings lay = shardings_of(rule, ways[way]);
-    std::string what = c.op;
-    for (const Sharding& s : lay.operands)
-      what += " " + sharding_string(s, mesh);
-    const std::vector<HostTensor> one = run_split(c, global, lay, mesh, 1);
-    for (size_t r = 0; r < one.size(); ++r) {
-      const bool is_double = c.operands[0].dtype == DType::kFloat64;
-      check_close(one[r], global.results[r], is_double ? 1e-12 : c.tolerance, what);
-    }
-    for (int workers : {2, 3}) {
-      const std::vector<HostTensor> more = run_split(c, global, lay, mesh, workers);
-      for (size_t r = 0; r < one.size(); ++r) {
-        CHECK_MESSAGE(std::memcmp(one[r].bytes(), more[r].bytes(), one[r].num_bytes()) == 0,
-                      what << " with " << workers << " workers");
-      }
-    }
-  }
-}
-
-// The case as it is, and in float64 if it computes in float32.
-void check_everywhere(const Case& c) {
-  const DeviceMesh line({8}, {"data"});
-  const DeviceMesh grid({2, 4}, {"data", "model"});
-  check_case(c, line);
-  check_case(c, grid);
-  Case wide = c;
-  bool has_float = false;
-  for (Operand& operand : wide.operands) {
-    if (operand.dtype != DType::kFloat32)
-      continue;
-    operand.dtype = DType::kFloat64;
-    has_float = true;
-  }
-  if (has_float && wide.operands[0].dtype == DType::kFloat64)
-    check_case(wide, grid);
-}
 
 using Ints = std::vector<int64_t>;
 
@@ -346,22 +176,12 @@ TEST_CASE("random numbers do not depend on the mesh") {
 }
 
 TEST_CASE("constants and iotas begin where their piece does") {
-  const DeviceMesh mesh({2, 4}, {"data", "model"});
-  for (const char* op : {"constant", "iota"}) {
-    Case c{op, {}, {{"shape", Shape{8, 16}}, {"dtype", std::string("int32")}}};
-    if (c.op == "iota") {
-      c.attrs["axis"] = int64_t{1};
-    } else {
-      c.attrs["value"] = 3.0;
-    }
-    const Global global = run_global(c);
-    for (const FactorAxes& way :
-         ways_to_split(sharding_rule(global.graph, global.graph.nodes.back()), mesh)) {
-      const StepShardings lay =
-          shardings_of(sharding_rule(global.graph, global.graph.nodes.back()), way);
-      check_close(run_split(c, global, lay, mesh, 2)[0], global.results[0], 0, c.op);
-    }
-  }
+  const Attrs declared = {{"shape", Shape{8, 16}}, {"dtype", std::string("int32")}};
+  Attrs constant = declared, iota = declared;
+  constant["value"] = 3.0;
+  iota["axis"] = int64_t{1};
+  check_everywhere({"constant", {}, constant});
+  check_everywhere({"iota", {}, iota});
 }
 
 TEST_CASE("optimizer rules equal the interpreter on every split") {

@@ -54,6 +54,19 @@ void clamp_loop(void* out, const void* a, const void*, const void*, int64_t n,
   }
 }
 
+// x * scale + shift, rounded twice: the same on every level.
+template <class T>
+void affine_loop(void* out, const void* a, const void* b, const void* c, int64_t n,
+                 const ElementParams&) {
+  T* o = static_cast<T*>(out);
+  const T* x = static_cast<const T*>(a);
+  const T* scale = static_cast<const T*>(b);
+  const T* shift = static_cast<const T*>(c);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i)
+    o[i] = x[i] * scale[i] + shift[i];
+}
+
 // clang-format off
 template <class T> inline T neg(T x) {
   if constexpr (kIsFloat<T>) return -x;
@@ -165,6 +178,7 @@ void fill_float(KernelTable& table) {
   set(ElementOp::k_ceil, unary_loop<T, T, ceil_of<T>>);
   set(ElementOp::k_round, unary_loop<T, T, round_of<T>>);
   set(ElementOp::k_is_finite, unary_loop<uint8_t, T, is_finite<T>>);
+  set(ElementOp::k_channel_affine, affine_loop<T>);
 }
 
 }  // namespace

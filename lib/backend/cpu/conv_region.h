@@ -1,0 +1,41 @@
+// What the kernels of convolutions share: parts of images, padded and in one piece of memory.
+#pragma once
+
+#include <array>
+
+#include "backend/cpu/conv.h"
+
+namespace meshtrain::cpu {
+
+using Index3 = std::array<int64_t, 3>;
+
+// How an image (sizes..., channels) is read: in place, or copied box by box. In a copy each channel
+// is there `repeat` times and a pixel takes `pitch` elements, zeros at its end.
+struct BoxReader {
+  Index3 image{1, 1, 1};
+  int64_t channels = 1, repeat = 1, pitch = 1;
+  int64_t item_size = 4;
+  bool in_place = false;  // every box lies inside of the image and pixels are as they should be
+
+  // Elements from one index to the next along each dimension, in boxes of at most `largest`.
+  Index3 steps(const Index3& largest) const;
+  size_t scratch_bytes(const Index3& largest) const;
+  // The box of `size` that begins at `low`, zeros where it reaches out of the image: its first
+  // element. `largest` says where rows begin in the copy.
+  const std::byte* read(const std::byte* image_data, const Index3& low, const Index3& size,
+                        const Index3& largest, std::byte* scratch) const;
+
+ private:
+  void copy_pixels(const std::byte* from, std::byte* to, int64_t count) const;
+};
+
+// Appends [begin, end), or lengthens the last access where it goes on there.
+void add_access(std::vector<Access>& out, const std::byte* begin, int64_t bytes, bool is_write);
+
+// x and y of a convolution of one cell, stride 1 and no padding: all pixels are one line.
+ConvShape flattened(ConvShape shape);
+
+int64_t round_up(int64_t value, int64_t unit);
+int64_t ceil_div(int64_t a, int64_t b);
+
+}  // namespace meshtrain::cpu
