@@ -176,10 +176,10 @@ std::vector<ClassSpec> overlaps() {
   const Spec one_hot_pred = boolean("sparse_y_pred", "false", "outputs are class ids");
   const Spec axis = integer("axis", "-1", "axis of the classes");
   const Spec threshold = number("threshold", "0.5", "predictions from it on are yes");
-  const Spec both =
-      make_spec("target_class_ids", ValueKind::kIntOrList, "[0, 1]", "classes that count")
-          .least(0)
-          .most(1);
+  const Spec both = make_spec("target_class_ids", ValueKind::kIntOrList, "null",
+                              "classes that count; null = both")
+                        .least(0)
+                        .most(1);
   const Spec name = own_name();
   const Spec dtype = own_dtype();
   return {

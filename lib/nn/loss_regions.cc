@@ -32,13 +32,14 @@ LossValues dice(Builder& b, LossArgs args, ValueId y, ValueId p) {
   return {one_minus(b, b.div(b.mul(both, 2.0), b.add(sizes, kLossEpsilon)))};
 }
 
+// alpha weighs false alarms and beta misses, as in Keras 3.16; 3.15 has them exchanged.
 LossValues tversky(Builder& b, LossArgs args, ValueId y, ValueId p) {
   const std::vector<int64_t> axes = summed_axes(b, args, p);
   const ValueId both = b.reduce_sum(b.mul(y, p), axes);
   const ValueId missed = b.reduce_sum(b.mul(y, one_minus(b, p)), axes);
   const ValueId extra = b.reduce_sum(b.mul(one_minus(b, y), p), axes);
-  const ValueId all = b.add(both, b.add(b.mul(missed, number_or(args, "alpha", 0.5)),
-                                        b.mul(extra, number_or(args, "beta", 0.5))));
+  const ValueId all = b.add(both, b.add(b.mul(extra, number_or(args, "alpha", 0.5)),
+                                        b.mul(missed, number_or(args, "beta", 0.5))));
   return {one_minus(b, b.div(both, b.add(all, kLossEpsilon)))};
 }
 

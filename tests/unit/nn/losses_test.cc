@@ -131,15 +131,37 @@ TEST_CASE("losses beyond the catalogue have Keras' values") {
       {1.3, 1.86, 1.4, .4581431});
 }
 
-TEST_CASE("every loss of the catalogue gives a number") {
+TEST_CASE("focal and generalised crossentropies and overlaps have Keras' values") {
   const HostTensor p = probabilities();
-  const HostTensor y = one_hot_classes();
-  const HostTensor ids = ints({2}, {1, 2});
-  for (const ClassSpec& spec : classes(Category::kLoss)) {
-    CAPTURE(spec.name);
-    const ConfigObject object = loss(spec.name.c_str());
-    CHECK(loss_of(object, loss_takes_class_ids(object) ? ids : y, p) > 0);
-  }
+  check_near({loss_of(loss("CategoricalFocalCrossentropy"), one_hot_classes(), p),
+              loss_of(loss("CategoricalGeneralizedCrossEntropy"), ints({2}, {1, 2}), p)},
+             {.2332684, .7350889});
+  const HostTensor binary = floats({2, 2}, {0, 1, 0, 0});
+  const HostTensor q = floats({2, 2}, {.6, .4, .4, .6});
+  check_near(
+      {loss_of(loss("BinaryFocalCrossentropy"), binary, q),
+       loss_of(loss("BinaryFocalCrossentropy", {{"apply_class_balancing", true}}), binary, q),
+       loss_of(loss("Dice"), binary, q), loss_of(loss("Tversky"), binary, q),
+       loss_of(loss("Tversky", {{"alpha", .3}, {"beta", .7}}), binary, q)},
+      {.2678315, .1596406, .7333333, .7333333, .6923077});
+}
+
+TEST_CASE("a circle loss without pairs is 0 and has no gradient") {
+  const HostTensor labels = ints({3}, {0, 1, 2});  // no two of one label
+  const HostTensor p = floats({3, 2}, {1, 0, 0, 1, .6, .8});
+  const auto g = run_one({&labels, &p}, [&](Builder& b, const std::vector<ValueId>& in) {
+    const ValueId value = add_loss(b, loss("Circle"), in[0], in[1], kNone);
+    return gradients(b, value, std::span(&in[1], 1))[0];
+  });
+  check_near(g, {0, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("ctc refuses labels that do not fit the steps") {
+  Diagnostics diagnostics;
+  check_loss(loss("CTC"), {kUnknownDim, 7}, {kUnknownDim, 6, 5}, diagnostics);
+  CHECK(diagnostics.num_errors() == 1);
+  check_loss(loss("CTC"), {kUnknownDim, 3}, {kUnknownDim, 5}, diagnostics);
+  CHECK(diagnostics.num_errors() == 2);
 }
 
 TEST_CASE("ranks that differ by a last dimension of 1 are repaired") {

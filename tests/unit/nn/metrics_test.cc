@@ -16,7 +16,7 @@ struct Batch {
 double value_of(const Metric& metric, const std::vector<Batch>& batches) {
   std::vector<HostTensor> state;
   for (const Metric::State& s : metric.states) {
-    state.emplace_back(DType::kFloat32, s.shape);
+    state.emplace_back(s.dtype.value_or(DType::kFloat32), s.shape);
   }
   for (const Batch& batch : batches) {
     std::vector<const HostTensor*> inputs = {&batch.y, &batch.p};
@@ -40,6 +40,22 @@ Metric metric_for(const ConfigObject& object, const Batch& batch) {
       make_metric(object, batch.y.shape(), batch.p.shape(), DType::kFloat32, diagnostics);
   CHECK(diagnostics.num_errors() == 0);
   return metric;
+}
+
+// The vector of a metric over one batch without weights.
+std::vector<double> values_of(const char* name, const NamedArgs& args, const Batch& batch) {
+  const Metric metric = metric_for(make_object(Kind::kMetric, name, args), batch);
+  std::vector<HostTensor> zeros;
+  std::vector<const HostTensor*> inputs = {&batch.y, &batch.p};
+  for (const Metric::State& s : metric.states) {
+    zeros.emplace_back(DType::kFloat32, s.shape);
+  }
+  for (const HostTensor& zero : zeros) {
+    inputs.push_back(&zero);
+  }
+  return metric.result(run(inputs, [&](Builder& b, const std::vector<ValueId>& in) {
+    return metric.update(b, in[0], in[1], kNone, std::span(in).subspan(2));
+  }));
 }
 
 double value_of(const char* name, const NamedArgs& args, Batch batch) {
@@ -150,11 +166,71 @@ TEST_CASE("a metric is called as it was written") {
         "root_mean_squared_error");
 }
 
-TEST_CASE("every metric of the catalogue can be computed") {
-  for (const ClassSpec& spec : classes(Category::kMetric)) {
-    CAPTURE(spec.name);
-    const bool takes_ids = spec.name.rfind("Sparse", 0) == 0;
-    CHECK(std::isfinite(value_of(spec.name.c_str(), {}, takes_ids ? sparse() : categorical())));
+TEST_CASE("metrics at thresholds have Keras' values") {
+  check_near({value_of("AUC", {}, binary()), value_of("AUC", {{"curve", "PR"}}, binary()),
+              value_of("Precision", {}, binary()), value_of("Recall", {}, binary()),
+              value_of("TruePositives", {}, binary()), value_of("FalsePositives", {}, binary()),
+              value_of("TrueNegatives", {}, binary()), value_of("FalseNegatives", {}, binary()),
+              value_of("BinaryIoU", {}, binary()), value_of("LogCoshError", {}, binary()),
+              value_of("SensitivityAtSpecificity", {{"specificity", .5}}, binary()),
+              value_of("PrecisionAtRecall", {{"recall", .5}}, binary())},
+             {.75, .7972674, 1, .5, 1, 0, 2, 1, .3333333, .0880941, 1, 1}, 1e-5);
+}
+
+TEST_CASE("scores have Keras' values") {
+  const auto f1 = [](const NamedArgs& args) {
+    NamedArgs all = {{"threshold", .5}};
+    all.insert(all.end(), args.begin(), args.end());
+    const Batch batch{floats({3, 3}, {1, 1, 1, 1, 0, 0, 1, 1, 0}),
+                      floats({3, 3}, {.2, .6, .7, .2, .6, .6, .6, .8, 0}), std::nullopt};
+    return values_of("F1Score", all, batch);
+  };
+  check_near(f1({}), {.5, .8, .6666666});
+  check_near(f1({{"average", "micro"}}), {.6666666});
+  check_near(f1({{"average", "macro"}}), {.6555555});
+  check_near(f1({{"average", "weighted"}}), {.6277778});
+  check_near({value_of("R2Score", {},
+                       {floats({3, 1}, {1, 4, 3}), floats({3, 1}, {2, 4, 4}), std::nullopt}),
+              value_of("MeanIoU", {{"num_classes", 2}},
+                       {ints({4, 1}, {0, 0, 1, 1}), floats({4, 1}, {0, 1, 0, 1}), std::nullopt})},
+             {.5714285, .3333333});
+}
+
+TEST_CASE("arguments of metrics must fit the output") {
+  const auto complaint = [](const char* name, const NamedArgs& args) {
+    Diagnostics diagnostics;
+    make_metric(make_object(Kind::kMetric, name, args), {kUnknownDim, 3}, {kUnknownDim, 3},
+                DType::kFloat32, diagnostics);
+    REQUIRE(diagnostics.num_errors() == 1);
+    CHECK(diagnostics.list()[0].code == "E113");
+    return diagnostics.list()[0].message;
+  };
+  CHECK(complaint("Precision", {{"class_id", 3}}) ==
+        "metric `precision`: `class_id` is 3; the output (None, 3) has 3 classes");
+  CHECK(complaint("Recall", {{"top_k", 4}}) ==
+        "metric `recall`: `top_k` is 4; the output (None, 3) has 3 classes");
+  CHECK(complaint("AUC", {{"num_labels", 3}}) ==
+        "metric `auc`: `num_labels` needs `multi_label: true`");
+  CHECK(complaint("AUC", {{"label_weights", {1.0, 2.0}}}) ==
+        "metric `auc`: `label_weights` has 2 numbers; the output (None, 3) has 3 labels");
+}
+
+TEST_CASE("metrics at many thresholds need no more memory than their predictions") {
+  Graph graph;
+  Builder b(graph);
+  const ConfigObject object = make_object(Kind::kMetric, "AUC");
+  Diagnostics diagnostics;
+  const Metric metric =
+      make_metric(object, {kUnknownDim, 10}, {kUnknownDim, 10}, DType::kFloat32, diagnostics);
+  const ValueId y = b.input("y", {512, 10}, DType::kFloat32, true);
+  const ValueId p = b.input("p", {512, 10}, DType::kFloat32, true);
+  std::vector<ValueId> state;
+  for (const Metric::State& s : metric.states) {
+    state.push_back(b.input(s.name, s.shape, DType::kFloat32, false));
+  }
+  metric.update(b, y, p, kNone, state);
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    CHECK(num_elements(graph.values[v].shape) <= 512 * 10);
   }
 }
 
