@@ -85,6 +85,9 @@ class CompileBinder {
   }
 
   void optimizer(const ConfigObject& object) {
+    if (object.has("inner_optimizer")) {
+      optimizer(object.arg("inner_optimizer").object());
+    }
     std::vector<std::string> given;
     for (const char* name : {"clipnorm", "clipvalue", "global_clipnorm"}) {
       if (object.has(name)) {
@@ -94,6 +97,9 @@ class CompileBinder {
     if (given.size() > 1) {
       diagnostics_.error("E113", object.loc_of(given[1]),
                          fmt::format("`{}` and `{}` exclude each other", given[0], given[1]));
+    }
+    if (!object.has("learning_rate")) {
+      return;
     }
     const ConfigValue& rate = object.arg("learning_rate");
     if (rate.is_object() && rate.object().class_name == "PiecewiseConstantDecay") {

@@ -33,39 +33,70 @@ struct SlotSpec {
   std::string name;          // "momentum", "velocity", "average", "gradient_accumulator"
   double initial = 0;        // constant start value
   bool copy_weight = false;  // starts as a copy of the weight instead
+  int lacks_dim = kNone;     // the dimension of the weight that the slot does not have
 };
 
+// A number that the optimizer keeps for all weights together: Nadam's product, the loss scale.
+struct OptimizerScalar {
+  std::string path;  // "nadam/u_product"
+  DType dtype = DType::kFloat32;
+  double initial = 0;
+};
+
+// One file per family: optimizer_*.cc; the rules share optimizer_rules.h.
 class Optimizer {
  public:
   explicit Optimizer(const ConfigObject& config);
 
   const std::string& name() const { return name_; }  // "adam": the prefix of its variable paths
-  // Slots of each trainable weight, in Keras' order of creation.
-  std::vector<SlotSpec> slots() const;
+  // Slots of a trainable weight, in Keras' order of creation.
+  std::vector<SlotSpec> slots(std::string_view weight_path, size_t rank) const;
   // Path of a slot: "adam/d1_kernel_momentum".
   std::string slot_path(std::string_view weight_path, std::string_view slot) const;
+  // `dtype`: the policy's. With a loss scale its own three come first: steps tried, step_counter,
+  // dynamic_scale.
+  std::vector<OptimizerScalar> scalars(DType dtype) const;
   // The rate at `iteration` (raw): constant, or a schedule's.
   double learning_rate(int64_t iteration) const;
   int64_t accumulation_steps() const;  // 1 = none
   bool uses_ema() const;
+  // LossScaleOptimizer: a step whose gradients are not all finite changes no weight and does not
+  // count as an iteration.
+  bool scales_loss() const { return !scale_name_.empty(); }
+  ValueId scaled_loss(Builder& builder, ValueId loss, std::span<const ValueId> scalars) const;
 
   struct WeightUpdate {
-    ValueId param, grad;         // grad kNone: the weight does not train
-    std::vector<ValueId> slots;  // in the order of slots()
+    ValueId param = kNone, grad = kNone;  // grad kNone: the weight does not train
+    std::vector<ValueId> slots;           // in the order of slots()
+    std::string path;
+    const ConfigObject* constraint = nullptr;
+  };
+  struct State {
+    ValueId iteration = kNone;     // raw iterations before the step: int64 scalar
+    std::vector<ValueId> scalars;  // in the order of scalars()
   };
   struct Result {
     std::vector<ValueId> params;              // new values, beside the input
     std::vector<std::vector<ValueId>> slots;  // new values
+    State state;                              // new values
   };
-  // One `apply` in Keras' exact order (7.1: accumulate, clip, decay, update, EMA). `iteration`: raw
-  // iterations, int64 scalar, before the increment; `rate`: float scalar. `apply_now` is false for
-  // the program that only accumulates (iterations where (raw+1) mod N != 0).
-  Result apply(Builder& builder, std::vector<WeightUpdate> weights, ValueId iteration, ValueId rate,
+  // One `apply` in Keras' exact order (7.1: accumulate, clip, decay, update, EMA, constraint).
+  // `rate`: float scalar. `apply_now` is false for the program that only accumulates (iterations
+  // where (raw+1) mod N != 0).
+  Result apply(Builder& builder, std::vector<WeightUpdate> weights, State state, ValueId rate,
                bool apply_now) const;
 
  private:
+  Result apply_finite(Builder& builder, const std::vector<WeightUpdate>& weights, State state,
+                      ValueId rate, bool apply_now) const;
+  Result apply_if_finite(Builder& builder, std::vector<WeightUpdate> weights, State state,
+                         ValueId rate, bool apply_now) const;
+
+  ConfigObject config_;  // of the rule: the inner optimizer's under a loss scale
   std::string name_;
-  const ConfigObject config_;
+  std::string scale_name_;  // of the LossScaleOptimizer; empty: none
+  double initial_scale_ = 1;
+  int64_t growth_steps_ = 0;
 };
 
 // Problems of arguments that the schema cannot see (momentum outside [0, 1], two clips at once,

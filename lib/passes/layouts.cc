@@ -63,8 +63,11 @@ void assign_layouts(Graph& graph, std::span<const Sharding> layouts, const Layou
   for (Variable& variable : graph.variables) {
     if (variable.role == VariableRole::kSlot && variable.follows != kNone) {
       const Variable& weight = graph.variables[variable.follows];
-      if (weight.shape == variable.shape) {
-        const Sharding& state = weight.layout.state;
+      Sharding state = weight.layout.state;
+      if (variable.lacks_dim != kNone) {
+        state.dims.erase(state.dims.begin() + variable.lacks_dim);
+      }
+      if (state.dims.size() == variable.shape.size()) {
         variable.layout = {state, state, state, state};
       }
     }

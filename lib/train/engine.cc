@@ -54,17 +54,17 @@ struct Engine::Impl {
   void reset_slots() {
     const StepGraphs& graphs = setup.graphs();
     for (size_t w = 0; w < setup.model().weights().size(); ++w) {
-      for (size_t s = 0; s < graphs.slots().size(); ++s) {
-        const int slot = graphs.slot_variable(static_cast<int>(w), static_cast<int>(s));
-        if (slot == kNone) {
-          continue;
-        }
-        if (graphs.slots()[s].copy_weight) {
+      for (size_t s = 0; s < graphs.slots(w).size(); ++s) {
+        const int slot = graphs.slot_variable(w, s);
+        if (graphs.slots(w)[s].copy_weight) {
           store.write(slot, store.read(static_cast<int>(w)));
         } else {
-          store.fill(slot, graphs.slots()[s].initial);
+          store.fill(slot, graphs.slots(w)[s].initial);
         }
       }
+    }
+    for (size_t s = 0; s < graphs.scalars().size(); ++s) {
+      store.fill(graphs.variable_of_scalar(s), graphs.scalars()[s].initial);
     }
   }
 
@@ -220,7 +220,12 @@ void Engine::train_step(const Batch& batch) {
   const bool apply_now = (impl_->iterations + 1) % accumulate == 0;
   Executor& executor = impl_->run(apply_now ? StepKind::kTrain : StepKind::kAccumulate, batch);
   impl_->loss = executor.output_scalar(0);
-  ++impl_->iterations;
+  if (impl_->setup.optimizer().scales_loss()) {  // a skipped step is no iteration
+    impl_->iterations =
+        static_cast<int64_t>(impl_->store.read(impl_->setup.graphs().iteration_variable()).at(0));
+  } else {
+    ++impl_->iterations;
+  }
 }
 
 void Engine::test_step(const Batch& batch) {
@@ -291,10 +296,9 @@ void Engine::write_variable(std::string_view path, const HostTensor& value) {
 // Slots that start as a copy of the weight follow a weight written before the first step.
 void Engine::restart_copies(int weight) {
   const StepGraphs& graphs = impl_->setup.graphs();
-  for (size_t s = 0; s < graphs.slots().size() && impl_->iterations == 0; ++s) {
-    const int slot = graphs.slot_variable(weight, static_cast<int>(s));
-    if (slot != kNone && graphs.slots()[s].copy_weight) {
-      impl_->store.write(slot, impl_->store.read(weight));
+  for (size_t s = 0; s < graphs.slots(weight).size() && impl_->iterations == 0; ++s) {
+    if (graphs.slots(weight)[s].copy_weight) {
+      impl_->store.write(graphs.slot_variable(weight, s), impl_->store.read(weight));
     }
   }
 }
@@ -305,10 +309,9 @@ void Engine::finalize_weights() {
     return;
   }
   for (size_t w = 0; w < impl_->setup.model().weights().size(); ++w) {
-    for (size_t s = 0; s < graphs.slots().size(); ++s) {
-      const int slot = graphs.slot_variable(static_cast<int>(w), static_cast<int>(s));
-      if (slot != kNone && graphs.slots()[s].name == "average") {
-        impl_->store.write(static_cast<int>(w), impl_->store.read(slot));
+    for (size_t s = 0; s < graphs.slots(w).size(); ++s) {
+      if (graphs.slots(w)[s].name == "average") {
+        impl_->store.write(static_cast<int>(w), impl_->store.read(graphs.slot_variable(w, s)));
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "nn/regularizers.h"
 
 namespace meshtrain {
 
@@ -18,13 +19,17 @@ struct StepGraphs::Frame {
   Graph graph;
   Builder builder{graph};
   int64_t batch = 0;
-  ValueId iteration = kNone;
+  Optimizer::State optimizer;  // when training
+  ValueId step = kNone;        // what random numbers depend on
   ValueId sample_weight = kNone;
   std::vector<ValueId> parameters;  // beside the model's weights
+  std::vector<ValueId> moved;       // new values of weights that layers change, or kNone
   std::vector<ValueId> targets;
   std::vector<ValueId> predictions;
   std::vector<ValueId> losses;  // of each entry of losses_
-  ValueId loss = kNone;         // their weighted sum
+  ValueId loss = kNone;         // their weighted sum and the penalties
+  std::vector<ValueId> penalties;
+  std::vector<std::pair<ValueId, size_t>> penalized;  // values of weights with a regularizer
 };
 
 namespace {
@@ -55,7 +60,7 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
       data_(data),
       dtype_(dtype),
       pins_(std::move(pins)),
-      slots_(optimizer.slots()) {
+      scalars_(optimizer.scalars(dtype)) {
   for (const Weight* weight : model.weights()) {
     Variable variable;
     variable.path = weight->path;
@@ -68,20 +73,35 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
   iteration_ = static_cast<int>(variables_.size());
   variables_.push_back(
       scalar_variable(optimizer.name() + "/iteration", DType::kInt64, VariableRole::kScalar));
+  for (const OptimizerScalar& scalar : scalars_) {
+    scalar_variables_.push_back(static_cast<int>(variables_.size()));
+    variables_.push_back(scalar_variable(scalar.path, scalar.dtype, VariableRole::kScalar));
+  }
   for (size_t w = 0; w < num_weights; ++w) {
-    slot_variables_.emplace_back(slots_.size(), kNone);
-    for (size_t s = 0; s < slots_.size() && variables_[w].trainable; ++s) {
-      Variable slot = variables_[w];
-      slot.path = optimizer.slot_path(variables_[w].path, slots_[s].name);
-      slot.role = VariableRole::kSlot;
-      slot.trainable = false;
-      slot.follows = static_cast<int>(w);
-      slot_variables_[w][s] = static_cast<int>(variables_.size());
-      variables_.push_back(std::move(slot));
-    }
+    const Variable& weight = variables_[w];
+    slots_.push_back(weight.trainable ? optimizer.slots(weight.path, weight.shape.size())
+                                      : std::vector<SlotSpec>());
+    add_slot_variables(w);
   }
   resolve_losses(diagnostics);
   resolve_metrics(diagnostics);
+}
+
+void StepGraphs::add_slot_variables(size_t weight) {
+  slot_variables_.emplace_back();
+  for (const SlotSpec& spec : slots_[weight]) {
+    Variable slot = variables_[weight];
+    slot.path = optimizer_.slot_path(slot.path, spec.name);
+    slot.role = VariableRole::kSlot;
+    slot.trainable = false;
+    slot.follows = static_cast<int>(weight);
+    slot.lacks_dim = spec.lacks_dim;
+    if (spec.lacks_dim != kNone) {
+      slot.shape.erase(slot.shape.begin() + spec.lacks_dim);
+    }
+    slot_variables_[weight].push_back(static_cast<int>(variables_.size()));
+    variables_.push_back(std::move(slot));
+  }
 }
 
 ValueType StepGraphs::target_type(size_t output) const {
@@ -189,13 +209,18 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
     frame.parameters.push_back(builder.parameter(w));
   }
   if (training) {
-    frame.iteration = builder.parameter(iteration_);
+    for (const int scalar : scalar_variables_) {
+      frame.optimizer.scalars.push_back(builder.parameter(scalar));
+    }
+    frame.optimizer.iteration = builder.parameter(iteration_);
+    // Steps that a loss scale skips draw other random numbers, too.
+    frame.step = optimizer_.scales_loss() ? frame.optimizer.scalars[0] : frame.optimizer.iteration;
   }
   const auto pinned = [&](const std::string& key, ValueId value) {
     return pins_.contains(key) ? builder.pin(value, key) : value;
   };
-  frame.predictions = model_.apply(builder, inputs, frame.parameters, training, frame.iteration,
-                                   config_.seed.value, pinned);
+  frame.predictions = model_.apply(builder, inputs, frame.parameters, training, frame.step,
+                                   config_.seed.value, pinned, &frame.penalties, &frame.moved);
 }
 
 void StepGraphs::add_losses(Frame& frame) const {
@@ -210,7 +235,29 @@ void StepGraphs::add_losses(Frame& frame) const {
     frame.loss = frame.loss == kNone ? weighted : builder.add(frame.loss, weighted);
   }
   if (frame.loss != kNone) {
+    add_penalties(frame);
     builder.output("loss", frame.loss);
+  }
+}
+
+// Keras' `loss` includes the penalties of regularizers, of weights that train and of outputs. The
+// penalty on a weight is taken where its gradient lies, so that it moves no weight.
+void StepGraphs::add_penalties(Frame& frame) const {
+  Builder& builder = frame.builder;
+  const auto scope = builder.scope("penalties");
+  for (size_t w = 0; w < model_.weights().size(); ++w) {
+    const Weight& weight = *model_.weights()[w];
+    if (weight.regularizer != nullptr && weight.trainable) {
+      const auto path = builder.scope(weight.path);
+      const ValueId use =
+          builder.apply("reshard", {frame.parameters[w]},
+                        {{"variable", static_cast<int64_t>(w)}, {"layout", "grad"}});
+      frame.penalized.emplace_back(use, w);
+      frame.penalties.push_back(add_penalty(builder, *weight.regularizer, use));
+    }
+  }
+  for (const ValueId penalty : frame.penalties) {
+    frame.loss = builder.add(frame.loss, builder.cast(penalty, builder.dtype(frame.loss)));
   }
 }
 
@@ -260,7 +307,12 @@ std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
       }
     }
   }
-  const std::vector<ValueId> of_uses = gradients(builder, frame.loss, uses);
+  std::vector<ValueId> wanted = uses;
+  for (const auto& [use, weight] : frame.penalized) {
+    wanted.push_back(use);
+  }
+  const ValueId loss = optimizer_.scaled_loss(builder, frame.loss, frame.optimizer.scalars);
+  const std::vector<ValueId> of_uses = gradients(builder, loss, wanted);
   builder.set_phase(Phase::kBackward);
   std::vector<ValueId> sums(frame.parameters.size(), kNone);
   for (size_t u = 0; u < uses.size(); ++u) {
@@ -274,6 +326,13 @@ std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
       const auto scope = builder.scope("gradients/" + variables_[w].path);
       sums[w] = builder.apply("reshard", {sums[w]},
                               {{"variable", static_cast<int64_t>(w)}, {"layout", "grad"}});
+    }
+  }
+  for (size_t p = 0; p < frame.penalized.size(); ++p) {
+    const ValueId term = of_uses[uses.size() + p];
+    if (term != kNone) {
+      ValueId& sum = sums[frame.penalized[p].second];
+      sum = sum == kNone ? term : builder.add(sum, term);
     }
   }
   return sums;
@@ -292,10 +351,17 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   std::vector<size_t> weights;
   for (size_t w = 0; w < grads.size(); ++w) {
     if (!variables_[w].trainable) {
+      if (frame.moved[w] != kNone) {
+        const auto scope = builder.scope("moving/" + variables_[w].path);
+        builder.update(static_cast<int>(w), to_layout(frame.moved[w], w, "storage"));
+      }
       continue;
     }
     const auto scope = builder.scope(optimizer_.name() + "/" + variables_[w].path);
-    Optimizer::WeightUpdate update{to_layout(frame.parameters[w], w, "state"), kNone, {}};
+    Optimizer::WeightUpdate update;
+    update.param = to_layout(frame.parameters[w], w, "state");
+    update.path = variables_[w].path;
+    update.constraint = model_.weights()[w]->constraint.get();
     update.grad = grads[w] == kNone ? kNone : to_layout(grads[w], w, "state");
     for (const int slot : slot_variables_[w]) {
       update.slots.push_back(builder.parameter(slot));
@@ -305,7 +371,7 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
   }
   const auto scope = builder.scope(optimizer_.name());
   const Optimizer::Result result =
-      optimizer_.apply(builder, updates, frame.iteration, rate, apply_now);
+      optimizer_.apply(builder, updates, frame.optimizer, rate, apply_now);
   for (size_t i = 0; i < weights.size(); ++i) {
     const size_t w = weights[i];
     if (result.params[i] != updates[i].param) {
@@ -317,7 +383,12 @@ void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
       }
     }
   }
-  builder.update(iteration_, builder.add(frame.iteration, 1.0));
+  builder.update(iteration_, result.state.iteration);
+  for (size_t s = 0; s < scalars_.size(); ++s) {
+    if (result.state.scalars[s] != frame.optimizer.scalars[s]) {
+      builder.update(scalar_variables_[s], result.state.scalars[s]);
+    }
+  }
 }
 
 Graph StepGraphs::train(int64_t batch, bool apply_now) const {

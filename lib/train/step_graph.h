@@ -49,10 +49,13 @@ class StepGraphs {
              Diagnostics& diagnostics);
 
   const std::vector<Variable>& variables() const { return variables_; }
-  const std::vector<SlotSpec>& slots() const { return slots_; }
-  // Variable index of slot `slot` of the `weight`-th weight; kNone for weights that do not train.
-  int slot_variable(int weight, int slot) const { return slot_variables_[weight][slot]; }
+  // Of the `weight`-th weight; none for weights that do not train.
+  const std::vector<SlotSpec>& slots(size_t weight) const { return slots_[weight]; }
+  int slot_variable(size_t weight, size_t slot) const { return slot_variables_[weight][slot]; }
   int iteration_variable() const { return iteration_; }
+  // What the optimizer keeps beside the slots, and the variables of it.
+  const std::vector<OptimizerScalar>& scalars() const { return scalars_; }
+  int variable_of_scalar(size_t scalar) const { return scalar_variables_[scalar]; }
   const std::vector<TrackedMetric>& metrics() const { return metrics_; }
 
   // Outputs: "loss". `apply_now` false: gradients are accumulated, weights stay.
@@ -64,6 +67,8 @@ class StepGraphs {
   struct Frame;  // a graph being built
   void forward(Frame& frame, int64_t batch, bool with_targets, bool training) const;
   void add_losses(Frame& frame) const;
+  void add_penalties(Frame& frame) const;
+  void add_slot_variables(size_t weight);
   void update_metrics(Frame& frame) const;
   void update_weights(Frame& frame, bool apply_now) const;
   std::vector<ValueId> weight_gradients(Frame& frame) const;
@@ -85,8 +90,10 @@ class StepGraphs {
   DType dtype_;
   std::map<std::string, Sharding> pins_;
   std::vector<Variable> variables_;
-  std::vector<SlotSpec> slots_;
+  std::vector<std::vector<SlotSpec>> slots_;  // beside the model's weights
   std::vector<std::vector<int>> slot_variables_;
+  std::vector<OptimizerScalar> scalars_;
+  std::vector<int> scalar_variables_;
   int iteration_ = kNone;
   std::vector<OutputLoss> losses_;
   std::vector<TrackedMetric> metrics_;  // "loss" first, then per-output losses, then as declared

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what Keras computes for single activations, losses, metrics, schedules, optimizers and
-layers, with gradients, in float64, to tests/golden/keras/*.json. README.md states inputs and fields.
+"""Writes what Keras computes for single activations, losses, metrics, schedules, with gradients, in float64, to tests/golden/keras/*.json. README.md states inputs and fields.
 
-  KERAS_BACKEND=jax python values.py [activations|losses|metrics|schedules|optimizers|layers ...]
+  KERAS_BACKEND=jax python values.py [activations|losses|metrics|schedules ...]
 """
 import os
 
@@ -126,94 +125,8 @@ def schedules():
     write("schedules", {"cases": result})
 
 
-def optimizers():
-    """Both weights after each of OPTIMIZER_SHOWN steps; gradients do not depend on the weights."""
-    result = []
-    for name, config in cases.OPTIMIZERS:
-        arguments = dict(config)
-        if isinstance(arguments.get("learning_rate"), dict):
-            spec = arguments["learning_rate"]
-            arguments["learning_rate"] = getattr(
-                keras.optimizers.schedules, spec["class_name"])(**spec["config"])
-        optimizer = getattr(keras.optimizers, name)(**arguments)
-        kernel = keras.Variable(splitmix.signed(1, (4, 3), 2.0).astype(np.float64), name="kernel")
-        bias = keras.Variable(splitmix.signed(2, (3,), 2.0).astype(np.float64), name="bias")
-        optimizer.build([kernel, bias])
-        after = {}
-        for step in range(1, cases.OPTIMIZER_SHOWN[-1] + 1):
-            optimizer.apply([jnp.asarray(splitmix.signed(1000 + step, (4, 3)), jnp.float64),
-                             jnp.asarray(splitmix.signed(2000 + step, (3,)), jnp.float64)],
-                            [kernel, bias])
-            if step in cases.OPTIMIZER_SHOWN:
-                after[str(step)] = {"kernel": flat(kernel.value), "bias": flat(bias.value)}
-        entry = {"class_name": name, "config": config, "after": after}
-        if config.get("use_ema"):
-            optimizer.finalize_variable_values([kernel, bias])
-            entry["finalized"] = {"kernel": flat(kernel.value), "bias": flat(bias.value)}
-        result.append(entry)
-    write("optimizers", {"kernel_shape": [4, 3], "bias_shape": [3], "cases": result})
-
-
-def layer_inputs(case):
-    """Input i is signed(100 + i), or below(100 + i, limit) where the case says integers."""
-    if "integers" in case:
-        return [jnp.asarray(splitmix.below(100 + i, case["integers"], s), jnp.int32)
-                for i, s in enumerate(case["inputs"])]
-    return [jnp.asarray(splitmix.signed(100 + i, s, case.get("scale", 2.0)), jnp.float64)
-            for i, s in enumerate(case["inputs"])]
-
-
-def layers():
-    """Output, gradients of sum(output * signed(300)) to inputs and trainable weights, and what the
-    call made of the other weights."""
-    result = []
-    for case in cases.LAYERS:
-        config = dict(case["config"])
-        layer = getattr(keras.layers, case["class_name"])(**config)
-        inputs = layer_inputs(case)
-        arguments = inputs if len(inputs) > 1 else inputs[0]
-        layer(*inputs) if case.get("separate") else layer(arguments)
-        for index, variable in enumerate(layer.weights):
-            value = splitmix.signed(200 + index, variable.shape)
-            if "variance" in variable.name:  # must be positive
-                value = splitmix.unit(200 + index, variable.shape) + np.float32(0.5)
-            variable.assign(value.astype(np.float64))
-        kwargs = case.get("call", {})
-
-        def call(trainable, arrays):
-            state = [v.value for v in layer.non_trainable_variables]
-            args = arrays if case.get("separate") else [arrays if len(arrays) > 1 else arrays[0]]
-            out, state = layer.stateless_call(trainable, state, *args, **kwargs)
-            return out, state
-
-        trainable = [v.value for v in layer.trainable_variables]
-        weights = [{"name": v.name, "path": v.path, **tensor(v.value)} for v in layer.weights]
-        entry = {"class_name": case["class_name"], "config": case["config"], "call": kwargs,
-                 "inputs": [tensor(i) for i in inputs], "weights": weights}
-        if "integers" in case:
-            entry["integer_inputs"] = True
-            y, pullback, state = jax.vjp(lambda t: call(t, inputs), trainable, has_aux=True)
-        else:
-            y, pullback, state = jax.vjp(call, trainable, inputs, has_aux=True)
-        cotangent = jnp.asarray(splitmix.signed(300, y.shape), y.dtype)
-        if y.dtype != jnp.float64:  # Keras computes a few layers in float32 whatever the policy
-            entry["computed_in"] = str(y.dtype)
-        gradients = pullback(cotangent)
-        entry["output"] = tensor(y)
-        entry["weight_gradients"] = [{"name": v.name, **tensor(g)}
-                                     for v, g in zip(layer.trainable_variables, gradients[0])]
-        if len(gradients) > 1:
-            entry["input_gradients"] = [tensor(g) for g in gradients[1]]
-        others = [{"name": v.name, **tensor(s)} for v, s in zip(layer.non_trainable_variables, state)
-                  if "seed" not in v.path]
-        if others:
-            entry["non_trainable_after"] = others
-        result.append(entry)
-    write("layers", {"cases": result})
-
-
 if __name__ == "__main__":
-    everything = [activations, losses, metrics, schedules, optimizers, layers]
+    everything = [activations, losses, metrics, schedules]
     chosen = sys.argv[1:] or [f.__name__ for f in everything]
     for function in everything:
         if function.__name__ in chosen:

@@ -26,6 +26,10 @@ Category category_of(Kind kind) {
       return Category::kInitializer;
     case Kind::kActivation:
       return Category::kActivation;
+    case Kind::kRegularizer:
+      return Category::kRegularizer;
+    case Kind::kConstraint:
+      return Category::kConstraint;
   }
   return Category::kLayer;
 }

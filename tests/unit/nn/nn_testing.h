@@ -28,7 +28,17 @@ struct Arg : ConfigValue {
 };
 using NamedArgs = std::vector<std::pair<std::string, Arg>>;
 
-enum class Kind { kLayer, kLoss, kMetric, kOptimizer, kSchedule, kInitializer, kActivation };
+enum class Kind {
+  kLayer,
+  kLoss,
+  kMetric,
+  kOptimizer,
+  kSchedule,
+  kInitializer,
+  kActivation,
+  kRegularizer,
+  kConstraint
+};
 
 // The class of the catalogue by any spelling, with defaults filled in; fails the test when there is
 // no such class or argument.

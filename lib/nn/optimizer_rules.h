@@ -1,0 +1,102 @@
+// What an optimizer does with one weight: its rule. A rule is an entry of its family's table; what
+// all rules share (accumulation, clipping, averages, constraints, the loss scale) is in
+// optimizer.cc. Source: Keras 3 optimizers, one file each; formulas: keras-semantics 7.2.
+//
+// Rules made of elementwise ops become one pass over the weight (passes/fuse.h); those of SGD,
+// RMSprop and Adam are one op, optimizer_update.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "nn/compile.h"
+
+namespace meshtrain {
+
+// What the rules of one apply share: the builder, the arguments, and scalars in each weight's
+// dtype, made once.
+class RuleStep {
+ public:
+  // `iteration`: iterations as the rules count them, int64, before the step.
+  RuleStep(Builder& builder, const ConfigObject& config, ValueId iteration, ValueId rate);
+
+  Builder& b;
+  const ConfigObject& config;
+  std::vector<ValueId> scalars;  // the rule's; `begin` replaces them by their new values
+
+  double number(std::string_view name) const { return config.number(name); }
+  ValueId iteration() const { return iteration_; }
+  ValueId rate(DType dtype);                                  // learning rate
+  ValueId t(DType dtype, double ahead = 0);                   // iterations + 1 + ahead
+  ValueId power(double base, DType dtype, double ahead = 0);  // base^t
+  ValueId rest(double base, DType dtype);                     // 1 - base^t
+  ValueId decay_rate(double weight_decay, DType dtype);       // weight_decay * rate; kNone for 0
+  // What `make` gives, once per key and dtype.
+  template <class Make>
+  ValueId shared(std::string key, DType dtype, Make make) {
+    const auto found = shared_.find({key, dtype});
+    if (found != shared_.end()) {
+      return found->second;
+    }
+    const ValueId value = make();
+    shared_[{std::move(key), dtype}] = value;
+    return value;
+  }
+
+  // (1 - rate_of_change) old + rate_of_change fresh, as Keras rounds it.
+  ValueId towards(ValueId old, ValueId fresh, double rate_of_change);
+
+ private:
+  ValueId iteration_, rate_;
+  std::map<std::pair<std::string, DType>, ValueId> shared_;
+};
+
+// One weight in an apply.
+struct RuleWeight {
+  std::string_view path;
+  ValueId param = kNone, grad = kNone;
+  std::span<const ValueId> slots;
+  ValueId decay_rate = kNone;  // weight decay * learning rate; kNone: no decay
+};
+
+// param - param * decay_rate: what every rule does first.
+ValueId decayed(RuleStep& step, const RuleWeight& weight);
+// The op optimizer_update with the decay in it: the new param, then the new slots.
+std::vector<ValueId> fused_update(RuleStep& step, const RuleWeight& weight, std::string_view kind,
+                                  Attrs attrs, ValueId rate);
+
+// Adam's step with slots momentum, velocity and, with amsgrad, velocity_hat.
+std::vector<ValueId> adam_update(RuleStep& step, const RuleWeight& weight, double beta_1,
+                                 double beta_2, double rate_factor, bool amsgrad);
+
+struct WeightKind {
+  std::string_view path;
+  size_t rank = 0;
+};
+
+struct OptimizerRule {
+  std::string_view class_name;
+  // In Keras' order of creation.
+  std::vector<SlotSpec> (*slots)(const ConfigObject& config, const WeightKind& weight);
+  // The new param, then the new slots.
+  std::vector<ValueId> (*update)(RuleStep& step, const RuleWeight& weight);
+  // The argument that holds the weight's decay; null: `weight_decay`.
+  const char* (*decay_argument)(const ConfigObject& config, const WeightKind& weight) = nullptr;
+  // Scalars by name, and what makes them new at the beginning of an apply.
+  std::vector<OptimizerScalar> (*scalars)(const ConfigObject& config, DType dtype) = nullptr;
+  void (*begin)(RuleStep& step) = nullptr;
+};
+
+std::vector<OptimizerRule> gradient_descent_rules();  // optimizer_sgd.cc: SGD, RMSprop, Lion
+std::vector<OptimizerRule> adam_rules();     // optimizer_adam.cc: Adam, AdamW, Adamax, Nadam, ...
+std::vector<OptimizerRule> adagrad_rules();  // optimizer_adagrad.cc: Adagrad, Adadelta, Ftrl
+std::vector<OptimizerRule> matrix_rules();   // optimizer_matrix.cc: Adafactor, Muon, Lamb
+
+// By Keras' class name; throws ConfigError E122 when there is none.
+const OptimizerRule& find_rule(const ConfigObject& config);
+
+}  // namespace meshtrain

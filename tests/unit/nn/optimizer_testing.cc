@@ -1,0 +1,142 @@
+#include "optimizer_testing.h"
+
+#include <fstream>
+#include <map>
+
+#include "config/catalogue.h"
+#include "support/interpreter.h"
+#include "support/splitmix.h"
+
+namespace meshtrain::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+ConfigValue value_from_json(const Json& json) {
+  ConfigValue value;
+  if (json.is_boolean()) {
+    value.data = json.get<bool>();
+  } else if (json.is_number_integer()) {
+    value.data = json.get<int64_t>();
+  } else if (json.is_number()) {
+    value.data = json.get<double>();
+  } else if (json.is_string()) {
+    value.data = json.get<std::string>();
+  } else if (json.is_array()) {
+    ConfigValue::List list;
+    for (const Json& entry : json) {
+      list.push_back(value_from_json(entry));
+    }
+    value.data = std::move(list);
+  } else if (json.is_object()) {
+    value.data = std::make_shared<ConfigObject>(
+        object_from_json(Kind::kSchedule, json["class_name"], json["config"]));
+  }
+  return value;
+}
+
+}  // namespace
+
+OptimizerState start_state(const Optimizer& optimizer, std::vector<std::string> paths,
+                           std::vector<HostTensor> weights) {
+  OptimizerState state;
+  const DType dtype = weights[0].dtype();
+  state.paths = std::move(paths);
+  state.weights = std::move(weights);
+  for (size_t i = 0; i < state.weights.size(); ++i) {
+    const HostTensor& weight = state.weights[i];
+    state.slots.emplace_back();
+    for (const SlotSpec& spec : optimizer.slots(state.paths[i], weight.shape().size())) {
+      Shape shape = weight.shape();
+      if (spec.lacks_dim != kNone) {
+        shape.erase(shape.begin() + spec.lacks_dim);
+      }
+      HostTensor slot = spec.copy_weight ? weight.clone() : HostTensor(weight.dtype(), shape);
+      for (int64_t k = 0; k < slot.size() && !spec.copy_weight; ++k) {
+        slot.set(k, spec.initial);
+      }
+      state.slots.back().push_back(std::move(slot));
+    }
+  }
+  for (const OptimizerScalar& scalar : optimizer.scalars(dtype)) {
+    state.scalars.push_back(tensor_of<double>(scalar.dtype, {}, {scalar.initial}));
+  }
+  return state;
+}
+
+OptimizerState apply_step(const Optimizer& optimizer, const OptimizerState& before,
+                          const std::vector<const HostTensor*>& grads,
+                          const ConfigObject* constraint) {
+  Graph graph;
+  Builder b(graph);
+  std::map<std::string, const HostTensor*> inputs;
+  const auto feed = [&](const HostTensor& tensor) {
+    const std::string name = std::to_string(inputs.size());
+    inputs[name] = &tensor;
+    return b.input(name, tensor.shape(), tensor.dtype(), false);
+  };
+  std::vector<Optimizer::WeightUpdate> updates;
+  for (size_t i = 0; i < before.weights.size(); ++i) {
+    Optimizer::WeightUpdate update;
+    update.param = feed(before.weights[i]);
+    update.grad = grads[i] == nullptr ? kNone : feed(*grads[i]);
+    update.path = before.paths[i];
+    update.constraint = constraint;
+    for (const HostTensor& slot : before.slots[i]) {
+      update.slots.push_back(feed(slot));
+    }
+    updates.push_back(std::move(update));
+  }
+  const HostTensor iteration = tensor_of<int64_t>(DType::kInt64, {}, {before.iteration});
+  const HostTensor rate =
+      tensor_of<double>(before.weights[0].dtype(), {}, {optimizer.learning_rate(before.iteration)});
+  Optimizer::State state;
+  state.iteration = feed(iteration);
+  for (const HostTensor& scalar : before.scalars) {
+    state.scalars.push_back(feed(scalar));
+  }
+  const bool apply_now = (before.iteration + 1) % optimizer.accumulation_steps() == 0;
+  const Optimizer::Result result =
+      optimizer.apply(b, std::move(updates), state, feed(rate), apply_now);
+  verify(graph);
+  const Interpretation run = interpret(graph, inputs, {});
+  OptimizerState after;
+  after.paths = before.paths;
+  for (size_t i = 0; i < result.params.size(); ++i) {
+    after.weights.push_back(run.values[result.params[i]].clone());
+    after.slots.emplace_back();
+    for (const ValueId slot : result.slots[i]) {
+      after.slots.back().push_back(run.values[slot].clone());
+    }
+  }
+  for (const ValueId scalar : result.state.scalars) {
+    after.scalars.push_back(run.values[scalar].clone());
+  }
+  after.iteration = static_cast<int64_t>(run.values[result.state.iteration].at(0));
+  return after;
+}
+
+Json keras_golden(const std::string& name) {
+  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/keras/" + name + ".json");
+  REQUIRE(file.good());
+  return Json::parse(file);
+}
+
+ConfigObject object_from_json(Kind kind, const std::string& name, const Json& config) {
+  ConfigObject object = make_object(kind, name);
+  for (const auto& [key, value] : config.items()) {
+    REQUIRE_MESSAGE(object.args.contains(key), name << " has no argument " << key);
+    object.args[key] = value_from_json(value);
+  }
+  return object;
+}
+
+HostTensor signed_doubles(uint64_t seed, const Shape& shape, float scale) {
+  HostTensor out(DType::kFloat64, shape);
+  for (int64_t i = 0; i < out.size(); ++i) {
+    out.set(i, test::splitmix_signed(seed, static_cast<uint64_t>(i), scale));
+  }
+  return out;
+}
+
+}  // namespace meshtrain::testing
