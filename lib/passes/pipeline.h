@@ -23,7 +23,7 @@ struct CompileOptions {
 
 struct PassTime {
   std::string name;  // "simplify", "verify" (all of them), "lower"
-  double milliseconds = 0;
+  double milliseconds = 0;  // of the processor
 };
 
 struct Compiled {
