@@ -120,7 +120,7 @@ cpu::KernelList prepare_step(const Program& program, const ProgramStep& step,
   if (is_empty)
     return {};
   const bool done = prepare_elementwise(context) || prepare_shape_op(context) ||
-                    prepare_math_op(context) || prepare_conv(context) ||
+                    prepare_math_op(context) || prepare_conv(context) || prepare_warp(context) ||
                     prepare_indexed_op(context) || prepare_optimizer(context) ||
                     prepare_collective(context);
   MESHTRAIN_CHECK(done, "{}: the CPU backend has no kernel for op `{}`", step.path, step.op->name);

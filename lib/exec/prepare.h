@@ -95,6 +95,7 @@ bool prepare_elementwise(StepContext& context);  // prepare_elementwise.cc
 bool prepare_shape_op(StepContext& context);     // prepare_shape.cc
 bool prepare_math_op(StepContext& context);      // prepare_math.cc: reductions, einsum, scans
 bool prepare_conv(StepContext& context);         // prepare_conv.cc: also pools, channel sums
+bool prepare_warp(StepContext& context);         // prepare_warp.cc
 bool prepare_indexed_op(StepContext& context);   // prepare_indexed.cc: need the start of a piece
 bool prepare_optimizer(StepContext& context);    // prepare_optimizer.cc
 bool prepare_collective(StepContext& context);   // prepare_collective.cc

@@ -15,7 +15,7 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
          {core_layers, einsum_dense_layers, embedding_layers, shape_layers, activation_layers,
           preprocessing_layers, merge_layers, dot_layers, conv_layers, conv_transpose_layers,
           pooling_layers, padding_layers, resizing_layers, batch_normalization_layers,
-          normalization_layers, noise_layers}) {
+          normalization_layers, noise_layers, augmentation_layers, warp_layers}) {
       for (const LayerEntry& entry : family()) {
         table.emplace(entry.class_name, entry);
       }

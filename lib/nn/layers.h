@@ -32,6 +32,8 @@ std::vector<LayerEntry> resizing_layers();             // resizing.cc
 std::vector<LayerEntry> batch_normalization_layers();  // batch_normalization.cc
 std::vector<LayerEntry> normalization_layers();        // normalization.cc
 std::vector<LayerEntry> noise_layers();                // noise.cc
+std::vector<LayerEntry> augmentation_layers();         // augmentation.cc
+std::vector<LayerEntry> warp_layers();                 // warp_layers.cc
 
 template <class L>
 std::unique_ptr<Layer> make_as(const ConfigObject& config) {

@@ -201,8 +201,9 @@ def normalization():
 
 
 def augmentation():
-    """Intervals of one number leave nothing to chance."""
+    """Intervals of one number leave nothing to chance. Keras' matrices of zooms and shifts are float32."""
     training = {"training": True}
+    single = {"call": training, "computed_in": "float32"}
     result = []
     for fill in ("reflect", "wrap", "constant", "nearest"):
         for interpolation in ("bilinear", "nearest"):
@@ -210,13 +211,13 @@ def augmentation():
             result += [
                 case("RandomRotation", IMAGE, {"factor": [0.11, 0.11], **config}, call=training),
                 case("RandomTranslation", IMAGE, {"height_factor": [0.43, 0.43], "width_factor": [-0.37, -0.37], **config},
-                     call=training),
+                     **single),
                 case("RandomZoom", IMAGE, {"height_factor": [0.43, 0.43], "width_factor": [-0.37, -0.37], **config},
-                     call=training),
+                     **single),
             ]
     result += [
-        case("RandomTranslation", IMAGE, {"height_factor": [1.0, 1.0], "width_factor": [0.7, 0.7]}, call=training),
-        case("RandomZoom", IMAGE, {"height_factor": [0.9, 0.9]}, call=training),
+        case("RandomTranslation", IMAGE, {"height_factor": [1.0, 1.0], "width_factor": [0.7, 0.7]}, **single),
+        case("RandomZoom", IMAGE, {"height_factor": [0.9, 0.9]}, **single),
         case("RandomContrast", IMAGE, {"factor": [-0.5, 0.5], "value_range": [-1.5, 1.0]}, call=training),
         case("RandomBrightness", IMAGE, {"factor": [0.25, 0.25], "value_range": [-2.0, 2.0]}, call=training),
     ]

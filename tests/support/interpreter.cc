@@ -46,6 +46,7 @@ const KernelTable& kernels() {
     add_reduce_kernels(out);
     add_training_kernels(out);
     add_window_kernels(out);
+    add_warp_kernels(out);
     return out;
   }();
   return table;

@@ -24,6 +24,7 @@ std::vector<OpDef> gather_ops();       // gather.cc
 std::vector<OpDef> conv_ops();         // conv.cc
 std::vector<OpDef> pool_ops();         // pool.cc
 std::vector<OpDef> moments_ops();      // moments.cc
+std::vector<OpDef> warp_ops();         // warp.cc
 std::vector<OpDef> dropout_ops();      // dropout.cc
 std::vector<OpDef> optimizer_ops();    // optimizer.cc
 std::vector<OpDef> collective_ops();   // collectives.cc

@@ -1,0 +1,203 @@
+// RandomFlip, RandomCrop, RandomContrast, RandomBrightness, and what all random layers share.
+#include "nn/augmentation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "nn/arguments.h"
+#include "nn/random.h"
+#include "nn/resizing.h"
+
+namespace meshtrain {
+
+Shape AugmentationLayer::build_last(const Shape& input, Diagnostics& diagnostics) {
+  check_arguments(diagnostics);
+  return input;
+}
+
+ValueId AugmentationLayer::call_last(CallContext& context, ValueId x) {
+  return context.training ? changed(context, x) : x;
+}
+
+Interval AugmentationLayer::interval(std::string_view argument, double low) const {
+  const ConfigValue& value = config_.arg(argument);
+  const std::vector<double> given = numbers_of(value);
+  if (!value.is_list()) {
+    return {std::max(-std::abs(given[0]), low), std::abs(given[0])};
+  }
+  return {std::min(given[0], given[1]), std::max(given[0], given[1])};
+}
+
+void AugmentationLayer::check_interval(std::string_view argument, double low, double high,
+                                       bool overlap, Diagnostics& diagnostics) const {
+  const std::vector<double> given = numbers_of(config_.arg(argument));
+  if (config_.arg(argument).is_list() && given.size() != 2) {
+    argument_error(diagnostics, argument, fmt::format("has {} numbers", given.size()))
+        .help("write one number, or [lowest, highest]");
+    return;
+  }
+  const bool fits = overlap && given.size() == 2
+                        ? given[0] <= high && given[1] >= low
+                        : std::all_of(given.begin(), given.end(),
+                                      [&](double v) { return v >= low && v <= high; });
+  if (!fits) {
+    argument_error(diagnostics, argument, fmt::format("is outside of [{}, {}]", low, high));
+  }
+}
+
+int64_t AugmentationLayer::seed(const CallContext& context) const {
+  return integer_or(&config_, "seed", context.seed);
+}
+
+namespace {
+
+// One draw decides for an image whether it is mirrored, along all axes of `mode` together.
+class RandomFlip : public AugmentationLayer {
+ public:
+  using AugmentationLayer::AugmentationLayer;
+
+ protected:
+  ValueId changed(CallContext& context, ValueId x) const override {
+    Builder& b = context.builder;
+    const std::string& mode = config_.string("mode");
+    const ValueId flips = random_chance(context, {b.shape(x)[0], 1, 1, 1}, seed(context), 0.5);
+    ValueId mirrored = x;
+    if (mode != "vertical") {
+      mirrored = b.reverse(mirrored, 2);
+    }
+    if (mode != "horizontal") {
+      mirrored = b.reverse(mirrored, 1);
+    }
+    return b.select(flips, mirrored, x);
+  }
+};
+
+// A layer that changes the values of pixels, within the range of values.
+class ColorLayer : public AugmentationLayer {
+ public:
+  using AugmentationLayer::AugmentationLayer;
+
+ protected:
+  // One number per sample, (N, 1, 1, 1).
+  ValueId draw(CallContext& context, ValueId x, Interval range) const {
+    return random_uniform(context, {context.builder.shape(x)[0], 1, 1, 1}, seed(context), range.low,
+                          range.high);
+  }
+  void check_value_range(Diagnostics& diagnostics) const {
+    const ConfigValue& range = value_or_null(config_, "value_range");
+    if (!range.is_null() && numbers_of(range).size() != 2) {
+      argument_error(diagnostics, "value_range", "is no list of two numbers")
+          .help("write [smallest, largest], such as [0, 1]");
+    }
+  }
+  Interval value_range() const {
+    const ConfigValue& range = value_or_null(config_, "value_range");
+    if (range.is_null()) {
+      return {0, 255};
+    }
+    const std::vector<double> ends = numbers_of(range);
+    return {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])};
+  }
+};
+
+// (x - mean) f + mean with the mean of each channel.
+class RandomContrast : public ColorLayer {
+ public:
+  using ColorLayer::ColorLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("factor", 0, 1, true, diagnostics);
+    check_value_range(diagnostics);
+  }
+  ValueId changed(CallContext& context, ValueId x) const override {
+    Builder& b = context.builder;
+    const Interval factor = interval("factor", 0);
+    const ValueId f = draw(context, x, {1 - factor.low, 1 + factor.high});
+    const ValueId mean = b.reduce_mean(x, {1, 2}, true);
+    const Interval range = value_range();
+    return b.clamp(b.add(b.mul(b.sub(x, mean), f), mean), range.low, range.high);
+  }
+};
+
+// x + f * (width of the range).
+class RandomBrightness : public ColorLayer {
+ public:
+  using ColorLayer::ColorLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("factor", -1, 1, true, diagnostics);
+    check_value_range(diagnostics);
+  }
+  ValueId changed(CallContext& context, ValueId x) const override {
+    Builder& b = context.builder;
+    const Interval range = value_range();
+    const ValueId f = draw(context, x, interval("factor", -1));
+    return b.clamp(b.add(x, b.mul(f, range.high - range.low)), range.low, range.high);
+  }
+};
+
+// A part of (height, width) at a random place of each image; the middle at inference. Images that
+// are not larger in both directions are cropped in the middle to the aspect ratio and resized, as
+// in Keras.
+class RandomCrop : public AugmentationLayer {
+ public:
+  using AugmentationLayer::AugmentationLayer;
+
+ protected:
+  Shape build_last(const Shape& input, Diagnostics&) override {
+    return {input[0], config_.integer("height"), config_.integer("width"), input[3]};
+  }
+
+  ValueId call_last(CallContext& context, ValueId x) override {
+    Builder& b = context.builder;
+    const Shape shape = b.shape(x);
+    const int64_t height = config_.integer("height"), width = config_.integer("width");
+    if (shape[1] < height || shape[2] < width || (shape[1] == height) != (shape[2] == width)) {
+      return resize(b, crop_to_aspect_ratio(b, x, height, width), height, width, "bilinear", false);
+    }
+    if (shape[1] == height && shape[2] == width) {
+      return x;
+    }
+    if (!context.training) {
+      const int64_t top = (shape[1] - height) / 2, left = (shape[2] - width) / 2;
+      return b.slice(b.slice(x, 1, top, top + height), 2, left, left + width);
+    }
+    return changed(context, x);
+  }
+
+  // Rows, then columns, picked by products with 0 and 1 that are made for each image.
+  ValueId changed(CallContext& context, ValueId x) const override {
+    Builder& b = context.builder;
+    const Shape shape = b.shape(x);
+    const ValueId rows = picks(context, x, shape[1], config_.integer("height"));
+    const ValueId columns = picks(context, x, shape[2], config_.integer("width"));
+    return b.einsum("nhqc,nph->npqc", {b.einsum("nhwc,nqw->nhqc", {x, columns}), rows});
+  }
+
+ private:
+  // (N, size, input): 1 at input position start + i of row i, start drawn per image.
+  ValueId picks(CallContext& context, ValueId x, int64_t input, int64_t size) const {
+    Builder& b = context.builder;
+    const int64_t batch = b.shape(x)[0];
+    const ValueId draw = random_uniform(context, {batch, 1, 1}, seed(context), 0,
+                                        static_cast<double>(input - size + 1));
+    const ValueId start = b.minimum(b.unary("floor", draw), static_cast<double>(input - size));
+    const Shape table = {batch, size, input};
+    const DType dtype = b.dtype(x);
+    const ValueId place = b.add(b.iota(table, 1, dtype), start);
+    return b.cast(b.binary("eq", place, b.iota(table, 2, dtype)), dtype);
+  }
+};
+
+}  // namespace
+
+std::vector<LayerEntry> augmentation_layers() {
+  return {{"RandomFlip", make_as<RandomFlip>},
+          {"RandomCrop", make_as<RandomCrop>},
+          {"RandomContrast", make_as<RandomContrast>},
+          {"RandomBrightness", make_as<RandomBrightness>}};
+}
+
+}  // namespace meshtrain

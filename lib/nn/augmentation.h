@@ -1,0 +1,35 @@
+// What the random layers over images share. What is drawn is a function of (seed, path, step,
+// sample), so it is the same on every mesh. Source: Keras 3
+// layers/preprocessing/image_preprocessing; keras-semantics 5.9.
+#pragma once
+
+#include "nn/spatial.h"
+
+namespace meshtrain {
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+// A random change of images (N, H, W, C) while training; the identity at inference.
+class AugmentationLayer : public SpatialLayer {
+ public:
+  using SpatialLayer::SpatialLayer;
+
+ protected:
+  Shape build_last(const Shape& input, Diagnostics& diagnostics) override;
+  ValueId call_last(CallContext& context, ValueId x) override;
+
+  virtual ValueId changed(CallContext& context, ValueId x) const = 0;
+  virtual void check_arguments(Diagnostics&) const {}
+
+  // A number f is the interval [max(-|f|, low), |f|]; a list is [a, b] in any order.
+  Interval interval(std::string_view argument, double low) const;
+  // Reports (E113) numbers outside of [low, high]; a list needs only to overlap it when `overlap`,
+  // as in Keras.
+  void check_interval(std::string_view argument, double low, double high, bool overlap,
+                      Diagnostics& diagnostics) const;
+  int64_t seed(const CallContext& context) const;
+};
+
+}  // namespace meshtrain

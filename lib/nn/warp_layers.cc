@@ -1,0 +1,134 @@
+// RandomRotation, RandomTranslation, RandomZoom: images sampled at other places. Source: Keras 3
+// layers/preprocessing/image_preprocessing.
+#include <algorithm>
+#include <numbers>
+
+#include "nn/arguments.h"
+#include "nn/augmentation.h"
+#include "nn/random.h"
+
+namespace meshtrain {
+namespace {
+
+// A layer that samples images at affine coordinates, drawn per image.
+class WarpLayer : public AugmentationLayer {
+ public:
+  using AugmentationLayer::AugmentationLayer;
+
+ protected:
+  // Coefficients of affine_warp, each float64 (N, 1): column = a[0] j + a[1] i + a[2], row = a[3] j
+  // + a[4] i + a[5].
+  virtual std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const = 0;
+
+  ValueId changed(CallContext& context, ValueId x) const override {
+    Builder& b = context.builder;
+    const Shape shape = b.shape(x);
+    const ValueId transform = b.concat(coefficients(context, shape), 1);
+    return b.apply("affine_warp", {x, transform},
+                   {{"interpolation", config_.string("interpolation")},
+                    {"fill", config_.string("fill_mode")},
+                    {"fill_value", config_.number("fill_value")}});
+  }
+
+  // float64 (N, 1).
+  ValueId draw_column(CallContext& context, const Shape& shape, Interval range) const {
+    CallContext in_double = context;
+    in_double.compute_dtype = DType::kFloat64;
+    return random_uniform(in_double, {shape[0], 1}, seed(context), range.low, range.high);
+  }
+  static ValueId column_of(Builder& b, const Shape& shape, double value) {
+    return b.constant(value, DType::kFloat64, {shape[0], 1});
+  }
+};
+
+// About the centre of the image, by parts of a full turn.
+class RandomRotation : public WarpLayer {
+ public:
+  using WarpLayer::WarpLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("factor", -1, 1, true, diagnostics);
+  }
+  std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const override {
+    Builder& b = context.builder;
+    const double turn = 2 * std::numbers::pi;
+    const Interval parts = interval("factor", -1);
+    const ValueId angle = draw_column(context, shape, {parts.low * turn, parts.high * turn});
+    const ValueId cosine = b.unary("cos", angle), sine = b.unary("sin", angle);
+    const double x = static_cast<double>(shape[2] - 1) / 2,
+                 y = static_cast<double>(shape[1] - 1) / 2;
+    // centre + rotation (place - centre)
+    const ValueId column = b.add(b.sub(b.mul(sine, y), b.mul(cosine, x)), x);
+    const ValueId row = b.add(b.neg(b.add(b.mul(sine, x), b.mul(cosine, y))), y);
+    return {cosine, b.neg(sine), column, sine, cosine, row};
+  }
+};
+
+// By parts of the height and the width.
+class RandomTranslation : public WarpLayer {
+ public:
+  using WarpLayer::WarpLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    check_interval("height_factor", -1, 1, false, diagnostics);
+    check_interval("width_factor", -1, 1, false, diagnostics);
+  }
+  std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const override {
+    Builder& b = context.builder;
+    const auto shift = [&](const char* argument, int64_t size) {
+      const ValueId parts = draw_column(context, shape, interval(argument, -1));
+      return b.mul(parts, -static_cast<double>(size));
+    };
+    const ValueId rows = shift("height_factor", shape[1]);
+    const ValueId columns = shift("width_factor", shape[2]);
+    const ValueId one = column_of(b, shape, 1), zero = column_of(b, shape, 0);
+    return {one, zero, columns, zero, one, rows};
+  }
+};
+
+// About the centre; factors above 0 make what is seen smaller.
+class RandomZoom : public WarpLayer {
+ public:
+  using WarpLayer::WarpLayer;
+
+ protected:
+  void check_arguments(Diagnostics& diagnostics) const override {
+    for (const char* argument : {"height_factor", "width_factor"}) {
+      if (value_or_null(config_, argument).is_null()) {
+        continue;
+      }
+      check_interval(argument, -1, 1, false, diagnostics);
+      const std::vector<double> given = numbers_of(config_.arg(argument));
+      if (std::find(given.begin(), given.end(), -1.0) != given.end()) {
+        argument_error(diagnostics, argument, "is -1, must be above it");
+      }
+    }
+  }
+  std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const override {
+    Builder& b = context.builder;
+    const auto zoom = [&](const char* argument) {
+      const Interval factor = interval(argument, -1);
+      return draw_column(context, shape, {1 + factor.low, 1 + factor.high});
+    };
+    const ValueId rows = zoom("height_factor");
+    const ValueId columns =
+        value_or_null(config_, "width_factor").is_null() ? rows : zoom("width_factor");
+    const auto offset = [&](ValueId factor, int64_t size) {
+      return b.mul(b.add(b.neg(factor), 1.0), static_cast<double>(size - 1) / 2);
+    };
+    const ValueId zero = column_of(b, shape, 0);
+    return {columns, zero, offset(columns, shape[2]), zero, rows, offset(rows, shape[1])};
+  }
+};
+
+}  // namespace
+
+std::vector<LayerEntry> warp_layers() {
+  return {{"RandomRotation", make_as<RandomRotation>},
+          {"RandomTranslation", make_as<RandomTranslation>},
+          {"RandomZoom", make_as<RandomZoom>}};
+}
+
+}  // namespace meshtrain
