@@ -45,6 +45,7 @@ struct Command {
 void add_config(Command command);
 void add_devices(Command command);
 void add_evaluate(Command command);
+void add_export(Command command);
 void add_import(Command command);
 void add_init(Command command);
 void add_plan(Command command);

@@ -1,4 +1,6 @@
 // meshtrain import: a model that Keras saved, as a config and weights.
+#include "nn/keras/import.h"
+
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -6,7 +8,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "nn/keras/archive.h"
-#include "nn/keras/import.h"
+#include "tensor/read_error.h"
 #include "tensor/safetensors.h"
 #include "tensor/weights.h"
 #include "train/weights.h"
@@ -103,8 +105,7 @@ std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& i
 
 int import(const Arguments& a) {
   Source source = read_source_files(a);
-  const std::string folder =
-      a.run_dir.empty() ? fs::path(a.input).stem().string() : a.run_dir;
+  const std::string folder = a.run_dir.empty() ? fs::path(a.input).stem().string() : a.run_dir;
   ImportOptions options;
   options.file = fs::path(a.input).filename().string();
   options.version = source.version;
@@ -144,12 +145,14 @@ void add_import(Command command) {
   Arguments& a = command.arguments;
   CLI::App& verb = *command.app.add_subcommand(
       "import", "A model that Keras saved, as a config and weights (not its optimizer's state)");
-  verb.add_option("MODEL", a.input,
-                  "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
-                  "or --weights")
+  verb.add_option(
+          "MODEL", a.input,
+          "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
+          "or --weights")
       ->required();
-  verb.add_option("-o,--output", a.run_dir,
-                  "Folder for config.yaml and weights.safetensors; the model file's name when absent")
+  verb.add_option(
+          "-o,--output", a.run_dir,
+          "Folder for config.yaml and weights.safetensors; the model file's name when absent")
       ->type_name("DIR");
   verb.add_option("-w,--weights", a.weights, "Weights that model.save_weights() wrote")
       ->type_name("FILE.weights.h5");

@@ -109,8 +109,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
-  for (const auto add : {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary,
-                         add_config, add_devices, add_init, add_import, add_schema, add_version}) {
+  for (const auto add :
+       {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary, add_config,
+        add_devices, add_export, add_init, add_import, add_schema, add_version}) {
     add({app, arguments, action, started});
   }
   try {

@@ -16,16 +16,6 @@ namespace {
 
 constexpr size_t kMaxListed = 50;  // problems of a kind shown one by one
 
-// A relative path in a config file starts at that file's folder; one on the command line, here.
-std::string from_its_file(const std::string& path, const SourceLoc& loc) {
-  std::error_code error;
-  if (!loc || std::filesystem::path(path).is_absolute() ||
-      !std::filesystem::is_regular_file(loc.file->name, error)) {
-    return path;
-  }
-  return (std::filesystem::path(loc.file->name).parent_path() / path).string();
-}
-
 // One note per path, cut after kMaxListed.
 void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
   for (size_t i = 0; i < std::min(lines.size(), kMaxListed); ++i) {
@@ -37,6 +27,15 @@ void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+std::string path_from(const std::string& path, const SourceLoc& loc) {
+  std::error_code error;
+  if (!loc || std::filesystem::path(path).is_absolute() ||
+      !std::filesystem::is_regular_file(loc.file->name, error)) {
+    return path;
+  }
+  return (std::filesystem::path(loc.file->name).parent_path() / path).string();
+}
 
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
@@ -99,7 +98,7 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
 
 void load_weights(StepRunner& runner, const std::string& given, const SourceLoc& loc,
                   const Model* model) {
-  const std::string path = from_its_file(given, loc);
+  const std::string path = path_from(given, loc);
   std::vector<WantedWeight> wanted;
   for (const std::string& name : runner.weight_paths()) {
     const HostTensor current = runner.read_variable(name);

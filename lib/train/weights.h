@@ -6,9 +6,13 @@
 
 #include "base/diagnostic.h"
 #include "nn/model.h"
+#include "tensor/named_tensor.h"
 #include "train/step_runner.h"
 
 namespace meshtrain {
+
+// A relative path in a config file starts at that file's folder; one on the command line, here.
+std::string path_from(const std::string& path, const SourceLoc& loc);
 
 struct WantedWeight {
   std::string path;

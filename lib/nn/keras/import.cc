@@ -238,7 +238,8 @@ class ConfigWriter {
         continue;
       }
       std::vector<std::string> problems;
-      const ConfigValue value = ValueImporter(problems).value(*given, field, field.name);
+      const ConfigValue value =
+          ValueImporter(problems).value(by_output(*given, field), field, field.name);
       for (const std::string& problem : problems) {
         dropped_.push_back("compile: " + problem);
       }
@@ -247,6 +248,23 @@ class ConfigWriter {
       }
     }
     return out.empty() ? "" : "\ncompile:\n" + out;
+  }
+
+  // Keras' list of metrics has one entry for each output; ours is for all of them.
+  Json by_output(const Json& given, const Spec& field) const {
+    if (field.kind != ValueKind::kObjectsPerOutput || !given.is_array()) {
+      return given;
+    }
+    Json out;
+    const size_t count = model_.outputs.size();
+    if (count == 1) {
+      return given.size() == 1 && given[0].is_array() ? given[0] : given;
+    }
+    for (size_t i = 0; i < std::min(count, given.size()); ++i) {
+      const auto& [name, call] = model_.outputs[i];
+      out[model_.outputs_are_named ? name : names_[call]] = given[i];
+    }
+    return out;
   }
 
   // An object with arguments goes on a line of its own.

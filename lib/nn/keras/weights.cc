@@ -231,7 +231,8 @@ std::vector<NamedTensor> read_model_weights(const std::string& path, const Model
   return read_weights(path);
 }
 
-std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor>& values) {
+std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor>& values,
+                               bool is_sequential) {
   std::map<std::string_view, const HostTensor*> by_path;
   for (const NamedTensor& value : values) {
     by_path.emplace(value.name, &value.tensor);
@@ -244,6 +245,9 @@ std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor
   for (const KerasGroup& group : keras_groups(model)) {
     H5Vars vars{group.group + "/vars", group.layer, {}};
     const auto layer = layers.find(group.layer);
+    if (is_sequential && layer == layers.end()) {
+      continue;
+    }
     for (size_t i = 0; layer != layers.end() && i < layer->second->weights.size(); ++i) {
       const auto value = by_path.find(layer->second->weights[i].path);
       MESHTRAIN_CHECK(value != by_path.end(), "{}", layer->second->weights[i].path);

@@ -36,8 +36,9 @@ std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup
 // of `model`'s weights. Throws ConfigError (exit 6) as read_weights and read_h5.
 std::vector<NamedTensor> read_model_weights(const std::string& path, const Model& model);
 
-// The groups to write: the model's values, from `values` by path. Throws InternalError when one is
-// missing.
-std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor>& values);
+// The groups to write: the model's values, from `values` by path. A Sequential's file has no
+// inputs. Throws InternalError when a value is missing.
+std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor>& values,
+                               bool is_sequential);
 
 }  // namespace meshtrain

@@ -1,0 +1,189 @@
+// meshtrain export: a model's weights, or the whole model, for others; above all for Keras.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "base/text.h"
+#include "cli.h"
+#include "nn/keras/archive.h"
+#include "nn/keras/export_json.h"
+#include "nn/keras/export_python.h"
+#include "nn/keras/weights.h"
+#include "tensor/npz.h"
+#include "tensor/safetensors.h"
+#include "train/setup.h"
+#include "train/weights.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& message, const std::string& help) {
+  Diagnostics diagnostics;
+  diagnostics.error("E140", {}, message).help(help);
+  throw ConfigError(diagnostics);
+}
+
+enum class Format { kH5, kKeras, kNpz, kSafetensors, kPython, kJson };
+
+Format format_of(const std::string& path) {
+  const std::pair<const char*, Format> ends[] = {
+      {".weights.h5", Format::kH5},           {".keras", Format::kKeras}, {".npz", Format::kNpz},
+      {".safetensors", Format::kSafetensors}, {".py", Format::kPython},   {".json", Format::kJson}};
+  for (const auto& [end, format] : ends) {
+    if (ends_with(to_lower(path), end)) {
+      return format;
+    }
+  }
+  refuse(
+      fmt::format("cannot tell what to write from the name `{}`", path),
+      "end it with .keras, .weights.h5, .npz, .safetensors, .json (architecture) or .py (a Keras "
+      "script)");
+}
+
+// Where the weights are: --weights, else fit.initial_weights; "" when neither is given.
+std::string weights_path(const Arguments& a, const Config& config) {
+  const Located<std::string>& configured = config.fit.initial_weights;
+  return !a.weights.empty()         ? a.weights
+         : configured.value.empty() ? ""
+                                    : path_from(configured.value, configured.loc);
+}
+
+std::vector<NamedTensor> read_weights_of(const Setup& setup, const std::string& path) {
+  return fitting_weights(read_model_weights(path, setup.model()), wanted_weights(setup.model()),
+                         path, {});
+}
+
+// Seconds since 1970 when the file was last changed.
+int64_t time_of(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtime) : 0;
+}
+
+std::vector<H5Vars> vars_of(const Setup& setup, const std::vector<NamedTensor>& weights) {
+  return keras_vars(setup.model(), weights, setup.config().model.is_sequential);
+}
+
+// "model.py" -> "model.weights.h5"
+std::string weights_beside(const std::string& script) {
+  return fs::path(script).replace_extension(".weights.h5").string();
+}
+
+// Mesh and resolved layouts in the words of keras.distribution.
+KerasDistribution distribution_of(const Setup& setup) {
+  const DeviceMesh& mesh = setup.mesh();
+  KerasDistribution out;
+  out.mesh_shape = mesh.shape();
+  out.axis_names = mesh.axis_names();
+  const AxisList& batch = setup.distribution().batch_axes;
+  out.batch_axis = batch.empty() ? mesh.axis_names()[0] : mesh.axis_names()[batch[0]];
+  if (batch.size() > 1) {
+    out.notes.push_back("The batch lies on several axes in the config; Keras knows one.");
+  }
+  if (setup.distribution().zero > 0) {
+    out.notes.push_back(
+        fmt::format("The config has `zero: {}`, which Keras does not know; results are the same.",
+                    setup.distribution().zero));
+  }
+  const auto add = [&](const std::string& path, const Sharding& sharding, const LayoutRule* rule) {
+    if (sharding.is_replicated()) {
+      return;
+    }
+    KerasDistribution::Layout layout{path, {}, rule == nullptr ? "" : rule->key};
+    layout.rule = layout.rule == path ? "" : layout.rule;
+    for (const AxisList& axes : sharding.dims) {
+      if (axes.size() > 1) {
+        out.notes.push_back(fmt::format(
+            "{} has several axes on one dimension; Keras takes one, so it stays whole.", path));
+        return;
+      }
+      layout.axes.push_back(axes.empty() ? "" : mesh.axis_names()[axes[0]]);
+    }
+    out.layouts.push_back(std::move(layout));
+  };
+  const ResolvedLayouts& layouts = setup.layouts();
+  const auto& weights = setup.model().weights();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    add(weights[i]->path, layouts.weights[i], layouts.rules[i]);
+  }
+  for (const auto& [key, sharding] : layouts.pins) {
+    const auto rule = layouts.pin_rules.find(key);
+    add(key, sharding, rule == layouts.pin_rules.end() ? nullptr : rule->second);
+  }
+  return out;
+}
+
+void write_script(const Arguments& a, const Setup& setup, const std::string& weights) {
+  const std::string beside = weights.empty() ? "" : weights_beside(a.output);
+  const std::string script =
+      keras_script(setup.config(), setup.model(), distribution_of(setup), a.words.front(),
+                   beside.empty() ? "" : fs::path(beside).filename().string());
+  if (!beside.empty()) {
+    write_h5(beside, vars_of(setup, read_weights_of(setup, weights)));
+  }
+  write_file_atomic(a.output, std::string_view(script));
+}
+
+void write(const Arguments& a, const Setup& setup, Format format, const std::string& weights) {
+  const std::string& path = a.output;
+  if (format == Format::kPython) {
+    return write_script(a, setup, weights);
+  }
+  if (format == Format::kJson) {
+    const std::string json = keras_json(setup.config(), setup.model());
+    return write_file_atomic(path, std::string_view(json));
+  }
+  if (weights.empty()) {
+    refuse("no weights given", "--weights FILE, for example runs/NAME/latest/weights.safetensors");
+  }
+  const std::string json =
+      format == Format::kKeras ? keras_json(setup.config(), setup.model()) : "";
+  const std::vector<NamedTensor> values = read_weights_of(setup, weights);
+  switch (format) {
+    case Format::kH5:
+      return write_h5(path, vars_of(setup, values));
+    case Format::kKeras:
+      return write_keras_archive(path, json, keras_metadata(time_of(weights)),
+                                 h5_image(vars_of(setup, values)));
+    case Format::kNpz:
+      return write_npz(path, values);
+    default:
+      return write_safetensors(path, values);
+  }
+}
+
+int export_model(const Arguments& a) {
+  const Format format = format_of(a.output);
+  const Config config = load_config(load_options(a, false));
+  const Setup setup(config, nullptr);
+  show_warnings(setup.warnings(), a);
+  write(a, setup, format, weights_path(a, config));
+  if (!a.quiet) {
+    err_stream().write(fmt::format("wrote {}\n", a.output));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_export(Command command) {
+  Arguments& a = command.arguments;
+  CLI::App& verb = *command.app.add_subcommand(
+      "export", "Weights or the whole model for Keras and others (not the optimizer's state)");
+  add_config_arguments(verb, a);
+  add_weights_flag(verb, a);
+  verb.add_option(
+          "-o,--output", a.output,
+          "What to write, by its end: .keras, .weights.h5, .npz, .safetensors, .json (Keras' "
+          "architecture), .py (a Keras script, with .weights.h5 beside it)")
+      ->type_name("FILE")
+      ->required();
+  verb.add_flag("-q,--quiet", a.quiet, "Only errors")->group("Output");
+  add_color_flag(verb, a);
+  verb.callback(
+      [command] { command.action = [command] { return export_model(command.arguments); }; });
+}
+
+}  // namespace meshtrain

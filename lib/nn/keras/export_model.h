@@ -1,0 +1,56 @@
+// What the exports to Keras share: names, classes and values as Keras has them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "config/catalogue.h"
+#include "nn/model.h"
+
+namespace meshtrain {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// The Python module of a category's classes: "keras.layers".
+std::string keras_module(Category category);
+
+// Refuses to export (E417, exit 6): "layer `d1`: ... cannot be said in Keras".
+[[noreturn]] void refuse_export(const std::string& owner, const std::string& what);
+
+// The catalogue's class of an object.
+const ClassSpec& class_of(const ConfigObject& object, Category category);
+
+// The arguments to hand to Keras' constructor, in its order: those given, and what has no default.
+// Ours alone (`inputs`, ...) and nulls that are defaults are left out.
+std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigObject& object,
+                                                                   Category category,
+                                                                   bool with_defaults);
+
+// A loss, metric or optimizer that is just a name: "mse"; empty when it has arguments.
+std::string bare_name(const ConfigObject& object, Category category);
+
+// Calls and layers of a model under Keras' names, which hold no `/`.
+class KerasNames {
+ public:
+  explicit KerasNames(const Model& model);
+  const std::string& of_call(int call) const { return names_[call]; }  // of the layer called
+
+ private:
+  std::vector<std::string> names_;
+};
+
+// The config entry of a layer that is not an Input, by call.
+class LayerConfigs {
+ public:
+  LayerConfigs(const ModelConfig& config, const Model& model);
+  const ConfigObject& of_call(int call) const { return *objects_[call]; }
+
+ private:
+  std::vector<const ConfigObject*> objects_;
+};
+
+// Whether the layer takes its inputs as one list: merging layers.
+bool takes_list(const Model& model, int call);
+
+}  // namespace meshtrain

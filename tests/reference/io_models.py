@@ -1,0 +1,174 @@
+"""Keras models for the files that io.py writes and round_trip.py sends through meshtrain.
+
+Each function returns a built model. Layers are made in an order unlike their depth where that
+matters, because Keras numbers the groups of a weight file by depth.
+"""
+import keras
+import numpy as np
+from keras import layers as L
+
+
+def mlp():
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            L.Dense(5, activation="relu", kernel_initializer="he_normal", kernel_regularizer="l2", name="d1"),
+            L.Dropout(0.4),
+            L.Dense(4, activation=L.LeakyReLU(negative_slope=0.1), use_bias=False),
+            L.Dense(3, activation="softmax", kernel_constraint=keras.constraints.MaxNorm(3.0)),
+        ],
+        name="mlp",
+    )
+    model.compile(
+        keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.01, 100), clipnorm=1.0),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    return model
+
+
+def convnet():
+    model = keras.Sequential(
+        [
+            keras.Input((10, 10, 1)),
+            L.Rescaling(1 / 255),
+            L.Conv2D(4, 3, padding="same", use_bias=False),
+            L.BatchNormalization(scale=False),
+            L.ReLU(),
+            L.MaxPooling2D(),
+            L.Conv2D(6, (3, 2), strides=2, name="large"),
+            L.BatchNormalization(momentum=0.9, epsilon=1e-4),
+            L.Activation("gelu"),
+            L.GlobalAveragePooling2D(),
+            L.Dense(3),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True), loss=loss)
+    return model
+
+
+def several():
+    """Two inputs, two named outputs, every merge."""
+    late = L.Dense(4, name="late")  # made first, used last
+    a = keras.Input((5,), name="a")
+    b = keras.Input((5,), name="b")
+    p = L.Dense(5, activation="tanh", name="pa")(a)
+    q = L.Dense(5, name="pb")(b)
+    merged = [L.Add()([p, q]), L.Subtract()([p, q]), L.Multiply()([p, q]), L.Average()([p, q, a])]
+    merged += [L.Maximum()([p, q]), L.Minimum()([p, b])]
+    x = L.Concatenate()(merged)
+    label = L.Dense(3, activation="softmax", name="label")(late(x))
+    angle = L.Dense(1, name="angle")(p)
+    model = keras.Model([a, b], {"which": label, "how_far": angle}, name="several")
+    model.compile(
+        "rmsprop",
+        loss={"which": "categorical_crossentropy", "how_far": keras.losses.Huber()},
+        loss_weights={"which": 1.0, "how_far": 0.25},
+        metrics={"which": ["accuracy"], "how_far": ["mae", keras.metrics.RootMeanSquaredError()]},
+    )
+    return model
+
+
+def shared():
+    """An embedding and a Dense used twice each."""
+    left = keras.Input((4,), dtype="int32", name="left")
+    right = keras.Input((4,), dtype="int32", name="right")
+    table = L.Embedding(11, 3, name="table")
+    tower = L.Dense(6, activation="relu", name="tower")
+    flat = L.Flatten()
+    u = tower(flat(table(left)))
+    v = tower(flat(table(right)))
+    return keras.Model([left, right], [L.Dot(axes=1, normalize=True)([u, v]), u])
+
+
+def resnet():
+    def block(x, filters, stride):
+        shortcut = x
+        if stride > 1:
+            shortcut = L.Conv2D(filters, 1, strides=stride)(x)
+        y = L.Conv2D(filters, 3, strides=stride, padding="same", use_bias=False)(x)
+        y = L.ReLU()(L.BatchNormalization()(y))
+        y = L.BatchNormalization()(L.Conv2D(filters, 3, padding="same", use_bias=False)(y))
+        return L.ReLU()(y + shortcut)
+
+    image = keras.Input((8, 8, 3), name="image")
+    x = L.Conv2D(4, 3, padding="same")(image)
+    for filters, stride in ((4, 1), (6, 2), (6, 1)):
+        x = block(x, filters, stride)
+    return keras.Model(image, L.Dense(2)(L.GlobalAveragePooling2D()(x)), name="resnet")
+
+
+def separable():
+    image = keras.Input((7, 9, 4), name="image")
+    x = L.SeparableConv2D(5, 3, padding="same", strides=2, depth_multiplier=2)(image)
+    x = L.DepthwiseConv2D(3, padding="same")(L.ZeroPadding2D(((1, 0), (2, 1)))(x))
+    x = L.Conv2DTranspose(4, 3, strides=2, padding="same", activation="relu")(x)
+    x = L.Cropping2D(((1, 0), (0, 1)))(L.UpSampling2D((2, 1))(x))
+    x = L.AveragePooling2D(2, padding="same")(L.Conv2D(4, 3, groups=2, dilation_rate=2)(x))
+    return keras.Model(image, L.Conv1D(3, 3, padding="causal")(L.Reshape((-1, 4))(x)))
+
+
+def normalized():
+    x = keras.Input((6, 4))
+    y = L.LayerNormalization(epsilon=1e-5)(x)
+    y = L.GroupNormalization(groups=2)(y)
+    y = L.PReLU(shared_axes=[1])(L.EinsumDense("abc,cd->abd", output_shape=(6, 5), bias_axes="d")(y))
+    y = L.RMSNormalization()(L.Permute((2, 1))(y))
+    return keras.Model(x, L.UnitNormalization()(L.GlobalMaxPooling1D()(y)), name="normalized")
+
+
+def adapted():
+    rows = np.random.default_rng(3).normal(2.0, 3.0, (50, 4)).astype("float32")
+    normalization = L.Normalization(name="scale")
+    normalization.adapt(rows)
+    fixed = L.Normalization(mean=[1.0, 2.0, 3.0], variance=[4.0, 5.0, 6.0])
+    return keras.Sequential([keras.Input((4,)), normalization, L.Dense(3), fixed], name="adapted")
+
+
+def nested():
+    """A Sequential and a Functional inside, the latter used twice; arithmetic on tensors."""
+    pair = keras.Sequential([L.Dense(5, activation="relu"), L.Dense(4, name="head")], name="pair")
+    x = keras.Input((4,))
+    inner = keras.Model(x, L.Dense(4, name="head")(x), name="inner")
+    a = keras.Input((4,), name="a")
+    b = keras.Input((4,), name="b")
+    u = inner(a)
+    v = inner(b)
+    w = keras.ops.relu(1.0 - u * v / 2.0)
+    return keras.Model([a, b], [pair(w), v], name="nested")
+
+
+MODELS = [mlp, convnet, several, shared, resnet, separable, normalized, adapted, nested]
+
+
+def fill(model, seed):
+    """Weights with values that show where each of them is: no zeros, no ones."""
+    rng = np.random.default_rng(seed)
+    for weight in model.weights:
+        name = weight.path.rsplit("/", 1)[-1]
+        if "seed" in name or name == "count" or weight.path.startswith("scale/"):
+            continue
+        values = rng.normal(0.0, 0.5, weight.shape)
+        weight.assign(np.abs(values) + 0.2 if "variance" in name else values)
+
+
+def samples(model, seed, count=3):
+    """Inputs by name: small integers where a model takes them, else normal numbers."""
+    rng = np.random.default_rng(seed)
+    out = {}
+    for x in model.inputs:
+        shape = (count, *x.shape[1:])
+        integers = "int" in x.dtype
+        out[x.name] = rng.integers(0, 11, shape, "int32") if integers else rng.normal(size=shape).astype(x.dtype)
+    return out
+
+
+def predictions(model, inputs):
+    """Outputs by name in meshtrain's words: keys of a map, else layers' names."""
+    given = list(inputs.values())
+    found = model.predict(given if len(given) > 1 else given[0], verbose=0)
+    if isinstance(found, dict):
+        return found
+    found = found if isinstance(found, list) else [found]
+    return dict(zip([f"output_{i}" for i in range(len(found))], found))
