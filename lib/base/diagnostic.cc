@@ -126,7 +126,8 @@ ExitCode Diagnostics::exit_code() const {
     if (d.severity != Severity::kError) {
       continue;
     }
-    if (d.code == "E142") {  // results cannot be written where they should go
+    // results cannot be written where they should go
+    if (d.code == "E142" || starts_with(d.code, "E42")) {
       return ExitCode::kWriteFailed;
     }
     if (starts_with(d.code, "E21") && d.code != "E211") {  // the mesh and the devices at hand

@@ -90,14 +90,6 @@ void bind_evaluate(ConfigValue& tree, EvaluateConfig& out) {
   out.steps = count_or_zero(field_of(tree, "steps"));
 }
 
-void bind_run(ConfigValue& tree, RunConfig& out) {
-  out.dir = text_or_empty(field_of(tree, "dir"));
-  const ConfigValue& log_steps = field_of(tree, "log_steps");
-  out.log_steps = located<bool>(log_steps, log_steps.boolean());
-  const ConfigValue& verbose = field_of(tree, "verbose");
-  out.verbose = located<int64_t>(verbose, try_integer(verbose.string()).value_or(-1));
-}
-
 // What was given but could not be read has been reported already.
 bool is_absent(ConfigValue& section, std::string_view key) {
   const ConfigValue& value = field_of(section, key);
@@ -154,7 +146,8 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   bind_data(field_of(tree, "data"), first_file, config.data, diagnostics);
   bind_fit(field_of(tree, "fit"), folder_of(first_file), config.fit, diagnostics);
   bind_evaluate(field_of(tree, "evaluate"), config.evaluate);
-  bind_run(field_of(tree, "run"), config.run);
+  bind_run(field_of(tree, "run"), config.run, diagnostics);
+  bind_checkpoint(field_of(tree, "checkpoint"), config.checkpoint, diagnostics);
   if (require_data) {
     check_data(tree, config, diagnostics);
   }

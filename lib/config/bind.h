@@ -30,7 +30,10 @@ void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics); 
 void bind_compile(ConfigValue& tree, const ModelConfig& model, CompileConfig& out,
                   Diagnostics& diagnostics);  // bind_compile.cc
 void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out,
-               Diagnostics& diagnostics);  // bind_data.cc
+               Diagnostics& diagnostics);                                    // bind_data.cc
+void bind_run(ConfigValue& tree, RunConfig& out, Diagnostics& diagnostics);  // bind_run.cc
+void bind_checkpoint(ConfigValue& tree, CheckpointConfig& out,
+                     Diagnostics& diagnostics);  // bind_run.cc
 
 // A path written in a config, from here: relative to the folder of the file it stands in; one from
 // the command line is taken from the current folder if it exists there, else from `folder`.

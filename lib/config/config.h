@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/interval.h"
 #include "config/object.h"
 #include "mesh/layout_map.h"
 
@@ -114,7 +115,22 @@ struct EvaluateConfig {
 struct RunConfig {
   Located<std::string> dir;  // empty: runs/<name>/<id>
   Located<bool> log_steps{false, {}};
-  Located<int64_t> verbose{-1, {}};  // -1 auto, 0, 1, 2
+  Located<int64_t> verbose{-1, {}};          // -1 auto, 0, 1, 2
+  Located<std::string> resume{"never", {}};  // never | auto | latest | best
+  Located<double> max_time;                  // seconds; 0 = no limit
+  // Signal and what it does: checkpoint-exit | checkpoint | report | exit | ignore.
+  std::vector<std::pair<std::string, std::string>> on_signal;
+};
+
+struct CheckpointConfig {
+  Located<Interval> every{{Interval::Unit::kEpochs, 1}, {}};
+  Located<int64_t> keep{3, {}};                   // at least 2
+  Located<Interval> keep_every;                   // checkpoints that are never deleted
+  Located<std::string> monitor;                   // log that says which is best; empty = auto
+  Located<std::string> mode{"auto", {}};          // auto | min | max
+  Located<std::string> on_error{"continue", {}};  // continue | stop
+  Located<bool> async{true, {}};
+  Located<int64_t> memory;  // bytes for copies of the state; 0 = a quarter of what is free
 };
 
 struct Config {
@@ -128,6 +144,7 @@ struct Config {
   FitConfig fit;
   EvaluateConfig evaluate;
   RunConfig run;
+  CheckpointConfig checkpoint;
   std::string source_text;  // the main file as read
   Diagnostics warnings;     // notes that are no errors
 };

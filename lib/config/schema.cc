@@ -165,7 +165,25 @@ const Section& run_section() {
       {text("dir", "null", "folder of the results; runs/NAME/ID when null"),
        boolean("log_steps", "false", "a line per step in metrics.jsonl"),
        choice("verbose", {"auto", "0", "1", "2"}, "auto", "0 silent, 1 bar, 2 line per epoch"),
-       later("resume", "continuing a run"), later("max_time", "time limit")}};
+       choice("resume", {"never", "auto", "latest", "best"}, "never",
+              "auto: go on from the newest checkpoint of this run, or start afresh"),
+       text("max_time", "null", "save and leave before this time is over: 23h30m"),
+       map_of("on_signal", ValueKind::kText,
+              "signal -> checkpoint-exit, checkpoint, report, exit, ignore")}};
+  return kSection;
+}
+
+const Section& checkpoint_section() {
+  static const Section kSection{
+      "checkpoint",
+      {text("every", "epoch", "epoch, 200 steps, 30 min, never"),
+       count("keep", "3", "checkpoints that stay, the newest", 2),
+       text("keep_every", "null", "1000 steps, 10 epochs: these stay for ever"),
+       text("monitor", "null", "log that says which is the best; val_loss if there is one"),
+       choice("mode", {"auto", "min", "max"}, "auto", "which values of it are better"),
+       choice("on_error", {"continue", "stop"}, "continue", "when a save fails"),
+       boolean("async", "true", "write while training goes on"),
+       text("memory", "null", "most memory for that; a quarter of what is free when null")}};
   return kSection;
 }
 
@@ -186,6 +204,7 @@ const Section& root_section() {
        section("fit", fit_section(), "training"),
        section("evaluate", evaluate_section(), "what is done after fit"),
        section("run", run_section(), "where results go"),
+       section("checkpoint", checkpoint_section(), "what a killed run goes on from"),
        later("callbacks", "early stopping and checkpoints"), blocks_spec()}};
   return kSection;
 }

@@ -85,43 +85,52 @@ SafetensorsFile read_safetensors(const std::string& path) {
   return file;
 }
 
-void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
-                       const StringMap& metadata) {
-  std::vector<const TensorView*> order;
+SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,
+                                      const StringMap& metadata) {
+  SafetensorsHead out;
   std::set<std::string_view> names;
-  for (const TensorView& view : tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorView& view = tensors[i];
     MESHTRAIN_CHECK(view.name != "__metadata__" && names.insert(view.name).second,
-                    "tensor `{}` twice in `{}`", view.name, path);
+                    "tensor `{}` twice in a file", view.name);
     MESHTRAIN_CHECK(
         view.bytes.size() == static_cast<size_t>(num_elements(view.shape)) * dtype_size(view.dtype),
         "tensor `{}` has {} bytes for {}", view.name, view.bytes.size(), shape_string(view.shape));
-    order.push_back(&view);
+    out.order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    return dtype_size(a->dtype) > dtype_size(b->dtype);
+  std::stable_sort(out.order.begin(), out.order.end(), [&](size_t a, size_t b) {
+    return dtype_size(tensors[a].dtype) > dtype_size(tensors[b].dtype);
   });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) {
     header["__metadata__"] = metadata;
   }
   uint64_t offset = 0;
-  for (const TensorView* view : order) {
+  for (const size_t i : out.order) {
+    const TensorView& view = tensors[i];
     // emplace_back without a search: operator[] of an ordered object is linear in its size.
     header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
-        view->name,
-        nlohmann::ordered_json{{"dtype", safetensors_dtype(view->dtype)},
-                               {"shape", view->shape},
-                               {"data_offsets", {offset, offset + view->bytes.size()}}});
-    offset += view->bytes.size();
+        view.name,
+        nlohmann::ordered_json{{"dtype", safetensors_dtype(view.dtype)},
+                               {"shape", view.shape},
+                               {"data_offsets", {offset, offset + view.bytes.size()}}});
+    offset += view.bytes.size();
   }
   std::string text = header.dump();
   text.append((kDataAlignment - (kLengthSize + text.size()) % kDataAlignment) % kDataAlignment,
               ' ');
   const uint64_t length = text.size();
-  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(&length, 1)),
-                                                    std::as_bytes(std::span(text))};
-  for (const TensorView* view : order) {
-    pieces.push_back(view->bytes);
+  out.bytes.assign(reinterpret_cast<const char*>(&length), sizeof(length));
+  out.bytes += text;
+  return out;
+}
+
+void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                       const StringMap& metadata) {
+  const SafetensorsHead head = make_safetensors_head(tensors, metadata);
+  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(head.bytes))};
+  for (const size_t i : head.order) {
+    pieces.push_back(tensors[i].bytes);
   }
   write_file_atomic(path, std::span<const std::span<const std::byte>>(pieces));
 }

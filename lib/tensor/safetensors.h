@@ -64,6 +64,15 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
+// What a file with these tensors begins with, up to the first byte of data (at a multiple of 64),
+// and the order of the data: indices into `tensors`.
+struct SafetensorsHead {
+  std::string bytes;
+  std::vector<size_t> order;
+};
+SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,
+                                      const StringMap& metadata);
+
 // Replaces `path` whole or not at all. Larger elements come first, so that every tensor is aligned
 // to its element, otherwise the order is kept; data begin at a multiple of 64 bytes. Equal
 // arguments give equal files. Throws FileError (exit 74); InternalError for a name given twice.

@@ -1,0 +1,26 @@
+// Lengths as people write them: "23h30m", "200 steps", "30 min", "1.5 GiB".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace meshtrain {
+
+// How often something happens.
+struct Interval {
+  enum class Unit : uint8_t { kNever, kSteps, kEpochs, kSeconds };
+  Unit unit = Unit::kNever;
+  double count = 0;  // > 0; whole for steps and epochs
+
+  bool operator==(const Interval&) const = default;
+};
+
+// Seconds of "90", "90s", "30 min", "23h30m", "1d"; nothing for other texts and for 0.
+std::optional<double> parse_duration(std::string_view text);
+// "never", "epoch", "3 epochs", "200 steps", or a duration with a unit.
+std::optional<Interval> parse_interval(std::string_view text);
+// Bytes of "4096", "64 KiB", "1.5 GiB", "2 GB"; nothing for other texts and for 0.
+std::optional<int64_t> parse_bytes(std::string_view text);
+
+}  // namespace meshtrain
