@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cli.h"
+#include "train/adapt.h"
 #include "train/engine.h"
 #include "train/events.h"
 #include "train/make_plan.h"
@@ -117,11 +118,14 @@ int train(const Arguments& arguments, bool& started) {
   check_run_dir(run_options, diagnostics);
   diagnostics.throw_if_errors();
   RunData data = load_run_data(config, true, evaluated_part(config));
+  check_batches(config, *data.train);
   Engine engine(config, data_spec(*data.train), {.num_workers = 0, .dump_ir = arguments.dump_ir});
   check_run_labels(engine.setup(), data);
   if (!config.fit.initial_weights.value.empty()) {
     load_weights(engine, config.fit.initial_weights, config.fit.initial_weights.loc,
                  &engine.model());
+  } else {
+    adapt_to_data(engine.model(), *data.train, engine);
   }
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments, config));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli.h"
+#include "train/adapt.h"
 #include "train/events.h"
 #include "train/setup.h"
 
@@ -36,7 +37,11 @@ int validate(const Arguments& arguments) {
   Diagnostics found;
   try {
     const Config config = load_config(load_options(arguments, true));
-    found = Setup(config, nullptr).warnings();
+    const Setup setup(config, nullptr);
+    found = setup.warnings();
+    if (config.fit.initial_weights.value.empty()) {
+      check_adaptation(setup.model(), found);
+    }
   } catch (const ConfigError& error) {
     found = error.diagnostics();
   }

@@ -70,8 +70,9 @@ class Rescaling : public FloatLayer {
   }
 };
 
-// (x - mean) / max(sqrt(variance), 1e-7), or the inverse, with given statistics: one number, or one
-// per position of the kept axes.
+// (x - mean) / max(sqrt(variance), 1e-7), or the inverse: one number, or one per position of the
+// kept axes. Without given statistics they are weights, which the trainer takes from the training
+// data (train/adapt.h) or a weight file holds.
 class Normalization : public FloatLayer {
  public:
   using FloatLayer::FloatLayer;
@@ -81,26 +82,43 @@ class Normalization : public FloatLayer {
     if (is_failed(output)) {
       return output;
     }
-    if (value_or_null(config_, "mean").is_null() || value_or_null(config_, "variance").is_null()) {
-      diagnostics
-          .error("E124", loc,
-                 fmt::format("layer `{}` (Normalization) needs `mean` and `variance`", name))
-          .help("give both; they are not taken from the data here");
+    const bool has_mean = !value_or_null(config_, "mean").is_null();
+    const bool has_variance = !value_or_null(config_, "variance").is_null();
+    if (has_mean != has_variance) {
+      argument_error(diagnostics, has_mean ? "mean" : "variance", "stands alone")
+          .help(
+              "give both `mean` and `variance`, or neither: then they come from the training "
+              "data");
       return failed_shape();
     }
-    return check_statistics(inputs, diagnostics) ? output : failed_shape();
+    if (!check_axes(inputs, diagnostics) ||
+        (has_mean && !check_statistics(inputs[0], diagnostics))) {
+      return failed_shape();
+    }
+    if (!has_mean) {
+      add_statistics(inputs[0]);
+    }
+    return output;
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     const ValueId x = to_compute(context, inputs[0]);
-    std::vector<double> stddev = numbers_of(config_.arg("variance"));
-    for (double& value : stddev) {
-      value = std::max(std::sqrt(value), 1e-7);
-    }
     const Shape shape = b.shape(x);
-    const ValueId mean = statistic(b, numbers_of(config_.arg("mean")), shape);
-    const ValueId scale = statistic(b, stddev, shape);
+    ValueId mean, scale;
+    if (adapts()) {
+      const Shape wide = statistics_shape(shape);
+      mean = b.reshape(b.cast(context.weight(mean_), dtype), wide);
+      const ValueId variance = b.reshape(b.cast(context.weight(variance_), dtype), wide);
+      scale = b.maximum(b.sqrt(variance), kSmallest);
+    } else {
+      std::vector<double> stddev = numbers_of(config_.arg("variance"));
+      for (double& value : stddev) {
+        value = std::max(std::sqrt(value), kSmallest);
+      }
+      mean = statistic(b, numbers_of(config_.arg("mean")), shape);
+      scale = statistic(b, stddev, shape);
+    }
     if (boolean_or(&config_, "invert", false)) {
       return b.add(b.mul(x, scale), mean);
     }
@@ -108,6 +126,30 @@ class Normalization : public FloatLayer {
   }
 
  private:
+  static constexpr double kSmallest = 1e-7;  // Keras' epsilon: a constant input stays finite
+
+  bool adapts() const { return value_or_null(config_, "mean").is_null(); }
+
+  // Keras' variables of statistics from data; `count` is there for its weight files.
+  void add_statistics(const Shape& input) {
+    Shape shape;
+    for (const int64_t axis : kept_axes(input)) {
+      shape.push_back(input[axis]);
+    }
+    const auto filled_with = [](double value) -> Initializer {
+      return [value](const Shape& s, DType d, uint64_t, std::string_view) {
+        HostTensor out(d, s);
+        for (int64_t i = 0; i < out.size(); ++i) {
+          out.set(i, value);
+        }
+        return out;
+      };
+    };
+    mean_ = add_weight("mean", shape, dtype, filled_with(0), false);
+    variance_ = add_weight("variance", shape, dtype, filled_with(1), false);
+    add_weight("count", {}, DType::kInt32, filled_with(0), false);
+  }
+
   // The kept axes from 0; none for `axis: null`.
   std::vector<int64_t> kept_axes(const Shape& input) const {
     const ConfigValue& axis = value_or_null(config_, "axis");
@@ -118,10 +160,11 @@ class Normalization : public FloatLayer {
     for (const int64_t a : axis.is_list() ? axis.integers() : std::vector{axis.integer()}) {
       axes.push_back(axis_in(a, input.size()).value_or(0));
     }
+    std::sort(axes.begin(), axes.end());
     return axes;
   }
 
-  bool check_statistics(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
+  bool check_axes(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
     const Shape& input = inputs[0];
     for (const int64_t axis : kept_axes(input)) {
       if (axis == 0 || input[axis] == kUnknownDim) {
@@ -130,6 +173,10 @@ class Normalization : public FloatLayer {
         return false;
       }
     }
+    return true;
+  }
+
+  bool check_statistics(const Shape& input, Diagnostics& diagnostics) const {
     const int64_t count = num_elements(statistics_shape(input));
     for (const char* argument : {"mean", "variance"}) {
       const auto given = static_cast<int64_t>(numbers_of(config_.arg(argument)).size());
@@ -159,6 +206,8 @@ class Normalization : public FloatLayer {
     }
     return vector_constant(b, values, statistics_shape(input), dtype);
   }
+
+  int mean_ = kNone, variance_ = kNone;
 };
 
 }  // namespace

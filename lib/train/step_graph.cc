@@ -150,7 +150,7 @@ void StepGraphs::track(Metric metric, int output, bool weighted) {
   metric.name = name;
   TrackedMetric tracked{std::move(metric), output, weighted, {}};
   for (const Metric::State& state : tracked.metric.states) {
-    const DType dtype = dtype_ == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    const DType dtype = state.dtype.value_or(dtype_);
     Variable variable =
         scalar_variable(tracked.metric.name + "/" + state.name, dtype, VariableRole::kMetric);
     variable.shape = state.shape;

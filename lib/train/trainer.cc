@@ -56,29 +56,32 @@ EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch) {
 Trainer::Trainer(StepRunner& runner, const Config& config, Clock now)
     : runner_(runner), config_(config), now_(std::move(now)) {}
 
-void Trainer::fit(const Dataset& train, const Dataset* validation) {
-  const FitConfig& fit = config_.fit;
-  const bool drop_last = config_.data.remainder.value == "drop";
-  const int64_t num_batches = count_batches(train.num_samples, fit.batch_size, drop_last);
+void check_batches(const Config& config, const Dataset& train) {
+  const FitConfig& fit = config.fit;
+  const bool drop_last = config.data.remainder.value == "drop";
+  Diagnostics diagnostics;
   if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
-    Diagnostics diagnostics;
     diagnostics
         .error("E316", fit.batch_size.loc,
                fmt::format("a batch of {} is larger than the data: {} samples",
                            fit.batch_size.value, train.num_samples))
         .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
-    throw ConfigError(diagnostics);
-  }
-  if (num_batches == 0) {
-    Diagnostics diagnostics;
+  } else if (count_batches(train.num_samples, fit.batch_size, drop_last) == 0) {
     diagnostics
         .error("E316", train.loc,
                fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
                            "incomplete batches",
                            train.num_samples, fit.batch_size.value))
         .help("a smaller fit.batch_size, or `remainder: keep`");
-    throw ConfigError(diagnostics);
   }
+  diagnostics.throw_if_errors();
+}
+
+void Trainer::fit(const Dataset& train, const Dataset* validation) {
+  check_batches(config_, train);
+  const FitConfig& fit = config_.fit;
+  const bool drop_last = config_.data.remainder.value == "drop";
+  const int64_t num_batches = count_batches(train.num_samples, fit.batch_size, drop_last);
   throw_if_stopped("setting up");
   for (int64_t epoch = fit.initial_epoch; epoch < fit.epochs; ++epoch) {
     const EpochPlan plan = plan_epoch(fit, num_batches, epoch);

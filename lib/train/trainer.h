@@ -62,6 +62,10 @@ EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch);
 // Batches of one pass over `num_samples`; the incomplete last one counts unless `drop_last`.
 int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last);
 
+// Throws ConfigError E316 when a batch is larger than the data, or when dropping the incomplete one
+// leaves nothing. Trainer::fit begins with it; a verb may ask before it leaves anything behind.
+void check_batches(const Config& config, const Dataset& train);
+
 class Trainer {
  public:
   Trainer(StepRunner& runner, const Config& config, Clock now);
@@ -69,8 +73,8 @@ class Trainer {
   void add_observer(TrainObserver& observer) { observers_.push_back(&observer); }
 
   // Trains epochs initial_epoch + 1 ... epochs. `validation` may be null. Throws ConfigError E316
-  // when dropping the incomplete batch leaves nothing, E501 (exit 5) at the first loss that is not
-  // finite, StopRequested after the step in which a signal came.
+  // as check_batches does, E501 (exit 5) at the first loss that is not finite, StopRequested after
+  // the step in which a signal came.
   void fit(const Dataset& train, const Dataset* validation);
   // Loss and metrics over `dataset` in file order. `steps` 0: all batches.
   Logs evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps);
