@@ -19,7 +19,7 @@ ValueId AugmentationLayer::call_last(CallContext& context, ValueId x) {
   return context.training ? changed(context, x) : x;
 }
 
-Interval AugmentationLayer::interval(std::string_view argument, double low) const {
+DrawRange AugmentationLayer::interval(std::string_view argument, double low) const {
   const ConfigValue& value = config_.arg(argument);
   const std::vector<double> given = numbers_of(value);
   if (!value.is_list()) {
@@ -79,7 +79,7 @@ class ColorLayer : public AugmentationLayer {
 
  protected:
   // One number per sample, (N, 1, 1, 1).
-  ValueId draw(CallContext& context, ValueId x, Interval range) const {
+  ValueId draw(CallContext& context, ValueId x, DrawRange range) const {
     return random_uniform(context, {context.builder.shape(x)[0], 1, 1, 1}, seed(context), range.low,
                           range.high);
   }
@@ -90,7 +90,7 @@ class ColorLayer : public AugmentationLayer {
           .help("write [smallest, largest], such as [0, 1]");
     }
   }
-  Interval value_range() const {
+  DrawRange value_range() const {
     const ConfigValue& range = value_or_null(config_, "value_range");
     if (range.is_null()) {
       return {0, 255};
@@ -112,10 +112,10 @@ class RandomContrast : public ColorLayer {
   }
   ValueId changed(CallContext& context, ValueId x) const override {
     Builder& b = context.builder;
-    const Interval factor = interval("factor", 0);
+    const DrawRange factor = interval("factor", 0);
     const ValueId f = draw(context, x, {1 - factor.low, 1 + factor.high});
     const ValueId mean = b.reduce_mean(x, {1, 2}, true);
-    const Interval range = value_range();
+    const DrawRange range = value_range();
     return b.clamp(b.add(b.mul(b.sub(x, mean), f), mean), range.low, range.high);
   }
 };
@@ -132,7 +132,7 @@ class RandomBrightness : public ColorLayer {
   }
   ValueId changed(CallContext& context, ValueId x) const override {
     Builder& b = context.builder;
-    const Interval range = value_range();
+    const DrawRange range = value_range();
     const ValueId f = draw(context, x, interval("factor", -1));
     return b.clamp(b.add(x, b.mul(f, range.high - range.low)), range.low, range.high);
   }

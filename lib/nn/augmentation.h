@@ -7,7 +7,7 @@
 
 namespace meshtrain {
 
-struct Interval {
+struct DrawRange {
   double low = 0, high = 0;
 };
 
@@ -24,7 +24,7 @@ class AugmentationLayer : public SpatialLayer {
   virtual void check_arguments(Diagnostics&) const {}
 
   // A number f is the interval [max(-|f|, low), |f|]; a list is [a, b] in any order.
-  Interval interval(std::string_view argument, double low) const;
+  DrawRange interval(std::string_view argument, double low) const;
   // Reports (E113) numbers outside of [low, high]; a list needs only to overlap it when `overlap`,
   // as in Keras.
   void check_interval(std::string_view argument, double low, double high, bool overlap,

@@ -31,7 +31,7 @@ class WarpLayer : public AugmentationLayer {
   }
 
   // float64 (N, 1).
-  ValueId draw_column(CallContext& context, const Shape& shape, Interval range) const {
+  ValueId draw_column(CallContext& context, const Shape& shape, DrawRange range) const {
     CallContext in_double = context;
     in_double.compute_dtype = DType::kFloat64;
     return random_uniform(in_double, {shape[0], 1}, seed(context), range.low, range.high);
@@ -53,7 +53,7 @@ class RandomRotation : public WarpLayer {
   std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const override {
     Builder& b = context.builder;
     const double turn = 2 * std::numbers::pi;
-    const Interval parts = interval("factor", -1);
+    const DrawRange parts = interval("factor", -1);
     const ValueId angle = draw_column(context, shape, {parts.low * turn, parts.high * turn});
     const ValueId cosine = b.unary("cos", angle), sine = b.unary("sin", angle);
     const double x = static_cast<double>(shape[2] - 1) / 2,
@@ -109,7 +109,7 @@ class RandomZoom : public WarpLayer {
   std::vector<ValueId> coefficients(CallContext& context, const Shape& shape) const override {
     Builder& b = context.builder;
     const auto zoom = [&](const char* argument) {
-      const Interval factor = interval(argument, -1);
+      const DrawRange factor = interval(argument, -1);
       return draw_column(context, shape, {1 + factor.low, 1 + factor.high});
     };
     const ValueId rows = zoom("height_factor");
