@@ -33,14 +33,18 @@ Attrs::Attrs(std::initializer_list<value_type> list) {
   if (list.size() == 0) {
     return;
   }
-  std::vector<value_type> entries(list);
-  const auto by_name = [](const value_type& a, const value_type& b) { return a.first < b.first; };
-  const auto same_name = [](const value_type& a, const value_type& b) {
-    return a.first == b.first;
-  };
-  std::stable_sort(entries.begin(), entries.end(), by_name);
-  entries.erase(std::unique(entries.begin(), entries.end(), same_name), entries.end());
-  table_ = std::make_shared<Table>(std::move(entries));
+  table_ = std::make_shared<Table>();
+  std::vector<value_type>& entries = table_->entries;
+  entries.reserve(list.size());
+  for (const value_type& entry : list) {  // a handful, mostly in order
+    auto at = entries.end();
+    while (at != entries.begin() && entry.first < std::prev(at)->first) {
+      --at;
+    }
+    if (at == entries.begin() || std::prev(at)->first != entry.first) {
+      entries.insert(at, entry);
+    }
+  }
 }
 
 Attrs::const_iterator Attrs::find(std::string_view name) const {

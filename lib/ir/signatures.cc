@@ -75,13 +75,13 @@ std::pair<Signature*, bool> Signatures::find(const Graph& graph, const Node& nod
   return {&list_.back(), true};
 }
 
-const Signature& Signatures::with_rule(const Graph& graph, const Node& node) {
-  Signature& signature = *find(graph, node).first;
+const ShardingRule& Signatures::rule_of(Signature& signature, const Graph& graph,
+                                        const Node& node) {
   if (!signature.has_rule) {
     signature.rule = sharding_rule(graph, node);
     signature.has_rule = true;
   }
-  return signature;
+  return signature.rule;
 }
 
 }  // namespace meshtrain

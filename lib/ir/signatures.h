@@ -28,7 +28,13 @@ class Signatures {
   std::pair<Signature*, bool> find(const Graph& graph, const Node& node);
 
   // The signature of a node with its sharding rule.
-  const Signature& with_rule(const Graph& graph, const Node& node);
+  const Signature& with_rule(const Graph& graph, const Node& node) {
+    Signature& signature = *find(graph, node).first;
+    rule_of(signature, graph, node);
+    return signature;
+  }
+  // The rule of nodes of this signature, of which `node` is one.
+  const ShardingRule& rule_of(Signature& signature, const Graph& graph, const Node& node);
   const ShardingRule& rule(const Graph& graph, const Node& node) {
     return with_rule(graph, node).rule;
   }

@@ -1,4 +1,6 @@
 // Structural invariants of a Graph; those of its shardings are in verify_sharded.cc.
+#include "ir/verify.h"
+
 #include <set>
 
 #include "base/error.h"
@@ -85,12 +87,18 @@ void verify_types(const Graph& graph, NodeId id) {
 }
 
 // Of a node whose tensors exist. Equal nodes are looked at once; sources and layout changes, of
-// which hardly two are equal, always.
-void verify_types_once(const Graph& graph, NodeId id, Signatures& signatures) {
+// which hardly two are equal, always (they have no signature: null).
+Signature* verify_types_once(const Graph& graph, NodeId id, Signatures& signatures) {
   const Node& node = graph.nodes[id];
-  if (node.inputs.empty() || node.op->collective || signatures.find(graph, node).second) {
+  if (node.inputs.empty() || node.op->collective) {
+    verify_types(graph, id);
+    return nullptr;
+  }
+  const auto [signature, is_new] = signatures.find(graph, node);
+  if (is_new) {
     verify_types(graph, id);
   }
+  return signature;
 }
 
 // No two nodes have one path.
@@ -164,9 +172,9 @@ void verify_ends(const Graph& graph) {
 
 }  // namespace
 
-void verify(const Graph& graph) {
+std::vector<Signature*> verify_structure(const Graph& graph, Signatures& signatures) {
   Paths paths(graph);
-  Signatures signatures;
+  std::vector<Signature*> found(graph.nodes.size(), nullptr);
   std::vector<bool> read(graph.variables.size(), false);
   ValueId next_value = 0;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
@@ -178,7 +186,7 @@ void verify(const Graph& graph) {
       fail(graph, id, "its path is empty or another node's");
     }
     verify_links(graph, id, next_value);
-    verify_types_once(graph, id, signatures);
+    found[id] = verify_types_once(graph, id, signatures);
     if (node.op->name == "parameter") {
       verify_parameter(graph, id, read);
     }
@@ -186,6 +194,12 @@ void verify(const Graph& graph) {
   MESHTRAIN_CHECK(next_value == static_cast<ValueId>(graph.values.size()),
                   "{} values, {} of them defined by a node", graph.values.size(), next_value);
   verify_ends(graph);
+  return found;
+}
+
+void verify(const Graph& graph) {
+  Signatures signatures;
+  verify_structure(graph, signatures);
 }
 
 }  // namespace meshtrain

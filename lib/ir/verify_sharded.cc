@@ -6,6 +6,7 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "ir/signatures.h"
+#include "ir/verify.h"
 
 namespace meshtrain {
 namespace {
@@ -14,7 +15,24 @@ class ShardingVerifier {
  public:
   ShardingVerifier(const Graph& graph, const DeviceMesh& mesh) : graph_(graph), mesh_(mesh) {}
 
-  void verify_node(const Node& node) {
+  void run_values() {
+    for (const Node& node : graph_.nodes) {
+      node_ = &node;
+      for (ValueId value : node.outputs) {
+        check_value(value);
+      }
+    }
+  }
+
+  void run() {
+    const std::vector<Signature*> found = verify_structure(graph_, signatures_);
+    for (size_t n = 0; n < found.size(); ++n) {
+      verify_node(graph_.nodes[n], found[n]);
+    }
+  }
+
+ private:
+  void verify_node(const Node& node, Signature* signature) {
     node_ = &node;
     for (ValueId value : node.outputs) {
       check_value(value);
@@ -23,7 +41,11 @@ class ShardingVerifier {
       verify_collective();
       return;
     }
-    rule_ = &signatures_.rule(graph_, node);
+    if (node.inputs.empty() && is_settled(node.outputs)) {
+      return;  // a source may lie in any way
+    }
+    signature = signature == nullptr ? signatures_.find(graph_, node).first : signature;
+    rule_ = &signatures_.rule_of(*signature, graph_, node);
     axes_.assign(rule_->factors.size(), {});
     is_known_.assign(rule_->factors.size(), false);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -36,7 +58,11 @@ class ShardingVerifier {
     verify_pending();
   }
 
- private:
+  bool is_settled(const ValueList& values) const {
+    return std::all_of(values.begin(), values.end(),
+                       [&](ValueId value) { return sharding(value).partial == 0; });
+  }
+
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     throw InternalError(fmt::format("{} ({}): {}", node_->path, node_->op->name,
@@ -237,12 +263,12 @@ class ShardingVerifier {
 
 }  // namespace
 
+void verify_shardings(const Graph& graph, const DeviceMesh& mesh) {
+  ShardingVerifier(graph, mesh).run_values();
+}
+
 void verify_sharded(const Graph& graph, const DeviceMesh& mesh) {
-  verify(graph);
-  ShardingVerifier verifier(graph, mesh);
-  for (const Node& node : graph.nodes) {
-    verifier.verify_node(node);
-  }
+  ShardingVerifier(graph, mesh).run();
   for (const Output& output : graph.outputs) {
     const Sharding& sharding = *graph.values[output.value].sharding;
     MESHTRAIN_CHECK(sharding.partial == 0, "output {} is pending: {}", output.name,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ir/verify.h"
 #include "passes/bucket.h"
 #include "passes/lower.h"
 #include "passes/partition.h"
@@ -16,37 +17,41 @@ namespace {
 struct Pass {
   const char* name;
   Graph (*run)(Graph, const DeviceMesh&, const CompileOptions&);
-  bool sharded;                                   // its result has final shardings
-  bool (*runs)(const CompileOptions&) = nullptr;  // null: always
+  void (*verify)(const Graph&, const DeviceMesh&);  // what holds for its result
+  bool (*runs)(const CompileOptions&) = nullptr;    // null: always
 };
+
+void verify_global(const Graph& graph, const DeviceMesh&) {
+  verify(graph);
+}
 
 constexpr Pass kPipeline[] = {
     {"simplify",
      [](Graph graph, const DeviceMesh&, const CompileOptions&) {
        return simplify(std::move(graph));
      },
-     false},
+     verify_global},
     {"schedule",
      [](Graph graph, const DeviceMesh&, const CompileOptions&) {
        return reduce_gradients_early(std::move(graph));
      },
-     false, [](const CompileOptions& options) { return options.early_gradients; }},
+     verify_global, [](const CompileOptions& options) { return options.early_gradients; }},
     {"propagate",
      [](Graph graph, const DeviceMesh& mesh, const CompileOptions& options) {
        propagate(graph, mesh, options.propagate);
        return graph;
      },
-     false},
+     verify_shardings},
     {"partition",
      [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
        return partition(std::move(graph), mesh);
      },
-     true},
+     verify_sharded},
     {"bucket",
      [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
        return bucket_collectives(std::move(graph), mesh);
      },
-     true, [](const CompileOptions& options) { return options.bucket; }},
+     verify_sharded, [](const CompileOptions& options) { return options.bucket; }},
 };
 
 // Processor time: what other programs do meanwhile does not count.
@@ -86,7 +91,7 @@ Compiled compile(Graph graph, const DeviceMesh& mesh, const CompileOptions& opti
     }
     out.times.push_back({pass.name, watch.milliseconds()});
     if (runs) {
-      pass.sharded ? verify_sharded(graph, mesh) : verify(graph);
+      pass.verify(graph, mesh);
     }
     verifying += watch.milliseconds() - out.times.back().milliseconds;
     ++number;

@@ -80,7 +80,9 @@ Graph Rewriter::finish() {
   return std::move(to_);
 }
 
-Graph remove_dead(Graph graph) {
+namespace {
+
+std::vector<bool> needed_nodes(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (const Output& output : graph.outputs) {
     needed[output.value] = true;
@@ -89,29 +91,60 @@ Graph remove_dead(Graph graph) {
     needed[update.value] = true;
   }
   std::vector<bool> keep(graph.nodes.size(), false);
-  bool all = true;
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
     for (const ValueId output : node.outputs) {
       keep[n] = keep[n] || needed[output];
     }
-    all = all && keep[n];
     if (keep[n]) {
       for (const ValueId input : node.inputs) {
         needed[input] = true;
       }
     }
   }
-  if (all) {
-    return graph;
-  }
-  Rewriter rewriter(graph);
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (keep[n]) {
-      rewriter.move(graph.nodes[n]);
+  return keep;
+}
+
+}  // namespace
+
+void remove_dead(Graph& graph) {
+  const std::vector<bool> keep = needed_nodes(graph);
+  std::vector<ValueId> renumbered(graph.values.size(), kNone);
+  NodeId next_node = 0;
+  ValueId next_value = 0;
+  const auto move_to = [](auto& list, int to, int from) {
+    if (to != from) {
+      list[to] = std::move(list[from]);
     }
+  };
+  for (NodeId n = 0; n < static_cast<NodeId>(keep.size()); ++n) {
+    if (!keep[n]) {
+      continue;
+    }
+    move_to(graph.nodes, next_node, n);
+    Node& node = graph.nodes[next_node];
+    for (ValueId& input : node.inputs) {
+      input = renumbered[input];
+    }
+    for (ValueId& output : node.outputs) {
+      move_to(graph.values, next_value, output);
+      graph.values[next_value].producer = next_node;
+      renumbered[output] = next_value;
+      output = next_value++;
+    }
+    ++next_node;
   }
-  return rewriter.finish();
+  graph.nodes.resize(next_node);
+  graph.values.resize(next_value);
+  for (Value& value : graph.values) {  // a tie to a value that is gone is dropped
+    value.cotangent_of = value.cotangent_of == kNone ? kNone : renumbered[value.cotangent_of];
+  }
+  for (Output& output : graph.outputs) {
+    output.value = renumbered[output.value];
+  }
+  for (Update& update : graph.updates) {
+    update.value = renumbered[update.value];
+  }
 }
 
 }  // namespace meshtrain

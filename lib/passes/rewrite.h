@@ -39,7 +39,7 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
-// The graph without the nodes that no output or update depends on.
-Graph remove_dead(Graph graph);
+// Takes out the nodes that no output or update depends on.
+void remove_dead(Graph& graph);
 
 }  // namespace meshtrain

@@ -36,7 +36,9 @@ class Simplifier {
         known_.add(hash, rewriter_.move_with(node, std::move(inputs)));
       }
     }
-    return remove_dead(rewriter_.finish());
+    Graph out = rewriter_.finish();
+    remove_dead(out);
+    return out;
   }
 
  private:
