@@ -107,10 +107,12 @@ std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_v
 struct LayoutTarget {
   std::string path;
   Shape shape;
+  int64_t element_bytes = 4;
 };
 
 // Which rule each target got, and E202/W203 for the rules that act on nothing: an error with the
-// nearest paths (and the corrected pattern when it would have matched as a search), only a warning
+// nearest paths (and the corrected pattern when it would have matched as a search) and the bytes
+// that stay whole on every device because of it; only a warning
 // when the key is "<layer>/<name>" of a layer in `layer_paths` that lacks that variable.
 std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
                                              const std::vector<LayoutTarget>& targets,

@@ -107,11 +107,14 @@ std::string plain_text(std::string_view key) {
 // Explains the rules that act on nothing.
 class UnusedRules {
  public:
+  // `found`: the rule of each target, or null.
   UnusedRules(const LayoutMap& map, const std::vector<LayoutTarget>& targets,
+              const std::vector<const LayoutRule*>& found,
               const std::vector<std::string>& layer_paths, std::string_view model_name,
               Diagnostics& diagnostics)
       : map_(map),
         targets_(targets),
+        found_(found),
         layers_(layer_paths.begin(), layer_paths.end()),
         model_name_(model_name),
         diagnostics_(diagnostics) {}
@@ -179,9 +182,11 @@ class UnusedRules {
     Diagnostic& problem = diagnostics_.error(
         "E202", rule.loc,
         fmt::format("rule `{}` matches no variable and no layer output", rule.key));
-    if (const std::optional<std::string> best = nearest_name(plain_text(rule.key), near)) {
+    const std::optional<std::string> best = nearest_name(plain_text(rule.key), near);
+    if (best) {
       problem.with_label(fmt::format("did you mean `{}`?", *best));
     }
+    note_replicated(rule, best, problem);
     if (!near.empty()) {
       problem.notes.push_back("closest paths: " + join(near, ", "));
     }
@@ -190,6 +195,33 @@ class UnusedRules {
     }
     if (!map_.search()) {
       suggest_pattern(rule, problem);
+    }
+  }
+
+  // What the rule was probably meant for and has no other rule stays whole on every device.
+  void note_replicated(const LayoutRule& rule, const std::optional<std::string>& best,
+                       Diagnostic& problem) const {
+    const Pattern pattern(rule.key, rule.loc);
+    const auto is_inside = [&](const LayoutTarget& target) {
+      return ends_with(rule.key, "/" + target.path) || pattern.search(target.path);
+    };
+    const bool has_inside = std::any_of(targets_.begin(), targets_.end(), is_inside);
+    std::vector<std::string> paths;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      const LayoutTarget& target = targets_[i];
+      const bool is_variable =
+          std::find(target.shape.begin(), target.shape.end(), kUnknownDim) == target.shape.end();
+      const bool is_meant = has_inside ? is_inside(target) : target.path == best;
+      if (is_variable && is_meant && found_[i] == nullptr) {
+        paths.push_back(target.path);
+        bytes += num_elements(target.shape) * target.element_bytes;
+      }
+    }
+    if (!paths.empty()) {
+      problem.note(fmt::format(
+          "{} stay replicated on each device because of it: `{}`{}", format_bytes(bytes), paths[0],
+          paths.size() == 1 ? std::string() : fmt::format(" and {} more", paths.size() - 1)));
     }
   }
 
@@ -250,6 +282,7 @@ class UnusedRules {
 
   const LayoutMap& map_;
   const std::vector<LayoutTarget>& targets_;
+  const std::vector<const LayoutRule*>& found_;
   std::set<std::string> layers_;
   std::string_view model_name_;
   Diagnostics& diagnostics_;
@@ -290,7 +323,7 @@ std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
                                where.size() == 2 ? "" : "s", targets[where[1]].path));
     }
   }
-  UnusedRules unused(map, targets, layer_paths, model_name, diagnostics);
+  UnusedRules unused(map, targets, found, layer_paths, model_name, diagnostics);
   for (size_t rule = 0; rule < map.size(); ++rule) {
     if (!used[rule]) {
       unused.report(rule);

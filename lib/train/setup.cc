@@ -208,7 +208,8 @@ void Setup::resolve(Diagnostics& diagnostics) {
   std::vector<LayoutTarget> weights, outputs;
   std::vector<std::string> layer_paths;
   for (const Weight* weight : model_->weights()) {
-    weights.push_back({weight->path, weight->shape});
+    weights.push_back(
+        {weight->path, weight->shape, static_cast<int64_t>(dtype_size(weight->dtype))});
   }
   for (const Model::Call& call : model_->calls()) {
     const std::string& name = call.is_input ? call.name : model_->layers()[call.layer]->name;

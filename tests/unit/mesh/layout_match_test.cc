@@ -212,3 +212,13 @@ TEST_CASE("match_layouts: thousands of layers take no time") {
   CHECK(rules[2999]->key == ".*mlp/output");
   CHECK(diagnostics.num_errors() == 3);
 }
+
+TEST_CASE("a rule that acts on nothing names the bytes that stay whole because of it") {
+  // 200 x 12 and 12 x 12 float32 elements without another rule.
+  contains(match({"d2/kernle"}).text,
+           "9.4 KiB stay replicated on each device because of it: `d2/kernel`");
+  contains(match({"mlp/kernel"}).text,
+           "576 B stay replicated on each device because of it: `block_0/mlp/kernel`");
+  const std::string covered = match({"d2/kernle", "d2/kernel"}).text;
+  CHECK(covered.find("stay replicated") == std::string::npos);
+}
