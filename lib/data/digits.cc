@@ -5,24 +5,30 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdlib>
 #include <numeric>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "base/philox.h"
+#include "data/digit_canvas.h"
 #include "data/digit_strokes.h"
 
 namespace meshtrain {
 
 namespace {
 
-constexpr int kSide = 28;
-constexpr int kPixels = kSide * kSide;
-constexpr int kOne = 64;              // one pixel
-constexpr int kSplineSteps = 3;       // straight pieces per pair of control points
-constexpr int kEdge = 80;             // the ink fades over this width, 1/64 pixel
+using Point = DigitPoint;
+
+constexpr int kSide = kDigitSide;
+constexpr int kPixels = kDigitPixels;
+constexpr int kOne = kDigitOne;
+constexpr int kMaxStrokePoints = 32;
+constexpr int kSplineSteps = 3;  // straight pieces per pair of control points
+constexpr int64_t kImagesPerThread = 500;
 constexpr uint32_t kStream = 0xD161;  // Philox stream of this generator
 
 // How far images vary; chosen by measurement (tests/unit/digits/README.md).
@@ -34,11 +40,6 @@ constexpr int kBend = 6500;      // quadratic terms at the edge of the digit, / 
 constexpr int kShift = 80;       // 1/64 pixel
 constexpr int kNoise = 24;       // of inked pixels, up to this many grey levels either way
 
-struct Point {
-  int32_t x = 0;
-  int32_t y = 0;
-};
-
 // The random numbers of one image, in the order they are asked for.
 class Random {
  public:
@@ -47,12 +48,26 @@ class Random {
 
   uint32_t bits() {
     if (lane_ == 4) {
-      block_ = philox4x32_10({static_cast<uint32_t>(image_), static_cast<uint32_t>(image_ >> 32),
-                              kStream + (purpose_ << 16), count_++},
-                             seed_);
+      block_ = philox4x32_10(counter(), seed_);
+      ++count_;
       lane_ = 0;
     }
     return block_[lane_++];
+  }
+  // The next numbers, many at once.
+  void fill(std::span<uint32_t> out) {
+    size_t i = 0;
+    while (i < out.size() && lane_ < 4) {
+      out[i++] = block_[lane_++];
+    }
+    constexpr size_t kMany = 4 * DigitCanvas::kRandomBlocks;
+    for (; i + kMany <= out.size(); i += kMany) {
+      DigitCanvas::random(counter(), seed_, &out[i]);
+      count_ += DigitCanvas::kRandomBlocks;
+    }
+    while (i < out.size()) {
+      out[i++] = bits();
+    }
   }
   // Uniform in low .. high, both included.
   int32_t between(int32_t low, int32_t high) {
@@ -68,69 +83,17 @@ class Random {
   }
 
  private:
+  PhiloxBlock counter() const {
+    return {static_cast<uint32_t>(image_), static_cast<uint32_t>(image_ >> 32),
+            kStream + (purpose_ << 16), count_};
+  }
+
   uint64_t seed_;
   uint64_t image_;
   uint32_t purpose_;
   uint32_t count_ = 0;
   int lane_ = 4;
   PhiloxBlock block_{};
-};
-
-// Square roots of 16 i, rounded down: distances for squared distances.
-const std::vector<int32_t>& root_table() {
-  static const std::vector<int32_t> table = [] {
-    std::vector<int32_t> roots(1 << 14);
-    int32_t root = 0;
-    for (int32_t i = 0; i < static_cast<int32_t>(roots.size()); ++i) {
-      while ((root + 1) * (root + 1) <= 16 * i) {
-        ++root;
-      }
-      roots[i] = root;
-    }
-    return roots;
-  }();
-  return table;
-}
-
-class Canvas {
- public:
-  // Draws the straight piece from `a` to `b` with a round pen of radius `radius`.
-  void line(Point a, Point b, int32_t radius) {
-    const int32_t reach = radius + kEdge / 2;
-    const int32_t dx = b.x - a.x;
-    const int32_t dy = b.y - a.y;
-    const int64_t length2 = int64_t{dx} * dx + int64_t{dy} * dy;
-    const int64_t inverse = length2 < 4 ? 0 : (int64_t{1} << 40) / length2;
-    const int x_begin = first_pixel(std::min(a.x, b.x) - reach);
-    const int x_end = end_pixel(std::max(a.x, b.x) + reach);
-    const int y_end = end_pixel(std::max(a.y, b.y) + reach);
-    for (int y = first_pixel(std::min(a.y, b.y) - reach); y < y_end; ++y) {
-      const int32_t py = y * kOne + kOne / 2 - a.y;
-      for (int x = x_begin; x < x_end; ++x) {
-        const int32_t px = x * kOne + kOne / 2 - a.x;
-        // Where the nearest point lies between a (0) and b (4096).
-        const int64_t along = int64_t{px} * dx + int64_t{py} * dy;
-        const int64_t t = std::clamp<int64_t>(along * inverse >> 28, 0, 4096);
-        const int32_t nx = px - static_cast<int32_t>(dx * t >> 12);
-        const int32_t ny = py - static_cast<int32_t>(dy * t >> 12);
-        const int32_t distance2 = nx * nx + ny * ny;
-        if (distance2 < reach * reach) {
-          const int32_t inside = reach - roots_[distance2 >> 4];
-          const int32_t ink = std::min(255, inside * 255 / kEdge);
-          uint8_t& pixel = pixels_[y * kSide + x];
-          pixel = std::max(pixel, static_cast<uint8_t>(ink));
-        }
-      }
-    }
-  }
-  std::span<const uint8_t, kPixels> pixels() const { return pixels_; }
-
- private:
-  static int first_pixel(int32_t at) { return std::clamp((at + kOne / 2) / kOne - 1, 0, kSide); }
-  static int end_pixel(int32_t at) { return std::clamp((at + kOne / 2) / kOne + 1, 0, kSide); }
-
-  std::array<uint8_t, kPixels> pixels_{};
-  const int32_t* roots_ = root_table().data();
 };
 
 // A random smooth map of the plane, made of a rotation, shear, stretch, bends and a shift.
@@ -207,13 +170,14 @@ class Writer {
 
  private:
   void draw(const DigitStroke& stroke) {
-    std::vector<Point> points;
+    std::array<Point, kMaxStrokePoints> points;
+    int n = 0;
     for (const auto& [x, y] : stroke.points) {
       // Templates are in tenths of a pixel. Rounding towards zero is the same everywhere.
-      points.push_back(warp_.apply(
-          {x * kOne / 10 + random_.bell(kJitter), y * kOne / 10 + random_.bell(kJitter)}));
+      const int32_t jitter_x = random_.bell(kJitter);
+      const int32_t jitter_y = random_.bell(kJitter);
+      points.at(n++) = warp_.apply({x * kOne / 10 + jitter_x, y * kOne / 10 + jitter_y});
     }
-    const int n = static_cast<int>(points.size());
     const int pieces = stroke.closed ? n : n - 1;
     const auto at = [&](int i) {
       return stroke.closed ? points[(i + n) % n] : points[std::clamp(i, 0, n - 1)];
@@ -233,20 +197,15 @@ class Writer {
   // The paper takes ink unevenly.
   void finish(uint8_t* pixels) {
     const int32_t ink = random_.between(216, 256);
-    const std::span<const uint8_t, kPixels> drawn = canvas_.pixels();
-    for (int i = 0; i < kPixels; i += 4) {
-      const uint32_t bits = random_.bits();
-      for (int k = 0; k < 4; ++k) {
-        const int32_t noise = static_cast<int32_t>(bits >> 8 * k & 255) * (2 * kNoise + 1) / 256;
-        const int32_t value = (drawn[i + k] * ink >> 8) + noise - kNoise;
-        pixels[i + k] = drawn[i + k] == 0 ? 0 : static_cast<uint8_t>(std::clamp(value, 1, 255));
-      }
-    }
+    std::array<uint32_t, kPixels / 4 + 1> words{};
+    random_.fill(std::span(words).first(kPixels / 4));
+    static_assert(std::endian::native == std::endian::little, "a number's lowest byte is first");
+    canvas_.finish(ink, kNoise, reinterpret_cast<const uint8_t*>(words.data()), pixels);
   }
 
   Random random_;
   Warp warp_;
-  Canvas canvas_;
+  DigitCanvas canvas_;
   int32_t radius_ = 0;
 };
 
@@ -263,14 +222,12 @@ std::array<uint8_t, 10> digits_of(uint64_t seed, uint64_t group) {
 
 }  // namespace
 
-DigitImages make_digits(int64_t samples, uint64_t seed) {
-  if (samples < 0) {
-    throw Error(ExitCode::kData, fmt::format("cannot draw {} digits", samples));
-  }
-  DigitImages out{HostTensor(DType::kUInt8, {samples, kSide, kSide, 1}),
-                  HostTensor(DType::kUInt8, {samples})};
+namespace {
+
+// Images [begin, end), of which `begin` is the first of a group of ten.
+void draw_images(int64_t begin, int64_t end, uint64_t seed, DigitImages& out) {
   std::array<uint8_t, 10> digits{};
-  for (int64_t i = 0; i < samples; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     if (i % 10 == 0) {
       digits = digits_of(seed, static_cast<uint64_t>(i / 10));
     }
@@ -278,6 +235,27 @@ DigitImages make_digits(int64_t samples, uint64_t seed) {
     Writer(seed, static_cast<uint64_t>(i))
         .write(digits[i % 10], out.images.data<uint8_t>() + i * kPixels);
   }
+}
+
+}  // namespace
+
+DigitImages make_digits(int64_t samples, uint64_t seed) {
+  if (samples < 0) {
+    throw Error(ExitCode::kData, fmt::format("cannot draw {} digits", samples));
+  }
+  DigitImages out{HostTensor(DType::kUInt8, {samples, kSide, kSide, 1}),
+                  HostTensor(DType::kUInt8, {samples})};
+  // Images depend on their number alone, so that threads share the work as they like.
+  const int64_t threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1,
+                                              std::max<int64_t>(1, samples / kImagesPerThread));
+  const int64_t share = (samples + 10 * threads - 1) / (10 * threads) * 10;  // whole groups
+  std::vector<std::jthread> helpers;
+  for (int64_t t = 1; t < threads && t * share < samples; ++t) {
+    helpers.emplace_back([&out, t, share, samples, seed] {
+      draw_images(t * share, std::min((t + 1) * share, samples), seed, out);
+    });
+  }
+  draw_images(0, std::min(share, samples), seed, out);
   return out;
 }
 

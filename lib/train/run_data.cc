@@ -61,6 +61,55 @@ std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {
   return join(shapes, ", ");
 }
 
+bool is_same_value(const ConfigValue& a, const ConfigValue& b);
+
+// Whether two sources read the same, whatever their places in the config.
+bool is_same_source(const ConfigObject& a, const ConfigObject& b) {
+  return a.class_name == b.class_name && std::equal(a.args.begin(), a.args.end(), b.args.begin(),
+                                                    b.args.end(), [](const auto& x, const auto& y) {
+                                                      return x.first == y.first &&
+                                                             is_same_value(x.second, y.second);
+                                                    });
+}
+
+bool is_same_value(const ConfigValue& a, const ConfigValue& b) {
+  if (a.data.index() != b.data.index()) {
+    return false;
+  }
+  if (a.is_list()) {
+    return std::equal(a.list().begin(), a.list().end(), b.list().begin(), b.list().end(),
+                      is_same_value);
+  }
+  if (a.is_dict()) {
+    return std::equal(a.dict().begin(), a.dict().end(), b.dict().begin(), b.dict().end(),
+                      [](const auto& x, const auto& y) {
+                        return x.first == y.first && is_same_value(x.second, y.second);
+                      });
+  }
+  if (a.is_object()) {
+    return is_same_source(a.object(), b.object());
+  }
+  return a.is_null() || (a.is_bool() && a.boolean() == b.boolean()) ||
+         (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
+}
+
+Dataset copy_of(const Dataset& dataset, const SourceLoc& loc) {
+  Dataset copy;
+  copy.description = dataset.description;
+  for (const Dataset::Array& array : dataset.inputs) {
+    copy.inputs.push_back({array.name, array.data.clone()});
+  }
+  for (const Dataset::Array& array : dataset.targets) {
+    copy.targets.push_back({array.name, array.data.clone()});
+  }
+  if (dataset.sample_weight) {
+    copy.sample_weight = dataset.sample_weight->clone();
+  }
+  copy.num_samples = dataset.num_samples;
+  copy.loc = loc;
+  return copy;
+}
+
 // Every part needs labels, and samples like those of the first.
 void check_parts(const RunData& data, Diagnostics& diagnostics) {
   const Dataset* first = nullptr;
@@ -169,7 +218,10 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   const bool splits = !sources.validation && config.fit.validation_split > 0;
   const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
                         std::optional<Dataset>& to) {
-    if (source) {
+    if (source && &to == &data.test && data.validation && sources.validation &&
+        is_same_source(*source, *sources.validation)) {
+      to = copy_of(*data.validation, source->loc);
+    } else if (source) {
       collect(diagnostics, [&] {
         to = load_dataset(*source, sources);
         order_arrays(config.model, *to);
