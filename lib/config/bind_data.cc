@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "config/bind.h"
@@ -14,10 +15,9 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
                          const std::string& first_file, Diagnostics& diagnostics) {
   ConfigObject source = value.object();
   const ClassSpec& spec = *find_class(Category::kSource, source.class_name);
-  for (const Spec& arg : spec.args) {
-    ConfigValue& given = source.args.at(arg.name);
-    if (arg.kind != ValueKind::kPath || !given.is_string() || given.loc.file == nullptr) {
-      continue;
+  const auto resolve = [&](ConfigValue& given) {
+    if (!given.is_string() || given.loc.file == nullptr) {
+      return;
     }
     const bool is_word = given.loc.file->name == "command line";
     const bool is_elsewhere =
@@ -26,6 +26,20 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
     if (is_elsewhere && (!is_word || fs::exists(given.string(), error))) {
       const fs::path resolved = fs::absolute(resolve_path(given, base_dir), error);
       given.data = error ? given.string() : resolved.lexically_normal().string();
+    }
+  };
+  for (const Spec& arg : spec.args) {
+    ConfigValue& given = source.args.at(arg.name);
+    const bool are_paths = source.class_name == "npy" && arg.kind == ValueKind::kNames;
+    if (arg.kind != ValueKind::kPath && !are_paths) {
+      continue;
+    }
+    if (auto* const list = std::get_if<ConfigValue::List>(&given.data)) {
+      std::for_each(list->begin(), list->end(), resolve);
+    } else if (auto* const dict = std::get_if<ConfigValue::Dict>(&given.data)) {
+      std::for_each(dict->begin(), dict->end(), [&](auto& entry) { resolve(entry.second); });
+    } else {
+      resolve(given);
     }
   }
   if (source.class_name == "random" && source.has("labels") && source.has("classes")) {

@@ -128,12 +128,14 @@ std::vector<ClassSpec> source_classes() {
              {path("images", "file of the samples"), path("labels", "file of the labels")}),
       source("npz", "a NumPy archive",
              {path("path", "the archive"),
-              make_spec("x", ValueKind::kTextOrMap, "x", "array of the samples, or one per input"),
-              make_spec("y", ValueKind::kTextOrMap, "y", "array of the labels, or one per output"),
+              make_spec("x", ValueKind::kNames, "x", "array of the samples, or one per input"),
+              make_spec("y", ValueKind::kNames, "y", "array of the labels, or one per output"),
               text("sample_weight", "null", "array of weights")}),
       source("npy", "NumPy files",
-             {path("x", "file of the samples"),
-              make_spec("y", ValueKind::kPath, "null", "file of the labels")}),
+             {make_spec("x", ValueKind::kNames, "", "file of the samples, or one per input")
+                  .required(),
+              make_spec("y", ValueKind::kNames, "null", "file of the labels, or one per output"),
+              make_spec("sample_weight", ValueKind::kPath, "null", "file of weights")}),
   };
 }
 
