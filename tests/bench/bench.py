@@ -30,6 +30,7 @@ WORKLOADS = {
     "a64": {"floor_us": 100, "goal": 3.0},
     "a512": {"floor_us": 660, "goal": 2.0},
     "b64": {"floor_us": 198, "goal": 1.8},
+    "c64": {"floor_us": 2000, "goal": 1.4},
 }
 FIRST_STEP_GOAL_MS = 100
 FIRST_STEP_GOAL_RATIO = 5

@@ -3,6 +3,7 @@
 //
 //   a16 a64 a512   784-200-10, dropout 0.4, softmax, mse, RMSprop, batch 16, 64, 512
 //   b64            784-256-256-10, cross-entropy from logits, Adam, batch 64
+//   c64            the convnet of Keras' guide to distributed training with JAX, Adam, batch 64
 //   b64v8          the same on eight virtual devices (v1, v2, v4 likewise); two without a suffix
 #include <fmt/format.h>
 
@@ -47,6 +48,30 @@ compile:
   loss: {SparseCategoricalCrossentropy: {from_logits: true}}
 )";
 
+constexpr const char* kC = R"(
+distribution: {device_mesh: {shape: [2], axis_names: [data]}}
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Rescaling: {scale: 0.00392156862745098}
+    - Conv2D: {filters: 12, kernel_size: 3, padding: same, use_bias: false}
+    - BatchNormalization: {scale: false}
+    - ReLU
+    - Conv2D: {filters: 24, kernel_size: 6, strides: 2, padding: same, use_bias: false}
+    - BatchNormalization: {scale: false}
+    - ReLU
+    - Conv2D: {filters: 32, kernel_size: 6, strides: 2, padding: same, use_bias: false}
+    - BatchNormalization: {scale: false}
+    - ReLU
+    - GlobalAveragePooling2D
+    - Dense: {units: 256, activation: relu}
+    - Dropout: 0.5
+    - Dense: {units: 10}
+compile:
+  optimizer: {Adam: {learning_rate: 1e-3}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+)";
+
 struct Workload {
   std::unique_ptr<Config> config;  // outlives the engine
   Dataset data;
@@ -61,14 +86,18 @@ Workload make(const std::string& name) {
   const size_t v = name.find('v');
   const int64_t batch = std::stoll(name.substr(1, v - 1));
   const std::string devices = v == std::string::npos ? "2" : name.substr(v + 1);
-  const bool is_a = name[0] == 'a';
+  const bool is_a = name[0] == 'a', is_c = name[0] == 'c';
   Workload out;
   out.config = std::make_unique<Config>(
-      config_from(is_a ? kA : kB, {fmt::format("fit.batch_size={}", batch),
-                                   fmt::format("distribution.device_mesh.shape=[{}]", devices)}));
-  HostTensor x(DType::kFloat32, {kBatches * batch, 784});
+      config_from(is_a   ? kA
+                  : is_c ? kC
+                         : kB,
+                  {fmt::format("fit.batch_size={}", batch),
+                   fmt::format("distribution.device_mesh.shape=[{}]", devices)}));
+  HostTensor x(DType::kFloat32,
+               is_c ? Shape{kBatches * batch, 28, 28, 1} : Shape{kBatches * batch, 784});
   for (int64_t i = 0; i < x.size(); ++i) {
-    x.data<float>()[i] = splitmix_unit(1, static_cast<uint64_t>(i));
+    x.data<float>()[i] = (is_c ? 255.0F : 1.0F) * splitmix_unit(1, static_cast<uint64_t>(i));
   }
   HostTensor y = is_a ? HostTensor(DType::kFloat32, {kBatches * batch, 10})
                       : HostTensor(DType::kInt32, {kBatches * batch});

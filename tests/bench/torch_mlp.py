@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's side of the step benchmark: eager training steps of the reference MLPs on the CPU.
+"""PyTorch's side of the step benchmark: eager training steps of the reference models on the CPU.
 
 Reads commands from standard input, one a line, and answers each with one line:
 
@@ -11,6 +11,7 @@ machine spoils a chunk, not the figure. Data lies in memory as ready batches; wh
 zero_grad, forward, loss, backward, optimizer, as a training loop has them.
 
   a16 a64 a512   784-200-10, dropout 0.4, softmax, mse, RMSprop(1e-3, 0.9, 1e-7), batch 16, 64, 512
+  c64            the guide's convnet (torch_convnet.py), cross-entropy from logits, Adam as b64, batch 64
   b64            784-256-256-10, cross-entropy from logits, Adam(1e-3, 0.9, 0.999, 1e-7), batch 64
 """
 import argparse
@@ -20,6 +21,8 @@ import time
 
 import torch
 from torch import nn
+
+import torch_convnet
 
 CHUNKS = 10
 BATCHES = 8  # distinct batches that the loop cycles through
@@ -36,12 +39,13 @@ class Workload:
             self.optimizer = torch.optim.RMSprop(self.model.parameters(), lr=1e-3, alpha=0.9, eps=1e-7,
                                                  foreach=foreach)
         else:
-            self.model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
-                                       nn.Linear(256, 10))
+            self.model = torch_convnet.convnet() if name[0] == "c" else nn.Sequential(
+                nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
             self.loss = nn.CrossEntropyLoss()
-            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, betas=(0.9, 0.999), eps=1e-7,
+            trained = [p for p in self.model.parameters() if p.requires_grad]
+            self.optimizer = torch.optim.Adam(trained, lr=1e-3, betas=(0.9, 0.999), eps=1e-7,
                                               foreach=foreach)
-        x = torch.rand(BATCHES, batch, 784)
+        x = torch_convnet.images(BATCHES, batch) if name[0] == "c" else torch.rand(BATCHES, batch, 784)
         labels = torch.randint(0, 10, (BATCHES, batch))
         y = nn.functional.one_hot(labels, 10).float() if self.is_a else labels
         self.batches = list(zip(x.unbind(0), y.unbind(0)))
