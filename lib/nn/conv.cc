@@ -70,15 +70,18 @@ void WindowLayer::add_bias(int64_t channels) {
   }
 }
 
-ValueId WindowLayer::finish(CallContext& context, ValueId y) const {
-  if (bias_ != kNone) {
-    y = context.builder.add(y, context.weight(bias_));
-  }
-  return add_activation(context.builder, config_.arg("activation"), y);
+ValueId WindowLayer::plus_bias(CallContext& context, ValueId y) const {
+  return bias_ == kNone ? y : context.builder.add(y, context.weight(bias_));
 }
 
-Shape WindowLayer::finished_shape(const Shape& output, Diagnostics& diagnostics) {
-  return activated_shape(std::span(&output, 1), output, diagnostics);
+Shape WindowLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {
+  const Shape output = SpatialLayer::build(inputs, diagnostics);
+  return is_failed(output) ? output : activated_shape(inputs, output, diagnostics);
+}
+
+ValueId WindowLayer::call(CallContext& context, std::span<const ValueId> inputs) {
+  return add_activation(context.builder, config_.arg("activation"),
+                        SpatialLayer::call(context, inputs));
 }
 
 Shape WindowLayer::kernel_shape(int64_t in, int64_t out) const {
@@ -122,12 +125,12 @@ class Conv : public WindowLayer {
     kernel_ = add_weight("kernel", kernel_shape(channels / groups, filters), dtype,
                          make_initializer(config_.arg("kernel_initializer")));
     add_bias(filters);
-    return finished_shape(output, diagnostics);
+    return output;
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
-    return finish(context, b.conv(x, context.weight(kernel_), window_at(b.shape(x))));
+    return plus_bias(context, b.conv(x, context.weight(kernel_), window_at(b.shape(x))));
   }
 
  private:
@@ -161,12 +164,12 @@ class DepthwiseConv : public WindowLayer {
     kernel_ = add_weight("kernel", kernel_shape(input.back(), multiplier), dtype,
                          make_initializer(config_.arg("depthwise_initializer")));
     add_bias(output.back());
-    return finished_shape(output, diagnostics);
+    return output;
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
-    return finish(context, depthwise(b, x, context.weight(kernel_), window_at(b.shape(x))));
+    return plus_bias(context, depthwise(b, x, context.weight(kernel_), window_at(b.shape(x))));
   }
 
  private:
@@ -196,14 +199,15 @@ class SeparableConv : public WindowLayer {
     pointwise_ = add_weight("pointwise_kernel", pointwise, dtype,
                             make_initializer(config_.arg("pointwise_initializer")));
     add_bias(filters);
-    return finished_shape(output, diagnostics);
+    return output;
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
     x = depthwise(b, x, context.weight(depthwise_), window_at(b.shape(x)));
     const std::vector<int64_t> ones(rank(), 1), zeros(rank(), 0);
-    return finish(context, b.conv(x, context.weight(pointwise_), Window{ones, ones, zeros, zeros}));
+    return plus_bias(context,
+                     b.conv(x, context.weight(pointwise_), Window{ones, ones, zeros, zeros}));
   }
 
  private:

@@ -11,6 +11,9 @@ namespace meshtrain {
 class WindowLayer : public SpatialLayer {
  public:
   using SpatialLayer::SpatialLayer;
+  // As SpatialLayer; then the activation, which may be along an axis of the output as it is.
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override;
+  ValueId call(CallContext& context, std::span<const ValueId> inputs) override;
 
  protected:
   // Reads kernel_size, strides and dilation_rate; reports wrong counts and, if `strict` (as Keras
@@ -22,10 +25,7 @@ class WindowLayer : public SpatialLayer {
   // The windows with their padding over an input; a layer may be called on inputs of several sizes.
   Window window_at(const Shape& input) const;
   void add_bias(int64_t channels);
-  // activation(y + bias).
-  ValueId finish(CallContext& context, ValueId y) const;
-  // The output's shape after the activation.
-  Shape finished_shape(const Shape& output, Diagnostics& diagnostics);
+  ValueId plus_bias(CallContext& context, ValueId y) const;
   // (kernel_size..., in, out).
   Shape kernel_shape(int64_t in, int64_t out) const;
 

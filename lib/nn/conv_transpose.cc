@@ -64,14 +64,14 @@ class ConvTranspose : public WindowLayer {
     kernel_ = add_weight("kernel", kernel_shape(filters, input.back()), dtype,
                          make_initializer(config_.arg("kernel_initializer")));
     add_bias(filters);
-    return finished_shape(output, diagnostics);
+    return output;
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
     const Transpose transpose = transpose_of(b.shape(x));
-    return finish(context,
-                  b.conv_dgrad(x, context.weight(kernel_), transpose.window, transpose.output));
+    return plus_bias(context,
+                     b.conv_dgrad(x, context.weight(kernel_), transpose.window, transpose.output));
   }
 
  private:

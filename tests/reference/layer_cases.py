@@ -66,6 +66,7 @@ def convolutions():
         case("Conv1D", STEPS, {"filters": 4, "kernel_size": 2, "padding": "causal", "strides": 3}),
         case("Conv1D", [2, 8, 4], {"filters": 6, "kernel_size": 3, "groups": 2, "activation": "silu"}),
         case("Conv1D", [2, 3, 9], {"filters": 4, "kernel_size": 3, "data_format": "channels_first"}),
+        case("Conv1D", [2, 3, 9], {"filters": 4, "kernel_size": 3, "data_format": "channels_first", "activation": "softmax"}),
     ]
     two = [
         case("Conv2D", IMAGE, {"filters": 4, "kernel_size": 3}),
