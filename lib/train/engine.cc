@@ -327,6 +327,17 @@ int64_t Engine::iterations() const {
   return impl_->iterations;
 }
 
+VariableStore& Engine::store() {
+  return impl_->store;
+}
+double Engine::fixed_learning_rate() const {
+  return impl_->fixed_rate;
+}
+void Engine::restore_counters(int64_t iterations, double fixed_rate) {
+  impl_->iterations = iterations;
+  impl_->fixed_rate = fixed_rate;
+}
+
 const Program& Engine::train_program(int64_t batch_size) {
   return impl_->compiled(StepKind::kTrain, batch_size).executor->program();
 }

@@ -22,6 +22,8 @@ struct EngineOptions {
   std::string dump_ir;  // folder for the graph after each pass; empty = none
 };
 
+class VariableStore;
+
 class Engine : public StepRunner {
  public:
   // Builds the model, resolves layouts, initialises the variables. Throws ConfigError with every
@@ -57,6 +59,12 @@ class Engine : public StepRunner {
   double learning_rate() const;
   void set_learning_rate(double rate);
   int64_t iterations() const;
+
+  // All of the state: what checkpoints hold and bring back. After writing to the store, the
+  // counters that belong to it must follow; `fixed_rate` is negative when nobody set a rate.
+  VariableStore& store();
+  double fixed_learning_rate() const;
+  void restore_counters(int64_t iterations, double fixed_rate);
 
   // The compiled program and the partitioned graph for `batch_size` (plan, tests).
   const Program& train_program(int64_t batch_size);

@@ -2,32 +2,139 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace meshtrain {
 namespace {
 
 volatile sig_atomic_t g_stop_signal = 0;
+volatile sig_atomic_t g_stop_saves = 0;
+volatile sig_atomic_t g_checkpoint = 0;
+volatile sig_atomic_t g_report = 0;
 
-extern "C" void note_stop_signal(int number) {
+extern "C" void note_stop(int number) {
   g_stop_signal = number;
+}
+extern "C" void note_stop_and_save(int number) {
+  g_stop_saves = 1;
+  g_stop_signal = number;
+}
+extern "C" void note_checkpoint(int) {
+  g_checkpoint = 1;
+}
+extern "C" void note_report(int) {
+  g_report = 1;
+}
+
+struct KnownSignal {
+  const char* name;
+  int number;
+  SignalAction action;
+};
+constexpr KnownSignal kSignals[] = {{"SIGTERM", SIGTERM, SignalAction::kCheckpointExit},
+                                    {"SIGUSR1", SIGUSR1, SignalAction::kCheckpointExit},
+                                    {"SIGINT", SIGINT, SignalAction::kCheckpointExit},
+                                    {"SIGUSR2", SIGUSR2, SignalAction::kCheckpoint},
+                                    {"SIGHUP", SIGHUP, SignalAction::kCheckpoint},
+                                    {"SIGQUIT", SIGQUIT, SignalAction::kReport}};
+
+struct NamedAction {
+  const char* name;
+  SignalAction action;
+};
+constexpr NamedAction kActions[] = {{"checkpoint-exit", SignalAction::kCheckpointExit},
+                                    {"checkpoint", SignalAction::kCheckpoint},
+                                    {"report", SignalAction::kReport},
+                                    {"exit", SignalAction::kExit},
+                                    {"ignore", SignalAction::kIgnore}};
+
+void catch_signal(int number, SignalAction what) {
+  struct sigaction action = {};
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  switch (what) {
+    case SignalAction::kCheckpointExit:
+      action.sa_handler = note_stop_and_save;
+      action.sa_flags |= static_cast<int>(SA_RESETHAND);
+      break;
+    case SignalAction::kExit:
+      action.sa_handler = note_stop;
+      action.sa_flags |= static_cast<int>(SA_RESETHAND);
+      break;
+    case SignalAction::kCheckpoint:
+      action.sa_handler = note_checkpoint;
+      break;
+    case SignalAction::kReport:
+      action.sa_handler = note_report;
+      break;
+    case SignalAction::kIgnore:
+      action.sa_handler = SIG_IGN;
+      break;
+  }
+  sigaction(number, &action, nullptr);
+}
+
+// What was ignored when the process began (nohup) stays so.
+bool is_ignored(int number) {
+  struct sigaction now = {};
+  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 }  // namespace
 
+void catch_run_signals(const std::vector<std::pair<std::string, std::string>>& changes) {
+  for (const KnownSignal& known : kSignals) {
+    const auto change = std::find_if(changes.begin(), changes.end(),
+                                     [&](const auto& entry) { return entry.first == known.name; });
+    if (change == changes.end()) {
+      if (!is_ignored(known.number)) {
+        catch_signal(known.number, known.action);
+      }
+      continue;
+    }
+    const auto action =
+        std::find_if(std::begin(kActions), std::end(kActions),
+                     [&](const NamedAction& entry) { return change->second == entry.name; });
+    MESHTRAIN_CHECK(action != std::end(kActions), "action {}", change->second);
+    catch_signal(known.number, action->action);
+  }
+}
+
 void catch_stop_signals() {
-  struct sigaction action = {};
-  action.sa_handler = note_stop_signal;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  catch_signal(SIGINT, SignalAction::kExit);
+  catch_signal(SIGTERM, SignalAction::kExit);
 }
 
 int stop_signal() {
   return g_stop_signal;
 }
 
+bool stop_saves() {
+  return g_stop_saves != 0;
+}
+
+std::string signal_name(int number) {
+  const auto known = std::find_if(std::begin(kSignals), std::end(kSignals),
+                                  [&](const KnownSignal& entry) { return entry.number == number; });
+  return known == std::end(kSignals) ? fmt::format("signal {}", number) : known->name;
+}
+
+bool take_checkpoint_request() {
+  const bool asked = g_checkpoint != 0;
+  g_checkpoint = 0;
+  return asked;
+}
+
+bool take_report_request() {
+  const bool asked = g_report != 0;
+  g_report = 0;
+  return asked;
+}
+
 void forget_stop_signal() {
   g_stop_signal = 0;
+  g_stop_saves = 0;
 }
 
 void throw_if_stopped(const std::string& done) {

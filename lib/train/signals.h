@@ -1,17 +1,32 @@
-// SIGINT and SIGTERM ask a run to stop; their handler sets a flag and nothing else. The loop looks
-// at it between steps, so a step is never left half done.
+// Signals ask a run to save, to stop or to say where it is. Their handler sets flags and nothing
+// else; the loop looks at them between steps, so a step is never left half done.
 #pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
 namespace meshtrain {
 
-// From now on the first SIGINT or SIGTERM sets the flag and a second one of the same kind ends the
-// process at once, as the system does by default.
+enum class SignalAction { kCheckpointExit, kCheckpoint, kReport, kExit, kIgnore };
+
+// SIGTERM, SIGUSR1 and SIGINT save and leave, SIGUSR2 and SIGHUP save, SIGQUIT reports; `changes`
+// are pairs like ("SIGUSR1", "checkpoint") of run.on_signal, in any of its words. A second signal
+// of a kind that leaves ends the process at once, as the system does by default.
+void catch_run_signals(const std::vector<std::pair<std::string, std::string>>& changes);
+
+// The first SIGINT or SIGTERM sets the flag of stop_signal(), for verbs that have nothing to save.
 void catch_stop_signals();
 
-// The signal that asked to stop, or 0.
+// The signal that asked to stop, or 0; and whether it asks to save before.
 int stop_signal();
+bool stop_saves();
+std::string signal_name(int number);  // "SIGTERM"
+// Whether one asked for a checkpoint or a report since the last call.
+bool take_checkpoint_request();
+bool take_report_request();
 // As if none had come.
 void forget_stop_signal();
 
@@ -19,7 +34,7 @@ void forget_stop_signal();
 // ("step 12 of epoch 3").
 void throw_if_stopped(const std::string& done);
 
-// The run ends on request, exit code 130 (SIGINT) or 143 (SIGTERM).
+// The run ends on request: exit code 75 when it can be resumed, else 130 (SIGINT) or 143 (SIGTERM).
 class StopRequested : public Error {
  public:
   using Error::Error;

@@ -77,50 +77,87 @@ void check_batches(const Config& config, const Dataset& train) {
   diagnostics.throw_if_errors();
 }
 
-void Trainer::fit(const Dataset& train, const Dataset* validation) {
-  check_batches(config_, train);
+int64_t Trainer::check_batches(const Dataset& train) const {
   const FitConfig& fit = config_.fit;
   const bool drop_last = config_.data.remainder.value == "drop";
   const int64_t num_batches = count_batches(train.num_samples, fit.batch_size, drop_last);
-  throw_if_stopped("setting up");
-  for (int64_t epoch = fit.initial_epoch; epoch < fit.epochs; ++epoch) {
-    const EpochPlan plan = plan_epoch(fit, num_batches, epoch);
+  Diagnostics diagnostics;
+  if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
+    diagnostics
+        .error("E316", fit.batch_size.loc,
+               fmt::format("a batch of {} is larger than the data: {} samples",
+                           fit.batch_size.value, train.num_samples))
+        .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
+  } else if (num_batches == 0) {
+    diagnostics
+        .error("E316", train.loc,
+               fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
+                           "incomplete batches",
+                           train.num_samples, fit.batch_size.value))
+        .help("a smaller fit.batch_size, or `remainder: keep`");
+  }
+  diagnostics.throw_if_errors();
+  return num_batches;
+}
+
+void Trainer::fit(const Dataset& train, const Dataset* validation) {
+  const FitConfig& fit = config_.fit;
+  const int64_t num_batches = check_batches(train);
+  TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
+  if (control_ != nullptr) {
+    control_->on_fit_begin(at);
+  } else {
+    throw_if_stopped("setting up");
+  }
+  while (at.epoch < fit.epochs) {
+    const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
     const double start = now_();
-    EpochReport report = train_epoch(train, plan, epoch + 1);
-    if (validation && validates_after(epoch + 1)) {
-      const int64_t batch_size =
-          fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
-      run_tests(*validation, batch_size, fit.validation_steps, [](int64_t) {});
-      for (const auto& [name, value] : runner_.logs()) {
-        report.logs.emplace_back("val_" + name, value);
-      }
+    EpochReport report = train_epoch(train, plan, at);
+    if (validation && validates_after(at.epoch + 1)) {
+      validate(*validation, at, report);
     }
     report.seconds = now_() - start;
     for (TrainObserver* observer : observers_) {
       observer->on_epoch_end(report);
     }
+    at = {.step = at.step, .epoch = at.epoch + 1};
+    if (control_ != nullptr) {
+      control_->after_epoch(at, report.logs);
+    }
+  }
+  if (control_ != nullptr) {
+    control_->on_fit_end(at);
   }
   if (fit.epochs > 0) {
     runner_.finalize_weights();
   }
 }
 
-EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, int64_t epoch) {
+EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, TrainPosition& at) {
   const double start = now_();
+  const int64_t epoch = at.epoch + 1;
   const std::vector<int64_t> order =
       epoch_order(train.num_samples, config_.seed, plan.pass, config_.data.shuffle);
-  runner_.reset_metrics();
+  if (at.batch == 0) {
+    runner_.reset_metrics();
+  }
   for (TrainObserver* observer : observers_) {
     observer->on_epoch_begin(epoch, config_.fit.epochs, plan.target);
   }
-  for (int64_t step = 1; step <= plan.steps; ++step) {
+  while (!at.epoch_trained && at.batch < plan.steps) {
     runner_.train_step(
-        {&train, batch_rows(order, plan.first_batch + step - 1, config_.fit.batch_size)});
+        {&train, batch_rows(order, plan.first_batch + at.batch, config_.fit.batch_size)});
+    ++at.batch;
+    ++at.step;
     for (TrainObserver* observer : observers_) {
-      observer->on_train_step(epoch, step, runner_);
+      observer->on_train_step(epoch, at.batch, runner_);
     }
-    check_loss(epoch, step);
-    throw_if_stopped(fmt::format("step {} of epoch {}", step, epoch));
+    check_loss(epoch, at.batch);
+    if (control_ != nullptr) {
+      control_->after_step(at, at.batch == plan.steps);
+    } else {
+      throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, epoch));
+    }
   }
   if (plan.ran_out) {
     for (TrainObserver* observer : observers_) {
@@ -133,8 +170,27 @@ EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, in
   }
   EpochReport report{.epoch = epoch, .epochs = config_.fit.epochs, .steps = plan.steps};
   report.train_seconds = now_() - start;
-  report.logs = runner_.logs();
+  report.logs = at.epoch_trained ? at.logs : runner_.logs();
   return report;
+}
+
+void Trainer::validate(const Dataset& validation, const TrainPosition& at, EpochReport& report) {
+  const FitConfig& fit = config_.fit;
+  const int64_t batch_size =
+      fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
+  TrainPosition trained = at;
+  trained.epoch_trained = true;
+  trained.logs = report.logs;
+  run_tests(validation, batch_size, fit.validation_steps, [&](int64_t step) {
+    if (control_ != nullptr) {
+      control_->during_validation(trained);
+    } else {
+      throw_if_stopped(fmt::format("step {} of the validation", step));
+    }
+  });
+  for (const auto& [name, value] : runner_.logs()) {
+    report.logs.emplace_back("val_" + name, value);
+  }
 }
 
 Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps) {
@@ -147,6 +203,11 @@ Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps
   report.steps = run_tests(dataset, batch_size, steps, [this](int64_t step) {
     for (TrainObserver* observer : observers_) {
       observer->on_evaluate_step(step, runner_);
+    }
+    if (control_ != nullptr) {
+      control_->during_evaluation();
+    } else {
+      throw_if_stopped(fmt::format("step {} of the evaluation", step));
     }
   });
   report.seconds = now_() - start;
@@ -166,7 +227,6 @@ int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t s
   for (int64_t step = 1; step <= count; ++step) {
     runner_.test_step({&dataset, batch_rows(order, step - 1, batch_size)});
     after_step(step);
-    throw_if_stopped(fmt::format("step {} of the evaluation", step));
   }
   return count;
 }

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "data/dataset.h"
 #include "train/progress.h"
 #include "train/step_runner.h"
+#include "train/train_control.h"
 
 namespace meshtrain {
 
@@ -71,6 +74,10 @@ class Trainer {
   Trainer(StepRunner& runner, const Config& config, Clock now);
 
   void add_observer(TrainObserver& observer) { observers_.push_back(&observer); }
+  // Decides between steps about saving and stopping; without one a signal ends the run.
+  void set_control(TrainControl& control) { control_ = &control; }
+  // fit goes on here instead of at initial_epoch; the runner must be in the state of that place.
+  void start_at(TrainPosition position) { start_ = std::move(position); }
 
   // Trains epochs initial_epoch + 1 ... epochs. `validation` may be null. Throws ConfigError E316
   // as check_batches does, E501 (exit 5) at the first loss that is not finite, StopRequested after
@@ -82,7 +89,10 @@ class Trainer {
   std::vector<HostTensor> predict(const Dataset& dataset, int64_t batch_size);
 
  private:
-  EpochReport train_epoch(const Dataset& train, const EpochPlan& plan, int64_t epoch);
+  int64_t check_batches(const Dataset& train) const;
+  // The rest of the epoch at `at`, which moves along.
+  EpochReport train_epoch(const Dataset& train, const EpochPlan& plan, TrainPosition& at);
+  void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
   bool validates_after(int64_t epoch) const;
   void check_loss(int64_t epoch, int64_t step) const;
   // Runs the batches; `after_step(step)` follows each.
@@ -93,6 +103,8 @@ class Trainer {
   const Config& config_;
   Clock now_;
   std::vector<TrainObserver*> observers_;
+  TrainControl* control_ = nullptr;
+  std::optional<TrainPosition> start_;
 };
 
 }  // namespace meshtrain

@@ -1,0 +1,182 @@
+#include "train/checkpoint_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kPart = size_t{8} << 20;  // of one write(): ends soon after a signal
+
+[[noreturn]] void failed(const char* action, const std::string& path, int error_number) {
+  throw FileError(ExitCode::kWriteFailed, action, path, error_number);
+}
+
+// fsync that a signal interrupted has not failed; any other error is final.
+int sync_descriptor(int fd) {
+  int result;
+  do {
+    result = ::fsync(fd);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+// Linux closes the descriptor even when it reports EINTR.
+bool close_descriptor(int fd) {
+  return ::close(fd) == 0 || errno == EINTR;
+}
+
+int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
+  int fd;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+// One call, again when a signal interrupted it.
+template <class Call>
+bool succeeds(Call&& call) {
+  int result;
+  do {
+    result = call();
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+}  // namespace
+
+NewFile::NewFile(std::string path)
+    : path_(std::move(path)), fd_(open_retrying(path_, O_WRONLY | O_CREAT | O_EXCL, 0666)) {
+  if (fd_ < 0) {
+    failed("cannot create", path_, errno);
+  }
+}
+
+NewFile::~NewFile() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+void NewFile::write(std::span<const std::byte> bytes) {
+  sum_.update(bytes);
+  size_ += bytes.size();
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kPart));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      failed("cannot write", path_, n < 0 ? errno : ENOSPC);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void NewFile::finish() {
+  if (sync_descriptor(fd_) != 0) {
+    failed("cannot sync", path_, errno);
+  }
+  if (!close_descriptor(std::exchange(fd_, -1))) {
+    failed("cannot close", path_, errno);
+  }
+}
+
+void make_new_folder(const std::string& path) {
+  if (!succeeds([&] { return ::mkdir(path.c_str(), 0777); })) {
+    failed("cannot create", path, errno);
+  }
+}
+
+void sync_folder(const std::string& path) {
+  const int fd = open_retrying(path, O_RDONLY | O_DIRECTORY);
+  if (fd < 0) {
+    failed("cannot open", path, errno);
+  }
+  const int result = sync_descriptor(fd);
+  const int error_number = errno;
+  close_descriptor(fd);
+  // Some file systems sync folders by themselves and say that they cannot be asked to.
+  if (result != 0 && error_number != EINVAL) {
+    failed("cannot sync", path, error_number);
+  }
+}
+
+void rename_to_new(const std::string& from, const std::string& to) {
+  if (succeeds([&] {
+        return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+      })) {
+    return;
+  }
+  if (errno != EINVAL && errno != ENOSYS) {  // the file system knows the flag
+    failed("cannot rename to", to, errno);
+  }
+  struct stat status;
+  if (::lstat(to.c_str(), &status) == 0) {
+    failed("cannot rename to", to, EEXIST);
+  }
+  if (!succeeds([&] { return ::rename(from.c_str(), to.c_str()); })) {
+    failed("cannot rename to", to, errno);
+  }
+}
+
+void replace_link(const std::string& target, const std::string& path) {
+  const std::string temporary = temporary_name(path);
+  if (!succeeds([&] { return ::symlink(target.c_str(), temporary.c_str()); })) {
+    failed("cannot create", temporary, errno);
+  }
+  if (!succeeds([&] { return ::rename(temporary.c_str(), path.c_str()); })) {
+    const int error_number = errno;
+    ::unlink(temporary.c_str());
+    failed("cannot rename to", path, error_number);
+  }
+}
+
+std::optional<std::string> remove_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (!error) {
+    return std::nullopt;
+  }
+  return fmt::format("cannot remove `{}`: {}", path, error.message());
+}
+
+bool is_real_folder(const std::string& path) {
+  struct stat status;
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  if (DIR* dir = ::opendir(path.c_str())) {
+    while (const dirent* entry = ::readdir(dir)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") {
+        names.push_back(name);
+      }
+    }
+    ::closedir(dir);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::optional<int64_t> free_bytes(const std::string& path) {
+  struct statvfs status;
+  if (::statvfs(path.c_str(), &status) != 0 || status.f_blocks == 0) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+}
+
+}  // namespace meshtrain

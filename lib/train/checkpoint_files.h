@@ -1,0 +1,54 @@
+// The file calls of checkpoints. Each does one thing that either is on disk afterwards or throws
+// FileError (exit 74); nothing here is ever retried after a failed fsync, because the kernel may
+// have dropped the pages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/file.h"
+
+namespace meshtrain {
+
+// A file that did not exist before, written in order and summed up on the way.
+class NewFile {
+ public:
+  explicit NewFile(std::string path);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void finish();  // fsync and close
+  uint64_t size() const { return size_; }
+  std::string checksum() const { return sum_.hex(); }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+  Checksum128 sum_;
+};
+
+void make_new_folder(const std::string& path);
+void sync_folder(const std::string& path);
+// Renames, never over something that exists: then FileError with EEXIST.
+void rename_to_new(const std::string& from, const std::string& to);
+// Puts a link to `target` at `path`, in place of one that was there.
+void replace_link(const std::string& target, const std::string& path);
+// Removes a folder and all in it; what could not be removed, in words, or nothing.
+std::optional<std::string> remove_folder(const std::string& path);
+// Whether `path` itself, not what a link points to, is a folder.
+bool is_real_folder(const std::string& path);
+// Names in a folder, sorted; none when it cannot be read.
+std::vector<std::string> names_in(const std::string& path);
+// Bytes that can still be written below `path`; nothing when the system does not say.
+std::optional<int64_t> free_bytes(const std::string& path);
+
+}  // namespace meshtrain

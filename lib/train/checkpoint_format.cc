@@ -1,0 +1,369 @@
+#include "train/checkpoint_format.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/checksum.h"
+#include "base/text.h"
+#include "tensor/npy_header.h"
+#include "tensor/read_error.h"
+#include "train/checkpoint_json.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr std::string_view kKinds[] = {"weight", "slot", "scalar", "metric"};
+constexpr size_t kMaxRank = 8;
+constexpr size_t kMaxPieces = 16384;  // of a tensor: devices of the largest mesh
+// The last lines of a manifest; the checksum is over all bytes before them.
+constexpr std::string_view kSelfKey = ",\n\"self_xxh3_128\": \"";
+constexpr std::string_view kSelfEnd = "\"\n}\n";
+constexpr size_t kSumDigits = 32;
+
+Json cursor_json(const DataCursor& cursor) {
+  return {{"data", cursor.data},
+          {"description", cursor.description},
+          {"num_samples", cursor.num_samples},
+          {"batch_size", cursor.batch_size},
+          {"steps_per_epoch", cursor.steps_per_epoch},
+          {"shuffle", cursor.shuffle},
+          {"remainder", cursor.remainder},
+          {"order_seed", cursor.seed}};
+}
+
+DataCursor parse_cursor(const Json& json, const std::string& path) {
+  const JsonFields fields(json, path);
+  DataCursor out;
+  out.data = fields.text("data");
+  out.description = fields.text("description");
+  out.num_samples = fields.integer("num_samples");
+  out.batch_size = fields.integer("batch_size");
+  out.steps_per_epoch = fields.integer("steps_per_epoch");
+  out.shuffle = fields.boolean("shuffle");
+  out.remainder = fields.text("remainder");
+  out.seed = fields.integer("order_seed");
+  return out;
+}
+
+Json tensor_json(const CheckpointTensor& tensor) {
+  Json pieces = Json::array();
+  for (const CheckpointPiece& piece : tensor.pieces) {
+    Json blocks = Json::array();
+    for (const uint64_t block : piece.blocks) {
+      blocks.push_back(hex64(block));
+    }
+    pieces.push_back({{"file", piece.file},
+                      {"key", tensor.path},
+                      {"offset", piece.offset},
+                      {"shape", piece.shape},
+                      {"bytes", {piece.begin, piece.end}},
+                      {"xxh3_64", std::move(blocks)}});
+  }
+  return {{"path", tensor.path},           {"kind", tensor_kind_name(tensor.kind)},
+          {"trainable", tensor.trainable}, {"dtype", dtype_name(tensor.dtype)},
+          {"global_shape", tensor.shape},  {"layout", tensor.layout},
+          {"pieces", std::move(pieces)}};
+}
+
+// Files lie in model/ or optimizer/ and have plain names.
+bool is_shard_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos) {
+    return false;
+  }
+  const std::string folder = name.substr(0, slash);
+  const std::string file = name.substr(slash + 1);
+  return (folder == "model" || folder == "optimizer") && file.find('/') == std::string::npos &&
+         ends_with(file, ".safetensors") && file[0] != '.';
+}
+
+uint64_t parse_hex64(const Json& json, const std::string& path) {
+  const std::string text = json.is_string() ? json.get<std::string>() : "";
+  uint64_t value = 0;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (text.size() != 16 || (!digit && (c < 'a' || c > 'f'))) {
+      read_error("E402", path, "`xxh3_64` must be a list of 16 hexadecimal digits each");
+    }
+    value = value * 16 + static_cast<uint64_t>(digit ? c - '0' : c - 'a' + 10);
+  }
+  return value;
+}
+
+CheckpointPiece parse_piece(const Json& json, const CheckpointTensor& tensor,
+                            const std::string& path) {
+  const JsonFields fields(json, path);
+  CheckpointPiece piece;
+  piece.file = fields.text("file");
+  if (!is_shard_name(piece.file)) {
+    read_error("E406", path, "`{}` is no name of a shard", printable(piece.file));
+  }
+  const std::vector<int64_t> offset = fields.sizes("offset"), shape = fields.sizes("shape"),
+                             bytes = fields.sizes("bytes");
+  piece.offset.assign(offset.begin(), offset.end());
+  piece.shape.assign(shape.begin(), shape.end());
+  if (fields.text("key") != tensor.path || piece.shape.size() != tensor.shape.size() ||
+      piece.offset.size() != tensor.shape.size() || bytes.size() != 2 || bytes[1] < bytes[0]) {
+    read_error("E402", path, "a piece of `{}` does not belong to it", printable(tensor.path));
+  }
+  piece.begin = static_cast<uint64_t>(bytes[0]);
+  piece.end = static_cast<uint64_t>(bytes[1]);
+  for (const Json& block : fields.at("xxh3_64")) {
+    piece.blocks.push_back(parse_hex64(block, path));
+  }
+  const uint64_t size = piece.end - piece.begin;
+  if (piece.blocks.size() != (size + kChecksumBlock - 1) / kChecksumBlock) {
+    read_error("E402", path, "`{}` has {} checksums for {} bytes", printable(tensor.path),
+               piece.blocks.size(), size);
+  }
+  return piece;
+}
+
+// Elements of `shape`, or nothing when they are more than any file holds.
+std::optional<uint64_t> count_elements(const Shape& shape) {
+  uint64_t count = 1;
+  for (const int64_t size : shape) {
+    if (__builtin_mul_overflow(count, static_cast<uint64_t>(size), &count) ||
+        count > (uint64_t{1} << 53)) {
+      return std::nullopt;
+    }
+  }
+  return count;
+}
+
+bool overlap(const CheckpointPiece& a, const CheckpointPiece& b) {
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    if (a.offset[d] + a.shape[d] <= b.offset[d] || b.offset[d] + b.shape[d] <= a.offset[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Pieces lie in the tensor, do not overlap, and are as many elements as it has: they cover it.
+void check_tiling(const CheckpointTensor& tensor, const std::string& path) {
+  const std::optional<uint64_t> whole = count_elements(tensor.shape);
+  uint64_t covered = 0;
+  for (size_t p = 0; p < tensor.pieces.size() && whole; ++p) {
+    const CheckpointPiece& piece = tensor.pieces[p];
+    for (size_t d = 0; d < tensor.shape.size(); ++d) {
+      if (piece.offset[d] + piece.shape[d] > tensor.shape[d]) {
+        read_error("E407", path, "a piece of `{}` ends at {} of {} along dimension {}",
+                   printable(tensor.path), piece.offset[d] + piece.shape[d], tensor.shape[d], d);
+      }
+    }
+    const uint64_t elements = *count_elements(piece.shape);  // inside of `whole`
+    if (piece.end - piece.begin != elements * dtype_size(tensor.dtype)) {
+      read_error("E407", path, "a piece of `{}` has {} bytes for {} elements",
+                 printable(tensor.path), piece.end - piece.begin, elements);
+    }
+    covered += elements;
+    for (size_t q = 0; q < p && elements > 0; ++q) {
+      if (overlap(piece, tensor.pieces[q])) {
+        read_error("E407", path, "two pieces of `{}` overlap", printable(tensor.path));
+      }
+    }
+  }
+  if (!whole || covered != *whole) {
+    read_error("E407", path, "{} of the {} elements of `{}` are in no file",
+               whole ? *whole - covered : 0, whole.value_or(0), printable(tensor.path));
+  }
+}
+
+CheckpointTensor parse_tensor(const Json& json, const std::string& path) {
+  const JsonFields fields(json, path);
+  CheckpointTensor out;
+  out.path = fields.text("path");
+  const std::string kind = fields.text("kind");
+  const auto found = std::find(std::begin(kKinds), std::end(kKinds), kind);
+  const std::optional<DType> dtype = parse_dtype(fields.text("dtype"));
+  if (found == std::end(kKinds) || !dtype) {
+    read_error("E402", path, "`{}` is a {} {}, which this version does not know",
+               printable(out.path), printable(fields.text("dtype")), printable(kind));
+  }
+  out.kind = static_cast<TensorKind>(found - std::begin(kKinds));
+  out.dtype = *dtype;
+  out.trainable = fields.boolean("trainable");
+  const std::vector<int64_t> shape = fields.sizes("global_shape");
+  if (shape.size() > kMaxRank) {
+    read_error("E402", path, "`{}` has more than {} dimensions", printable(out.path), kMaxRank);
+  }
+  out.shape.assign(shape.begin(), shape.end());
+  out.layout = fields.text("layout");
+  const Json& pieces = fields.at("pieces");
+  if (!pieces.is_array() || pieces.size() > kMaxPieces) {
+    read_error("E402", path, "`pieces` of `{}` must be a list of at most {}", printable(out.path),
+               kMaxPieces);
+  }
+  for (const Json& piece : pieces) {
+    out.pieces.push_back(parse_piece(piece, out, path));
+  }
+  check_tiling(out, path);
+  return out;
+}
+
+// The text before the checksum; throws E403 when they do not belong together.
+std::string_view checked_body(std::string_view text, const std::string& path) {
+  const size_t tail = kSelfKey.size() + kSumDigits + kSelfEnd.size();
+  if (text.size() < tail || !ends_with(text, kSelfEnd) ||
+      text.substr(text.size() - tail, kSelfKey.size()) != kSelfKey) {
+    read_error("E402", path, "does not end as a manifest does: cut short or overwritten?");
+  }
+  const std::string_view body = text.substr(0, text.size() - tail);
+  const std::string_view sum = text.substr(text.size() - kSelfEnd.size() - kSumDigits, kSumDigits);
+  if (checksum128(std::as_bytes(std::span(body))) != sum) {
+    read_error("E403", path, "its checksum does not match: the manifest was changed");
+  }
+  return body;
+}
+
+}  // namespace
+
+std::string_view tensor_kind_name(TensorKind kind) {
+  return kKinds[static_cast<size_t>(kind)];
+}
+
+std::string model_signature(const std::vector<CheckpointTensor>& tensors) {
+  std::vector<std::string> lines;
+  for (const CheckpointTensor& tensor : tensors) {
+    if (tensor.kind == TensorKind::kWeight) {
+      lines.push_back(fmt::format("{} {} {}\n", tensor.path, dtype_name(tensor.dtype),
+                                  shape_string(tensor.shape)));
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  const std::string text = join(lines, "");
+  return checksum128(std::as_bytes(std::span(text)));
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  Json files = Json::object(), axes = Json::array(), sizes = Json::array();
+  for (const auto& [name, file] : manifest.files) {
+    files[name] = {{"size", file.size}, {"xxh3_128", file.xxh3_128}};
+  }
+  for (const MeshAxis& axis : manifest.mesh) {
+    axes.push_back(axis.name);
+    sizes.push_back(axis.size);
+  }
+  Json tensors = Json::array();
+  for (const CheckpointTensor& tensor : manifest.tensors) {
+    tensors.push_back(tensor_json(tensor));
+  }
+  const Json json = {{"format", {{"major", manifest.major}, {"minor", manifest.minor}}},
+                     {"written_by", manifest.written_by},
+                     {"run_id", manifest.run_id},
+                     {"parent_run", manifest.parent_run},
+                     {"step", manifest.step},
+                     {"epoch", manifest.epoch},
+                     {"time", manifest.time},
+                     {"config_xxh3_128", manifest.config_checksum},
+                     {"model_signature", manifest.model_signature},
+                     {"mesh", {{"axes", std::move(axes)}, {"sizes", std::move(sizes)}}},
+                     {"tensors", std::move(tensors)},
+                     {"files", std::move(files)},
+                     {"cursor", cursor_json(manifest.cursor)},
+                     {"rng", {{"scheme", "philox-1"}, {"seed", manifest.cursor.seed}}},
+                     {"numbers", {{"finite", true}, {"loss", number_json(manifest.loss)}}}};
+  // One line a key, so that people can look at it.
+  std::string text = "{";
+  for (const auto& [key, value] : json.items()) {
+    text += fmt::format("{}\n\"{}\": {}", text.size() > 1 ? "," : "", key, value.dump());
+  }
+  const std::string sum = checksum128(std::as_bytes(std::span(text)));
+  return text + std::string(kSelfKey) + sum + std::string(kSelfEnd);
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+  const std::string_view body = checked_body(text, path);
+  const Json json = parse_bounded_json(std::string(body) + "\n}", path);
+  const JsonFields fields(json, path);
+  Manifest out;
+  const JsonFields format(fields.at("format"), path);
+  out.major = static_cast<int>(std::min<int64_t>(format.integer("major"), 1 << 20));
+  out.minor = static_cast<int>(std::min<int64_t>(format.integer("minor"), 1 << 20));
+  if (out.major != kCheckpointMajor) {
+    read_error("E408", path, "format {}, this build reads format {}: written by meshtrain {}",
+               out.major, kCheckpointMajor, printable(fields.text("written_by")));
+  }
+  out.written_by = fields.text("written_by");
+  out.run_id = fields.text("run_id");
+  out.parent_run = fields.text("parent_run");
+  out.time = fields.text("time");
+  out.step = fields.integer("step");
+  out.epoch = fields.integer("epoch");
+  out.config_checksum = fields.text("config_xxh3_128");
+  out.model_signature = fields.text("model_signature");
+  const JsonFields mesh(fields.at("mesh"), path);
+  const std::vector<int64_t> sizes = mesh.sizes("sizes");
+  for (const Json& axis : mesh.at("axes")) {
+    if (!axis.is_string() || out.mesh.size() >= sizes.size()) {
+      read_error("E402", path, "`mesh` must have a name and a size for each axis");
+    }
+    out.mesh.push_back({axis.get<std::string>(), sizes[out.mesh.size()]});
+  }
+  std::set<std::string> paths;
+  for (const Json& tensor : fields.at("tensors")) {
+    out.tensors.push_back(parse_tensor(tensor, path));
+    if (!paths.insert(out.tensors.back().path).second) {
+      read_error("E402", path, "tensor `{}` twice", printable(out.tensors.back().path));
+    }
+  }
+  for (const auto& [name, file] : fields.at("files").items()) {
+    const JsonFields entry(file, path);
+    const bool is_text = name.find('/') == std::string::npos && !name.empty() && name[0] != '.';
+    if (!is_text && !is_shard_name(name)) {
+      read_error("E406", path, "`{}` is no name of a file here", printable(name));
+    }
+    out.files[name] = {entry.natural("size"), entry.text("xxh3_128")};
+  }
+  out.cursor = parse_cursor(fields.at("cursor"), path);
+  out.loss = JsonFields(fields.at("numbers"), path).number("loss");
+  return out;
+}
+
+std::string state_text(const TrainState& state) {
+  const TrainPosition& at = state.position;
+  Json callbacks = Json::object();
+  for (const auto& [name, text] : state.callbacks) {
+    callbacks[name] = Json::parse(text);
+  }
+  const Json json = {{"step", at.step},
+                     {"epoch", at.epoch},
+                     {"batch", at.batch},
+                     {"epoch_trained", at.epoch_trained},
+                     {"epoch_logs", logs_json(at.logs)},
+                     {"iterations", state.iterations},
+                     {"learning_rate", number_json(state.learning_rate)},
+                     {"cursor", cursor_json(state.cursor)},
+                     {"best",
+                      {{"monitor", state.monitor},
+                       {"value", number_json(state.best)},
+                       {"step", state.best_step < 0 ? Json() : Json(state.best_step)}}},
+                     {"callbacks", std::move(callbacks)}};
+  return json.dump(1) + "\n";
+}
+
+TrainState parse_state(std::string_view text, const std::string& path) {
+  const Json json = parse_bounded_json(text, path);
+  const JsonFields fields(json, path);
+  TrainState out;
+  out.position.step = fields.integer("step");
+  out.position.epoch = fields.integer("epoch");
+  out.position.batch = fields.integer("batch");
+  out.position.epoch_trained = fields.boolean("epoch_trained");
+  out.position.logs = parse_logs(fields.at("epoch_logs"), path);
+  out.iterations = fields.integer("iterations");
+  out.learning_rate = fields.number("learning_rate");
+  out.cursor = parse_cursor(fields.at("cursor"), path);
+  const JsonFields best(fields.at("best"), path);
+  out.monitor = best.text("monitor");
+  out.best = best.number("value");
+  out.best_step = best.at("step").is_null() ? -1 : best.integer("step");
+  for (const auto& [name, value] : fields.at("callbacks").items()) {
+    out.callbacks[name] = value.dump();
+  }
+  return out;
+}
+
+}  // namespace meshtrain

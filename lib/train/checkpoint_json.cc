@@ -1,0 +1,155 @@
+#include "train/checkpoint_json.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tensor/npy_header.h"
+#include "tensor/read_error.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr int kMaxDepth = 32;
+
+}  // namespace
+
+Json parse_bounded_json(std::string_view text, const std::string& path) {
+  if (text.size() > kMaxCheckpointJson) {
+    read_error("E402", path, "{} bytes; at most {} are read", text.size(), kMaxCheckpointJson);
+  }
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (depth > kMaxDepth) {
+      read_error("E402", path, "nested deeper than {}", kMaxDepth);
+    }
+    if (event == Event::object_start) {
+      keys.emplace_back();
+    } else if (event == Event::object_end) {
+      keys.pop_back();
+    } else if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
+      read_error("E402", path, "the key `{}` twice", printable(parsed.get<std::string>()));
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), check);
+  } catch (const Json::exception& error) {
+    read_error("E402", path, "no JSON: cut short or overwritten?");
+  }
+}
+
+JsonFields::JsonFields(const Json& object, const std::string& path) : object_(object), path_(path) {
+  if (!object.is_object()) {
+    read_error("E402", path, "a {} where an object is expected", object.type_name());
+  }
+}
+
+void JsonFields::wrong(const char* key, const char* expected) const {
+  read_error("E402", path_, "`{}` must be {}", key, expected);
+}
+
+bool JsonFields::has(const char* key) const {
+  return object_.contains(key);
+}
+
+const Json& JsonFields::at(const char* key) const {
+  const auto found = object_.find(key);
+  if (found == object_.end()) {
+    read_error("E402", path_, "`{}` is missing", key);
+  }
+  return *found;
+}
+
+int64_t JsonFields::integer(const char* key) const {
+  const uint64_t value = natural(key);
+  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    wrong(key, "a smaller number");
+  }
+  return static_cast<int64_t>(value);
+}
+
+uint64_t JsonFields::natural(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_number_unsigned()) {
+    wrong(key, "a whole number from 0");
+  }
+  return value.get<uint64_t>();
+}
+
+bool JsonFields::boolean(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_boolean()) {
+    wrong(key, "true or false");
+  }
+  return value.get<bool>();
+}
+
+std::string JsonFields::text(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_string()) {
+    wrong(key, "a text");
+  }
+  return value.get<std::string>();
+}
+
+double JsonFields::number(const char* key) const {
+  const Json& value = at(key);
+  if (value.is_number()) {
+    return value.get<double>();
+  }
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (value == "nan") {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  if (value == "inf" || value == "-inf") {
+    return value == "inf" ? kInfinity : -kInfinity;
+  }
+  wrong(key, "a number");
+}
+
+std::vector<int64_t> JsonFields::sizes(const char* key) const {
+  const Json& value = at(key);
+  std::vector<int64_t> out;
+  if (!value.is_array()) {
+    wrong(key, "a list of sizes");
+  }
+  for (const Json& entry : value) {
+    // 2^53: beyond it other readers of JSON lose digits.
+    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > (uint64_t{1} << 53)) {
+      wrong(key, "a list of sizes");
+    }
+    out.push_back(entry.get<int64_t>());
+  }
+  return out;
+}
+
+Json number_json(double value) {
+  if (std::isnan(value)) {
+    return "nan";
+  }
+  if (std::isinf(value)) {
+    return value > 0 ? "inf" : "-inf";
+  }
+  return value;
+}
+
+Json logs_json(const Logs& logs) {
+  Json out = Json::object();
+  for (const auto& [name, value] : logs) {
+    out[name] = number_json(value);
+  }
+  return out;
+}
+
+Logs parse_logs(const Json& json, const std::string& path) {
+  const JsonFields fields(json, path);
+  Logs out;
+  for (const auto& [name, value] : json.items()) {  // sorted by name, as logs are
+    out.emplace_back(name, fields.number(name.c_str()));
+  }
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,291 @@
+#include "train/checkpoint_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/checksum.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "tensor/read_error.h"
+#include "train/checkpoint_files.h"
+#include "train/checkpoint_json.h"
+#include "train/checkpoint_writer.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr uint64_t kMaxText = uint64_t{16} << 20;  // of a config
+
+// What read errors of files mean here.
+template <class F>
+auto with_file_errors(const std::string& path, F&& read) {
+  try {
+    return read();
+  } catch (const FileError& error) {
+    read_error("E404", path, "{}", error.what());
+  }
+}
+
+std::string read_text(const std::string& path, uint64_t limit) {
+  return with_file_errors(path, [&] {
+    const InputFile file = open_input(path, "E404", "E406", InputFile::Links::kRefuse);
+    if (file.size() > limit) {
+      read_error("E402", path, "{} bytes; at most {} are read", file.size(), limit);
+    }
+    std::string text(file.size(), '\0');
+    file.read_at(0, reinterpret_cast<std::byte*>(text.data()), text.size());
+    return text;
+  });
+}
+
+std::string read_checked(const std::string& path, const CheckpointFile& file) {
+  const std::string text = read_text(path, kMaxText);
+  if (checksum128(std::as_bytes(std::span(text))) != file.xxh3_128) {
+    read_error("E404", path, "its checksum does not match: the file was changed");
+  }
+  return text;
+}
+
+// Copies a box (offset, shape) between its own contiguous bytes and the whole tensor.
+void place_box(const std::byte* from, const CheckpointPiece& piece, HostTensor& whole) {
+  const Shape& shape = piece.shape;
+  const size_t item = dtype_size(whole.dtype());
+  const std::vector<int64_t> strides = row_major_strides(whole.shape());
+  const int64_t run = shape.empty() ? 1 : shape.back();
+  const int64_t rows = run == 0 ? 0 : num_elements(shape) / run;
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t at = shape.empty() ? 0 : piece.offset.back();
+    int64_t rest = row;
+    for (size_t d = shape.empty() ? 0 : shape.size() - 1; d-- > 0;) {
+      at += (piece.offset[d] + rest % shape[d]) * strides[d];
+      rest /= shape[d];
+    }
+    std::memcpy(whole.bytes() + static_cast<size_t>(at) * item,
+                from + static_cast<size_t>(row * run) * item, static_cast<size_t>(run) * item);
+  }
+}
+
+template <class T>
+void count(const std::byte* data, size_t num_bytes, int64_t& nan, int64_t& infinite) {
+  const T* values = reinterpret_cast<const T*>(data);
+  for (size_t i = 0; i < num_bytes / sizeof(T); ++i) {
+    nan += std::isnan(values[i]) ? 1 : 0;
+    infinite += std::isinf(values[i]) ? 1 : 0;
+  }
+}
+
+std::string first_message(const ConfigError& error) {
+  const Diagnostic& first = error.diagnostics().list().front();
+  return fmt::format("[{}] {}", first.code, first.message);
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
+  while (path_.size() > 1 && path_.back() == '/') {
+    path_.pop_back();
+  }
+  if (!is_real_folder(path_)) {
+    throw ConfigError("E400", {}, fmt::format("there is no checkpoint `{}`", path_));
+  }
+  const std::string manifest = path_ + "/manifest.json";
+  manifest_ = parse_manifest(read_text(manifest, kMaxCheckpointJson), manifest);
+  const std::string name = path_.substr(path_.rfind('/') + 1);
+  if (step_of_name(name) >= 0 && step_of_name(name) != manifest_.step) {
+    read_error("E402", manifest, "it is of step {}, not of {}", manifest_.step, name);
+  }
+  check_files();
+  const auto state = manifest_.files.find("state.json");
+  if (state == manifest_.files.end()) {
+    read_error("E402", manifest, "it names no state.json");
+  }
+  const std::string state_path = path_ + "/state.json";
+  state_ = parse_state(read_checked(state_path, state->second), state_path);
+  open_shards();
+}
+
+void CheckpointReader::check_files() const {
+  for (const char* folder : {"model", "optimizer"}) {
+    if (!is_real_folder(path_ + "/" + folder)) {
+      read_error("E406", path_, "`{}` is no folder", folder);
+    }
+  }
+  for (const auto& [name, file] : manifest_.files) {
+    const std::string path = path_ + "/" + name;
+    const uint64_t size = with_file_errors(
+        path, [&] { return open_input(path, "E404", "E406", InputFile::Links::kRefuse).size(); });
+    if (size != file.size) {
+      read_error("E404", path, "{} bytes, {} were written{}", size, file.size,
+                 size < file.size ? ": truncated?" : "");
+    }
+  }
+}
+
+void CheckpointReader::open_shards() {
+  for (const CheckpointTensor& tensor : manifest_.tensors) {
+    for (const CheckpointPiece& piece : tensor.pieces) {
+      const std::string path = path_ + "/" + piece.file;
+      if (!manifest_.files.contains(piece.file)) {
+        read_error("E402", path_ + "/manifest.json", "it has no checksum of `{}`", piece.file);
+      }
+      std::shared_ptr<SafetensorsReader>& shard = shards_[piece.file];
+      if (shard == nullptr) {
+        shard = with_file_errors(path, [&] { return std::make_shared<SafetensorsReader>(path); });
+      }
+      const SafetensorsReader::Entry* entry = shard->find(tensor.path);
+      if (entry == nullptr || entry->dtype != tensor.dtype || entry->shape != piece.shape ||
+          entry->begin != piece.begin || entry->begin + entry->num_bytes != piece.end) {
+        read_error("E405", path, "its header and the manifest say different things about `{}`",
+                   tensor.path);
+      }
+    }
+  }
+}
+
+int64_t CheckpointReader::num_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, file] : manifest_.files) {
+    bytes += static_cast<int64_t>(file.size);
+  }
+  return bytes;
+}
+
+std::string CheckpointReader::text(const std::string& name) const {
+  const auto found = manifest_.files.find(name);
+  return found == manifest_.files.end() ? "" : read_checked(path_ + "/" + name, found->second);
+}
+
+const CheckpointTensor* CheckpointReader::find(std::string_view path) const {
+  const auto found =
+      std::find_if(manifest_.tensors.begin(), manifest_.tensors.end(),
+                   [&](const CheckpointTensor& tensor) { return tensor.path == path; });
+  return found == manifest_.tensors.end() ? nullptr : &*found;
+}
+
+void CheckpointReader::read_piece(const CheckpointTensor& tensor, const CheckpointPiece& piece,
+                                  std::byte* to) const {
+  const std::string path = path_ + "/" + piece.file;
+  const SafetensorsReader& shard = *shards_.at(piece.file);
+  const SafetensorsReader::Entry& entry = *shard.find(tensor.path);
+  const size_t size = piece.end - piece.begin;
+  for (size_t b = 0; b < piece.blocks.size(); ++b) {
+    const size_t at = b * kChecksumBlock;
+    const size_t bytes = std::min(kChecksumBlock, size - at);
+    shard.read(entry, at, to + at, bytes);
+    if (hash_bytes(to + at, bytes) != piece.blocks[b]) {
+      read_error("E404", path, "block {} of `{}` does not match its checksum (bytes {} to {})", b,
+                 tensor.path, piece.begin + at, piece.begin + at + bytes - 1);
+    }
+  }
+}
+
+HostTensor CheckpointReader::read(const CheckpointTensor& tensor) const {
+  HostTensor whole(tensor.dtype, tensor.shape);
+  for (const CheckpointPiece& piece : tensor.pieces) {
+    if (piece.shape == tensor.shape) {
+      read_piece(tensor, piece, whole.bytes());
+    } else {
+      HostTensor part(tensor.dtype, piece.shape);
+      read_piece(tensor, piece, part.bytes());
+      place_box(part.bytes(), piece, whole);
+    }
+  }
+  return whole;
+}
+
+void CheckpointReader::verify_tensor(const CheckpointTensor& tensor) const {
+  int64_t nan = 0, infinite = 0;
+  for (const CheckpointPiece& piece : tensor.pieces) {
+    HostTensor part(tensor.dtype, piece.shape);
+    read_piece(tensor, piece, part.bytes());
+    if (tensor.dtype == DType::kFloat32) {
+      count<float>(part.bytes(), part.num_bytes(), nan, infinite);
+    } else if (tensor.dtype == DType::kFloat64) {
+      count<double>(part.bytes(), part.num_bytes(), nan, infinite);
+    }
+  }
+  if (tensor.kind != TensorKind::kMetric && nan + infinite > 0) {
+    read_error("E414", path_, "`{}` has {} NaN and {} infinite values", tensor.path, nan, infinite);
+  }
+}
+
+void CheckpointReader::verify_file(const std::string& name, const CheckpointFile& expected) const {
+  const std::string path = path_ + "/" + name;
+  with_file_errors(path, [&] {
+    const InputFile file = open_input(path, "E404", "E406", InputFile::Links::kRefuse);
+    std::vector<std::byte> block(std::min<uint64_t>(kChecksumBlock, expected.size));
+    Checksum128 sum;
+    for (uint64_t at = 0; at < expected.size; at += block.size()) {
+      const size_t bytes = std::min<uint64_t>(block.size(), expected.size - at);
+      file.read_at(at, block.data(), bytes);
+      sum.update(std::span(block).first(bytes));
+    }
+    if (sum.hex() != expected.xxh3_128) {
+      read_error("E404", path, "its checksum does not match: the file was changed");
+    }
+  });
+}
+
+void CheckpointReader::verify() const {
+  for (const CheckpointTensor& tensor : manifest_.tensors) {
+    verify_tensor(tensor);  // says where; what no tensor covers is found below
+  }
+  for (const auto& [name, file] : manifest_.files) {
+    verify_file(name, file);
+  }
+}
+
+int64_t step_of_name(std::string_view name) {
+  int64_t step = 0;
+  if (name.empty() || name.size() > 18) {
+    return -1;
+  }
+  for (const char c : name) {
+    if (c < '0' || c > '9') {
+      return -1;
+    }
+    step = step * 10 + (c - '0');
+  }
+  return step;
+}
+
+std::vector<int64_t> checkpoint_steps(const std::string& folder) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(folder)) {
+    const int64_t step = step_of_name(name);
+    if (step >= 0 && name == checkpoint_name(step) && is_real_folder(folder + "/" + name)) {
+      steps.push_back(step);
+    }
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+NewestCheckpoint newest_checkpoint(const std::string& folder) {
+  NewestCheckpoint out;
+  std::vector<std::string> reasons;
+  for (const int64_t step : checkpoint_steps(folder)) {
+    try {
+      auto reader = std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(step));
+      reader->verify();
+      out.reader = std::move(reader);
+      break;
+    } catch (const ConfigError& error) {
+      out.damaged.push_back(step);
+      reasons.push_back(first_message(error));
+    }
+  }
+  for (size_t i = 0; i < out.damaged.size(); ++i) {
+    const int64_t step = out.damaged[i];
+    out.warnings.push_back(
+        out.reader
+            ? fmt::format("checkpoint {} is damaged; step {} is taken, {} steps are lost: {}",
+                          checkpoint_name(step), out.reader->manifest().step,
+                          step - out.reader->manifest().step, reasons[i])
+            : fmt::format("checkpoint {} is damaged: {}", checkpoint_name(step), reasons[i]));
+  }
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,70 @@
+// Reads checkpoints and trusts none: every byte is compared with the manifest's checksums before it
+// gets into a model.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "tensor/host_tensor.h"
+#include "tensor/safetensors.h"
+#include "train/checkpoint_format.h"
+
+namespace meshtrain {
+
+class CheckpointReader {
+ public:
+  // Reads manifest and state. Throws ConfigError (exit 6): E400 no checkpoint there, E402 or E403
+  // manifest damaged, E404 a file is missing or has another size, E405 a shard's header is damaged,
+  // E406 links and other things that are no plain files, E407 pieces that do not tile a tensor,
+  // E408 a newer format.
+  explicit CheckpointReader(std::string path);
+
+  const std::string& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+  const TrainState& state() const { return state_; }
+  int64_t num_bytes() const;  // of all files
+  // A text of the checkpoint ("config.resolved.yaml"), compared with its checksum; empty when the
+  // checkpoint has none of that name.
+  std::string text(const std::string& name) const;
+
+  const CheckpointTensor* find(std::string_view path) const;  // null when there is none
+  // The whole tensor, put together from its pieces. Throws ConfigError E404.
+  HostTensor read(const CheckpointTensor& tensor) const;
+  // Compares every byte with the checksums. Throws ConfigError E404 with file, tensor and place,
+  // E414 for weights or optimizer state that are not finite.
+  void verify() const;
+
+ private:
+  void check_files() const;
+  void open_shards();
+  void verify_file(const std::string& name, const CheckpointFile& file) const;
+  void verify_tensor(const CheckpointTensor& tensor) const;
+  // Reads a piece block by block into `to`, each compared with its checksum.
+  void read_piece(const CheckpointTensor& tensor, const CheckpointPiece& piece,
+                  std::byte* to) const;
+
+  std::string path_;
+  Manifest manifest_;
+  TrainState state_;
+  std::map<std::string, std::shared_ptr<SafetensorsReader>> shards_;
+};
+
+// Steps of the checkpoints in `folder`, newest first: folders with digits as names, no links.
+std::vector<int64_t> checkpoint_steps(const std::string& folder);
+// The step of a name like "000500"; -1 for other names.
+int64_t step_of_name(std::string_view name);
+
+// The newest checkpoint in `folder` that verifies. Damaged ones on the way are skipped with a
+// warning that says how many steps are lost; null when none is left.
+struct NewestCheckpoint {
+  std::unique_ptr<CheckpointReader> reader;
+  std::vector<int64_t> damaged;  // steps
+  std::vector<std::string> warnings;
+};
+NewestCheckpoint newest_checkpoint(const std::string& folder);
+
+}  // namespace meshtrain

@@ -1,0 +1,248 @@
+#include "train/checkpoint_writer.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "tensor/safetensors.h"
+#include "train/checkpoint_files.h"
+#include "train/checkpoint_json.h"
+
+namespace meshtrain {
+namespace {
+
+std::string hex_checksum(std::string_view text) {
+  return checksum128(std::as_bytes(std::span(text)));
+}
+
+struct NotFinite {
+  int64_t nan = 0, infinite = 0;
+};
+
+template <class T>
+void count_not_finite(const std::byte* data, size_t num_bytes, NotFinite& out) {
+  const T* values = reinterpret_cast<const T*>(data);
+  const size_t count = num_bytes / sizeof(T);
+  // x - x is 0 for finite numbers and NaN for all others; a sum of zeros needs no branch.
+  T probe = 0;
+  for (size_t i = 0; i < count; ++i) {
+    probe += values[i] - values[i];
+  }
+  if (probe == 0) {
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    out.nan += std::isnan(values[i]) ? 1 : 0;
+    out.infinite += std::isinf(values[i]) ? 1 : 0;
+  }
+}
+
+// Of weights and optimizer state; what metrics hold is no reason to refuse a model.
+NotFinite not_finite(const CheckpointTensor& tensor, const Snapshot::Piece& piece) {
+  NotFinite out;
+  if (tensor.kind != TensorKind::kMetric && tensor.dtype == DType::kFloat32) {
+    count_not_finite<float>(piece.data, piece.num_bytes, out);
+  } else if (tensor.kind != TensorKind::kMetric && tensor.dtype == DType::kFloat64) {
+    count_not_finite<double>(piece.data, piece.num_bytes, out);
+  }
+  return out;
+}
+
+std::string in_words(const std::string& path, const NotFinite& found) {
+  std::string out = path + " has ";
+  out += found.nan > 0 ? fmt::format("{} NaN", found.nan) : "";
+  out += found.nan > 0 && found.infinite > 0 ? " and " : "";
+  return out + (found.infinite > 0 ? fmt::format("{} infinite", found.infinite) : "");
+}
+
+// One save in its temporary folder.
+class Writer {
+ public:
+  Writer(std::string temporary, const Snapshot& snapshot, const CheckpointNotes& notes)
+      : temporary_(std::move(temporary)), snapshot_(snapshot), notes_(notes) {
+    manifest_.written_by = notes.written_by;
+    manifest_.run_id = notes.run_id;
+    manifest_.parent_run = notes.parent_run;
+    manifest_.time = notes.time;
+    manifest_.step = notes.state.position.step;
+    manifest_.epoch = notes.state.position.epoch;
+    manifest_.cursor = notes.state.cursor;
+    manifest_.loss = notes.loss;
+    manifest_.mesh = snapshot.mesh().axes();
+    manifest_.tensors = snapshot.tensors();
+    manifest_.model_signature = model_signature(manifest_.tensors);
+  }
+
+  void write() {
+    make_new_folder(temporary_);
+    make_new_folder(file("model"));
+    make_new_folder(file("optimizer"));
+    for (const Snapshot::File& shard : snapshot_.files()) {
+      write_shard(shard);
+    }
+    for (const auto& [name, text] : notes_.texts) {
+      write_text(name, text);
+      if (name == "config.resolved.yaml") {
+        manifest_.config_checksum = hex_checksum(text);
+      }
+    }
+    write_text("layout.json", layout_text());
+    write_text("state.json", state_text(notes_.state));
+    write_text("manifest.json", manifest_text(manifest_));
+    sync_folder(file("model"));
+    sync_folder(file("optimizer"));
+    sync_folder(temporary_);
+  }
+
+  int64_t num_bytes() const { return num_bytes_; }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  std::string file(const std::string& name) const { return temporary_ + "/" + name; }
+
+  void finish(NewFile& out, const std::string& name) {
+    out.finish();
+    num_bytes_ += static_cast<int64_t>(out.size());
+    manifest_.files[name] = {out.size(), out.checksum()};
+  }
+
+  void write_text(const std::string& name, const std::string& text) {
+    NewFile out(file(name));
+    out.write(text);
+    finish(out, name);
+  }
+
+  StringMap metadata(const Snapshot::File& shard) const {
+    Json offsets = Json::object();
+    for (const Snapshot::Piece& piece : shard.pieces) {
+      const CheckpointTensor& tensor = manifest_.tensors[piece.tensor];
+      offsets[tensor.path] = {{"saved_offsets", tensor.pieces[piece.piece].offset}};
+    }
+    return {{"format", "pt"},
+            {"DCP_VERSION", "1.0"},
+            {"DCP_SHARDING_INFO", offsets.dump()},
+            {"meshtrain_step", std::to_string(manifest_.step)}};
+  }
+
+  void write_shard(const Snapshot::File& shard) {
+    std::vector<TensorView> views;
+    for (const Snapshot::Piece& piece : shard.pieces) {
+      const CheckpointTensor& tensor = manifest_.tensors[piece.tensor];
+      views.push_back({tensor.path,
+                       tensor.dtype,
+                       tensor.pieces[piece.piece].shape,
+                       {piece.data, piece.num_bytes}});
+    }
+    const SafetensorsHead head = make_safetensors_head(views, metadata(shard));
+    NewFile out(file(shard.name));
+    out.write(head.bytes);
+    for (const size_t i : head.order) {
+      write_piece(shard.pieces[i], out);
+    }
+    finish(out, shard.name);
+  }
+
+  void write_piece(const Snapshot::Piece& from, NewFile& out) {
+    CheckpointTensor& tensor = manifest_.tensors[from.tensor];
+    CheckpointPiece& piece = tensor.pieces[from.piece];
+    const NotFinite found = not_finite(tensor, from);
+    if (problem_.empty() && found.nan + found.infinite > 0) {
+      problem_ = in_words(tensor.path, found);
+    }
+    piece.begin = out.size();
+    piece.end = piece.begin + from.num_bytes;
+    for (size_t at = 0; at < from.num_bytes; at += kChecksumBlock) {
+      const std::span<const std::byte> block(from.data + at,
+                                             std::min(kChecksumBlock, from.num_bytes - at));
+      piece.blocks.push_back(hash_bytes(block.data(), block.size()));
+      out.write(block);
+    }
+  }
+
+  std::string layout_text() const {
+    Json out = Json::object();
+    for (const CheckpointTensor& tensor : manifest_.tensors) {
+      out[tensor.path] = tensor.layout;
+    }
+    return out.dump(1) + "\n";
+  }
+
+  std::string temporary_;
+  const Snapshot& snapshot_;
+  const CheckpointNotes& notes_;
+  Manifest manifest_;
+  std::string problem_;  // first tensor that is not finite
+  int64_t num_bytes_ = 0;
+};
+
+// Keeps one state that is not finite, for whoever wants to see why.
+void reject(const std::string& folder, const std::string& temporary, int64_t step) {
+  const std::string rejected = folder + "/rejected";
+  remove_folder(rejected);
+  make_new_folder(rejected);
+  rename_to_new(temporary, rejected + "/" + checkpoint_name(step));
+}
+
+std::string explain(const FileError& error, int64_t step, const std::string& folder,
+                    int64_t num_bytes) {
+  const int number = error.error_number();
+  const char* code = number == EIO                                             ? "E422"
+                     : number == EEXIST                                        ? "E456"
+                     : number == ENOSPC || number == EDQUOT || number == EFBIG ? "E420"
+                                                                               : "E421";
+  std::string out = fmt::format("[{}] step {} was not saved: {}", code, step, error.what());
+  if (number == EEXIST) {
+    out += "; there is one already, and it is not replaced";
+  }
+  if (number == ENOSPC) {
+    const std::optional<int64_t> free = free_bytes(folder);
+    out += fmt::format(" (needs {}{})", format_bytes(num_bytes),
+                       free ? ", " + format_bytes(*free) + " free" : "");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) {
+  return fmt::format("{:06}", step);
+}
+
+SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
+                            const CheckpointNotes& notes,
+                            const std::function<void()>& before_commit) {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t step = notes.state.position.step;
+  const std::string temporary =
+      fmt::format("{}/tmp.{}.{}", folder, checkpoint_name(step), notes.run_id);
+  const std::string path = fmt::format("{}/{}", folder, checkpoint_name(step));
+  SaveResult result;
+  try {
+    remove_folder(temporary);  // of a save that failed before
+    Writer writer(temporary, snapshot, notes);
+    writer.write();
+    result.num_bytes = writer.num_bytes();
+    result.not_finite = writer.problem();
+    if (!result.not_finite.empty()) {
+      reject(folder, temporary, step);
+      return result;
+    }
+    if (before_commit) {
+      before_commit();
+    }
+    rename_to_new(temporary, path);
+    sync_folder(folder);
+    result.saved = true;
+    result.path = path;
+  } catch (const FileError& error) {
+    result.error = explain(error, step, folder, snapshot.num_bytes());
+    remove_folder(temporary);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace meshtrain

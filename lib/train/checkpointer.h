@@ -1,0 +1,107 @@
+// Checkpointer: when to save, and what a stop on request means. Writes on a thread of its own, one
+// save at a time; the steps wait for one copy of the state at most.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/dataset.h"
+#include "train/checkpoint_folder.h"
+#include "train/checkpoint_reader.h"
+#include "train/checkpoint_writer.h"
+#include "train/engine.h"
+#include "train/progress.h"
+#include "train/train_control.h"
+
+namespace meshtrain {
+
+struct CheckpointerOptions {
+  std::string run_dir;     // its checkpoints/ is the folder
+  std::string written_by;  // "meshtrain 0.1.0"
+  std::string run_id;      // of a run that goes on; empty: a new one
+  std::string parent_run;  // of the checkpoint that it began from, if it was another run's
+  std::vector<std::pair<std::string, std::string>> texts;  // config.yaml, ...: name and content
+  Clock now;
+  double started_at = 0;  // of the process, for run.max_time
+  std::function<void(const std::string&)> warn, inform;
+  std::function<void()> before_commit;  // see write_checkpoint
+};
+
+class Checkpointer : public TrainControl {
+ public:
+  // Takes the lock, cleans up and checks that there is room. Throws ConfigError E420, E421 (exit
+  // 74), E455 (exit 6).
+  Checkpointer(Engine& engine, const Config& config, const Dataset& train,
+               CheckpointerOptions options);
+  ~Checkpointer() override;  // waits for the save that is being written
+
+  // State that goes into every checkpoint. Add before resume().
+  void add_state(Persistent& state) { states_.push_back(&state); }
+  // The model was restored from this checkpoint; `own`: it is one of this folder, and what is newer
+  // there was set aside.
+  void resume(const CheckpointReader& reader, bool own);
+
+  void on_fit_begin(const TrainPosition& at) override;
+  void after_step(const TrainPosition& at, bool last) override;
+  void during_validation(const TrainPosition& at) override;
+  void after_epoch(const TrainPosition& at, const Logs& logs) override;
+  void on_fit_end(const TrainPosition& at) override;
+  void during_evaluation() override;
+
+  const std::string& run_id() const { return options_.run_id; }
+  // Whether `monitor` is better when larger, and its name; empty when nothing is monitored.
+  const std::string& monitor() const { return monitor_; }
+
+ private:
+  enum class Wait { kNever, kUntilFree, kUntilSaved };
+
+  void choose_monitor();
+  void save(const TrainPosition& at, Wait wait);
+  void start(const TrainPosition& at);
+  void finish_save();  // waits for the save in flight
+  void poll();
+  void note(const SaveResult& result);
+  void note_failure(const std::string& error);
+  void prune();
+  bool is_due(double count, Interval::Unit unit) const;
+  bool must_stop() const;
+  [[noreturn]] void stop(const TrainPosition& at);
+  void report_place(const TrainPosition& at);
+  void watch_best(const TrainPosition& at, const Logs& logs);
+  bool fits_in_memory() const;
+
+  Engine& engine_;
+  const Config& config_;
+  const Dataset& train_;
+  CheckpointerOptions options_;
+  std::string folder_;
+  std::unique_ptr<CheckpointLock> lock_;
+  Snapshot snapshot_;
+  std::vector<Persistent*> states_;
+
+  CheckpointNotes notes_;  // of the save in flight
+  std::future<SaveResult> saving_;
+  double blocked_ = 0;  // seconds that the steps waited for it
+
+  TrainState state_;         // best, cursor
+  bool has_cursor_ = false;  // the checksum of the data is known
+  std::string monitor_;
+  bool larger_is_better_ = false;
+  bool new_best_ = false;  // the epoch that ended is the best
+
+  int64_t last_saved_ = -1;  // step
+  int64_t resumed_from_ = -1;
+  std::vector<int64_t> pinned_;
+  int failures_ = 0;  // in a row
+  std::string last_error_;
+  double last_save_ended_ = 0, save_seconds_ = 0;
+  double last_step_ = 0, longest_step_ = 0;
+  bool asked_ = false;  // a signal asked for a checkpoint
+  bool due_ = false;    // one was due while the epoch's last step was done
+};
+
+}  // namespace meshtrain

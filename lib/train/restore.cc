@@ -1,0 +1,340 @@
+#include "train/restore.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/checksum.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "config/yaml.h"
+#include "exec/executor.h"
+#include "train/snapshot.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxListed = 50;
+
+// Values by path, in file order. A list of scalars is one value.
+using FlatConfig = std::vector<std::pair<std::string, std::string>>;
+
+std::string inline_text(const YamlNode& node) {
+  if (node.is_list()) {
+    std::vector<std::string> parts;
+    for (const YamlNode& child : node.children) {
+      parts.push_back(inline_text(child));
+    }
+    return "[" + join(parts, ", ") + "]";
+  }
+  return node.is_null() ? "null" : node.text;
+}
+
+void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
+  const bool has_maps = std::any_of(node.children.begin(), node.children.end(),
+                                    [](const YamlNode& child) { return child.is_map(); });
+  if (node.is_map() && !node.children.empty()) {
+    for (const YamlNode& child : node.children) {
+      flatten(child, path.empty() ? child.key : path + "." + child.key, out);
+    }
+  } else if (node.is_list() && has_maps) {
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      flatten(node.children[i], fmt::format("{}.{}", path, i), out);
+    }
+  } else {
+    out.emplace_back(path, node.is_map() ? "{}" : inline_text(node));
+  }
+}
+
+FlatConfig flat_config(std::string_view text) {
+  Diagnostics diagnostics;
+  const auto source =
+      std::make_shared<SourceFile>(SourceFile{"config.resolved.yaml", std::string(text)});
+  const std::optional<YamlNode> root = parse_yaml(source, diagnostics);
+  FlatConfig out;
+  if (root) {
+    flatten(*root, "", out);
+  }
+  return out;
+}
+
+bool is_below(const std::string& key, std::string_view prefix) {
+  return starts_with(key, prefix) && (key.size() == prefix.size() || key[prefix.size()] == '.');
+}
+
+// Puts the findings of one kind under one error, cut after kMaxListed.
+void report(Diagnostics& diagnostics, const char* code, const std::string& message,
+            const std::vector<std::string>& lines, const char* help) {
+  if (lines.empty()) {
+    return;
+  }
+  Diagnostic& error = diagnostics.error(code, {}, message);
+  for (size_t i = 0; i < std::min(lines.size(), kMaxListed); ++i) {
+    error.note(lines[i]);
+  }
+  if (lines.size() > kMaxListed) {
+    error.note(fmt::format("... and {} more", lines.size() - kMaxListed));
+  }
+  if (help != nullptr) {
+    error.help(help);
+  }
+}
+
+std::string kind_of(const CheckpointTensor& tensor) {
+  return fmt::format("{} {}", dtype_name(tensor.dtype), shape_string(tensor.shape));
+}
+std::string kind_of(const Variable& variable) {
+  return fmt::format("{} {}", dtype_name(variable.dtype), shape_string(variable.shape));
+}
+
+// "adam" of "adam/iteration"
+std::string optimizer_of(const std::string& path) {
+  return path.substr(0, path.find('/'));
+}
+
+class Restorer {
+ public:
+  Restorer(Engine& engine, const CheckpointReader& reader, const RestoreOptions& options)
+      : engine_(engine), reader_(reader), options_(options) {
+    for (const CheckpointTensor& tensor : reader.manifest().tensors) {
+      saved_[tensor.path] = &tensor;
+    }
+  }
+
+  void check(const DataCursor& cursor, const std::vector<ConfigChange>& changes) {
+    Diagnostics diagnostics;
+    report(diagnostics, "E410", fmt::format("`{}` is of another model", reader_.path()),
+           differences(true), nullptr);
+    if (!diagnostics.has_errors()) {
+      check_config(changes, diagnostics);
+    }
+    if (!options_.reset_optimizer) {
+      check_optimizer(diagnostics);
+    }
+    if (!options_.reset_cursor) {
+      check_cursor(cursor, diagnostics);
+    }
+    diagnostics.throw_if_errors();
+  }
+
+  void fill(bool with_metrics, std::vector<std::string>& warnings) {
+    VariableStore& store = engine_.store();
+    std::set<std::string> lost;
+    for (size_t v = 0; v < store.variables().size(); ++v) {
+      const Variable& variable = store.variables()[v];
+      const bool is_weight = variable.role == VariableRole::kWeight;
+      const bool is_metric = variable.role == VariableRole::kMetric;
+      if ((is_metric && !with_metrics) || (!is_metric && !is_weight && options_.reset_optimizer)) {
+        continue;
+      }
+      const CheckpointTensor* tensor = saved(variable);
+      if (is_metric && (tensor == nullptr || kind_of(*tensor) != kind_of(variable))) {
+        lost.insert(variable.path.substr(0, variable.path.rfind('/')));
+      } else if (is_weight && options_.reset_optimizer) {
+        engine_.write_variable(variable.path, reader_.read(*tensor));  // slots that copy it follow
+      } else {
+        store.write(static_cast<int>(v), reader_.read(*tensor));
+      }
+    }
+    for (const std::string& metric : lost) {
+      warnings.push_back(
+          fmt::format("the checkpoint has nothing of metric `{}`: in this epoch it counts from "
+                      "here on",
+                      metric));
+    }
+  }
+
+ private:
+  const CheckpointTensor* saved(const Variable& variable) const {
+    const auto found = saved_.find(checkpoint_path(variable));
+    return found == saved_.end() ? nullptr : found->second;
+  }
+
+  // Of the weights, or of the optimizer's state, between checkpoint and model.
+  std::vector<std::string> differences(bool weights) const {
+    std::vector<std::string> lines, unexpected;
+    std::set<std::string> known;
+    for (const Variable& variable : engine_.store().variables()) {
+      known.insert(checkpoint_path(variable));
+    }
+    for (const auto& [path, tensor] : saved_) {
+      const bool is_weight = tensor->kind == TensorKind::kWeight;
+      if (is_weight == weights && tensor->kind != TensorKind::kMetric && !known.contains(path)) {
+        unexpected.push_back(path);
+      }
+    }
+    for (const Variable& variable : engine_.store().variables()) {
+      const bool is_weight = variable.role == VariableRole::kWeight;
+      if (is_weight != weights || variable.role == VariableRole::kMetric) {
+        continue;
+      }
+      const CheckpointTensor* tensor = saved(variable);
+      if (tensor == nullptr) {
+        const auto near = nearest_name(variable.path, unexpected);
+        lines.push_back(fmt::format("missing: {} {}{}", variable.path, kind_of(variable),
+                                    near ? fmt::format("; it has `{}`", *near) : ""));
+      } else if (kind_of(*tensor) != kind_of(variable)) {
+        lines.push_back(fmt::format("other: {} is {} in the checkpoint, {} in the model",
+                                    variable.path, kind_of(*tensor), kind_of(variable)));
+      }
+    }
+    for (const std::string& path : unexpected) {
+      lines.push_back(fmt::format("unexpected: {} {}", path, kind_of(*saved_.at(path))));
+    }
+    return lines;
+  }
+
+  void check_config(const std::vector<ConfigChange>& changes, Diagnostics& diagnostics) const {
+    std::vector<std::string> lines;
+    for (const ConfigChange& change : changes) {
+      const bool matters = (is_below(change.key, "model") && change.key != "model.name") ||
+                           is_below(change.key, "compile.loss") ||
+                           is_below(change.key, "compile.loss_weights");
+      const bool allowed =
+          std::any_of(options_.allow.begin(), options_.allow.end(),
+                      [&](const std::string& key) { return is_below(change.key, key); });
+      if (matters && !allowed) {
+        lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.after));
+      }
+    }
+    report(diagnostics, "E411", "the model or its loss is not that of the checkpoint", lines,
+           "--allow KEY takes a change as it is");
+  }
+
+  void check_optimizer(Diagnostics& diagnostics) const {
+    const Variable& wanted =
+        engine_.store().variables()[engine_.setup().graphs().iteration_variable()];
+    std::string theirs;
+    for (const auto& [path, tensor] : saved_) {
+      if (tensor->kind == TensorKind::kScalar && ends_with(path, "/iteration")) {
+        theirs = optimizer_of(path);
+      }
+    }
+    constexpr const char* kHelp = "--reset-optimizer takes the weights alone";
+    if (theirs != optimizer_of(wanted.path)) {
+      report(diagnostics, "E412",
+             fmt::format("the checkpoint has the state of `{}`, the config says `{}`", theirs,
+                         optimizer_of(wanted.path)),
+             {"compile.optimizer"}, kHelp);
+    } else {
+      report(diagnostics, "E412", "the optimizer keeps other state than in the checkpoint",
+             differences(false), kHelp);
+    }
+  }
+
+  void check_cursor(const DataCursor& now, Diagnostics& diagnostics) const {
+    const TrainState& state = reader_.state();
+    const DataCursor& was = state.cursor;
+    const bool in_epoch = state.position.batch > 0;
+    const bool by_steps = was.steps_per_epoch > 0 || now.steps_per_epoch > 0;
+    std::vector<std::string> lines;
+    const auto compare = [&](const char* key, const std::string& before, const std::string& after) {
+      const bool allowed =
+          std::find(options_.allow.begin(), options_.allow.end(), key) != options_.allow.end();
+      if (before != after && !allowed) {
+        lines.push_back(fmt::format("{}: {} -> {}", key, before, after));
+      }
+    };
+    compare("data.train", fmt::format("{} samples {}", was.num_samples, was.data),
+            fmt::format("{} samples {}", now.num_samples, now.data));
+    compare("seed", std::to_string(was.seed), std::to_string(now.seed));
+    if (in_epoch || by_steps) {
+      compare("fit.batch_size", std::to_string(was.batch_size), std::to_string(now.batch_size));
+      compare("fit.steps_per_epoch", std::to_string(was.steps_per_epoch),
+              std::to_string(now.steps_per_epoch));
+      compare("data.remainder", was.remainder, now.remainder);
+    }
+    if (in_epoch) {
+      compare("data.shuffle", was.shuffle ? "true" : "false", now.shuffle ? "true" : "false");
+    }
+    report(
+        diagnostics, "E413",
+        fmt::format("the place in the data (epoch {}, batch {}) cannot be found in other data or "
+                    "another order",
+                    state.position.epoch + 1, state.position.batch),
+        lines, "--reset-cursor begins the epoch anew; --allow KEY goes on at the same number");
+  }
+
+  Engine& engine_;
+  const CheckpointReader& reader_;
+  const RestoreOptions& options_;
+  std::map<std::string, const CheckpointTensor*> saved_;
+};
+
+}  // namespace
+
+DataCursor data_cursor(const Dataset& train, const Config& config) {
+  uint64_t hash = hash_mix(0, static_cast<uint64_t>(train.num_samples));
+  const auto add = [&](const HostTensor& tensor) {
+    hash = hash_mix(
+        hash, hash_text(std::string(dtype_name(tensor.dtype())) + shape_string(tensor.shape())));
+    hash = hash_mix(hash, hash_bytes(tensor.bytes(), tensor.num_bytes()));
+  };
+  for (const auto* arrays : {&train.inputs, &train.targets}) {
+    for (const Dataset::Array& array : *arrays) {
+      add(array.data);
+    }
+  }
+  if (train.sample_weight) {
+    add(*train.sample_weight);
+  }
+  return {.data = hex64(hash),
+          .description = train.description,
+          .num_samples = train.num_samples,
+          .batch_size = config.fit.batch_size,
+          .steps_per_epoch = config.fit.steps_per_epoch,
+          .shuffle = config.data.shuffle,
+          .remainder = config.data.remainder,
+          .seed = config.seed};
+}
+
+std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after) {
+  const FlatConfig old_values = flat_config(before), new_values = flat_config(after);
+  const std::map<std::string, std::string> old_map(old_values.begin(), old_values.end());
+  std::map<std::string, std::string> rest = old_map;
+  std::vector<ConfigChange> out;
+  for (const auto& [key, value] : new_values) {
+    const auto found = old_map.find(key);
+    if (found == old_map.end() || found->second != value) {
+      out.push_back({key, found == old_map.end() ? "" : found->second, value});
+    }
+    rest.erase(key);
+  }
+  for (const auto& [key, value] : rest) {
+    out.push_back({key, value, ""});
+  }
+  return out;
+}
+
+std::string changes_text(const std::vector<ConfigChange>& changes) {
+  size_t width = 0;
+  for (const ConfigChange& change : changes) {
+    width = std::max(width, change.key.size());
+  }
+  std::string out;
+  for (const ConfigChange& change : changes) {
+    out += fmt::format("  {:<{}}  {} -> {}\n", change.key, width,
+                       change.before.empty() ? "(none)" : change.before,
+                       change.after.empty() ? "(none)" : change.after);
+  }
+  return out;
+}
+
+TrainPosition restore(Engine& engine, const CheckpointReader& reader, const DataCursor& cursor,
+                      const std::vector<ConfigChange>& changes, const RestoreOptions& options,
+                      std::vector<std::string>& warnings) {
+  Restorer restorer(engine, reader, options);
+  restorer.check(cursor, changes);
+  const TrainState& state = reader.state();
+  TrainPosition at = state.position;
+  if (options.reset_cursor) {
+    at = {.step = at.step, .epoch = at.epoch};
+  }
+  restorer.fill(at.batch > 0 && !at.epoch_trained, warnings);
+  if (!options.reset_optimizer) {
+    engine.restore_counters(state.iterations, state.learning_rate);
+  }
+  return at;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,41 @@
+// From a checkpoint into a model, on whatever mesh it is now: what may have changed since, and what
+// may not (config-and-cli 3.11).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/dataset.h"
+#include "train/checkpoint_reader.h"
+#include "train/engine.h"
+
+namespace meshtrain {
+
+// The samples as fit takes them and what decides their order.
+DataCursor data_cursor(const Dataset& train, const Config& config);
+
+// A key of the config that has another value than in the checkpoint.
+struct ConfigChange {
+  std::string key;            // "fit.epochs"
+  std::string before, after;  // as YAML; empty when the key was or is not there
+};
+// Of two resolved configs (show_config), in the order of the second.
+std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after);
+// "fit.epochs  2 -> 4", one line each.
+std::string changes_text(const std::vector<ConfigChange>& changes);
+
+struct RestoreOptions {
+  std::vector<std::string> allow;  // keys that may have changed all the same
+  bool reset_optimizer = false;    // weights only
+  bool reset_cursor = false;       // begin the epoch anew
+};
+
+// Fills every variable of the engine and sets its counters. Returns where training goes on.
+// Throws ConfigError, before anything is written: E410 weights that do not fit, E411 another model
+// or loss, E412 another optimizer, E413 other data or another order of them.
+TrainPosition restore(Engine& engine, const CheckpointReader& reader, const DataCursor& cursor,
+                      const std::vector<ConfigChange>& changes, const RestoreOptions& options,
+                      std::vector<std::string>& warnings);
+
+}  // namespace meshtrain

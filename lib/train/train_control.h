@@ -1,0 +1,49 @@
+// Where training is, and what may act on it between two steps: saving, stopping.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "train/step_runner.h"
+
+namespace meshtrain {
+
+struct TrainPosition {
+  int64_t step = 0;            // training steps since the run began
+  int64_t epoch = 0;           // epochs done
+  int64_t batch = 0;           // batches done of the epoch that runs
+  bool epoch_trained = false;  // its batches are done; validation is to come
+  Logs logs;                   // of its batches, then
+
+  bool operator==(const TrainPosition&) const = default;
+};
+
+// Called by Trainer::fit between steps. A function that throws ends the run there; what was done
+// before is as `at` says.
+class TrainControl {
+ public:
+  virtual ~TrainControl() = default;
+  // Before the first step.
+  virtual void on_fit_begin(const TrainPosition& at) = 0;
+  // After each step; `last` when it was the epoch's.
+  virtual void after_step(const TrainPosition& at, bool last) = 0;
+  // During the validation of an epoch, which changes nothing that is saved.
+  virtual void during_validation(const TrainPosition& at) = 0;
+  // The epoch is over; `at` is the beginning of the next, `logs` those of the epoch.
+  virtual void after_epoch(const TrainPosition& at, const Logs& logs) = 0;
+  // After the last epoch, before the averages of an EMA take the weights' place.
+  virtual void on_fit_end(const TrainPosition& at) = 0;
+  // During the evaluation after fit.
+  virtual void during_evaluation() = 0;
+};
+
+// Something whose state must survive a restart: a callback's best value, patience, ...
+class Persistent {
+ public:
+  virtual ~Persistent() = default;
+  virtual std::string state_name() const = 0;  // one per run: "EarlyStopping/val_loss"
+  virtual std::string save_state() const = 0;  // JSON
+  virtual void load_state(const std::string& json) = 0;
+};
+
+}  // namespace meshtrain
