@@ -1,0 +1,207 @@
+// What random layers draw: the right distributions, per sample and step, and nothing at inference.
+#include <cmath>
+#include <set>
+
+#include "nn_testing.h"
+#include "support/splitmix.h"
+
+namespace meshtrain::testing {
+namespace {
+
+using meshtrain::test::splitmix_signed;
+
+// The layer's output for x in a training step; step -1: at inference.
+HostTensor run_layer(const std::string& class_name, const HostTensor& x, int64_t step,
+                     const NamedArgs& args = {}, int64_t seed = 7) {
+  Arg shape = std::initializer_list<Arg>{};
+  ConfigValue::List sizes;
+  for (size_t i = 1; i < x.shape().size(); ++i) {
+    sizes.push_back(Arg(static_cast<int>(x.shape()[i])));
+  }
+  shape.data = std::move(sizes);
+  std::vector<LayerConfig> layers = {make_layer_config("Input", "a", {}, {{"shape", shape}}),
+                                     make_layer_config(class_name, "layer", {"a"}, args)};
+  Diagnostics diagnostics;
+  const Model model(make_model_config(std::move(layers)), x.dtype(), diagnostics);
+  REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
+  auto results = run({&x}, [&](Builder& b, const std::vector<ValueId>& in) {
+    const ValueId at = b.constant(static_cast<double>(std::max<int64_t>(step, 0)), DType::kInt64);
+    return model.apply(b, in, {}, step >= 0, at, seed, nullptr);
+  });
+  return std::move(results[0]);
+}
+
+HostTensor filled(Shape shape, double value) {
+  HostTensor out(DType::kFloat32, std::move(shape));
+  for (int64_t i = 0; i < out.size(); ++i) {
+    out.set(i, value);
+  }
+  return out;
+}
+
+// All elements different.
+HostTensor counted(Shape shape) {
+  HostTensor out(DType::kFloat32, std::move(shape));
+  for (int64_t i = 0; i < out.size(); ++i) {
+    out.set(i, static_cast<double>(i));
+  }
+  return out;
+}
+
+struct Summary {
+  double mean = 0, deviation = 0;
+};
+
+Summary summary(const HostTensor& x) {
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    sum += x.at(i);
+    squares += x.at(i) * x.at(i);
+  }
+  const auto count = static_cast<double>(x.size());
+  return {sum / count, std::sqrt(squares / count - sum * sum / (count * count))};
+}
+
+bool equal(const HostTensor& a, const HostTensor& b) {
+  return numbers(a) == numbers(b);
+}
+
+TEST_CASE("GaussianNoise adds normal numbers that are new in every step") {
+  const HostTensor x = filled({64, 100}, 3);
+  const HostTensor y = run_layer("GaussianNoise", x, 0, {{"stddev", 0.5}});
+  const Summary found = summary(y);
+  CHECK(std::abs(found.mean - 3) < 0.02);
+  CHECK(std::abs(found.deviation - 0.5) < 0.02);
+  int beyond = 0;  // 2 standard deviations: 4.55%
+  for (int64_t i = 0; i < y.size(); ++i) {
+    beyond += std::abs(y.at(i) - 3) > 1 ? 1 : 0;
+  }
+  CHECK(std::abs(beyond / 6400.0 - 0.0455) < 0.01);
+  CHECK(equal(y, run_layer("GaussianNoise", x, 0, {{"stddev", 0.5}})));
+  CHECK(!equal(y, run_layer("GaussianNoise", x, 1, {{"stddev", 0.5}})));
+  CHECK(!equal(y, run_layer("GaussianNoise", x, 0, {{"stddev", 0.5}}, 8)));
+  CHECK(equal(y, run_layer("GaussianNoise", x, 0, {{"stddev", 0.5}, {"seed", 7}}, 8)));
+  CHECK(equal(x, run_layer("GaussianNoise", x, -1, {{"stddev", 0.5}})));
+}
+
+TEST_CASE("GaussianDropout multiplies by numbers around 1") {
+  const HostTensor y = run_layer("GaussianDropout", filled({64, 100}, 2), 0, {{"rate", 0.2}});
+  const Summary found = summary(y);
+  CHECK(std::abs(found.mean - 2) < 0.05);
+  CHECK(std::abs(found.deviation - 2 * 0.5) < 0.03);  // sqrt(0.2 / 0.8)
+}
+
+TEST_CASE("AlphaDropout keeps mean and variance of normal inputs") {
+  const HostTensor x = run_layer("GaussianNoise", filled({100, 100}, 0), 3, {{"stddev", 1.0}});
+  const HostTensor y = run_layer("AlphaDropout", x, 0, {{"rate", 0.3}});
+  CHECK(std::abs(summary(y).mean - summary(x).mean) < 0.05);
+  CHECK(std::abs(summary(y).deviation - summary(x).deviation) < 0.05);
+  std::map<double, int> counts;
+  for (const double v : numbers(y)) {
+    ++counts[v];
+  }
+  int dropped = 0;  // all to the same number
+  for (const auto& [value, count] : counts) {
+    dropped = std::max(dropped, count);
+  }
+  CHECK(std::abs(dropped / 10000.0 - 0.3) < 0.02);
+}
+
+TEST_CASE("SpatialDropout drops whole channels of each sample") {
+  const HostTensor y = run_layer("SpatialDropout2D", filled({16, 3, 3, 8}, 1), 0, {{"rate", 0.5}});
+  int dropped = 0;
+  for (int64_t n = 0; n < 16; ++n) {
+    for (int64_t c = 0; c < 8; ++c) {
+      const double first = y.at(n * 72 + c);
+      CHECK((first == 0 || first == 2));
+      dropped += first == 0 ? 1 : 0;
+      for (int64_t p = 1; p < 9; ++p) {
+        CHECK(y.at(n * 72 + p * 8 + c) == first);
+      }
+    }
+  }
+  CHECK(dropped > 40);
+  CHECK(dropped < 90);
+}
+
+TEST_CASE("RandomFlip mirrors an image along all its axes or not at all") {
+  const HostTensor x = counted({32, 3, 4, 2});
+  const HostTensor y = run_layer("RandomFlip", x, 0);
+  int flipped = 0;
+  for (int64_t n = 0; n < 32; ++n) {
+    const bool mirrored = y.at(n * 24) != x.at(n * 24);
+    flipped += mirrored ? 1 : 0;
+    for (int64_t i = 0; i < 12; ++i) {
+      const int64_t from = mirrored ? 11 - i : i;  // both axes: the pixels backwards
+      CHECK(y.at(n * 24 + 2 * i) == x.at(n * 24 + 2 * from));
+    }
+  }
+  CHECK(flipped > 6);
+  CHECK(flipped < 26);
+  const HostTensor sideways = run_layer("RandomFlip", x, 0, {{"mode", "horizontal"}});
+  for (int64_t n = 0; n < 32; ++n) {
+    const double first = sideways.at(n * 24);
+    CHECK((first == x.at(n * 24) || first == x.at(n * 24 + 6)));
+  }
+}
+
+TEST_CASE("RandomCrop takes a window of each image and the middle at inference") {
+  const HostTensor x = counted({40, 6, 5, 1});
+  const NamedArgs args = {{"height", 4}, {"width", 3}};
+  const HostTensor y = run_layer("RandomCrop", x, 0, args);
+  REQUIRE(y.shape() == Shape{40, 4, 3, 1});
+  std::set<int64_t> places;
+  for (int64_t n = 0; n < 40; ++n) {
+    const auto place = static_cast<int64_t>(y.at(n * 12)) - n * 30;
+    places.insert(place);
+    for (int64_t i = 0; i < 12; ++i) {
+      CHECK(y.at(n * 12 + i) == static_cast<double>(n * 30 + place + i / 3 * 5 + i % 3));
+    }
+    CHECK(place / 5 <= 2);
+    CHECK(place % 5 <= 2);
+  }
+  CHECK(places.size() >= 7);  // of 9
+  const HostTensor middle = run_layer("RandomCrop", x, -1, args);
+  CHECK(middle.at(0) == 6);
+  CHECK(middle.at(12) == 36);
+}
+
+TEST_CASE("Rotations and shifts and zooms and colours are drawn for each image") {
+  HostTensor x(DType::kFloat32, {8, 5, 5, 1});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.set(i, 100 + 50 * splitmix_signed(1, static_cast<uint64_t>(i % 25)));  // one image
+  }
+  const std::pair<const char*, NamedArgs> cases[] = {
+      {"RandomRotation", {{"factor", 0.2}}},
+      {"RandomTranslation", {{"height_factor", 0.2}, {"width_factor", 0.1}}},
+      {"RandomZoom", {{"height_factor", 0.3}}},
+      {"RandomContrast", {{"factor", 0.5}}},
+      {"RandomBrightness", {{"factor", 0.2}}}};
+  for (const auto& [class_name, args] : cases) {
+    CAPTURE(class_name);
+    const HostTensor y = run_layer(class_name, x, 0, args);
+    std::set<std::vector<double>> images;
+    const std::vector<double> all = numbers(y);
+    for (int64_t n = 0; n < 8; ++n) {
+      images.insert(std::vector<double>(all.begin() + n * 25, all.begin() + (n + 1) * 25));
+    }
+    CHECK(images.size() == 8);
+    CHECK(equal(y, run_layer(class_name, x, 0, args)));
+    CHECK(!equal(y, run_layer(class_name, x, 1, args)));
+    CHECK(equal(x, run_layer(class_name, x, -1, args)));
+  }
+}
+
+TEST_CASE("RandomContrast with one number only adds contrast") {
+  const HostTensor x = floats({2, 1, 2, 1}, {100, 110, 100, 110});
+  for (int64_t step = 0; step < 5; ++step) {
+    const HostTensor y = run_layer("RandomContrast", x, step, {{"factor", 0.5}});
+    for (const int64_t n : {0, 1}) {
+      CHECK(y.at(2 * n + 1) - y.at(2 * n) >= 10);
+      CHECK(y.at(2 * n + 1) - y.at(2 * n) <= 15);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain::testing
