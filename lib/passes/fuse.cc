@@ -53,10 +53,27 @@ class Fuser {
 
   const Value& result(NodeId n) const { return graph_.values[graph_.nodes[n].outputs[0]]; }
 
+  using GroupList = SmallVector<int, 4>;
+
+  // With all groups that `n` reads as one where that is possible, else with the first that takes
+  // it, else alone.
   void place(NodeId n) {
+    GroupList read;
     for (const ValueId input : graph_.nodes[n].inputs) {
       const int group = group_of_[graph_.values[input].producer];
-      if (group != kNone && joins(n, group)) {
+      if (group != kNone && std::find(read.begin(), read.end(), group) == read.end()) {
+        read.push_back(group);
+      }
+    }
+    if (read.size() > 1 && joins(n, read)) {
+      for (size_t i = 1; i < read.size(); ++i) {
+        merge(read[i], read[0]);
+      }
+      add(n, read[0]);
+      return;
+    }
+    for (const int group : read) {
+      if (joins(n, {group})) {
         add(n, group);
         return;
       }
@@ -65,23 +82,61 @@ class Fuser {
     add(n, static_cast<int>(groups_.size()) - 1);
   }
 
-  // The group runs at its last node: no reader outside of it may stand before `n`.
-  bool joins(NodeId n, int group) const {
-    const Group& g = groups_[group];
-    if (g.nodes.size() >= kMaxInstructions ||
-        g.operands.size() + graph_.nodes[n].inputs.size() > kMaxOperands ||
-        result(n).shape != result(g.nodes[0]).shape ||
-        result(n).sharding != result(g.nodes[0]).sharding) {
+  // A group runs at its last node: no reader outside of `groups` may stand before `n`.
+  bool joins(NodeId n, const GroupList& groups) const {
+    size_t instructions = 0, operands = graph_.nodes[n].inputs.size();
+    for (const int group : groups) {
+      const Group& g = groups_[group];
+      instructions += g.nodes.size();
+      operands += g.operands.size();
+      if (result(n).shape != result(g.nodes[0]).shape ||
+          result(n).sharding != result(g.nodes[0]).sharding) {
+        return false;
+      }
+    }
+    if (instructions >= kMaxInstructions || operands > kMaxOperands) {
       return false;
     }
-    for (const NodeId member : g.nodes) {
-      for (const NodeId reader : readers_[graph_.nodes[member].outputs[0]]) {
-        if (reader < n && group_of_[reader] != group) {
-          return false;
+    const auto is_inside = [&](NodeId reader) {
+      return std::find(groups.begin(), groups.end(), group_of_[reader]) != groups.end();
+    };
+    for (const int group : groups) {
+      for (const NodeId member : groups_[group].nodes) {
+        for (const NodeId reader : readers_[graph_.nodes[member].outputs[0]]) {
+          if (reader < n && !is_inside(reader)) {
+            return false;
+          }
         }
       }
     }
     return true;
+  }
+
+  void merge(int from, int into) {
+    const Group moved = std::move(groups_[from]);
+    groups_[from] = {};
+    for (const NodeId n : moved.nodes) {
+      group_of_[n] = into;
+      groups_[into].nodes.push_back(n);
+    }
+    Group& g = groups_[into];
+    const auto operands = std::move(g.operands);
+    g.operands = {};
+    for (const auto& list : {operands, moved.operands}) {
+      for (const ValueId v : list) {
+        add_operand(g, into, v);
+      }
+    }
+  }
+
+  // Scalar constants are instructions of the tape, not operands.
+  void add_operand(Group& g, int group, ValueId v) const {
+    const Node& producer = graph_.producer(v);
+    const bool is_constant = producer.op->name == "constant" && graph_.shape(v).empty();
+    if (!is_constant && group_of_[graph_.values[v].producer] != group &&
+        std::find(g.operands.begin(), g.operands.end(), v) == g.operands.end()) {
+      g.operands.push_back(v);
+    }
   }
 
   void add(NodeId n, int group) {
@@ -89,11 +144,7 @@ class Fuser {
     Group& g = groups_[group];
     g.nodes.push_back(n);
     for (const ValueId input : graph_.nodes[n].inputs) {
-      if (group_of_[graph_.values[input].producer] != group) {
-        if (std::find(g.operands.begin(), g.operands.end(), input) == g.operands.end()) {
-          g.operands.push_back(input);
-        }
-      }
+      add_operand(g, group, input);
     }
   }
 

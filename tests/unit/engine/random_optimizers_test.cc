@@ -1,0 +1,237 @@
+// Random optimizers, clips, decays, averages, regularizers and constraints under random meshes,
+// layouts and ZeRO levels, in float64: weights and everything the optimizer keeps equal one
+// device's after some steps.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+
+#include "base/text.h"
+#include "support/engine_case.h"
+
+using namespace meshtrain;
+using namespace meshtrain::test;
+
+namespace {
+
+constexpr int kCases = 120;
+constexpr int64_t kBatch = 8, kSteps = 6;
+constexpr double kTolerance = 1e-9;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int64_t below(int64_t limit) {
+    return static_cast<int64_t>(engine_() % static_cast<uint64_t>(limit));
+  }
+  bool chance(int percent) { return below(100) < percent; }
+  std::string pick(std::initializer_list<const char*> values) {
+    return values.begin()[below(static_cast<int64_t>(values.size()))];
+  }
+  double normal() { return static_cast<double>(below(2001) - 1000) / 700.0; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+std::string random_rule(Random& random) {
+  return random.pick({"SGD: {momentum: 0.9, nesterov: true", "SGD: {learning_rate: 0.1",
+                      "RMSprop: {learning_rate: 0.01, centered: true, momentum: 0.5",
+                      "Adam: {learning_rate: 0.01, amsgrad: true", "AdamW: {learning_rate: 0.01",
+                      "Adamax: {learning_rate: 0.01", "Nadam: {learning_rate: 0.01",
+                      "Adagrad: {learning_rate: 0.01", "Adadelta: {learning_rate: 1.0",
+                      "Adafactor: {learning_rate: 0.1",
+                      "Adafactor: {learning_rate: 0.5, clip_threshold: 0.5",
+                      "Lion: {learning_rate: 0.01", "Lamb: {learning_rate: 0.01",
+                      "Ftrl: {learning_rate: 0.1, l1_regularization_strength: 0.01, beta: 0.1",
+                      "Muon: {learning_rate: 0.01",
+                      "Muon: {learning_rate: 0.01, nesterov: false, exclude_layers: [d2]",
+                      "ScheduleFreeAdamW: {learning_rate: 0.01, warmup_steps: 3"});
+}
+
+std::string random_optimizer(Random& random) {
+  std::string rule = random_rule(random);
+  rule += random.pick({"", "", ", clipnorm: 0.1", ", global_clipnorm: 0.2", ", clipvalue: 0.02"});
+  if (random.chance(30)) {
+    rule += ", weight_decay: 0.1";
+    rule += random.chance(50) ? ", exclude_from_weight_decay: [bias]" : "";
+  }
+  if (random.chance(30)) {
+    rule += ", use_ema: true, ema_momentum: 0.8";
+    rule += random.chance(50) ? ", ema_overwrite_frequency: 2" : "";
+  }
+  if (random.chance(25)) {
+    rule += ", gradient_accumulation_steps: 2";
+  }
+  rule += "}";
+  if (random.chance(25)) {
+    return "{LossScaleOptimizer: {inner_optimizer: {" + rule +
+           "}, dynamic_growth_steps: 2, initial_scale: 8.0}}";
+  }
+  return "{" + rule + "}";
+}
+
+// Arguments of a layer with a kernel, beginning with a comma. `matrix`: the kernel has rank 2.
+std::string random_penalties(Random& random, bool matrix) {
+  std::string out;
+  if (random.chance(40)) {
+    out += ", kernel_regularizer: " + random.pick({"l1", "l2", "{L1L2: {l1: 0.01, l2: 0.02}}"});
+  } else if (matrix && random.chance(40)) {
+    out += ", kernel_regularizer: {OrthogonalRegularizer: {factor: 0.1, mode: " +
+           random.pick({"rows", "columns"}) + "}}";
+  }
+  if (random.chance(40)) {
+    out += ", kernel_constraint: " +
+           random.pick({"non_neg", "unit_norm", "{MaxNorm: {max_value: 0.9, axis: 1}}",
+                        "{MaxNorm: 0.5}", "{UnitNorm: {axis: [0, 1]}}",
+                        "{MinMaxNorm: {min_value: 0.5, max_value: 0.8, rate: 0.5}}"});
+  }
+  if (random.chance(30)) {
+    out += ", bias_regularizer: l2, bias_constraint: max_norm";
+  }
+  if (random.chance(25)) {
+    out += ", activity_regularizer: " + random.pick({"l2", "{L1: 0.03}"});
+  }
+  return out;
+}
+
+struct Case {
+  std::string model;         // YAML without a distribution
+  std::string distribution;  // YAML of the distribution
+};
+
+const std::vector<std::pair<std::string, Shape>> kWeights = {
+    {"d1/kernel", {6, 8}},  {"d1/bias", {8}},  {"e/kernel", {8, 2, 4}},  {"e/bias", {4}},
+    {"d2/kernel", {8, 12}}, {"d2/bias", {12}}, {"head/kernel", {12, 4}}, {"head/bias", {4}}};
+
+std::string random_distribution(Random& random) {
+  struct Mesh {
+    const char* text;
+    std::vector<std::pair<const char*, int64_t>> axes;
+  };
+  const std::vector<Mesh> meshes = {
+      {"shape: [4], axis_names: [data]", {{"data", 4}}},
+      {"shape: [2, 2], axis_names: [data, model]", {{"data", 2}, {"model", 2}}},
+      {"shape: [4, 2], axis_names: [data, model]", {{"data", 4}, {"model", 2}}},
+      {"shape: [1, 4], axis_names: [data, model]", {{"model", 4}}},
+      {"shape: [2, 4], axis_names: [data, model]", {{"data", 2}, {"model", 4}}}};
+  const Mesh& mesh = meshes[static_cast<size_t>(random.below(5))];
+  std::string map;
+  for (const auto& [path, shape] : kWeights) {
+    std::vector<std::string> dims(shape.size(), "null");
+    bool any = false;
+    for (const auto& [axis, size] : mesh.axes) {
+      const auto dim = static_cast<size_t>(random.below(static_cast<int64_t>(shape.size())));
+      if (random.chance(45) && shape[dim] % size == 0 && dims[dim] == "null") {
+        dims[dim] = axis;
+        any = true;
+      }
+    }
+    if (any) {
+      map += fmt::format("    {}: [{}]\n", path, join(dims, ", "));
+    }
+  }
+  return fmt::format(
+      "distribution:\n  type: ModelParallel\n  batch_dim_name: data\n  zero: {}\n"
+      "  device_mesh: {{{}}}\n  layout_map:{}\n{}",
+      random.below(4), mesh.text, map.empty() ? " {}" : "", map);
+}
+
+Case random_case(Random& random) {
+  Case out;
+  out.model = fmt::format(
+      "seed: {}\ndtype_policy: float64\nmodel:\n  layers:\n    - Input: {{shape: [6]}}\n"
+      "    - Dense: {{name: d1, units: 8, activation: tanh{}}}\n"
+      "    - EinsumDense: {{name: e, equation: 'ab,bcd->acd', output_shape: [2, 4], bias_axes: d, "
+      "activation: tanh{}}}\n    - Flatten\n"
+      "    - Dense: {{name: d2, units: 12, activation: sigmoid{}}}\n"
+      "    - Dense: {{name: head, units: 4{}}}\n"
+      "compile: {{loss: mse, optimizer: {}}}\nfit: {{batch_size: 8}}\n",
+      random.below(1000), random_penalties(random, true), random_penalties(random, false),
+      random_penalties(random, true), random_penalties(random, true), random_optimizer(random));
+  out.distribution = random_distribution(random);
+  return out;
+}
+
+constexpr const char* kOneDevice =
+    "distribution:\n  device_mesh: {shape: [1], axis_names: [data]}\n";
+
+using Tensors = std::vector<std::pair<std::string, HostTensor>>;
+
+Dataset data_of(Random& random, bool with_nan) {
+  const int64_t samples = kBatch * kSteps;
+  HostTensor x(DType::kFloat64, {samples, 6}), y(DType::kFloat64, {samples, 4});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x.set(i, random.normal());
+  }
+  for (int64_t i = 0; i < y.size(); ++i) {
+    y.set(i, random.normal());
+  }
+  if (with_nan) {  // in one sample of the third step: on one device of a batch axis alone
+    x.set((2 * kBatch + 5) * 6 + 1, std::numeric_limits<double>::quiet_NaN());
+  }
+  return dataset_of(std::move(x), std::move(y));
+}
+
+Tensors train(const std::string& yaml, const Dataset& data) {
+  const Config config = config_from(yaml);
+  EngineOptions options;
+  options.num_workers = 2;
+  Engine engine(config, data_spec(data), options);
+  Tensors out;
+  HostTensor losses(DType::kFloat64, {kSteps});
+  for (int64_t step = 0; step < kSteps; ++step) {
+    engine.train_step({&data, rows_of_step(step, kBatch, data.num_samples)});
+    losses.set(step, std::isnan(engine.last_loss()) ? -1 : engine.last_loss());
+  }
+  for (const Variable& variable : engine.setup().variables()) {
+    if (variable.role != VariableRole::kMetric) {
+      out.emplace_back(variable.path, engine.read_variable(variable.path));
+    }
+  }
+  out.emplace_back("losses", std::move(losses));
+  engine.test_step({&data, rows_of_step(0, kBatch, data.num_samples)});
+  HostTensor rate(DType::kFloat64, {2});
+  rate.set(0, engine.learning_rate());
+  rate.set(1, static_cast<double>(engine.iterations()));
+  out.emplace_back("rate and iterations", std::move(rate));
+  return out;
+}
+
+void compare(const Tensors& sharded, const Tensors& expected) {
+  REQUIRE(sharded.size() == expected.size());
+  for (size_t t = 0; t < sharded.size(); ++t) {
+    const auto& [name, tensor] = sharded[t];
+    const HostTensor& wanted = expected[t].second;
+    REQUIRE(tensor.shape() == wanted.shape());
+    double worst = 0;
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      const double off = std::abs(tensor.at(i) - wanted.at(i)) / (1 + std::abs(wanted.at(i)));
+      worst = off <= worst ? worst : off;  // NaN is worst
+    }
+    CHECK_MESSAGE(worst <= kTolerance, name, " is off by ", worst);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random optimizers: weights and slots of every sharded run equal one device's") {
+  const char* asked = std::getenv("MESHTRAIN_RANDOM_CASES");
+  const int cases = asked != nullptr ? std::atoi(asked) : kCases;
+  for (int seed = 0; seed < cases; ++seed) {
+    CAPTURE(seed);
+    Random random(static_cast<uint64_t>(seed) * 7919 + 3);
+    const Case drawn = random_case(random);
+    CAPTURE(drawn.model);
+    CAPTURE(drawn.distribution);
+    const bool scaled = drawn.model.find("LossScale") != std::string::npos;
+    const Dataset data = data_of(random, scaled);
+    const Tensors single = train(kOneDevice + drawn.model, data);
+    if (scaled) {  // the third step was skipped
+      CHECK(single.back().second.at(1) == kSteps - 1);
+    }
+    compare(train(drawn.distribution + drawn.model, data), single);
+  }
+}
