@@ -36,6 +36,18 @@ TEST_CASE("mirrored_mlp.yaml learns from raw pixels") {
   CHECK(evaluation({config("mirrored_mlp")})["sparse_categorical_accuracy"].get<double>() > 0.9);
 }
 
+TEST_CASE("tabular.yaml prices flats and says which are sold") {
+  const Json logs = evaluation({config("tabular")});
+  CHECK(logs["price_r2_score"].get<double>() > 0.94);
+  CHECK(logs["price_mae"].get<double>() < 0.2);  // of prices 2.1 +- 1.2
+  CHECK(logs["sold_auc"].get<double>() > 0.88);
+  CHECK(logs["sold_accuracy"].get<double>() > 0.8);
+  // loss_weights: 1 and 0.5.
+  CHECK(logs["loss"].get<double>() ==
+        doctest::Approx(logs["price_loss"].get<double>() + 0.5 * logs["sold_loss"].get<double>())
+            .epsilon(1e-5));
+}
+
 TEST_CASE("the guide's configs end at the same loss on all of the guide's meshes") {
   const double expected = evaluation({config("keras_guide_data_parallel")})["loss"];
   CHECK(std::isfinite(expected));
