@@ -34,6 +34,22 @@ inline Vec<T> load(const T* p) {
   return *reinterpret_cast<const Vec<T>*>(p);
 }
 
+// The first n of fewer than V vectors' numbers, in pieces of constant sizes.
+template <class T, int V>
+inline void store_part(T* to, const Vec<T> (&sum)[V], int64_t n) {
+  T part[V * kLanes<T>];
+  __builtin_memcpy(part, &sum[0], sizeof(part));
+  const T* from = part;
+#pragma GCC unroll 8
+  for (int width = V * kLanes<T> / 2; width > 0; width /= 2) {
+    if ((n & width) != 0) {
+      __builtin_memcpy(to, from, static_cast<size_t>(width) * sizeof(T));
+      to += width;
+      from += width;
+    }
+  }
+}
+
 template <class T, int R, int V>
 inline void store_tile(const Vec<T> (&sum)[R][V], T* c, const PanelArgs& g) {
   constexpr int L = kLanes<T>;
@@ -45,7 +61,7 @@ inline void store_tile(const Vec<T> (&sum)[R][V], T* c, const PanelArgs& g) {
         *place = g.accumulate ? *place + sum[r][v] : sum[r][v];
       }
     } else if (!g.accumulate) {
-      __builtin_memcpy(line, &sum[r][0], static_cast<size_t>(g.columns) * sizeof(T));
+      store_part<T, V>(line, sum[r], g.columns);
     } else {
       const T* from = reinterpret_cast<const T*>(&sum[r][0]);
       for (int64_t j = 0; j < g.columns; ++j)
