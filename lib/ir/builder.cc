@@ -36,7 +36,7 @@ Builder::Builder(Graph& graph) : graph_(graph) {
   for (const Node& node : graph.nodes) {
     path_uses_.emplace(node.path, 1);
     if (node.op->name == "parameter") {
-      parameters_.emplace(node.attr_int("variable"), node.outputs[0]);
+      remember_parameter(node.attr_int("variable"), node.outputs[0]);
     }
   }
 }
@@ -54,16 +54,29 @@ Builder::Scope::~Scope() {
 }
 
 std::string Builder::unique_path(std::string_view op) {
-  const std::string base = scope_.empty() ? std::string(op) : fmt::format("{}/{}", scope_, op);
-  if (path_uses_.emplace(base, 1).second) {
+  std::string base;
+  base.reserve(scope_.size() + op.size() + 4);
+  base += scope_;
+  base += scope_.empty() ? "" : "/";
+  base += op;
+  const auto [first, is_new] = path_uses_.try_emplace(base, 1);
+  if (is_new) {
     return base;
   }
+  int& uses = first->second;  // entries stay where they are
   while (true) {
-    std::string candidate = fmt::format("{}_{}", base, path_uses_[base]++);
-    if (path_uses_.emplace(candidate, 1).second) {
+    std::string candidate = fmt::format("{}_{}", base, uses++);
+    if (path_uses_.try_emplace(candidate, 1).second) {
       return candidate;
     }
   }
+}
+
+void Builder::remember_parameter(int64_t variable, ValueId value) {
+  if (variable >= static_cast<int64_t>(parameters_.size())) {
+    parameters_.resize(std::max(static_cast<size_t>(variable) + 1, graph_.variables.size()), kNone);
+  }
+  parameters_[static_cast<size_t>(variable)] = value;
 }
 
 std::vector<ValueId> Builder::add_node(std::string_view op, std::vector<ValueId> inputs,
@@ -77,7 +90,7 @@ std::vector<ValueId> Builder::add_node(std::string_view op, std::vector<ValueId>
   if (node.op->random && !node.has_attr("stream")) {
     node.attrs["stream"] = static_cast<int64_t>(hash_text(node.path) & 0xffffffffu);
   }
-  std::vector<ValueType> operands;
+  SmallVector<ValueType, 4> operands;
   for (ValueId input : node.inputs) {
     MESHTRAIN_CHECK(input >= 0 && input < static_cast<ValueId>(graph_.values.size()),
                     "{}: operand %{} does not exist", node.path, input);
@@ -122,15 +135,15 @@ int Builder::add_variable(Variable variable) {
 ValueId Builder::parameter(int variable) {
   MESHTRAIN_CHECK(variable >= 0 && variable < static_cast<int>(graph_.variables.size()),
                   "there is no variable {}", variable);
-  const auto known = parameters_.find(variable);
-  if (known != parameters_.end()) {
-    return known->second;
+  const auto index = static_cast<size_t>(variable);
+  if (index < parameters_.size() && parameters_[index] != kNone) {
+    return parameters_[index];
   }
   const Variable& v = graph_.variables[variable];
   const ValueId value =
       apply("parameter", {},
             {{"variable", int64_t{variable}}, {"shape", v.shape}, {"dtype", dtype_text(v.dtype)}});
-  parameters_.emplace(variable, value);
+  remember_parameter(variable, value);
   return value;
 }
 

@@ -5,10 +5,10 @@
 // count from 0; negative ones from the end.
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -168,12 +168,13 @@ class Builder {
  private:
   friend class Scope;
   std::string unique_path(std::string_view op);
+  void remember_parameter(int64_t variable, ValueId value);
 
   Graph& graph_;
   std::string scope_;
   Phase phase_ = Phase::kForward;
-  std::map<std::string, int, std::less<>> path_uses_;
-  std::map<int64_t, ValueId> parameters_;  // by variable
+  std::unordered_map<std::string, int> path_uses_;
+  std::vector<ValueId> parameters_;  // by variable; kNone where none is read yet
 };
 
 // Reverse-mode differentiation on the global graph: appends nodes in Phase::kBackward that compute

@@ -1,6 +1,6 @@
 #include "ir/op.h"
 
-#include <map>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "ir/ops/ops.h"
@@ -10,7 +10,7 @@ namespace {
 
 struct Registry {
   std::vector<OpDef> ops;
-  std::map<std::string_view, const OpDef*> by_name;
+  std::unordered_map<std::string_view, const OpDef*> by_name;
 
   Registry() {
     // A plain table instead of registration by static objects, which a linker may drop.
@@ -33,9 +33,8 @@ const Registry& registry() {
   return instance;
 }
 
-std::vector<Shape> shapes_of(const Graph& graph, const std::vector<ValueId>& values) {
-  std::vector<Shape> shapes;
-  shapes.reserve(values.size());
+SmallVector<Shape, 4> shapes_of(const Graph& graph, const ValueList& values) {
+  SmallVector<Shape, 4> shapes;
   for (ValueId value : values) {
     shapes.push_back(graph.shape(value));
   }
@@ -67,7 +66,7 @@ Linearity linearity(const Node& node) {
 }
 
 double flops(const Graph& graph, const Node& node) {
-  const std::vector<Shape> results = shapes_of(graph, node.outputs);
+  const SmallVector<Shape, 4> results = shapes_of(graph, node.outputs);
   if (node.op->flops) {
     return node.op->flops(node, shapes_of(graph, node.inputs), results);
   }

@@ -1,5 +1,7 @@
 #include "passes/simplify.h"
 
+#include <algorithm>
+
 #include "base/hash.h"
 #include "base/hash_index.h"
 #include "ir/op.h"
@@ -8,47 +10,82 @@
 namespace meshtrain {
 namespace {
 
+// Works in place: what stays moves down over what went, so that the first nodes and values of the
+// graph are the new ones while the later ones are still the old.
 class Simplifier {
  public:
-  explicit Simplifier(Graph& graph) : graph_(graph), rewriter_(graph) {}
+  explicit Simplifier(Graph& graph)
+      : graph_(graph), map_(graph.values.size(), kNone), known_(graph.nodes.size()) {}
 
-  Graph run() {
-    for (Node& node : graph_.nodes) {
-      ValueList inputs;
-      for (const ValueId input : node.inputs) {
-        inputs.push_back(rewriter_.mapped(input));
-      }
-      if (const ValueId same = identity_of(node, inputs); same != kNone) {
-        rewriter_.map(node.outputs[0], same);
-        continue;
-      }
-      skip_broadcasts(node, inputs);
-      if (!may_share(node)) {
-        rewriter_.move_with(node, std::move(inputs));
-        continue;
-      }
-      const uint64_t hash = hash_of(node, inputs);
-      if (const NodeId same = find_same(node, inputs, hash); same != kNone) {
-        for (size_t r = 0; r < node.outputs.size(); ++r) {
-          rewriter_.map(node.outputs[r], to().nodes[same].outputs[r]);
-        }
-      } else {
-        known_.add(hash, rewriter_.move_with(node, std::move(inputs)));
-      }
+  void run() {
+    for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+      simplify_node(n);
     }
-    Graph out = rewriter_.finish();
-    remove_dead(out);
-    return out;
+    graph_.nodes.resize(static_cast<size_t>(num_nodes_));
+    graph_.values.resize(static_cast<size_t>(num_values_));
+    for (Value& value : graph_.values) {
+      value.cotangent_of = value.cotangent_of == kNone ? kNone : map_[value.cotangent_of];
+    }
+    for (Output& output : graph_.outputs) {
+      output.value = map_[output.value];
+    }
+    for (Update& update : graph_.updates) {
+      update.value = map_[update.value];
+    }
+    remove_dead(graph_);
   }
 
  private:
-  Graph& to() { return rewriter_.to(); }
-  const Node& producer(ValueId v) { return to().nodes[to().values[v].producer]; }
+  void simplify_node(NodeId n) {
+    const Node& node = graph_.nodes[n];
+    ValueList inputs;
+    for (const ValueId input : node.inputs) {
+      inputs.push_back(map_[input]);
+    }
+    if (const ValueId same = identity_of(node, inputs); same != kNone) {
+      map_[node.outputs[0]] = same;
+      return;
+    }
+    skip_broadcasts(node, inputs);
+    if (!may_share(node)) {
+      keep(n, std::move(inputs));
+      return;
+    }
+    const uint64_t hash = hash_of(node, inputs);
+    if (const NodeId same = find_same(node, inputs, hash); same != kNone) {
+      for (size_t r = 0; r < node.outputs.size(); ++r) {
+        map_[node.outputs[r]] = graph_.nodes[same].outputs[r];
+      }
+    } else {
+      known_.add(hash, keep(n, std::move(inputs)));
+    }
+  }
 
-  bool is_scalar_constant(ValueId v, double value) {
+  // Makes old node `n` the next new one.
+  NodeId keep(NodeId n, ValueList inputs) {
+    if (num_nodes_ != n) {
+      graph_.nodes[num_nodes_] = std::move(graph_.nodes[n]);
+    }
+    Node& node = graph_.nodes[num_nodes_];
+    node.inputs = std::move(inputs);
+    for (ValueId& output : node.outputs) {
+      if (num_values_ != output) {
+        graph_.values[num_values_] = std::move(graph_.values[output]);
+      }
+      graph_.values[num_values_].producer = num_nodes_;
+      map_[output] = num_values_;
+      output = num_values_++;
+    }
+    return num_nodes_++;
+  }
+
+  const Node& producer(ValueId v) const { return graph_.producer(v); }
+  const Value& value(ValueId v) const { return graph_.values[v]; }
+
+  bool is_scalar_constant(ValueId v, double number) const {
     const Node& node = producer(v);
-    return node.op->name == "constant" && to().values[v].shape.empty() &&
-           node.attr_double("value") == value;
+    return node.op->name == "constant" && value(v).shape.empty() &&
+           node.attr_double("value") == number;
   }
 
   // The operand that the node's only result equals, or kNone.
@@ -57,9 +94,9 @@ class Simplifier {
     if (node.outputs.size() != 1 || inputs.empty()) {
       return kNone;
     }
-    const Value& result = graph_.values[node.outputs[0]];
+    const Value& result = value(node.outputs[0]);
     const auto same_type = [&](ValueId v) {
-      return to().values[v].shape == result.shape && to().values[v].dtype == result.dtype;
+      return value(v).shape == result.shape && value(v).dtype == result.dtype;
     };
     if (!same_type(inputs[0])) {
       return kNone;
@@ -81,16 +118,16 @@ class Simplifier {
         node.op->name == "dropout") {
       return;
     }
-    const Shape& wanted = graph_.values[node.outputs[0]].shape;
+    const Shape& wanted = value(node.outputs[0]).shape;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (producer(inputs[i]).op->name != "broadcast") {
         continue;
       }
       ValueList tried = inputs;
       tried[i] = producer(inputs[i]).inputs[0];
-      Shape shape = to().values[tried[0]].shape;
+      Shape shape = value(tried[0]).shape;
       for (size_t k = 1; k < tried.size(); ++k) {
-        shape = broadcast_shapes(shape, to().values[tried[k]].shape);
+        shape = broadcast_shapes(shape, value(tried[k]).shape);
       }
       if (shape == wanted) {
         inputs = std::move(tried);
@@ -104,7 +141,7 @@ class Simplifier {
     const std::string_view op = node.op->name;
     const bool source = op == "iota" || op == "constant";
     return op != "input" && op != "parameter" && op != "pin" && op != "reshard" &&
-           op != "optimizer_update" && (!source || graph_.values[node.outputs[0]].shape.empty());
+           op != "optimizer_update" && (!source || value(node.outputs[0]).shape.empty());
   }
 
   uint64_t hash_of(const Node& node, const ValueList& inputs) const {
@@ -115,27 +152,31 @@ class Simplifier {
     return hash;
   }
 
-  // A node of the new graph with this op, these operands and attributes, or kNone. Its results are
-  // the same then, as long as the attributes say their types.
-  NodeId find_same(const Node& node, const ValueList& inputs, uint64_t hash) {
-    const Value& result = graph_.values[node.outputs[0]];
+  // A new node with this op, these operands and attributes and results of the same types, or kNone.
+  NodeId find_same(const Node& node, const ValueList& inputs, uint64_t hash) const {
     return known_.find(hash, [&](NodeId id) {
-      const Node& other = to().nodes[id];
-      const Value& value = to().values[other.outputs[0]];
+      const Node& other = graph_.nodes[id];
       return other.op == node.op && other.inputs == inputs && other.attrs == node.attrs &&
-             value.shape == result.shape && value.dtype == result.dtype;
+             std::equal(node.outputs.begin(), node.outputs.end(), other.outputs.begin(),
+                        other.outputs.end(), [&](ValueId a, ValueId b) {
+                          return value(a).shape == value(b).shape &&
+                                 value(a).dtype == value(b).dtype;
+                        });
     });
   }
 
   Graph& graph_;
-  Rewriter rewriter_;
-  HashIndex known_;  // nodes of the new graph
+  std::vector<ValueId> map_;  // new values, beside the old ones
+  NodeId num_nodes_ = 0;      // new ones so far
+  ValueId num_values_ = 0;
+  HashIndex known_;  // new nodes
 };
 
 }  // namespace
 
 Graph simplify(Graph graph) {
-  return Simplifier(graph).run();
+  Simplifier(graph).run();
+  return graph;
 }
 
 }  // namespace meshtrain

@@ -141,7 +141,7 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir)
   std::vector<Sharding> user = layouts_.weights;
   user.resize(table.variables.size());
   assign_layouts(table, user, {batch_mask, distribution_.zero, distribution_.zero_axes}, mesh());
-  variables_ = std::move(table.variables);
+  graphs_->set_variables(std::move(table.variables));
   warnings_.append(diagnostics);
 }
 
@@ -231,7 +231,6 @@ Graph Setup::global_graph(StepKind kind, int64_t batch) const {
   Graph graph = kind == StepKind::kTest      ? graphs_->test(batch)
                 : kind == StepKind::kPredict ? graphs_->predict(batch)
                                              : graphs_->train(batch, kind == StepKind::kTrain);
-  graph.variables = variables_;
   return graph;
 }
 

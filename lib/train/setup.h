@@ -39,7 +39,7 @@ class Setup {
   DType dtype() const { return dtype_; }
 
   // Variables with their four layouts, in the order of every program.
-  const std::vector<Variable>& variables() const { return variables_; }
+  const std::vector<Variable>& variables() const { return graphs_->variables(); }
   // A batch that the batch axes do not divide runs unsharded on them.
   Compiled compile(StepKind kind, int64_t batch, bool bucket = true) const;
   // The global graph before any pass.
@@ -60,7 +60,6 @@ class Setup {
   std::unique_ptr<StepGraphs> graphs_;
   LayoutMap layout_map_;  // layouts_ points into its rules
   ResolvedLayouts layouts_;
-  std::vector<Variable> variables_;
   Diagnostics warnings_;
 };
 

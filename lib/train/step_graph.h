@@ -49,6 +49,8 @@ class StepGraphs {
              Diagnostics& diagnostics);
 
   const std::vector<Variable>& variables() const { return variables_; }
+  // The same variables with their layouts: what the graphs have from now on.
+  void set_variables(std::vector<Variable> variables) { variables_ = std::move(variables); }
   // Of the `weight`-th weight; none for weights that do not train.
   const std::vector<SlotSpec>& slots(size_t weight) const { return slots_[weight]; }
   int slot_variable(size_t weight, size_t slot) const { return slot_variables_[weight][slot]; }
