@@ -1,4 +1,6 @@
 // Layers: keras-semantics 5.1, 5.2, 5.7; Keras 3.16 keras/src/layers.
+#include <algorithm>
+
 #include "config/catalogue_layer_args.h"
 
 namespace meshtrain {
@@ -116,6 +118,26 @@ std::vector<ClassSpec> merging() {
   return out;
 }
 
+// Keras' second names of some layers: MaxPool2D, Convolution2D, ...
+void add_second_name(ClassSpec& spec) {
+  static const std::pair<std::string_view, std::string_view> kNames[] = {
+      {"Conv", "Convolution"},
+      {"SeparableConv", "SeparableConvolution"},
+      {"MaxPooling", "MaxPool"},
+      {"AveragePooling", "AvgPool"},
+      {"GlobalMaxPooling", "GlobalMaxPool"},
+      {"GlobalAveragePooling", "GlobalAvgPool"}};
+  const size_t digit = spec.name.find_first_of("123");
+  for (const auto& [first, second] : kNames) {
+    if (digit != std::string::npos && std::string_view(spec.name).substr(0, digit) == first) {
+      spec.aliases.push_back(std::string(second) + spec.name.substr(digit));
+    }
+  }
+  if (spec.name == "Input") {
+    spec.aliases.emplace_back("InputLayer");
+  }
+}
+
 }  // namespace
 
 std::vector<ClassSpec> layer_classes() {
@@ -127,6 +149,7 @@ std::vector<ClassSpec> layer_classes() {
       out.push_back(std::move(spec));
     }
   }
+  std::for_each(out.begin(), out.end(), add_second_name);
   return out;
 }
 

@@ -28,21 +28,22 @@ Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& d
   if (layers == nullptr || !layers->is_list() || !uses_expansion(*layers, blocks)) {
     return out;
   }
+  const SourceLoc loc = layers->key_loc;
   Expander expander(blocks, expressions, diagnostics);
   expander.run(*layers);
+  layers->children = expander.take_layers();
+  out.outputs = expander.single_outputs();
   YamlNode* outputs = model->find("outputs");
   if (outputs != nullptr && !outputs->is_null()) {
     expressions.evaluate(*outputs);
     expander.rewrite_outputs(*outputs);
   } else if (const auto last = expander.unusual_outputs()) {
-    YamlNode& added = model->at_or_add("outputs", layers->key_loc);
+    YamlNode& added = model->at_or_add("outputs", loc);
     added.kind = YamlNode::Kind::kList;
     for (const std::string& name : *last) {
-      added.children.push_back(YamlNode::scalar(name, layers->key_loc));
+      added.children.push_back(YamlNode::scalar(name, loc));
     }
   }
-  out.outputs = expander.single_outputs();
-  layers->children = expander.take_layers();
   return out;
 }
 

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "config/catalogue_layer_args.h"
 #include "config/expander.h"
-#include "config/scalars.h"
+#include "config/reader.h"
 
 namespace meshtrain {
 
@@ -54,34 +54,31 @@ bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
   static const ClassSpec& spec = *find_class(Category::kLayer, kRepeat);
   const int errors = diagnostics_.num_errors();
   Use& use = repetition.use;
+  bool has_times = false;
   for (YamlNode& child : use.args.children) {
     const Spec* known = spec.find(child.key);
     if (known == nullptr) {
       unknown_key(child, "`Repeat`", spec.arg_names());
-    } else if (known->kind == ValueKind::kLater && !child.is_null() && !child.is_plain("false")) {
-      diagnostics_
-          .error("E111", child.key_loc,
-                 fmt::format("`{}` of `Repeat` is not in this release", child.key))
-          .help(fmt::format("leave `{}` out", child.key));
-    } else if (child.key == "times" || child.key == "block") {
+      continue;
+    }
+    if (known->kind == ValueKind::kInt || known->name == "block") {
       evaluate(child, scope);
     }
-  }
-  take_frozen(use, scope);
-  const YamlNode* times = use.args.find("times");
-  if (times == nullptr || times->is_null()) {
-    diagnostics_.error("E112", use.loc, "`Repeat` needs `times`: how often");
-  } else if (!times->failed) {
-    const auto count =
-        times->is_scalar() && !times->quoted ? try_integer(times->text) : std::nullopt;
-    if (!count || *count < 0 || *count > kMaxRepeats) {
-      diagnostics_.error(
-          count ? "E113" : "E112", times->loc,
-          fmt::format("`times` of `Repeat` must be an integer from 0 to {}{}", kMaxRepeats,
-                      times->is_scalar() ? ", not " + times->text : ""));
+    const bool is_read_later = known->kind == ValueKind::kObjectList ||
+                               known->kind == ValueKind::kMap || known->kind == ValueKind::kBool;
+    const ConfigValue value =
+        is_read_later ? ConfigValue{} : Reader(diagnostics_).value(child, *known, "`Repeat`");
+    if (known->name == "times") {
+      has_times = true;
+      repetition.times = value.integer();
     }
-    repetition.times = count.value_or(0);
   }
+  if (!has_times) {
+    const Spec& times = *spec.find("times");
+    diagnostics_.error("E112", use.loc,
+                       fmt::format("`Repeat` needs `{}`: {}", times.name, times.help));
+  }
+  take_frozen(use, "`Repeat`", scope);
   const auto take = [&](const char* key) {
     YamlNode* found = use.args.find(key);
     return found == nullptr ? YamlNode{} : std::move(*found);
@@ -227,6 +224,7 @@ OutputNames Expander::repeat_layers(Repetition& repetition, ExpandScope& around)
   }
   if (repetition.is_named) {
     around.home->names[repetition.use.name] = outputs;
+    use_outputs_[around.prefix + repetition.use.name] = outputs;
     if (outputs.size() == 1) {
       single_outputs_.emplace_back(around.prefix + repetition.use.name, outputs[0]);
     }

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "config/expander.h"
+#include "config/reader.h"
 
 namespace meshtrain {
 
@@ -43,17 +44,16 @@ void Expander::take_name(Use& use, const std::string& class_name, ExpandScope& s
 }
 
 // `trainable: false` freezes all layers of a use.
-void Expander::take_frozen(Use& use, const ExpandScope& scope) {
+void Expander::take_frozen(Use& use, const std::string& owner, const ExpandScope& scope) {
+  static const Spec kTrainable = boolean("trainable", "true", "whether fit changes its weights");
   use.frozen = scope.frozen;
   YamlNode* trainable = use.args.find("trainable");
   if (trainable == nullptr) {
     return;
   }
   evaluate(*trainable, scope);
-  if (trainable->is_plain("false")) {
+  if (!Reader(diagnostics_).value(*trainable, kTrainable, owner).boolean()) {
     use.frozen = trainable->loc;
-  } else if (!trainable->is_plain("true") && !trainable->is_null() && !trainable->failed) {
-    diagnostics_.error("E112", trainable->loc, "`trainable` must be true or false");
   }
   use.args.erase("trainable");
 }
@@ -124,7 +124,7 @@ void Expander::add_use(const YamlNode& entry, const ObjectForm& form, const Bloc
   const std::vector<std::string> params = block.param_names();
   Use use = read_use(entry, form, params.empty() ? "" : params[0], scope);
   take_name(use, block.name, scope);
-  take_frozen(use, scope);
+  take_frozen(use, fmt::format("block `{}`", block.name), scope);
   const YamlNode* given = use.args.find("inputs");
   const OutputNames inputs = read_inputs(given, &block, scope);
   use.args.erase("inputs");
@@ -236,6 +236,7 @@ void Expander::instantiate(const BlockDefinition& block, const Use& use, const O
   }
   const OutputNames outputs = outputs_of(block, use.name, body, scope);
   scope.home->names[use.name] = outputs;
+  use_outputs_[full_name] = outputs;
   scope.previous = outputs;
   if (outputs.size() == 1) {
     single_outputs_.emplace_back(full_name, outputs[0]);

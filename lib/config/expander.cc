@@ -257,7 +257,8 @@ void Expander::name_taken(const std::string& full_name, const SourceLoc& loc) {
 
 OutputNames Expander::resolve(const YamlNode& name, const ExpandScope& scope) {
   if (const auto found = find_outputs(name.text, scope)) {
-    return *found;
+    const auto inner = found->size() == 1 ? use_outputs_.find(found->front()) : use_outputs_.end();
+    return inner == use_outputs_.end() ? *found : inner->second;  // a use within a use
   }
   const ExpandScope* body = &scope;
   while (body->block == nullptr) {

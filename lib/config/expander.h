@@ -73,7 +73,7 @@ class Expander {
   void take_name(Use& use, const std::string& class_name, ExpandScope& scope);
   std::string take_local_name(const YamlNode* given, const std::string& class_name,
                               ExpandScope& scope);
-  void take_frozen(Use& use, const ExpandScope& scope);
+  void take_frozen(Use& use, const std::string& owner, const ExpandScope& scope);
   void check_name(const std::string& name, const SourceLoc& loc);
   void name_taken(const std::string& full_name, const SourceLoc& loc);
   void declare_use(const Use& use, ExpandScope& scope);
@@ -93,6 +93,7 @@ class Expander {
   std::vector<YamlNode> layers_;
   std::string last_;  // full name of the last layer
   std::map<std::string, Instance> instances_;
+  std::map<std::string, OutputNames> use_outputs_;  // by the full name of a use
   std::vector<std::pair<std::string, std::string>> single_outputs_;
   size_t num_nodes_ = 0;
   size_t num_entries_ = 0;

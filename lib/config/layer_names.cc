@@ -7,7 +7,9 @@
 
 namespace meshtrain {
 
-std::string NameCounter::next(const std::string& class_name) {
+std::string NameCounter::next(const std::string& spelled) {
+  const ClassSpec* spec = find_class(Category::kLayer, spelled);
+  const std::string& class_name = spec == nullptr ? spelled : spec->name;
   const std::string base = class_name == "Input" ? "input_layer" : to_snake_case(class_name);
   const int used = counts_[base]++;
   return used == 0 ? base : fmt::format("{}_{}", base, used);

@@ -14,7 +14,7 @@ namespace meshtrain {
 class NameCounter {
  public:
   // "Dense" -> "dense", "dense_1", ...; an Input is an "input_layer".
-  std::string next(const std::string& class_name);
+  std::string next(const std::string& spelled);
 
  private:
   std::map<std::string, int> counts_;

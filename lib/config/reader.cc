@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 #include "config/scalars.h"
@@ -80,7 +81,7 @@ bool Reader::is_python_none(const YamlNode& node) {
 }
 
 Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner, bool is_class,
-                         const std::vector<std::string>& names) {
+                                const std::vector<std::string>& names) {
   Diagnostic& d =
       diagnostics_.error("E111", child.key_loc,
                          fmt::format("unknown {} `{}` {} {}", is_class ? "argument" : "key",
@@ -375,8 +376,10 @@ ConfigValue Reader::float_or_object(const YamlNode& node, const Spec& spec,
   }
   Spec plain = spec;
   plain.kind = ValueKind::kFloat;
+  const int problems = diagnostics_.num_errors();
   const ConfigValue out = scalar(node, plain, owner);
-  if (spec.floats_only && node.is_scalar() && try_integer(node.text)) {
+  if (spec.floats_only && node.is_scalar() && try_integer(node.text) &&
+      diagnostics_.num_errors() == problems) {
     wrong("E112", node.loc, spec, owner,
           fmt::format("must be a float, as Keras wants it; write {}.0", node.text));
   }
@@ -445,6 +448,7 @@ Reader::ObjectPtr Reader::object(const YamlNode& node, Category category) {
     if (!problem.help.empty()) {
       d.help(problem.help);
     }
+    add_context(d);
     return nullptr;
   }
   const ClassSpec* spec = find_class(category, form->spelled);
@@ -482,7 +486,10 @@ void Reader::arguments(const YamlNode* args, const std::string& skipped, const C
         continue;
       }
       if (const Spec* arg = spec.find(child.key)) {
+        const std::string around =
+            std::exchange(context_, fmt::format("`{}` of {}", arg->name, owner));
         object.args[arg->name] = value(child, *arg, owner);
+        context_ = around;
       } else {
         Diagnostic& problem = unknown_key(child, owner, true, spec.arg_names());
         if (!spec.unknown_help.empty()) {
@@ -504,11 +511,18 @@ void Reader::arguments(const YamlNode* args, const std::string& skipped, const C
   }
 }
 
+// Says which argument an object was read for.
+void Reader::add_context(Diagnostic& d) const {
+  if (!context_.empty()) {
+    d.note("for " + context_);
+  }
+}
+
 Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category category) {
   const std::string_view what = category_name(category);
   if (is_later_class(category, form.spelled)) {
-    diagnostics_.error("E122", form.loc,
-                       fmt::format("{} `{}` comes with a later release", what, form.spelled));
+    add_context(diagnostics_.error(
+        "E122", form.loc, fmt::format("{} `{}` comes with a later release", what, form.spelled)));
   } else {
     std::vector<std::string> names = class_names(category);
     if (category == Category::kLayer) {
@@ -523,6 +537,7 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
         names.size() <= 8
             ? fmt::format("known: {}", join(names, ", "))
             : fmt::format("nearest: {}", join(nearest_names(form.spelled, names, 3), ", ")));
+    add_context(d);
   }
   if (category != Category::kLayer) {
     return nullptr;

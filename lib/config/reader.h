@@ -55,6 +55,7 @@ class Reader {
   ConfigValue object_value(const YamlNode& node, Category category);
   void arguments(const YamlNode* args, const std::string& skipped, const ClassSpec& spec,
                  ConfigObject& object);
+  void add_context(Diagnostic& d) const;
   ObjectPtr unknown_class(const ObjectForm& form, Category category);
 
   Diagnostic& wrong(const char* code, const SourceLoc& loc, const Spec& spec,
@@ -66,6 +67,7 @@ class Reader {
 
   Diagnostics& diagnostics_;
   std::vector<std::string> block_names_;
+  std::string context_;  // "`activation` of `Dense`" while an argument is read
 };
 
 }  // namespace meshtrain

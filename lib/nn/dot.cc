@@ -21,7 +21,8 @@ class Dot : public ConfiguredLayer {
     }
     const std::optional<DotAxes> axes = axes_for(inputs[0].size(), inputs[1].size());
     if (!axes || axes->a == 0 || axes->b == 0) {
-      shape_error(diagnostics, inputs, "`axes` must be dimensions of both, not the batch");
+      shape_error(diagnostics, inputs, "`axes` must be dimensions of both, not the batch")
+          .help("1 is the first dimension after the batch, -1 the last; or one for each input");
       return failed_shape();
     }
     const int64_t a = inputs[0][axes->a];
@@ -29,7 +30,8 @@ class Dot : public ConfiguredLayer {
     if (a != b && a != kUnknownDim && b != kUnknownDim) {
       shape_error(
           diagnostics, inputs,
-          fmt::format("sizes {} and {} along `axes` {} and {} differ", a, b, axes->a, axes->b));
+          fmt::format("sizes {} and {} along `axes` {} and {} differ", a, b, axes->a, axes->b))
+          .help("choose other `axes`, one for each input");
       return failed_shape();
     }
     Shape output = inputs[0];

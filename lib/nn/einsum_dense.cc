@@ -113,7 +113,8 @@ class EinsumDense : public ConfiguredLayer {
     if (inputs[0].size() < letters || (!has_dots && inputs[0].size() != letters)) {
       shape_error(diagnostics, inputs,
                   fmt::format("the equation `{}` is for inputs of rank {}{}",
-                              config_.string("equation"), letters, has_dots ? " or more" : ""));
+                              config_.string("equation"), letters, has_dots ? " or more" : ""))
+          .help("one letter per dimension, the batch's too; `...` stands for those in front");
       return failed_shape();
     }
     equation_ = parsed->for_rank(inputs[0].size());

@@ -123,7 +123,9 @@ class Concatenate : public ConfiguredLayer {
     Shape output = inputs[0];
     const auto axis = axis_in(integer_or(&config_, "axis", -1), output.size());
     if (!axis || *axis == 0) {
-      shape_error(diagnostics, inputs, "`axis` must be one of its dimensions, not the batch");
+      shape_error(diagnostics, inputs, "`axis` must be one of its dimensions, not the batch")
+          .help(output.size() < 2 ? "there is only the batch: Reshape to [1] first"
+                                  : fmt::format("1 to {}, or -1 for the last", output.size() - 1));
       return failed_shape();
     }
     for (const Shape& input : inputs.subspan(1)) {
@@ -134,7 +136,9 @@ class Concatenate : public ConfiguredLayer {
       }
       if (!fits) {
         shape_error(diagnostics, inputs,
-                    fmt::format("all dimensions but axis {} must agree", *axis));
+                    fmt::format("all dimensions but axis {} must agree", *axis))
+            .help(
+                "choose another `axis`, or bring them to one shape (Reshape, ZeroPadding, Dense)");
         return failed_shape();
       }
       const bool unknown = output[*axis] == kUnknownDim || input[*axis] == kUnknownDim;

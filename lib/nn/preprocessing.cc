@@ -168,8 +168,8 @@ class Normalization : public FloatLayer {
     const Shape& input = inputs[0];
     for (const int64_t axis : kept_axes(input)) {
       if (axis == 0 || input[axis] == kUnknownDim) {
-        shape_error(diagnostics, inputs,
-                    "`axis` must name dimensions of known size, not the batch");
+        shape_error(diagnostics, inputs, "`axis` must name dimensions of known size, not the batch")
+            .help("-1 keeps statistics of each channel, null one for all");
         return false;
       }
     }

@@ -158,28 +158,6 @@ Result run(const Command& command, int timeout_seconds) {
   return result;
 }
 
-TemporaryFolder::TemporaryFolder() {
-  char name[] = "/tmp/meshtrain-e2e-XXXXXX";
-  REQUIRE(mkdtemp(name) != nullptr);
-  path_ = name;
-}
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void TemporaryFolder::write(const std::string& name, const std::string& text) const {
-  std::ofstream(*this / name, std::ios::binary) << text;
-}
-
-std::string TemporaryFolder::read(const std::string& name) const {
-  std::ifstream file(*this / name, std::ios::binary);
-  REQUIRE_MESSAGE(file.good(), name);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

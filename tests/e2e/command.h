@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "support/temp_folder.h"
+
 namespace meshtrain {
 
 struct Result {
@@ -38,21 +40,7 @@ inline Result meshtrain(std::vector<std::string> args, const std::string& folder
   return run(command);
 }
 
-// A folder of its own, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  void write(const std::string& name, const std::string& text) const;
-  std::string read(const std::string& name) const;
-
- private:
-  std::string path_;
-};
+using TemporaryFolder = test::TempFolder;
 
 std::vector<std::string> lines_of(const std::string& text);
 

@@ -49,10 +49,10 @@ TEST_CASE("the run directory holds what was run and what came out") {
               .exit_code == 0);
   CHECK(folder.read("run/config.yaml") == kExample);
   CHECK(folder.read("run/config.resolved.yaml").find("log_steps: true") != std::string::npos);
-  CHECK(fs::is_empty(folder / "run/checkpoints"));
+  CHECK(fs::is_empty(folder.file("run/checkpoints")));
   CHECK(folder.read("run/plan.txt").find("d1/kernel") != std::string::npos);
   CHECK(Json::parse(folder.read("run/plan.json")).contains("collectives"));
-  const SafetensorsFile weights = read_safetensors(folder / "run/weights.safetensors");
+  const SafetensorsFile weights = read_safetensors(folder.file("run/weights.safetensors"));
   std::vector<std::string> names;
   for (const NamedTensor& weight : weights.tensors) {
     names.push_back(weight.name + " " + shape_string(weight.tensor.shape()));
@@ -140,11 +140,11 @@ TEST_CASE("runs without a folder of their own never meet") {
   REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
   REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
   int runs = 0;
-  for (const auto& entry : fs::directory_iterator(folder / "runs/small")) {
+  for (const auto& entry : fs::directory_iterator(folder.file("runs/small"))) {
     runs += entry.is_directory() && !entry.is_symlink() ? 1 : 0;
   }
   CHECK(runs == 2);
-  CHECK(fs::exists(folder / "runs/small/latest/weights.safetensors"));
+  CHECK(fs::exists(folder.file("runs/small/latest/weights.safetensors")));
   const Result again = meshtrain({"train", "small.yaml", "-o", "runs/small/latest"}, folder.path());
   CHECK(again.exit_code == 2);
   CHECK(again.err.find("error[E141]") == 0);
@@ -220,7 +220,7 @@ TEST_CASE("training begins from given weights and refuses those of another model
   CHECK(other.err.find("d1/kernel is (6, 8) in the file, (6, 4) in the model") !=
         std::string::npos);
   CHECK(other.err.find("d2/kernel is (8, 3)") != std::string::npos);
-  CHECK_FALSE(fs::exists(folder / "c"));
+  CHECK_FALSE(fs::exists(folder.file("c")));
 }
 
 TEST_CASE("a loss that is not finite ends with exit code 5 and names the step") {
@@ -236,7 +236,7 @@ TEST_CASE("a loss that is not finite ends with exit code 5 and names the step") 
   const std::vector<Json> events = events_of(folder.read("run/metrics.jsonl"));
   CHECK(events.back().at("event") == "end");
   CHECK(events.back().at("exit_code") == 5);
-  CHECK_FALSE(fs::exists(folder / "run/weights.safetensors"));
+  CHECK_FALSE(fs::exists(folder.file("run/weights.safetensors")));
 }
 
 void check_stop(int signal_number, int exit_code, const std::string& word) {
@@ -255,7 +255,7 @@ void check_stop(int signal_number, int exit_code, const std::string& word) {
       result.err);
   const std::vector<Json> events = events_of(folder.read("run/metrics.jsonl"));
   CHECK(events.back().at("exit_code") == exit_code);
-  CHECK_FALSE(fs::exists(folder / "run/weights.safetensors"));
+  CHECK_FALSE(fs::exists(folder.file("run/weights.safetensors")));
 }
 
 TEST_CASE("SIGTERM ends between steps with 143") {
@@ -275,7 +275,7 @@ TEST_CASE("training goes on without a stdout") {
     command.out_to = to;
     const Result result = run(command);
     CHECK(result.exit_code == 0);
-    CHECK(fs::exists(folder / "run/weights.safetensors"));
+    CHECK(fs::exists(folder.file("run/weights.safetensors")));
     CHECK(events_of(folder.read("run/metrics.jsonl")).back().at("exit_code") == 0);
     const bool warned = result.err.find("cannot write to stdout") != std::string::npos;
     CHECK(warned == (to == "/dev/full"));

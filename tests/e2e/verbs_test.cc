@@ -68,7 +68,7 @@ TEST_CASE("each kind of problem has its exit code") {
   CHECK(meshtrain({"train", "small.yaml", "fit.epochs=ten"}, folder.path()).exit_code == 2);
   CHECK(meshtrain({"evaluate", "small.yaml", "--weights", "none.safetensors"}, folder.path())
             .exit_code == 6);
-  CHECK_FALSE(std::filesystem::exists(folder / "run"));
+  CHECK_FALSE(std::filesystem::exists(folder.file("run")));
 }
 
 TEST_CASE("data that do not fit together are found before training") {
@@ -127,7 +127,7 @@ TEST_CASE("plan and the dry run show the same and start nothing") {
   CHECK(contains(plan.out, "d1/kernel"));
   const Result dry = meshtrain({"train", "small.yaml", "--dry-run"}, folder.path());
   CHECK(dry.out == plan.out);
-  CHECK_FALSE(std::filesystem::exists(folder / "runs"));
+  CHECK_FALSE(std::filesystem::exists(folder.file("runs")));
   const Json json =
       Json::parse(meshtrain({"plan", "small.yaml", "--format", "json"}, folder.path()).out);
   for (const char* key :
@@ -196,7 +196,7 @@ TEST_CASE("evaluate repeats the evaluation of the run and predict fits it") {
   for (int64_t i = 0; i < samples.size(); ++i) {
     samples.set(i, std::sin(static_cast<double>(i)));
   }
-  write_npy(folder / "x.npy", samples);
+  write_npy(folder.file("x.npy"), samples);
   for (const std::string mesh : {"1x1", "2x2"}) {
     const Result predicted =
         meshtrain({"predict", "small.yaml", "--mesh", mesh, "--weights", "run/weights.safetensors",
@@ -204,8 +204,8 @@ TEST_CASE("evaluate repeats the evaluation of the run and predict fits it") {
                   folder.path());
     REQUIRE_MESSAGE(predicted.exit_code == 0, predicted.err);
   }
-  const HostTensor one = read_npy(folder / "1x1.npy");
-  const HostTensor four = read_npy(folder / "2x2.npy");
+  const HostTensor one = read_npy(folder.file("1x1.npy"));
+  const HostTensor four = read_npy(folder.file("2x2.npy"));
   CHECK(one.shape() == Shape{5, 3});
   REQUIRE(four.shape() == Shape{5, 3});
   for (int64_t i = 0; i < one.size(); ++i) {

@@ -296,7 +296,7 @@ TEST_CASE("Blocks: many uses stay quick and too many are refused") {
 }
 
 TEST_CASE("show_config: prints the layers that blocks stand for") {
-  const TempConfigs files;
+  const test::TempFolder files;
   LoadOptions options;
   options.files = {files.write("t.yaml", std::string(kResidual) +
                                              "model:\n  layers:\n"

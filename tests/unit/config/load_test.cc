@@ -77,7 +77,7 @@ TEST_CASE("load_config: every section is read") {
 }
 
 TEST_CASE("load_config: data sources and slices and transforms") {
-  const TempConfigs files;
+  const test::TempFolder files;
   LoadOptions options;
   options.files = {
       files.write("c.yaml",
@@ -88,7 +88,7 @@ TEST_CASE("load_config: data sources and slices and transforms") {
                   "label: {one_hot: 10}\n"
                   "  transform:\n    - Rescaling: {scale: =1/255}\n    - Reshape: [-1]\n")};
   const Config config = load_config(options);
-  CHECK(config.data.base_dir + "/" == files.path(""));
+  CHECK(config.data.base_dir + "/" == files.file(""));
   CHECK(config.data.train->string("path") == "train.npz");
   CHECK(config.data.train->string("x") == "x");
   CHECK_FALSE(config.data.train->has("sample_weight"));
@@ -104,7 +104,8 @@ TEST_CASE("load_config: data sources and slices and transforms") {
 }
 
 TEST_CASE("load_config: paths follow the file they stand in") {
-  const TempConfigs files;
+  const test::TempFolder files;
+  std::filesystem::create_directories(files.file("sub"));
   files.write("sub/base.yaml",
               "model: {layers: [{Input: [4]}, {Dense: 2}]}\ncompile: {loss: mse}\n"
               "data: {train: {source: npz, path: here.npz}}\n"
@@ -112,11 +113,11 @@ TEST_CASE("load_config: paths follow the file they stand in") {
   LoadOptions options;
   options.files = {files.write("top.yaml", "extends: sub/base.yaml\n")};
   const Config config = load_config(options);
-  CHECK(config.data.train->string("path") == files.path("sub/here.npz"));
-  CHECK(config.fit.initial_weights.value == files.path("sub/w.npz"));
+  CHECK(config.data.train->string("path") == files.file("sub/here.npz"));
+  CHECK(config.fit.initial_weights.value == files.file("sub/w.npz"));
   options.files = {files.write("dir.yaml", "extends: sub/base.yaml\ndata: {dir: data}\n")};
   const Config with_dir = load_config(options);
-  CHECK(with_dir.data.base_dir == files.path("data"));
+  CHECK(with_dir.data.base_dir == files.file("data"));
   CHECK(with_dir.data.train->string("path") == "here.npz");
 }
 
@@ -144,7 +145,7 @@ TEST_CASE("load_config: all problems come together in the order of the file") {
 }
 
 TEST_CASE("load_config: what needs data asks for it only then") {
-  const TempConfigs files;
+  const test::TempFolder files;
   LoadOptions options;
   options.files = {files.write("m.yaml", "model: {layers: [{Input: [4]}, {Dense: 2}]}\n")};
   CHECK_THROWS_AS(load_config(options), ConfigError);
@@ -164,8 +165,9 @@ TEST_CASE("load_config: schedules and learning rates") {
   CHECK(schedule.class_name == "CosineDecay");
   CHECK(schedule.integer("decay_steps") == 300);
   CHECK(schedule.number("warmup_target") == 6e-4);
-  CHECK(load_text(text + "1\n").compile.optimizer.number("learning_rate") == 1);
-  CHECK(codes_of(text + "0\n") == "E113");
+  CHECK(load_text(text + "1.0\n").compile.optimizer.number("learning_rate") == 1);
+  CHECK(codes_of(text + "1\n") == "E112");
+  CHECK(codes_of(text + "0.0\n") == "E113");
   CHECK(codes_of(text + "fast\n") == "E112");
   CHECK(codes_of(text + "{CosineDecy: {}}\n") == "E122");
   CHECK(codes_of(text + "{PiecewiseConstantDecay: {boundaries: [2, 1], values: [1, 1]}}\n") ==

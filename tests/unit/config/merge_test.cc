@@ -25,7 +25,7 @@ std::string first_code(std::vector<std::string> paths) {
 }  // namespace
 
 TEST_CASE("Files: maps merge and lists are replaced and null removes") {
-  const TempConfigs files;
+  const test::TempFolder files;
   const std::string base =
       files.write("base.yaml", std::string(kSmall) +
                                    "fit: {epochs: 2, batch_size: 4}\nname: base\n"
@@ -48,13 +48,13 @@ TEST_CASE("Files: maps merge and lists are replaced and null removes") {
 }
 
 TEST_CASE("Files: an empty heading changes nothing") {
-  const TempConfigs files;
+  const test::TempFolder files;
   const std::string base = files.write("base.yaml", std::string(kSmall) + "fit: {epochs: 2}\n");
   CHECK(load_files({base, files.write("over.yaml", "fit:\nrun:\n")}).fit.epochs.value == 2);
 }
 
 TEST_CASE("Files: an object keeps its arguments when the class stays") {
-  const TempConfigs files;
+  const test::TempFolder files;
   const std::string base = files.write("base.yaml",
                                        "model: {layers: [{Input: [4]}, {Dense: 2}]}\n"
                                        "compile: {loss: mse, optimizer: {Adam: {beta_1: 0.5}}}\n"
@@ -75,7 +75,8 @@ TEST_CASE("Files: an object keeps its arguments when the class stays") {
 }
 
 TEST_CASE("extends: siblings and folders below") {
-  const TempConfigs files;
+  const test::TempFolder files;
+  std::filesystem::create_directories(files.file("bases/more"));
   files.write("bases/model.yaml", kSmall);
   files.write("bases/fit.yaml", "extends: more/run.yaml\nfit: {epochs: 3}\n");
   files.write("bases/more/run.yaml", "fit: {epochs: 1, batch_size: 2}\nrun: {log_steps: true}\n");
@@ -88,17 +89,17 @@ TEST_CASE("extends: siblings and folders below") {
 }
 
 TEST_CASE("extends: cycles and depth and other folders are refused") {
-  const TempConfigs files;
+  const test::TempFolder files;
   files.write("x.yaml", "extends: y.yaml\n");
   files.write("y.yaml", "extends: ./x.yaml\n");
-  CHECK(first_code({files.path("x.yaml")}) == "E130");
+  CHECK(first_code({files.file("x.yaml")}) == "E130");
   for (int i = 0; i < 20; ++i) {
     files.write("d" + std::to_string(i) + ".yaml",
                 "extends: d" + std::to_string(i + 1) + ".yaml\n");
   }
   files.write("d20.yaml", kSmall);
-  CHECK(first_code({files.path("d0.yaml")}) == "E130");
-  CHECK(first_code({files.path("d8.yaml")}) == "");
+  CHECK(first_code({files.file("d0.yaml")}) == "E130");
+  CHECK(first_code({files.file("d8.yaml")}) == "");
   CHECK(first_code({files.write("abs.yaml", "extends: /etc/hosts\n")}) == "E130");
   CHECK(first_code({files.write("up.yaml", "extends: a/../../b.yaml\n")}) == "E130");
   CHECK(first_code({files.write("none.yaml", "extends: nothing.yaml\n")}) == "E100");
@@ -110,11 +111,11 @@ TEST_CASE("extends: cycles and depth and other folders are refused") {
     files.write("w" + std::to_string(i) + ".yaml", text + "]\n");
   }
   files.write("w10.yaml", kSmall);
-  CHECK(first_code({files.path("w0.yaml")}) == "E130");
+  CHECK(first_code({files.file("w0.yaml")}) == "E130");
 }
 
 TEST_CASE("override and profiles: changes by path") {
-  const TempConfigs files;
+  const test::TempFolder files;
   files.write("base.yaml", std::string(kSmall) +
                                "fit: {epochs: 2}\n"
                                "profiles: {debug: {fit.limit_steps: 5, fit: {epochs: 1}}}\n");
@@ -134,9 +135,9 @@ TEST_CASE("override and profiles: changes by path") {
 }
 
 TEST_CASE("Files: all that are missing or broken are reported") {
-  const TempConfigs files;
+  const test::TempFolder files;
   try {
-    load_files({files.path("a.yaml"), files.write("b.yaml", "a: [\n"), files.path("c.yaml")});
+    load_files({files.file("a.yaml"), files.write("b.yaml", "a: [\n"), files.file("c.yaml")});
     FAIL("accepted");
   } catch (const ConfigError& e) {
     CHECK(e.diagnostics().num_errors() == 3);

@@ -72,7 +72,7 @@ TEST_CASE("Overrides: mesh shapes in each spelling") {
 }
 
 TEST_CASE("Overrides: flags are shown as typed") {
-  const TempConfigs files;
+  const test::TempFolder files;
   LoadOptions options;
   options.files = {files.write("t.yaml", kSmall)};
   options.flags = {{"distribution.device_mesh.shape", "2x4"}, {"fit.epochs", "3"}};

@@ -30,7 +30,7 @@ bool ends_in(const std::string& text, const std::string& end) {
 }  // namespace
 
 TEST_CASE("show_config: every value has an origin") {
-  const TempConfigs files;
+  const test::TempFolder files;
   setenv("MESHTRAIN_TEST_OUT", "out", 1);
   LoadOptions options;
   options.files = {files.write("t.yaml", std::string(kSmall) +
@@ -53,7 +53,7 @@ TEST_CASE("show_config: every value has an origin") {
 }
 
 TEST_CASE("show_config: its text is a config that means the same") {
-  const TempConfigs files;
+  const test::TempFolder files;
   LoadOptions options;
   options.files = {files.write(
       "t.yaml",

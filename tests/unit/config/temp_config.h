@@ -1,36 +1,12 @@
-// Config files in a folder that is removed at the end.
+// Configs as text.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "config/load.h"
+#include "support/temp_folder.h"
 
 namespace meshtrain {
-
-class TempConfigs {
- public:
-  TempConfigs() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "meshtrain_config_XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~TempConfigs() { std::filesystem::remove_all(folder_); }
-  TempConfigs(const TempConfigs&) = delete;
-  TempConfigs& operator=(const TempConfigs&) = delete;
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
-  }
-
- private:
-  std::filesystem::path folder_;
-};
 
 inline const char kSmall[] =
     "model:\n"
@@ -42,7 +18,7 @@ inline const char kSmall[] =
 
 // Loads `text` with words of the command line.
 inline Config load_text(const std::string& text, std::vector<std::string> overrides = {}) {
-  const TempConfigs files;
+  const test::TempFolder files;
   LoadOptions options;
   options.files = {files.write("t.yaml", text)};
   options.overrides = std::move(overrides);
