@@ -34,7 +34,7 @@ std::string dtype_text(DType dtype) {
 
 Builder::Builder(Graph& graph) : graph_(graph) {
   for (const Node& node : graph.nodes) {
-    path_uses_.emplace(node.path, 1);
+    path_uses_[static_cast<size_t>(path_index(node.path))] = 1;
     if (node.op->name == "parameter") {
       remember_parameter(node.attr_int("variable"), node.outputs[0]);
     }
@@ -59,17 +59,28 @@ std::string Builder::unique_path(std::string_view op) {
   base += scope_;
   base += scope_.empty() ? "" : "/";
   base += op;
-  const auto [first, is_new] = path_uses_.try_emplace(base, 1);
-  if (is_new) {
-    return base;
-  }
-  int& uses = first->second;  // entries stay where they are
-  while (true) {
-    std::string candidate = fmt::format("{}_{}", base, uses++);
-    if (path_uses_.try_emplace(candidate, 1).second) {
+  const auto first = static_cast<size_t>(path_index(base));
+  while (path_uses_[first]++ > 0) {
+    std::string candidate = fmt::format("{}_{}", base, path_uses_[first] - 1);
+    const auto other = static_cast<size_t>(path_index(candidate));
+    if (path_uses_[other] == 0) {
+      path_uses_[other] = 1;
       return candidate;
     }
   }
+  return base;
+}
+
+int Builder::path_index(std::string_view path) {
+  const uint64_t hash = hash_text(path);
+  const int known = known_paths_.find(hash, [](int) { return true; });
+  if (known != HashIndex::kAbsent) {
+    return known;
+  }
+  const int fresh = static_cast<int>(path_uses_.size());
+  known_paths_.add(hash, fresh);
+  path_uses_.push_back(0);
+  return fresh;
 }
 
 void Builder::remember_parameter(int64_t variable, ValueId value) {

@@ -8,9 +8,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "base/hash_index.h"
 #include "ir/graph.h"
 
 namespace meshtrain {
@@ -168,12 +168,16 @@ class Builder {
  private:
   friend class Scope;
   std::string unique_path(std::string_view op);
+  int path_index(std::string_view path);  // in path_uses_; 0 uses when it is new
   void remember_parameter(int64_t variable, ValueId value);
 
   Graph& graph_;
   std::string scope_;
   Phase phase_ = Phase::kForward;
-  std::unordered_map<std::string, int> path_uses_;
+  // By the hash of a path, without the path itself: two paths of one hash would only give one of
+  // them a number that it did not need.
+  HashIndex known_paths_;
+  std::vector<int> path_uses_;       // of each known path
   std::vector<ValueId> parameters_;  // by variable; kNone where none is read yet
 };
 

@@ -190,6 +190,10 @@ void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
 void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool training) const {
   Builder& builder = frame.builder;
   frame.graph.variables = variables_;
+  // About what a layer with its gradients and a variable with its update become.
+  const size_t expected = 12 * model_.calls().size() + 3 * variables_.size();
+  frame.graph.nodes.reserve(expected);
+  frame.graph.values.reserve(expected);
   frame.batch = batch;
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < data_.inputs.size(); ++i) {
