@@ -57,7 +57,7 @@ const Entries kImageLayers = {
     "RandomCrop: {height: 3, width: 4}",
     "RandomRotation: 0.3",
     "RandomTranslation: {height_factor: 0.4, width_factor: 0.3, fill_mode: wrap}",
-    "RandomZoom: {height_factor: 0.4, fill_mode: constant, fill_value: 0.5}",
+    "RandomZoom: {height_factor: 0.4, fill_mode: constant}",
     "RandomContrast: {factor: 0.5, value_range: [-2, 2]}",
     "RandomBrightness: {factor: 0.2, value_range: [-2, 2]}",
     "Dense: {units: 4, activation: tanh}",
