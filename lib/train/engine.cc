@@ -161,12 +161,17 @@ struct Engine::Impl {
     return fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iterations);
   }
 
-  double metric_value(const TrackedMetric& tracked) const {
+  std::vector<double> metric_values(const TrackedMetric& tracked) const {
     std::vector<HostTensor> state;
     for (const int variable : tracked.states) {
       state.push_back(store.read(variable));
     }
-    const std::vector<double> values = tracked.metric.result(state);
+    return tracked.metric.result(state);
+  }
+
+  // The mean where there are several, as Keras' progress bar shows it.
+  double metric_value(const TrackedMetric& tracked) const {
+    const std::vector<double> values = metric_values(tracked);
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   }
 
@@ -257,6 +262,16 @@ Logs Engine::evaluate_logs() const {
   }
   first.insert(first.end(), losses.begin(), losses.end());
   return first;
+}
+
+LogLists Engine::log_lists() const {
+  LogLists out;
+  for (const TrackedMetric& tracked : impl_->setup.graphs().metrics()) {
+    if (std::vector<double> values = impl_->metric_values(tracked); values.size() > 1) {
+      out[tracked.metric.name] = std::move(values);
+    }
+  }
+  return out;
 }
 
 Logs Engine::logs() const {

@@ -45,6 +45,7 @@ class Engine : public StepRunner {
   void reset_metrics() override;
   Logs logs()
       const override;  // of the metrics since the last reset, sorted by name: accuracy, loss
+  LogLists log_lists() const override;
   // As `evaluate` returns them: loss, metrics as declared.
   Logs evaluate_logs() const;
 

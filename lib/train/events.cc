@@ -1,5 +1,6 @@
 #include "train/events.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -8,10 +9,18 @@
 namespace meshtrain {
 namespace {
 
-std::string logs_json(const Logs& logs) {
+// Metrics of several values have a list.
+std::string logs_json(const Logs& logs, const LogLists& lists) {
   std::string out = "{";
   for (const auto& [name, value] : logs) {
-    out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", json_string(name), json_number(value));
+    std::string text = json_number(value);
+    if (const auto list = lists.find(name); list != lists.end()) {
+      std::vector<std::string> values;
+      std::transform(list->second.begin(), list->second.end(), std::back_inserter(values),
+                     json_number);
+      text = fmt::format("[{}]", join(values, ","));
+    }
+    out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", json_string(name), text);
   }
   return out + "}";
 }
@@ -47,6 +56,13 @@ void EventLog::start(const RunInfo& info) {
       {"parameters", info.parameters},
       {"parameter_bytes", info.parameter_bytes},
       {"bytes_per_device", info.bytes_per_device}};
+  if (!info.resumed_from.empty()) {
+    event["resumed_from"] = info.resumed_from;
+    event["changes"] = nlohmann::ordered_json::object();
+    for (const auto& [key, before, after] : info.changes) {
+      event["changes"][key] = {before, after};
+    }
+  }
   emit(event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -72,12 +88,12 @@ void EventLog::on_epoch_end(const EpochReport& report) {
       report.steps > 0 ? report.train_seconds * 1e3 / static_cast<double>(report.steps) : 0.0;
   emit(fmt::format(
       R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f},"logs":{}}})",
-      report.epoch, report.steps, report.seconds, ms, logs_json(report.logs)));
+      report.epoch, report.steps, report.seconds, ms, logs_json(report.logs, report.lists)));
 }
 
 void EventLog::on_evaluate_end(const EvaluateReport& report) {
   emit(fmt::format(R"({{"event":"evaluate","steps":{},"seconds":{:.6f},"logs":{}}})", report.steps,
-                   report.seconds, logs_json(report.logs)));
+                   report.seconds, logs_json(report.logs, report.lists)));
 }
 
 void EventLog::on_warning(const std::string& text) {

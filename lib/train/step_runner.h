@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct Batch {
 
 // Name and value in Keras' order: sorted, as `fit` shows them.
 using Logs = std::vector<std::pair<std::string, double>>;
+// The values of metrics that have several, one per class or threshold; Logs has their mean.
+using LogLists = std::map<std::string, std::vector<double>>;
 
 class StepRunner {
  public:
@@ -34,6 +37,7 @@ class StepRunner {
   virtual double last_loss() const = 0;  // of the last train_step, that batch alone
   virtual void reset_metrics() = 0;
   virtual Logs logs() const = 0;  // of the metrics since the last reset, sorted by name
+  virtual LogLists log_lists() const { return {}; }
 
   // Whole tensors by Keras path ("d1/kernel"), layer weights in Keras order.
   virtual std::vector<std::string> weight_paths() const = 0;

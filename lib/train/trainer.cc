@@ -171,6 +171,7 @@ EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, Tr
   EpochReport report{.epoch = epoch, .epochs = config_.fit.epochs, .steps = plan.steps};
   report.train_seconds = now_() - start;
   report.logs = at.epoch_trained ? at.logs : runner_.logs();
+  report.lists = at.epoch_trained ? LogLists{} : runner_.log_lists();
   return report;
 }
 
@@ -190,6 +191,9 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   });
   for (const auto& [name, value] : runner_.logs()) {
     report.logs.emplace_back("val_" + name, value);
+  }
+  for (const auto& [name, values] : runner_.log_lists()) {
+    report.lists["val_" + name] = values;
   }
 }
 
@@ -212,6 +216,7 @@ Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps
   });
   report.seconds = now_() - start;
   report.logs = runner_.logs();
+  report.lists = runner_.log_lists();
   for (TrainObserver* observer : observers_) {
     observer->on_evaluate_end(report);
   }

@@ -25,12 +25,14 @@ struct EpochReport {
   double seconds = 0;        // validation included
   double train_seconds = 0;  // the steps alone
   Logs logs;  // sorted training values, then sorted validation values with "val_" before them
+  LogLists lists = {};  // under the same names
 };
 
 struct EvaluateReport {
   int64_t steps = 0;
   double seconds = 0;
   Logs logs;
+  LogLists lists = {};
 };
 
 // Each function does nothing unless overridden.
