@@ -38,7 +38,6 @@ class ConfigWriter {
         out.groups.push_back({layer.name, layer.group});
       }
     }
-    out.adapted = std::move(adapted_);
     out.num_layers = static_cast<int>(model_.layers.size());
     return out;
   }
@@ -151,9 +150,6 @@ class ConfigWriter {
         config("strides") == config("pool_size")) {
       std::erase_if(args, [](const auto& arg) { return arg.first == "strides"; });
     }
-    if (layer.class_name == "Normalization" && config("mean").is_null()) {
-      adapted_.push_back(layer.name);
-    }
   }
 
   void add_dtype(const KerasLayer& layer, const ClassSpec& spec, std::vector<std::string>& parts) {
@@ -195,10 +191,12 @@ class ConfigWriter {
     return out;
   }
 
-  // `inputs`, where it is not just the entry before.
+  // `inputs`, where it is not just the entry before; once in a Functional model, which a plain list
+  // would make a Sequential.
   void add_inputs(size_t call, std::vector<std::string>& parts) {
     const std::vector<int>& inputs = model_.calls[call].inputs;
-    if (inputs.empty() || (inputs.size() == 1 && inputs[0] + 1 == static_cast<int>(call))) {
+    const bool follows = inputs.size() == 1 && inputs[0] + 1 == static_cast<int>(call);
+    if (inputs.empty() || (follows && (call != 1 || model_.is_sequential))) {
       return;
     }
     std::vector<std::string> names;
@@ -299,7 +297,6 @@ class ConfigWriter {
   std::vector<std::string> problems_;
   ValueImporter values_;
   std::vector<std::string> dropped_;
-  std::vector<std::string> adapted_;
   std::vector<std::string> names_;  // of the calls
   std::string policy_ = "float32";
 };

@@ -12,7 +12,6 @@ struct ImportedModel {
   std::string yaml;                  // the config
   std::vector<std::string> dropped;  // what it lacks of the Keras model, line by line
   std::vector<KerasGroup> groups;    // where the layers' weights lie in the model's HDF5 file
-  std::vector<std::string> adapted;  // Normalization layers whose statistics are among the weights
   int num_layers = 0;
 };
 

@@ -26,6 +26,7 @@ class GraphReader {
     out_.name = config.value("name", "model");
     const Json* compile = root.is_object() ? find(root, "compile_config") : nullptr;
     out_.compile = compile == nullptr ? Json() : *compile;
+    out_.is_sequential = root.at("class_name") == "Sequential";
     outputs_ = run_model(root, "", {}, true);
     for (const auto& [name, call] : outputs_) {
       const std::string& layer = out_.layers[out_.calls[call].layer].name;
@@ -297,8 +298,9 @@ class GraphReader {
     }
     const Json& arguments = need(inbound, "args", fmt::format("a node of `{}`", name));
     collect_tensors(arguments, name, class_name, node, 0);
+    const Json none = Json::object();
     const Json* keywords = find(inbound, "kwargs");
-    for (const auto& [key, value] : (keywords == nullptr ? Json::object() : *keywords).items()) {
+    for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
       if (!value.is_null() && value != false) {
         refuse(name, class_name, fmt::format("is called with `{}`", printable(key)));
       }

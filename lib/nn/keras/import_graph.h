@@ -29,6 +29,7 @@ struct KerasCall {
 
 struct KerasModel {
   std::string name;
+  bool is_sequential = false;
   std::vector<KerasLayer> layers;
   std::vector<KerasCall> calls;                      // in an order in which they can be computed
   std::vector<std::pair<std::string, int>> outputs;  // names, given or the layers', and calls

@@ -271,7 +271,7 @@ class TreeMaker {
     }
     YamlNode node;
     node.kind = YamlNode::Kind::kMap;
-    args.key = spec.name;
+    args.key = spelled;
     node.children.push_back(std::move(args));
     return node;
   }
