@@ -1,7 +1,9 @@
 #include "exec/prepare.h"
 
 #include <algorithm>
+#include <map>
 
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/group.h"
 
 namespace meshtrain {
@@ -112,6 +114,28 @@ void StepContext::add_together(cpu::KernelList list) {
     kernels.push_back(cpu::make_group(std::move(list)));
 }
 
+namespace {
+
+using PreparationTable = std::map<std::string_view, void (*)(StepContext&)>;
+
+const PreparationTable& preparations() {
+  static const PreparationTable table = [] {
+    PreparationTable out;
+    for (const auto& family :
+         {shape_preparations, math_preparations, conv_preparations, warp_preparations,
+          indexed_preparations, optimizer_preparations, collective_preparations}) {
+      for (const Preparation& entry : family()) {
+        const bool is_new = out.emplace(entry.op, entry.add).second;
+        MESHTRAIN_CHECK(is_new, "op {} is prepared twice", entry.op);
+      }
+    }
+    return out;
+  }();
+  return table;
+}
+
+}  // namespace
+
 cpu::KernelList prepare_step(const Program& program, const ProgramStep& step,
                              const BufferMemory& memory, cpu::ScratchAllocator& scratch) {
   StepContext context(program, step, memory, scratch);
@@ -119,11 +143,15 @@ cpu::KernelList prepare_step(const Program& program, const ProgramStep& step,
                                     [&](int b) { return program.buffers[b].piece_bytes == 0; });
   if (is_empty)
     return {};
-  const bool done = prepare_elementwise(context) || prepare_shape_op(context) ||
-                    prepare_math_op(context) || prepare_conv(context) || prepare_warp(context) ||
-                    prepare_indexed_op(context) || prepare_optimizer(context) ||
-                    prepare_collective(context);
-  MESHTRAIN_CHECK(done, "{}: the CPU backend has no kernel for op `{}`", step.path, step.op->name);
+  const std::string_view op = step.op->name;
+  if (step.fused != kNone || cpu::is_tape_op(op)) {
+    add_tape(context);
+  } else {
+    const auto found = preparations().find(op);
+    MESHTRAIN_CHECK(found != preparations().end(), "{}: the CPU backend has no kernel for op `{}`",
+                    step.path, op);
+    found->second(context);
+  }
   return std::move(context.kernels);
 }
 

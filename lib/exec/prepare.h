@@ -90,14 +90,21 @@ class StepContext {
   std::vector<int64_t> devices_;
 };
 
-// One function per family; false when the op is not theirs.
-bool prepare_elementwise(StepContext& context);  // prepare_elementwise.cc
-bool prepare_shape_op(StepContext& context);     // prepare_shape.cc
-bool prepare_math_op(StepContext& context);      // prepare_math.cc: reductions, einsum, scans
-bool prepare_conv(StepContext& context);         // prepare_conv.cc: also pools, channel sums
-bool prepare_warp(StepContext& context);         // prepare_warp.cc
-bool prepare_indexed_op(StepContext& context);   // prepare_indexed.cc: need the start of a piece
-bool prepare_optimizer(StepContext& context);    // prepare_optimizer.cc
-bool prepare_collective(StepContext& context);   // prepare_collective.cc
+// How the kernels of one op are added to a step.
+struct Preparation {
+  std::string_view op;
+  void (*add)(StepContext&);
+};
+
+// The families, one file each; prepare.cc looks an op up in all of them. Elementwise ops and fused
+// steps are no entries: whatever a tape can hold is prepared by add_tape.
+void add_tape(StepContext& context);                 // prepare_elementwise.cc
+std::vector<Preparation> shape_preparations();       // prepare_shape.cc
+std::vector<Preparation> math_preparations();        // prepare_math.cc: reductions, einsum, scans
+std::vector<Preparation> conv_preparations();        // prepare_conv.cc: also pools, channel sums
+std::vector<Preparation> warp_preparations();        // prepare_warp.cc
+std::vector<Preparation> indexed_preparations();     // prepare_indexed.cc: need a piece's start
+std::vector<Preparation> optimizer_preparations();   // prepare_optimizer.cc
+std::vector<Preparation> collective_preparations();  // prepare_collective.cc
 
 }  // namespace meshtrain

@@ -124,14 +124,7 @@ class RegionPlanner {
   std::vector<std::vector<int64_t>> source_starts_;
 };
 
-}  // namespace
-
-bool prepare_collective(StepContext& context) {
-  constexpr std::string_view kNames[] = {"all_gather", "all_reduce",     "all_to_all", "permute",
-                                         "reshard",    "reduce_scatter", "shard_slice"};
-  if (std::find(std::begin(kNames), std::end(kNames), context.step.op->name) == std::end(kNames)) {
-    return false;
-  }
+void add_collective(StepContext& context) {
   cpu::KernelList list;
   for (size_t i = 0; i < context.step.inputs.size(); ++i) {
     const Buffer& source = context.input(i);
@@ -143,7 +136,15 @@ bool prepare_collective(StepContext& context) {
                                        std::move(regions)));
   }
   context.add_together(std::move(list));
-  return true;
+}
+
+}  // namespace
+
+std::vector<Preparation> collective_preparations() {
+  return {{"all_gather", add_collective}, {"all_reduce", add_collective},
+          {"all_to_all", add_collective}, {"permute", add_collective},
+          {"reshard", add_collective},    {"reduce_scatter", add_collective},
+          {"shard_slice", add_collective}};
 }
 
 }  // namespace meshtrain

@@ -146,36 +146,50 @@ void add_pool(StepContext& context, cpu::PoolOp op, const Shape& x, const Shape&
   context.add(cpu::make_pool(op, shape, std::move(jobs)));
 }
 
+const Shape& in(const StepContext& context, size_t i) {
+  return context.input(i).shape;
+}
+
+const Shape& out(const StepContext& context) {
+  return context.output(0).shape;
+}
+
+void add_conv(StepContext& context) {
+  const cpu::ConvShape shape = conv_shape(context, in(context, 0), in(context, 1), out(context));
+  context.add(cpu::make_conv(shape, conv_jobs(context), context.scratch));
+}
+
+void add_dgrad(StepContext& context) {
+  const cpu::ConvShape shape = conv_shape(context, out(context), in(context, 1), in(context, 0));
+  context.add(cpu::make_conv_dgrad(shape, conv_jobs(context), context.scratch));
+}
+
 }  // namespace
 
-bool prepare_conv(StepContext& context) {
-  const std::string_view op = context.step.op->name;
-  const auto in = [&](size_t i) -> const Shape& { return context.input(i).shape; };
-  const Shape& out = context.output(0).shape;
-  if (op == "conv") {
-    context.add(cpu::make_conv(conv_shape(context, in(0), in(1), out), conv_jobs(context),
-                               context.scratch));
-  } else if (op == "conv_dgrad") {
-    context.add(cpu::make_conv_dgrad(conv_shape(context, out, in(1), in(0)), conv_jobs(context),
-                                     context.scratch));
-  } else if (op == "conv_wgrad") {
-    add_wgrad(context);
-  } else if (op == "moments") {
-    add_channel_sums(context, 0);
-  } else if (op == "channel_sums") {
-    add_channel_sums(context, 1);
-  } else if (op == "max_pool") {
-    add_pool(context, cpu::PoolOp::kMax, in(0), out, 0, -1);
-  } else if (op == "avg_pool") {
-    add_pool(context, cpu::PoolOp::kAverage, in(0), out, 0, -1);
-  } else if (op == "max_pool_grad") {
-    add_pool(context, cpu::PoolOp::kMaxGrad, out, in(1), 0, 1);
-  } else if (op == "avg_pool_grad") {
-    add_pool(context, cpu::PoolOp::kAverageGrad, out, in(0), -1, 0);
-  } else {
-    return false;
-  }
-  return true;
+std::vector<Preparation> conv_preparations() {
+  return {
+      {"conv", add_conv},
+      {"conv_dgrad", add_dgrad},
+      {"conv_wgrad", add_wgrad},
+      {"moments", [](StepContext& context) { add_channel_sums(context, 0); }},
+      {"channel_sums", [](StepContext& context) { add_channel_sums(context, 1); }},
+      {"max_pool",
+       [](StepContext& context) {
+         add_pool(context, cpu::PoolOp::kMax, in(context, 0), out(context), 0, -1);
+       }},
+      {"avg_pool",
+       [](StepContext& context) {
+         add_pool(context, cpu::PoolOp::kAverage, in(context, 0), out(context), 0, -1);
+       }},
+      {"max_pool_grad",
+       [](StepContext& context) {
+         add_pool(context, cpu::PoolOp::kMaxGrad, out(context), in(context, 1), 0, 1);
+       }},
+      {"avg_pool_grad",
+       [](StepContext& context) {
+         add_pool(context, cpu::PoolOp::kAverageGrad, out(context), in(context, 0), -1, 0);
+       }},
+  };
 }
 
 }  // namespace meshtrain

@@ -63,23 +63,19 @@ void add_fused(StepContext& context) {
 
 }  // namespace
 
-bool prepare_elementwise(StepContext& context) {
+void add_tape(StepContext& context) {
   if (context.step.fused != kNone) {
     add_fused(context);
-    return true;
+    return;
   }
-  const std::string_view op = context.step.op->name;
-  if (!cpu::is_tape_op(op))
-    return false;
   const cpu::View result = context.output_view(0);
   std::vector<int> args;
   for (size_t i = 0; i < context.step.inputs.size(); ++i)
     args.push_back(static_cast<int>(i));
-  context.add(cpu::make_tape(
-      result.shape, operand_views(context, result),
-      {instruction(op, context.step.attrs, std::move(args), context.output(0).dtype)},
-      {{0, result}}));
-  return true;
+  context.add(cpu::make_tape(result.shape, operand_views(context, result),
+                             {instruction(context.step.op->name, context.step.attrs,
+                                          std::move(args), context.output(0).dtype)},
+                             {{0, result}}));
 }
 
 }  // namespace meshtrain

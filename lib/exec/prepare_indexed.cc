@@ -105,30 +105,17 @@ void add_one_hot(StepContext& context) {
   });
 }
 
-struct Entry {
-  std::string_view op;
-  void (*add)(StepContext&);
-};
-
-constexpr Entry kEntries[] = {
-    {"dropout", add_dropout},
-    {"gather_rows", add_gather_rows},
-    {"iota", add_iota},
-    {"one_hot", add_one_hot},
-    {"random_bits", add_random_bits},
-    {"scatter_add_rows", add_scatter_add_rows},
-};
-
 }  // namespace
 
-bool prepare_indexed_op(StepContext& context) {
-  for (const Entry& entry : kEntries) {
-    if (entry.op == context.step.op->name) {
-      entry.add(context);
-      return true;
-    }
-  }
-  return false;
+std::vector<Preparation> indexed_preparations() {
+  return {
+      {"dropout", add_dropout},
+      {"gather_rows", add_gather_rows},
+      {"iota", add_iota},
+      {"one_hot", add_one_hot},
+      {"random_bits", add_random_bits},
+      {"scatter_add_rows", add_scatter_add_rows},
+  };
 }
 
 }  // namespace meshtrain

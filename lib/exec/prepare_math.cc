@@ -86,38 +86,40 @@ void add_scan(StepContext& context, Make&& make) {
   context.add_together(std::move(list));
 }
 
+void add_argmax(StepContext& context) {
+  const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
+  add_scan(context, [&](int64_t p) {
+    return cpu::make_argmax(shape, context.input_piece(0, p), context.output_piece(0, p));
+  });
+}
+
+void add_cumsum(StepContext& context) {
+  const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
+  add_scan(context, [&](int64_t p) {
+    return cpu::make_cumsum(shape, context.input_piece(0, p), context.output_piece(0, p));
+  });
+}
+
+void add_top_k(StepContext& context) {
+  const cpu::ScanShape shape = scan_shape(context, context.input(0).shape.size() - 1);
+  add_scan(context, [&](int64_t p) {
+    return cpu::make_top_k(shape, context.attr_int("k"), context.input_piece(0, p),
+                           context.output_piece(0, p), context.output_piece(1, p));
+  });
+}
+
 }  // namespace
 
-bool prepare_math_op(StepContext& context) {
-  const std::string_view op = context.step.op->name;
-  if (op == "reduce_sum") {
-    add_reduce(context, cpu::Reduction::kSum);
-  } else if (op == "reduce_max") {
-    add_reduce(context, cpu::Reduction::kMax);
-  } else if (op == "reduce_min") {
-    add_reduce(context, cpu::Reduction::kMin);
-  } else if (op == "einsum") {
-    add_einsum(context);
-  } else if (op == "argmax") {
-    const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
-    add_scan(context, [&](int64_t p) {
-      return cpu::make_argmax(shape, context.input_piece(0, p), context.output_piece(0, p));
-    });
-  } else if (op == "cumsum") {
-    const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
-    add_scan(context, [&](int64_t p) {
-      return cpu::make_cumsum(shape, context.input_piece(0, p), context.output_piece(0, p));
-    });
-  } else if (op == "top_k") {
-    const cpu::ScanShape shape = scan_shape(context, context.input(0).shape.size() - 1);
-    add_scan(context, [&](int64_t p) {
-      return cpu::make_top_k(shape, context.attr_int("k"), context.input_piece(0, p),
-                             context.output_piece(0, p), context.output_piece(1, p));
-    });
-  } else {
-    return false;
-  }
-  return true;
+std::vector<Preparation> math_preparations() {
+  return {
+      {"reduce_sum", [](StepContext& context) { add_reduce(context, cpu::Reduction::kSum); }},
+      {"reduce_max", [](StepContext& context) { add_reduce(context, cpu::Reduction::kMax); }},
+      {"reduce_min", [](StepContext& context) { add_reduce(context, cpu::Reduction::kMin); }},
+      {"einsum", add_einsum},
+      {"argmax", add_argmax},
+      {"cumsum", add_cumsum},
+      {"top_k", add_top_k},
+  };
 }
 
 }  // namespace meshtrain

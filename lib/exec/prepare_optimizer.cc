@@ -40,11 +40,7 @@ cpu::OptimizerSpec common_spec(const StepContext& context) {
   return spec;
 }
 
-}  // namespace
-
-bool prepare_optimizer(StepContext& context) {
-  if (context.step.op->name != "optimizer_update")
-    return false;
+void add_update(StepContext& context) {
   const size_t num_slots = context.step.outputs.size() - 1;
   const size_t rate = 2 + num_slots;
   const bool has_decay = context.has_attr("has_decay") && context.attr_int("has_decay") != 0;
@@ -69,7 +65,12 @@ bool prepare_optimizer(StepContext& context) {
     list.push_back(cpu::make_optimizer(spec));
   }
   context.add_together(std::move(list));
-  return true;
+}
+
+}  // namespace
+
+std::vector<Preparation> optimizer_preparations() {
+  return {{"optimizer_update", add_update}};
 }
 
 }  // namespace meshtrain

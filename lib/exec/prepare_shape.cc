@@ -101,34 +101,21 @@ void add_constant(StepContext& context) {
   context.add(cpu::make_fill(context.output_view(0), context.attr_double("value")));
 }
 
-struct Entry {
-  std::string_view op;
-  void (*add)(StepContext&);
-};
-
-constexpr Entry kEntries[] = {
-    {"broadcast", add_broadcast},
-    {"concat", add_concat},
-    {"constant", add_constant},
-    {"pad", add_pad},
-    {"pin", add_copy},
-    {"reshape", add_copy},
-    {"reverse", add_reverse},
-    {"slice", add_slice},
-    {"transpose", add_transpose},
-    {"var_use", add_copy},
-};
-
 }  // namespace
 
-bool prepare_shape_op(StepContext& context) {
-  for (const Entry& entry : kEntries) {
-    if (entry.op == context.step.op->name) {
-      entry.add(context);
-      return true;
-    }
-  }
-  return false;
+std::vector<Preparation> shape_preparations() {
+  return {
+      {"broadcast", add_broadcast},
+      {"concat", add_concat},
+      {"constant", add_constant},
+      {"pad", add_pad},
+      {"pin", add_copy},
+      {"reshape", add_copy},
+      {"reverse", add_reverse},
+      {"slice", add_slice},
+      {"transpose", add_transpose},
+      {"var_use", add_copy},
+  };
 }
 
 }  // namespace meshtrain

@@ -4,11 +4,10 @@
 
 namespace meshtrain {
 
-bool prepare_warp(StepContext& context) {
+namespace {
+
+void add_warp(StepContext& context) {
   const bool transposed = context.step.op->name == "affine_warp_transpose";
-  if (!transposed && context.step.op->name != "affine_warp") {
-    return false;
-  }
   const Buffer& out = context.output(0);
   cpu::WarpShape shape{out.shape[0], out.shape[1], out.shape[2], out.shape[3], out.dtype};
   shape.nearest = context.attr_string("interpolation") == "nearest";
@@ -21,7 +20,12 @@ bool prepare_warp(StepContext& context) {
                         context.output_piece(0, p)));
   }
   context.add_together(std::move(list));
-  return true;
+}
+
+}  // namespace
+
+std::vector<Preparation> warp_preparations() {
+  return {{"affine_warp", add_warp}, {"affine_warp_transpose", add_warp}};
 }
 
 }  // namespace meshtrain
