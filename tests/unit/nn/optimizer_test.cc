@@ -325,6 +325,22 @@ TEST_CASE("arguments that contradict each other are reported together") {
   CHECK(diagnostics.num_errors() == 4);
   CHECK(diagnostics.list()[0].message ==
         "SGD takes one way of clipping, got `clipnorm` and `clipvalue`");
+  Diagnostics inner;
+  check_optimizer(
+      make_object(Kind::kOptimizer, "LossScaleOptimizer",
+                  {{"inner_optimizer",
+                    make_object(Kind::kOptimizer, "muon", {{"exclude_layers", {"d[1", "fine"}}})}}),
+      inner);
+  REQUIRE(inner.num_errors() == 1);
+  CHECK(inner.list()[0].code == "E201");
+  Diagnostics nested;
+  const ConfigObject scaled =
+      make_object(Kind::kOptimizer, "LossScaleOptimizer",
+                  {{"inner_optimizer", make_object(Kind::kOptimizer, "sgd")}});
+  check_optimizer(
+      make_object(Kind::kOptimizer, "LossScaleOptimizer", {{"inner_optimizer", scaled}}), nested);
+  REQUIRE(nested.num_errors() == 1);
+  CHECK(nested.list()[0].message == "a LossScaleOptimizer cannot be inside of another");
   Diagnostics fine;
   check_optimizer(make_object(Kind::kOptimizer, "adam"), fine);
   CHECK(fine.num_errors() == 0);
