@@ -62,6 +62,10 @@ void add_config_arguments(CLI::App& verb, Arguments& a) {
                   "overrides: key.path=value, ~key, list+=item")
       ->type_name("... [KEY=VALUE...]")
       ->required();
+  add_key_flags(verb, a);
+}
+
+void add_key_flags(CLI::App& verb, Arguments& a) {
   verb.add_option("--set", a.sets, "The same as a bare KEY=VALUE")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -110,16 +114,21 @@ void add_format_flag(CLI::App& verb, Arguments& a) {
 }
 
 LoadOptions load_options(const Arguments& a, bool require_data) {
-  LoadOptions options;
+  LoadOptions options = override_options(a);
   options.require_data = require_data;
+  if (options.files.empty()) {
+    throw ConfigError("E140", {}, "no config file given, only overrides");
+  }
+  return options;
+}
+
+LoadOptions override_options(const Arguments& a) {
+  LoadOptions options;
   options.profile = a.profile;
   for (const std::string& word : a.words) {
     (is_override(word) ? options.overrides : options.files).push_back(word);
   }
   options.overrides.insert(options.overrides.end(), a.sets.begin(), a.sets.end());
-  if (options.files.empty()) {
-    throw ConfigError("E140", {}, "no config file given, only overrides");
-  }
   if (!a.mesh.empty()) {
     add_mesh(a.mesh, options);
   }
@@ -132,7 +141,8 @@ LoadOptions load_options(const Arguments& a, bool require_data) {
       {a.epochs, "fit.epochs", "--epochs"},
       {a.seed, "seed", "--seed"},
       {a.name, "name", "--name"},
-      {a.limit_steps, "fit.limit_steps", "--limit-steps"}};
+      {a.limit_steps, "fit.limit_steps", "--limit-steps"},
+      {a.max_time, "run.max_time", "--max-time"}};
   for (const auto& [value, key, flag] : flags) {
     if (!value.empty()) {
       options.flags.emplace_back(key, value);

@@ -19,6 +19,9 @@ struct Arguments {
   std::vector<std::string> words;  // config files and overrides, in order
   std::vector<std::string> sets;   // --set
   std::string profile, mesh, devices, name, batch_size, epochs, seed, limit_steps;
+  std::string resume, max_time, target;
+  std::vector<std::string> allow;  // --allow KEY
+  bool reset_cursor = false, reset_optimizer = false;
   std::string run_dir, weights, input, output, dump_ir;
   std::string color = "auto", progress = "auto", log_format = "keras", format = "text";
   bool dry_run = false, quiet = false, origin = false;
@@ -48,12 +51,15 @@ void add_evaluate(Command command);
 void add_export(Command command);
 void add_import(Command command);
 void add_init(Command command);
+void add_inspect(Command command);
 void add_plan(Command command);
 void add_predict(Command command);
+void add_resume(Command command);
 void add_schema(Command command);
 void add_summary(Command command);
 void add_train(Command command);
 void add_validate(Command command);
+void add_verify(Command command);
 void add_version(Command command);
 
 int show_plan(const Arguments& arguments);  // also `train --dry-run`
@@ -62,6 +68,8 @@ int show_plan(const Arguments& arguments);  // also `train --dry-run`
 // ----------------------------------------------------------------------------------------
 // CONFIG... [KEY=VALUE...] and the flags that stand for config keys.
 void add_config_arguments(CLI::App& verb, Arguments& arguments);
+// The latter alone.
+void add_key_flags(CLI::App& verb, Arguments& arguments);
 // --progress, --log-format, -q, -v: of verbs that run steps.
 void add_output_flags(CLI::App& verb, Arguments& arguments);
 void add_color_flag(CLI::App& verb, Arguments& arguments);
@@ -73,6 +81,8 @@ void add_weights_flag(CLI::App& verb, Arguments& arguments);
 // --- meaning
 // --------------------------------------------------------------------------------------
 LoadOptions load_options(const Arguments& arguments, bool require_data);
+// The same without a file among the words, for configs that come from elsewhere.
+LoadOptions override_options(const Arguments& arguments);
 // run.verbose as --progress changes it.
 int64_t progress_verbose(const Arguments& arguments, const Config& config);
 ConsoleOptions console_options(const Arguments& arguments, const Config& config);

@@ -36,8 +36,10 @@ int show(const ConfigError& error, const Arguments& arguments, bool started) {
   return exit_code(error.exit_code());
 }
 
+// What is no mistake in the config; a result that cannot be written has the code of its kind.
 int show(ExitCode code, std::string_view message) {
-  err_stream().write(fmt::format("error: {}\n", message));
+  const char* label = code == ExitCode::kWriteFailed ? "[E142]" : "";
+  err_stream().write(fmt::format("error{}: {}\n", label, message));
   return exit_code(code);
 }
 
@@ -94,7 +96,8 @@ int run_action(const Action& action, const Arguments& arguments, const bool& sta
   } catch (const Error& error) {
     return show(error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {
-    return show(ExitCode::kMesh, "[E632] out of memory");
+    err_stream().write("error[E632]: out of memory\n");
+    return exit_code(ExitCode::kMesh);
   } catch (const std::exception& error) {
     return show(ExitCode::kUnexpected, fmt::format("unexpected failure: {}", error.what()));
   }
@@ -109,9 +112,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
-  for (const auto add :
-       {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary, add_config,
-        add_devices, add_export, add_init, add_import, add_schema, add_version}) {
+  for (const auto add : {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary,
+                         add_config, add_devices, add_export, add_init, add_inspect, add_import,
+                         add_resume, add_schema, add_verify, add_version}) {
     add({app, arguments, action, started});
   }
   try {

@@ -128,6 +128,15 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
     }
   }
   if (own) {
+    std::vector<int64_t> newer;
+    for (const int64_t step : checkpoint_steps(folder_)) {
+      if (step > reader.manifest().step) {
+        newer.push_back(step);
+      }
+    }
+    for (const std::string& path : set_aside(folder_, newer)) {
+      options_.warn(fmt::format("newer than what is resumed from, kept as {}", path));
+    }
     last_saved_ = resumed_from_ = reader.manifest().step;
   }
 }
@@ -315,7 +324,7 @@ void Checkpointer::report_place(const TrainPosition& at) {
   for (const auto& [name, value] : at.epoch_trained ? at.logs : engine_.logs()) {
     logs += fmt::format(" - {}: {}", name, progress_number(value, true));
   }
-  options_.inform(fmt::format(
+  options_.report(fmt::format(
       "epoch {}/{}, {} {} ({} in all), {:.2f} ms/step at most, {} of memory, last checkpoint {}{}",
       at.epoch + 1, config_.fit.epochs.value, at.epoch_trained ? "validating after step" : "step",
       at.batch, at.step, longest_step_ * 1e3, format_bytes(resident_memory()),

@@ -27,8 +27,10 @@ struct CheckpointerOptions {
   std::vector<std::pair<std::string, std::string>> texts;  // config.yaml, ...: name and content
   Clock now;
   double started_at = 0;  // of the process, for run.max_time
-  std::function<void(const std::string&)> warn, inform;
-  std::function<void()> before_commit;  // see write_checkpoint
+  std::function<void(const std::string&)> warn;
+  std::function<void(const std::string&)> inform;  // each save
+  std::function<void(const std::string&)> report;  // where training is, when asked to
+  std::function<void()> before_commit;             // see write_checkpoint
 };
 
 class Checkpointer : public TrainControl {
@@ -42,7 +44,7 @@ class Checkpointer : public TrainControl {
   // State that goes into every checkpoint. Add before resume().
   void add_state(Persistent& state) { states_.push_back(&state); }
   // The model was restored from this checkpoint; `own`: it is one of this folder, and what is newer
-  // there was set aside.
+  // there (damaged, or of a past that is given up) is set aside. Throws FileError.
   void resume(const CheckpointReader& reader, bool own);
 
   void on_fit_begin(const TrainPosition& at) override;

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 
 namespace meshtrain {
@@ -13,12 +15,14 @@ constexpr size_t kMaxWaiting = size_t{1} << 20;
 
 }  // namespace
 
-LineLog::LineLog(std::string path, OnTrouble on_trouble)
+LineLog::LineLog(std::string path, OnTrouble on_trouble, bool append)
     : path_(std::move(path)), on_trouble_(std::move(on_trouble)) {
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  const int mode = append ? 0 : O_TRUNC;
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) {
     throw FileError(ExitCode::kWriteFailed, "cannot create", path_, errno);
   }
+  size_ = append ? std::max<int64_t>(lseek(fd_, 0, SEEK_END), 0) : 0;
 }
 
 LineLog::~LineLog() {
@@ -37,6 +41,11 @@ void LineLog::append(std::string_view line) {
   if (!write_waiting() && !reported_) {
     reported_ = true;
     on_trouble_(FileError(ExitCode::kWriteFailed, "cannot write", path_, error_number_).what());
+  }
+}
+
+void LineLog::sync() const {
+  while (fdatasync(fd_) != 0 && errno == EINTR) {
   }
 }
 

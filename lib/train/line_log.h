@@ -14,8 +14,8 @@ class LineLog {
   // Called once, with the reason, when lines can no longer be written.
   using OnTrouble = std::function<void(const std::string& message)>;
 
-  // Creates `path` anew. Throws FileError (exit 74).
-  LineLog(std::string path, OnTrouble on_trouble);
+  // Creates `path` anew, or goes on at its end. Throws FileError (exit 74).
+  LineLog(std::string path, OnTrouble on_trouble, bool append = false);
   ~LineLog();
   LineLog(const LineLog&) = delete;
   LineLog& operator=(const LineLog&) = delete;
@@ -23,6 +23,8 @@ class LineLog {
   // Appends `line` and a line feed. A full disk does not stop a run: the lines wait in memory, up
   // to 1 MiB, and are written when there is room again.
   void append(std::string_view line);
+  // Brings what was written to the disk, as far as that works. Another thread may call it.
+  void sync() const;
   // Throws FileError (exit 74) when lines are still waiting or were given up.
   void close();
 

@@ -9,16 +9,19 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/text.h"
 
 namespace meshtrain {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kMaxMetrics = uint64_t{1} << 34;
 constexpr int kMaxAttempts = 100;  // at an unused id; each has 65536 values a second
 
 std::string file_name_of(std::string_view name) {
@@ -79,7 +82,9 @@ std::optional<Diagnostic> occupied(const RunDirOptions& options) {
   }
   Diagnostic out{Severity::kError, "E141", fmt::format("`{}` {}", options.dir, problem),
                  options.dir_loc,  {},     {}};
-  return out.help("another folder, or no -o for a new one under runs/ each time");
+  return out.help(problem == "holds another run"
+                      ? "--resume to go on with it, or another folder"
+                      : "another folder, or no -o for a new one under runs/ each time");
 }
 
 void point_latest_to(const fs::path& run) {
@@ -125,6 +130,13 @@ void make_parents(const RunDirOptions& options, const fs::path& path) {
 }  // namespace
 
 void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics) {
+  if (options.resume) {
+    if (const int error_number = try_folder_in(options.dir); error_number != 0) {
+      const Diagnostic problem = cannot_create(options, options.dir, error_number);
+      diagnostics.error(problem.code, problem.loc, problem.message).notes = problem.notes;
+    }
+    return;
+  }
   if (!options.dir.empty()) {
     if (const std::optional<Diagnostic> problem = occupied(options)) {
       diagnostics.error(problem->code, problem->loc, problem->message).notes = problem->notes;
@@ -144,7 +156,12 @@ void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics) {
   }
 }
 
-RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble) {
+RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
+    : on_trouble_(std::move(on_trouble)) {
+  if (options.resume) {
+    path_ = options.dir;
+    return;
+  }
   if (options.dir.empty()) {
     const fs::path parent = fs::path(options.root) / file_name_of(options.name);
     make_parents(options, parent);
@@ -162,7 +179,7 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble) {
   }
   try {
     make_folder(options, file("checkpoints"));
-    metrics_ = std::make_unique<LineLog>(file("metrics.jsonl"), std::move(on_trouble));
+    metrics_ = std::make_unique<LineLog>(file("metrics.jsonl"), on_trouble_);
   } catch (const FileError& error) {
     fail(cannot_create(options, error.path(), error.error_number()));
   }
@@ -171,12 +188,69 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble) {
   }
 }
 
+void RunDir::rewind(const TrainPosition& at) {
+  const std::string path = file("metrics.jsonl");
+  std::error_code error;
+  if (fs::exists(path, error)) {
+    const std::string text = read_file(path, kMaxMetrics);
+    const std::string rest = rewound_metrics(text, at);
+    if (rest != text) {
+      write_file_atomic(path, rest);
+    }
+  }
+  metrics_ = std::make_unique<LineLog>(path, on_trouble_, true);
+}
+
 std::string RunDir::file(std::string_view name) const {
   return (fs::path(path_) / name).string();
 }
 
 void RunDir::write(std::string_view name, std::string_view text) const {
   write_file_atomic(file(name), text);
+}
+
+bool is_run_dir(const std::string& dir) {
+  std::error_code error;
+  return !dir.empty() && fs::is_directory(dir, error) &&
+         fs::exists(fs::path(dir) / "metrics.jsonl", error) &&
+         fs::is_directory(fs::path(dir) / "checkpoints", error);
+}
+
+std::string latest_run(const RunDirOptions& options) {
+  const fs::path folder = fs::path(options.root) / file_name_of(options.name);
+  std::error_code error;
+  const fs::path target = fs::read_symlink(folder / "latest", error);
+  const std::string run = error ? "" : (folder / target).string();
+  return is_run_dir(run) ? run : "";
+}
+
+std::string rewound_metrics(std::string_view text, const TrainPosition& at) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) {
+      break;
+    }
+    const std::string_view line = text.substr(0, end + 1);
+    text.remove_prefix(end + 1);
+    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    if (!event.is_object() || !event.contains("event")) {
+      continue;
+    }
+    const auto number = [&](const char* key) {
+      return event.contains(key) && event[key].is_number_integer() ? event[key].get<int64_t>() : 0;
+    };
+    const bool is_step = event["event"] == "step";
+    const int64_t epoch = number("epoch");
+    const bool again =
+        (is_step &&
+         (epoch > at.epoch + 1 || (epoch == at.epoch + 1 && number("step") > at.batch))) ||
+        (event["event"] == "epoch" && epoch > at.epoch) || event["event"] == "evaluate";
+    if (!again) {
+      out += line;
+    }
+  }
+  return out;
 }
 
 }  // namespace meshtrain

@@ -4,7 +4,7 @@
 //   metrics.jsonl          what happened         weights.safetensors    at the end, by Keras paths
 //   plan.txt, plan.json    what is sharded how   checkpoints/
 //
-// A run never writes into another run's directory.
+// A run never writes into another run's directory; one that is resumed goes on in its own.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,7 @@
 
 #include "base/diagnostic.h"
 #include "train/line_log.h"
+#include "train/train_control.h"
 
 namespace meshtrain {
 
@@ -21,6 +22,7 @@ struct RunDirOptions {
   SourceLoc dir_loc;  // where `dir` was written, for messages
   std::string name;   // of the run; characters that do not suit a file name become "_"
   std::string root = "runs";
+  bool resume = false;  // `dir` holds a run, and it goes on
 };
 
 // What can be said before anything else is done: E141 `dir` holds another run (or anything), E142
@@ -31,7 +33,12 @@ class RunDir {
  public:
   // Makes the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link
   // `latest` to it. Throws ConfigError E141, E142.
+  // To go on, it must be there already, and rewind() must come before metrics().
   RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble);
+
+  // Takes what was reported after `at` out of metrics.jsonl: it is going to happen again. Throws
+  // FileError (exit 74).
+  void rewind(const TrainPosition& at);
 
   const std::string& path() const { return path_; }
   std::string file(std::string_view name) const;
@@ -41,7 +48,17 @@ class RunDir {
 
  private:
   std::string path_;
+  LineLog::OnTrouble on_trouble_;
   std::unique_ptr<LineLog> metrics_;
 };
+
+// Whether `dir` holds a run.
+bool is_run_dir(const std::string& dir);
+// The folder of the newest run of that name, or "" when there is none.
+std::string latest_run(const RunDirOptions& options);
+
+// The lines of metrics.jsonl without the steps, epochs and evaluations after `at`, and without a
+// last line that is cut short.
+std::string rewound_metrics(std::string_view text, const TrainPosition& at);
 
 }  // namespace meshtrain

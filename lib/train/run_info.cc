@@ -34,16 +34,21 @@ std::string batch_text(const RunInfo& info) {
 }  // namespace
 
 std::string first_screen(const RunInfo& info) {
-  return fmt::format(
+  std::string out = fmt::format(
       "meshtrain {}  {}\n"
       "mesh        {}\n"
       "devices     {}\n"
       "batch       {}\n"
       "parameters  {} ({}); {} of weights and optimizer state per device\n"
+      "saves       {}\n"
       "run         {}\n",
       info.version, info.config, mesh_text(info), info.devices, batch_text(info),
       format_thousands(info.parameters), format_bytes(info.parameter_bytes),
-      format_bytes(info.bytes_per_device), info.run_dir.empty() ? "-" : info.run_dir);
+      format_bytes(info.bytes_per_device), info.saves, info.run_dir.empty() ? "-" : info.run_dir);
+  if (!info.resumed_from.empty()) {
+    out += fmt::format("resumed     {}: {}\n", info.resumed_from, info.resumed_at);
+  }
+  return out;
 }
 
 }  // namespace meshtrain

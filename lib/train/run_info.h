@@ -2,6 +2,7 @@
 // "start" event.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,17 +30,23 @@ struct RunInfo {
   int64_t samples = 0;
   int64_t validation_samples = 0;
 
-  int64_t parameters = 0;        // weights, trainable or not
-  int64_t parameter_bytes = 0;   // of one whole copy
+  int64_t parameters = 0;       // weights, trainable or not
+  int64_t parameter_bytes = 0;  // of one whole copy
+  std::string saves;            // "every epoch, the 3 newest stay"
+  std::string resumed_from;     // the checkpoint's folder; empty for a run from the beginning
+  std::string resumed_at;       // "epoch 2, step 31 (step 500 in all), from a mesh of 4 x 2"
+  std::vector<std::array<std::string, 3>> changes;  // config key, before, after
+
   int64_t bytes_per_device = 0;  // weights, optimizer state and metrics that one device holds
 };
 
-// Six lines for people:
+// Seven lines for people, one more when it goes on from a checkpoint:
 //   meshtrain 0.1.0  mnist-mlp.yaml
 //   mesh        2 x 4  data=2 model=4
 //   devices     8 x cpu (virtual) on 2 threads
 //   batch       128 = 64 on each of 2 along `data`; 469 steps an epoch
 //   parameters  159,010 (621 KiB); 161 KiB of weights and optimizer state per device
+//   saves       every epoch, the 3 newest stay
 //   run         runs/mlp/2026-01-05_14-03-22_7f3a
 std::string first_screen(const RunInfo& info);
 
