@@ -1,0 +1,136 @@
+#include "resume.h"
+
+#include <filesystem>
+
+#include "train/checkpoint_files.h"
+#include "train/checkpoint_writer.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+  return path;
+}
+
+// The run that a checkpoint lies in, or "".
+std::string run_of(const std::string& checkpoint) {
+  const fs::path folder = fs::path(checkpoint).parent_path();
+  const std::string run = folder.parent_path().empty() ? "." : folder.parent_path().string();
+  return folder.filename() == "checkpoints" && is_run_dir(run) ? run : "";
+}
+
+bool is_checkpoint(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::path(path) / "manifest.json", error) ||
+         (step_of_name(fs::path(path).filename().string()) >= 0 && is_real_folder(path));
+}
+
+[[noreturn]] void nothing_in(const std::string& where, bool damaged,
+                             const std::vector<std::string>& warnings) {
+  Diagnostics diagnostics;
+  Diagnostic& error = diagnostics.error(
+      "E400", {},
+      fmt::format("{} in `{}`", damaged ? "every checkpoint is damaged" : "there is no checkpoint",
+                  where));
+  for (const std::string& warning : warnings) {
+    error.note(warning);
+  }
+  error.help(damaged ? "another folder for a new run: -o DIR" : "--resume=auto starts afresh");
+  throw ConfigError(diagnostics);
+}
+
+std::unique_ptr<CheckpointReader> open_checked(const std::string& path) {
+  auto reader = std::make_unique<CheckpointReader>(path);
+  reader->verify();
+  return reader;
+}
+
+// The newest checkpoint of a run, or the best one.
+void take_from_run(const std::string& run, bool best, bool may_be_none, ResumeTarget& out) {
+  const std::string folder = run + "/checkpoints";
+  NewestCheckpoint newest = newest_checkpoint(folder);
+  if (newest.reader == nullptr) {
+    if (!newest.damaged.empty() || !may_be_none) {
+      nothing_in(folder, !newest.damaged.empty(), newest.warnings);
+    }
+    return;
+  }
+  out.own = true;
+  out.warnings = std::move(newest.warnings);
+  out.reader = std::move(newest.reader);
+  const int64_t best_step = out.reader->state().best_step;
+  if (best && best_step < 0) {
+    Diagnostics diagnostics;
+    diagnostics.error("E400", {}, fmt::format("no checkpoint in `{}` is known as the best", folder))
+        .help("checkpoint.monitor names what is watched; without validation data that is nothing");
+    throw ConfigError(diagnostics);
+  }
+  if (best && best_step != out.reader->manifest().step) {
+    out.reader = open_checked(folder + "/" + checkpoint_name(best_step));
+  }
+}
+
+}  // namespace
+
+ResumeTarget open_resume_path(const std::string& given) {
+  ResumeTarget out;
+  std::error_code error;
+  std::string path = without_slash(given);
+  if (fs::is_symlink(path, error)) {  // runs/NAME/latest, checkpoints/best
+    path = fs::canonical(path, error).string();
+    path = error ? given : path;
+  }
+  if (is_checkpoint(path)) {
+    out.reader = open_checked(path);
+    out.run.dir = run_of(path);
+    out.own = !out.run.dir.empty();
+  } else if (is_run_dir(path)) {
+    take_from_run(path, false, false, out);
+    out.run.dir = path;
+  } else if (fs::path(path).filename() == "checkpoints" && fs::is_directory(path, error)) {
+    return open_resume_path(fs::path(path).parent_path().string());
+  } else {
+    throw ConfigError("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
+  }
+  out.run.resume = out.own;
+  return out;
+}
+
+ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {
+  ResumeTarget out;
+  out.run = std::move(run);
+  if (mode.empty() || mode == "never") {
+    return out;
+  }
+  const bool by_name = mode == "auto" || mode == "latest" || mode == "best";
+  if (!by_name) {
+    ResumeTarget found = open_resume_path(mode);
+    std::error_code error;
+    const bool same_place =
+        out.run.dir.empty() || (found.own && fs::equivalent(found.run.dir, out.run.dir, error));
+    if (found.own && same_place) {
+      found.run.name = out.run.name;
+      return found;
+    }
+    out.reader = std::move(found.reader);  // a new run that begins from it
+    return out;
+  }
+  const std::string dir = out.run.dir.empty() ? latest_run(out.run) : without_slash(out.run.dir);
+  if (!is_run_dir(dir)) {
+    if (mode != "auto") {
+      nothing_in(dir.empty() ? out.run.root : dir, false, {});
+    }
+    return out;
+  }
+  take_from_run(dir, mode == "best", mode == "auto", out);
+  out.run.dir = dir;
+  out.run.resume = true;
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,29 @@
+// Which checkpoint a run goes on from, and in which folder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/checkpoint_reader.h"
+#include "train/run_dir.h"
+
+namespace meshtrain {
+
+struct ResumeTarget {
+  RunDirOptions run;                         // where results go; `resume` when a run goes on
+  std::unique_ptr<CheckpointReader> reader;  // null: from the beginning
+  bool own = false;                          // the checkpoint is one of that folder
+  std::vector<std::string> warnings;         // damaged checkpoints that were skipped
+};
+
+// `mode`: "" or "never", "auto", "latest", "best", or the path of a checkpoint or a run. Throws
+// ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; what is wrong
+// with the checkpoint that a path names, or with all of a run's.
+ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
+
+// The checkpoint of a path that names it, the run or its folder of checkpoints: for a run the
+// newest that verifies. Throws as above.
+ResumeTarget open_resume_path(const std::string& path);
+
+}  // namespace meshtrain
