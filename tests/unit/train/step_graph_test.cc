@@ -1,0 +1,70 @@
+// What the programs of a step change.
+#include "train/step_graph.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "support/engine_case.h"
+
+using namespace meshtrain;
+
+namespace {
+
+constexpr const char* kConfig = R"(
+model:
+  layers:
+    - Input: {shape: [3]}
+    - Dense: {name: dense, units: 2}
+    - BatchNormalization: {name: moving, TRAINABLE}
+compile: {loss: mse, optimizer: {SGD: {gradient_accumulation_steps: 2}}}
+)";
+
+struct Programs {
+  Graph train, accumulate, test, predict;
+};
+
+Programs programs_of(const std::string& trainable) {
+  std::string text = kConfig;
+  text.replace(text.find("TRAINABLE"), 9, "trainable: " + trainable);
+  const Config config = test::config_from(text);
+  Diagnostics diagnostics;
+  const Model model(config.model, DType::kFloat32, diagnostics);
+  const Optimizer optimizer(config.compile.optimizer);
+  DataSpec data;
+  data.inputs.push_back({{3}, DType::kFloat32});
+  data.targets.push_back({{2}, DType::kFloat32});
+  const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+  REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
+  return {graphs.train(4, true), graphs.train(4, false), graphs.test(4), graphs.predict(4)};
+}
+
+bool changes(const Graph& graph, std::string_view path) {
+  for (const Update& update : graph.updates) {
+    if (graph.variables[static_cast<size_t>(update.variable)].path == path) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("Moving averages follow every training step and nothing else") {
+  const Programs programs = programs_of("true");
+  for (const char* path : {"moving/moving_mean", "moving/moving_variance"}) {
+    CHECK(changes(programs.train, path));
+    CHECK(changes(programs.accumulate, path));  // also where weights wait for more gradients
+    CHECK(!changes(programs.test, path));
+    CHECK(!changes(programs.predict, path));
+  }
+  CHECK(changes(programs.train, "dense/kernel"));
+  CHECK(!changes(programs.accumulate, "dense/kernel"));
+}
+
+TEST_CASE("A layer that does not train changes nothing") {
+  const Programs programs = programs_of("false");
+  for (const char* name : {"gamma", "beta", "moving_mean", "moving_variance"}) {
+    CHECK(!changes(programs.train, "moving/" + std::string(name)));
+  }
+}
