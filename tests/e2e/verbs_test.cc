@@ -137,6 +137,39 @@ TEST_CASE("plan and the dry run show the same and start nothing") {
   CHECK(json.at("variables")[0].at("path") == "d1/kernel");
 }
 
+TEST_CASE("a layout rule may name the outputs of blocks") {
+  const TemporaryFolder folder;
+  folder.write("blocks.yaml", R"(
+distribution:
+  type: ModelParallel
+  device_mesh: {shape: [2, 2], axis_names: [data, model]}
+  layout_map:
+    block_\d+/up/kernel: [null, model]
+    block_\d+/output: [data, model]
+blocks:
+  Unit:
+    inputs: [x]
+    layers:
+      - Dense: {name: up, inputs: x, units: 8}
+      - Add: {name: sum, inputs: [x, up]}
+model:
+  layers:
+    - Input: {shape: [8]}
+    - Repeat: {times: 2, name: "block_{i}", block: Unit}
+    - Dense: {name: head, units: 1}
+compile: {loss: mse}
+data: {train: {source: random, samples: 8, shape: [8], labels: [1]}}
+)");
+  const Result plan = meshtrain({"plan", "blocks.yaml", "--format", "json"}, folder.path());
+  REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
+  const Json json = Json::parse(plan.out);
+  REQUIRE(json.at("outputs").size() == 2);
+  CHECK(json.at("outputs")[1].at("key") == "block_1/sum/output");
+  CHECK(json.at("outputs")[1].at("rule").at("key") == "block_\\d+/output");
+  CHECK(json.at("variables")[2].at("path") == "block_1/up/kernel");
+  CHECK(json.at("variables")[2].at("layouts").at("storage") == Json::parse(R"([null, "model"])"));
+}
+
 TEST_CASE("results that cannot be written are exit code 74") {
   const ExampleFolder folder;
   Command command;
@@ -145,7 +178,7 @@ TEST_CASE("results that cannot be written are exit code 74") {
   command.out_to = "/dev/full";
   const Result result = run(command);
   CHECK(result.exit_code == 74);
-  CHECK(contains(result.err, "cannot write to stdout"));
+  CHECK(contains(result.err, "error[E142]: cannot write to stdout"));
   command.out_to = "pipe without reader";  // as `| head` leaves it
   CHECK(run(command).exit_code == 0);
 }

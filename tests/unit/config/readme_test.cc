@@ -1,0 +1,58 @@
+// The table of configs/README.md has every class that a config may name, and no other.
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "config/catalogue.h"
+#include "doctest/doctest.h"
+
+namespace meshtrain {
+namespace {
+
+// Heading of the table -> the names in backticks in the first column of its rows.
+std::map<std::string, std::set<std::string>> tables() {
+  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/configs/README.md");
+  std::map<std::string, std::set<std::string>> out;
+  std::string line, heading;
+  const std::regex name("`([A-Za-z0-9_]+)`");
+  while (std::getline(file, line)) {
+    if (line.rfind("### ", 0) == 0) {
+      heading = line.substr(4);
+    }
+    if (line.rfind("| `", 0) == 0) {
+      const std::string first = line.substr(2, line.find(" | ", 2) - 2);
+      for (std::sregex_iterator it(first.begin(), first.end(), name), end; it != end; ++it) {
+        CHECK_MESSAGE(out[heading].insert((*it)[1]).second, heading, ": ", (*it)[1], " twice");
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("README: the tables of classes are those of the catalogue") {
+  const auto found = tables();
+  const std::pair<const char*, Category> kTables[] = {
+      {"Layers", Category::kLayer},           {"Losses", Category::kLoss},
+      {"Metrics", Category::kMetric},         {"Optimizers", Category::kOptimizer},
+      {"Schedules", Category::kSchedule},     {"Initializers", Category::kInitializer},
+      {"Activations", Category::kActivation}, {"Regularizers", Category::kRegularizer},
+      {"Constraints", Category::kConstraint}, {"Data", Category::kSource},
+      {"Transforms", Category::kTransform}};
+  for (const auto& [heading, category] : kTables) {
+    REQUIRE_MESSAGE(found.contains(heading), heading);
+    const std::set<std::string>& rows = found.at(heading);
+    for (const std::string& name : class_names(category)) {
+      CHECK_MESSAGE(rows.contains(name), heading, " of configs/README.md lack ", name);
+    }
+    for (const std::string& name : rows) {
+      CHECK_MESSAGE(find_class(category, name) != nullptr, heading, ": there is no ", name);
+    }
+  }
+}
+
+}  // namespace meshtrain
