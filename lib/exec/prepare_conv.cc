@@ -1,5 +1,8 @@
 // Convolutions, pools and per-channel sums: lists of images (rows) over all pieces, so that one
 // kernel computes the images of every device.
+#include <algorithm>
+#include <array>
+
 #include "backend/cpu/channels.h"
 #include "backend/cpu/conv.h"
 #include "backend/cpu/pool.h"

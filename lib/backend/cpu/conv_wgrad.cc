@@ -240,6 +240,7 @@ KernelList make_conv_wgrad(const ConvShape& conv, const std::vector<WgradJob>& j
                            ScratchAllocator& scratch) {
   const ConvShape shape = flattened(conv);
   const int64_t images = static_cast<int64_t>(jobs[0].images.size());
+  MESHTRAIN_CHECK(images > 0, "the gradient of a kernel over no images");
   const int64_t panels = ceil_div(shape.filters / (shape.is_depthwise() ? 1 : shape.groups),
                                   kernels().panel_columns[type_index(shape.dtype)]);
   const int64_t wanted = ceil_div(kUnits, static_cast<int64_t>(jobs.size()) * panels);
