@@ -141,11 +141,14 @@ void StepGraphs::track(Metric metric, int output, bool weighted) {
       return tracked.metric.name == candidate;
     });
   };
-  if (weighted && taken(name)) {
-    name = "weighted_" + name;
+  if (weighted && taken(name)) {  // "weighted_mae", "price_weighted_mae"
+    const bool has_prefix = output != kNone && model_.outputs().size() > 1;
+    const size_t prefix = has_prefix ? model_.output_names()[output].size() + 1 : 0;
+    name.insert(prefix, "weighted_");
   }
+  const std::string base = name;
   for (int i = 1; taken(name); ++i) {
-    name = fmt::format("{}_{}", metric.name, i);
+    name = fmt::format("{}_{}", base, i);
   }
   metric.name = name;
   TrackedMetric tracked{std::move(metric), output, weighted, {}};

@@ -77,32 +77,11 @@ void check_batches(const Config& config, const Dataset& train) {
   diagnostics.throw_if_errors();
 }
 
-int64_t Trainer::check_batches(const Dataset& train) const {
-  const FitConfig& fit = config_.fit;
-  const bool drop_last = config_.data.remainder.value == "drop";
-  const int64_t num_batches = count_batches(train.num_samples, fit.batch_size, drop_last);
-  Diagnostics diagnostics;
-  if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
-    diagnostics
-        .error("E316", fit.batch_size.loc,
-               fmt::format("a batch of {} is larger than the data: {} samples",
-                           fit.batch_size.value, train.num_samples))
-        .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
-  } else if (num_batches == 0) {
-    diagnostics
-        .error("E316", train.loc,
-               fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
-                           "incomplete batches",
-                           train.num_samples, fit.batch_size.value))
-        .help("a smaller fit.batch_size, or `remainder: keep`");
-  }
-  diagnostics.throw_if_errors();
-  return num_batches;
-}
-
 void Trainer::fit(const Dataset& train, const Dataset* validation) {
   const FitConfig& fit = config_.fit;
-  const int64_t num_batches = check_batches(train);
+  check_batches(config_, train);
+  const int64_t num_batches = count_batches(train.num_samples, fit.batch_size,
+                                            config_.data.remainder.value == "drop");
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   if (control_ != nullptr) {
     control_->on_fit_begin(at);

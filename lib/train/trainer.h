@@ -91,7 +91,6 @@ class Trainer {
   std::vector<HostTensor> predict(const Dataset& dataset, int64_t batch_size);
 
  private:
-  int64_t check_batches(const Dataset& train) const;
   // The rest of the epoch at `at`, which moves along.
   EpochReport train_epoch(const Dataset& train, const EpochPlan& plan, TrainPosition& at);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
