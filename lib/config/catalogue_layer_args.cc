@@ -4,6 +4,9 @@
 
 namespace meshtrain {
 
+// Of windows, strides and paddings: a size in int64 stays one when multiplied by it.
+constexpr double kMaxWindow = 65536;
+
 Spec initializer_arg(const char* name, const char* default_text) {
   return object(name, ValueKind::kObject, Category::kInitializer, default_text,
                 "how the weight gets its first values");
@@ -40,7 +43,7 @@ Spec seed_arg() {
 
 Spec per_dimension(const char* name, const char* default_text, const char* help, double minimum) {
   Spec spec = make_spec(name, ValueKind::kIntOrList, default_text, help);
-  spec.least(minimum).most(kMaxSize);
+  spec.least(minimum).most(kMaxWindow);
   return spec.default_text.empty() ? spec.required() : spec;
 }
 

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "config/spec.h"
 #include "nn/activations.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
@@ -97,6 +98,12 @@ int Layer::add_weight(std::string_view weight_name, Shape shape, DType weight_dt
       return static_cast<int>(i);
     }
   }
+  if (is_too_large(shape)) {
+    throw ConfigError(
+        "E120", loc,
+        fmt::format("layer `{}` ({}) needs a weight `{}` of {}, more than 2^48 numbers", name,
+                    class_name, path, shape_string(shape)));
+  }
   weights.push_back({std::move(path), std::move(shape), weight_dtype, weight_trainable && trainable,
                      std::move(initializer),
                      argument_of_weight(config(), std::string(weight_name), "regularizer"),
@@ -184,6 +191,17 @@ std::optional<int64_t> axis_in(int64_t axis, size_t rank) {
     return std::nullopt;
   }
   return axis < 0 ? axis + size : axis;
+}
+
+bool is_too_large(const Shape& shape) {
+  int64_t product = 1;
+  for (const int64_t size : shape) {
+    if (size > 0 && product > kMaxElements / size) {
+      return true;
+    }
+    product *= std::max<int64_t>(size, 1);
+  }
+  return false;
 }
 
 int64_t elements_per_sample(const Shape& shape) {

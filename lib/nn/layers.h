@@ -84,5 +84,7 @@ ValueId to_compute(CallContext& context, ValueId x);
 std::optional<int64_t> axis_in(int64_t axis, size_t rank);
 // Product of the sizes after the batch; kUnknownDim when one is unknown.
 int64_t elements_per_sample(const Shape& shape);
+// Whether the product of the sizes, unknown ones aside, is above 2^48 (kMaxElements).
+bool is_too_large(const Shape& shape);
 
 }  // namespace meshtrain

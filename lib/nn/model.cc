@@ -137,6 +137,15 @@ class ModelBuilder {
     try {
       call.output_shape = layer->build(shapes, diagnostics_);
       call.dtype = layer->output_dtype(dtypes);
+      if (is_too_large(call.output_shape)) {
+        diagnostics_
+            .error("E120", layer->loc,
+                   fmt::format("layer `{}` ({}) gives {}, more than 2^48 numbers", layer->name,
+                               layer->class_name, shape_string(call.output_shape)))
+            .help("make it smaller");
+        call.output_shape = failed_shape();
+        return;
+      }
       if (layer->config() != nullptr && layer->config()->has("activity_regularizer")) {
         check_regularizer(layer->config()->arg("activity_regularizer").object(),
                           fmt::format("the output of `{}`", layer->name), call.output_shape,
