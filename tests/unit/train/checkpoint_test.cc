@@ -1,0 +1,399 @@
+// Checkpoints on disk: format, protocol, reading back on other meshes, damage.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint_case.h"
+#include "support/temp_folder.h"
+#include "train/checkpoint_files.h"
+#include "train/checkpoint_folder.h"
+
+namespace meshtrain {
+namespace {
+
+using test::caught;
+using test::Stored;
+using test::TempFolder;
+namespace fs = std::filesystem;
+
+bool same_bytes(const HostTensor& a, const HostTensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         std::memcmp(a.bytes(), b.bytes(), a.num_bytes()) == 0;
+}
+
+std::vector<std::string> files_of(const std::string& folder) {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      out.push_back(fs::relative(entry.path(), folder).string());
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+TEST_CASE("a checkpoint is a folder of shards with the texts and a manifest") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[6]);  // 2 x 2
+  const SaveResult result = test::save_step(folder.path(), stored, 500);
+  REQUIRE_MESSAGE(result.saved, result.error);
+  CHECK(result.path == folder.file("000500"));
+  std::vector<std::string> expected = {"config.resolved.yaml", "config.yaml", "layout.json",
+                                       "manifest.json"};
+  for (const char* kind : {"model", "optimizer"}) {
+    for (int shard = 1; shard <= 4; ++shard) {
+      expected.push_back(
+          fmt::format("{}/shard-{:05}-model-00001-of-00001.safetensors", kind, shard));
+    }
+  }
+  expected.push_back("state.json");
+  CHECK(files_of(result.path) == expected);
+  CHECK(folder.num_files() == 1);  // nothing else is left
+}
+
+TEST_CASE("shards say where their pieces lie as PyTorch's reader wants it") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[6]);
+  REQUIRE(test::save_step(folder.path(), stored, 1).saved);
+  Shape end = {0, 0};
+  for (int shard = 1; shard <= 4; ++shard) {
+    const SafetensorsReader reader(folder.file(
+        fmt::format("000001/model/shard-{:05}-model-00001-of-00001.safetensors", shard)));
+    CHECK(reader.metadata().at("format") == "pt");
+    CHECK(reader.metadata().at("DCP_VERSION") == "1.0");
+    const auto sharding = nlohmann::json::parse(reader.metadata().at("DCP_SHARDING_INFO"));
+    const auto offsets = sharding.at("d/kernel").at("saved_offsets").get<std::vector<int64_t>>();
+    const auto* entry = reader.find("d/kernel");
+    REQUIRE(entry != nullptr);
+    CHECK(entry->shape == Shape{12, 24});
+    CHECK(entry->begin % 4 == 0);
+    for (size_t d = 0; d < 2; ++d) {  // the global size is the largest offset + shape
+      end[d] = std::max(end[d], offsets[d] + entry->shape[d]);
+    }
+  }
+  CHECK(end == Shape{24, 48});
+}
+
+TEST_CASE("every mesh reads what every other mesh wrote byte for byte") {
+  for (const test::MeshCase& from : test::mesh_cases()) {
+    const TempFolder folder;
+    Stored writer(from);
+    REQUIRE(test::save_step(folder.path(), writer, 7).saved);
+    const CheckpointReader reader(folder.file("000007"));
+    reader.verify();
+    for (const test::MeshCase& to : test::mesh_cases()) {
+      CAPTURE(from.kernel);
+      CAPTURE(to.kernel);
+      Stored restored(to, 99);
+      for (size_t v = 0; v < restored.store.variables().size(); ++v) {
+        const Variable& variable = restored.store.variables()[v];
+        const CheckpointTensor* tensor = reader.find(checkpoint_path(variable));
+        REQUIRE(tensor != nullptr);
+        restored.store.write(static_cast<int>(v), reader.read(*tensor));
+        CHECK(same_bytes(restored.store.read(static_cast<int>(v)), test::content_of(variable, 1)));
+      }
+    }
+  }
+}
+
+TEST_CASE("state and manifest read back as they were written") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[7]);
+  CheckpointNotes notes = test::notes_of(12);
+  notes.state.position.epoch_trained = true;
+  notes.state.position.logs = {{"accuracy", 0.1}, {"loss", std::nextafter(0.3, 1)}};
+  notes.state.learning_rate = 1e-3;
+  notes.state.monitor = "val_loss";
+  notes.state.best = -std::numeric_limits<double>::infinity();
+  notes.state.best_step = 9;
+  notes.state.cursor = {"00ff", "digits", 100, 32, 5, false, "drop", 42};
+  notes.loss = 0.5;
+  const Snapshot snapshot(stored.store, stored.mesh);
+  REQUIRE(write_checkpoint(folder.path(), snapshot, notes).saved);
+  const CheckpointReader reader(folder.file("000012"));
+  const TrainState& state = reader.state();
+  CHECK(state.position == notes.state.position);
+  CHECK(state.learning_rate == 1e-3);
+  CHECK(state.best == notes.state.best);
+  CHECK(state.best_step == 9);
+  CHECK(state.cursor.data == "00ff");
+  CHECK(state.cursor.remainder == "drop");
+  CHECK(state.cursor.seed == 42);
+  CHECK(nlohmann::json::parse(state.callbacks.at("EarlyStopping")) ==
+        nlohmann::json::parse(notes.state.callbacks.at("EarlyStopping")));
+  CHECK(reader.manifest().mesh.size() == 2);
+  CHECK(reader.manifest().run_id == "0123abcd");
+  CHECK(reader.find("d/kernel")->layout == "[b, a]");
+  CHECK(reader.find("d/kernel")->pieces.size() == 8);
+  CHECK(reader.text("config.yaml") == "name: x\n");
+  CHECK(reader.text("nothing.txt").empty());
+}
+
+TEST_CASE("a copy in flight does not see what training writes") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[3]);
+  Snapshot snapshot(stored.store, stored.mesh);
+  snapshot.copy();
+  stored.store.fill(0, 0);
+  REQUIRE(write_checkpoint(folder.path(), snapshot, test::notes_of(1)).saved);
+  const CheckpointReader reader(folder.file("000001"));
+  CHECK(same_bytes(reader.read(*reader.find("d/kernel")),
+                   test::content_of(stored.store.variables()[0], 1)));
+}
+
+TEST_CASE("a state that is not finite is set aside and never a checkpoint") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[1]);
+  HostTensor bad = stored.store.read(3);
+  bad.set(5, std::numeric_limits<double>::quiet_NaN());
+  bad.set(700, std::numeric_limits<double>::infinity());
+  stored.store.write(3, bad);
+  const SaveResult result = test::save_step(folder.path(), stored, 4);
+  CHECK_FALSE(result.saved);
+  CHECK(result.not_finite.find("adam/d_kernel_momentum has 1 NaN") == 0);
+  CHECK(checkpoint_steps(folder.path()).empty());
+  CHECK(fs::exists(folder.file("rejected/000004/manifest.json")));
+  CHECK(caught([&] { CheckpointReader(folder.file("rejected/000004")).verify(); }).code == "E414");
+  CHECK_FALSE(test::save_step(folder.path(), stored, 5).saved);  // the newest one only is kept
+  CHECK(names_in(folder.file("rejected")) == std::vector<std::string>{"000005"});
+}
+
+TEST_CASE("a step that is there already is not replaced") {
+  const TempFolder folder;
+  Stored first(test::mesh_cases()[1], 1), second(test::mesh_cases()[1], 2);
+  REQUIRE(test::save_step(folder.path(), first, 3).saved);
+  const SaveResult again = test::save_step(folder.path(), second, 3);
+  CHECK_FALSE(again.saved);
+  CHECK(again.error.find("[E456] step 3 was not saved") == 0);
+  CHECK(folder.num_files() == 1);
+  const CheckpointReader reader(folder.file("000003"));
+  CHECK(same_bytes(reader.read(*reader.find("d/bias")),
+                   test::content_of(first.store.variables()[1], 1)));
+}
+
+// What a reader says about `path`: "" when all is well.
+std::string damage(const std::string& path) {
+  return caught([&] { CheckpointReader(path).verify(); }).code;
+}
+
+TEST_CASE("every flipped bit is found") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[1]);
+  REQUIRE(test::save_step(folder.path(), stored, 1).saved);
+  const std::string path = folder.file("000001");
+  REQUIRE(damage(path).empty());
+  const std::vector<std::string> files = files_of(path);
+  uint64_t random = 1;
+  for (int round = 0; round < 10000; ++round) {
+    random = hash_mix(random, static_cast<uint64_t>(round));
+    const std::string file = path + "/" + files[random % files.size()];
+    const uint64_t size = fs::file_size(file);
+    const uint64_t at = (random >> 16) % size;
+    const unsigned bit = static_cast<unsigned>(random >> 8) % 8;
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    const auto flip = [&] {
+      stream.seekg(static_cast<std::streamoff>(at));
+      const char byte = static_cast<char>(stream.get() ^ (1 << bit));
+      stream.seekp(static_cast<std::streamoff>(at));
+      stream.put(byte);
+      stream.flush();
+    };
+    flip();
+    const std::string code = damage(path);
+    const std::string where = fmt::format("{} byte {} bit {}: {}", file, at, bit, code);
+    REQUIRE_MESSAGE(code.substr(0, 2) == "E4", where);
+    flip();
+  }
+  CHECK(damage(path).empty());
+}
+
+TEST_CASE("every truncation is found") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[0]);
+  REQUIRE(test::save_step(folder.path(), stored, 1).saved);
+  const std::string path = folder.file("000001");
+  for (const std::string& name : files_of(path)) {
+    const std::string file = path + "/" + name;
+    const std::string content = folder.read("000001/" + name);
+    const size_t stride = content.size() > 3000 ? 7 : 1;
+    for (size_t size = 0; size < content.size(); size += stride) {
+      REQUIRE(::truncate(file.c_str(), static_cast<off_t>(size)) == 0);
+      REQUIRE_MESSAGE(damage(path).substr(0, 2) == "E4", file << " cut to " << size);
+    }
+    std::ofstream(file, std::ios::binary) << content << "x";
+    CHECK_MESSAGE(damage(path).substr(0, 2) == "E4", file << " with a byte too many");
+    std::ofstream(file, std::ios::binary) << content;
+  }
+  CHECK(damage(path).empty());
+}
+
+TEST_CASE("links pipes and missing files are refused") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[0]);
+  const auto fresh = [&](int64_t step) {
+    REQUIRE(test::save_step(folder.path(), stored, step).saved);
+    return folder.file(checkpoint_name(step));
+  };
+  const std::string shard = "/model/shard-00001-model-00001-of-00001.safetensors";
+  const std::string linked = fresh(1);
+  fs::rename(linked + shard, folder.file("elsewhere"));
+  fs::create_symlink(folder.file("elsewhere"), linked + shard);
+  CHECK(damage(linked) == "E406");
+  const std::string piped = fresh(2);
+  fs::remove(piped + shard);
+  REQUIRE(::mkfifo((piped + shard).c_str(), 0600) == 0);
+  CHECK(damage(piped) == "E406");
+  const std::string missing = fresh(3);
+  fs::remove(missing + shard);
+  CHECK(damage(missing) == "E404");
+  const std::string outside = fresh(4);
+  fs::rename(outside + "/model", folder.file("model"));
+  fs::create_directory_symlink(folder.file("model"), outside + "/model");
+  CHECK(damage(outside) == "E406");
+  const std::string bare = fresh(5);
+  fs::remove(bare + "/manifest.json");
+  CHECK(damage(bare) == "E404");
+  const std::string renamed = folder.file("000009");
+  fs::rename(fresh(6), renamed);
+  CHECK(damage(renamed) == "E402");
+  CHECK(damage(folder.file("000077")) == "E400");
+}
+
+// A manifest with its checksum made to fit again after an edit, as a hostile writer would.
+std::string with_checksum(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  REQUIRE_MESSAGE(at != std::string::npos, from);
+  text.replace(at, from.size(), to);
+  const std::string tail = ",\n\"self_xxh3_128\": \"";
+  const std::string body = text.substr(0, text.rfind(tail));
+  return body + tail + checksum128(std::as_bytes(std::span(body))) + "\"\n}\n";
+}
+
+TEST_CASE("a manifest that lies is refused with the rule it breaks") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[6]);
+  REQUIRE(test::save_step(folder.path(), stored, 1).saved);
+  const std::string path = folder.file("000001/manifest.json");
+  const std::string good = folder.read("000001/manifest.json");
+  struct Lie {
+    const char *from, *to, *code;
+  };
+  const std::string deep =
+      "{\"x\":" + std::string(100, '[') + std::string(100, ']') + ",\"major\":1";
+  const Lie lies[] = {
+      {"\"major\":1", "\"major\":2", "E408"},
+      {"\"major\":1", "\"major\":1,\"major\":1", "E402"},
+      {"{\"major\":1", deep.c_str(), "E402"},
+      {"\"step\": 1", "\"step\": 1.0", "E402"},
+      {"\"step\": 1", "\"step\": -1", "E402"},
+      {"\"file\":\"model/shard", "\"file\":\"model/../../shard", "E406"},
+      {"\"file\":\"model/shard", "\"file\":\"/etc/shard", "E406"},
+      {"\"offset\":[0,0]", "\"offset\":[12,0]", "E407"},
+      {"\"offset\":[12,24]", "\"offset\":[12,25]", "E407"},
+      {"\"global_shape\":[24,48]", "\"global_shape\":[24,9007199254740991]", "E407"},
+      {"\"global_shape\":[24,48]", "\"global_shape\":[24,49]", "E407"},
+      {"\"dtype\":\"float32\"", "\"dtype\":\"object\"", "E402"},
+      {"\"path\":\"adam/iteration\"", "\"path\":\"adam/iterations\"", "E402"},
+      {"\"state.json\":", "\"../state.json\":", "E406"},
+  };
+  for (const Lie& lie : lies) {
+    CAPTURE(lie.to);
+    folder.write("000001/manifest.json", with_checksum(good, lie.from, lie.to));
+    CHECK(damage(folder.file("000001")) == lie.code);
+  }
+  std::string edited = good;
+  edited.replace(edited.find("\"step\": 1"), 9, "\"step\": 2");
+  folder.write("000001/manifest.json", edited);
+  CHECK(damage(folder.file("000001")) == "E403");
+  folder.write("000001/manifest.json", good);
+  CHECK(damage(folder.file("000001")).empty());
+}
+
+TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are told") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[1]);
+  for (const int64_t step : {100, 200, 300}) {
+    REQUIRE(test::save_step(folder.path(), stored, step).saved);
+  }
+  fs::create_directory(folder.file("tmp.000400.0123abcd"));
+  fs::create_directory_symlink(folder.file("000100"), folder.file("000500"));
+  CHECK(checkpoint_steps(folder.path()) == std::vector<int64_t>{300, 200, 100});
+  CHECK(newest_checkpoint(folder.path()).reader->manifest().step == 300);
+  fs::resize_file(folder.file("000300/state.json"), 10);
+  fs::remove_all(folder.file("000200/model"));
+  const NewestCheckpoint found = newest_checkpoint(folder.path());
+  REQUIRE(found.reader != nullptr);
+  CHECK(found.reader->manifest().step == 100);
+  CHECK(found.damaged == std::vector<int64_t>{300, 200});
+  CHECK(found.warnings[0].find("step 100 is taken, 200 steps are lost") != std::string::npos);
+  fs::remove(folder.file("000100/manifest.json"));
+  CHECK(newest_checkpoint(folder.path()).reader == nullptr);
+  CHECK(newest_checkpoint(folder.path()).damaged.size() == 3);
+}
+
+TEST_CASE("pruning keeps the newest and the pinned and never fewer than two") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[0]);
+  for (int64_t step = 1; step <= 7; ++step) {
+    REQUIRE(test::save_step(folder.path(), stored, step).saved);
+  }
+  CHECK(prune_checkpoints(folder.path(), 3, {2}, "run").empty());
+  CHECK(checkpoint_steps(folder.path()) == std::vector<int64_t>{7, 6, 5, 2});
+  CHECK(prune_checkpoints(folder.path(), 0, {}, "run").empty());
+  CHECK(checkpoint_steps(folder.path()) == std::vector<int64_t>{7, 6});
+  CHECK(folder.num_files() == 2);
+}
+
+TEST_CASE("cleaning up takes what the run itself left and old things only") {
+  const TempFolder folder;
+  for (const char* name : {"tmp.000005.mine", "tmp.000006.other", "trash.000001.mine",
+                           "tmp.000002.old", "000003", "tmp.note"}) {
+    fs::create_directory(folder.file(name));
+  }
+  const timespec times[2] = {{time(nullptr) - 100000, 0}, {time(nullptr) - 100000, 0}};
+  REQUIRE(::utimensat(AT_FDCWD, folder.file("tmp.000002.old").c_str(), times, 0) == 0);
+  const std::vector<std::string> said = clean_checkpoints(folder.path(), {"mine"});
+  CHECK(names_in(folder.path()) ==
+        std::vector<std::string>{"000003", "tmp.000006.other", "tmp.note"});
+  REQUIRE(said.size() == 2);
+  CHECK(said[0] == "[E401] an unfinished save of step 2 was removed");
+}
+
+TEST_CASE("two processes cannot write checkpoints into one folder") {
+  const TempFolder folder;
+  const CheckpointLock lock(folder.path(), "first");
+  const test::Caught second = caught([&] { CheckpointLock(folder.path(), "second"); });
+  CHECK(second.code == "E455");
+  CHECK(second.exit_code == 6);
+  CHECK(second.says("run first pid"));
+}
+
+TEST_CASE("what is set aside is kept under another name") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[0]);
+  REQUIRE(test::save_step(folder.path(), stored, 8).saved);
+  CHECK(set_aside(folder.path(), {8}) == std::vector<std::string>{folder.file("aside.000008.1")});
+  REQUIRE(test::save_step(folder.path(), stored, 8).saved);
+  CHECK(set_aside(folder.path(), {8}).at(0) == folder.file("aside.000008.2"));
+  CHECK(checkpoint_steps(folder.path()).empty());
+}
+
+TEST_CASE("too little room is an error before training with exit code 74") {
+  const TempFolder folder;
+  const test::Caught full =
+      caught([&] { check_checkpoint_folder(folder.path(), int64_t{1} << 60, 3); });
+  CHECK(full.code == "E420");
+  CHECK(full.exit_code == 74);
+  CHECK(caught([&] { check_checkpoint_folder(folder.path(), 1000, 3); }).code.empty());
+  CHECK(folder.num_files() == 0);
+  CHECK(caught([&] { check_checkpoint_folder(folder.file("none"), 1000, 3); }).code == "E421");
+}
+
+}  // namespace
+}  // namespace meshtrain
