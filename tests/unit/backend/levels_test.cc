@@ -204,5 +204,100 @@ TEST_CASE("integers wrap and divide without trapping") {
   }
 }
 
+// Whole numbers: sums are exact in every order.
+template <class T>
+std::vector<T> whole_numbers(int64_t n, uint64_t seed) {
+  std::vector<T> out;
+  for (int64_t i = 0; i < n; ++i) {
+    out.push_back(static_cast<T>(test::splitmix_below(seed, static_cast<uint64_t>(i), 9) - 4));
+  }
+  return out;
+}
+
+template <class T>
+void check_panel(const KernelTable& table, int type, PanelKind kind, int64_t rows,
+                 int64_t columns) {
+  const int64_t width = table.panel_columns[type];  // of a line of b
+  const bool lanes = kind == PanelKind::kLanes;
+  const std::vector<int64_t> a_offsets = {3, 500}, b_offsets = {width, 0};
+  PanelArgs args;
+  args.num_runs = 2;
+  args.length = 5;
+  args.a_row = kind == PanelKind::kAdjacent ? 1 : 40;
+  args.a_step = kind == PanelKind::kSteps ? 1 : 37;
+  args.b_row = width;
+  args.c_row = columns + 1;
+  args.rows = rows;
+  args.columns = columns;
+  const std::vector<T> a = whole_numbers<T>(4000, 1), b = whole_numbers<T>(8 * width, 2);
+  std::vector<T> c = whole_numbers<T>(rows * args.c_row, 3), want = c;
+  for (const bool accumulate : {false, true}) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t j = 0; j < columns; ++j) {
+        T& sum = want[static_cast<size_t>(r * args.c_row + j)];
+        sum = accumulate ? sum : T{0};
+        for (size_t run = 0; run < 2; ++run) {
+          for (int64_t k = 0; k < args.length; ++k) {
+            const int64_t left =
+                a_offsets[run] + r * args.a_row + k * args.a_step + (lanes ? j : 0);
+            sum += a[static_cast<size_t>(left)] *
+                   b[static_cast<size_t>(b_offsets[run] + k * width + j)];
+          }
+        }
+      }
+    }
+    args.a = a.data();
+    args.b = b.data();
+    args.c = c.data();
+    args.a_offsets = a_offsets.data();
+    args.b_offsets = b_offsets.data();
+    args.accumulate = accumulate;
+    table.panel[static_cast<int>(kind)][type](args);
+    CHECK(same_bits(c, want));
+  }
+}
+
+TEST_CASE("panels are the sums of products on every level") {
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    const KernelTable& table = kernels_of_level(level);
+    for (PanelKind kind : {PanelKind::kSteps, PanelKind::kAdjacent, PanelKind::kLanes}) {
+      for (int64_t rows : {1, 2, 3, 5, 6, 7, 13, 14, 15, 29}) {
+        for (int64_t columns = 1; columns <= table.panel_columns[kTypeF32]; columns += 3) {
+          check_panel<float>(table, kTypeF32, kind, rows, columns);
+        }
+        for (int64_t columns = 1; columns <= table.panel_columns[kTypeF64]; ++columns) {
+          check_panel<double>(table, kTypeF64, kind, rows, columns);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("per-channel sums are the same on every level") {
+  for (int64_t channels : {1, 3, 8, 12, 24, 64, 100}) {
+    const int64_t rows = 203;
+    const std::vector<float> u = numbers<float>(rows * channels, 1);
+    const std::vector<float> v = numbers<float>(rows * channels, 2);
+    std::vector<std::vector<double>> sums;
+    for (int level = 0; level < num_kernel_levels(); ++level) {
+      std::vector<double> out(static_cast<size_t>(2 * channels));
+      kernels_of_level(level).channel_sums[kTypeF32](out.data(), u.data(), v.data(), rows,
+                                                     channels);
+      sums.push_back(std::move(out));
+    }
+    for (const std::vector<double>& other : sums) {
+      CHECK(same_bits(other, sums[0]));
+    }
+    double first = 0, product = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const double x = u[static_cast<size_t>(r * channels)];
+      first += x;
+      product += x * v[static_cast<size_t>(r * channels)];
+    }
+    CHECK(sums[0][0] == doctest::Approx(first).epsilon(1e-12));
+    CHECK(sums[0][static_cast<size_t>(channels)] == doctest::Approx(product).epsilon(1e-12));
+  }
+}
+
 }  // namespace
 }  // namespace meshtrain::cpu
