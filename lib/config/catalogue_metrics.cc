@@ -113,7 +113,7 @@ ClassSpec best(const char* name, const char* limited, const char* help) {
   return metric_with(
       name, help,
       {number(limited, "", "what it must reach").required().least(0).most(1),
-       integer("num_thresholds", "200", "thresholds tried").least(1).most(100000), class_id()});
+       integer("num_thresholds", "200", "thresholds tried").least(1).most(10000), class_id()});
 }
 
 std::vector<ClassSpec> curves() {
@@ -124,7 +124,7 @@ std::vector<ClassSpec> curves() {
       best("RecallAtPrecision", "precision", "best recall at that precision"),
       make_class(
           "AUC", "area under the curve over all thresholds",
-          {integer("num_thresholds", "200", "thresholds tried").least(2).most(100000),
+          {integer("num_thresholds", "200", "thresholds tried").least(2).most(10000),
            choice("curve", {"ROC", "PR", "PRGAIN", "roc", "pr", "prgain"}, "ROC",
                   "true over false positives, precision over recall, or their gains"),
            choice(

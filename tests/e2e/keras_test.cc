@@ -1,0 +1,169 @@
+// import and export, and Keras' weight files in the other verbs, on models that Keras saved.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "example.h"
+#include "tensor/npy.h"
+#include "tensor/npz.h"
+#include "tensor/safetensors.h"
+
+namespace meshtrain {
+namespace {
+
+const std::string kFolder = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/keras/io/";
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The inputs of NAME.npz as a file for `predict`, and what Keras predicted.
+std::vector<HostTensor> split_samples(const std::string& name, const std::string& inputs) {
+  std::vector<NamedTensor> given;
+  std::vector<HostTensor> expected;
+  for (NamedTensor& tensor : read_npz(kFolder + name + ".npz")) {
+    if (tensor.name == "y" + std::to_string(expected.size())) {
+      expected.push_back(std::move(tensor.tensor));
+    } else {
+      given.push_back(std::move(tensor));
+    }
+  }
+  write_npz(inputs, given);
+  return expected;
+}
+
+void check_close(const HostTensor& got, const HostTensor& expected) {
+  REQUIRE(got.shape() == expected.shape());
+  for (int64_t i = 0; i < got.size(); ++i) {
+    CHECK(std::abs(got.at(i) - expected.at(i)) <= 1e-5 * std::max(1.0, std::abs(expected.at(i))));
+  }
+}
+
+// What `config` with `weights` predicts for the samples of `name`.
+void check_predictions(const TemporaryFolder& folder, const std::string& name,
+                       const std::string& config, const std::string& weights) {
+  const std::vector<HostTensor> expected = split_samples(name, folder / "x.npz");
+  const std::string out = expected.size() > 1 ? "y.npz" : "y.npy";
+  const Result result = meshtrain(
+      {"predict", config, "--weights", weights, "--input", "x.npz", "--output", out, "-q"},
+      folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  if (expected.size() == 1) {
+    return check_close(read_npy(folder / out), expected[0]);
+  }
+  NpzReader archive(folder / out);
+  REQUIRE(archive.names().size() == expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    check_close(archive.read(archive.names()[i]), expected[i]);
+  }
+}
+
+TEST_CASE("models that Keras saved predict here what they predicted there") {
+  for (const std::string name : {"mlp", "convnet", "several", "shared", "resnet", "separable",
+                                 "normalized", "adapted", "nested"}) {
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    const Result imported =
+        meshtrain({"import", kFolder + name + ".keras", "-o", "in"}, folder.path());
+    REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
+    CHECK(contains(imported.out, "in/config.yaml: "));
+    CHECK(imported.err.empty());
+    CHECK(meshtrain({"validate", "in/config.yaml"}, folder.path()).exit_code == 0);
+    check_predictions(folder, name, "in/config.yaml", "in/weights.safetensors");
+    // The same weights once more, through each kind of file that is written.
+    for (const std::string file : {"out.keras", "out.weights.h5", "out.npz"}) {
+      CAPTURE(file);
+      const Result written = meshtrain({"export", "in/config.yaml", "-o", file}, folder.path());
+      REQUIRE_MESSAGE(written.exit_code == 0, written.err);
+      check_predictions(folder, name, "in/config.yaml", file);
+    }
+    const Result again = meshtrain({"import", "out.keras", "-o", "again"}, folder.path());
+    REQUIRE_MESSAGE(again.exit_code == 0, again.err);
+    check_predictions(folder, name, "again/config.yaml", "again/weights.safetensors");
+  }
+}
+
+TEST_CASE("weights that Keras saved begin a training run") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "run"}, folder.path()).exit_code == 0);
+  const std::string weights = "run/weights.safetensors";
+  REQUIRE(
+      meshtrain({"export", "small.yaml", "--weights", weights, "-o", "w.weights.h5"}, folder.path())
+          .exit_code == 0);
+  const Result from_h5 = meshtrain({"train", "small.yaml", "-q", "--log-format=json", "-o", "a",
+                                    "fit.initial_weights=w.weights.h5"},
+                                   folder.path());
+  const Result from_safetensors = meshtrain({"train", "small.yaml", "-q", "--log-format=json", "-o",
+                                             "b", "fit.initial_weights=" + weights},
+                                            folder.path());
+  REQUIRE_MESSAGE(from_h5.exit_code == 0, from_h5.err);
+  CHECK(folder.read("a/weights.safetensors") == folder.read("b/weights.safetensors"));
+  CHECK(from_safetensors.exit_code == 0);
+  const Result other =
+      meshtrain({"evaluate", "small.yaml", "--weights", kFolder + "mlp.weights.h5"}, folder.path());
+  CHECK(other.exit_code == 6);
+  CHECK(contains(other.err, "error[E410]"));
+  CHECK(contains(other.err, "other shape: d1/kernel is (6, 5) in the file, (6, 8) in the model"));
+}
+
+TEST_CASE("a model.json takes the weights beside it or those named") {
+  const TemporaryFolder folder;
+  for (const char* file : {"mlp.json", "mlp.weights.h5"}) {
+    std::filesystem::copy_file(kFolder + file, folder / file);
+  }
+  const Result beside = meshtrain({"import", "mlp.json"}, folder.path());
+  REQUIRE_MESSAGE(beside.exit_code == 0, beside.err);
+  check_predictions(folder, "mlp", "mlp/config.yaml", "mlp/weights.safetensors");
+  std::filesystem::rename(folder / "mlp.weights.h5", folder / "other.h5");
+  CHECK(contains(meshtrain({"import", "mlp.json", "-o", "bare"}, folder.path()).out, "no weights"));
+  CHECK_FALSE(std::filesystem::exists(folder / "bare/weights.safetensors"));
+  const Result named =
+      meshtrain({"import", "mlp.json", "-o", "named", "--weights", "other.h5"}, folder.path());
+  CHECK(named.exit_code == 0);
+  CHECK(folder.read("named/weights.safetensors") == folder.read("mlp/weights.safetensors"));
+}
+
+TEST_CASE("scripts and architectures are written without weights as well") {
+  const ExampleFolder folder;
+  const Result script = meshtrain({"export", "small.yaml", "-o", "m.py"}, folder.path());
+  REQUIRE_MESSAGE(script.exit_code == 0, script.err);
+  const std::string text = folder.read("m.py");
+  CHECK(contains(text, "mesh = keras.distribution.DeviceMesh((2, 2,), [\"data\", \"model\"])"));
+  CHECK(contains(text, "layout_map[\"sequential/d1/kernel\"] = (None, \"model\",)"));
+  CHECK_FALSE(contains(text, "load_weights"));
+  CHECK(meshtrain({"export", "small.yaml", "-o", "m.json"}, folder.path()).exit_code == 0);
+  CHECK(contains(folder.read("m.json"), R"("class_name":"Sequential")"));
+}
+
+TEST_CASE("misuse of import and export has its exit codes") {
+  const ExampleFolder folder;
+  const auto code = [&](std::vector<std::string> args) {
+    return meshtrain(std::move(args), folder.path()).exit_code;
+  };
+  const std::string model = kFolder + "mlp.keras";
+  CHECK(code({"import"}) == 2);
+  CHECK(code({"import", "small.yaml"}) == 2);
+  CHECK(code({"import", kFolder + "mlp.weights.h5"}) == 2);
+  CHECK(code({"import", "none.keras"}) == 6);
+  CHECK(code({"import", model, "-o", "in"}) == 0);
+  const Result twice = meshtrain({"import", model, "-o", "in"}, folder.path());
+  CHECK(twice.exit_code == 2);
+  CHECK(contains(twice.err, "error[E141]"));
+  CHECK(code({"import", model, "-o", "small.yaml"}) == 2);
+  CHECK(code({"import", model, "-o", "/proc/none"}) == 74);
+  CHECK(code({"export", "in/config.yaml", "-o", "model.onnx"}) == 2);
+  CHECK(code({"export", "in/config.yaml"}) == 2);
+  CHECK(code({"export", "small.yaml", "-o", "model.keras"}) == 2);
+  CHECK(code({"export", "in/config.yaml", "-o", "none/model.keras"}) == 74);
+  CHECK(code({"export", "in/config.yaml", "-o", "none/model.weights.h5"}) == 74);
+  CHECK(code({"export", "in/config.yaml", "-w", "none.safetensors", "-o", "m.keras"}) == 6);
+  std::string text = folder.read("in/weights.safetensors");
+  folder.write("cut.safetensors", text.substr(0, text.size() - 4));
+  CHECK(code({"export", "in/config.yaml", "-w", "cut.safetensors", "-o", "m.keras"}) == 6);
+  CHECK_FALSE(std::filesystem::exists(folder / "m.keras"));
+}
+
+}  // namespace
+}  // namespace meshtrain
