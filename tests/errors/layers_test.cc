@@ -230,4 +230,29 @@ TEST_CASE("Layers: inputs that are unknown or lead back are refused for every cl
   }
 }
 
+TEST_CASE("Layers: a shape that does not fit within a block names the block's line and its use") {
+  const Probe probe = {R"(blocks:
+  Unit:
+    params: {size}
+    layers:
+      - Conv2D: {name: conv, filters: 2, kernel_size: =size}
+model:
+  layers:
+    - Input: {shape: [6, 6, 2]}
+    - Repeat: {times: 3, name: "unit_{i}", block: Unit, with: {size: 3}}
+compile: {loss: mse}
+data: {train: {source: random, samples: 8, shape: [4], labels: [2]}}
+)",
+                       5};
+  const Built built = build(probe);
+  REQUIRE(built.is_refused);
+  const Diagnostic& d = built.found.list()[0];
+  CHECK(d.code == "E120");
+  CHECK(d.loc.line == 5);
+  CHECK(says(d, "`unit_2/conv`"));
+  CHECK(says(d, "(None, 2, 2, 2)"));
+  CHECK(built.found.render().find("note: in block `Unit`, used as `unit_2` at probe.yaml:9:7") !=
+        std::string::npos);
+}
+
 }  // namespace meshtrain
