@@ -16,7 +16,7 @@ import numpy as np
 import splitmix
 
 STEPS = 50
-SHOWN = [1, 2, 10, 50]
+SHOWN = [1, 10, 50]
 # A tall and a wide matrix, what Muon takes for an embedding, ranks 1 and 4.
 WEIGHTS = {"kernel": (4, 3), "bias": (5,), "wide": (2, 5), "embeddings": (3, 2), "conv": (2, 2, 3, 2)}
 
@@ -24,7 +24,7 @@ LR = {"learning_rate": 0.01}
 DECAY = {"class_name": "ExponentialDecay",
          "config": {"initial_learning_rate": 0.1, "decay_steps": 5, "decay_rate": 0.5}}
 WARM = {"class_name": "CosineDecay",
-        "config": {"initial_learning_rate": 0.0, "decay_steps": 30, "alpha": 0.1, "warmup_target": 0.05,
+        "config": {"initial_learning_rate": 0.005, "decay_steps": 30, "alpha": 0.1, "warmup_target": 0.05,
                    "warmup_steps": 10}}
 # What every optimizer shares, once with each.
 SHARED = [
@@ -91,7 +91,7 @@ def gradients(step):
 
 def named(values):
     assert all(np.isfinite(v).all() for v in values), values
-    return {name: flat(v) for name, v in zip(WEIGHTS, values)}
+    return {name: [float(f"{x:.12g}") for x in flat(v)] for name, v in zip(WEIGHTS, values)}
 
 
 def run(name, config):
@@ -115,6 +115,7 @@ def run(name, config):
 def run_scaled(name, config):
     """The gradients are those of the scaled loss, some of them not finite."""
     inner, weights = make(name, config), variables()
+    inner.build(weights)  # LossScaleOptimizer.build would not track Nadam's product: it would be lost
     optimizer = keras.optimizers.LossScaleOptimizer(inner, **SCALE)
     optimizer.build(weights)
     apply = jax.jit(optimizer.stateless_apply)

@@ -63,10 +63,11 @@ void check_weights(const OptimizerState& state, const Json& expected, double tol
   }
 }
 
-// Keras computes the rates of schedules in float32.
-double tolerance_of(const Json& config) {
+// Keras computes in float32 even here: the rates of schedules, the means of Adafactor, the root of
+// an integer in Muon.
+double tolerance_of(const std::string& name, const Json& config) {
   const bool scheduled = config.contains("learning_rate") && config["learning_rate"].is_object();
-  return scheduled ? 1e-6 : 1e-9;
+  return scheduled ? 1e-6 : name == "Adafactor" ? 3e-6 : name == "Muon" ? 1e-8 : 1e-9;
 }
 
 TEST_CASE("optimizers make Keras' fifty steps on weights of ranks 1 and 2 and 4") {
@@ -84,13 +85,13 @@ TEST_CASE("optimizers make Keras' fifty steps on weights of ranks 1 and 2 and 4"
       state = golden_step(optimizer, state, t, factor);
       if (c["after"].contains(std::to_string(t))) {
         CAPTURE(t);
-        check_weights(state, c["after"][std::to_string(t)], tolerance_of(c["config"]));
+        check_weights(state, c["after"][std::to_string(t)], tolerance_of(name, c["config"]));
       }
     }
     if (c.contains("finalized")) {
       for (size_t i = 0; i < kWeights.size(); ++i) {
         check_near(numbers(state.slots[i][0]), list(c["finalized"][state.paths[i]]),
-                   tolerance_of(c["config"]));
+                   tolerance_of(name, c["config"]));
       }
     }
     compared.insert(name);
@@ -104,8 +105,10 @@ TEST_CASE("a loss scale moves and skips steps as Keras' does") {
   const Json golden = keras_golden("optimizers");
   REQUIRE(golden["scaled"].size() == 4);
   for (const Json& c : golden["scaled"]) {
+    const std::string name = c["class_name"];
+    CAPTURE(name);
     CAPTURE(c["config"].dump());
-    const ConfigObject inner = object_from_json(Kind::kOptimizer, c["class_name"], c["config"]);
+    const ConfigObject inner = object_from_json(Kind::kOptimizer, name, c["config"]);
     ConfigObject outer = object_from_json(Kind::kOptimizer, "LossScaleOptimizer", c["loss_scale"]);
     outer.args["inner_optimizer"] = Arg(inner);
     const Optimizer optimizer(outer);
@@ -121,7 +124,7 @@ TEST_CASE("a loss scale moves and skips steps as Keras' does") {
       CHECK(state.scalars[2].at(0) == c["scales"][index].get<double>());
       CHECK(state.iteration == c["iterations"][index].get<int64_t>());
       if (c["after"].contains(std::to_string(t))) {
-        check_weights(state, c["after"][std::to_string(t)], tolerance_of(c["config"]));
+        check_weights(state, c["after"][std::to_string(t)], tolerance_of(name, c["config"]));
       }
     }
     CHECK(state.iteration == 47);
