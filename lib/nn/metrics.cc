@@ -190,7 +190,13 @@ bool MetricRequest::shapes_fit(const std::string& loss) const {
   for (const Diagnostic& problem : found.list()) {
     Diagnostic& copy = shape_error();
     copy.loc = problem.loc;
-    copy.notes = problem.notes;
+    for (std::string note : problem.notes) {
+      const std::string_view of_loss = "use categorical_crossentropy";
+      if (const size_t at = note.find(of_loss); at != std::string::npos) {
+        note.replace(at, of_loss.size(), "use the metric without `sparse`");
+      }
+      copy.notes.push_back(std::move(note));
+    }
   }
   return found.num_errors() == 0;
 }
