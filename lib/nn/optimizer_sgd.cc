@@ -49,14 +49,14 @@ std::vector<SlotSpec> lion_slots(const ConfigObject&, const WeightKind&) {
   return {{"momentum"}};
 }
 
-// Only the sign of the interpolated momentum counts.
+// Only the sign of the interpolated momentum counts. Both interpolations share a difference, which
+// makes them one pass.
 Values lion(RuleStep& step, const RuleWeight& w) {
   Builder& b = step.b;
-  const double beta_1 = step.number("beta_1"), beta_2 = step.number("beta_2");
-  const ValueId m = w.slots[0];
-  const ValueId direction = b.unary("sign", b.add(b.mul(m, beta_1), b.mul(w.grad, 1 - beta_1)));
-  const ValueId param = b.sub(decayed(step, w), b.mul(direction, step.rate(b.dtype(w.param))));
-  return {param, b.add(b.mul(m, beta_2), b.mul(w.grad, 1 - beta_2))};
+  const ValueId direction =
+      b.unary("sign", step.towards(w.slots[0], w.grad, 1 - step.number("beta_1")));
+  const ValueId momentum = step.towards(w.slots[0], w.grad, 1 - step.number("beta_2"));
+  return {b.sub(decayed(step, w), b.mul(direction, step.rate(b.dtype(w.param)))), momentum};
 }
 
 }  // namespace
