@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes what Keras computes for single activations, losses, metrics, schedules, with gradients, in float64, to tests/golden/keras/*.json. README.md states inputs and fields.
+"""Writes what Keras computes for single activations, with gradients, and schedules, in float64, to
+tests/golden/keras. README.md states inputs and fields.
 
-  KERAS_BACKEND=jax python values.py [activations|losses|metrics|schedules ...]
+  KERAS_BACKEND=jax python values.py [activations|schedules ...]
 """
 import os
 
@@ -76,46 +77,6 @@ def activations():
     write("activations", {"x": flat(points), "cases": result, "row_cases": row_results})
 
 
-def losses():
-    """Value without reduction, with the case's own reduction, and its gradient to y_pred."""
-    result = []
-    for case in cases.losses():
-        loss = getattr(keras.losses, case["class_name"])(**case["config"])
-        none_config = {**case["config"], "reduction": None}
-        unreduced = getattr(keras.losses, case["class_name"])(**none_config)
-        y_true, y_pred = jnp.asarray(case["y_true"]), jnp.asarray(case["y_pred"], jnp.float64)
-        weight = case.get("sample_weight")
-        weight = None if weight is None else jnp.asarray(weight, jnp.float64)
-        entry = {"class_name": case["class_name"], "config": case["config"],
-                 "y_true": tensor(case["y_true"]), "y_pred": tensor(case["y_pred"])}
-        if weight is not None:
-            entry["sample_weight"] = tensor(weight)
-        entry["unreduced"] = tensor(unreduced(y_true, y_pred, weight))
-        if case["config"].get("reduction", "sum_over_batch_size") is not None:
-            value, gradient = jax.value_and_grad(lambda p: loss(y_true, p, weight))(y_pred)
-            entry |= {"value": float(value), "gradient": tensor(gradient)}
-        result.append(entry)
-    write("losses", {"cases": result})
-
-
-def metrics():
-    """The running result after each of three updates."""
-    result = []
-    for case in cases.metrics():
-        metric = getattr(keras.metrics, case["class_name"])(**case["config"])
-        entry = {"class_name": case["class_name"], "config": case["config"], "updates": []}
-        for y_true, y_pred, weight in case["updates"]:
-            metric.update_state(np.asarray(y_true), np.asarray(y_pred, np.float64),
-                                None if weight is None else np.asarray(weight, np.float64))
-            update = {"y_true": tensor(y_true), "y_pred": tensor(y_pred)}
-            if weight is not None:
-                update["sample_weight"] = tensor(weight)
-            update["result"] = flat(metric.result())
-            entry["updates"].append(update)
-        result.append(entry)
-    write("metrics", {"cases": result})
-
-
 def schedules():
     result = []
     for name, config in cases.SCHEDULES:
@@ -126,7 +87,7 @@ def schedules():
 
 
 if __name__ == "__main__":
-    everything = [activations, losses, metrics, schedules]
+    everything = [activations, schedules]
     chosen = sys.argv[1:] or [f.__name__ for f in everything]
     for function in everything:
         if function.__name__ in chosen:
