@@ -45,10 +45,7 @@ Format format_of(const std::string& path) {
 
 // Where the weights are: --weights, else fit.initial_weights; "" when neither is given.
 std::string weights_path(const Arguments& a, const Config& config) {
-  const Located<std::string>& configured = config.fit.initial_weights;
-  return !a.weights.empty()         ? a.weights
-         : configured.value.empty() ? ""
-                                    : path_from(configured.value, configured.loc);
+  return a.weights.empty() ? config.fit.initial_weights.value : a.weights;
 }
 
 std::vector<NamedTensor> read_weights_of(const Setup& setup, const std::string& path) {

@@ -1,7 +1,6 @@
 #include "train/weights.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 
@@ -27,15 +26,6 @@ void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
 }
 
 }  // namespace
-
-std::string path_from(const std::string& path, const SourceLoc& loc) {
-  std::error_code error;
-  if (!loc || std::filesystem::path(path).is_absolute() ||
-      !std::filesystem::is_regular_file(loc.file->name, error)) {
-    return path;
-  }
-  return (std::filesystem::path(loc.file->name).parent_path() / path).string();
-}
 
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
@@ -96,9 +86,8 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
   return out;
 }
 
-void load_weights(StepRunner& runner, const std::string& given, const SourceLoc& loc,
+void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
                   const Model* model) {
-  const std::string path = path_from(given, loc);
   std::vector<WantedWeight> wanted;
   for (const std::string& name : runner.weight_paths()) {
     const HostTensor current = runner.read_variable(name);

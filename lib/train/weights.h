@@ -11,9 +11,6 @@
 
 namespace meshtrain {
 
-// A relative path in a config file starts at that file's folder; one on the command line, here.
-std::string path_from(const std::string& path, const SourceLoc& loc);
-
 struct WantedWeight {
   std::string path;
   Shape shape;
@@ -31,7 +28,7 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
 // the model, whose layers give their tensors paths); element types are converted. Throws
 // ConfigError (exit 6) E404..E406, E415 for the file, and E410 with every weight that the file
 // lacks, has in another shape, or has in excess; nothing is written then. `loc`: where the path was
-// given; a relative path in a config file starts at the file's folder.
+// given.
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
                   const Model* model = nullptr);
 

@@ -44,16 +44,16 @@ void check_close(const HostTensor& got, const HostTensor& expected) {
 // What `config` with `weights` predicts for the samples of `name`.
 void check_predictions(const TemporaryFolder& folder, const std::string& name,
                        const std::string& config, const std::string& weights) {
-  const std::vector<HostTensor> expected = split_samples(name, folder / "x.npz");
+  const std::vector<HostTensor> expected = split_samples(name, folder.file("x.npz"));
   const std::string out = expected.size() > 1 ? "y.npz" : "y.npy";
   const Result result = meshtrain(
       {"predict", config, "--weights", weights, "--input", "x.npz", "--output", out, "-q"},
       folder.path());
   REQUIRE_MESSAGE(result.exit_code == 0, result.err);
   if (expected.size() == 1) {
-    return check_close(read_npy(folder / out), expected[0]);
+    return check_close(read_npy(folder.file(out)), expected[0]);
   }
-  NpzReader archive(folder / out);
+  NpzReader archive(folder.file(out));
   REQUIRE(archive.names().size() == expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     check_close(archive.read(archive.names()[i]), expected[i]);
@@ -70,7 +70,7 @@ TEST_CASE("models that Keras saved predict here what they predicted there") {
     REQUIRE_MESSAGE(imported.exit_code == 0, imported.err);
     CHECK(contains(imported.out, "in/config.yaml: "));
     CHECK(imported.err.empty());
-    CHECK(meshtrain({"validate", "in/config.yaml"}, folder.path()).exit_code == 0);
+    CHECK(meshtrain({"summary", "in/config.yaml"}, folder.path()).exit_code == 0);
     check_predictions(folder, name, "in/config.yaml", "in/weights.safetensors");
     // The same weights once more, through each kind of file that is written.
     for (const std::string file : {"out.keras", "out.weights.h5", "out.npz"}) {
@@ -111,14 +111,14 @@ TEST_CASE("weights that Keras saved begin a training run") {
 TEST_CASE("a model.json takes the weights beside it or those named") {
   const TemporaryFolder folder;
   for (const char* file : {"mlp.json", "mlp.weights.h5"}) {
-    std::filesystem::copy_file(kFolder + file, folder / file);
+    std::filesystem::copy_file(kFolder + file, folder.file(file));
   }
   const Result beside = meshtrain({"import", "mlp.json"}, folder.path());
   REQUIRE_MESSAGE(beside.exit_code == 0, beside.err);
   check_predictions(folder, "mlp", "mlp/config.yaml", "mlp/weights.safetensors");
-  std::filesystem::rename(folder / "mlp.weights.h5", folder / "other.h5");
+  std::filesystem::rename(folder.file("mlp.weights.h5"), folder.file("other.h5"));
   CHECK(contains(meshtrain({"import", "mlp.json", "-o", "bare"}, folder.path()).out, "no weights"));
-  CHECK_FALSE(std::filesystem::exists(folder / "bare/weights.safetensors"));
+  CHECK_FALSE(std::filesystem::exists(folder.file("bare/weights.safetensors")));
   const Result named =
       meshtrain({"import", "mlp.json", "-o", "named", "--weights", "other.h5"}, folder.path());
   CHECK(named.exit_code == 0);
@@ -162,7 +162,7 @@ TEST_CASE("misuse of import and export has its exit codes") {
   std::string text = folder.read("in/weights.safetensors");
   folder.write("cut.safetensors", text.substr(0, text.size() - 4));
   CHECK(code({"export", "in/config.yaml", "-w", "cut.safetensors", "-o", "m.keras"}) == 6);
-  CHECK_FALSE(std::filesystem::exists(folder / "m.keras"));
+  CHECK_FALSE(std::filesystem::exists(folder.file("m.keras")));
 }
 
 }  // namespace

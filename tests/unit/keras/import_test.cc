@@ -128,7 +128,8 @@ TEST_CASE("models of Keras 2 are read as well") {
     "input_layers": [["a", 0, 0]], "output_layers": [["sum", 0, 0]]},
     "keras_version": "2.4.0", "backend": "tensorflow"})";
   CHECK(body(json) ==
-        "    - Input: {name: a, shape: [3]}\n    - Dense: {name: d, units: 3, activation: relu}\n"
+        "    - Input: {name: a, shape: [3]}\n    - Dense: {name: d, units: 3, activation: relu, "
+        "inputs: a}\n"
         "    - Add: {name: sum, inputs: [a, d]}\n");
 }
 
