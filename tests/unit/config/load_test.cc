@@ -119,6 +119,14 @@ TEST_CASE("load_config: paths follow the file they stand in") {
   const Config with_dir = load_config(options);
   CHECK(with_dir.data.base_dir == files.file("data"));
   CHECK(with_dir.data.train->string("path") == "here.npz");
+
+  files.write("sub/several.yaml",
+              "model: {layers: [{Input: [4]}, {Dense: 2}]}\ncompile: {loss: mse}\n"
+              "data: {train: {source: npy, x: [a.npy, b.npy], y: {out: c.npy}}}\n");
+  options.files = {files.write("several.yaml", "extends: sub/several.yaml\n")};
+  const Config several = load_config(options);
+  CHECK(several.data.train->arg("x").list()[1].string() == files.file("sub/b.npy"));
+  CHECK(several.data.train->arg("y").dict()[0].second.string() == files.file("sub/c.npy"));
 }
 
 TEST_CASE("load_config: None is null in layouts and shapes and a note") {

@@ -104,6 +104,18 @@ TEST_CASE("load_dataset: npy files") {
   CHECK(dataset.targets[0].data.at(3) == 3);
   const Args absolute = {{"x", value(folder.file("x.npy").c_str())}, {"y", null_value()}};
   CHECK(load_dataset(object("npy", absolute), DataConfig{}).targets.empty());
+  // One file per input, by name; in order for outputs.
+  ConfigValue::Dict inputs = {{"left", value("x.npy")}, {"right", value("y.npy")}};
+  ConfigValue::List outputs = {value("y.npy"), value("x.npy")};
+  const Dataset several = load_dataset(
+      object("npy",
+             {{"x", value(inputs)}, {"y", value(outputs)}, {"sample_weight", value("y.npy")}}),
+      config_in(folder));
+  REQUIRE(several.inputs.size() == 2);
+  CHECK(several.inputs[1].name == "right");
+  CHECK(several.inputs[1].data.shape() == Shape{4});
+  CHECK(several.targets[1].data.shape() == Shape{4, 3});
+  CHECK(several.sample_weight->dtype() == DType::kFloat32);
 }
 
 TEST_CASE("load_dataset: every missing file is named with its place and neighbours") {
