@@ -148,10 +148,11 @@ void describe_resume(const CheckpointReader& reader, const TrainPosition& at,
                      const std::vector<ConfigChange>& changes, const DeviceMesh& mesh,
                      RunInfo& info) {
   info.resumed_from = reader.path();
-  info.resumed_at = fmt::format(
-      "{} of epoch {} ({} steps in all)",
-      at.epoch_trained ? std::string("the validation") : fmt::format("after step {}", at.batch),
-      at.epoch + 1, at.step);
+  info.resumed_at = fmt::format("{} of epoch {} ({} steps in all)",
+                                at.epoch_trained ? "the validation"
+                                : at.batch == 0  ? "the beginning"
+                                                 : fmt::format("after step {}", at.batch),
+                                at.epoch + 1, at.step);
   const std::string before = sizes_text(reader.manifest().mesh), now = sizes_text(mesh.axes());
   if (before != now) {
     info.resumed_at += fmt::format("; re-laid from {} to {}", before, now);
@@ -285,7 +286,10 @@ class TrainingRun {
         report(text);
       }
     };
-    options.before_commit = [&run] { run.metrics().sync(); };
+    options.before_commit = [&run, named = false]() mutable {
+      named ? run.metrics().sync() : run.sync();  // its name needs that only once
+      named = true;
+    };
     return options;
   }
 

@@ -99,7 +99,10 @@ void make_new_folder(const std::string& path) {
 }
 
 void sync_folder(const std::string& path) {
-  const int fd = open_retrying(path, O_RDONLY | O_DIRECTORY);
+  int fd;
+  do {
+    fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR);
   if (fd < 0) {
     failed("cannot open", path, errno);
   }

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "train/checkpoint_files.h"
 
 namespace meshtrain {
 namespace {
@@ -203,6 +204,17 @@ void RunDir::rewind(const TrainPosition& at) {
 
 std::string RunDir::file(std::string_view name) const {
   return (fs::path(path_) / name).string();
+}
+
+void RunDir::sync() const {
+  metrics_->sync();
+  // A name is on the disk when the folder that has it is.
+  fs::path folder = fs::absolute(path_).lexically_normal();
+  for (int level = 0; level < 3 && folder.has_relative_path(); ++level) {
+    sync_folder(folder.string());
+    folder = folder.parent_path();
+  }
+  sync_folder(folder.string());
 }
 
 void RunDir::write(std::string_view name, std::string_view text) const {

@@ -45,6 +45,9 @@ class RunDir {
   // Writes a file whole or not at all. Throws FileError (exit 74).
   void write(std::string_view name, std::string_view text) const;
   LineLog& metrics() { return *metrics_; }
+  // Brings the folder, its name and metrics.jsonl to the disk. Throws FileError (exit 74). Another
+  // thread than that of metrics() may call it.
+  void sync() const;
 
  private:
   std::string path_;

@@ -36,11 +36,12 @@ TEST_CASE("stdout is the record of Keras' verbose 2 and stderr the first screen"
                                                         line + evaluation)),
                 result.out);
   const std::vector<std::string> screen = lines_of(result.err);
-  REQUIRE(screen.size() == 6);
+  REQUIRE(screen.size() == 7);
   CHECK(screen[0].find("meshtrain ") == 0);
   CHECK(screen[1] == "mesh        2 x 2  data=2 model=2");
   CHECK(screen[3] == "batch       16 = 8 on each of 2 along `data`; 3 steps an epoch");
-  CHECK(screen[5] == "run         run");
+  CHECK(screen[5] == "saves       every epoch, the 3 newest stay");
+  CHECK(screen[6] == "run         run");
 }
 
 TEST_CASE("the run directory holds what was run and what came out") {
@@ -49,7 +50,7 @@ TEST_CASE("the run directory holds what was run and what came out") {
               .exit_code == 0);
   CHECK(folder.read("run/config.yaml") == kExample);
   CHECK(folder.read("run/config.resolved.yaml").find("log_steps: true") != std::string::npos);
-  CHECK(fs::is_empty(folder.file("run/checkpoints")));
+  CHECK(fs::exists(folder.file("run/checkpoints/000006/manifest.json")));
   CHECK(folder.read("run/plan.txt").find("d1/kernel") != std::string::npos);
   CHECK(Json::parse(folder.read("run/plan.json")).contains("collectives"));
   const SafetensorsFile weights = read_safetensors(folder.file("run/weights.safetensors"));
@@ -239,7 +240,8 @@ TEST_CASE("a loss that is not finite ends with exit code 5 and names the step") 
   CHECK_FALSE(fs::exists(folder.file("run/weights.safetensors")));
 }
 
-void check_stop(int signal_number, int exit_code, const std::string& word) {
+// A signal comes in epoch 3; the run saves and says how it goes on.
+void check_stop(int signal_number, const std::string& name) {
   const ExampleFolder folder;
   Command command;
   command.args = {"train", "small.yaml", "-o", "run", "--epochs", "100000", "--log-format=json"};
@@ -248,21 +250,22 @@ void check_stop(int signal_number, int exit_code, const std::string& word) {
     return out.find("\"epoch\":3") != std::string::npos && kill(pid, signal_number) == 0;
   };
   const Result result = run(command);
-  CHECK(result.exit_code == exit_code);
+  CHECK(result.exit_code == 75);
   CHECK_MESSAGE(
-      std::regex_search(result.err, std::regex(word + " after step \\d of epoch \\d+; weights were "
-                                                      "not saved\n")),
+      std::regex_search(result.err,
+                        std::regex("stopped by " + name +
+                                   " after step \\d of epoch \\d+; saved as "
+                                   "run/checkpoints/\\d{6}\ngo on with: meshtrain resume run\n")),
       result.err);
   const std::vector<Json> events = events_of(folder.read("run/metrics.jsonl"));
-  CHECK(events.back().at("exit_code") == exit_code);
+  CHECK(events.back().at("exit_code") == 75);
   CHECK_FALSE(fs::exists(folder.file("run/weights.safetensors")));
 }
 
-TEST_CASE("SIGTERM ends between steps with 143") {
-  check_stop(SIGTERM, 143, "terminated");
-}
-TEST_CASE("SIGINT ends between steps with 130") {
-  check_stop(SIGINT, 130, "interrupted");
+TEST_CASE("signals that end a run save it first and the exit code is 75") {
+  check_stop(SIGTERM, "SIGTERM");
+  check_stop(SIGINT, "SIGINT");
+  check_stop(SIGUSR1, "SIGUSR1");
 }
 
 TEST_CASE("training goes on without a stdout") {

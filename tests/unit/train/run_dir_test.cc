@@ -47,6 +47,35 @@ std::string code_of(const RunDirOptions& options) {
   return diagnostics.list().empty() ? "" : diagnostics.list()[0].code;
 }
 
+TEST_CASE("what happened after the checkpoint is taken out of the metrics") {
+  const std::string text =
+      R"({"event":"start"}
+{"event":"step","epoch":1,"step":1}
+{"event":"step","epoch":1,"step":2}
+{"event":"epoch","epoch":1}
+{"event":"step","epoch":2,"step":1}
+{"event":"warning","text":"w"}
+{"event":"step","epoch":2,"step":2}
+{"event":"epoch","epoch":2}
+{"event":"evaluate"}
+{"event":"end","exit_code":0}
+{"event":"epo)";
+  CHECK(rewound_metrics(text, {.step = 3, .epoch = 1, .batch = 1}) ==
+        R"({"event":"start"}
+{"event":"step","epoch":1,"step":1}
+{"event":"step","epoch":1,"step":2}
+{"event":"epoch","epoch":1}
+{"event":"step","epoch":2,"step":1}
+{"event":"warning","text":"w"}
+{"event":"end","exit_code":0}
+)");
+  CHECK(rewound_metrics(text, {}) ==
+        R"({"event":"start"}
+{"event":"warning","text":"w"}
+{"event":"end","exit_code":0}
+)");
+}
+
 TEST_CASE("two runs of one name get folders of their own and latest is the newer") {
   TemporaryFolder folder;
   const RunDirOptions options{.name = "my/net", .root = folder / "runs"};

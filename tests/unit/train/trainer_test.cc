@@ -220,6 +220,28 @@ TEST_CASE("step events hold the loss of their batch in the shortest digits") {
   CHECK(lines[2].find(R"({"event":"epoch","epoch":1,"steps":2,"seconds":)") == 0);
 }
 
+TEST_CASE("a run that goes on trains what is left of its epoch") {
+  Session s(config_of(2, 3));
+  s.trainer.start_at({.step = 4, .epoch = 1, .batch = 1});
+  s.trainer.fit(dataset_of({10, 20, 30, 30, 40}), nullptr);
+  CHECK(s.runner.trained == Rows{{2, 3}, {4}, {0, 1}, {2, 3}, {4}});
+  REQUIRE(s.recorder.epochs.size() == 2);
+  CHECK(s.recorder.epochs[0].epoch == 2);
+  CHECK(s.recorder.epochs[0].steps == 3);
+}
+
+TEST_CASE("a run that was stopped in a validation begins it anew") {
+  Session s(config_of(2, 2));
+  const Logs logs = {{"accuracy", 0.25}, {"loss", 7}};
+  s.trainer.start_at({.step = 3, .epoch = 0, .batch = 3, .epoch_trained = true, .logs = logs});
+  const Dataset data = dataset_of({10, 20, 30, 30, 40});
+  s.trainer.fit(data, &data);
+  CHECK(s.runner.trained == Rows{{0, 1}, {2, 3}, {4}});  // of epoch 2
+  REQUIRE(s.recorder.epochs.size() == 2);
+  CHECK(s.recorder.epochs[0].logs ==
+        Logs{{"accuracy", 0.25}, {"loss", 7}, {"val_accuracy", 0.5}, {"val_loss", 26.0}});
+}
+
 TEST_CASE("a signal lets the step finish and then ends the run") {
   Session s(config_of(1, 2));
   struct Killer : TrainObserver {

@@ -1,0 +1,373 @@
+// A run that is stopped and goes on ends with the bits of one that never stopped.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "config/load.h"
+#include "exec/executor.h"
+#include "support/engine_case.h"
+#include "train/checkpointer.h"
+#include "train/restore.h"
+#include "train/run_dir.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+using namespace meshtrain;
+using namespace meshtrain::test;
+
+namespace {
+
+constexpr const char* kModel = R"(
+seed: 11
+dtype_policy: float64
+distribution:
+  type: ModelParallel
+  device_mesh: {shape: [2, 2], axis_names: [data, model]}
+  layout_map:
+    d1/kernel: [null, model]
+    d1/bias: [model]
+data: {train: {source: random, samples: 72, shape: [6], classes: 4, seed: 3}, remainder: keep}
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Dense: {name: d1, units: 16, activation: relu}
+    - BatchNormalization: {name: bn}
+    - Dropout: 0.3
+    - Dense: {name: d2, units: 4}
+compile:
+  optimizer: {Adam: {learning_rate: 0.01}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+  metrics: [accuracy]
+fit: {batch_size: 16, epochs: 3}
+checkpoint: {every: never}
+)";
+
+// Raises a signal after a training step, or in a validation.
+struct Stopper : TrainObserver {
+  void on_train_step(int64_t epoch, int64_t step, const StepRunner&) override {
+    if (epoch * 1000 + step == at) {
+      raise(signal_number);
+    }
+  }
+  int64_t at = -1;  // epoch * 1000 + step
+  int signal_number = SIGTERM;
+};
+
+struct EpochLogs : TrainObserver {
+  void on_epoch_end(const EpochReport& report) override { epochs[report.epoch] = report.logs; }
+  std::map<int64_t, Logs> epochs;
+};
+
+// The part of a run up to its end or to `stop_at`.
+struct Part {
+  std::map<std::string, HostTensor> variables;  // weights before an EMA takes their place, slots
+  std::map<std::string, HostTensor> weights;    // at the end of fit
+  std::map<int64_t, Logs> epochs;
+  bool stopped = false;
+  std::vector<std::string> warnings;
+};
+
+// What fit leaves before finalize_weights().
+struct BeforeEnd : TrainControl {
+  BeforeEnd(Checkpointer& the_inner, Engine& the_engine, Part& the_part)
+      : inner(the_inner), engine(the_engine), part(the_part) {}
+  void on_fit_begin(const TrainPosition& at) override { inner.on_fit_begin(at); }
+  void after_step(const TrainPosition& at, bool last) override { inner.after_step(at, last); }
+  void during_validation(const TrainPosition& at) override { inner.during_validation(at); }
+  void after_epoch(const TrainPosition& at, const Logs& logs) override {
+    inner.after_epoch(at, logs);
+  }
+  void on_fit_end(const TrainPosition& at) override {
+    inner.on_fit_end(at);
+    for (size_t v = 0; v < engine.store().variables().size(); ++v) {
+      part.variables.emplace(engine.store().variables()[v].path,
+                             engine.store().read(static_cast<int>(v)));
+    }
+  }
+  void during_evaluation() override { inner.during_evaluation(); }
+
+  Checkpointer& inner;
+  Engine& engine;
+  Part& part;
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class Case {
+ public:
+  explicit Case(std::vector<std::string> overrides = {}) : overrides_(std::move(overrides)) {}
+
+  // Goes on from the newest checkpoint in the folder, if there is one.
+  Part run(int64_t stop_at, const std::vector<std::string>& more = {},
+           const RestoreOptions& restore_options = {}, int signal_number = SIGTERM) {
+    std::vector<std::string> all = overrides_;
+    all.insert(all.end(), more.begin(), more.end());
+    const Config config = config_from(kModel, all);
+    const Dataset train = load_dataset(*config.data.train, config.data);
+    std::optional<Dataset> validation;
+    if (config.data.validation) {
+      validation = load_dataset(*config.data.validation, config.data);
+    }
+    Engine engine(config, data_spec(train), {});
+    Part part;
+    std::filesystem::create_directories(folder_.file("checkpoints"));
+    CheckpointerOptions options;
+    options.run_dir = folder_.path();
+    options.written_by = "test";
+    options.texts = {{"config.yaml", config.source_text}, {"config.resolved.yaml", resolved(all)}};
+    options.now = now;
+    options.warn = [&](const std::string& text) { part.warnings.push_back(text); };
+    options.inform = options.report = [](const std::string&) {};
+    NewestCheckpoint newest = newest_checkpoint(folder_.file("checkpoints"));
+    std::optional<TrainPosition> start;
+    if (newest.reader) {
+      options.run_id = newest.reader->manifest().run_id;
+      start = restore(engine, *newest.reader, data_cursor(train, config),
+                      config_changes(newest.reader->text("config.resolved.yaml"), resolved(all)),
+                      restore_options, part.warnings);
+    }
+    Checkpointer checkpointer(engine, config, train, options);
+    if (newest.reader) {
+      checkpointer.resume(*newest.reader, true);
+    }
+    Trainer trainer(engine, config, now);
+    Stopper stopper;
+    stopper.at = stop_at;
+    stopper.signal_number = signal_number;
+    EpochLogs logs;
+    BeforeEnd control(checkpointer, engine, part);
+    trainer.add_observer(stopper);
+    trainer.add_observer(logs);
+    trainer.set_control(control);
+    if (start) {
+      trainer.start_at(*start);
+    }
+    catch_run_signals({});
+    try {
+      trainer.fit(train, validation ? &*validation : nullptr);
+    } catch (const StopRequested& stop) {
+      CHECK(stop.exit_code() == ExitCode::kStopped);
+      part.stopped = true;
+    }
+    forget_stop_signal();
+    for (const std::string& path : engine.weight_paths()) {
+      part.weights.emplace(path, engine.read_variable(path));
+    }
+    part.epochs = std::move(logs.epochs);
+    return part;
+  }
+
+  std::string checkpoints() const { return folder_.file("checkpoints"); }
+
+ private:
+  std::string resolved(const std::vector<std::string>& overrides) const {
+    LoadOptions options;
+    options.files = {folder_.write("case.yaml", kModel)};
+    options.overrides = overrides;
+    return show_config(options, false);
+  }
+
+  std::vector<std::string> overrides_;
+  TempFolder folder_;
+};
+
+bool same_bits(const std::map<std::string, HostTensor>& a,
+               const std::map<std::string, HostTensor>& b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  for (const auto& [path, tensor] : a) {
+    const auto other = b.find(path);
+    if (other == b.end() || other->second.shape() != tensor.shape() ||
+        std::memcmp(other->second.bytes(), tensor.bytes(), tensor.num_bytes()) != 0) {
+      MESSAGE(path);
+      return false;
+    }
+  }
+  return true;
+}
+
+double largest_difference(const std::map<std::string, HostTensor>& a,
+                          const std::map<std::string, HostTensor>& b) {
+  double out = 0;
+  for (const auto& [path, tensor] : a) {
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      out = std::max(out, std::abs(tensor.at(i) - b.at(path).at(i)));
+    }
+  }
+  return out;
+}
+
+const std::vector<std::string> kAll = {
+    "compile.optimizer.Adam.use_ema=true", "compile.optimizer.Adam.gradient_accumulation_steps=3",
+    "data.validation={source: random, samples: 40, shape: [6], classes: 4, seed: 8}"};
+
+TEST_CASE("stopping at any step and going on gives the bits of never stopping") {
+  int stops = 0;
+  for (const auto& overrides :
+       {std::vector<std::string>{}, kAll,
+        std::vector<std::string>{"compile.optimizer={SGD: {learning_rate: 0.05, momentum: 0.9}}",
+                                 "dtype_policy=float32", "data.remainder=drop"},
+        std::vector<std::string>{"fit.steps_per_epoch=2", "fit.epochs=5",
+                                 "checkpoint.async=false"}}) {
+    Case whole(overrides);
+    const Part expected = whole.run(-1);
+    REQUIRE(expected.variables.size() > 4);
+    for (const int64_t stop_at : {1001, 1002, 1004, 1005, 2001, 2002, 3001}) {
+      CAPTURE(overrides.size());
+      CAPTURE(stop_at);
+      Case stopped(overrides);
+      const Part first = stopped.run(stop_at);
+      if (!first.stopped) {  // an epoch has fewer steps here
+        continue;
+      }
+      ++stops;
+      const Part rest = stopped.run(-1);
+      CHECK(same_bits(rest.variables, expected.variables));
+      CHECK(same_bits(rest.weights, expected.weights));
+      std::map<int64_t, Logs> logs = first.epochs;
+      for (const auto& [epoch, values] : rest.epochs) {
+        CHECK_FALSE(logs.contains(epoch));
+        logs[epoch] = values;
+      }
+      CHECK(logs == expected.epochs);
+    }
+  }
+  CHECK(stops == 25);
+}
+
+TEST_CASE("a run stopped again and again ends with the same bits") {
+  Case whole(kAll);
+  const Part expected = whole.run(-1);
+  Case stopped(kAll);
+  for (const int64_t stop_at : {1002, 1003, 1005, 2004, 3001, 3004}) {
+    stopped.run(stop_at);
+  }
+  const Part rest = stopped.run(-1);
+  CHECK_FALSE(rest.stopped);
+  CHECK(same_bits(rest.variables, expected.variables));
+  CHECK(same_bits(rest.weights, expected.weights));
+}
+
+TEST_CASE("another mesh or layout goes on within rounding and back is exact at the place") {
+  Case whole(kAll);
+  const Part expected = whole.run(-1);
+  const std::vector<std::vector<std::string>> places = {
+      {"distribution.device_mesh.shape=[1, 1]"},
+      {"distribution.device_mesh.shape=[4, 1]"},
+      {"distribution.device_mesh.shape=[1, 4]"},
+      {"distribution.device_mesh.shape=[2, 4]", "distribution.zero=1"},
+      {"distribution.device_mesh.shape=[4, 2]", "distribution.zero=3"},
+      {"distribution.layout_map={d2/kernel: [model, null]}"}};
+  for (const auto& place : places) {
+    CAPTURE(place[0]);
+    Case moved(kAll);
+    CHECK(moved.run(1003).stopped);
+    const Part rest = moved.run(-1, place);
+    CHECK(largest_difference(rest.variables, expected.variables) < 1e-9);
+    CHECK(largest_difference(rest.weights, expected.weights) < 1e-9);
+  }
+}
+
+TEST_CASE("what changed since is allowed or refused by its meaning") {
+  const auto refused = [](const std::vector<std::string>& more, const RestoreOptions& options = {},
+                          int64_t stop_at = 2002) {
+    Case stopped;
+    REQUIRE(stopped.run(stop_at).stopped);
+    return caught([&] { stopped.run(-1, more, options); }).code;
+  };
+  CHECK(refused({"fit.epochs=5"}).empty());
+  CHECK(refused({"compile.optimizer.Adam.learning_rate=0.001"}).empty());
+  CHECK(refused({"model.layers.d1.units=8"}) == "E410");
+  CHECK(refused({"dtype_policy=float32"}) == "E410");
+  CHECK(refused({"model.layers.d1.activation=tanh"}) == "E411");
+  CHECK(refused({"model.layers.d1.activation=tanh"}, {.allow = {"model.layers"}}).empty());
+  CHECK(refused({"compile.loss=sparse_categorical_crossentropy"}) == "E411");
+  CHECK(refused({"compile.optimizer={SGD: {learning_rate: 0.1}}"}) == "E412");
+  CHECK(refused({"compile.optimizer={SGD: {learning_rate: 0.1}}"}, {.reset_optimizer = true})
+            .empty());
+  CHECK(refused({"compile.optimizer.Adam.amsgrad=true"}) == "E412");
+  CHECK(refused({"data.train.random.seed=4"}) == "E413");
+  CHECK(refused({"data.train.random.seed=4"}, {.allow = {"data.train"}}).empty());
+  CHECK(refused({"fit.batch_size=8"}) == "E413");
+  CHECK(refused({"fit.batch_size=8"}, {.reset_cursor = true}).empty());
+  CHECK(refused({"fit.batch_size=8"}, {}, 1005).empty());  // between two epochs
+  CHECK(refused({"seed=12"}) == "E413");
+  CHECK(refused({"data.shuffle=false"}) == "E413");
+}
+
+TEST_CASE("checkpoints appear when the config says so and the old ones go") {
+  Case steps;
+  steps.run(-1, {"checkpoint.every=2 steps", "checkpoint.keep_every=4 steps"});
+  // 15 steps; the last step of an epoch (5, 10, 15) is saved at the epoch's end.
+  CHECK(checkpoint_steps(steps.checkpoints()) == std::vector<int64_t>{15, 14, 12, 8, 4});
+  Case epochs;
+  epochs.run(-1, {"checkpoint.every=2 epochs", "checkpoint.keep=2"});
+  CHECK(checkpoint_steps(epochs.checkpoints()) == std::vector<int64_t>{15, 10});
+  Case never;
+  never.run(-1);
+  CHECK(checkpoint_steps(never.checkpoints()).empty());
+  Case asked;
+  CHECK_FALSE(asked.run(2002, {}, {}, SIGUSR2).stopped);
+  CHECK(checkpoint_steps(asked.checkpoints()) == std::vector<int64_t>{7});
+}
+
+TEST_CASE("the best checkpoint is kept and known after a restart") {
+  const std::vector<std::string> overrides = {
+      "data.validation={source: random, samples: 40, shape: [6], classes: 4, seed: 8}",
+      "checkpoint.every=epoch", "checkpoint.keep=2", "fit.epochs=9"};
+  Case whole(overrides);
+  const Part part = whole.run(-1);
+  int64_t best = 0;
+  double value = INFINITY;
+  for (const auto& [epoch, logs] : part.epochs) {
+    for (const auto& [name, number] : logs) {
+      if (name == "val_loss" && number < value) {
+        value = number;
+        best = epoch;
+      }
+    }
+  }
+  const NewestCheckpoint newest = newest_checkpoint(whole.checkpoints());
+  CHECK(newest.reader->state().best_step == best * 5);
+  CHECK(newest.reader->state().best == value);
+  const std::vector<int64_t> steps = checkpoint_steps(whole.checkpoints());
+  CHECK(std::find(steps.begin(), steps.end(), best * 5) != steps.end());
+  Case stopped(overrides);
+  stopped.run(6002);
+  stopped.run(-1);
+  const NewestCheckpoint again = newest_checkpoint(stopped.checkpoints());
+  CHECK(again.reader->state().best_step == best * 5);
+  CHECK(again.reader->state().best == value);
+}
+
+TEST_CASE("damaged and newer checkpoints are set aside before training goes on") {
+  Case damaged({"checkpoint.every=2 steps"});
+  const Part expected = damaged.run(-1);
+  const std::string newest = damaged.checkpoints() + "/000015/state.json";
+  std::filesystem::resize_file(newest, 20);
+  const Part again = damaged.run(-1);
+  CHECK(same_bits(again.variables, expected.variables));
+  CHECK(std::filesystem::exists(damaged.checkpoints() + "/aside.000015.1"));
+  CHECK(checkpoint_steps(damaged.checkpoints()).front() == 15);
+}
+
+TEST_CASE("weights that are not finite end the run with exit code 5") {
+  Case diverging({"checkpoint.every=1 steps", "checkpoint.async=false",
+                  "compile.optimizer={SGD: {learning_rate: 1e308}}",
+                  "model.layers.d1.activation=linear"});
+  const Caught end = caught([&] { diverging.run(-1); });
+  CHECK(end.code == "E501");
+  CHECK(end.exit_code == 5);
+  for (const int64_t step : checkpoint_steps(diverging.checkpoints())) {
+    CheckpointReader(diverging.checkpoints() + "/" + checkpoint_name(step)).verify();
+  }
+}
+
+}  // namespace
