@@ -59,6 +59,25 @@ TEST_CASE("tabular.yaml prices flats and says which are sold") {
             .epsilon(1e-5));
 }
 
+TEST_CASE("a metric with one value per class is a list in the logs") {
+  const Json logs =
+      evaluation({config("quickstart"), "fit.epochs=1", "fit.limit_steps=5",
+                  "compile.weighted_metrics=[{F1Score: {name: f1}}]", "data.label.one_hot=10",
+                  "compile.loss=categorical_crossentropy", "compile.metrics=[accuracy]"});
+  CHECK(logs["f1"].size() == 10);
+}
+
+TEST_CASE("a batch larger than the data leaves no run directory") {
+  const TemporaryFolder folder;
+  Command command;
+  command.args = {"train", config("tabular"), "fit.batch_size=5000", "-o", "run"};
+  command.folder = folder.path();
+  const Result result = run(command, 60);
+  CHECK(result.exit_code == 3);
+  CHECK(result.err.find("E316") != std::string::npos);
+  CHECK(!std::filesystem::exists(std::filesystem::path(folder.path()) / "run"));
+}
+
 TEST_CASE("the guide's configs end at the same loss on all of the guide's meshes") {
   const double expected = evaluation({config("keras_guide_data_parallel")})["loss"];
   CHECK(std::isfinite(expected));
