@@ -38,13 +38,20 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
   if (ends_with(name, ".npz")) {
     return read_npz_weights(path);
   }
+  for (const char* end : {".h5", ".hdf5", ".keras"}) {
+    if (ends_with(name, end)) {
+      refuse("E405", path, "Keras' HDF5 weights have no paths without the model they belong to",
+             "convert them: meshtrain export CONFIG --weights FILE -o weights.safetensors");
+    }
+  }
   for (const char* end : {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt"}) {
     if (ends_with(name, end)) {
       refuse("E415", path, "pickled files can run code and are never read",
              "convert them to .safetensors where they were made");
     }
   }
-  refuse("E405", path, "not a kind of weight file that is read", "use .safetensors, .npz, .weights.h5 or .keras");
+  refuse("E405", path, "not a kind of weight file that is read",
+         "use .safetensors, .npz, .weights.h5 or .keras");
 }
 
 }  // namespace meshtrain

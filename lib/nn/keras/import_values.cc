@@ -262,10 +262,11 @@ class TreeMaker {
         args.children.back().key = key;
       }
     }
-    const std::string spelled =
-        spec.category == Category::kInitializer || spec.category == Category::kRegularizer
-            ? spelling_of(spec)
-            : spec.name;
+    const bool by_function =
+        spec.category == Category::kInitializer || spec.category == Category::kRegularizer;
+    const std::string spelled = by_function                             ? spelling_of(spec)
+                                : spec.category == Category::kOptimizer ? to_lower(spec.name)
+                                                                        : spec.name;
     if (args.children.empty()) {
       return scalar(spelled);
     }

@@ -233,9 +233,10 @@ TEST_CASE("read_weights: kinds are told by the name's end") {
     const char* says;
   };
   for (const Refused& refused :
-       {Refused{"w.weights.h5", "E405", "later release"},
-        Refused{"model.keras", "E405", "later release"}, Refused{"model.pt", "E415", "never read"},
-        Refused{"weights.txt", "E405", "use .safetensors or .npz"},
+       {Refused{"w.weights.h5", "E405", "without the model"},
+        Refused{"model.keras", "E405", "without the model"},
+        Refused{"model.pt", "E415", "never read"},
+        Refused{"weights.txt", "E405", "use .safetensors, .npz, .weights.h5"},
         Refused{"missing.npz", "E404", "w.npz"}}) {
     const test::Caught error = caught([&] { read_weights(folder.file(refused.name)); });
     CHECK(error.code == refused.code);
