@@ -65,6 +65,15 @@ bool write_pieces(int fd, std::span<const std::span<const std::byte>> pieces) {
                      [&](std::span<const std::byte> piece) { return write_all(fd, piece); });
 }
 
+// A signal that comes in between has not made it fail.
+int sync_retrying(int fd) {
+  int result;
+  do {
+    result = ::fsync(fd);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
 int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
   int fd;
   do {
@@ -188,7 +197,7 @@ std::string temporary_name(const std::string& path) {
 
 void commit_temporary(const std::string& temporary, const std::string& path) {
   Descriptor fd(open_retrying(temporary, O_RDONLY));
-  if (fd.get() < 0 || ::fsync(fd.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (fd.get() < 0 || sync_retrying(fd.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
     write_failed(path, error_number);
@@ -224,7 +233,7 @@ void write_file_atomic(const std::string& path,
     write_failed(path, errno);
   }
   Descriptor fd(opened);
-  if (!write_pieces(fd.get(), pieces) || ::fsync(fd.get()) != 0 || !fd.close() ||
+  if (!write_pieces(fd.get(), pieces) || sync_retrying(fd.get()) != 0 || !fd.close() ||
       ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());

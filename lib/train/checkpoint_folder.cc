@@ -55,8 +55,10 @@ void probe(const std::string& folder) {
     remove_folder(to);
     throw;
   }
-  if (::rmdir(to.c_str()) != 0) {
-    throw FileError(ExitCode::kWriteFailed, "cannot remove", to, errno);
+  while (::rmdir(to.c_str()) != 0) {
+    if (errno != EINTR) {
+      throw FileError(ExitCode::kWriteFailed, "cannot remove", to, errno);
+    }
   }
 }
 

@@ -50,19 +50,26 @@ void LineLog::sync() const {
 }
 
 bool LineLog::write_waiting() {
-  const ssize_t written = write(fd_, waiting_.data(), waiting_.size());
-  if (written == static_cast<ssize_t>(waiting_.size())) {
-    size_ += written;
-    waiting_.clear();
-    return true;
+  size_t done = 0;
+  while (done < waiting_.size()) {
+    const ssize_t written = write(fd_, waiting_.data() + done, waiting_.size() - done);
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      error_number_ = written < 0 ? errno : ENOSPC;
+      if (done > 0 && ftruncate(fd_, size_) != 0) {
+        // What was written stays; only the rest is still to come.
+        size_ += static_cast<int64_t>(done);
+        waiting_.erase(0, done);
+      }
+      return false;
+    }
+    done += static_cast<size_t>(written);
   }
-  error_number_ = written < 0 ? errno : ENOSPC;
-  if (written > 0 && ftruncate(fd_, size_) != 0) {
-    // What was written stays; only the rest is still to come.
-    size_ += written;
-    waiting_.erase(0, static_cast<size_t>(written));
-  }
-  return false;
+  size_ += static_cast<int64_t>(done);
+  waiting_.clear();
+  return true;
 }
 
 void LineLog::close() {
