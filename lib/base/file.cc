@@ -85,7 +85,7 @@ int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
 // Makes the rename durable. Some file systems cannot fsync a folder (EINVAL): nothing to be done.
 void sync_folder(const std::string& path) {
   Descriptor folder(open_retrying(split_path(path).first, O_RDONLY | O_DIRECTORY));
-  if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL && errno != EROFS)) {
+  if (folder.get() < 0 || (sync_retrying(folder.get()) != 0 && errno != EINVAL && errno != EROFS)) {
     write_failed(path, errno);
   }
 }
@@ -197,7 +197,8 @@ std::string temporary_name(const std::string& path) {
 
 void commit_temporary(const std::string& temporary, const std::string& path) {
   Descriptor fd(open_retrying(temporary, O_RDONLY));
-  if (fd.get() < 0 || sync_retrying(fd.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (fd.get() < 0 || sync_retrying(fd.get()) != 0 ||
+      ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
     write_failed(path, error_number);
