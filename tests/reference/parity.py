@@ -100,8 +100,8 @@ SYNTHETIC = {
 }
 MNIST = {
     "samples": 6400,
-    "data": {"x": "t10k-images-idx3-ubyte.gz, first 6400 images, 0..255, times x_scale",
-             "y": "t10k-labels-idx1-ubyte.gz, first 6400"},
+    "data": {"x": "t10k-images-idx3-ubyte.gz, the first images, 0..255, times x_scale",
+             "y": "t10k-labels-idx1-ubyte.gz, the first"},
 }
 # Pixels of 0..255 make float32 training chaotic: two summation orders part after a few dozen steps
 # (README.md). Final weights are therefore kept in float64 there, in float32 where x is below 1.
@@ -114,6 +114,7 @@ CASES = {
     "mirrored_mlp_mnist": MIRRORED | MNIST | RAW,
     "mirrored_mlp_mnist_scaled": MIRRORED | MNIST | SCALED,
     "guide_convnet": CONVNET | SYNTHETIC,
+    "guide_convnet_mnist": CONVNET | MNIST | {"samples": 3200, "keep_weights": []},
 }
 
 
@@ -148,7 +149,7 @@ def make_model(case, keras):
         x = layers.Dense(200, use_bias=False, activation="relu", name="d1")(x)
         outputs = layers.Dense(10, activation="softmax", name="d2")(x)
         optimizer, loss = keras.optimizers.RMSprop(), "mse"
-    elif case == "guide_convnet":
+    elif case.startswith("guide_convnet"):
         x = layers.Rescaling(1.0 / 255.0)(inputs)
         for filters, size, stride, name in ((12, 3, 1, "conv2d"), (24, 6, 2, "conv2d_1"), (32, 6, 2, "large_k")):
             x = layers.Conv2D(filters, size, stride, padding="same", use_bias=False, name=name)(x)

@@ -1,5 +1,4 @@
-// Everything that tests/golden/keras holds and that exists here, in float64 against Keras on JAX:
-// values, gradients and the order of updates. tests/reference/README.md states the fields.
+// Activations and schedules in float64 against Keras on JAX, with gradients. tests/reference/README.md states the fields.
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -79,25 +78,12 @@ HostTensor doubles(const Shape& shape, const std::vector<double>& values) {
   return tensor_of<double>(DType::kFloat64, shape, values);
 }
 
-HostTensor tensor(const Json& json) {
-  return doubles(json["shape"].get<Shape>(), list(json["values"]));
-}
-
 HostTensor signed_tensor(uint64_t seed, const Shape& shape, float scale = 1) {
   HostTensor out(DType::kFloat64, shape);
   for (int64_t i = 0; i < out.size(); ++i) {
     out.set(i, splitmix_signed(seed, static_cast<uint64_t>(i), scale));
   }
   return out;
-}
-
-// Relative to the largest element. Keras takes some means with a float32 factor even in float64.
-void check_close(const std::vector<double>& found, const std::vector<double>& expected) {
-  double scale = 1;
-  for (const double v : expected) {
-    scale = std::max(scale, std::abs(v));
-  }
-  check_near(found, expected, 1e-7 * scale);
 }
 
 // sum(x * signed(seed)): what the goldens differentiate.
