@@ -74,6 +74,14 @@ int sync_retrying(int fd) {
   return result;
 }
 
+int rename_retrying(const std::string& from, const std::string& to) {
+  int result;
+  do {
+    result = ::rename(from.c_str(), to.c_str());
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
 int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
   int fd;
   do {
@@ -197,8 +205,7 @@ std::string temporary_name(const std::string& path) {
 
 void commit_temporary(const std::string& temporary, const std::string& path) {
   Descriptor fd(open_retrying(temporary, O_RDONLY));
-  if (fd.get() < 0 || sync_retrying(fd.get()) != 0 ||
-      ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (fd.get() < 0 || sync_retrying(fd.get()) != 0 || rename_retrying(temporary, path) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
     write_failed(path, error_number);
@@ -235,7 +242,7 @@ void write_file_atomic(const std::string& path,
   }
   Descriptor fd(opened);
   if (!write_pieces(fd.get(), pieces) || sync_retrying(fd.get()) != 0 || !fd.close() ||
-      ::rename(temporary.c_str(), path.c_str()) != 0) {
+      rename_retrying(temporary, path) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
     write_failed(path, error_number);

@@ -333,6 +333,7 @@ std::string state_text(const TrainState& state) {
                      {"batch", at.batch},
                      {"epoch_trained", at.epoch_trained},
                      {"epoch_logs", logs_json(at.logs)},
+                     {"epoch_lists", lists_json(at.lists)},
                      {"iterations", state.iterations},
                      {"learning_rate", number_json(state.learning_rate)},
                      {"cursor", cursor_json(state.cursor)},
@@ -353,6 +354,7 @@ TrainState parse_state(std::string_view text, const std::string& path) {
   out.position.batch = fields.integer("batch");
   out.position.epoch_trained = fields.boolean("epoch_trained");
   out.position.logs = parse_logs(fields.at("epoch_logs"), path);
+  out.position.lists = parse_lists(fields.at("epoch_lists"), path);
   out.iterations = fields.integer("iterations");
   out.learning_rate = fields.number("learning_rate");
   out.cursor = parse_cursor(fields.at("cursor"), path);

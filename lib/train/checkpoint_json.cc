@@ -152,4 +152,26 @@ Logs parse_logs(const Json& json, const std::string& path) {
   return out;
 }
 
+Json lists_json(const LogLists& lists) {
+  Json out = Json::object();
+  for (const auto& [name, values] : lists) {
+    Json& list = out[name] = Json::array();
+    for (const double value : values) {
+      list.push_back(number_json(value));
+    }
+  }
+  return out;
+}
+
+LogLists parse_lists(const Json& json, const std::string& path) {
+  LogLists out;
+  for (const auto& [name, values] : JsonFields(json, path).object().items()) {
+    for (const Json& value : values) {
+      const Json holder = {{"value", value}};
+      out[name].push_back(JsonFields(holder, path).number("value"));
+    }
+  }
+  return out;
+}
+
 }  // namespace meshtrain

@@ -21,6 +21,7 @@ class JsonFields {
  public:
   JsonFields(const Json& object, const std::string& path);
 
+  const Json& object() const { return object_; }
   const Json& at(const char* key) const;
   bool has(const char* key) const;
   int64_t integer(const char* key) const;  // not negative
@@ -40,6 +41,8 @@ class JsonFields {
 // A number that reads back the same; JSON has none for "nan", "inf" and "-inf".
 Json number_json(double value);
 Json logs_json(const Logs& logs);
+Json lists_json(const LogLists& lists);
+LogLists parse_lists(const Json& json, const std::string& path);
 Logs parse_logs(const Json& json, const std::string& path);
 
 }  // namespace meshtrain

@@ -18,7 +18,9 @@ constexpr size_t kMaxWaiting = size_t{1} << 20;
 LineLog::LineLog(std::string path, OnTrouble on_trouble, bool append)
     : path_(std::move(path)), on_trouble_(std::move(on_trouble)) {
   const int mode = append ? 0 : O_TRUNC;
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666);
+  do {
+    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && errno == EINTR);
   if (fd_ < 0) {
     throw FileError(ExitCode::kWriteFailed, "cannot create", path_, errno);
   }

@@ -100,7 +100,11 @@ void point_latest_to(const fs::path& run) {
 
 // Makes a folder that did not exist; false when it did.
 bool make_folder(const RunDirOptions& options, const std::string& path) {
-  if (mkdir(path.c_str(), 0777) == 0) {
+  int result;
+  do {
+    result = mkdir(path.c_str(), 0777);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) {
     return true;
   }
   if (errno != EEXIST) {
@@ -112,8 +116,13 @@ bool make_folder(const RunDirOptions& options, const std::string& path) {
 // Whether a folder can be made in `path`: 0, or errno. Access rights alone do not tell (read-only
 // and full disks, quotas, /proc).
 int try_folder_in(const fs::path& path) {
-  std::string name = (path / ".meshtrain-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
+  std::string name;
+  const char* made = nullptr;
+  do {
+    name = (path / ".meshtrain-XXXXXX").string();
+    made = mkdtemp(name.data());
+  } while (made == nullptr && errno == EINTR);
+  if (made == nullptr) {
     return errno;
   }
   rmdir(name.c_str());
@@ -122,7 +131,9 @@ int try_folder_in(const fs::path& path) {
 
 void make_parents(const RunDirOptions& options, const fs::path& path) {
   std::error_code error;
-  fs::create_directories(path, error);
+  do {
+    fs::create_directories(path, error);
+  } while (error == std::errc::interrupted);
   if (error && !fs::is_directory(path)) {
     fail(cannot_create(options, path.string(), error.value()));
   }

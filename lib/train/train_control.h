@@ -14,6 +14,7 @@ struct TrainPosition {
   int64_t batch = 0;           // batches done of the epoch that runs
   bool epoch_trained = false;  // its batches are done; validation is to come
   Logs logs;                   // of its batches, then
+  LogLists lists = {};
 
   bool operator==(const TrainPosition&) const = default;
 };

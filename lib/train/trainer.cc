@@ -150,7 +150,7 @@ EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, Tr
   EpochReport report{.epoch = epoch, .epochs = config_.fit.epochs, .steps = plan.steps};
   report.train_seconds = now_() - start;
   report.logs = at.epoch_trained ? at.logs : runner_.logs();
-  report.lists = at.epoch_trained ? LogLists{} : runner_.log_lists();
+  report.lists = at.epoch_trained ? at.lists : runner_.log_lists();
   return report;
 }
 
@@ -161,6 +161,7 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   TrainPosition trained = at;
   trained.epoch_trained = true;
   trained.logs = report.logs;
+  trained.lists = report.lists;
   run_tests(validation, batch_size, fit.validation_steps, [&](int64_t step) {
     if (control_ != nullptr) {
       control_->during_validation(trained);

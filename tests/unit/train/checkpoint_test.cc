@@ -108,6 +108,7 @@ TEST_CASE("state and manifest read back as they were written") {
   CheckpointNotes notes = test::notes_of(12);
   notes.state.position.epoch_trained = true;
   notes.state.position.logs = {{"accuracy", 0.1}, {"loss", std::nextafter(0.3, 1)}};
+  notes.state.position.lists = {{"auc", {0.5, INFINITY}}};
   notes.state.learning_rate = 1e-3;
   notes.state.monitor = "val_loss";
   notes.state.best = -std::numeric_limits<double>::infinity();
