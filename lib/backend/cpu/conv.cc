@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "backend/cpu/conv_dnnl.h"
 #include "backend/cpu/conv_plan.h"
 #include "backend/cpu/types.h"
 
@@ -278,12 +279,14 @@ KernelList make_correlation(const ConvShape& shape, bool transposed,
 
 KernelList make_conv(const ConvShape& shape, const std::vector<ConvJob>& jobs,
                      ScratchAllocator& scratch) {
-  return make_correlation(shape, false, jobs, scratch);
+  KernelList list = make_dnnl_conv(shape, ConvKind::kForward, jobs, scratch);
+  return list.empty() ? make_correlation(shape, false, jobs, scratch) : std::move(list);
 }
 
 KernelList make_conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& jobs,
                            ScratchAllocator& scratch) {
-  return make_correlation(shape, true, jobs, scratch);
+  KernelList list = make_dnnl_conv(shape, ConvKind::kDgrad, jobs, scratch);
+  return list.empty() ? make_correlation(shape, true, jobs, scratch) : std::move(list);
 }
 
 }  // namespace meshtrain::cpu

@@ -1,7 +1,10 @@
-// Convolutions over images with channels last, float32 and float64, by the loops of simd/conv.cc:
-// operands are read where they lie; only images that need padding are copied, one at a time, into
-// the scratch of a worker. Measured faster than oneDNN's primitives at the shapes of small
-// convnets, whose channels do not fill its blocks of 16 and whose layouts need no conversion here.
+// Convolutions over images with channels last, float32 and float64.
+//
+// float32 goes to the code that oneDNN generates for a shape (conv_dnnl.h; measured 5 to 50% faster
+// at nearly every shape, bench_conv shows it). The loops of simd/conv.cc compute float64, the few
+// cases in which they are faster, shapes that oneDNN has no such code for, and batches of so few
+// images that these must be cut in parts for the workers. They read operands where they lie; only
+// images that need padding are copied, one at a time, into the scratch of a worker.
 #pragma once
 
 #include <array>

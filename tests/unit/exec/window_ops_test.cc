@@ -74,6 +74,15 @@ TEST_CASE("large images and many channels are cut as small ones are not") {
   check_convolutions({{2, 20000, 8}, {3, 8, 4}, {{8}, {1}, {1}, {1}}});
 }
 
+// Batches that leave a remainder, channels in whole blocks, in parts of them, and of 12.
+TEST_CASE("convolutions of any number of images equal the interpreter on every split") {
+  check_convolutions({{7, 6, 5, 16}, {3, 3, 16, 32}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}});
+  check_convolutions({{11, 9, 8, 12}, {6, 6, 12, 24}, {{2, 2}, {1, 1}, {2, 2}, {2, 2}}});
+  check_convolutions({{35, 5, 5, 18}, {3, 3, 18, 20}, {{1, 1}, {2, 2}, {2, 2}, {2, 2}}});
+  check_convolutions({{40, 9, 9, 3}, {7, 7, 3, 16}, {{2, 2}, {1, 1}, {3, 3}, {3, 3}}});
+  check_convolutions({{3, 6, 5, 16}, {3, 3, 16, 16}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}});
+}
+
 void check_pools(const Shape& x, const std::vector<int64_t>& size, const Window& window) {
   Attrs attrs;
   set_window(attrs, window);
