@@ -12,12 +12,13 @@ namespace {
 constexpr double kProductsPerNanosecond = 65;
 constexpr int64_t kMinImages = 4;  // fewer are cut in parts of images by our own loops
 constexpr int64_t kChunks = 16;
-constexpr double kMinChunkCost = 10e3;
+constexpr double kMinChunkCost = 10e3;  // nanoseconds
 // Of each chunk a gradient of the kernel is written and read again: as many chunks as cost this
 // share of the work at most, but two.
 constexpr double kSumShare = 0.04;
 constexpr double kSumBytesPerNanosecond = 8;
 constexpr double kMaxWgradChunks = 16;
+constexpr size_t kMaxTerms = 32;  // of scattered images there may be more
 
 double cost_of_image(const ConvShape& s) {
   const double pixels = static_cast<double>(s.output[0] * s.output[1] * s.output[2]);
@@ -173,6 +174,8 @@ KernelList make_dnnl_wgrad(const ConvShape& shape, const std::vector<WgradJob>& 
              job.images[i].dy == last.dy + shape.output_bytes();
     });
     chunks.push_back(cut(runs, most));
+    if (chunks.back().size() > kMaxTerms)
+      return {};
   }
   const std::map<int64_t, ConvPrimitive> primitives =
       make_primitives(shape, ConvKind::kWgrad, chunks);
