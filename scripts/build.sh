@@ -27,6 +27,8 @@ if [ -n "${MESHTRAIN_WERROR:-}" ]; then
 fi
 if command -v ccache >/dev/null 2>&1; then
   set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
+else
+  set -- "$@" -DMESHTRAIN_PCH=ON
 fi
 
 mkdir -p "$build"
