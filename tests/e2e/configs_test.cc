@@ -130,7 +130,7 @@ TEST_CASE("jax_guide_convnet.yaml knows 97 of 100 of MNIST's images after five e
 TEST_CASE("mnist_convnet.yaml learns the built-in digits") {
   std::vector<std::string> args = {config("mnist_convnet")};
   if (kIsInstrumented) {
-    args.insert(args.end(), {"--limit-steps", "2", "fit.epochs=1", "data.test.slice=[:256]"});
+    args.insert(args.end(), {"--limit-steps", "2", "fit.epochs=1", "data.test.samples=256"});
   }
   const Json logs = evaluation(args);
   CHECK(std::isfinite(logs["loss"].get<double>()));

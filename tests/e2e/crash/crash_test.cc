@@ -76,7 +76,8 @@ Result run_recorded(const FastFolder& folder, const Recording& recording) {
   command.args = {"train", "../tiny.yaml", "-o", "run", "-v"};
   command.args.insert(command.args.end(), recording.more.begin(), recording.more.end());
   command.folder = folder.file("work");
-  command.environment = {"LD_PRELOAD=" MESHTRAIN_RECORDER,
+  // AddressSanitizer wants to be the first library, but it does without.
+  command.environment = {"ASAN_OPTIONS=verify_asan_link_order=0", "LD_PRELOAD=" MESHTRAIN_RECORDER,
                          "MESHTRAIN_RECORD_FOLDER=" + folder.file("work"),
                          "MESHTRAIN_RECORD=" + folder.file("calls")};
   command.environment.insert(command.environment.end(), recording.environment.begin(),
