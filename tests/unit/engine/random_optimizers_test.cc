@@ -239,12 +239,13 @@ TEST_CASE("random optimizers: weights and slots of every sharded run equal one d
 TEST_CASE("elementwise rules are one pass over each weight") {
   const Dataset data =
       dataset_of(HostTensor(DType::kFloat64, {8, 6}), HostTensor(DType::kFloat64, {8, 5}));
-  for (const std::string optimizer : {"{SGD: {weight_decay: 0.1}}", "{Adam: {weight_decay: 0.1}}",
-                                "{Adamax: {weight_decay: 0.1}}", "{Nadam: {weight_decay: 0.1}}",
-                                "{Adagrad: {weight_decay: 0.1}}", "{Adadelta: {weight_decay: 0.1}}",
-                                "{Lion: {weight_decay: 0.1}}",
-                                "{Ftrl: {weight_decay: 0.1, l1_regularization_strength: 0.1}}",
-                                "{ScheduleFreeAdamW: {weight_decay: 0.1, warmup_steps: 3}}"}) {
+  for (const std::string optimizer :
+       {"{SGD: {weight_decay: 0.1}}", "{Adam: {weight_decay: 0.1}}",
+        "{Adamax: {weight_decay: 0.1}}", "{Nadam: {weight_decay: 0.1}}",
+        "{Adagrad: {weight_decay: 0.1}}", "{Adadelta: {weight_decay: 0.1}}",
+        "{Lion: {weight_decay: 0.1}}",
+        "{Ftrl: {weight_decay: 0.1, l1_regularization_strength: 0.1}}",
+        "{ScheduleFreeAdamW: {weight_decay: 0.1, warmup_steps: 3}}"}) {
     CAPTURE(optimizer);
     const Config config = config_from(
         fmt::format("{}dtype_policy: float64\nmodel:\n  layers:\n    - Input: {{shape: [6]}}\n"
