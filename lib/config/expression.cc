@@ -81,7 +81,19 @@ class Expressions::Evaluator : public ExprNames {
     }
   }
 
+  static bool contains(const YamlNode& node, const YamlNode& part) {
+    return &node == &part ||
+           std::any_of(node.children.begin(), node.children.end(),
+                       [&](const YamlNode& child) { return contains(child, part); });
+  }
+
+  // A part that holds an expression being evaluated would grow by its own copy without end.
   void copy_of(const YamlNode& found, YamlNode& node) {
+    for (const YamlNode* active : active_) {
+      if (contains(found, *active)) {
+        throw ExprError{ExprError::kNoOffset, "it depends on itself", {}, {}};
+      }
+    }
     charge_node(found);
     replace(node, found);
   }
