@@ -112,11 +112,12 @@ class Model {
   // (the pin, or the value itself). Returns the outputs. `penalties`, when given, receives the
   // scalars that regularizers add to the loss; `updates`, beside weights(), the values that layers
   // give their moving averages in a training step, kNone elsewhere.
-  std::vector<ValueId> apply(
-      Builder& builder, std::span<const ValueId> inputs, std::span<const ValueId> parameters,
-      bool training, ValueId step, int64_t seed,
-      const std::function<ValueId(const std::string&, ValueId)>& pinned,
-      std::vector<ValueId>* penalties = nullptr, std::vector<ValueId>* updates = nullptr) const;
+  std::vector<ValueId> apply(Builder& builder, std::span<const ValueId> inputs,
+                             std::span<const ValueId> parameters, bool training, ValueId step,
+                             int64_t seed,
+                             const std::function<ValueId(const std::string&, ValueId)>& pinned,
+                             std::vector<ValueId>* penalties = nullptr,
+                             std::vector<ValueId>* updates = nullptr) const;
 
  private:
   std::string name_;

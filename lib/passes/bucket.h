@@ -13,7 +13,6 @@ constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as PyTorch DDP; more hid
 // (all_reduce, then all_gather) lets the later ones wait, so that each kind is still one bucket. A
 // bucket is one node with an operand and a result per tensor; the attrs `dims` and `to_dims` are
 // lists beside them.
-Graph bucket_collectives(Graph graph, const DeviceMesh& mesh,
-                         int64_t bucket_bytes = kBucketBytes);
+Graph bucket_collectives(Graph graph, const DeviceMesh& mesh, int64_t bucket_bytes = kBucketBytes);
 
 }  // namespace meshtrain

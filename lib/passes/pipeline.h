@@ -2,8 +2,8 @@
 //
 //   simplify -> schedule -> propagate -> partition -> bucket -> lower (fuse, memory plan)
 //
-// The verifier runs after each that runs; dump_dir receives "01_simplify.ir", ... with the time each
-// took, and Compiled the times of all.
+// The verifier runs after each that runs; dump_dir receives "01_simplify.ir", ... with the time
+// each took, and Compiled the times of all.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct CompileOptions {
 };
 
 struct PassTime {
-  std::string name;  // "simplify", "verify" (all of them), "lower"
+  std::string name;         // "simplify", "verify" (all of them), "lower"
   double milliseconds = 0;  // of the processor
 };
 

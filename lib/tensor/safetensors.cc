@@ -110,10 +110,9 @@ SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,
     const TensorView& view = tensors[i];
     // emplace_back without a search: operator[] of an ordered object is linear in its size.
     header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
-        view.name,
-        nlohmann::ordered_json{{"dtype", safetensors_dtype(view.dtype)},
-                               {"shape", view.shape},
-                               {"data_offsets", {offset, offset + view.bytes.size()}}});
+        view.name, nlohmann::ordered_json{{"dtype", safetensors_dtype(view.dtype)},
+                                          {"shape", view.shape},
+                                          {"data_offsets", {offset, offset + view.bytes.size()}}});
     offset += view.bytes.size();
   }
   std::string text = header.dump();

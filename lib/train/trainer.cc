@@ -80,8 +80,8 @@ void check_batches(const Config& config, const Dataset& train) {
 void Trainer::fit(const Dataset& train, const Dataset* validation) {
   const FitConfig& fit = config_.fit;
   check_batches(config_, train);
-  const int64_t num_batches = count_batches(train.num_samples, fit.batch_size,
-                                            config_.data.remainder.value == "drop");
+  const int64_t num_batches =
+      count_batches(train.num_samples, fit.batch_size, config_.data.remainder.value == "drop");
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   if (control_ != nullptr) {
     control_->on_fit_begin(at);

@@ -1,4 +1,5 @@
-// Activations and schedules in float64 against Keras on JAX, with gradients. tests/reference/README.md states the fields.
+// Activations and schedules in float64 against Keras on JAX, with gradients.
+// tests/reference/README.md states the fields.
 #include <cmath>
 #include <fstream>
 #include <map>
