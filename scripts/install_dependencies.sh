@@ -14,12 +14,14 @@ packages="
   libfmt-dev
   libhdf5-dev
   libpcre2-dev
+  libprotobuf-dev
   libxxhash-dev
   libyaml-cpp-dev
   libzip-dev
   ninja-build
   nlohmann-json3-dev
   pkg-config
+  protobuf-compiler
   python3
   zlib1g-dev
 "

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <array>
+
 namespace meshtrain {
 
 struct Checksum128::State {
@@ -32,6 +34,25 @@ std::string checksum128(std::span<const std::byte> bytes) {
   Checksum128 sum;
   sum.update(bytes);
   return sum.hex();
+}
+
+uint32_t crc32c(std::span<const std::byte> bytes) {
+  static constexpr std::array<uint32_t, 256> kTable = [] {
+    std::array<uint32_t, 256> table = {};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) {
+        value = (value >> 1) ^ ((value & 1) != 0 ? 0x82f63b78u : 0);  // the polynomial, reflected
+      }
+      table[i] = value;
+    }
+    return table;
+  }();
+  uint32_t crc = ~0u;
+  for (const std::byte byte : bytes) {
+    crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint32_t>(byte)) & 0xff];
+  }
+  return ~crc;
 }
 
 std::string hex64(uint64_t value) {

@@ -1,4 +1,4 @@
-// Checksums of files (xxh3), computed while the bytes pass by.
+// Checksums of files: xxh3, computed while the bytes pass by; CRC-32C where a format asks for it.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,8 @@ class Checksum128 {
 };
 
 std::string checksum128(std::span<const std::byte> bytes);
+// CRC-32C (Castagnoli), RFC 3720 appendix B.4. For small texts: a byte at a time.
+uint32_t crc32c(std::span<const std::byte> bytes);
 // 64 bits as 16 hexadecimal digits.
 std::string hex64(uint64_t value);
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,9 +35,12 @@ LineLog::~LineLog() {
 }
 
 void LineLog::append(std::string_view line) {
-  if (waiting_.size() + line.size() < kMaxWaiting) {
-    waiting_ += line;
-    waiting_ += '\n';
+  write(fmt::format("{}\n", line));
+}
+
+void LineLog::write(std::string_view bytes) {
+  if (waiting_.empty() || waiting_.size() + bytes.size() < kMaxWaiting) {
+    waiting_ += bytes;
   } else {
     lost_ = true;
   }
@@ -54,7 +58,7 @@ void LineLog::sync() const {
 bool LineLog::write_waiting() {
   size_t done = 0;
   while (done < waiting_.size()) {
-    const ssize_t written = write(fd_, waiting_.data() + done, waiting_.size() - done);
+    const ssize_t written = ::write(fd_, waiting_.data() + done, waiting_.size() - done);
     if (written < 0 && errno == EINTR) {
       continue;
     }

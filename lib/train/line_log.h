@@ -23,6 +23,9 @@ class LineLog {
   // Appends `line` and a line feed. A full disk does not stop a run: the lines wait in memory, up
   // to 1 MiB, and are written when there is room again.
   void append(std::string_view line);
+  // Appends bytes that belong together, as they are.
+  void write(std::string_view bytes);
+  int64_t size() const { return size_; }  // bytes in the file
   // Brings what was written to the disk, as far as that works. Another thread may call it.
   void sync() const;
   // Throws FileError (exit 74) when lines are still waiting or were given up.
