@@ -30,8 +30,9 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
   };
   for (const Spec& arg : spec.args) {
     ConfigValue& given = source.args.at(arg.name);
-    const bool are_paths = source.class_name == "npy" && arg.kind == ValueKind::kNames;
-    if (arg.kind != ValueKind::kPath && !are_paths) {
+    const bool are_paths = arg.kind == ValueKind::kPath || arg.kind == ValueKind::kPaths ||
+                           (source.class_name == "npy" && arg.kind == ValueKind::kNames);
+    if (!are_paths) {
       continue;
     }
     if (auto* const list = std::get_if<ConfigValue::List>(&given.data)) {

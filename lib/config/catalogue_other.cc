@@ -1,4 +1,4 @@
-// Initializers (keras-semantics 6), activations (5.2), data sources and host-side transforms.
+// Initializers (keras-semantics 6), activations (5.2), host-side transforms.
 #include "config/catalogue.h"
 
 namespace meshtrain {
@@ -18,15 +18,6 @@ ClassSpec make_class(std::string name, std::string help, Args args,
 
 Spec own_seed() {
   return integer("seed", "null", "own seed; the config's when null");
-}
-
-ClassSpec source(std::string name, std::string help, Args args) {
-  args.push_back(make_spec("slice", ValueKind::kSlice, "null", "part of the samples: \"[a:b]\""));
-  return make_class(std::move(name), std::move(help), std::move(args));
-}
-
-Spec path(const char* name, const char* help) {
-  return make_spec(name, ValueKind::kPath, "", help).required();
 }
 
 }  // namespace
@@ -108,34 +99,6 @@ std::vector<ClassSpec> activation_classes() {
       make_class("threshold", "x above the threshold, else a constant",
                  {number("threshold", "", "where x begins").required(),
                   number("default_value", "", "the constant").required()}),
-  };
-}
-
-std::vector<ClassSpec> source_classes() {
-  const Spec seed = integer("seed", "0", "of the random numbers");
-  return {
-      source(
-          "random", "normal samples, for trying a model",
-          {integer("samples", "", "how many").required().least(1).most(kMaxSize),
-           make_spec("shape", ValueKind::kShape, "", "of a sample").required().empty_ok(),
-           make_spec("labels", ValueKind::kShape, "null", "shape of normal labels").empty_ok(),
-           integer("classes", "null", "uniform integer labels below this").least(1).most(kMaxSize),
-           seed}),
-      source("digits", "built-in 28x28x1 images of digits, 0 to 255",
-             {choice("split", {"train", "test"}, "train", "which part"),
-              integer("samples", "null", "how many; all when null").least(1).most(kMaxSize), seed}),
-      source("idx", "MNIST's files, plain or gzip",
-             {path("images", "file of the samples"), path("labels", "file of the labels")}),
-      source("npz", "a NumPy archive",
-             {path("path", "the archive"),
-              make_spec("x", ValueKind::kNames, "x", "array of the samples, or one per input"),
-              make_spec("y", ValueKind::kNames, "y", "array of the labels, or one per output"),
-              text("sample_weight", "null", "array of weights")}),
-      source("npy", "NumPy files",
-             {make_spec("x", ValueKind::kNames, "", "file of the samples, or one per input")
-                  .required(),
-              make_spec("y", ValueKind::kNames, "null", "file of the labels, or one per output"),
-              make_spec("sample_weight", ValueKind::kPath, "null", "file of weights")}),
   };
 }
 

@@ -76,8 +76,8 @@ struct CompileConfig {
   SourceLoc loc;
 };
 
-// {source: npz, path: ..., ...}; the catalogue's data-source classes ("npz", "npy", "idx",
-// "random", "digits") as a ConfigObject. Relative paths are from `base_dir`.
+// {source: npz, path: ..., ...}; a data-source class of the catalogue as a ConfigObject. Relative
+// paths are from `base_dir`.
 struct DataConfig {
   std::optional<ConfigObject> train, validation, test;
   std::string base_dir;  // folder of the config file that named them, or data.dir
@@ -86,6 +86,9 @@ struct DataConfig {
   Located<int64_t> one_hot{0, {}};              // label.one_hot: classes, 0 = labels as they are
   std::vector<ConfigObject> transform;          // on inputs, host side: Rescaling, Reshape
   Located<std::string> nonfinite{"error", {}};  // error | allow
+  Located<int64_t> memory;     // bytes of an array kept in memory; 0 = a quarter of what is free
+  Located<std::string> cache;  // memory | file | none | a folder; empty = by size
+  Located<int64_t> prefetch{2, {}};  // batches prepared ahead; 0 = none
   SourceLoc loc;
 };
 
@@ -145,6 +148,7 @@ struct Config {
   EvaluateConfig evaluate;
   RunConfig run;
   CheckpointConfig checkpoint;
+  std::vector<ConfigObject> callbacks;  // in the order they act
   std::string source_text;  // the main file as read
   Diagnostics warnings;     // notes that are no errors
 };

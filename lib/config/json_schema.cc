@@ -76,6 +76,7 @@ std::vector<Json> options_of(const Spec& spec) {
       return {list_of(any_of({Json{{"type", "integer"}}, null, expression()})),
               Json{{"type", "integer"}}, text()};
     case ValueKind::kTextList:
+    case ValueKind::kPaths:
       return {text(), list_of(text())};
     case ValueKind::kTextOrMap:
       return {text(), map_of(text())};

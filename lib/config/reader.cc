@@ -132,6 +132,7 @@ ConfigValue Reader::fallback(const Spec& spec, const SourceLoc& loc) {
     case ValueKind::kText:
     case ValueKind::kEnum:
     case ValueKind::kPath:
+    case ValueKind::kPaths:
     case ValueKind::kActivation:
       return make_value(std::string(), loc);
     case ValueKind::kObjectList:
@@ -221,6 +222,7 @@ ConfigValue Reader::value(const YamlNode& node, const Spec& spec, const std::str
     case ValueKind::kTextList:
     case ValueKind::kTextOrMap:
     case ValueKind::kNames:
+    case ValueKind::kPaths:
       return texts(node, spec, owner);
     case ValueKind::kLayout:
       return layout(node, owner);
@@ -523,6 +525,10 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
   if (is_later_class(category, form.spelled)) {
     add_context(diagnostics_.error(
         "E122", form.loc, fmt::format("{} `{}` comes with a later release", what, form.spelled)));
+  } else if (const std::string_view instead = refusal(category, form.spelled); !instead.empty()) {
+    diagnostics_
+        .error("E122", form.loc, fmt::format("there is no {} `{}` here", what, form.spelled))
+        .help(instead);
   } else {
     std::vector<std::string> names = class_names(category);
     if (category == Category::kLayer) {

@@ -189,7 +189,7 @@ ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::str
     }
     return make_value(std::move(list), node.loc);
   }
-  if (node.is_map() && spec.kind != ValueKind::kTextList) {
+  if (node.is_map() && spec.kind != ValueKind::kTextList && spec.kind != ValueKind::kPaths) {
     ConfigValue::Dict dict;
     for (const YamlNode& child : node.children) {
       dict.emplace_back(child.key, read(child));
@@ -199,6 +199,7 @@ ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::str
   wrong("E112", node.loc, spec, owner,
         fmt::format("must be {}, not {}",
                     spec.kind == ValueKind::kTextList    ? "a list of names"
+                    : spec.kind == ValueKind::kPaths     ? "a path, or a list of paths"
                     : spec.kind == ValueKind::kTextOrMap ? "a name, or a map of names"
                                                          : "a name, a list or a map of names",
                     node.is_list() ? "a list" : "a map"));

@@ -27,8 +27,9 @@ enum class Category : uint8_t {
   kTransform,
   kRegularizer,
   kConstraint,
+  kCallback,
 };
-constexpr int kNumCategories = 11;
+constexpr int kNumCategories = 12;
 
 // How a value is read, and the ConfigValue it becomes.
 enum class ValueKind : uint8_t {
@@ -39,6 +40,7 @@ enum class ValueKind : uint8_t {
   kText,              // std::string
   kEnum,              // std::string, one of `allowed`
   kPath,              // std::string, relative to the folder of the file it was written in
+  kPaths,             // std::string or List of std::string, each as kPath
   kSlice,             // std::string "[a:b]"
   kIntOrList,         // int64_t or List of int64_t
   kFloatOrList,       // double or (nested) List of double

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 
 #include "base/hash.h"
@@ -18,25 +17,25 @@ using Array = Dataset::Array;
 
 // Every array of a dataset with its name.
 void for_each_array(Dataset& dataset,
-                    const std::function<void(const std::string&, HostTensor&)>& function) {
+                    const std::function<void(const std::string&, RowsPtr&)>& function) {
   for (std::vector<Array>* arrays : {&dataset.inputs, &dataset.targets}) {
     for (Array& array : *arrays) {
-      function(array.name, array.data);
+      function(array.name, array.rows);
     }
   }
   if (dataset.sample_weight) {
-    function("sample_weight", *dataset.sample_weight);
+    function("sample_weight", dataset.sample_weight);
   }
 }
 
 void check_lengths(Dataset& dataset) {
   MESHTRAIN_CHECK(!dataset.inputs.empty());
-  dataset.num_samples = dataset.inputs[0].data.shape()[0];
+  dataset.num_samples = dataset.inputs[0].rows->size();
   bool equal = true;
   std::vector<std::string> lengths;
-  for_each_array(dataset, [&](const std::string& name, HostTensor& tensor) {
-    equal = equal && tensor.shape()[0] == dataset.num_samples;
-    lengths.push_back(fmt::format("`{}` has {}", name, tensor.shape()[0]));
+  for_each_array(dataset, [&](const std::string& name, RowsPtr& rows) {
+    equal = equal && rows->size() == dataset.num_samples;
+    lengths.push_back(fmt::format("`{}` has {}", name, rows->size()));
   });
   if (!equal) {
     throw ConfigError("E313", dataset.loc,
@@ -47,7 +46,8 @@ void check_lengths(Dataset& dataset) {
 
 void check_finite(Dataset& dataset) {
   Diagnostics findings;
-  for_each_array(dataset, [&](const std::string& name, HostTensor& tensor) {
+  for_each_array(dataset, [&](const std::string& name, RowsPtr& rows) {
+    const HostTensor tensor = rows->read_range(0, rows->size());
     const int64_t index = first_nonfinite(tensor);
     if (index < 0) {
       return;
@@ -74,13 +74,13 @@ Dataset rows_of(const Dataset& dataset, int64_t begin, int64_t end) {
   part.loc = dataset.loc;
   part.num_samples = end - begin;
   for (const Array& array : dataset.inputs) {
-    part.inputs.push_back({array.name, take_rows(array.data, begin, end)});
+    part.inputs.push_back({array.name, make_rows(array.rows->read_range(begin, end))});
   }
   for (const Array& array : dataset.targets) {
-    part.targets.push_back({array.name, take_rows(array.data, begin, end)});
+    part.targets.push_back({array.name, make_rows(array.rows->read_range(begin, end))});
   }
   if (dataset.sample_weight) {
-    part.sample_weight = take_rows(*dataset.sample_weight, begin, end);
+    part.sample_weight = make_rows(dataset.sample_weight->read_range(begin, end));
   }
   return part;
 }
@@ -90,8 +90,8 @@ void keep_rows(Dataset& dataset, int64_t begin, int64_t end) {
   if (begin == 0 && end == dataset.num_samples) {
     return;
   }
-  for_each_array(dataset, [&](const std::string&, HostTensor& tensor) {
-    tensor = take_rows(tensor, begin, end);
+  for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
+    rows = make_rows(rows->read_range(begin, end));
   });
   dataset.num_samples = end - begin;
 }
@@ -124,12 +124,14 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
   }
   for (Array& input : dataset.inputs) {
     for (const ConfigObject& transform : data.transform) {
-      input.data = apply_transform(transform, std::move(input.data), input.name);
+      input.rows = make_rows(
+          apply_transform(transform, input.rows->read_range(0, input.rows->size()), input.name));
     }
   }
   if (data.one_hot > 0) {
     for (Array& target : dataset.targets) {
-      target.data = one_hot(target.data, data.one_hot, target.name, dataset.loc);
+      target.rows = make_rows(one_hot(target.rows->read_range(0, target.rows->size()), data.one_hot,
+                                      target.name, dataset.loc));
     }
   }
   details.push_back(fmt::format("{} samples", dataset.num_samples));
@@ -155,7 +157,8 @@ std::pair<Dataset, Dataset> split_validation(Dataset dataset, double split, Sour
 void check_labels(const Dataset& dataset, size_t target, int64_t num_classes) {
   MESHTRAIN_CHECK(target < dataset.targets.size());
   const Array& array = dataset.targets[target];
-  check_label_range(array.data, num_classes, array.name, dataset.loc);
+  check_label_range(array.rows->read_range(0, array.rows->size()), num_classes, array.name,
+                    dataset.loc);
 }
 
 std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoch, bool shuffle) {
@@ -193,17 +196,6 @@ std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoc
     std::swap(order[range - 1], order[static_cast<size_t>(product >> 64)]);
   }
   return order;
-}
-
-void gather_rows(const HostTensor& from, std::span<const int64_t> order, std::byte* to) {
-  MESHTRAIN_CHECK(!from.shape().empty());
-  const int64_t rows = from.shape()[0];
-  const size_t row_bytes = rows == 0 ? 0 : from.num_bytes() / static_cast<size_t>(rows);
-  for (const int64_t row : order) {
-    MESHTRAIN_CHECK(row >= 0 && row < rows, "row {} of {}", row, rows);
-    std::memcpy(to, from.bytes() + static_cast<size_t>(row) * row_bytes, row_bytes);
-    to += row_bytes;
-  }
 }
 
 }  // namespace meshtrain

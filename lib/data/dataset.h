@@ -16,13 +16,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
-#include "tensor/host_tensor.h"
+#include "data/rows.h"
 
 namespace meshtrain {
 
@@ -31,12 +29,12 @@ namespace meshtrain {
 struct Dataset {
   struct Array {
     std::string name;  // "x", "y", or the input's or output's own name
-    HostTensor data;
+    RowsPtr rows;
   };
   std::string description;  // "digits (train, 10000 samples)"
   std::vector<Array> inputs;
-  std::vector<Array> targets;               // empty when the source has none (predict)
-  std::optional<HostTensor> sample_weight;  // (samples,) or (samples, steps) float32
+  std::vector<Array> targets;  // empty when the source has none (predict)
+  RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
   int64_t num_samples = 0;
   SourceLoc loc;  // of the source in the config
 };
@@ -57,8 +55,5 @@ void check_labels(const Dataset& dataset, size_t target, int64_t num_classes);
 // The order of samples in an epoch (0-based): a pure function of (seed, epoch); the identity
 // without shuffle.
 std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoch, bool shuffle);
-
-// Copies rows `order` of `from` to `to` (order.size() x row bytes).
-void gather_rows(const HostTensor& from, std::span<const int64_t> order, std::byte* to);
 
 }  // namespace meshtrain

@@ -12,4 +12,11 @@ namespace meshtrain {
 // config.
 Dataset read_source(const ConfigObject& source, const std::string& base_dir);
 
+// One function for each class of the catalogue.
+Dataset read_npz_source(const ConfigObject& source, const std::string& base_dir);
+Dataset read_npy_source(const ConfigObject& source, const std::string& base_dir);
+Dataset read_idx_source(const ConfigObject& source, const std::string& base_dir);
+Dataset make_random_source(const ConfigObject& source, const std::string& base_dir);
+Dataset make_digits_source(const ConfigObject& source, const std::string& base_dir);
+
 }  // namespace meshtrain

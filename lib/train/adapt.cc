@@ -63,32 +63,28 @@ std::vector<size_t> places_in_sample(const Shape& shape, const std::vector<bool>
 
 // Sums over all samples of f(value, statistic) for each statistic.
 template <class F>
-std::vector<double> sums(const HostTensor& data, const std::vector<size_t>& places, size_t count,
-                         F&& f) {
+std::vector<double> sums(const Rows& data, const std::vector<size_t>& places, size_t count, F&& f) {
   std::vector<double> out(count, 0.0);
-  const auto add_all = [&](const auto* values) {
-    for (int64_t begin = 0; begin < data.size(); begin += static_cast<int64_t>(places.size())) {
+  const auto add_all = [&](const auto* values, int64_t size) {
+    for (int64_t begin = 0; begin < size; begin += static_cast<int64_t>(places.size())) {
       for (size_t i = 0; i < places.size(); ++i) {
         out[places[i]] +=
             f(static_cast<double>(values[begin + static_cast<int64_t>(i)]), places[i]);
       }
     }
   };
-  switch (data.dtype()) {
-    case DType::kFloat32:
-      add_all(data.data<float>());
-      break;
-    case DType::kFloat64:
-      add_all(data.data<double>());
-      break;
-    case DType::kUInt8:
-      add_all(data.data<uint8_t>());
-      break;
-    default: {
-      const HostTensor wide = data.cast(DType::kFloat64);
-      add_all(wide.data<double>());
+  data.for_each_block([&](int64_t, const HostTensor& block) {
+    switch (block.dtype()) {
+      case DType::kFloat32:
+        return add_all(block.data<float>(), block.size());
+      case DType::kFloat64:
+        return add_all(block.data<double>(), block.size());
+      case DType::kUInt8:
+        return add_all(block.data<uint8_t>(), block.size());
+      default:
+        return add_all(block.cast(DType::kFloat64).data<double>(), block.size());
     }
-  }
+  });
   return out;
 }
 
@@ -100,12 +96,13 @@ HostTensor tensor_of(const std::vector<double>& values, const Weight& like) {
   return out;
 }
 
-void adapt(const Layer& layer, const HostTensor& data, StepRunner& runner) {
+void adapt(const Layer& layer, const Rows& data, StepRunner& runner) {
   const Weight& mean_weight = layer.weights[0];
   const auto count = static_cast<size_t>(num_elements(mean_weight.shape));
   const std::vector<size_t> places =
       places_in_sample(data.shape(), kept_dims(layer, data.shape().size()));
-  const double per_statistic = static_cast<double>(data.size()) / static_cast<double>(count);
+  const double per_statistic =
+      static_cast<double>(num_elements(data.shape())) / static_cast<double>(count);
   std::vector<double> mean = sums(data, places, count, [](double x, size_t) { return x; });
   for (double& m : mean) {
     m /= per_statistic;
@@ -120,7 +117,7 @@ void adapt(const Layer& layer, const HostTensor& data, StepRunner& runner) {
   runner.write_variable(mean_weight.path, tensor_of(mean, mean_weight));
   runner.write_variable(layer.weights[1].path, tensor_of(variance, layer.weights[1]));
   runner.write_variable(layer.weights[2].path,
-                        tensor_of({static_cast<double>(data.shape()[0])}, layer.weights[2]));
+                        tensor_of({static_cast<double>(data.size())}, layer.weights[2]));
 }
 
 }  // namespace
@@ -143,7 +140,7 @@ void adapt_to_data(const Model& model, const Dataset& train, StepRunner& runner)
   check_adaptation(model, diagnostics);
   diagnostics.throw_if_errors();
   for (const Wanted& wanted : layers_to_adapt(model)) {
-    adapt(*wanted.layer, train.inputs[static_cast<size_t>(wanted.input)].data, runner);
+    adapt(*wanted.layer, *train.inputs[static_cast<size_t>(wanted.input)].rows, runner);
   }
 }
 

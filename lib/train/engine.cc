@@ -91,25 +91,24 @@ struct Engine::Impl {
   }
 
   // Rows of a dataset's array into input `index` of a program.
-  void feed_rows(Executor& executor, int index, const HostTensor& from,
-                 std::span<const int64_t> rows) {
+  void feed_rows(Executor& executor, int index, const Rows& from, std::span<const int64_t> rows) {
     const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
-    const size_t row_bytes = from.num_bytes() / static_cast<size_t>(from.shape()[0]);
+    const size_t row_bytes = from.row_bytes();
     if (buffer.dtype != from.dtype()) {
       Shape shape = from.shape();
       shape[0] = static_cast<int64_t>(rows.size());
       HostTensor narrow(from.dtype(), shape);
-      gather_rows(from, rows, narrow.bytes());
+      from.read(rows, narrow.bytes());
       const HostTensor wide = narrow.cast(buffer.dtype);
       executor.set_input(index, wide.bytes(), wide.num_bytes());
-    } else if (is_whole(rows)) {
-      executor.set_input(index, from.bytes() + static_cast<size_t>(rows[0]) * row_bytes,
+    } else if (const HostTensor* tensor = from.tensor(); tensor != nullptr && is_whole(rows)) {
+      executor.set_input(index, tensor->bytes() + static_cast<size_t>(rows[0]) * row_bytes,
                          rows.size() * row_bytes);
     } else if (std::byte* memory = executor.input_data(index); memory != nullptr) {
-      gather_rows(from, rows, memory);
+      from.read(rows, memory);
     } else {
       staging.resize(rows.size() * row_bytes);
-      gather_rows(from, rows, staging.data());
+      from.read(rows, staging.data());
       executor.set_input(index, staging.data(), staging.size());
     }
   }
@@ -150,7 +149,7 @@ struct Engine::Impl {
                             fmt::format("{} has no {} number {}", batch.dataset->description,
                                         is_input ? "input" : "target", at + 1));
         }
-        feed_rows(executor, i, arrays[at].data, batch.rows);
+        feed_rows(executor, i, *arrays[at].rows, batch.rows);
       }
     }
     executor.run();
@@ -158,7 +157,8 @@ struct Engine::Impl {
   }
 
   double learning_rate() const {
-    return fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iterations);
+    const double rate = fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iterations);
+    return setup.dtype() == DType::kFloat64 ? rate : static_cast<double>(static_cast<float>(rate));
   }
 
   std::vector<double> metric_values(const TrackedMetric& tracked) const {

@@ -265,14 +265,16 @@ class Restorer {
 
 DataCursor data_cursor(const Dataset& train, const Config& config) {
   uint64_t hash = hash_mix(0, static_cast<uint64_t>(train.num_samples));
-  const auto add = [&](const HostTensor& tensor) {
-    hash = hash_mix(
-        hash, hash_text(std::string(dtype_name(tensor.dtype())) + shape_string(tensor.shape())));
-    hash = hash_mix(hash, hash_bytes(tensor.bytes(), tensor.num_bytes()));
+  const auto add = [&](const Rows& rows) {
+    hash = hash_mix(hash,
+                    hash_text(std::string(dtype_name(rows.dtype())) + shape_string(rows.shape())));
+    rows.for_each_block([&](int64_t, const HostTensor& block) {
+      hash = hash_mix(hash, hash_bytes(block.bytes(), block.num_bytes()));
+    });
   };
   for (const auto* arrays : {&train.inputs, &train.targets}) {
     for (const Dataset::Array& array : *arrays) {
-      add(array.data);
+      add(*array.rows);
     }
   }
   if (train.sample_weight) {

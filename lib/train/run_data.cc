@@ -55,7 +55,7 @@ void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::s
 std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {
   std::vector<std::string> shapes;
   for (const Dataset::Array& array : arrays) {
-    const Shape& shape = array.data.shape();
+    const Shape& shape = array.rows->shape();
     shapes.push_back(shape_string(Shape(shape.begin() + 1, shape.end())));
   }
   return join(shapes, ", ");
@@ -91,23 +91,6 @@ bool is_same_value(const ConfigValue& a, const ConfigValue& b) {
   }
   return a.is_null() || (a.is_bool() && a.boolean() == b.boolean()) ||
          (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
-}
-
-Dataset copy_of(const Dataset& dataset, const SourceLoc& loc) {
-  Dataset copy;
-  copy.description = dataset.description;
-  for (const Dataset::Array& array : dataset.inputs) {
-    copy.inputs.push_back({array.name, array.data.clone()});
-  }
-  for (const Dataset::Array& array : dataset.targets) {
-    copy.targets.push_back({array.name, array.data.clone()});
-  }
-  if (dataset.sample_weight) {
-    copy.sample_weight = dataset.sample_weight->clone();
-  }
-  copy.num_samples = dataset.num_samples;
-  copy.loc = loc;
-  return copy;
 }
 
 // Every part needs labels, and samples like those of the first.
@@ -220,7 +203,8 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
                         std::optional<Dataset>& to) {
     if (source && &to == &data.test && data.validation && sources.validation &&
         is_same_source(*source, *sources.validation)) {
-      to = copy_of(*data.validation, source->loc);
+      to = data.validation;
+      to->loc = source->loc;
     } else if (source) {
       collect(diagnostics, [&] {
         to = load_dataset(*source, sources);

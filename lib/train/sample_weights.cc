@@ -32,16 +32,16 @@ void apply_class_weight(const FitConfig& fit, Dataset& dataset, Diagnostics& dia
     problem = "has sample weights of its own";
   } else if (dataset.targets.size() != 1) {
     problem = fmt::format("has {} targets, not one", dataset.targets.size());
-  } else if (dataset.targets[0].data.shape().size() > 2) {
+  } else if (dataset.targets[0].rows->shape().size() > 2) {
     problem = fmt::format("has labels of shape {}, not (samples,) or (samples, classes)",
-                          shape_string(dataset.targets[0].data.shape()));
+                          shape_string(dataset.targets[0].rows->shape()));
   }
   if (!problem.empty()) {
     diagnostics.error("E317", dataset.loc, "fit.class_weight cannot be used: the data " + problem)
         .help("remove fit.class_weight, or give the weight of each sample in the data");
     return;
   }
-  const HostTensor& labels = dataset.targets[0].data;
+  const HostTensor labels = dataset.targets[0].rows->read_range(0, dataset.num_samples);
   HostTensor weights(DType::kFloat32, {dataset.num_samples});
   for (int64_t i = 0; i < dataset.num_samples; ++i) {
     const int64_t label = class_of(labels, i);
@@ -49,7 +49,7 @@ void apply_class_weight(const FitConfig& fit, Dataset& dataset, Diagnostics& dia
                                     [&](const auto& entry) { return entry.first == label; });
     weights.set(i, found == fit.class_weight.end() ? 1.0 : found->second);
   }
-  dataset.sample_weight = std::move(weights);
+  dataset.sample_weight = make_rows(std::move(weights));
 }
 
 void match_sample_weight(const Dataset& like, Dataset& dataset) {
@@ -62,7 +62,7 @@ void match_sample_weight(const Dataset& like, Dataset& dataset) {
   for (int64_t i = 0; i < weights.size(); ++i) {
     weights.set(i, 1.0);
   }
-  dataset.sample_weight = std::move(weights);
+  dataset.sample_weight = make_rows(std::move(weights));
 }
 
 }  // namespace meshtrain

@@ -25,7 +25,7 @@ DType compute_dtype_of(DType stored) {
   }
 }
 
-ValueType sample_type(const HostTensor& data) {
+ValueType sample_type(const Rows& data) {
   return {Shape(data.shape().begin() + 1, data.shape().end()), compute_dtype_of(data.dtype())};
 }
 
@@ -100,10 +100,10 @@ std::string_view step_kind_name(StepKind kind) {
 DataSpec data_spec(const Dataset& dataset) {
   DataSpec spec;
   for (const Dataset::Array& array : dataset.inputs) {
-    spec.inputs.push_back(sample_type(array.data));
+    spec.inputs.push_back(sample_type(*array.rows));
   }
   for (const Dataset::Array& array : dataset.targets) {
-    spec.targets.push_back(sample_type(array.data));
+    spec.targets.push_back(sample_type(*array.rows));
   }
   if (dataset.sample_weight) {
     spec.has_sample_weight = true;
@@ -239,6 +239,9 @@ Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
   options.bucket = bucket;
   options.early_gradients = distribution_.zero >= 2;
   options.dump_dir = dump_ir_;
+#ifdef NDEBUG
+  options.verify_each = !dump_ir_.empty();  // a third of the time of all passes
+#endif
   options.dump_name = fmt::format("{}_{}", step_kind_name(kind), batch);
   if (batch % mesh().size_of(distribution_.batch_axes) == 0) {
     options.propagate.batch_axes = distribution_.batch_axes;

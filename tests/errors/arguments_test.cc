@@ -69,6 +69,8 @@ std::vector<std::string> wrong_values(const Spec& spec) {
       return {"nothing_like_it", "[relu]", "{NothingLikeIt: {a: 1}}", "{a: 1, b: 2}"};
     case ValueKind::kFloatOrObject:
       return {"nothing_like_it", "[0.1]", "{NothingLikeIt: {a: 1}}"};
+    case ValueKind::kPaths:
+      return {"[[a]]", "[]", "{a: b}"};
     case ValueKind::kNames:
       return {"[[a]]", "[]", "\"\""};
     case ValueKind::kTextOrMap:

@@ -24,9 +24,14 @@ inline Dataset dataset_of(HostTensor x, HostTensor y) {
   Dataset dataset;
   dataset.description = "test data";
   dataset.num_samples = x.shape()[0];
-  dataset.inputs.push_back({"x", std::move(x)});
-  dataset.targets.push_back({"y", std::move(y)});
+  dataset.inputs.push_back({"x", make_rows(std::move(x))});
+  dataset.targets.push_back({"y", make_rows(std::move(y))});
   return dataset;
+}
+
+// All rows of an array of a dataset.
+inline HostTensor whole(const RowsPtr& rows) {
+  return rows->read_range(0, rows->size());
 }
 
 inline std::vector<int64_t> rows_of_step(int64_t step, int64_t batch, int64_t samples) {

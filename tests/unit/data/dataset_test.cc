@@ -56,10 +56,10 @@ TEST_CASE("load_dataset: npz with the default names keeps types") {
   CHECK(dataset.num_samples == 6);
   REQUIRE(dataset.inputs.size() == 1);
   CHECK(dataset.inputs[0].name == "x");
-  CHECK(dataset.inputs[0].data.dtype() == DType::kFloat64);
+  CHECK(dataset.inputs[0].rows->dtype() == DType::kFloat64);
   REQUIRE(dataset.targets.size() == 1);
-  CHECK(dataset.targets[0].data.dtype() == DType::kInt64);
-  CHECK(!dataset.sample_weight.has_value());
+  CHECK(dataset.targets[0].rows->dtype() == DType::kInt64);
+  CHECK(dataset.sample_weight == nullptr);
   CHECK(dataset.description == "npz a.npz (6 samples)");
 }
 
@@ -72,9 +72,9 @@ TEST_CASE("load_dataset: npz with names for inputs and sample weights") {
   REQUIRE(dataset.inputs.size() == 2);
   CHECK(dataset.inputs[0].name == "left");
   CHECK(dataset.inputs[1].name == "right");
-  CHECK(dataset.inputs[1].data.shape() == Shape{6});
+  CHECK(dataset.inputs[1].rows->shape() == Shape{6});
   CHECK(dataset.sample_weight->dtype() == DType::kFloat32);
-  CHECK(dataset.sample_weight->at(5) == 5);
+  CHECK(whole(dataset.sample_weight).at(5) == 5);
   ConfigValue::List list = {value("x"), value("w")};
   CHECK(load_dataset(npz_source({{"x", value(list)}}), config_in(folder)).inputs[1].name == "w");
 }
@@ -100,8 +100,8 @@ TEST_CASE("load_dataset: npy files") {
   write_npy(folder.file("y.npy"), range(DType::kInt32, {4}));
   const Args args = {{"x", value("x.npy")}, {"y", value("y.npy")}};
   const Dataset dataset = load_dataset(object("npy", args), config_in(folder));
-  CHECK(dataset.inputs[0].data.shape() == Shape{4, 3});
-  CHECK(dataset.targets[0].data.at(3) == 3);
+  CHECK(dataset.inputs[0].rows->shape() == Shape{4, 3});
+  CHECK(whole(dataset.targets[0].rows).at(3) == 3);
   const Args absolute = {{"x", value(folder.file("x.npy").c_str())}, {"y", null_value()}};
   CHECK(load_dataset(object("npy", absolute), DataConfig{}).targets.empty());
   // One file per input, by name; in order for outputs.
@@ -113,8 +113,8 @@ TEST_CASE("load_dataset: npy files") {
       config_in(folder));
   REQUIRE(several.inputs.size() == 2);
   CHECK(several.inputs[1].name == "right");
-  CHECK(several.inputs[1].data.shape() == Shape{4});
-  CHECK(several.targets[1].data.shape() == Shape{4, 3});
+  CHECK(several.inputs[1].rows->shape() == Shape{4});
+  CHECK(several.targets[1].rows->shape() == Shape{4, 3});
   CHECK(several.sample_weight->dtype() == DType::kFloat32);
 }
 
@@ -144,20 +144,21 @@ TEST_CASE("load_dataset: random numbers depend on the seed and the index alone")
   const Dataset few = random(100, 0);
   const Dataset many = random(1000, 0);
   const Dataset other = random(100, 1);
-  CHECK(few.inputs[0].data.shape() == Shape{100, 5, 3});
-  CHECK(few.targets[0].data.shape() == Shape{100, 10});
-  CHECK(few.inputs[0].data.dtype() == DType::kFloat32);
-  CHECK(few.inputs[0].data.at(1499) == many.inputs[0].data.at(1499));
-  CHECK(few.inputs[0].data.at(7) != other.inputs[0].data.at(7));
-  CHECK(few.inputs[0].data.at(7) != few.targets[0].data.at(7));
+  CHECK(few.inputs[0].rows->shape() == Shape{100, 5, 3});
+  CHECK(few.targets[0].rows->shape() == Shape{100, 10});
+  CHECK(few.inputs[0].rows->dtype() == DType::kFloat32);
+  CHECK(whole(few.inputs[0].rows).at(1499) == whole(many.inputs[0].rows).at(1499));
+  CHECK(whole(few.inputs[0].rows).at(7) != whole(other.inputs[0].rows).at(7));
+  CHECK(whole(few.inputs[0].rows).at(7) != whole(few.targets[0].rows).at(7));
+  const HostTensor drawn = whole(many.inputs[0].rows);
   double squares = 0;
   for (int64_t i = 0; i < 15000; ++i) {
-    squares += many.inputs[0].data.at(i) * many.inputs[0].data.at(i);
+    squares += drawn.at(i) * drawn.at(i);
   }
   CHECK(squares / 15000 == doctest::Approx(1).epsilon(0.05));
   // A promise: these bits are those of every version.
-  CHECK(few.inputs[0].data.data<float>()[0] == 0x1.4e312cp-2F);
-  CHECK(few.targets[0].data.data<float>()[0] == -0x1.73ea92p-1F);
+  CHECK(whole(few.inputs[0].rows).data<float>()[0] == 0x1.4e312cp-2F);
+  CHECK(whole(few.targets[0].rows).data<float>()[0] == -0x1.73ea92p-1F);
 }
 
 TEST_CASE("load_dataset: random classes are whole numbers below their count") {
@@ -168,10 +169,11 @@ TEST_CASE("load_dataset: random classes are whole numbers below their count") {
                                                          {"seed", value(3)}}),
                                        DataConfig{});
   check_labels(dataset, 0, 10);
-  CHECK(dataset.targets[0].data.dtype() == DType::kInt32);
+  CHECK(dataset.targets[0].rows->dtype() == DType::kInt32);
+  const HostTensor labels = whole(dataset.targets[0].rows);
   std::vector<int> counts(10);
   for (int64_t i = 0; i < 1000; ++i) {
-    ++counts[static_cast<size_t>(dataset.targets[0].data.at(i))];
+    ++counts[static_cast<size_t>(labels.at(i))];
   }
   CHECK(*std::min_element(counts.begin(), counts.end()) > 60);
 }
@@ -184,11 +186,12 @@ TEST_CASE("load_dataset: drawn digits have parts that differ") {
   };
   const Dataset train = digits("train", value(20));
   const Dataset test = digits("test", null_value());
-  CHECK(train.inputs[0].data.shape() == Shape{20, 28, 28, 1});
+  CHECK(train.inputs[0].rows->shape() == Shape{20, 28, 28, 1});
   CHECK(test.num_samples == 2000);
   CHECK(train.description == "digits (train, 20 samples)");
-  CHECK(!std::equal(train.inputs[0].data.bytes(), train.inputs[0].data.bytes() + 784,
-                    test.inputs[0].data.bytes()));
+  CHECK(!std::equal(train.inputs[0].rows->tensor()->bytes(),
+                    train.inputs[0].rows->tensor()->bytes() + 784,
+                    test.inputs[0].rows->tensor()->bytes()));
   check_labels(test, 0, 10);
 }
 
@@ -207,8 +210,8 @@ TEST_CASE("load_dataset: slices are those of Python") {
     CAPTURE(c.slice);
     const Dataset part = load_dataset(npz_source({{"slice", value(c.slice)}}), config_in(folder));
     CHECK(part.num_samples == c.count);
-    CHECK(part.inputs[0].data.at(0) == static_cast<double>(2 * c.first));
-    CHECK(part.targets[0].data.shape() == Shape{c.count});
+    CHECK(whole(part.inputs[0].rows).at(0) == static_cast<double>(2 * c.first));
+    CHECK(part.targets[0].rows->shape() == Shape{c.count});
   }
   for (const char* empty : {"[6:]", "[3:2]", "[:0]", "[100:]"}) {
     CHECK(caught([&] {
@@ -282,13 +285,14 @@ TEST_CASE("load_dataset: rescaling and reshaping of inputs") {
   data.transform = {object("Rescaling", {{"scale", value(1.0 / 255)}, {"offset", value(0.5)}}),
                     object("Reshape", {{"target_shape", list_value({3, -1})}})};
   const Dataset dataset = load_dataset(npz_source(), data);
-  CHECK(dataset.inputs[0].data.dtype() == DType::kFloat32);
-  CHECK(dataset.inputs[0].data.shape() == Shape{2, 3, 2});
-  CHECK(dataset.inputs[0].data.data<float>()[7] == 7.0F * static_cast<float>(1.0 / 255) + 0.5F);
-  CHECK(dataset.targets[0].data.dtype() == DType::kUInt8);
+  CHECK(dataset.inputs[0].rows->dtype() == DType::kFloat32);
+  CHECK(dataset.inputs[0].rows->shape() == Shape{2, 3, 2});
+  CHECK(whole(dataset.inputs[0].rows).data<float>()[7] ==
+        7.0F * static_cast<float>(1.0 / 255) + 0.5F);
+  CHECK(dataset.targets[0].rows->dtype() == DType::kUInt8);
   const Dataset exact = load_dataset(npz_source({{"x", value("d")}}), data);
-  CHECK(exact.inputs[0].data.dtype() == DType::kFloat64);
-  CHECK(exact.inputs[0].data.at(7) == 7 * (1.0 / 255) + 0.5);
+  CHECK(exact.inputs[0].rows->dtype() == DType::kFloat64);
+  CHECK(whole(exact.inputs[0].rows).at(7) == 7 * (1.0 / 255) + 0.5);
   data.transform = {object("Reshape", {{"target_shape", list_value({4, 2})}})};
   const Caught error = caught([&] { load_dataset(npz_source(), data); });
   CHECK(error.code == "E304");
@@ -301,10 +305,10 @@ TEST_CASE("load_dataset: one-hot labels") {
   DataConfig data = config_in(folder);
   data.one_hot.value = 6;
   const Dataset dataset = load_dataset(npz_source(), data);
-  CHECK(dataset.targets[0].data.shape() == Shape{6, 6});
-  CHECK(dataset.targets[0].data.dtype() == DType::kFloat32);
+  CHECK(dataset.targets[0].rows->shape() == Shape{6, 6});
+  CHECK(dataset.targets[0].rows->dtype() == DType::kFloat32);
   for (int64_t i = 0; i < 36; ++i) {
-    CHECK(dataset.targets[0].data.at(i) == (i % 7 == 0 ? 1 : 0));
+    CHECK(whole(dataset.targets[0].rows).at(i) == (i % 7 == 0 ? 1 : 0));
   }
   data.one_hot.value = 5;
   CHECK(caught([&] { load_dataset(npz_source(), data); }).code == "E312");
@@ -351,9 +355,9 @@ TEST_CASE("split_validation: the last samples as Keras takes them") {
     const auto [first, last] = split_validation(std::move(dataset), split, place(3));
     CHECK(first.num_samples == train);
     CHECK(last.num_samples == n - train);
-    CHECK(first.targets[0].data.shape()[0] == train);
-    CHECK(last.targets[0].data.at(0) == train);
-    CHECK(last.sample_weight->at(0) == train);
+    CHECK(first.targets[0].rows->shape()[0] == train);
+    CHECK(whole(last.targets[0].rows).at(0) == train);
+    CHECK(whole(last.sample_weight).at(0) == train);
   }
   for (const double split : {0.0, 1.0, 0.9999}) {
     const Caught error =
@@ -414,12 +418,14 @@ TEST_CASE("load_dataset: the genuine MNIST test images") {
   const ConfigObject source = object("idx", {{"images", value("t10k-images-idx3-ubyte.gz")},
                                              {"labels", value("t10k-labels-idx1-ubyte.gz")}});
   const Dataset dataset = load_dataset(source, data);
-  CHECK(dataset.inputs[0].data.shape() == Shape{10000, 28, 28, 1});
-  CHECK(dataset.inputs[0].data.dtype() == DType::kUInt8);
+  CHECK(dataset.inputs[0].rows->shape() == Shape{10000, 28, 28, 1});
+  CHECK(dataset.inputs[0].rows->dtype() == DType::kUInt8);
   check_labels(dataset, 0, 10);
+  const HostTensor labels = whole(dataset.targets[0].rows);
+  const HostTensor labels = whole(dataset.targets[0].rows);
   std::vector<int> counts(10);
   for (int64_t i = 0; i < 10000; ++i) {
-    ++counts[static_cast<size_t>(dataset.targets[0].data.at(i))];
+    ++counts[static_cast<size_t>(labels.at(i))];
   }
   CHECK(counts == std::vector<int>{980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009});
   const ConfigObject exchanged = object("idx", {{"images", value("t10k-labels-idx1-ubyte.gz")},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/rows.h"
 
 namespace meshtrain::test {
 
@@ -56,6 +57,11 @@ inline ConfigObject object(const std::string& class_name, const Args& args) {
     out.args[name] = arg;
   }
   return out;
+}
+
+// All rows of an array of a dataset.
+inline HostTensor whole(const RowsPtr& rows) {
+  return rows->read_range(0, rows->size());
 }
 
 }  // namespace meshtrain::test

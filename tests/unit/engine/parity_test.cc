@@ -77,13 +77,19 @@ std::optional<Dataset> mnist_data(float scale) {
       base + "/t10k-images-idx3-ubyte.gz, labels: " + base +
       "/t10k-labels-idx1-ubyte.gz, slice: \"[:6400]\"}}\n");
   Dataset dataset = load_dataset(*config.data.train, config.data);
-  HostTensor x = dataset.inputs[0].data.cast(DType::kFloat32);
+  HostTensor x = whole(dataset.inputs[0].rows).cast(DType::kFloat32);
   x.reshape({6400, 784});
   for (int64_t i = 0; i < x.size(); ++i) {
     x.data<float>()[i] *= scale;
   }
-  dataset.inputs[0].data = std::move(x);
+  dataset.inputs[0].rows = make_rows(std::move(x));
   return dataset;
+}
+
+void as_images(Dataset& dataset) {
+  HostTensor x = whole(dataset.inputs[0].rows);
+  x.reshape({dataset.num_samples, 28, 28, 1});
+  dataset.inputs[0].rows = make_rows(std::move(x));
 }
 
 constexpr const char* kGuideModel = R"(
@@ -230,7 +236,7 @@ TEST_CASE("parity with Keras: the mirrored MLP in float32") {
 
 TEST_CASE("parity with Keras: the convnet of the JAX guide") {
   Dataset data = mirrored_data(1);
-  data.inputs[0].data.reshape({data.num_samples, 28, 28, 1});
+  as_images(data);
   constexpr const char* kSplitChannels = R"(
 distribution:
   type: ModelParallel
@@ -261,7 +267,7 @@ distribution:
     MESSAGE("skipped in part: no MNIST test set at MESHTRAIN_DATA or ../shared/datasets");
     return;
   }
-  mnist->inputs[0].data.reshape({mnist->num_samples, 28, 28, 1});
+  as_images(*mnist);
   for (const std::string& mesh : meshes) {
     CAPTURE(mesh);
     compare("guide_convnet_mnist", kConvnet + mesh, *mnist, "float64", at_most(1e-6), 0);

@@ -108,9 +108,11 @@ TEST_CASE("loss scale: steps that overflow change nothing but the scale until it
                "{ExponentialDecay: {initial_learning_rate: 0.1, decay_steps: 1, decay_rate: "
                "0.5}}}}, initial_scale: 8.0e+307, dynamic_growth_steps: 3}}"});
   Dataset data = dataset_of(signed_tensor(101, {8, 6}), signed_tensor(102, {8, 3}));
-  for (int64_t i = 0; i < data.inputs[0].data.size(); ++i) {
-    data.inputs[0].data.set(i, 4 * data.inputs[0].data.at(i));
+  HostTensor four_times = whole(data.inputs[0].rows);
+  for (int64_t i = 0; i < four_times.size(); ++i) {
+    four_times.set(i, 4 * four_times.at(i));
   }
+  data.inputs[0].rows = make_rows(std::move(four_times));
   Engine engine(config, data_spec(data));
   const std::vector<int64_t> rows = rows_of_step(0, 8, 8);
   const Batch batch{&data, rows};

@@ -174,10 +174,11 @@ Dataset data_of(Random& random, const Family& family, int64_t units, bool weight
   }
   Dataset data = dataset_of(std::move(x), std::move(y));
   if (weighted) {
-    data.sample_weight.emplace(DType::kFloat32, Shape{samples});
+    HostTensor weights(DType::kFloat32, {samples});
     for (int64_t i = 0; i < samples; ++i) {
-      data.sample_weight->set(i, 0.25 * static_cast<double>(random.below(8)));
+      weights.set(i, 0.25 * static_cast<double>(random.below(8)));
     }
+    data.sample_weight = make_rows(std::move(weights));
   }
   return data;
 }

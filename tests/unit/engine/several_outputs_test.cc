@@ -44,12 +44,12 @@ fit: {batch_size: 8, epochs: 2}
 )";
 
 template <class F>
-HostTensor filled(DType dtype, const Shape& shape, F&& value) {
+RowsPtr filled(DType dtype, const Shape& shape, F&& value) {
   HostTensor out(dtype, shape);
   for (int64_t i = 0; i < out.size(); ++i) {
     out.set(i, value(static_cast<uint64_t>(i)));
   }
-  return out;
+  return make_rows(std::move(out));
 }
 
 Dataset data() {
@@ -118,7 +118,7 @@ TEST_CASE("Normalization adapts to mean and population variance of the training 
   const Dataset dataset = data();
   Engine engine(config, data_spec(dataset));
   adapt_to_data(engine.model(), dataset, engine);
-  const HostTensor& x = dataset.inputs[0].data;
+  const HostTensor x = whole(dataset.inputs[0].rows);
   const HostTensor mean = engine.read_variable("na/mean");
   const HostTensor variance = engine.read_variable("na/variance");
   CHECK(engine.read_variable("na/count").at(0) == kSamples);

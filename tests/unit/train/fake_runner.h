@@ -52,15 +52,20 @@ class FakeRunner : public StepRunner {
   }
   void finalize_weights() override { ++finalized; }
 
+  double learning_rate() const override { return static_cast<double>(rate); }
+  void set_learning_rate(double value) override { rate = static_cast<float>(value); }
+  int64_t iterations() const override { return static_cast<int64_t>(trained.size()); }
+
   std::vector<std::vector<int64_t>> trained, tested;  // the rows of each step
   std::map<std::string, HostTensor> weights;
   int finalized = 0;
+  float rate = 0.01f;
 
  private:
   void add(const Batch& batch) {
     double sum = 0;
     for (const int64_t row : batch.rows) {
-      sum += batch.dataset->targets[0].data.at(row);
+      sum += batch.dataset->targets[0].rows->read_range(row, row + 1).at(0);
     }
     last_loss_ = sum / static_cast<double>(batch.rows.size());
     total_ += sum;
@@ -76,8 +81,8 @@ inline Dataset dataset_of(const std::vector<double>& labels) {
   Dataset dataset;
   dataset.description = "test data";
   dataset.num_samples = n;
-  dataset.inputs.push_back({"x", HostTensor(DType::kFloat32, {n, 1})});
-  dataset.targets.push_back({"y", tensor_of(DType::kFloat64, {n}, labels)});
+  dataset.inputs.push_back({"x", make_rows(HostTensor(DType::kFloat32, {n, 1}))});
+  dataset.targets.push_back({"y", make_rows(tensor_of(DType::kFloat64, {n}, labels))});
   return dataset;
 }
 

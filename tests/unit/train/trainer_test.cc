@@ -271,14 +271,15 @@ TEST_CASE("class weights become sample weights by the label's class") {
   Dataset ids = dataset_of({0, 1, 2});
   apply_class_weight(fit, ids, diagnostics);
   REQUIRE(ids.sample_weight);
-  CHECK(ids.sample_weight->at(0) == 0.5);
-  CHECK(ids.sample_weight->at(1) == 1);
-  CHECK(ids.sample_weight->at(2) == 4);
+  CHECK(ids.sample_weight->tensor()->at(0) == 0.5);
+  CHECK(ids.sample_weight->tensor()->at(1) == 1);
+  CHECK(ids.sample_weight->tensor()->at(2) == 4);
   Dataset one_hot = dataset_of({0, 0});
-  one_hot.targets[0].data = tensor_of<double>(DType::kFloat32, {2, 3}, {0, 0, 1, 1, 0, 0});
+  one_hot.targets[0].rows =
+      make_rows(tensor_of<double>(DType::kFloat32, {2, 3}, {0, 0, 1, 1, 0, 0}));
   apply_class_weight(fit, one_hot, diagnostics);
-  CHECK(one_hot.sample_weight->at(0) == 4);
-  CHECK(one_hot.sample_weight->at(1) == 0.5);
+  CHECK(one_hot.sample_weight->tensor()->at(0) == 4);
+  CHECK(one_hot.sample_weight->tensor()->at(1) == 0.5);
   CHECK_FALSE(diagnostics.has_errors());
   apply_class_weight(fit, one_hot, diagnostics);
   CHECK(diagnostics.has_errors());
@@ -286,14 +287,15 @@ TEST_CASE("class weights become sample weights by the label's class") {
 
 TEST_CASE("data without weights beside weighted data get weights of one") {
   Dataset weighted = dataset_of({1, 2});
-  weighted.sample_weight = tensor_of<double>(DType::kFloat32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  weighted.sample_weight =
+      make_rows(tensor_of<double>(DType::kFloat32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}));
   Dataset plain = dataset_of({1, 2, 3});
   match_sample_weight(plain, weighted);
-  CHECK(weighted.sample_weight->at(7) == 8);
+  CHECK(weighted.sample_weight->tensor()->at(7) == 8);
   match_sample_weight(weighted, plain);
   REQUIRE(plain.sample_weight);
   CHECK(plain.sample_weight->shape() == Shape{3, 4});
-  CHECK(plain.sample_weight->at(11) == 1);
+  CHECK(plain.sample_weight->tensor()->at(11) == 1);
 }
 
 }  // namespace

@@ -1,0 +1,89 @@
+// Arrays of numbers from the columns of CSV files, in one pass.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "data/csv_text.h"
+#include "tensor/named_tensor.h"
+
+namespace meshtrain {
+
+// A column by its name, or by its index ("0"; "-1" is the last), and where the config says so.
+struct CsvColumn {
+  std::string text;
+  SourceLoc loc;
+};
+
+struct CsvArray {
+  std::string name;  // in the dataset: "x"
+  std::vector<CsvColumn> columns;
+  bool is_vector = false;  // (rows,), of one column; else (rows, columns)
+};
+
+struct CsvSettings {
+  enum class Header { kAuto, kYes, kNo };  // auto: the first row, when none of its fields is a number
+  enum class Missing { kError, kMean, kValue };
+
+  char separator = ',';
+  Header header = Header::kAuto;
+  std::vector<CsvArray> inputs;  // empty: "x", of all columns that are nothing else
+  std::vector<CsvArray> targets;
+  std::optional<CsvColumn> weight;
+  std::vector<CsvColumn> categorical;  // their texts become ids; so do labels that are no numbers
+  std::vector<std::pair<CsvColumn, std::vector<std::string>>> vocabularies;  // texts in order of ids
+  DType dtype = DType::kFloat32;  // of numbers: float32, float64 or int32
+  Missing missing = Missing::kError;  // of features; labels and weights are never missing
+  double missing_value = 0;
+  std::set<std::string, std::less<>> missing_texts = {"NA", "N/A", "n/a", "NaN", "nan",
+                                                      "NULL", "null", "None", "?"};
+  bool takes_infinity = false;
+};
+
+// What is learned from the training data and holds for all others.
+struct CsvLearned {
+  std::vector<std::string> features;                           // columns of "x"
+  std::map<std::string, std::vector<std::string>> categories;  // column -> texts in order of ids
+  std::set<std::string> numbers;                               // columns that are none
+  std::map<std::string, double> means;                         // where missing values become them
+};
+
+struct CsvTable {
+  std::vector<NamedTensor> inputs, targets;
+  std::optional<HostTensor> weight;  // (rows,) float32
+  CsvLearned learned;
+};
+
+// The rows of one file after the other.
+class CsvTableReader {
+ public:
+  // `learned` is of the training data, null for these themselves.
+  CsvTableReader(const CsvSettings& settings, const CsvLearned* learned);
+  ~CsvTableReader();
+
+  // Takes all records of a file, whose columns must be those of the first one. Throws ConfigError
+  // E310 for what does not fit together: rows of different lengths, no such column, a column twice,
+  // no rows.
+  void read(CsvRecords& records);
+  int64_t num_rows() const;
+
+  // The arrays. Means are those of rows [mean_begin, mean_end). Throws ConfigError for fields, with
+  // row, line and column of the first and the number of them: E310 no number, E311 missing or
+  // infinite, E312 not in the vocabulary.
+  CsvTable finish(int64_t mean_begin, int64_t mean_end);
+
+ private:
+  class Rows;
+  std::unique_ptr<Rows> rows_;
+};
+
+// The table of a text in memory; `name` stands for it in messages.
+CsvTable parse_csv(std::string_view text, const std::string& name, const CsvSettings& settings,
+                   const CsvLearned* learned = nullptr);
+
+}  // namespace meshtrain
