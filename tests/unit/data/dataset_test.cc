@@ -318,7 +318,7 @@ Dataset labelled(HostTensor labels) {
   Dataset dataset;
   dataset.loc = place(2);
   dataset.num_samples = labels.shape()[0];
-  dataset.targets.push_back({"y", std::move(labels)});
+  dataset.targets.push_back({"y", make_rows(std::move(labels))});
   return dataset;
 }
 
@@ -351,7 +351,7 @@ TEST_CASE("split_validation: the last samples as Keras takes them") {
   for (const auto& [n, split, train] : {std::tuple(10, 0.2, 8), std::tuple(10, 0.25, 7),
                                         std::tuple(7, 0.5, 3), std::tuple(60000, 0.1, 54000)}) {
     Dataset dataset = labelled(range(DType::kInt32, {n}));
-    dataset.sample_weight = range(DType::kFloat32, {n});
+    dataset.sample_weight = make_rows(range(DType::kFloat32, {n}));
     const auto [first, last] = split_validation(std::move(dataset), split, place(3));
     CHECK(first.num_samples == train);
     CHECK(last.num_samples == n - train);
@@ -397,12 +397,12 @@ TEST_CASE("epoch_order: every order of three comes equally often") {
   CHECK(orders == 6);
 }
 
-TEST_CASE("gather_rows: copies rows in the order given") {
-  const HostTensor from = range(DType::kFloat32, {4, 2});
+TEST_CASE("rows are read in the order given") {
+  const RowsPtr from = make_rows(range(DType::kFloat32, {4, 2}));
   float to[6] = {};
-  gather_rows(from, std::vector<int64_t>{3, 0, 3}, reinterpret_cast<std::byte*>(to));
+  from->read(std::vector<int64_t>{3, 0, 3}, reinterpret_cast<std::byte*>(to));
   CHECK(std::vector<float>(to, to + 6) == std::vector<float>{6, 7, 0, 1, 6, 7});
-  CHECK_THROWS_AS(gather_rows(from, std::vector<int64_t>{4}, reinterpret_cast<std::byte*>(to)),
+  CHECK_THROWS_AS(from->read(std::vector<int64_t>{4}, reinterpret_cast<std::byte*>(to)),
                   InternalError);
 }
 
@@ -421,7 +421,6 @@ TEST_CASE("load_dataset: the genuine MNIST test images") {
   CHECK(dataset.inputs[0].rows->shape() == Shape{10000, 28, 28, 1});
   CHECK(dataset.inputs[0].rows->dtype() == DType::kUInt8);
   check_labels(dataset, 0, 10);
-  const HostTensor labels = whole(dataset.targets[0].rows);
   const HostTensor labels = whole(dataset.targets[0].rows);
   std::vector<int> counts(10);
   for (int64_t i = 0; i < 10000; ++i) {

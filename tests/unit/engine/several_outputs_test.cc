@@ -142,7 +142,7 @@ TEST_CASE("one mean for all positions and one for each of two axes") {
         "n, axis: {}}}\n    - Flatten\n    - Dense: {{units: 1}}\ncompile: {{loss: mse}}\n",
         axis));
     const Dataset dataset =
-        dataset_of(filled(DType::kUInt8, {4, 3, 2}, [](uint64_t i) { return double(i); }),
+        dataset_of(whole(filled(DType::kUInt8, {4, 3, 2}, [](uint64_t i) { return double(i); })),
                    HostTensor(DType::kFloat32, {4, 1}));
     Engine engine(config, data_spec(dataset));
     adapt_to_data(engine.model(), dataset, engine);
