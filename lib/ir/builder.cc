@@ -90,8 +90,7 @@ void Builder::remember_parameter(int64_t variable, ValueId value) {
   parameters_[static_cast<size_t>(variable)] = value;
 }
 
-std::vector<ValueId> Builder::add_node(std::string_view op, std::vector<ValueId> inputs,
-                                       Attrs attrs) {
+ValueList Builder::add_node(std::string_view op, ValueList inputs, Attrs attrs) {
   Node node;
   node.op = &find_op(op);
   node.inputs = std::move(inputs);
@@ -101,28 +100,30 @@ std::vector<ValueId> Builder::add_node(std::string_view op, std::vector<ValueId>
   if (node.op->random && !node.has_attr("stream")) {
     node.attrs["stream"] = static_cast<int64_t>(hash_text(node.path) & 0xffffffffu);
   }
-  SmallVector<ValueType, 4> operands;
-  for (ValueId input : node.inputs) {
+  operands_.resize(std::max(operands_.size(), node.inputs.size()));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId input = node.inputs[i];
     MESHTRAIN_CHECK(input >= 0 && input < static_cast<ValueId>(graph_.values.size()),
                     "{}: operand %{} does not exist", node.path, input);
-    operands.push_back({graph_.shape(input), graph_.dtype(input)});
+    operands_[i].shape = graph_.shape(input);
+    operands_[i].dtype = graph_.dtype(input);
   }
   const auto id = static_cast<NodeId>(graph_.nodes.size());
+  const std::span<const ValueType> operands(operands_.data(), node.inputs.size());
   for (ValueType& type : node.op->infer(node, operands)) {
-    Value value;
+    node.outputs.push_back(static_cast<ValueId>(graph_.values.size()));
+    Value& value = graph_.values.emplace_back();
     value.shape = std::move(type.shape);
     value.dtype = type.dtype;
     value.producer = id;
-    value.result_index = static_cast<int>(node.outputs.size());
-    node.outputs.push_back(static_cast<ValueId>(graph_.values.size()));
-    graph_.values.push_back(std::move(value));
+    value.result_index = static_cast<int>(node.outputs.size()) - 1;
   }
   graph_.nodes.push_back(std::move(node));
   return graph_.nodes.back().outputs;
 }
 
-ValueId Builder::apply(std::string_view op, std::vector<ValueId> inputs, Attrs attrs) {
-  const std::vector<ValueId> results = add_node(op, std::move(inputs), std::move(attrs));
+ValueId Builder::apply(std::string_view op, ValueList inputs, Attrs attrs) {
+  const ValueList results = add_node(op, std::move(inputs), std::move(attrs));
   MESHTRAIN_CHECK(results.size() == 1, "{} has {} results", op, results.size());
   return results[0];
 }

@@ -12,6 +12,7 @@
 
 #include "base/hash_index.h"
 #include "ir/graph.h"
+#include "ir/op.h"
 
 namespace meshtrain {
 
@@ -46,8 +47,8 @@ class Builder {
   void set_phase(Phase phase) { phase_ = phase; }
 
   // The general form: every function below ends here.
-  std::vector<ValueId> add_node(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
-  ValueId apply(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});  // one result
+  ValueList add_node(std::string_view op, ValueList inputs, Attrs attrs = {});
+  ValueId apply(std::string_view op, ValueList inputs, Attrs attrs = {});  // one result
 
   // --- sources -------------------------------------------------------------------------------
   // Fed by the host every step; `batch`: dimension 0 is the batch.
@@ -179,6 +180,7 @@ class Builder {
   HashIndex known_paths_;
   std::vector<int> path_uses_;       // of each known path
   std::vector<ValueId> parameters_;  // by variable; kNone where none is read yet
+  std::vector<ValueType> operands_;  // of the node being added: kept for its memory
 };
 
 // Reverse-mode differentiation on the global graph: appends nodes in Phase::kBackward that compute

@@ -1,8 +1,10 @@
 #include "passes/pipeline.h"
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "ir/verify.h"
 #include "passes/bucket.h"
@@ -83,14 +85,16 @@ Compiled compile(Graph graph, const DeviceMesh& mesh, const CompileOptions& opti
   Compiled out;
   double verifying = 0;
   int number = 0;
+  const auto runs = [&](const Pass& pass) { return pass.runs == nullptr || pass.runs(options); };
+  const Pass* const last =
+      &*std::find_if(std::rbegin(kPipeline), std::rend(kPipeline), runs);  // some always run
   for (const Pass& pass : kPipeline) {
-    const bool runs = pass.runs == nullptr || pass.runs(options);
     const Stopwatch watch;
-    if (runs) {
+    if (runs(pass)) {
       graph = pass.run(std::move(graph), mesh, options);
     }
     out.times.push_back({pass.name, watch.milliseconds()});
-    if (runs) {
+    if (&pass == last || (options.verify_each && runs(pass))) {
       pass.verify(graph, mesh);
     }
     verifying += watch.milliseconds() - out.times.back().milliseconds;

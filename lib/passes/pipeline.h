@@ -2,8 +2,9 @@
 //
 //   simplify -> schedule -> propagate -> partition -> bucket -> lower (fuse, memory plan)
 //
-// The verifier runs after each that runs; dump_dir receives "01_simplify.ir", ... with the time
-// each took, and Compiled the times of all.
+// What comes out of them is verified, and after each pass too where the time does not count
+// (verify_each). dump_dir receives "01_simplify.ir", ... with the time each took, and Compiled the
+// times of all.
 #pragma once
 
 #include <string>
@@ -15,6 +16,7 @@ namespace meshtrain {
 
 struct CompileOptions {
   PropagateOptions propagate;
+  bool verify_each = true;  // names the pass that broke what the last verifier sees
   bool bucket = true;
   bool early_gradients = false;  // reduce each gradient as soon as it exists
   std::string dump_dir;          // empty: nothing is written
