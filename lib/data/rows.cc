@@ -17,11 +17,12 @@ class TensorRows final : public Rows {
   DType dtype() const override { return tensor_.dtype(); }
   const Shape& shape() const override { return tensor_.shape(); }
   const HostTensor* tensor() const override { return &tensor_; }
+  Cost cost() const override { return Cost::kCopy; }
 
   void read(std::span<const int64_t> order, std::byte* to) const override {
     const size_t bytes = row_bytes();
     for (const int64_t row : order) {
-      MESHTRAIN_CHECK(row >= 0 && row < size(), "row {} of {}", row, size());
+      check_row(row);
       std::memcpy(to, tensor_.bytes() + static_cast<size_t>(row) * bytes, bytes);
       to += bytes;
     }
@@ -29,6 +30,100 @@ class TensorRows final : public Rows {
 
  private:
   HostTensor tensor_;
+};
+
+class SliceRows final : public Rows {
+ public:
+  SliceRows(RowsPtr rows, int64_t begin, int64_t end)
+      : rows_(std::move(rows)), begin_(begin), shape_(rows_->shape()) {
+    MESHTRAIN_CHECK(0 <= begin && begin <= end && end <= rows_->size(), "rows {} to {} of {}",
+                    begin, end, rows_->size());
+    shape_[0] = end - begin;
+  }
+
+  DType dtype() const override { return rows_->dtype(); }
+  const Shape& shape() const override { return shape_; }
+  Cost cost() const override { return rows_->cost(); }
+
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    std::vector<int64_t> shifted(order.begin(), order.end());
+    for (int64_t& row : shifted) {
+      check_row(row);
+      row += begin_;
+    }
+    rows_->read(shifted, to);
+  }
+
+ private:
+  RowsPtr rows_;
+  int64_t begin_;
+  Shape shape_;
+};
+
+class ConcatRows final : public Rows {
+ public:
+  explicit ConcatRows(std::vector<RowsPtr> parts)
+      : parts_(std::move(parts)), shape_(parts_.at(0)->shape()) {
+    for (const RowsPtr& part : parts_) {
+      MESHTRAIN_CHECK(part->dtype() == dtype() && part->row_bytes() == parts_[0]->row_bytes());
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
+    }
+    shape_[0] = ends_.back();
+  }
+
+  DType dtype() const override { return parts_[0]->dtype(); }
+  const Shape& shape() const override { return shape_; }
+  // That of the part that costs most.
+  Cost cost() const override {
+    Cost most = Cost::kCopy;
+    for (const RowsPtr& part : parts_) {
+      most = std::max(most, part->cost());
+    }
+    return most;
+  }
+
+  // Neighbours in `order` that lie in one part are read together.
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    std::vector<int64_t> within;
+    for (size_t i = 0; i < order.size(); i += within.size()) {
+      check_row(order[i]);
+      const auto found = std::upper_bound(ends_.begin(), ends_.end(), order[i]);
+      const RowsPtr& part = parts_[static_cast<size_t>(found - ends_.begin())];
+      const int64_t begin = *found - part->size();
+      within.clear();
+      for (size_t k = i; k < order.size() && order[k] >= begin && order[k] < *found; ++k) {
+        within.push_back(order[k] - begin);
+      }
+      part->read(within, to + i * row_bytes());
+    }
+  }
+
+ private:
+  std::vector<RowsPtr> parts_;
+  std::vector<int64_t> ends_;  // of each part, in rows of the whole
+  Shape shape_;
+};
+
+class CastRows final : public Rows {
+ public:
+  CastRows(RowsPtr rows, DType dtype) : rows_(std::move(rows)), dtype_(dtype) {}
+
+  DType dtype() const override { return dtype_; }
+  const Shape& shape() const override { return rows_->shape(); }
+  Cost cost() const override { return rows_->cost(); }
+
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    Shape part = shape();
+    part[0] = static_cast<int64_t>(order.size());
+    HostTensor own(rows_->dtype(), part);
+    rows_->read(order, own.bytes());
+    const HostTensor wanted = own.cast(dtype_);
+    std::memcpy(to, wanted.bytes(), wanted.num_bytes());
+  }
+
+ private:
+  RowsPtr rows_;
+  DType dtype_;
 };
 
 }  // namespace
@@ -65,8 +160,36 @@ void Rows::for_each_block(const std::function<void(int64_t, const HostTensor&)>&
   }
 }
 
+void Rows::check_row(int64_t row) const {
+  MESHTRAIN_CHECK(row >= 0 && row < size(), "row {} of {}", row, size());
+}
+
 RowsPtr make_rows(HostTensor tensor) {
   return std::make_shared<TensorRows>(std::move(tensor));
+}
+
+RowsPtr slice_rows(RowsPtr rows, int64_t begin, int64_t end) {
+  if (begin == 0 && end == rows->size()) {
+    return rows;
+  }
+  return std::make_shared<SliceRows>(std::move(rows), begin, end);
+}
+
+RowsPtr concat_rows(std::vector<RowsPtr> parts) {
+  if (parts.size() == 1) {
+    return parts[0];
+  }
+  return std::make_shared<ConcatRows>(std::move(parts));
+}
+
+RowsPtr cast_rows(RowsPtr rows, DType dtype) {
+  if (rows->dtype() == dtype) {
+    return rows;
+  }
+  if (rows->tensor() != nullptr) {
+    return make_rows(rows->tensor()->cast(dtype));
+  }
+  return std::make_shared<CastRows>(std::move(rows), dtype);
 }
 
 }  // namespace meshtrain

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "tensor/host_tensor.h"
 
@@ -26,6 +27,14 @@ class Rows {
   // The whole array where it lies in memory, else null.
   virtual const HostTensor* tensor() const { return nullptr; }
 
+  // What reading costs, for the choice of a cache (data.cache).
+  enum class Cost {
+    kCopy,      // about as much as copying the bytes, from memory or a file
+    kInOrder,   // little in the order of the rows, much in any other: a compressed file
+    kComputed,  // every row is made anew: a decoded image
+  };
+  virtual Cost cost() const { return Cost::kComputed; }
+
   int64_t size() const { return shape()[0]; }
   size_t row_bytes() const;
   // Rows [begin, end) as a tensor.
@@ -33,11 +42,20 @@ class Rows {
   // Calls `function(first row, rows as a tensor)` for all rows in order, some megabytes at a time;
   // at once where they lie in memory.
   void for_each_block(const std::function<void(int64_t, const HostTensor&)>& function) const;
+
+ protected:
+  void check_row(int64_t row) const;  // a broken invariant when there is no such row
 };
 
 using RowsPtr = std::shared_ptr<const Rows>;
 
 // The rows of a tensor in memory, which must have a dimension.
 RowsPtr make_rows(HostTensor tensor);
+// Rows [begin, end) of others.
+RowsPtr slice_rows(RowsPtr rows, int64_t begin, int64_t end);
+// The rows of all parts, one after the other; of one type and shape of a sample.
+RowsPtr concat_rows(std::vector<RowsPtr> parts);
+// Every number in another type, as HostTensor::cast.
+RowsPtr cast_rows(RowsPtr rows, DType dtype);
 
 }  // namespace meshtrain

@@ -1,5 +1,12 @@
 #include "data/source_files.h"
 
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
 namespace meshtrain {
 
 std::vector<Wanted> wanted_arrays(const ConfigObject& source, const std::string& arg) {
@@ -24,6 +31,77 @@ std::vector<Wanted> wanted_arrays(const ConfigObject& source, const std::string&
 
 std::string resolve(const std::string& base_dir, const std::string& path) {
   return base_dir.empty() || path.starts_with('/') ? path : base_dir + "/" + path;
+}
+
+std::vector<NamedFile> find_files(const std::string& path, const SourceLoc& loc,
+                                  const std::string& base_dir) {
+  const std::string resolved = resolve(base_dir, path);
+  struct stat status;
+  if (path.find_first_of("*?[") == std::string::npos || ::stat(resolved.c_str(), &status) == 0) {
+    return {{resolved, loc}};
+  }
+  std::vector<NamedFile> files;
+  glob_t matches = {};
+  const int result = ::glob(resolved.c_str(), GLOB_NOSORT, nullptr, &matches);
+  for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) {
+    files.push_back({matches.gl_pathv[i], loc});
+  }
+  ::globfree(&matches);
+  if (files.empty()) {
+    Diagnostics findings;
+    Diagnostic& problem = findings.error("E300", loc, fmt::format("no file matches `{}`", path));
+    const std::vector<std::string> names = similar_files(resolved, 3);
+    problem.help(names.empty() ? "there is no such folder, or it is empty"
+                               : fmt::format("files in that folder: {}", join(names, ", ")));
+    throw ConfigError(std::move(findings));
+  }
+  // By bytes, not by the locale: the same order everywhere.
+  std::sort(files.begin(), files.end(),
+            [](const NamedFile& a, const NamedFile& b) { return a.path < b.path; });
+  return files;
+}
+
+std::vector<NamedFile> find_files(const ConfigValue& paths, const std::string& base_dir) {
+  if (!paths.is_list()) {
+    return find_files(paths.string(), paths.loc, base_dir);
+  }
+  std::vector<NamedFile> files;
+  for (const ConfigValue& entry : paths.list()) {
+    std::vector<NamedFile> found = find_files(entry.string(), entry.loc, base_dir);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+std::string shown_paths(const ConfigValue& paths) {
+  if (!paths.is_list()) {
+    return paths.string();
+  }
+  const std::string& first = paths.list().front().string();
+  const size_t more = paths.list().size() - 1;
+  return more == 0 ? first : fmt::format("{} (and {} more)", first, more);
+}
+
+RowsPtr join_files(std::vector<FileArray> files, const SourceLoc& loc) {
+  std::vector<RowsPtr> parts;
+  const Rows& first = *files.front().rows;
+  const Shape sample(first.shape().begin() + 1, first.shape().end());
+  for (FileArray& file : files) {
+    const Rows& rows = *file.rows;
+    const Shape own(rows.shape().begin() + 1, rows.shape().end());
+    if (own != sample) {
+      throw ConfigError("E304", loc,
+                        fmt::format("`{}`: samples of shape {}; those of `{}` are {}", file.path,
+                                    shape_string(own), files.front().path, shape_string(sample)));
+    }
+    if (rows.dtype() != first.dtype()) {
+      throw ConfigError("E303", loc,
+                        fmt::format("`{}`: {}; `{}` is {}", file.path, dtype_name(rows.dtype()),
+                                    files.front().path, dtype_name(first.dtype())));
+    }
+    parts.push_back(std::move(file.rows));
+  }
+  return concat_rows(std::move(parts));
 }
 
 HostTensor as_weights(HostTensor tensor) {

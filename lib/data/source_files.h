@@ -26,6 +26,28 @@ std::vector<Wanted> wanted_arrays(const ConfigObject& source, const std::string&
 // A path of the config from its folder.
 std::string resolve(const std::string& base_dir, const std::string& path);
 
+// The files that a path argument names: a path, a pattern of glob(7) whose matches are sorted by
+// name, or a list of either. A file whose own name is the pattern comes first. Throws ConfigError
+// E300 for a pattern without a match; whether a plain path exists is left to who reads it.
+struct NamedFile {
+  std::string path;
+  SourceLoc loc;
+};
+std::vector<NamedFile> find_files(const ConfigValue& paths, const std::string& base_dir);
+std::vector<NamedFile> find_files(const std::string& path, const SourceLoc& loc,
+                                  const std::string& base_dir);
+
+// How an argument is shown: "data/train_*.npz", or "a.npz (and 2 more)".
+std::string shown_paths(const ConfigValue& paths);
+
+// The rows of several files one after the other, as one array. Throws ConfigError E304 for a file
+// whose samples have another shape, or E303 another type, than the first one's.
+struct FileArray {
+  std::string path;
+  RowsPtr rows;
+};
+RowsPtr join_files(std::vector<FileArray> files, const SourceLoc& loc);
+
 // Collects the problems of several files, so that all are shown together.
 class Reads {
  public:

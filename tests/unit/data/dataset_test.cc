@@ -59,7 +59,7 @@ TEST_CASE("load_dataset: npz with the default names keeps types") {
   CHECK(dataset.inputs[0].rows->dtype() == DType::kFloat64);
   REQUIRE(dataset.targets.size() == 1);
   CHECK(dataset.targets[0].rows->dtype() == DType::kInt64);
-  CHECK(dataset.sample_weight == nullptr);
+  CHECK(!dataset.sample_weight);
   CHECK(dataset.description == "npz a.npz (6 samples)");
 }
 
