@@ -6,12 +6,10 @@
 
 #include "base/text.h"
 #include "cli.h"
-#include "nn/keras/archive.h"
 #include "nn/keras/export_json.h"
 #include "nn/keras/export_python.h"
 #include "nn/keras/weights.h"
-#include "tensor/npz.h"
-#include "tensor/safetensors.h"
+#include "train/save_model.h"
 #include "train/setup.h"
 #include "train/weights.h"
 
@@ -26,16 +24,15 @@ namespace fs = std::filesystem;
   throw ConfigError(diagnostics);
 }
 
-enum class Format { kH5, kKeras, kNpz, kSafetensors, kPython, kJson };
+enum class Format { kModel, kPython, kJson };
 
 Format format_of(const std::string& path) {
-  const std::pair<const char*, Format> ends[] = {
-      {".weights.h5", Format::kH5},           {".keras", Format::kKeras}, {".npz", Format::kNpz},
-      {".safetensors", Format::kSafetensors}, {".py", Format::kPython},   {".json", Format::kJson}};
-  for (const auto& [end, format] : ends) {
-    if (ends_with(to_lower(path), end)) {
-      return format;
-    }
+  const std::string lower = to_lower(path);
+  if (ends_with(lower, ".py") || ends_with(lower, ".json")) {
+    return ends_with(lower, ".py") ? Format::kPython : Format::kJson;
+  }
+  if (model_format(path) != ModelFormat::kNone) {
+    return Format::kModel;
   }
   refuse(
       fmt::format("cannot tell what to write from the name `{}`", path),
@@ -135,20 +132,8 @@ void write(const Arguments& a, const Setup& setup, Format format, const std::str
   if (weights.empty()) {
     refuse("no weights given", "--weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
-  const std::string json =
-      format == Format::kKeras ? keras_json(setup.config(), setup.model()) : "";
-  const std::vector<NamedTensor> values = read_weights_of(setup, weights);
-  switch (format) {
-    case Format::kH5:
-      return write_h5(path, vars_of(setup, values));
-    case Format::kKeras:
-      return write_keras_archive(path, json, keras_metadata(time_of(weights)),
-                                 h5_image(vars_of(setup, values)));
-    case Format::kNpz:
-      return write_npz(path, values);
-    default:
-      return write_safetensors(path, values);
-  }
+  write_model(path, setup.config(), setup.model(), read_weights_of(setup, weights),
+              time_of(weights));
 }
 
 int export_model(const Arguments& a) {

@@ -9,6 +9,7 @@
 #include "config/source.h"
 #include "resume.h"
 #include "train/adapt.h"
+#include "train/callbacks/make_callbacks.h"
 #include "train/checkpointer.h"
 #include "train/engine.h"
 #include "train/events.h"
@@ -16,6 +17,7 @@
 #include "train/restore.h"
 #include "train/run_data.h"
 #include "train/run_dir.h"
+#include "train/save_model.h"
 #include "train/signals.h"
 #include "train/weights.h"
 
@@ -194,14 +196,21 @@ class TrainingRun {
     Engine engine(config_, data_spec(*data.train),
                   {.num_workers = 0, .dump_ir = arguments_.dump_ir});
     check_run_labels(engine.setup(), data);
+    check_callbacks(engine.setup(), data.validation.has_value(), diagnostics);
+    diagnostics.throw_if_errors();
     prepare(engine, data, target);
     const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
     Console console(console_options(arguments_, config_));
     EventLog events(config_.run.log_steps, config_.dtype_policy.value == "float64");
     const auto warn = [&](const std::string& message) { console.on_warning(message); };
     RunDir run(target.run, warn);
+    CallbackList callbacks(callback_context(engine, run, console));
+    add_callbacks(callbacks);
     Checkpointer checkpointer(engine, config_, *data.train,
-                              checkpointer_options(target, run, console));
+                              checkpointer_options(target, run, callbacks, console));
+    for (const auto& callback : callbacks.all()) {
+      checkpointer.add_state(*callback);
+    }
     if (target.reader) {
       checkpointer.resume(*target.reader, target.own);
     }
@@ -225,6 +234,7 @@ class TrainingRun {
     Trainer trainer(engine, config_, seconds_now);
     trainer.add_observer(events);
     trainer.add_observer(console);
+    trainer.set_callbacks(callbacks);
     trainer.set_control(checkpointer);
     if (target.reader) {
       trainer.start_at(position_);
@@ -264,8 +274,18 @@ class TrainingRun {
     }
   }
 
+  CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console) const {
+    return {.runner = engine,
+            .config = config_,
+            .run_dir = run.path(),
+            .now = seconds_now,
+            .print = [&console](const std::string& text) { console.on_message(text); },
+            .warn = [&console](const std::string& text) { console.on_warning(text); },
+            .save_model = [&engine](const std::string& path) { save_model(engine, path); }};
+  }
+
   CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
-                                           Console& console) const {
+                                           CallbackList& callbacks, Console& console) const {
     CheckpointerOptions options;
     options.run_dir = run.path();
     options.written_by = fmt::format("meshtrain {}", kVersion);
@@ -286,7 +306,8 @@ class TrainingRun {
         report(text);
       }
     };
-    options.before_commit = [&run, named = false]() mutable {
+    options.before_commit = [&run, &callbacks, named = false]() mutable {
+      callbacks.sync();
       named ? run.metrics().sync() : run.sync();  // its name needs that only once
       named = true;
     };

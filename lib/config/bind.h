@@ -34,6 +34,8 @@ void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out
 void bind_run(ConfigValue& tree, RunConfig& out, Diagnostics& diagnostics);  // bind_run.cc
 void bind_checkpoint(ConfigValue& tree, CheckpointConfig& out,
                      Diagnostics& diagnostics);  // bind_run.cc
+void bind_callbacks(ConfigValue& tree, Config& config,
+                    Diagnostics& diagnostics);  // bind_callbacks.cc
 
 // A path written in a config, from here: relative to the folder of the file it stands in; one from
 // the command line is taken from the current folder if it exists there, else from `folder`.

@@ -58,6 +58,7 @@ std::array<CategoryEntry, kNumCategories> make_catalogue() {
   put(Category::kTransform, transform_classes());
   put(Category::kRegularizer, regularizer_classes());
   put(Category::kConstraint, constraint_classes());
+  put(Category::kCallback, callback_classes());
   return all;
 }
 
@@ -87,6 +88,7 @@ constexpr std::string_view kLater[kNumCategories] = {
     "mnist cifar10 cifar100 fashion_mnist csv tokens text images image_folder parquet hdf5 "
     "safetensors synthetic_digits",
     "Normalization Resizing CenterCrop RandomFlip RandomCrop CategoryEncoding",
+    "",
     "",
     "",
 };
@@ -139,10 +141,29 @@ bool is_later_class(Category category, std::string_view spelled) {
   return !spelled.empty() && std::find(names.begin(), names.end(), spelled) != names.end();
 }
 
+std::string_view refusal(Category category, std::string_view spelled) {
+  static constexpr std::pair<std::string_view, std::string_view> kCallbacks[] = {
+      {"LambdaCallback", "functions of Python cannot run here; metrics.jsonl has every epoch, and "
+                         "with `run.log_steps: true` every step"},
+      {"RemoteMonitor", "nothing is sent over the network; send the lines of metrics.jsonl, or of "
+                        "stdout with --log-format json"},
+      {"OrbaxCheckpoint", "checkpoints are sharded and written aside anyway: see `checkpoint`, or "
+                          "use ModelCheckpoint with a folder"},
+      {"History", "it is always there: metrics.jsonl and metrics.csv"},
+      {"ProgbarLogger", "it is always there: see `run.verbose`"}};
+  for (const auto& [name, text] : kCallbacks) {
+    if (category == Category::kCallback && name == spelled) {
+      return text;
+    }
+  }
+  return {};
+}
+
 std::string_view category_name(Category category) {
   static constexpr std::string_view kNames[] = {
       "layer",      "loss",        "metric",    "optimizer",   "schedule",  "initializer",
-      "activation", "data source", "transform", "regularizer", "constraint"};
+      "activation", "data source", "transform", "regularizer", "constraint",
+      "callback"};
   return kNames[static_cast<size_t>(category)];
 }
 

@@ -1,5 +1,5 @@
 // The classes a config may name: layers, losses, metrics, optimizers, schedules, initializers,
-// activations, data sources, transforms, regularizers, constraints. Names, arguments, their order
+// activations, data sources, transforms, regularizers, constraints, callbacks. Names, arguments, their order
 // and defaults are Keras 3.16's.
 #pragma once
 
@@ -29,10 +29,11 @@ std::span<const ClassSpec> classes(Category category);
 // By any spelling that Keras accepts, or nullptr.
 const ClassSpec* find_class(Category category, std::string_view spelled);
 std::vector<std::string> class_names(Category category);
+// Why there is no such class and what to use instead; empty where nothing is known.
+std::string_view refusal(Category category, std::string_view spelled);
 // Classes of Keras that this release does not have yet.
 bool is_later_class(Category category, std::string_view spelled);
 
-inline constexpr Category kLastCategory = Category::kConstraint;
 std::string_view category_name(Category category);  // "layer", "data source"
 // The key that names the class inside its own map: `type`, or `source` of a data source.
 std::string_view class_key(Category category);
@@ -49,5 +50,6 @@ std::vector<ClassSpec> source_classes();
 std::vector<ClassSpec> transform_classes();
 std::vector<ClassSpec> regularizer_classes();
 std::vector<ClassSpec> constraint_classes();
+std::vector<ClassSpec> callback_classes();
 
 }  // namespace meshtrain

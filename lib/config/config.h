@@ -47,7 +47,6 @@ struct LayerConfig {
   Located<std::string> name;  // always set: given, or Keras' automatic name
   bool name_is_automatic = false;
   std::vector<Located<std::string>> inputs;  // names of earlier layers; empty only for Input
-  bool inputs_given = false;
   Located<std::string> shared_layer;  // Call: the layer used again (class_name "Call")
 };
 

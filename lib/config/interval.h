@@ -20,6 +20,8 @@ struct Interval {
 std::optional<double> parse_duration(std::string_view text);
 // "never", "epoch", "3 epochs", "200 steps", or a duration with a unit.
 std::optional<Interval> parse_interval(std::string_view text);
+// `save_freq` of Keras' callbacks: "200" is batches; the rest as above, but never "never".
+std::optional<Interval> parse_save_freq(std::string_view text);
 // Bytes of "4096", "64 KiB", "1.5 GiB", "2 GB"; nothing for other texts and for 0.
 std::optional<int64_t> parse_bytes(std::string_view text);
 

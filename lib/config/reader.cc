@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/scalars.h"
 
@@ -87,19 +88,15 @@ Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner,
                          fmt::format("unknown {} `{}` {} {}", is_class ? "argument" : "key",
                                      child.key, is_class ? "of" : "in", owner));
   const auto elsewhere = section_with_key(child.key);
-  if (const auto nearest = nearest_name(child.key, names)) {
-    d.with_label(fmt::format("did you mean `{}`?", *nearest));
-  } else if (elsewhere && !is_class) {
+  if (!suggest(d, child.key, names) && elsewhere && !is_class) {
     d.help(fmt::format("there is `{}`", *elsewhere));
   }
   if (child.is_null() && !child.key.empty() &&
       child.key.find_first_not_of("0123456789") == std::string::npos) {
     d.help("a comma separates entries here; a decimal number is written `1.5`");
   }
-  d.notes.push_back(fmt::format("{} here: {}", is_class ? "arguments" : "keys",
-                                names.size() <= 16
-                                    ? join(names, ", ")
-                                    : join(nearest_names(child.key, names, 8), ", ") + ", ..."));
+  d.notes.push_back(
+      fmt::format("{} here: {}", is_class ? "arguments" : "keys", known_names(child.key, names)));
   return d;
 }
 
@@ -220,7 +217,6 @@ ConfigValue Reader::value(const YamlNode& node, const Spec& spec, const std::str
     case ValueKind::kFloatOrList:
       return number_list(node, spec, owner);
     case ValueKind::kTextList:
-    case ValueKind::kTextOrMap:
     case ValueKind::kNames:
     case ValueKind::kPaths:
       return texts(node, spec, owner);
@@ -346,8 +342,8 @@ ConfigValue Reader::choice(const YamlNode& node, const Spec& spec, const std::st
   const bool is_dtype = spec.name == "dtype_policy" || spec.name == "dtype";
   if (is_dtype && (starts_with(node.text, "mixed_") || ends_with(node.text, "float16"))) {
     d.help("half precision comes with a later release");
-  } else if (const auto nearest = nearest_name(node.text, spec.allowed)) {
-    d.with_label(fmt::format("did you mean `{}`?", *nearest));
+  } else {
+    suggest(d, node.text, spec.allowed);
   }
   return fallback(spec, node.loc);
 }
@@ -536,9 +532,7 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
     }
     Diagnostic& d =
         diagnostics_.error("E122", form.loc, fmt::format("unknown {} `{}`", what, form.spelled));
-    if (const auto nearest = nearest_name(form.spelled, names)) {
-      d.with_label(fmt::format("did you mean `{}`?", *nearest));
-    }
+    suggest(d, form.spelled, names);
     d.notes.push_back(
         names.size() <= 8
             ? fmt::format("known: {}", join(names, ", "))

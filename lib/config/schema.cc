@@ -205,7 +205,8 @@ const Section& root_section() {
        section("evaluate", evaluate_section(), "what is done after fit"),
        section("run", run_section(), "where results go"),
        section("checkpoint", checkpoint_section(), "what a killed run goes on from"),
-       later("callbacks", "early stopping and checkpoints"), blocks_spec()}};
+       object("callbacks", ValueKind::kObjectList, Category::kCallback, "null",
+              "what acts on training, in order"), blocks_spec()}};
   return kSection;
 }
 

@@ -46,7 +46,6 @@ enum class ValueKind : uint8_t {
   kFloatOrList,       // double or (nested) List of double
   kShape,             // List of int64_t and null; also written `4x2`, or one number
   kTextList,          // List of std::string; one text is a list of one
-  kTextOrMap,         // std::string or Dict of std::string
   kNames,             // std::string, List or Dict of std::string
   kLayout,            // List of null, std::string or List of std::string
   kActivation,        // std::string (canonical function name) or ConfigObject with arguments

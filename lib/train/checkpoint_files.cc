@@ -133,6 +133,38 @@ void rename_to_new(const std::string& from, const std::string& to) {
   }
 }
 
+void exchange_names(const std::string& from, const std::string& to) {
+  if (succeeds([&] {
+        return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE);
+      })) {
+    return;
+  }
+  if (errno != EINVAL && errno != ENOSYS) {
+    failed("cannot rename to", to, errno);
+  }
+  const std::string aside = temporary_name(to);
+  rename_to_new(to, aside);
+  rename_to_new(from, to);
+  rename_to_new(aside, from);
+}
+
+void make_folders(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (path.empty() || fs::is_directory(path, error)) {
+    return;
+  }
+  const std::string parent = fs::path(path).parent_path().string();
+  make_folders(parent);
+  if (!succeeds([&] { return ::mkdir(path.c_str(), 0777); }) && errno != EEXIST) {
+    failed("cannot create", path, errno);
+  }
+  if (!fs::is_directory(path, error)) {
+    failed("cannot create", path, ENOTDIR);
+  }
+  sync_folder(parent.empty() ? "." : parent);
+}
+
 void replace_link(const std::string& target, const std::string& path) {
   const std::string temporary = temporary_name(path);
   if (!succeeds([&] { return ::symlink(target.c_str(), temporary.c_str()); })) {

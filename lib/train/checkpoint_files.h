@@ -40,6 +40,10 @@ void make_new_folder(const std::string& path);
 void sync_folder(const std::string& path);
 // Renames, never over something that exists: then FileError with EEXIST.
 void rename_to_new(const std::string& from, const std::string& to);
+// Gives each of two folders the other's name, in one step where the file system can.
+void exchange_names(const std::string& from, const std::string& to);
+// Makes a folder and those above it that do not exist; the names of new ones are on the disk then.
+void make_folders(const std::string& path);
 // Puts a link to `target` at `path`, in place of one that was there.
 void replace_link(const std::string& target, const std::string& path);
 // Removes a folder and all in it; what could not be removed, in words, or nothing.

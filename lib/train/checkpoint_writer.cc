@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <type_traits>
 
@@ -217,14 +218,16 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("{:06}", step);
 }
 
-SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
-                            const CheckpointNotes& notes,
-                            const std::function<void()>& before_commit) {
+namespace {
+
+// `commit` gives the finished folder its name.
+SaveResult write_as(const std::string& folder, const std::string& name, const Snapshot& snapshot,
+                    const CheckpointNotes& notes, const std::function<void()>& before_commit,
+                    void (*commit)(const std::string& from, const std::string& to)) {
   const auto start = std::chrono::steady_clock::now();
   const int64_t step = notes.state.position.step;
-  const std::string temporary =
-      fmt::format("{}/tmp.{}.{}", folder, checkpoint_name(step), notes.run_id);
-  const std::string path = fmt::format("{}/{}", folder, checkpoint_name(step));
+  const std::string temporary = fmt::format("{}/tmp.{}.{}", folder, name, notes.run_id);
+  const std::string path = fmt::format("{}/{}", folder, name);
   SaveResult result;
   try {
     remove_folder(temporary);  // of a save that failed before
@@ -239,7 +242,7 @@ SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
     if (before_commit) {
       before_commit();
     }
-    rename_to_new(temporary, path);
+    commit(temporary, path);
     sync_folder(folder);
     result.saved = true;
     result.path = path;
@@ -249,6 +252,40 @@ SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+// What was at `to` is a checkpoint, or nothing.
+void exchange(const std::string& from, const std::string& to) {
+  std::error_code error;
+  if (!std::filesystem::exists(to + "/manifest.json", error)) {
+    return rename_to_new(from, to);
+  }
+  exchange_names(from, to);
+  remove_folder(from);
+}
+
+}  // namespace
+
+SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
+                            const CheckpointNotes& notes,
+                            const std::function<void()>& before_commit) {
+  return write_as(folder, checkpoint_name(notes.state.position.step), snapshot, notes,
+                  before_commit, rename_to_new);
+}
+
+SaveResult replace_checkpoint(const std::string& path, const Snapshot& snapshot,
+                              const CheckpointNotes& notes,
+                              const std::function<void()>& before_commit) {
+  const std::filesystem::path place(path);
+  const std::string folder = place.has_parent_path() ? place.parent_path().string() : ".";
+  SaveResult result;
+  try {
+    make_folders(folder);
+  } catch (const FileError& error) {
+    result.error = explain(error, notes.state.position.step, folder, 0);
+    return result;
+  }
+  return write_as(folder, place.filename().string(), snapshot, notes, before_commit, exchange);
 }
 
 }  // namespace meshtrain

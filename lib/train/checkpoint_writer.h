@@ -43,4 +43,10 @@ SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
                             const CheckpointNotes& notes,
                             const std::function<void()>& before_commit = {});
 
+// The same at `path`, whatever its name: folders above are made, and a checkpoint that is there is
+// exchanged in one step. Anything else there is an error.
+SaveResult replace_checkpoint(const std::string& path, const Snapshot& snapshot,
+                              const CheckpointNotes& notes,
+                              const std::function<void()>& before_commit = {});
+
 }  // namespace meshtrain

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "base/text.h"
 #include "exec/executor.h"
@@ -164,8 +165,7 @@ void Checkpointer::save(const TrainPosition& at, Wait wait) {
   }
 }
 
-void Checkpointer::start(const TrainPosition& at) {
-  const double begin = options_.now();
+void Checkpointer::take_notes(const TrainPosition& at) {
   if (!has_cursor_) {
     state_.cursor = data_cursor(train_, config_);
     has_cursor_ = true;
@@ -174,10 +174,6 @@ void Checkpointer::start(const TrainPosition& at) {
   state_.iterations = engine_.iterations();
   state_.learning_rate = engine_.fixed_learning_rate();
   state_.monitor = monitor_;
-  if (new_best_) {
-    state_.best_step = at.step;
-  }
-  new_best_ = false;
   state_.callbacks.clear();
   for (const Persistent* persistent : states_) {
     state_.callbacks[persistent->state_name()] = persistent->save_state();
@@ -189,6 +185,15 @@ void Checkpointer::start(const TrainPosition& at) {
             .time = utc_time(),
             .loss = engine_.last_loss(),
             .texts = options_.texts};
+}
+
+void Checkpointer::start(const TrainPosition& at) {
+  const double begin = options_.now();
+  if (new_best_) {
+    state_.best_step = at.step;
+  }
+  new_best_ = false;
+  take_notes(at);
   if (config_.checkpoint.async && fits_in_memory()) {
     snapshot_.copy();
     const SignalsBlocked blocked;
@@ -224,17 +229,7 @@ void Checkpointer::note(const SaveResult& result) {
   const int64_t step = notes_.state.position.step;
   last_save_ended_ = options_.now();
   save_seconds_ = std::max(save_seconds_, result.seconds);
-  if (!result.not_finite.empty()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E501", config_.compile.optimizer.loc,
-               fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
-        .note(fmt::format("it is in {}/rejected/{}; the last good checkpoint is {}", folder_,
-                          checkpoint_name(step),
-                          last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
-        .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
-    throw ConfigError(diagnostics);
-  }
+  check_finite(result, folder_);
   if (!result.saved) {
     note_failure(result.error);
     return;
@@ -259,6 +254,31 @@ void Checkpointer::note(const SaveResult& result) {
     }
   }
   prune();
+}
+
+void Checkpointer::check_finite(const SaveResult& result, const std::string& folder) const {
+  if (result.not_finite.empty()) {
+    return;
+  }
+  const int64_t step = notes_.state.position.step;
+  Diagnostics diagnostics;
+  diagnostics
+      .error("E501", config_.compile.optimizer.loc,
+             fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
+      .note(fmt::format("it is in {}/rejected/{}; the last good checkpoint is {}", folder,
+                        checkpoint_name(step),
+                        last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
+      .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
+  throw ConfigError(diagnostics);
+}
+
+std::string Checkpointer::save_to(const std::string& path, const TrainPosition& at) {
+  finish_save();
+  take_notes(at);
+  snapshot_.borrow();
+  const SaveResult result = replace_checkpoint(path, snapshot_, notes_, options_.before_commit);
+  check_finite(result, std::filesystem::path(path).parent_path().string());
+  return result.error;
 }
 
 void Checkpointer::prune() {

@@ -53,6 +53,7 @@ class Checkpointer : public TrainControl {
   void after_epoch(const TrainPosition& at, const Logs& logs) override;
   void on_fit_end(const TrainPosition& at) override;
   void during_evaluation() override;
+  std::string save_to(const std::string& path, const TrainPosition& at) override;
 
   const std::string& run_id() const { return options_.run_id; }
   // Whether `monitor` is better when larger, and its name; empty when nothing is monitored.
@@ -64,6 +65,8 @@ class Checkpointer : public TrainControl {
   void choose_monitor();
   void save(const TrainPosition& at, Wait wait);
   void start(const TrainPosition& at);
+  void take_notes(const TrainPosition& at);
+  void check_finite(const SaveResult& result, const std::string& rejected) const;
   void finish_save();  // waits for the save in flight
   void poll();
   void note(const SaveResult& result);

@@ -135,6 +135,15 @@ void Console::on_warning(const std::string& text) {
   }
 }
 
+// To the record, whose bar it interrupts as it does in Keras; the animation makes room.
+void Console::on_message(const std::string& text) {
+  interrupt();
+  if (options_.quiet) {
+    return;
+  }
+  (options_.format == LogFormat::kJson ? options_.err : options_.out)(text);
+}
+
 void Console::finish() {
   if (options_.quiet && options_.format != LogFormat::kJson) {
     options_.out(result_);

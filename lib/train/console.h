@@ -47,6 +47,7 @@ class Console : public TrainObserver {
   void on_predict_step(int64_t step) override;
   void on_predict_end(int64_t steps) override;
   void on_warning(const std::string& text) override;
+  void on_message(const std::string& text) override;
 
   // The end: writes the final result in quiet mode.
   void finish();

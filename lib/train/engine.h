@@ -57,9 +57,9 @@ class Engine : public StepRunner {
   // End of fit: w <- EMA average where the optimizer keeps one.
   void finalize_weights() override;
 
-  double learning_rate() const;
-  void set_learning_rate(double rate);
-  int64_t iterations() const;
+  double learning_rate() const override;
+  void set_learning_rate(double rate) override;
+  int64_t iterations() const override;
 
   // All of the state: what checkpoints hold and bring back. After writing to the store, the
   // counters that belong to it must follow; `fixed_rate` is negative when nobody set a rate.

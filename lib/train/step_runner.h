@@ -45,6 +45,12 @@ class StepRunner {
   virtual void write_variable(std::string_view path, const HostTensor& value) = 0;
   // End of fit: w <- EMA average where the optimizer keeps one.
   virtual void finalize_weights() = 0;
+
+  // The rate of the next step, with the digits of the optimizer's variable: float32 unless the
+  // dtype policy is float64. Setting it takes the place of a schedule.
+  virtual double learning_rate() const = 0;
+  virtual void set_learning_rate(double rate) = 0;
+  virtual int64_t iterations() const = 0;  // steps of the optimizer
 };
 
 }  // namespace meshtrain

@@ -36,6 +36,9 @@ class TrainControl {
   virtual void on_fit_end(const TrainPosition& at) = 0;
   // During the evaluation after fit.
   virtual void during_evaluation() = 0;
+  // A callback wants all of the state as a checkpoint at `path`, in place of one that is there.
+  // Returns why it was not saved; empty when it was.
+  virtual std::string save_to(const std::string& path, const TrainPosition& at) = 0;
 };
 
 // Something whose state must survive a restart: a callback's best value, patience, ...

@@ -83,12 +83,15 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   const int64_t num_batches =
       count_batches(train.num_samples, fit.batch_size, config_.data.remainder.value == "drop");
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
+  if (callbacks_ != nullptr) {
+    callbacks_->on_train_begin(at);
+  }
   if (control_ != nullptr) {
     control_->on_fit_begin(at);
   } else {
     throw_if_stopped("setting up");
   }
-  while (at.epoch < fit.epochs) {
+  while (at.epoch < fit.epochs && (callbacks_ == nullptr || !callbacks_->stop_training())) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
     const double start = now_();
     EpochReport report = train_epoch(train, plan, at);
@@ -96,10 +99,14 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
       validate(*validation, at, report);
     }
     report.seconds = now_() - start;
+    if (callbacks_ != nullptr) {
+      callbacks_->on_epoch_end(at.epoch, report.logs);
+    }
     for (TrainObserver* observer : observers_) {
       observer->on_epoch_end(report);
     }
     at = {.step = at.step, .epoch = at.epoch + 1};
+    save_states(at);
     if (control_ != nullptr) {
       control_->after_epoch(at, report.logs);
     }
@@ -107,8 +114,24 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   if (control_ != nullptr) {
     control_->on_fit_end(at);
   }
+  if (callbacks_ != nullptr) {
+    callbacks_->on_epochs_end();
+  }
   if (fit.epochs > 0) {
     runner_.finalize_weights();
+  }
+  if (callbacks_ != nullptr) {
+    callbacks_->on_train_end();
+  }
+}
+
+void Trainer::save_states(const TrainPosition& at) {
+  if (callbacks_ == nullptr) {
+    return;
+  }
+  for (const CallbackContext::StateSave& save : callbacks_->take_state_saves()) {
+    MESHTRAIN_CHECK(control_ != nullptr, "nobody can save the state to {}", save.path);
+    save.done(control_->save_to(save.path, at));
   }
 }
 
@@ -120,18 +143,27 @@ EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, Tr
   if (at.batch == 0) {
     runner_.reset_metrics();
   }
+  if (callbacks_ != nullptr && at.batch == 0) {
+    callbacks_->on_epoch_begin(at.epoch);
+  }
   for (TrainObserver* observer : observers_) {
     observer->on_epoch_begin(epoch, config_.fit.epochs, plan.target);
   }
   while (!at.epoch_trained && at.batch < plan.steps) {
     runner_.train_step(
         {&train, batch_rows(order, plan.first_batch + at.batch, config_.fit.batch_size)});
+    if (callbacks_ != nullptr && std::isfinite(runner_.last_loss())) {
+      callbacks_->on_train_batch_end(at.epoch, at.batch);
+    } else if (callbacks_ != nullptr) {
+      callbacks_->on_invalid_loss(at.batch);
+    }
     ++at.batch;
     ++at.step;
     for (TrainObserver* observer : observers_) {
       observer->on_train_step(epoch, at.batch, runner_);
     }
     check_loss(epoch, at.batch);
+    save_states(at);
     if (control_ != nullptr) {
       control_->after_step(at, at.batch == plan.steps);
     } else {
@@ -162,6 +194,9 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   trained.epoch_trained = true;
   trained.logs = report.logs;
   trained.lists = report.lists;
+  if (callbacks_ != nullptr) {
+    callbacks_->on_test_begin();
+  }
   run_tests(validation, batch_size, fit.validation_steps, [&](int64_t step) {
     if (control_ != nullptr) {
       control_->during_validation(trained);
@@ -169,7 +204,11 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
       throw_if_stopped(fmt::format("step {} of the validation", step));
     }
   });
-  for (const auto& [name, value] : runner_.logs()) {
+  const Logs logs = runner_.logs();
+  if (callbacks_ != nullptr) {
+    callbacks_->on_test_end(logs);
+  }
+  for (const auto& [name, value] : logs) {
     report.logs.emplace_back("val_" + name, value);
   }
   for (const auto& [name, values] : runner_.log_lists()) {

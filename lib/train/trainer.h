@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
+#include "train/callbacks/callback_list.h"
 #include "train/progress.h"
 #include "train/step_runner.h"
 #include "train/train_control.h"
@@ -50,6 +51,7 @@ class TrainObserver {
   virtual void on_predict_step(int64_t /*step*/) {}
   virtual void on_predict_end(int64_t /*steps*/) {}
   virtual void on_warning(const std::string& /*text*/) {}
+  virtual void on_message(const std::string& /*text*/) {}  // of a callback, line feeds included
 };
 
 // Which batches epoch `epoch` (from 0) trains on. With steps_per_epoch the batches of one pass over
@@ -76,6 +78,8 @@ class Trainer {
   Trainer(StepRunner& runner, const Config& config, Clock now);
 
   void add_observer(TrainObserver& observer) { observers_.push_back(&observer); }
+  // Act before the observers see what happened.
+  void set_callbacks(CallbackList& callbacks) { callbacks_ = &callbacks; }
   // Decides between steps about saving and stopping; without one a signal ends the run.
   void set_control(TrainControl& control) { control_ = &control; }
   // fit goes on here instead of at initial_epoch; the runner must be in the state of that place.
@@ -96,6 +100,7 @@ class Trainer {
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
   bool validates_after(int64_t epoch) const;
   void check_loss(int64_t epoch, int64_t step) const;
+  void save_states(const TrainPosition& at);  // those that callbacks asked for
   // Runs the batches; `after_step(step)` follows each.
   int64_t run_tests(const Dataset& dataset, int64_t batch_size, int64_t steps,
                     const std::function<void(int64_t)>& after_step);
@@ -104,6 +109,7 @@ class Trainer {
   const Config& config_;
   Clock now_;
   std::vector<TrainObserver*> observers_;
+  CallbackList* callbacks_ = nullptr;
   TrainControl* control_ = nullptr;
   std::optional<TrainPosition> start_;
 };

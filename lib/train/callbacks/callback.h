@@ -1,0 +1,98 @@
+// Callback: what acts on training at its landmarks (Keras' callbacks; keras-semantics 11).
+//
+// To add one:
+//   1. its name, arguments and defaults: an entry in lib/config/catalogue_callbacks.cc
+//      (checks that need nothing but the config: lib/config/bind_callbacks.cc);
+//   2. a class here, in a file of its own, that overrides the landmarks it needs;
+//   3. a line in the table of make_callbacks.cc (checks that need the model: check_callbacks
+//   there);
+//   4. a row in configs/README.md.
+//
+// What it knows about the epochs so far (best value, patience, how long its file is) must be in
+// save_state(): a run that is killed goes on from a checkpoint, maybe in the middle of an epoch, as
+// if nothing had happened. Files that grow must forget what was written after that checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "train/progress.h"
+#include "train/step_runner.h"
+#include "train/train_control.h"
+
+namespace meshtrain {
+
+// What a callback can see and do. One for all callbacks of a run.
+struct CallbackContext {
+  StepRunner& runner;    // weights, running logs, learning rate, iterations
+  const Config& config;  // of the run
+  std::string run_dir;   // relative paths begin here
+  Clock now;             // seconds
+  std::function<void(const std::string& text)> print;  // as Keras prints it, to the record (stdout)
+  std::function<void(const std::string& text)> warn;
+  // Writes the model as it is to a .keras, .weights.h5 or .safetensors file, whole or not at all.
+  // Throws FileError (exit 74).
+  std::function<void(const std::string& path)> save_model;
+
+  // The whole state of training, to a folder. Done when all callbacks have had their turn at the
+  // landmark, so that the state of each is in it; then `done` is called.
+  struct StateSave {
+    std::string path;
+    std::function<void(const std::string& error)> done;  // error: why not, or empty
+  };
+  std::vector<StateSave> state_saves = {};
+  bool stop_training = false;  // set at the end of an epoch: there is no next one
+
+  // `path` itself when absolute, else within the run's folder.
+  std::string resolve(const std::string& path) const;
+};
+
+// Epochs and batches count from 0, as in Keras' callbacks. Each function does nothing unless
+// overridden. What throws ends the run.
+class Callback : public Persistent {
+ public:
+  Callback(CallbackContext& context, std::string state_name)
+      : context_(context), state_name_(std::move(state_name)) {}
+
+  // Before the first step, after load_state() if the run is resumed; `at` is where it begins.
+  virtual void on_train_begin(const TrainPosition& /*at*/) {}
+  // Not again when the run is resumed in the middle of the epoch.
+  virtual void on_epoch_begin(int64_t /*epoch*/) {}
+  // After each step; the running logs are context().runner.logs(), which costs time.
+  virtual void on_train_batch_end(int64_t /*epoch*/, int64_t /*batch*/) {}
+  // Instead, when the loss of the step is not finite: training ends with E501 (exit 5).
+  virtual void on_invalid_loss(int64_t /*batch*/) {}
+  // Around the validation of an epoch; after a resume within it, all of it comes again.
+  virtual void on_test_begin() {}
+  virtual void on_test_end(const Logs& /*logs*/) {}
+  // `logs`: sorted training values, then "val_" values; what is added goes to all that follow:
+  // callbacks, metrics.jsonl, the console.
+  virtual void on_epoch_end(int64_t /*epoch*/, Logs& /*logs*/) {}
+  // After the last epoch and the last checkpoint, before the averages of an EMA take the weights'
+  // place.
+  virtual void on_epochs_end() {}
+  // After that.
+  virtual void on_train_end() {}
+  // Brings files that grow to the disk, before a checkpoint counts them as written. Another thread
+  // calls it.
+  virtual void sync() {}
+
+  std::string state_name() const override { return state_name_; }  // "EarlyStopping", "CSVLogger-2"
+  std::string save_state() const override { return "{}"; }
+  void load_state(const std::string& /*json*/) override {}
+
+ protected:
+  CallbackContext& context() const { return context_; }
+
+ private:
+  CallbackContext& context_;
+  std::string state_name_;
+};
+
+// The value of a log, or null.
+const double* find_log(const Logs& logs, std::string_view name);
+
+}  // namespace meshtrain

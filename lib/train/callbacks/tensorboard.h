@@ -1,0 +1,69 @@
+// TensorBoard: event files of scalars, histograms and the graph (keras-semantics 11; Keras 3
+// callbacks/tensorboard.py), in `log_dir`/train and `log_dir`/validation.
+//
+//   train       epoch_<log>, epoch_learning_rate, epoch_steps_per_second   step = epoch from 0
+//               batch_<log>, batch_steps_per_second                        step = batches since the
+//               start <weight path>/histogram                                    step = epoch from
+//               0 keras (the model as Keras' JSON), config, and the graph of the layers
+//   validation  epoch_<log> without val_;  evaluation_<log>_vs_iterations  step = optimizer steps
+//
+// A run that goes on cuts the files back to what they were at its checkpoint and continues in a new
+// one, so that each step is there once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "nn/model.h"
+#include "train/callbacks/callback.h"
+#include "train/tensorboard/event_file.h"
+
+namespace meshtrain {
+
+class TensorBoard : public Callback {
+ public:
+  // `model` is drawn when write_graph is set.
+  TensorBoard(CallbackContext& context, std::string state_name, const ConfigObject& object,
+              const Model& model);
+
+  void on_train_begin(const TrainPosition& at) override;
+  void on_epoch_begin(int64_t epoch) override;
+  void on_train_batch_end(int64_t epoch, int64_t batch) override;
+  void on_test_end(const Logs& logs) override;
+  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  void on_train_end() override;
+  void sync() override;
+  std::string save_state() const override;
+  void load_state(const std::string& json) override;
+
+ private:
+  // One of the two folders.
+  struct Board {
+    std::string folder;
+    std::map<std::string, int64_t> files;  // earlier ones: name and size, at the checkpoint
+    std::string name;                      // of the file that is written
+    std::unique_ptr<EventFile> file;       // made when there is something to write
+  };
+
+  EventFile& open(Board& board);
+  void cut_back(const Board& board) const;
+  std::string new_name(const Board& board) const;
+  void write_model();
+
+  const Model& model_;
+  int64_t histogram_freq_, update_freq_;  // update_freq: 0 for epochs
+  bool write_graph_, write_steps_per_second_;
+  bool shared_folder_;  // log_dir is outside the run's own
+  std::string owner_;   // in the names of files, for that
+  std::mutex mutex_;    // of the files, which sync() reads from another thread
+  Board train_, validation_;
+  int64_t step_ = 0;         // batches since the run began
+  int64_t epoch_begin_ = 0;  // step_ then, or at the resume
+  double epoch_started_ = 0, batch_started_ = 0;
+  bool training_ = false;
+};
+
+}  // namespace meshtrain
