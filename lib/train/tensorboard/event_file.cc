@@ -81,10 +81,14 @@ void fill_node(const EventGraphNode& node, tb::NodeDef& out) {
   for (const std::string& input : node.inputs) {
     out.add_input(input);
   }
-  auto& attributes = *out.mutable_attr();
-  fill_shape(node.output_shape, *attributes["_output_shapes"].mutable_list()->add_shape());
+  const auto attribute = [&out](const std::string& key) {
+    tb::NodeDef::Attr& entry = *out.add_attr();
+    entry.set_key(key);
+    return entry.mutable_value();
+  };
+  fill_shape(node.output_shape, *attribute("_output_shapes")->mutable_list()->add_shape());
   for (const auto& [key, value] : node.attributes) {
-    attributes[key].set_s(value);
+    attribute(key)->set_s(value);
   }
 }
 
