@@ -10,11 +10,15 @@ packages="
   doctest-dev
   g++
   libcli11-dev
+  libcurl4-openssl-dev
   libdnnl-dev
   libfmt-dev
   libhdf5-dev
   libpcre2-dev
+  libpng-dev
   libprotobuf-dev
+  libssl-dev
+  libturbojpeg0-dev
   libxxhash-dev
   libyaml-cpp-dev
   libzip-dev

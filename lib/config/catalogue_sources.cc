@@ -20,6 +20,72 @@ Spec paths(const char* name, const char* help) {
   return make_spec(name, ValueKind::kPaths, "", help).required();
 }
 
+// Keras' image_dataset_from_directory; decoded as they are read.
+ClassSpec image_folder() {
+  return source(
+      "image_folder", "PNG and JPEG images, a folder for each class",
+      {make_spec("directory", ValueKind::kPath, "", "holds a folder for each class").required(),
+       choice("label_mode", {"int", "categorical", "binary", "none"}, "int",
+              "class numbers, one-hot rows, 0 or 1 of two classes, or no labels")
+           .nullable(),
+       make_spec("class_names", ValueKind::kTextList, "null",
+                 "folders in the order of their numbers; all, sorted, when null"),
+       choice("color_mode", {"grayscale", "rgb", "rgba"}, "rgb", "1, 3 or 4 channels"),
+       make_spec("image_size", ValueKind::kShape, "[256, 256]", "height and width"),
+       choice("interpolation", {"bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"},
+              "bilinear", "between pixels, without antialiasing"),
+       boolean("crop_to_aspect_ratio", "false", "the largest middle part of that shape"),
+       boolean("pad_to_aspect_ratio", "false", "black bars up to that shape"),
+       boolean("follow_links", "false", "links to folders within a class"),
+       integer("seed", "null", "shuffles the files once; sorted when null"),
+       number("validation_split", "null", "part for validation, with `subset` and `seed`")
+           .above(0)
+           .below(1),
+       choice("subset", {"training", "validation"}, "null", "of validation_split"),
+       choice("on_bad_record", {"error", "skip"}, "error",
+              "skip: decodes all images once at the start and leaves damaged ones out"),
+       integer("max_bad_records", "10", "so many are skipped at most").least(0).most(kMaxSize)});
+}
+
+// Keras' keras.datasets, as `meshtrain data fetch` gets them.
+ClassSpec named_set(const char* name, const char* help) {
+  return source(name, help, {choice("split", {"train", "test"}, "train", "which part")});
+}
+
+// Columns of one array, or of several by name: {wide: [age, height], deep: city}.
+Spec columns(const char* name, const char* help) {
+  return make_spec(name, ValueKind::kNames, "null", help).nested_ok();
+}
+
+ClassSpec csv_class() {
+  Spec vocabulary = make_spec("vocabulary", ValueKind::kMap, "",
+                              "column -> its texts, in the order of their ids");
+  vocabulary.element = ValueKind::kTextList;
+  return source(
+      "csv", "tables as text",
+      {paths("path", "the file, whose rows are samples"),
+       columns("label", "column of the labels, or those of each output"),
+       columns("features", "columns of the samples, or those of each input; all others when null"),
+       text("sample_weight", "null", "column of weights"),
+       make_spec("categorical", ValueKind::kTextList, "null", "columns of texts, which become ids"),
+       vocabulary,
+       choice("header", {"auto", "true", "false"}, "auto",
+              "whether the first row names the columns; auto: if it holds no number"),
+       choice("separator", {",", ";", "|", " ", "tab"}, ",", "what separates columns"),
+       choice("dtype", {"float32", "float64", "int32"}, "float32", "of the numbers"),
+       text("missing", "error", "what missing features become: error, mean, or a number"),
+       make_spec("missing_texts", ValueKind::kTextList, "null",
+                 "what means missing, beside an empty field; NA, nan, null, ? and the like when "
+                 "null")});
+}
+
+ClassSpec cifar100() {
+  ClassSpec spec = named_set("cifar100", "50,000 and 10,000 images 32x32x3 of 100 classes");
+  spec.args.insert(spec.args.end() - 1,
+                   choice("label_mode", {"fine", "coarse"}, "fine", "100 classes, or 20"));
+  return spec;
+}
+
 }  // namespace
 
 std::vector<ClassSpec> source_classes() {
@@ -47,6 +113,12 @@ std::vector<ClassSpec> source_classes() {
                   .required(),
               make_spec("y", ValueKind::kNames, "null", "file of the labels, or one per output"),
               make_spec("sample_weight", ValueKind::kPath, "null", "file of weights")}),
+      csv_class(),
+      image_folder(),
+      named_set("mnist", "60,000 and 10,000 images 28x28x1 of digits"),
+      named_set("fashion_mnist", "60,000 and 10,000 images 28x28x1 of clothes"),
+      named_set("cifar10", "50,000 and 10,000 images 32x32x3 of ten classes"),
+      cifar100(),
   };
 }
 

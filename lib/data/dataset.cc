@@ -71,6 +71,7 @@ void check_finite(Dataset& dataset) {
 Dataset rows_of(const Dataset& dataset, int64_t begin, int64_t end) {
   Dataset part;
   part.description = dataset.description;
+  part.class_names = dataset.class_names;
   part.loc = dataset.loc;
   part.num_samples = end - begin;
   for (const Array& array : dataset.inputs) {

@@ -36,7 +36,8 @@ struct Dataset {
   std::vector<Array> targets;  // empty when the source has none (predict)
   RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
   int64_t num_samples = 0;
-  SourceLoc loc;  // of the source in the config
+  std::vector<std::string> class_names;  // of the integer labels, where the source knows them
+  SourceLoc loc;                         // of the source in the config
 };
 
 // Reads one source of the config ("data.train", ...), applies its slice, `data.transform` and

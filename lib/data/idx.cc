@@ -1,12 +1,11 @@
 #include "data/idx.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "base/text.h"
+#include "data/gunzip.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -42,85 +41,6 @@ std::optional<DType> idx_type(int code) {
   }
 }
 
-// The bytes of a file in order, decompressed where it is gzip.
-class IdxBytes {
- public:
-  explicit IdxBytes(const InputFile& file) : file_(file) {
-    std::byte magic[2] = {};
-    file.read_at(0, magic, std::min<uint64_t>(file.size(), 2));
-    is_gzip_ = magic[0] == std::byte{0x1f} && magic[1] == std::byte{0x8b};
-    if (is_gzip_) {
-      input_.resize(size_t{1} << 16);
-      MESHTRAIN_CHECK(inflateInit2(&stream_, 16 + MAX_WBITS) == Z_OK);  // 16: a gzip wrapper
-    }
-  }
-  ~IdxBytes() {
-    if (is_gzip_) {
-      inflateEnd(&stream_);
-    }
-  }
-  IdxBytes(const IdxBytes&) = delete;
-  IdxBytes& operator=(const IdxBytes&) = delete;
-
-  bool is_gzip() const { return is_gzip_; }
-
-  // Reads up to `num_bytes`; fewer only at the end.
-  size_t read(std::byte* to, size_t num_bytes) {
-    if (!is_gzip_) {
-      const size_t count = std::min<uint64_t>(num_bytes, file_.size() - offset_);
-      file_.read_at(offset_, to, count);
-      offset_ += count;
-      return count;
-    }
-    size_t done = 0;
-    while (done < num_bytes && inflate_some(to + done, num_bytes - done, &done)) {
-    }
-    return done;
-  }
-
- private:
-  // One call of inflate; false at the end of the last gzip member.
-  bool inflate_some(std::byte* to, size_t room, size_t* done) {
-    if (stream_.avail_in == 0) {
-      const size_t count = std::min<uint64_t>(input_.size(), file_.size() - offset_);
-      file_.read_at(offset_, input_.data(), count);
-      offset_ += count;
-      stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
-      stream_.avail_in = static_cast<uInt>(count);
-    }
-    if (ended_) {  // a further member may follow
-      if (stream_.avail_in == 0) {
-        return false;
-      }
-      inflateReset(&stream_);
-      ended_ = false;
-    }
-    const size_t step = std::min<size_t>(room, size_t{1} << 30);  // counts are 32 bits wide
-    stream_.next_out = reinterpret_cast<Bytef*>(to);
-    stream_.avail_out = static_cast<uInt>(step);
-    const int code = inflate(&stream_, Z_NO_FLUSH);
-    *done += step - stream_.avail_out;
-    ended_ = code == Z_STREAM_END;
-    if (code == Z_BUF_ERROR && offset_ == file_.size()) {
-      read_error("E307", file_.path(),
-                 "the compressed data end early ({} bytes in all): truncated?",
-                 format_thousands(static_cast<int64_t>(file_.size())));
-    }
-    if (code != Z_OK && code != Z_STREAM_END) {
-      read_error("E307", file_.path(), "the compressed data are damaged: {}",
-                 stream_.msg != nullptr ? stream_.msg : "unknown coding");
-    }
-    return true;
-  }
-
-  const InputFile& file_;
-  bool is_gzip_ = false;
-  bool ended_ = false;
-  uint64_t offset_ = 0;  // in the file
-  std::vector<std::byte> input_;
-  z_stream stream_ = {};
-};
-
 uint32_t big_endian(const std::byte* bytes) {
   uint32_t value = 0;
   for (int i = 0; i < 4; ++i) {
@@ -136,7 +56,7 @@ struct IdxHeader {
   uint64_t header_bytes = 0;
 };
 
-IdxHeader read_header(IdxBytes& bytes, const std::string& path) {
+IdxHeader read_header(GunzipBytes& bytes, const std::string& path) {
   std::byte magic[4] = {};
   const size_t present = bytes.read(magic, sizeof(magic));
   if (present == 0) {
@@ -198,7 +118,7 @@ void check_claim(const IdxHeader& header, const InputFile& file, bool is_gzip) {
                format_bytes(static_cast<int64_t>(file.size())), lies ? ", which cannot be" : "");
   }
   if (claimed > kTrustedBytes && claimed / kTrustedRatio > file.size()) {
-    IdxBytes bytes(file);
+    GunzipBytes bytes(file, "E307");
     std::vector<std::byte> buffer(size_t{1} << 16);
     uint64_t found = 0;
     size_t count;
@@ -216,7 +136,7 @@ void check_claim(const IdxHeader& header, const InputFile& file, bool is_gzip) {
 
 HostTensor read_idx(const std::string& path) {
   const InputFile file = open_input(path, "E300", "E300");
-  IdxBytes bytes(file);
+  GunzipBytes bytes(file, "E307");
   const IdxHeader header = read_header(bytes, path);
   check_claim(header, file, bytes.is_gzip());
   HostTensor tensor(header.dtype, header.shape);

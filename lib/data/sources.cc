@@ -11,8 +11,17 @@ struct Source {
 };
 
 constexpr Source kSources[] = {
-    {"npz", read_npz_source},       {"npy", read_npy_source},       {"idx", read_idx_source},
-    {"random", make_random_source}, {"digits", make_digits_source},
+    {"npz", read_npz_source},
+    {"npy", read_npy_source},
+    {"idx", read_idx_source},
+    {"csv", read_csv_source},
+    {"random", make_random_source},
+    {"digits", make_digits_source},
+    {"image_folder", read_image_folder_source},
+    {"mnist", read_named_set_source},
+    {"fashion_mnist", read_named_set_source},
+    {"cifar10", read_named_set_source},
+    {"cifar100", read_named_set_source},
 };
 
 }  // namespace

@@ -1,0 +1,51 @@
+// Images from PNG and JPEG files, by libpng and libjpeg-turbo.
+//
+// What the file holds becomes what the config asks for as Pillow does it (ITU-R BT.601 luma for
+// grey, alpha dropped for RGB, 255 where alpha is missing), with 16 bits per channel cut to their
+// high byte, as TensorFlow does. No gamma or colour profile is applied, and an EXIF orientation is
+// not followed: Keras' image_dataset_from_directory does neither.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace meshtrain {
+
+struct Image {
+  struct Free {
+    void operator()(uint8_t* pixels) const { std::free(pixels); }
+  };
+
+  int64_t height = 0, width = 0;
+  int channels = 0;
+  std::unique_ptr<uint8_t, Free> pixels;  // (height, width, channels)
+
+  size_t num_bytes() const {
+    return static_cast<size_t>(height * width) * static_cast<size_t>(channels);
+  }
+};
+
+// `channels`: 1 grey, 3 RGB, 4 RGBA. The first bytes say which format it is, never the name. `name`
+// stands for the file in messages. Throws ConfigError E322 (exit 3): empty, another format,
+// damaged or cut short (with what the library said), or with more pixels declared than the bytes
+// can hold or than 2^27.
+Image decode_image(std::span<const std::byte> bytes, const std::string& name, int channels);
+// The same from a file of at most 256 MiB. Throws E300 when it is not there or cannot be read.
+Image read_image(const std::string& path, int channels);
+
+// The decoders of one format (image_png.cc, image_jpeg.cc) and what they share.
+Image decode_png(std::span<const std::byte> bytes, const std::string& name, int channels);
+Image decode_jpeg(std::span<const std::byte> bytes, const std::string& name, int channels);
+// Memory for an image whose header declares these sizes, all zero, taken from the system as it is
+// written: a file that lies about its size costs nothing. `max_ratio`: pixels that a byte of the
+// file can stand for. Throws E322.
+Image make_image(int64_t height, int64_t width, int channels, size_t file_bytes, int64_t max_ratio,
+                 const std::string& name);
+// RGB to grey, as Pillow's convert("L").
+Image to_grey(const Image& rgb);
+
+}  // namespace meshtrain

@@ -1,0 +1,253 @@
+// Source image_folder: Keras' image_dataset_from_directory. Images are decoded when they are read.
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "base/text.h"
+#include "data/image_listing.h"
+#include "data/image_resize.h"
+#include "data/source_files.h"
+#include "data/sources.h"
+
+namespace meshtrain {
+namespace {
+
+int channels_of(const std::string& color_mode) {
+  return color_mode == "grayscale" ? 1 : color_mode == "rgb" ? 3 : 4;
+}
+
+// Images of one size, float32 from 0 to 255.
+class ImageRows final : public Rows {
+ public:
+  ImageRows(std::vector<std::string> paths, ImageSize size, int channels, SourceLoc loc)
+      : paths_(std::move(paths)),
+        size_(std::move(size)),
+        shape_{static_cast<int64_t>(paths_.size()), size_.height, size_.width, channels},
+        loc_(std::move(loc)) {}
+
+  DType dtype() const override { return DType::kFloat32; }
+  const Shape& shape() const override { return shape_; }
+
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    for (const int64_t row : order) {
+      MESHTRAIN_CHECK(row >= 0 && row < size(), "row {} of {}", row, size());
+      read_one(paths_[static_cast<size_t>(row)], reinterpret_cast<float*>(to));
+      to += row_bytes();
+    }
+  }
+
+ private:
+  void read_one(const std::string& path, float* to) const {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) {
+      throw ConfigError("E321", loc_,
+                        fmt::format("`{}` is not there any more, it was when the folder was listed",
+                                    path));
+    }
+    try {
+      resize_image(read_image(path, static_cast<int>(shape_[3])), size_, to);
+    } catch (const ConfigError& bad) {
+      const Diagnostic& problem = bad.diagnostics().list().front();
+      Diagnostics placed;
+      placed.error(problem.code, loc_, problem.message)
+          .help("`on_bad_record: skip` leaves such images out");
+      placed.throw_if_errors();
+    }
+  }
+
+  std::vector<std::string> paths_;
+  ImageSize size_;
+  Shape shape_;
+  SourceLoc loc_;
+};
+
+// What is wrong with each image, "" where nothing is. All are decoded, by all cores.
+std::vector<std::string> find_bad(const std::vector<std::string>& paths, int channels) {
+  std::vector<std::string> problems(paths.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < paths.size(); i = next++) {
+      try {
+        read_image(paths[i], channels);
+      } catch (const ConfigError& error) {
+        problems[i] = error.diagnostics().list().front().message;
+      } catch (const std::exception& error) {
+        problems[i] = fmt::format("`{}`: {}", paths[i], error.what());
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  const size_t count = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), 64);
+  for (size_t i = 1; i < std::min(count, paths.size()); ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+  threads.clear();  // waits for them
+  return problems;
+}
+
+// Takes the images out that cannot be decoded; how many there were. Which ones is decided here,
+// once, so that the order of an epoch is a function of (seed, epoch) alone.
+int64_t drop_bad(ImageListing& listing, const ConfigObject& source, int channels) {
+  const std::vector<std::string> problems = find_bad(listing.paths, channels);
+  const int64_t limit = source.integer("max_bad_records");
+  const int64_t bad = std::count_if(problems.begin(), problems.end(),
+                                    [](const std::string& problem) { return !problem.empty(); });
+  if (bad > limit) {
+    Diagnostics found;
+    Diagnostic& error =
+        found.error("E322", source.loc_of("on_bad_record"),
+                    fmt::format("{} of {} images cannot be read; `max_bad_records` allows {}", bad,
+                                problems.size(), limit));
+    int shown = 0;
+    for (const std::string& problem : problems) {
+      if (!problem.empty() && shown++ < 3) {
+        error.note(problem);
+      }
+    }
+    found.throw_if_errors();
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    if (problems[i].empty()) {
+      listing.paths[kept] = listing.paths[i];
+      if (!listing.labels.empty()) {
+        listing.labels[kept] = listing.labels[i];
+      }
+      ++kept;
+    }
+  }
+  listing.paths.resize(kept);
+  listing.labels.resize(listing.labels.empty() ? 0 : kept);
+  return bad;
+}
+
+// The images `order` of the listing.
+void take(ImageListing& listing, std::span<const int64_t> order) {
+  std::vector<std::string> paths;
+  std::vector<int32_t> labels;
+  for (const int64_t i : order) {
+    paths.push_back(std::move(listing.paths[static_cast<size_t>(i)]));
+    if (!listing.labels.empty()) {
+      labels.push_back(listing.labels[static_cast<size_t>(i)]);
+    }
+  }
+  listing.paths = std::move(paths);
+  listing.labels = std::move(labels);
+}
+
+// Keras' seed, validation_split and subset: the order is shuffled once, its last part is for
+// validation.
+void shuffle_and_split(ImageListing& listing, const ConfigObject& source) {
+  const auto count = static_cast<int64_t>(listing.paths.size());
+  if (!source.has("seed")) {
+    return;
+  }
+  std::vector<int64_t> order = epoch_order(count, source.integer("seed"), 0, true);
+  if (source.has("validation_split")) {
+    const auto validation =
+        static_cast<int64_t>(source.number("validation_split") * static_cast<double>(count));
+    if (validation == 0) {
+      throw ConfigError("E316", source.loc_of("validation_split"),
+                        fmt::format("`validation_split: {}` of {} images leaves none to validate",
+                                    format_shortest(source.number("validation_split")), count));
+    }
+    const auto middle = order.end() - validation;
+    source.string("subset") == "training" ? order.erase(middle, order.end())
+                                          : order.erase(order.begin(), middle);
+  }
+  take(listing, order);
+}
+
+HostTensor make_labels(const ImageListing& listing, const std::string& mode) {
+  const auto count = static_cast<int64_t>(listing.labels.size());
+  if (mode == "int") {
+    HostTensor labels(DType::kInt32, {count});
+    std::copy(listing.labels.begin(), listing.labels.end(), labels.data<int32_t>());
+    return labels;
+  }
+  const int64_t width = mode == "binary" ? 1 : static_cast<int64_t>(listing.class_names.size());
+  HostTensor labels(DType::kFloat32, {count, width});
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t label = listing.labels[static_cast<size_t>(i)];
+    labels.data<float>()[width == 1 ? i : i * width + label] =
+        mode == "binary" ? static_cast<float>(label) : 1.0f;
+  }
+  return labels;
+}
+
+ImageSize size_of(const ConfigObject& source) {
+  const std::vector<int64_t> sides = source.arg("image_size").integers();
+  ImageSize size;
+  size.height = sides[0];
+  size.width = sides.back();  // one number: a square
+  size.interpolation = source.string("interpolation");
+  size.crop_to_aspect_ratio = source.boolean("crop_to_aspect_ratio");
+  size.pad_to_aspect_ratio = source.boolean("pad_to_aspect_ratio");
+  return size;
+}
+
+std::optional<std::vector<std::string>> class_names_of(const ConfigObject& source) {
+  if (!source.has("class_names")) {
+    return std::nullopt;
+  }
+  std::vector<std::string> names;
+  for (const ConfigValue& name : source.arg("class_names").list()) {
+    names.push_back(name.string());
+  }
+  return names;
+}
+
+std::string counted(int64_t count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Dataset read_image_folder_source(const ConfigObject& source, const std::string& base_dir) {
+  const ImageSize size = size_of(source);
+  const int channels = channels_of(source.string("color_mode"));
+  const std::string mode = source.has("label_mode") ? source.string("label_mode") : "none";
+  const bool has_labels = mode != "none";
+  ImageListing listing = list_images(resolve(base_dir, source.string("directory")), has_labels,
+                                     class_names_of(source), source.boolean("follow_links"),
+                                     source.loc_of("directory"), source.loc_of("class_names"));
+  const size_t classes = listing.class_names.size();
+  if (mode == "binary" && classes != 2) {
+    throw ConfigError("E113", source.loc_of("label_mode"),
+                      fmt::format("`label_mode: binary` needs two classes; `{}` has {}",
+                                  source.string("directory"), classes));
+  }
+  std::vector<std::string> details;
+  if (has_labels) {
+    details.push_back(fmt::format("{} class{}", classes, classes == 1 ? "" : "es"));
+  }
+  if (source.string("on_bad_record") == "skip") {
+    if (const int64_t bad = drop_bad(listing, source, channels); bad > 0) {
+      details.push_back(fmt::format("{} left out", counted(bad, "bad image")));
+    }
+  }
+  if (listing.ignored > 0) {
+    details.push_back(fmt::format("{} ignored", counted(listing.ignored, "other file")));
+  }
+  shuffle_and_split(listing, source);
+  if (source.has("subset")) {
+    details.push_back(source.string("subset"));
+  }
+  Dataset dataset;
+  dataset.description = fmt::format("image_folder {}", source.string("directory"));
+  if (!details.empty()) {
+    dataset.description += ": " + join(details, ", ");
+  }
+  if (has_labels) {
+    dataset.targets.push_back({"y", make_rows(make_labels(listing, mode))});
+    dataset.class_names = std::move(listing.class_names);
+  }
+  dataset.inputs.push_back(
+      {"x", std::make_shared<ImageRows>(std::move(listing.paths), size, channels,
+                                          source.loc_of("directory"))});
+  return dataset;
+}
+
+}  // namespace meshtrain
