@@ -3,11 +3,27 @@
 
 #include "config/bind.h"
 #include "config/catalogue.h"
+#include "config/scalars.h"
+#include "config/source_like.h"
 
 namespace meshtrain {
 namespace {
 
 namespace fs = std::filesystem;
+
+void check_csv(const ConfigObject& source, Diagnostics& diagnostics) {
+  const std::string& missing = source.string("missing");
+  if (missing != "error" && missing != "mean" && !try_number(missing)) {
+    diagnostics
+        .error("E113", source.loc_of("missing"), fmt::format("`missing` of `csv` is `{}`", missing))
+        .help("`error`, `mean`, or a number that missing features become");
+  } else if (missing == "mean" && source.string("dtype") == "int32") {
+    diagnostics
+        .error("E113", source.loc_of("missing"),
+               "`missing: mean` needs fractions, and `dtype` is `int32`")
+        .help("`dtype: float32`, or a whole number for `missing`");
+  }
+}
 
 // Paths of a source are given relative to `base_dir`, as written; those that mean another folder
 // (an extended file's, the command line's) become absolute.
@@ -47,6 +63,9 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
     diagnostics.error("E113", source.loc_of("classes"), "`labels` and `classes` exclude each other")
         .help("`labels` is the shape of normal labels, `classes` the number of integer labels");
   }
+  if (source.class_name == "csv") {
+    check_csv(source, diagnostics);
+  }
   return source;
 }
 
@@ -68,6 +87,11 @@ void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out
   out.train = source("train");
   out.validation = source("validation");
   out.test = source("test");
+  for (std::optional<ConfigObject>* other : {&out.validation, &out.test}) {
+    if (out.train && *other) {
+      read_like_training(*out.train, **other);
+    }
+  }
   const ConfigValue& shuffle = field_of(tree, "shuffle");
   out.shuffle = located<bool>(shuffle, shuffle.boolean());
   const ConfigValue& remainder = field_of(tree, "remainder");

@@ -27,7 +27,11 @@ struct CsvArray {
 };
 
 struct CsvSettings {
-  enum class Header { kAuto, kYes, kNo };  // auto: the first row, when none of its fields is a number
+  enum class Header {
+    kAuto,
+    kYes,
+    kNo
+  };  // auto: the first row, when none of its fields is a number
   enum class Missing { kError, kMean, kValue };
 
   char separator = ',';
@@ -36,13 +40,13 @@ struct CsvSettings {
   std::vector<CsvArray> targets;
   std::optional<CsvColumn> weight;
   std::vector<CsvColumn> categorical;  // their texts become ids; so do labels that are no numbers
-  std::vector<std::pair<CsvColumn, std::vector<std::string>>> vocabularies;  // texts in order of ids
-  DType dtype = DType::kFloat32;  // of numbers: float32, float64 or int32
+  std::vector<std::pair<CsvColumn, std::vector<std::string>>>
+      vocabularies;                   // texts in order of ids
+  DType dtype = DType::kFloat32;      // of numbers: float32, float64 or int32
   Missing missing = Missing::kError;  // of features; labels and weights are never missing
   double missing_value = 0;
-  std::set<std::string, std::less<>> missing_texts = {"NA", "N/A", "n/a", "NaN", "nan",
+  std::set<std::string, std::less<>> missing_texts = {"NA",   "N/A",  "n/a",  "NaN", "nan",
                                                       "NULL", "null", "None", "?"};
-  bool takes_infinity = false;
 };
 
 // What is learned from the training data and holds for all others.

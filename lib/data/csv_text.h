@@ -1,7 +1,7 @@
 // The text of CSV files: records, their fields, numbers.
 //
-// Format: RFC 4180, with any separator, lines that end with LF or CRLF, and a byte order mark at the
-// beginning. A field in quotes may hold separators, line ends, and "" for a quote.
+// Format: RFC 4180, with any separator, lines that end with LF or CRLF, and a byte order mark at
+// the beginning. A field in quotes may hold separators, line ends, and "" for a quote.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ class CsvRecords {
   std::vector<char> buffer_;  // ends with a NUL at buffer_[size_]
   size_t begin_ = 0, size_ = 0;
   bool at_end_ = false;
-  bool is_special_[256] = {};  // bytes that may end a field
+  bool is_special_[256] = {};    // bytes that may end a field
   std::vector<size_t> doubled_;  // fields of the record in which quotes are doubled
   int64_t line_ = 0, next_line_ = 1, empty_line_ = 0;
 };

@@ -1,0 +1,33 @@
+#include "config/source_like.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kTraining = "(training source)";  // no name that a file can give
+
+}  // namespace
+
+bool is_read_like_training(const std::string& class_name) {
+  return class_name == "csv" || class_name == "text" || class_name == "tokens";
+}
+
+void read_like_training(const ConfigObject& train, ConfigObject& source) {
+  if (source.class_name != train.class_name || !is_read_like_training(train.class_name)) {
+    return;
+  }
+  for (auto& [name, value] : source.args) {
+    if (value.is_default && name != "path" && name != "slice") {
+      value = train.arg(name);
+    }
+  }
+  ConfigValue& like = source.args[kTraining];
+  like.data = std::make_shared<ConfigObject>(train);
+  like.loc = train.loc;
+}
+
+const ConfigObject* training_source(const ConfigObject& source) {
+  const auto found = source.args.find(kTraining);
+  return found == source.args.end() ? nullptr : &found->second.object();
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,21 @@
+// Sources of validation and test data that are read as the training data are.
+#pragma once
+
+#include <string>
+
+#include "config/object.h"
+
+namespace meshtrain {
+
+// Whether what is read depends on the training data: ids of texts, means, columns (csv, text), or
+// on how these are cut (tokens).
+bool is_read_like_training(const std::string& class_name);
+
+// For a source of the training source's class: arguments that are not written, but for `path` and
+// `slice`, are those of `train`, which training_source() then gives.
+void read_like_training(const ConfigObject& train, ConfigObject& source);
+
+// Null for the training source itself, and where the classes differ.
+const ConfigObject* training_source(const ConfigObject& source);
+
+}  // namespace meshtrain

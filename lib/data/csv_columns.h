@@ -1,0 +1,39 @@
+// The columns of a CSV file: their names, and which of them the config means.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/csv_table.h"
+
+namespace meshtrain {
+
+// Whether the first record of a file names the columns.
+bool is_csv_header(std::span<const std::string_view> fields, CsvSettings::Header header);
+
+// Names of the columns: those of the header, which must differ (E310), else "0", "1", ...
+std::vector<std::string> csv_column_names(std::span<const std::string_view> fields, bool has_header,
+                                          const std::string& file);
+
+// Index of the column that the config names. Throws ConfigError E310 at the place of the name.
+size_t find_csv_column(std::span<const std::string> names, const CsvColumn& column,
+                       const std::string& file);
+
+// What the arrays and settings mean in a file with these columns.
+struct CsvLayout {
+  struct Array {
+    std::string name;
+    std::vector<size_t> columns;
+    bool is_vector = false;
+  };
+  std::vector<Array> inputs, targets, weights;  // at most one of weights
+};
+CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
+                     std::span<const std::string> names, const std::string& file);
+
+// A text for messages: without control characters, cut where it is long.
+std::string shown_text(std::string_view text);
+
+}  // namespace meshtrain

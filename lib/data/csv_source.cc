@@ -1,0 +1,161 @@
+// The source csv.
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/source_like.h"
+#include "data/csv_columns.h"
+#include "data/csv_table.h"
+#include "data/source_files.h"
+#include "data/sources.h"
+#include "data/transforms.h"
+#include "tensor/read_error.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxShownClasses = 10;
+
+// A text is one column, (rows,); a list is several, (rows, columns).
+CsvArray array_of(const std::string& name, const ConfigValue& value) {
+  CsvArray array{name, {}, !value.is_list()};
+  if (array.is_vector) {
+    array.columns.push_back({value.string(), value.loc});
+  } else {
+    for (const ConfigValue& column : value.list()) {
+      array.columns.push_back({column.string(), column.loc});
+    }
+  }
+  return array;
+}
+
+// One array, or by name those of a model with several inputs or outputs.
+std::vector<CsvArray> arrays_of(const ConfigObject& source, const char* arg, const char* name) {
+  const ConfigValue& value = source.arg(arg);
+  std::vector<CsvArray> arrays;
+  if (value.is_dict()) {
+    for (const auto& [key, columns] : value.dict()) {
+      arrays.push_back(array_of(key, columns));
+    }
+  } else if (!value.is_null()) {
+    arrays.push_back(array_of(name, value));
+  }
+  return arrays;
+}
+
+std::vector<std::string> texts_of(const ConfigValue& value) {
+  std::vector<std::string> texts;
+  for (const ConfigValue& text : value.list()) {
+    texts.push_back(text.string());
+  }
+  return texts;
+}
+
+CsvSettings settings_of(const ConfigObject& source) {
+  CsvSettings settings;
+  settings.separator = source.string("separator") == "tab" ? '\t' : source.string("separator")[0];
+  const std::string& header = source.string("header");
+  settings.header = header == "true"    ? CsvSettings::Header::kYes
+                    : header == "false" ? CsvSettings::Header::kNo
+                                        : CsvSettings::Header::kAuto;
+  settings.inputs = arrays_of(source, "features", "x");
+  for (CsvArray& array : settings.inputs) {  // features of one column are still features
+    array.is_vector = array.is_vector && array.name != "x";
+  }
+  settings.targets = arrays_of(source, "label", "y");
+  if (source.has("sample_weight")) {
+    settings.weight = {source.string("sample_weight"), source.loc_of("sample_weight")};
+  }
+  if (source.has("categorical")) {
+    settings.categorical = array_of("", source.arg("categorical")).columns;
+  }
+  for (const auto& [column, texts] : source.arg("vocabulary").dict()) {
+    settings.vocabularies.push_back({{column, texts.loc}, texts_of(texts)});
+  }
+  settings.dtype = parse_dtype(source.string("dtype")).value();
+  const std::string& missing = source.string("missing");
+  if (missing == "mean") {
+    settings.missing = CsvSettings::Missing::kMean;
+  } else if (missing != "error") {
+    settings.missing = CsvSettings::Missing::kValue;
+    settings.missing_value = parse_decimal(missing).value_or(0);
+  }
+  if (source.has("missing_texts")) {
+    const std::vector<std::string> texts = texts_of(source.arg("missing_texts"));
+    settings.missing_texts = {texts.begin(), texts.end()};
+  }
+  return settings;
+}
+
+// `slice` is that of the rows whose means count.
+CsvTable read_files(const ConfigObject& source, const std::string& base_dir,
+                    const CsvLearned* learned) {
+  const CsvSettings settings = settings_of(source);
+  CsvTableReader reader(settings, learned);
+  for (const auto& [path, loc] : find_files(source.arg("path"), base_dir)) {
+    const InputFile file = open_input(path, "E300", "E300");
+    uint64_t offset = 0;
+    CsvRecords records(path, settings.separator, [&](char* to, size_t count) {
+      count = std::min<uint64_t>(count, file.size() - offset);
+      file.read_at(offset, reinterpret_cast<std::byte*>(to), count);
+      offset += count;
+      return count;
+    });
+    reader.read(records);
+  }
+  const int64_t rows = reader.num_rows();
+  const auto [begin, end] = source.has("slice")
+                                ? parse_slice(source.string("slice"), rows, source.loc_of("slice"))
+                                : std::pair<int64_t, int64_t>(0, rows);
+  return reader.finish(begin, end);
+}
+
+// "species: setosa, versicolor, virginica": which class is which id.
+std::string classes_of(const CsvSettings& settings, const CsvLearned& learned) {
+  std::string out;
+  for (const CsvArray& target : settings.targets) {
+    const auto found = learned.categories.find(target.columns[0].text);
+    if (found == learned.categories.end()) {
+      continue;
+    }
+    std::vector<std::string> shown;
+    for (const std::string& text : found->second) {
+      shown.push_back(shown_text(text));
+      if (shown.size() == kMaxShownClasses) {
+        break;
+      }
+    }
+    out += fmt::format(", {} classes of {}: {}{}", found->second.size(), found->first,
+                       join(shown, ", "), shown.size() < found->second.size() ? ", ..." : "");
+  }
+  return out;
+}
+
+}  // namespace
+
+Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir) {
+  Reads reads;
+  CsvTable table;
+  reads.run(source.loc_of("path"), [&] {
+    std::optional<CsvLearned> learned;
+    if (const ConfigObject* const train = training_source(source)) {
+      learned = read_files(*train, base_dir, nullptr).learned;
+    }
+    table = read_files(source, base_dir, learned ? &*learned : nullptr);
+  });
+  reads.finish();
+  Dataset dataset;
+  dataset.description = fmt::format("csv {}", shown_paths(source.arg("path")));
+  dataset.description += classes_of(settings_of(source), table.learned);
+  for (NamedTensor& input : table.inputs) {
+    dataset.inputs.push_back({input.name, make_rows(std::move(input.tensor))});
+  }
+  for (NamedTensor& target : table.targets) {
+    dataset.targets.push_back({target.name, make_rows(std::move(target.tensor))});
+  }
+  if (table.weight) {
+    dataset.sample_weight = make_rows(std::move(*table.weight));
+  }
+  return dataset;
+}
+
+}  // namespace meshtrain

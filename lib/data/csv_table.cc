@@ -1,0 +1,400 @@
+#include "data/csv_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "data/csv_columns.h"
+#include "data/csv_values.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxCategories = 1000000;
+
+// The first field that was refused for some reason, and how many were.
+struct Fault {
+  const char* code;
+  const char* help;
+  std::string first = {};
+  int64_t count = 0;
+};
+
+}  // namespace
+
+class CsvTableReader::Rows {
+ public:
+  Rows(const CsvSettings& settings, const CsvLearned* learned)
+      : settings_(settings), learned_(learned) {
+    are_numbers_missing_ = std::any_of(settings.missing_texts.begin(), settings.missing_texts.end(),
+                                       [](const std::string& text) {
+                                         const std::optional<double> number = parse_decimal(text);
+                                         return number && !std::isnan(*number);
+                                       });
+  }
+
+  void read(CsvRecords& records) {
+    std::vector<std::string_view> fields;
+    file_ = records.name();
+    if (!records.next(fields)) {
+      throw ConfigError("E310", {}, fmt::format("`{}` is empty", file_));
+    }
+    const bool has_header = is_csv_header(fields, settings_.header);
+    take_columns(csv_column_names(fields, has_header, file_));
+    int64_t row = 0;
+    for (bool more = !has_header || records.next(fields); more; more = records.next(fields)) {
+      ++row;
+      if (fields.size() != names_.size()) {
+        throw ConfigError("E310", {},
+                          fmt::format("`{}`: row {} (line {}) has {} fields, expected {}", file_,
+                                      row, records.line(), fields.size(), names_.size()));
+      }
+      if (arrays_.empty()) {
+        make_arrays(fields);
+      }
+      take_row(fields, row, records.line());
+    }
+    if (row == 0) {
+      throw ConfigError("E310", {}, fmt::format("`{}` has a header and no rows", file_));
+    }
+    num_rows_ += row;
+  }
+
+  int64_t num_rows() const { return num_rows_; }
+
+  CsvTable finish(int64_t mean_begin, int64_t mean_end);
+
+ private:
+  // One column of one array.
+  struct Slot {
+    size_t field = 0, array = 0, position = 0;
+    CsvCategories* categories = nullptr;
+    bool is_feature = false;
+  };
+  struct Array {
+    const CsvLayout::Array* layout;
+    CsvBlocks blocks;
+  };
+
+  void take_columns(std::vector<std::string> names) {
+    if (names_.empty()) {
+      names_ = std::move(names);
+      layout_ = csv_layout(settings_, learned_, names_, file_);
+      first_file_ = file_;
+    } else if (names != names_) {
+      throw ConfigError("E310", {},
+                        fmt::format("`{}` and `{}` have different columns", first_file_, file_));
+    }
+  }
+
+  void make_arrays(std::span<const std::string_view> first_row);
+  void add_array(const CsvLayout::Array& layout, bool is_feature, bool is_weight,
+                 std::span<const std::string_view> first_row);
+  CsvCategories* categories_of(size_t column, bool is_label, std::string_view first);
+
+  void take_row(std::span<const std::string_view> fields, int64_t row, int64_t line) {
+    row_ = row;
+    line_ = line;
+    for (Array& array : arrays_) {
+      array.blocks.add_row();
+    }
+    for (const Slot& slot : slots_) {
+      const std::string_view field = fields[slot.field];
+      const double value = slot.categories ? category(slot, field) : number(slot, field);
+      CsvBlocks& blocks = arrays_[slot.array].blocks;
+      if (blocks.dtype() == DType::kFloat32) {
+        blocks.at<float>(slot.position) = static_cast<float>(value);
+      } else if (blocks.dtype() == DType::kFloat64) {
+        blocks.at<double>(slot.position) = value;
+      } else {
+        blocks.at<int32_t>(slot.position) = static_cast<int32_t>(value);
+      }
+    }
+  }
+
+  bool is_missing(std::string_view field) const {
+    const std::string_view text = trim(field);
+    return text.empty() || settings_.missing_texts.contains(text);
+  }
+
+  double number(const Slot& slot, std::string_view field) {
+    const std::optional<double> value = parse_decimal(field);
+    if (value && std::isfinite(*value) && !are_numbers_missing_) {
+      return fitting(slot, field, *value);
+    }
+    if (is_missing(field) || (value && std::isnan(*value))) {
+      return missing(slot, field);
+    }
+    if (!value) {
+      return fault(not_number_, slot,
+                   fmt::format("is `{}`, which is no number", shown_text(field)));
+    }
+    return fitting(slot, field, *value);
+  }
+
+  double missing(const Slot& slot, std::string_view field) {
+    if (!slot.is_feature || settings_.missing == CsvSettings::Missing::kError) {
+      const std::string_view text = trim(field);
+      return fault(missing_, slot, text.empty() ? "is empty" : fmt::format("is `{}`", text));
+    }
+    return settings_.missing == CsvSettings::Missing::kMean
+               ? std::nan("")
+               : fitting(slot, format_shortest(settings_.missing_value), settings_.missing_value);
+  }
+
+  // `value`, which its array must be able to hold.
+  double fitting(const Slot& slot, std::string_view field, double value) {
+    const DType dtype = arrays_[slot.array].blocks.dtype();
+    if (dtype == DType::kInt32 &&
+        !(std::trunc(value) == value && std::abs(value) <= std::numeric_limits<int32_t>::max())) {
+      return fault(not_number_, slot, fmt::format("is `{}`, no 32-bit integer", shown_text(field)));
+    }
+    const bool is_infinite = dtype == DType::kFloat32
+                                 ? std::abs(value) >= 0x1.ffffffp127  // rounds to infinity
+                                 : std::isinf(value);
+    if (is_infinite) {
+      return fault(infinite_, slot,
+                   fmt::format("is `{}`, no finite {}", shown_text(field), dtype_name(dtype)));
+    }
+    return value;
+  }
+
+  double category(const Slot& slot, std::string_view field) {
+    const std::string_view text = trim(field);
+    if (slot.categories->is_open() && is_missing(text)) {
+      return fault(missing_, slot, text.empty() ? "is empty" : fmt::format("is `{}`", text));
+    }
+    const int id = slot.categories->id(text);
+    if (id < 0) {
+      const std::vector<std::string>& texts = slot.categories->texts();
+      std::vector<std::string> some(texts.begin(),
+                                    texts.begin() + std::min<size_t>(8, texts.size()));
+      return fault(
+          unknown_, slot,
+          fmt::format("is `{}`, which is not among the {} known: {}{}", shown_text(text),
+                      texts.size(), join(some, ", "), texts.size() > some.size() ? ", ..." : ""));
+    }
+    if (slot.categories->texts().size() > kMaxCategories) {
+      throw ConfigError(
+          "E310", {},
+          fmt::format("`{}`: column `{}` has more than {} different values; it is no "
+                      "category",
+                      file_, shown_text(names_[slot.field]), format_thousands(kMaxCategories)));
+    }
+    return id;
+  }
+
+  double fault(Fault& kind, const Slot& slot, const std::string& what) {
+    if (kind.count++ == 0) {
+      kind.first = fmt::format("`{}`: row {} (line {}) column `{}` {}", file_, row_, line_,
+                               shown_text(names_[slot.field]), what);
+    }
+    return 0;
+  }
+
+  void report_faults() const;
+  void fill_missing(HostTensor& tensor, const CsvLayout::Array& layout, int64_t begin, int64_t end,
+                    std::map<std::string, double>& means) const;
+
+  const CsvSettings& settings_;
+  const CsvLearned* learned_;
+  bool are_numbers_missing_ = false;  // -999 or the like means "missing"
+  std::vector<std::string> names_;
+  CsvLayout layout_;
+  std::map<size_t, CsvCategories> categories_;  // by column
+  std::vector<Array> arrays_;                   // inputs, targets, weights of layout_
+  std::vector<Slot> slots_;
+  std::string first_file_, file_;
+  int64_t row_ = 0, line_ = 0, num_rows_ = 0;
+  Fault not_number_{"E310", "`features` chooses columns, `categorical` makes texts to ids"};
+  Fault missing_{
+      "E311", "`missing: mean`, or a number, fills in features; a `vocabulary` may list the text"};
+  Fault infinite_{"E311", "`missing_texts: [inf]` makes it a missing value"};
+  Fault unknown_{"E312", "`vocabulary` gives the texts of a column, else the training data do"};
+};
+
+// Which texts a column has ids for; null for a column of numbers.
+CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
+                                                   std::string_view first) {
+  if (const auto known = categories_.find(column); known != categories_.end()) {
+    return &known->second;
+  }
+  const auto add = [&](std::vector<std::string> texts, bool is_open) {
+    return &categories_.emplace(column, CsvCategories(std::move(texts), is_open)).first->second;
+  };
+  for (const auto& [named, texts] : settings_.vocabularies) {
+    if (find_csv_column(names_, named, file_) == column) {
+      return add(texts, false);
+    }
+  }
+  if (learned_ != nullptr) {
+    if (const auto found = learned_->categories.find(names_[column]);
+        found != learned_->categories.end()) {
+      return add(found->second, false);
+    }
+    if (learned_->numbers.contains(names_[column])) {
+      return nullptr;
+    }
+  }
+  const bool is_named = std::any_of(
+      settings_.categorical.begin(), settings_.categorical.end(),
+      [&](const CsvColumn& named) { return find_csv_column(names_, named, file_) == column; });
+  const bool is_text = is_label && !is_missing(first) && !parse_decimal(first);
+  return is_named || is_text ? add({}, true) : nullptr;
+}
+
+void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_feature,
+                                     bool is_weight, std::span<const std::string_view> first_row) {
+  bool are_ids = true;
+  const size_t first_slot = slots_.size();
+  for (size_t i = 0; i < layout.columns.size(); ++i) {
+    const size_t column = layout.columns[i];
+    CsvCategories* const categories =
+        is_weight ? nullptr : categories_of(column, !is_feature, first_row[column]);
+    are_ids = are_ids && categories != nullptr;
+    slots_.push_back({column, arrays_.size(), i, categories, is_feature});
+  }
+  const DType dtype = are_ids ? DType::kInt32 : is_weight ? DType::kFloat32 : settings_.dtype;
+  MESHTRAIN_CHECK(slots_.size() > first_slot);
+  arrays_.push_back({&layout, CsvBlocks(dtype, layout.columns.size())});
+}
+
+void CsvTableReader::Rows::make_arrays(std::span<const std::string_view> first_row) {
+  for (const CsvLayout::Array& array : layout_.inputs) {
+    add_array(array, true, false, first_row);
+  }
+  for (const CsvLayout::Array& array : layout_.targets) {
+    add_array(array, false, false, first_row);
+  }
+  for (const CsvLayout::Array& array : layout_.weights) {
+    add_array(array, false, true, first_row);
+  }
+}
+
+void CsvTableReader::Rows::report_faults() const {
+  Diagnostics problems;
+  for (const Fault* fault : {&not_number_, &missing_, &infinite_, &unknown_}) {
+    if (fault->count > 0) {
+      problems
+          .error(fault->code, {},
+                 fault->first + (fault->count > 1 ? fmt::format(" (and {} more such fields)",
+                                                                format_thousands(fault->count - 1))
+                                                  : ""))
+          .help(fault->help);
+    }
+  }
+  problems.throw_if_errors();
+}
+
+// Missing numbers, NaN so far, become the mean of their column.
+void CsvTableReader::Rows::fill_missing(HostTensor& tensor, const CsvLayout::Array& layout,
+                                        int64_t begin, int64_t end,
+                                        std::map<std::string, double>& means) const {
+  const auto width = static_cast<int64_t>(layout.columns.size());
+  for (int64_t i = 0; i < width; ++i) {
+    const size_t column = layout.columns[static_cast<size_t>(i)];
+    const std::string& name = names_[column];
+    if (categories_.contains(column)) {
+      continue;
+    }
+    if (learned_ == nullptr || !learned_->means.contains(name)) {
+      double sum = 0;
+      int64_t count = 0;
+      for (int64_t row = begin; row < end; ++row) {
+        const double value = tensor.at(row * width + i);
+        sum += std::isnan(value) ? 0 : value;
+        count += std::isnan(value) ? 0 : 1;
+      }
+      if (count == 0 && begin < end) {
+        throw ConfigError("E311", {},
+                          fmt::format("`{}`: column `{}` is missing everywhere, and has no mean",
+                                      first_file_, shown_text(name)));
+      }
+      means[name] = sum / static_cast<double>(std::max<int64_t>(1, count));
+    } else {
+      means[name] = learned_->means.at(name);
+    }
+    for (int64_t row = 0; row < num_rows_; ++row) {
+      if (std::isnan(tensor.at(row * width + i))) {
+        tensor.set(row * width + i, means[name]);
+      }
+    }
+  }
+}
+
+CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
+  report_faults();
+  std::map<const CsvCategories*, std::vector<int>> new_ids;
+  CsvTable table;
+  for (auto& [column, categories] : categories_) {
+    if (categories.is_open()) {
+      new_ids[&categories] = categories.sort();
+    }
+    table.learned.categories[names_[column]] = categories.texts();
+  }
+  std::vector<HostTensor> tensors;
+  for (Array& array : arrays_) {
+    tensors.push_back(array.blocks.finish(array.layout->is_vector));
+  }
+  for (const Slot& slot : slots_) {
+    if (slot.categories == nullptr) {
+      table.learned.numbers.insert(names_[slot.field]);
+    } else if (slot.categories->is_open()) {
+      const std::vector<int>& ids = new_ids.at(slot.categories);
+      const auto width = static_cast<int64_t>(arrays_[slot.array].layout->columns.size());
+      HostTensor& tensor = tensors[slot.array];
+      for (auto at = static_cast<int64_t>(slot.position); at < tensor.size(); at += width) {
+        tensor.set(at, ids[static_cast<size_t>(tensor.at(at))]);
+      }
+    }
+  }
+  if (settings_.inputs.empty()) {
+    for (const size_t column : layout_.inputs[0].columns) {
+      table.learned.features.push_back(names_[column]);
+    }
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const CsvLayout::Array& layout = *arrays_[i].layout;
+    const size_t num_inputs = layout_.inputs.size();
+    if (i < num_inputs) {
+      if (settings_.missing == CsvSettings::Missing::kMean) {
+        fill_missing(tensors[i], layout, mean_begin, mean_end, table.learned.means);
+      }
+      table.inputs.push_back({layout.name, std::move(tensors[i])});
+    } else if (i < num_inputs + layout_.targets.size()) {
+      table.targets.push_back({layout.name, std::move(tensors[i])});
+    } else {
+      table.weight = std::move(tensors[i]);
+    }
+  }
+  return table;
+}
+
+CsvTableReader::CsvTableReader(const CsvSettings& settings, const CsvLearned* learned)
+    : rows_(std::make_unique<Rows>(settings, learned)) {}
+CsvTableReader::~CsvTableReader() = default;
+
+void CsvTableReader::read(CsvRecords& records) {
+  rows_->read(records);
+}
+int64_t CsvTableReader::num_rows() const {
+  return rows_->num_rows();
+}
+CsvTable CsvTableReader::finish(int64_t mean_begin, int64_t mean_end) {
+  return rows_->finish(mean_begin, mean_end);
+}
+
+CsvTable parse_csv(std::string_view text, const std::string& name, const CsvSettings& settings,
+                   const CsvLearned* learned) {
+  CsvRecords records(name, settings.separator, [&](char* to, size_t count) {
+    count = text.copy(to, count);
+    text.remove_prefix(count);
+    return count;
+  });
+  CsvTableReader reader(settings, learned);
+  reader.read(records);
+  return reader.finish(0, reader.num_rows());
+}
+
+}  // namespace meshtrain

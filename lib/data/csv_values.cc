@@ -1,0 +1,90 @@
+#include "data/csv_values.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/hash.h"
+#include "data/csv_text.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kBlockBytes = size_t{1} << 20;
+
+}  // namespace
+
+CsvCategories::CsvCategories(std::vector<std::string> texts, bool is_open) : is_open_(is_open) {
+  for (std::string& text : texts) {
+    add(std::move(text));
+  }
+}
+
+int CsvCategories::id(std::string_view text) {
+  const int found =
+      index_.find(hash_text(text), [&](int id) { return texts_[static_cast<size_t>(id)] == text; });
+  return found != HashIndex::kAbsent ? found : is_open_ ? add(std::string(text)) : -1;
+}
+
+int CsvCategories::add(std::string text) {
+  const int id = static_cast<int>(texts_.size());
+  index_.add(hash_text(text), id);
+  texts_.push_back(std::move(text));
+  return id;
+}
+
+std::vector<int> CsvCategories::sort() {
+  std::vector<double> numbers;
+  for (const std::string& text : texts_) {
+    if (const std::optional<double> number = parse_decimal(text)) {
+      numbers.push_back(*number);
+    }
+  }
+  const bool are_numbers = numbers.size() == texts_.size();
+  std::vector<size_t> order(texts_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return are_numbers && numbers[a] != numbers[b] ? numbers[a] < numbers[b]
+                                                   : texts_[a] < texts_[b];
+  });
+  std::vector<int> new_ids(order.size());
+  std::vector<std::string> sorted;
+  for (size_t i = 0; i < order.size(); ++i) {
+    new_ids[order[i]] = static_cast<int>(i);
+    sorted.push_back(std::move(texts_[order[i]]));
+  }
+  texts_ = std::move(sorted);
+  return new_ids;
+}
+
+CsvBlocks::CsvBlocks(DType dtype, size_t columns)
+    : dtype_(dtype),
+      columns_(columns),
+      row_bytes_(columns * dtype_size(dtype)),
+      rows_per_block_(std::max<size_t>(1, kBlockBytes / row_bytes_)) {}
+
+void CsvBlocks::add_row() {
+  const size_t row = rows_++ % rows_per_block_;
+  if (row == 0) {
+    blocks_.emplace_back(new std::byte[rows_per_block_ * row_bytes_]);
+  }
+  row_ = blocks_.back().get() + row * row_bytes_;
+}
+
+HostTensor CsvBlocks::finish(bool is_vector) {
+  Shape shape = {static_cast<int64_t>(rows_)};
+  if (!is_vector) {
+    shape.push_back(static_cast<int64_t>(columns_));
+  }
+  HostTensor tensor(dtype_, shape);
+  const size_t block_bytes = rows_per_block_ * row_bytes_;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const size_t begin = i * block_bytes;
+    std::memcpy(tensor.bytes() + begin, blocks_[i].get(),
+                std::min(block_bytes, tensor.num_bytes() - begin));
+    blocks_[i].reset();
+  }
+  return tensor;
+}
+
+}  // namespace meshtrain

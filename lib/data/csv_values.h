@@ -1,0 +1,58 @@
+// What the columns of a CSV file become: ids of texts, and rows of arrays.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash_index.h"
+#include "tensor/host_tensor.h"
+
+namespace meshtrain {
+
+// The texts of a column and their ids.
+class CsvCategories {
+ public:
+  // An open one takes up further texts.
+  CsvCategories(std::vector<std::string> texts, bool is_open);
+
+  // -1 for a text that is not there.
+  int id(std::string_view text);
+  bool is_open() const { return is_open_; }
+  const std::vector<std::string>& texts() const { return texts_; }
+  // Sorts the texts, as numbers where all are; returns the new id of each old one. No ids after it.
+  std::vector<int> sort();
+
+ private:
+  int add(std::string text);
+
+  bool is_open_;
+  HashIndex index_;
+  std::vector<std::string> texts_;
+};
+
+// Rows of one array, in blocks, so that they need not move as they become more.
+class CsvBlocks {
+ public:
+  CsvBlocks(DType dtype, size_t columns);
+
+  DType dtype() const { return dtype_; }
+  void add_row();
+  // An element of the last row.
+  template <class T>
+  T& at(size_t column) {
+    return reinterpret_cast<T*>(row_)[column];
+  }
+  // (rows,) or (rows, columns). A block goes once it is copied: never are all rows there twice.
+  HostTensor finish(bool is_vector);
+
+ private:
+  DType dtype_;
+  size_t columns_, row_bytes_, rows_per_block_;
+  size_t rows_ = 0;
+  std::byte* row_ = nullptr;
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+};
+
+}  // namespace meshtrain
