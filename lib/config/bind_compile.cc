@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
 
@@ -144,9 +145,7 @@ class CompileBinder {
     }
     Diagnostic& d =
         diagnostics_.error("E121", loc, fmt::format("`{}` is no output of the model", name));
-    if (const auto nearest = nearest_name(name, outputs_)) {
-      d.with_label(fmt::format("did you mean `{}`?", *nearest));
-    }
+    suggest(d, name, outputs_);
     d.notes.push_back(fmt::format("outputs: {}", join(outputs_, ", ")));
     return false;
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
 #include "config/scalars.h"
@@ -114,9 +115,7 @@ void check_axis(const ConfigValue& name, const std::vector<std::string>& axes, c
   Diagnostic& d = diagnostics.error(
       "E113", name.loc,
       fmt::format("`{}` names `{}`, which is no axis of the mesh", key, name.string()));
-  if (const auto nearest = nearest_name(name.string(), axes)) {
-    d.with_label(fmt::format("did you mean `{}`?", *nearest));
-  }
+  suggest(d, name.string(), axes);
   d.notes.push_back(fmt::format("axes: {}", join(axes, ", ")));
 }
 

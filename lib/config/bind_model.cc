@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
 #include "config/catalogue.h"
@@ -102,7 +103,6 @@ class ModelBinder {
     }
     const auto given = layer.object.args.find("inputs");
     const bool has_inputs = given != layer.object.args.end() && !given->second.is_null();
-    layer.inputs_given = has_inputs;
     out_.is_sequential = out_.is_sequential && !has_inputs && layer.object.class_name != "Call";
     if (has_inputs) {
       for_each_name(given->second, [&](const ConfigValue& name) { add_input(i, name); });
@@ -175,9 +175,7 @@ class ModelBinder {
       names.push_back(out_.layers[i].name.value);
     }
     Diagnostic& d = diagnostics_.error("E121", loc, std::move(message));
-    if (const auto nearest = nearest_name(name, names)) {
-      d.with_label(fmt::format("did you mean `{}`?", *nearest));
-    }
+    suggest(d, name, names);
     d.notes.push_back(fmt::format("layers: {}", join(nearest_names(name, names, 8), ", ")));
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "config/object_form.h"
@@ -76,9 +77,7 @@ class DefinitionReader {
     } else {
       Diagnostic& d = fail("E111", child.key_loc,
                            fmt::format("unknown key `{}` in block `{}`", child.key, block_.name));
-      if (const auto nearest = nearest_name(child.key, kKeys)) {
-        d.with_label(fmt::format("did you mean `{}`?", *nearest));
-      }
+      suggest(d, child.key, kKeys);
       d.notes.push_back("keys here: " + join(kKeys, ", "));
     }
   }

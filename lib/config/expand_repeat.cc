@@ -1,8 +1,8 @@
 // Expander: Repeat.
 #include <algorithm>
 
+#include "base/suggest.h"
 #include "base/text.h"
-#include "config/catalogue_layer_args.h"
 #include "config/expander.h"
 #include "config/reader.h"
 
@@ -16,7 +16,6 @@ struct Expander::Repetition {
   bool is_named = false;
   OutputNames inputs;                // of the next repetition
   std::vector<std::string> formals;  // their names within `layers`
-  std::shared_ptr<const SourceUse> place;
 };
 
 void Expander::add_repeat(const YamlNode& entry, const ObjectForm& form, ExpandScope& scope) {
@@ -99,9 +98,7 @@ bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
       }
       Diagnostic& d = diagnostics_.error("E122", block.loc,
                                          fmt::format("`{}` is none of `blocks`", block.text));
-      if (const auto nearest = nearest_name(block.text, names)) {
-        d.with_label(fmt::format("did you mean `{}`?", *nearest));
-      }
+      suggest(d, block.text, names);
       d.note(names.empty() ? "the configuration has no `blocks`"
                            : "blocks: " + join(nearest_names(block.text, names, 8), ", "));
     }

@@ -1,6 +1,7 @@
 // Expander: uses of blocks, and Calls of such uses.
 #include <algorithm>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/expander.h"
 #include "config/reader.h"
@@ -69,9 +70,7 @@ void Expander::unknown_key(const YamlNode& key, const std::string& owner,
                            const std::vector<std::string>& known) {
   Diagnostic& d = diagnostics_.error("E111", key.key_loc,
                                      fmt::format("unknown argument `{}` of {}", key.key, owner));
-  if (const auto nearest = nearest_name(key.key, known)) {
-    d.with_label(fmt::format("did you mean `{}`?", *nearest));
-  }
+  suggest(d, key.key, known);
   d.notes.push_back("arguments here: " + join(known, ", "));
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/expand.h"
 
@@ -269,9 +270,7 @@ OutputNames Expander::resolve(const YamlNode& name, const ExpandScope& scope) {
       diagnostics_.error("E121", name.loc,
                          fmt::format("`{}` is no input and no layer above in block `{}`", name.text,
                                      body->block->name));
-  if (const auto nearest = nearest_name(name.text, known)) {
-    d.with_label(fmt::format("did you mean `{}`?", *nearest));
-  }
+  suggest(d, name.text, known);
   if (!known.empty()) {
     d.note(fmt::format("known here: {}", join(nearest_names(name.text, known, 8), ", ")));
   }

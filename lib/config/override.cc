@@ -1,6 +1,7 @@
 // Overrides: parsing the words of the command line, and changing the tree at a path.
 #include <algorithm>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/layer_names.h"
 #include "config/object_form.h"
@@ -87,16 +88,11 @@ class Applier {
     Diagnostic& d = diagnostics_.error("E111", change_.path_loc,
                                        fmt::format("unknown key `{}` in {}", parts_[i], where));
     const auto elsewhere = section_with_key(parts_[i]);
-    if (const auto nearest = nearest_name(parts_[i], names)) {
-      d.with_label(fmt::format("did you mean `{}`?", *nearest));
-    } else if (elsewhere) {
+    if (!suggest(d, parts_[i], names) && elsewhere) {
       d.help(fmt::format("there is `{}`", *elsewhere));
     }
     if (!names.empty()) {
-      d.notes.push_back(fmt::format(
-          "keys here: {}", names.size() <= 16
-                               ? join(names, ", ")
-                               : join(nearest_names(parts_[i], names, 8), ", ") + ", ..."));
+      d.notes.push_back("keys here: " + known_names(parts_[i], names));
     }
   }
 
@@ -181,9 +177,7 @@ class Applier {
     if (at < 0 || at >= size) {
       Diagnostic& d = refuse(diagnostics_, change_.path_loc,
                              fmt::format("`{}` has no entry `{}`", so_far(i), parts_[i]));
-      if (const auto nearest = nearest_name(parts_[i], names)) {
-        d.with_label(fmt::format("did you mean `{}`?", *nearest));
-      }
+      suggest(d, parts_[i], names);
       d.notes.push_back(
           names.empty()
               ? fmt::format("entries are 0 ... {}", size - 1)

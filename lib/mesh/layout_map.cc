@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "mesh/layout_axes.h"
 
@@ -36,9 +37,7 @@ bool check_layout_axes(const TensorLayout& layout, const DeviceMesh& mesh,
         Diagnostic& problem = diagnostics.error(
             "E205", loc,
             fmt::format("axis `{}` of {} is not in the mesh", name, layout.to_string()));
-        if (const std::optional<std::string> near = nearest_name(name, names)) {
-          problem.with_label(fmt::format("did you mean `{}`?", *near));
-        }
+        suggest(problem, name, names);
         problem.notes.push_back(names.empty() ? std::string("the mesh has no axes")
                                               : "mesh axes: " + join(names, ", "));
       } else if (!seen.insert(name).second) {

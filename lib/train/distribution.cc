@@ -3,6 +3,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/suggest.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -103,9 +104,7 @@ AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
       Diagnostic& d = diagnostics.error(
           "E205", loc,
           fmt::format("{} `{}` is not in the mesh (axes: {})", what, name, join(axes, ", ")));
-      if (const auto near = nearest_name(name, axes)) {
-        d.with_label(fmt::format("did you mean `{}`?", *near));
-      }
+      suggest(d, name, axes);
     } else if (mesh.axis_size(*axis) > 1) {
       out.push_back(*axis);
     }
