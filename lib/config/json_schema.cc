@@ -78,8 +78,6 @@ std::vector<Json> options_of(const Spec& spec) {
     case ValueKind::kTextList:
     case ValueKind::kPaths:
       return {text(), list_of(text())};
-    case ValueKind::kTextOrMap:
-      return {text(), map_of(text())};
     case ValueKind::kNames:
       return {text(), list_of(text()), map_of(text())};
     case ValueKind::kLayout:

@@ -179,7 +179,7 @@ ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::str
     const SourceLoc loc = one.loc;
     return make_value(ConfigValue::List{std::move(one)}, loc);
   }
-  if (node.is_list() && spec.kind != ValueKind::kTextOrMap) {
+  if (node.is_list()) {
     ConfigValue::List list;
     for (const YamlNode& child : node.children) {
       list.push_back(read(child));
@@ -189,21 +189,18 @@ ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::str
     }
     return make_value(std::move(list), node.loc);
   }
-  if (node.is_map() && spec.kind != ValueKind::kTextList && spec.kind != ValueKind::kPaths) {
-    ConfigValue::Dict dict;
-    for (const YamlNode& child : node.children) {
-      dict.emplace_back(child.key, read(child));
-    }
-    return make_value(std::move(dict), node.loc);
+  if (spec.kind != ValueKind::kNames) {
+    wrong("E112", node.loc, spec, owner,
+          fmt::format("must be {}, not a map", spec.kind == ValueKind::kPaths
+                                                   ? "a path, or a list of paths"
+                                                   : "a list of names"));
+    return fallback(spec, node.loc);
   }
-  wrong("E112", node.loc, spec, owner,
-        fmt::format("must be {}, not {}",
-                    spec.kind == ValueKind::kTextList    ? "a list of names"
-                    : spec.kind == ValueKind::kPaths     ? "a path, or a list of paths"
-                    : spec.kind == ValueKind::kTextOrMap ? "a name, or a map of names"
-                                                         : "a name, a list or a map of names",
-                    node.is_list() ? "a list" : "a map"));
-  return fallback(spec, node.loc);
+  ConfigValue::Dict dict;
+  for (const YamlNode& child : node.children) {
+    dict.emplace_back(child.key, read(child));
+  }
+  return make_value(std::move(dict), node.loc);
 }
 
 ConfigValue Reader::layout_entry(const YamlNode& node, const std::string& key) {

@@ -73,8 +73,6 @@ std::vector<std::string> wrong_values(const Spec& spec) {
       return {"[[a]]", "[]", "{a: b}"};
     case ValueKind::kNames:
       return {"[[a]]", "[]", "\"\""};
-    case ValueKind::kTextOrMap:
-      return {"[a]", "{a: [b]}"};
     case ValueKind::kLater:
       return {"true", "[1]", "{a: 1}", "l2"};
     default:

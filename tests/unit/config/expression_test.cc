@@ -26,7 +26,7 @@ std::string result(const std::string& expression) {
   set("mesh", std::move(list));
   set("grid", YamlNode::scalar("2x4", {}));
   set("x", YamlNode::scalar("=" + expression, {}));
-  evaluate_expressions(root, diagnostics);
+  Expressions(root, diagnostics).evaluate(root);
   if (diagnostics.has_errors()) {
     return diagnostics.list()[0].code;
   }

@@ -50,7 +50,6 @@ TEST_CASE("Layers: inputs make a graph") {
   REQUIRE(sum.inputs.size() == 2);
   CHECK(sum.inputs[0].value == "stem");
   CHECK(sum.inputs[1].loc.line == 6);
-  CHECK(sum.inputs_given);
   REQUIRE(config.model.outputs.size() == 2);
   CHECK(config.model.outputs[1].first == "angle_out");
   CHECK(config.model.outputs[1].second.value == "angle");
