@@ -1,4 +1,4 @@
-// Helpers of the catalogue's parts on training: losses, metrics, optimizers, schedules.
+// Helpers of all parts of the catalogue.
 #pragma once
 
 #include <string>
@@ -9,7 +9,9 @@
 
 namespace meshtrain {
 
-inline ClassSpec make_class(std::string name, std::string help, std::vector<Spec> args,
+using Args = std::vector<Spec>;
+
+inline ClassSpec make_class(std::string name, std::string help, Args args,
                             std::vector<std::string> aliases = {}) {
   ClassSpec spec;
   spec.name = std::move(name);
@@ -24,6 +26,9 @@ inline Spec own_name() {
 }
 inline Spec own_dtype() {
   return choice("dtype", {"float32", "float64"}, "null", "type it is computed in");
+}
+inline Spec seed_arg() {
+  return integer("seed", "null", "own seed; the config's when null");
 }
 inline Spec from_logits() {
   return boolean("from_logits", "false", "predictions are logits, not probabilities");

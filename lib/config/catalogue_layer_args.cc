@@ -37,8 +37,9 @@ Spec size_arg(const char* name, const char* help) {
   return integer(name, "", help).required().least(1).most(kMaxSize);
 }
 
-Spec seed_arg() {
-  return integer("seed", "null", "own seed; the config's when null");
+Spec noise_shape_arg() {
+  return shape_arg("noise_shape", "shape of the mask; null = the input's size, 1 = shared")
+      .unknown_ok();
 }
 
 Spec per_dimension(const char* name, const char* default_text, const char* help, double minimum) {
@@ -84,11 +85,7 @@ ClassSpec layer_class(std::string name, std::string help, Args args) {
       args.push_back(common);
     }
   }
-  ClassSpec spec;
-  spec.name = std::move(name);
-  spec.help = std::move(help);
-  spec.args = std::move(args);
-  return spec;
+  return make_class(std::move(name), std::move(help), std::move(args));
 }
 
 }  // namespace meshtrain

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "config/catalogue.h"
+#include "config/catalogue_args.h"
 
 namespace meshtrain {
-
-using Args = std::vector<Spec>;
 
 // What every layer takes besides its own arguments (name, trainable, dtype, ...) is added.
 ClassSpec layer_class(std::string name, std::string help, Args args);
@@ -21,7 +19,7 @@ Spec axes_arg(const char* name, const char* default_text, const char* help);  //
 Spec shape_arg(const char* name, const char* help);
 Spec required_shape(const char* name, const char* help);
 Spec size_arg(const char* name, const char* help);  // required, at least 1
-Spec seed_arg();
+Spec noise_shape_arg();                             // of dropout's mask
 // One integer for every spatial dimension, or one each; at least `minimum`.
 Spec per_dimension(const char* name, const char* default_text, const char* help,
                    double minimum = 1);
@@ -39,7 +37,5 @@ std::vector<ClassSpec> spatial_layer_classes();
 std::vector<ClassSpec> normalization_layer_classes();
 std::vector<ClassSpec> augmentation_layer_classes();
 ClassSpec repeat_class();
-
-constexpr int kMaxRepeats = 10000;
 
 }  // namespace meshtrain

@@ -56,12 +56,9 @@ std::vector<ClassSpec> core() {
                           "null", "projection of the table after a step"),
                    later_arg("mask_zero", "masking of row 0"), later_arg("weights", "given values"),
                    later_arg("lora_rank", "low-rank adaptation")}),
-      layer_class(
-          "Dropout", "zeroes a random part while training",
-          {number("rate", "", "part that is dropped").required().least(0).most(1),
-           shape_arg("noise_shape", "shape of the mask; null = the input's size, 1 = shared")
-               .unknown_ok(),
-           integer("seed", "null", "own seed; the config's when null")}),
+      layer_class("Dropout", "zeroes a random part while training",
+                  {number("rate", "", "part that is dropped").required().least(0).most(1),
+                   noise_shape_arg(), seed_arg()}),
       layer_class("Activation", "an activation function as a layer",
                   {make_spec("activation", ValueKind::kActivation, "", "the function").required()}),
       layer_class("Identity", "the input itself", {}),

@@ -4,8 +4,6 @@
 namespace meshtrain {
 namespace {
 
-using Args = std::vector<Spec>;
-
 Spec reduction() {
   return choice("reduction",
                 {"sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none"},

@@ -4,8 +4,6 @@
 namespace meshtrain {
 namespace {
 
-using Args = std::vector<Spec>;
-
 // Metrics of losses take name and dtype first, as in Keras.
 ClassSpec metric(std::string name, std::string help, Args args = {},
                  std::vector<std::string> aliases = {}) {
@@ -139,7 +137,7 @@ std::vector<ClassSpec> curves() {
            boolean("multi_label", "false", "one curve for each label, then their mean"),
            integer("num_labels", "null", "labels of the output").least(1),
            make_spec("label_weights", ValueKind::kFloatOrList, "null", "one per label").least(0),
-           boolean("from_logits", "false", "predictions are logits, not probabilities")}),
+           from_logits()}),
   };
 }
 
@@ -174,7 +172,7 @@ std::vector<ClassSpec> overlaps() {
   const Spec sparse_true = boolean("sparse_y_true", "true", "targets are class ids");
   const Spec sparse_pred = boolean("sparse_y_pred", "true", "outputs are class ids");
   const Spec one_hot_pred = boolean("sparse_y_pred", "false", "outputs are class ids");
-  const Spec axis = integer("axis", "-1", "axis of the classes");
+  const Spec axis = class_axis();
   const Spec threshold = number("threshold", "0.5", "predictions from it on are yes");
   const Spec both = make_spec("target_class_ids", ValueKind::kIntOrList, "null",
                               "classes that count; null = both")

@@ -63,12 +63,8 @@ std::vector<ClassSpec> normalization_layer_classes() {
                   {number("stddev", "", "of the noise").required().least(0).most(1), seed_arg()}),
       layer_class("GaussianDropout", "multiplies by normal noise around 1 while training",
                   {rate().below(1), seed_arg()}),
-      layer_class(
-          "AlphaDropout", "dropout that keeps mean and variance of SELU activations",
-          {rate().below(1),
-           shape_arg("noise_shape", "shape of the mask; null = the input's size, 1 = shared")
-               .unknown_ok(),
-           seed_arg()}),
+      layer_class("AlphaDropout", "dropout that keeps mean and variance of SELU activations",
+                  {rate().below(1), noise_shape_arg(), seed_arg()}),
   };
   for (int rank = 1; rank <= 3; ++rank) {
     Args args = {rate(), seed_arg()};

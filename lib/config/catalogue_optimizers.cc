@@ -4,8 +4,6 @@
 namespace meshtrain {
 namespace {
 
-using Args = std::vector<Spec>;
-
 Spec learning_rate(const char* default_text) {
   return object("learning_rate", ValueKind::kFloatOrObject, Category::kSchedule, default_text,
                 "step size, or a schedule of it")

@@ -1,26 +1,7 @@
 // Initializers (keras-semantics 6), activations (5.2), host-side transforms.
-#include "config/catalogue.h"
+#include "config/catalogue_args.h"
 
 namespace meshtrain {
-namespace {
-
-using Args = std::vector<Spec>;
-
-ClassSpec make_class(std::string name, std::string help, Args args,
-                     std::vector<std::string> aliases = {}) {
-  ClassSpec spec;
-  spec.name = std::move(name);
-  spec.help = std::move(help);
-  spec.args = std::move(args);
-  spec.aliases = std::move(aliases);
-  return spec;
-}
-
-Spec own_seed() {
-  return integer("seed", "null", "own seed; the config's when null");
-}
-
-}  // namespace
 
 std::vector<ClassSpec> initializer_classes() {
   const Spec mean = number("mean", "0.0", "mean of the values");
@@ -31,26 +12,26 @@ std::vector<ClassSpec> initializer_classes() {
       make_class("Ones", "ones", {}, {"one"}),
       make_class("Constant", "one value", {number("value", "0.0", "the value")}),
       make_class("Identity", "the identity matrix", {gain}, {"IdentityInitializer"}),
-      make_class("RandomNormal", "normal", {mean, stddev, own_seed()}, {"normal"}),
+      make_class("RandomNormal", "normal", {mean, stddev, seed_arg()}, {"normal"}),
       make_class("RandomUniform", "uniform",
                  {number("minval", "-0.05", "lower end"), number("maxval", "0.05", "upper end"),
-                  own_seed()},
+                  seed_arg()},
                  {"uniform"}),
       make_class("TruncatedNormal", "normal, drawn again beyond two deviations",
-                 {mean, stddev, own_seed()}),
+                 {mean, stddev, seed_arg()}),
       make_class("VarianceScaling", "variance scale / fan",
                  {number("scale", "1.0", "factor on the variance").above(0),
                   choice("mode", {"fan_in", "fan_out", "fan_avg"}, "fan_in", "which fan"),
                   choice("distribution", {"truncated_normal", "untruncated_normal", "uniform"},
                          "truncated_normal", "of the values"),
-                  own_seed()}),
-      make_class("Orthogonal", "an orthogonal matrix", {gain, own_seed()},
+                  seed_arg()}),
+      make_class("Orthogonal", "an orthogonal matrix", {gain, seed_arg()},
                  {"OrthogonalInitializer"}),
   };
   for (const char* family : {"Glorot", "He", "Lecun"}) {
     for (const char* distribution : {"Uniform", "Normal"}) {
       out.push_back(make_class(std::string(family) + distribution,
-                               "VarianceScaling as its authors proposed", {own_seed()}));
+                               "VarianceScaling as its authors proposed", {seed_arg()}));
     }
   }
   return out;

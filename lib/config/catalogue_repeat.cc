@@ -3,26 +3,25 @@
 
 namespace meshtrain {
 
+constexpr int kMaxRepeats = 10000;
+
 ClassSpec repeat_class() {
-  ClassSpec spec;
-  spec.name = "Repeat";
-  spec.help = "its layers, or a block, several times one after the other";
   Spec with =
       make_spec("with", ValueKind::kMap, "", "names and values for its layers or its block");
   with.element = ValueKind::kAny;
-  spec.args = {
-      integer("times", "", "how often").required().least(0).most(kMaxRepeats),
-      text("name", "null", "name of each repetition, such as block_{i}; {i} counts from 0"),
-      text("block", "null", "the block of `blocks` to repeat"),
-      object("layers", ValueKind::kObjectList, Category::kLayer, "null", "the layers to repeat"),
-      with,
-      make_spec("inputs", ValueKind::kNames, "null",
-                "what the first repetition takes; null = the entry before it"),
-      make_spec("outputs", ValueKind::kNames, "null",
-                "layers that the next repetition takes; null = the last"),
-      boolean("trainable", "true", "whether fit changes its weights"),
-      later_arg("remat", "computing forward values again")};
-  return spec;
+  return make_class(
+      "Repeat", "its layers, or a block, several times one after the other",
+      {integer("times", "", "how often").required().least(0).most(kMaxRepeats),
+       text("name", "null", "name of each repetition, such as block_{i}; {i} counts from 0"),
+       text("block", "null", "the block of `blocks` to repeat"),
+       object("layers", ValueKind::kObjectList, Category::kLayer, "null", "the layers to repeat"),
+       with,
+       make_spec("inputs", ValueKind::kNames, "null",
+                 "what the first repetition takes; null = the entry before it"),
+       make_spec("outputs", ValueKind::kNames, "null",
+                 "layers that the next repetition takes; null = the last"),
+       boolean("trainable", "true", "whether fit changes its weights"),
+       later_arg("remat", "computing forward values again")});
 }
 
 }  // namespace meshtrain
