@@ -8,31 +8,20 @@
 namespace meshtrain {
 namespace {
 
-// Where cell `cell` of the window of output `output` lies in x, per spatial dimension; empty when
-// outside.
-std::vector<int64_t> cell_of(const Window& window, const Shape& x,
-                             const std::vector<int64_t>& output, const std::vector<int64_t>& cell) {
-  std::vector<int64_t> at;
+// Index into x of channel `channel` at cell `cell` of the window of output `output` (n, place...);
+// kNone outside of x.
+int64_t cell_index(const Window& window, const Shape& x, const Coordinates& output,
+                   const Coordinates& cell, int64_t channel) {
+  int64_t index = output[0];
   for (size_t d = 0; d < window.strides.size(); ++d) {
     const int64_t place =
-        output[d] * window.strides[d] + cell[d] * window.dilations[d] - window.pads_before[d];
+        output[d + 1] * window.strides[d] + cell[d] * window.dilations[d] - window.pads_before[d];
     if (place < 0 || place >= x[d + 1]) {
-      return {};
+      return kNone;
     }
-    at.push_back(place);
+    index = index * x[d + 1] + place;
   }
-  return at;
-}
-
-std::vector<int64_t> spatial(const std::vector<int64_t>& all, size_t first, size_t count) {
-  return {all.begin() + static_cast<ptrdiff_t>(first),
-          all.begin() + static_cast<ptrdiff_t>(first + count)};
-}
-
-std::vector<int64_t> with_ends(int64_t first, std::vector<int64_t> middle, int64_t last) {
-  middle.insert(middle.begin(), first);
-  middle.push_back(last);
-  return middle;
+  return index * x.back() + channel;
 }
 
 // Calls with the indices into x, kernel and y of every product of a convolution.
@@ -44,17 +33,16 @@ void for_each_product(const Node& node, const Shape& x, const Shape& kernel, con
   const int64_t channels = kernel[dims];
   const int64_t filters = y.back() / (x.back() / channels);  // of a group
   int64_t y_index = 0;
+  const Shape cells(kernel.begin(), kernel.end() - 1);  // and channels
   for (Coordinates at(y); !at.done(); at.next(), ++y_index) {
     const int64_t filter = at[dims + 1];
-    for (Coordinates cell(spatial(kernel, 0, dims + 1)); !cell.done(); cell.next()) {
-      const std::vector<int64_t> place = cell_of(window, x, spatial(at.all(), 1, dims), cell.all());
-      if (place.empty()) {
-        continue;
-      }
+    int64_t kernel_index = filter;
+    for (Coordinates cell(cells); !cell.done(); cell.next(), kernel_index += y.back()) {
       const int64_t channel = filter / filters * channels + cell[dims];
-      std::vector<int64_t> in_kernel = cell.all();
-      in_kernel.push_back(filter);
-      f(index_of(with_ends(at[0], place, channel), x), index_of(in_kernel, kernel), y_index);
+      const int64_t x_index = cell_index(window, x, at, cell, channel);
+      if (x_index != kNone) {
+        f(x_index, kernel_index, y_index);
+      }
     }
   }
 }
@@ -98,9 +86,9 @@ void for_each_window(const Node& node, const Shape& x, const Shape& y, F&& f) {
   for (Coordinates at(y); !at.done(); at.next()) {
     std::vector<int64_t> cells;
     for (Coordinates cell(node.attr_ints("size")); !cell.done(); cell.next()) {
-      const std::vector<int64_t> place = cell_of(window, x, spatial(at.all(), 1, dims), cell.all());
-      if (!place.empty()) {
-        cells.push_back(index_of(with_ends(at[0], place, at[dims + 1]), x));
+      const int64_t index = cell_index(window, x, at, cell, at[dims + 1]);
+      if (index != kNone) {
+        cells.push_back(index);
       }
     }
     f(y_index++, cells);
