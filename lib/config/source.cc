@@ -10,38 +10,12 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace meshtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Length of the UTF-8 sequence at `text[i]`, 0 when it is not one (overlong forms, surrogates and
-// values above U+10FFFF included; RFC 3629).
-size_t utf8_length(const std::string& text, size_t i) {
-  const auto byte = [&](size_t k) {
-    return k < text.size() ? static_cast<unsigned char>(text[k]) : 0u;
-  };
-  const auto continues = [&](size_t k) { return (byte(k) & 0xC0u) == 0x80u; };
-  const unsigned first = byte(i);
-  if (first < 0x80) {
-    return 1;
-  }
-  if (first >= 0xC2 && first <= 0xDF) {
-    return continues(i + 1) ? 2 : 0;
-  }
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool in_range =
-        !(first == 0xE0 && byte(i + 1) < 0xA0) && !(first == 0xED && byte(i + 1) > 0x9F);
-    return in_range && continues(i + 1) && continues(i + 2) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool in_range =
-        !(first == 0xF0 && byte(i + 1) < 0x90) && !(first == 0xF4 && byte(i + 1) > 0x8F);
-    return in_range && continues(i + 1) && continues(i + 2) && continues(i + 3) ? 4 : 0;
-  }
-  return 0;
-}
 
 // Refuses the byte at `offset`. The shown text must itself be printable.
 [[noreturn]] void refuse_byte(const std::string& name, std::string text, size_t offset) {

@@ -1,0 +1,16 @@
+// UTF-8 (RFC 3629).
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace meshtrain {
+
+// Bytes of the character at `text[i]`, 0 when there is none (overlong forms, surrogates and values
+// above U+10FFFF included).
+size_t utf8_length(std::string_view text, size_t i);
+
+// The number of a character, given as its bytes.
+char32_t code_point(std::string_view character);
+
+}  // namespace meshtrain
