@@ -18,6 +18,10 @@ if(MESHTRAIN_SANITIZE)
   target_link_options(meshtrain_options INTERFACE -fsanitize=${MESHTRAIN_SANITIZE})
 endif()
 
+if(MESHTRAIN_FUZZ)
+  target_compile_options(meshtrain_options INTERFACE -fsanitize-coverage=trace-pc,trace-cmp)
+endif()
+
 # What nearly every file includes, parsed once per target. A compiler cache does not go with it.
 set(MESHTRAIN_COMMON_HEADERS <algorithm> <cmath> <functional> <map> <memory> <optional> <span> <string>
     <string_view> <variant> <vector> <fmt/format.h> <fmt/ranges.h>)
