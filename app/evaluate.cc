@@ -20,7 +20,7 @@ DataPart part_to_evaluate(const Config& config) {
 int evaluate(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, true));
   const DataPart part = part_to_evaluate(config);
-  const RunData data = load_run_data(config, false, part);
+  RunData data = load_run_data(config, false, part);
   const Dataset& dataset = *data.part(part);
   Engine engine(config, data_spec(dataset), {.num_workers = 0, .dump_ir = arguments.dump_ir});
   check_run_labels(engine.setup(), data);

@@ -7,19 +7,20 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "base/text.h"
+#include "data/cached_rows.h"
+#include "data/checks.h"
 #include "data/sources.h"
+#include "data/splits.h"
 #include "data/transforms.h"
 
 namespace meshtrain {
 namespace {
 
-using Array = Dataset::Array;
-
 // Every array of a dataset with its name.
 void for_each_array(Dataset& dataset,
                     const std::function<void(const std::string&, RowsPtr&)>& function) {
-  for (std::vector<Array>* arrays : {&dataset.inputs, &dataset.targets}) {
-    for (Array& array : *arrays) {
+  for (std::vector<Dataset::Array>* arrays : {&dataset.inputs, &dataset.targets}) {
+    for (Dataset::Array& array : *arrays) {
       function(array.name, array.rows);
     }
   }
@@ -44,57 +45,16 @@ void check_lengths(Dataset& dataset) {
   }
 }
 
-void check_finite(Dataset& dataset) {
+void check_all_finite(Dataset& dataset) {
   Diagnostics findings;
   for_each_array(dataset, [&](const std::string& name, RowsPtr& rows) {
-    const HostTensor tensor = rows->read_range(0, rows->size());
-    const int64_t index = first_nonfinite(tensor);
-    if (index < 0) {
-      return;
+    try {
+      rows = check_finite(std::move(rows), name, dataset.description, dataset.loc);
+    } catch (const ConfigError& error) {
+      findings.append(error.diagnostics());
     }
-    const int64_t row = tensor.size() / dataset.num_samples;
-    const double value = tensor.at(index);
-    const std::string feature = row == 1 ? "" : fmt::format(" feature {}", index % row);
-    findings
-        .error("E315", dataset.loc,
-               fmt::format("{}: `{}`: sample {}{} is {}", dataset.description, name, index / row,
-                           feature,
-                           std::isnan(value) ? "NaN"
-                           : value > 0       ? "inf"
-                                             : "-inf"))
-        .help("`data.nonfinite: allow` takes such numbers as they are");
   });
   findings.throw_if_errors();
-}
-
-// Rows [begin, end) of every array.
-Dataset rows_of(const Dataset& dataset, int64_t begin, int64_t end) {
-  Dataset part;
-  part.description = dataset.description;
-  part.class_names = dataset.class_names;
-  part.loc = dataset.loc;
-  part.num_samples = end - begin;
-  for (const Array& array : dataset.inputs) {
-    part.inputs.push_back({array.name, make_rows(array.rows->read_range(begin, end))});
-  }
-  for (const Array& array : dataset.targets) {
-    part.targets.push_back({array.name, make_rows(array.rows->read_range(begin, end))});
-  }
-  if (dataset.sample_weight) {
-    part.sample_weight = make_rows(dataset.sample_weight->read_range(begin, end));
-  }
-  return part;
-}
-
-// The same in place, one array after the other: large data are not there twice.
-void keep_rows(Dataset& dataset, int64_t begin, int64_t end) {
-  if (begin == 0 && end == dataset.num_samples) {
-    return;
-  }
-  for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
-    rows = make_rows(rows->read_range(begin, end));
-  });
-  dataset.num_samples = end - begin;
 }
 
 }  // namespace
@@ -108,11 +68,17 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
   }
   std::string part;
   const int64_t all = dataset.num_samples;
-  if (source.args.count("slice") != 0 && source.has("slice")) {
+  if (!dataset.is_sliced && source.args.count("slice") != 0 && source.has("slice")) {
     const auto [begin, end] = parse_slice(source.string("slice"), all, source.loc_of("slice"));
     part = source.string("slice");
     details.push_back(part);
-    keep_rows(dataset, begin, end);
+    for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
+      // Of what lies in memory a copy, so that the rest is freed.
+      rows = rows->tensor() != nullptr && end - begin < all
+                 ? make_rows(rows->read_range(begin, end))
+                 : slice_rows(std::move(rows), begin, end);
+    });
+    dataset.num_samples = end - begin;
   }
   if (dataset.num_samples == 0) {
     throw ConfigError("E316", part.empty() ? dataset.loc : source.loc_of("slice"),
@@ -120,19 +86,20 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
                           ? fmt::format("{} has no samples", dataset.description)
                           : fmt::format("the slice `{}` of {} samples is empty", part, all));
   }
+  for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
+    rows = cache_rows(std::move(rows), data);
+  });
   if (data.nonfinite.value != "allow") {
-    check_finite(dataset);
+    check_all_finite(dataset);
   }
-  for (Array& input : dataset.inputs) {
+  for (Dataset::Array& input : dataset.inputs) {
     for (const ConfigObject& transform : data.transform) {
-      input.rows = make_rows(
-          apply_transform(transform, input.rows->read_range(0, input.rows->size()), input.name));
+      input.rows = apply_transform(transform, std::move(input.rows), input.name);
     }
   }
   if (data.one_hot > 0) {
-    for (Array& target : dataset.targets) {
-      target.rows = make_rows(one_hot(target.rows->read_range(0, target.rows->size()), data.one_hot,
-                                      target.name, dataset.loc));
+    for (Dataset::Array& target : dataset.targets) {
+      target.rows = one_hot(std::move(target.rows), data.one_hot, target.name, dataset.loc);
     }
   }
   details.push_back(fmt::format("{} samples", dataset.num_samples));
@@ -140,7 +107,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
   return dataset;
 }
 
-std::pair<Dataset, Dataset> split_validation(Dataset dataset, double split, SourceLoc loc) {
+std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc) {
   const int64_t n = dataset.num_samples;
   const auto at = static_cast<int64_t>(std::floor(static_cast<double>(n) * (1.0 - split)));
   if (at <= 0 || at >= n) {
@@ -150,16 +117,13 @@ std::pair<Dataset, Dataset> split_validation(Dataset dataset, double split, Sour
                                   format_shortest(split), n, std::clamp<int64_t>(at, 0, n),
                                   n - std::clamp<int64_t>(at, 0, n)));
   }
-  Dataset validation = rows_of(dataset, at, n);
-  keep_rows(dataset, 0, at);
-  return {std::move(dataset), std::move(validation)};
+  return {slice_dataset(dataset, 0, at), slice_dataset(dataset, at, n)};
 }
 
-void check_labels(const Dataset& dataset, size_t target, int64_t num_classes) {
+void check_labels(Dataset& dataset, size_t target, int64_t num_classes) {
   MESHTRAIN_CHECK(target < dataset.targets.size());
-  const Array& array = dataset.targets[target];
-  check_label_range(array.rows->read_range(0, array.rows->size()), num_classes, array.name,
-                    dataset.loc);
+  Dataset::Array& array = dataset.targets[target];
+  array.rows = check_label_range(std::move(array.rows), num_classes, array.name, dataset.loc);
 }
 
 std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoch, bool shuffle) {

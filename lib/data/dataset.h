@@ -6,6 +6,9 @@
 //   npz     path; x, y, sample_weight: names in the archive (x: "x"; y: "y"; sample_weight: none)
 //   npy     x, y, sample_weight: paths of .npy files
 //   idx     images, labels: paths of IDX files, plain or gzip; images (n, h, w) become (n, h, w, 1)
+//   csv     path; label, features, sample_weight: columns; missing, vocabulary, ...: csv_table.h
+//   text    path; sequence_length; stride; vocabulary: windows of characters and what follows them
+//   tokens  path; sequence_length; stride; dtype: the same of raw token ids; windows.h
 //   random  samples; shape: of one sample; labels: shape of one target, normal numbers; or classes:
 //           uniform int32 labels (n,); seed: 0
 //   digits  split: train | test; samples: 10000 | 2000; seed: 0. Drawn digits of MNIST's shape
@@ -37,6 +40,7 @@ struct Dataset {
   RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
   int64_t num_samples = 0;
   std::vector<std::string> class_names;  // of the integer labels, where the source knows them
+  bool is_sliced = false;                // the source's `slice` is done: it is not one of samples
   SourceLoc loc;                         // of the source in the config
 };
 
@@ -48,10 +52,11 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data);
 
 // Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.
 // Throws ConfigError when either part is empty.
-std::pair<Dataset, Dataset> split_validation(Dataset dataset, double split, SourceLoc loc);
+std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc);
 
-// Every integer label of sparse targets must be in [0, num_classes): E312 names the sample.
-void check_labels(const Dataset& dataset, size_t target, int64_t num_classes);
+// Every integer label of sparse targets must be in [0, num_classes): E312 names the sample. Large
+// labels are checked as they are read.
+void check_labels(Dataset& dataset, size_t target, int64_t num_classes);
 
 // The order of samples in an epoch (0-based): a pure function of (seed, epoch); the identity
 // without shuffle.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "data/file_rows.h"
 #include "data/gunzip.h"
 #include "tensor/read_error.h"
 
@@ -105,7 +106,7 @@ IdxHeader read_header(GunzipBytes& bytes, const std::string& path) {
 void check_claim(const IdxHeader& header, const InputFile& file, bool is_gzip) {
   if (!is_gzip) {
     const uint64_t found = file.size() - header.header_bytes;
-    if (found < header.data_bytes) {
+    if (found != header.data_bytes) {
       wrong_length(header, file.path(), found);
     }
     return;
@@ -134,25 +135,65 @@ void check_claim(const IdxHeader& header, const InputFile& file, bool is_gzip) {
 
 }  // namespace
 
-HostTensor read_idx(const std::string& path) {
-  const InputFile file = open_input(path, "E300", "E300");
-  GunzipBytes bytes(file, "E307");
+namespace {
+
+// A compressed file's elements; what follows them is an error at the end.
+class IdxStream final : public ByteReader {
+ public:
+  explicit IdxStream(const std::string& path)
+      : file_(open_input(path, "E300", "E300")),
+        bytes_(file_, "E307"),
+        header_(read_header(bytes_, path)),
+        remaining_(header_.data_bytes) {}
+
+  uint64_t remaining() const override { return remaining_; }
+
+  void read(std::byte* to, size_t num_bytes) override {
+    const size_t count = bytes_.read(to, num_bytes);
+    remaining_ -= count;
+    if (count < num_bytes) {
+      wrong_length(header_, file_.path(), header_.data_bytes - remaining_);
+    }
+  }
+
+  void finish() override {
+    std::byte extra;
+    if (bytes_.read(&extra, 1) != 0) {
+      wrong_length(header_, file_.path(), header_.data_bytes + 1);
+    }
+  }
+
+ private:
+  InputFile file_;
+  GunzipBytes bytes_;
+  IdxHeader header_;
+  uint64_t remaining_;
+};
+
+}  // namespace
+
+RowsPtr idx_rows(const std::string& path, const SourceLoc& loc) {
+  auto file = std::make_shared<const WatchedFile>(open_input(path, "E300", "E300"), loc);
+  GunzipBytes bytes(file->file(), "E307");
   const IdxHeader header = read_header(bytes, path);
-  check_claim(header, file, bytes.is_gzip());
-  HostTensor tensor(header.dtype, header.shape);
-  const size_t found = bytes.read(tensor.bytes(), tensor.num_bytes());
-  if (found < tensor.num_bytes()) {
-    wrong_length(header, path, found);
+  check_claim(header, file->file(), bytes.is_gzip());
+  StoredArray array{header.dtype, header.shape, {}};
+  if (const size_t width = dtype_size(header.dtype); width > 1) {
+    array.convert = [width](std::byte* data, size_t num_bytes) {
+      for (size_t i = 0; i < num_bytes; i += width) {
+        std::reverse(data + i, data + i + width);
+      }
+    };
   }
-  std::byte extra;
-  if (bytes.read(&extra, 1) != 0) {
-    wrong_length(header, path, found + 1);
+  if (bytes.is_gzip()) {
+    return stream_rows(std::move(array), [path] { return std::make_unique<IdxStream>(path); });
   }
-  const size_t width = dtype_size(header.dtype);
-  for (size_t i = 0; width > 1 && i < tensor.num_bytes(); i += width) {
-    std::reverse(tensor.bytes() + i, tensor.bytes() + i + width);
-  }
-  return tensor;
+  return stored_rows(std::move(file), std::move(array), header.header_bytes);
+}
+
+HostTensor read_idx(const std::string& path) {
+  const RowsPtr rows = idx_rows(path, {});
+  return rows->read_range(0, rows->size());
 }
 
 }  // namespace meshtrain

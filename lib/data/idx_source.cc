@@ -4,38 +4,50 @@
 #include "data/sources.h"
 
 namespace meshtrain {
+namespace {
+
+// Keras' images have their channels last: (n, h, w) becomes (n, h, w, 1).
+RowsPtr image_rows(const NamedFile& file) {
+  RowsPtr rows = idx_rows(file.path, file.loc);
+  const Shape& shape = rows->shape();
+  if (shape.size() == 1) {
+    throw ConfigError("E307", file.loc,
+                      fmt::format("`{}` holds {} numbers, no images; are `images` and `labels` "
+                                  "exchanged?",
+                                  file.path, shape[0]));
+  }
+  return shape.size() == 3 ? reshape_rows(rows, {shape[1], shape[2], 1}) : rows;
+}
+
+RowsPtr label_rows(const NamedFile& file) {
+  RowsPtr rows = idx_rows(file.path, file.loc);
+  if (rows->shape().size() > 2) {
+    throw ConfigError(
+        "E307", file.loc,
+        fmt::format("`{}` holds an array {}, no labels; are `images` and `labels` exchanged?",
+                    file.path, shape_string(rows->shape())));
+  }
+  return rows;
+}
+
+}  // namespace
 
 Dataset read_idx_source(const ConfigObject& source, const std::string& base_dir) {
   Dataset dataset;
-  dataset.description = fmt::format("idx {}", source.string("images"));
+  dataset.description = fmt::format("idx {}", shown_paths(source.arg("images")));
   Reads reads;
-  HostTensor images = reads.array(source.loc_of("images"), [&] {
-    HostTensor tensor = read_idx(resolve(base_dir, source.string("images")));
-    const Shape shape = tensor.shape();
-    if (shape.size() == 1) {
-      throw ConfigError("E307", {},
-                        fmt::format("`{}` holds {} numbers, no images; are `images` and `labels` "
-                                    "exchanged?",
-                                    source.string("images"), shape[0]));
-    }
-    if (shape.size() == 3) {  // Keras' images have their channels last
-      tensor.reshape({shape[0], shape[1], shape[2], 1});
-    }
-    return tensor;
-  });
-  dataset.inputs.push_back({"x", make_rows(std::move(images))});
-  if (source.has("labels")) {
-    HostTensor labels = reads.array(source.loc_of("labels"), [&] {
-      HostTensor tensor = read_idx(resolve(base_dir, source.string("labels")));
-      if (tensor.shape().size() > 2) {
-        throw ConfigError(
-            "E307", {},
-            fmt::format("`{}` holds an array {}, no labels; are `images` and `labels` exchanged?",
-                        source.string("labels"), shape_string(tensor.shape())));
+  const auto read = [&](const char* arg, RowsPtr (*rows_of)(const NamedFile&)) {
+    return reads.rows(source.loc_of(arg), [&] {
+      std::vector<FileArray> parts;
+      for (const NamedFile& file : find_files(source.arg(arg), base_dir)) {
+        parts.push_back({file.path, rows_of(file)});
       }
-      return tensor;
+      return join_files(std::move(parts), source.loc_of(arg));
     });
-    dataset.targets.push_back({"y", make_rows(std::move(labels))});
+  };
+  dataset.inputs.push_back({"x", read("images", image_rows)});
+  if (source.has("labels")) {
+    dataset.targets.push_back({"y", read("labels", label_rows)});
   }
   reads.finish();
   return dataset;

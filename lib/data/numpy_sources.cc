@@ -1,35 +1,41 @@
 // Sources of NumPy's files: npz, npy.
-#include <optional>
-
+#include "data/numpy_rows.h"
 #include "data/source_files.h"
 #include "data/sources.h"
-#include "tensor/npy.h"
-#include "tensor/npz.h"
 
 namespace meshtrain {
 
 Dataset read_npz_source(const ConfigObject& source, const std::string& base_dir) {
-  const std::string& path = source.string("path");
   Dataset dataset;
-  dataset.description = fmt::format("npz {}", path);
+  dataset.description = fmt::format("npz {}", shown_paths(source.arg("path")));
   Reads reads;
-  std::optional<NpzReader> reader;
-  reads.run(source.loc_of("path"), [&] { reader.emplace(resolve(base_dir, path)); });
+  std::vector<NpzFile> archives;
+  std::vector<NamedFile> files;
+  reads.run(source.loc_of("path"), [&] { files = find_files(source.arg("path"), base_dir); });
+  for (const NamedFile& file : files) {
+    reads.run(file.loc, [&] { archives.emplace_back(file.path, file.loc); });
+  }
   reads.finish();
   const auto read = [&](const Wanted& wanted) {
-    return reads.array(wanted.loc, [&] { return reader->read(wanted.text); });
+    return reads.rows(wanted.loc, [&] {
+      std::vector<FileArray> parts;
+      for (const NpzFile& archive : archives) {
+        parts.push_back({archive.path(), archive.rows(wanted.text)});
+      }
+      return join_files(std::move(parts), wanted.loc);
+    });
   };
   for (const Wanted& wanted : wanted_arrays(source, "x")) {
-    dataset.inputs.push_back({wanted.array, make_rows(read(wanted))});
+    dataset.inputs.push_back({wanted.array, read(wanted)});
   }
   for (const Wanted& wanted : wanted_arrays(source, "y")) {
     // Data to predict from need no labels; but a name that the user wrote must be there.
-    if (!wanted.is_default || reader->has(wanted.text)) {
-      dataset.targets.push_back({wanted.array, make_rows(read(wanted))});
+    if (!wanted.is_default || archives[0].has(wanted.text)) {
+      dataset.targets.push_back({wanted.array, read(wanted)});
     }
   }
   for (const Wanted& wanted : wanted_arrays(source, "sample_weight")) {
-    dataset.sample_weight = make_rows(as_weights(read(wanted)));
+    dataset.sample_weight = cast_rows(read(wanted), DType::kFloat32);
   }
   reads.finish();
   return dataset;
@@ -39,17 +45,23 @@ Dataset read_npy_source(const ConfigObject& source, const std::string& base_dir)
   Dataset dataset;
   Reads reads;
   const auto read = [&](const Wanted& wanted) {
-    return reads.array(wanted.loc, [&] { return read_npy(resolve(base_dir, wanted.text)); });
+    return reads.rows(wanted.loc, [&] {
+      std::vector<FileArray> parts;
+      for (const NamedFile& file : find_files(wanted.text, wanted.loc, base_dir)) {
+        parts.push_back({file.path, npy_rows(file.path, file.loc)});
+      }
+      return join_files(std::move(parts), wanted.loc);
+    });
   };
   for (const Wanted& wanted : wanted_arrays(source, "x")) {
     dataset.description += (dataset.inputs.empty() ? "npy " : ", ") + wanted.text;
-    dataset.inputs.push_back({wanted.array, make_rows(read(wanted))});
+    dataset.inputs.push_back({wanted.array, read(wanted)});
   }
   for (const Wanted& wanted : wanted_arrays(source, "y")) {
-    dataset.targets.push_back({wanted.array, make_rows(read(wanted))});
+    dataset.targets.push_back({wanted.array, read(wanted)});
   }
   for (const Wanted& wanted : wanted_arrays(source, "sample_weight")) {
-    dataset.sample_weight = make_rows(as_weights(read(wanted)));
+    dataset.sample_weight = cast_rows(read(wanted), DType::kFloat32);
   }
   reads.finish();
   return dataset;

@@ -17,7 +17,7 @@ class TensorRows final : public Rows {
   DType dtype() const override { return tensor_.dtype(); }
   const Shape& shape() const override { return tensor_.shape(); }
   const HostTensor* tensor() const override { return &tensor_; }
-  Cost cost() const override { return Cost::kCopy; }
+  Cost cost() const override { return Cost::kMemory; }
 
   void read(std::span<const int64_t> order, std::byte* to) const override {
     const size_t bytes = row_bytes();
@@ -75,7 +75,7 @@ class ConcatRows final : public Rows {
   const Shape& shape() const override { return shape_; }
   // That of the part that costs most.
   Cost cost() const override {
-    Cost most = Cost::kCopy;
+    Cost most = Cost::kMemory;
     for (const RowsPtr& part : parts_) {
       most = std::max(most, part->cost());
     }
@@ -101,6 +101,24 @@ class ConcatRows final : public Rows {
  private:
   std::vector<RowsPtr> parts_;
   std::vector<int64_t> ends_;  // of each part, in rows of the whole
+  Shape shape_;
+};
+
+class ReshapeRows final : public Rows {
+ public:
+  ReshapeRows(RowsPtr rows, Shape shape) : rows_(std::move(rows)), shape_(std::move(shape)) {
+    MESHTRAIN_CHECK(row_bytes() == rows_->row_bytes());
+  }
+
+  DType dtype() const override { return rows_->dtype(); }
+  const Shape& shape() const override { return shape_; }
+  Cost cost() const override { return rows_->cost(); }
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    rows_->read(order, to);
+  }
+
+ private:
+  RowsPtr rows_;
   Shape shape_;
 };
 
@@ -180,6 +198,12 @@ RowsPtr concat_rows(std::vector<RowsPtr> parts) {
     return parts[0];
   }
   return std::make_shared<ConcatRows>(std::move(parts));
+}
+
+RowsPtr reshape_rows(RowsPtr rows, const Shape& sample) {
+  Shape shape = {rows->size()};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  return std::make_shared<ReshapeRows>(std::move(rows), std::move(shape));
 }
 
 RowsPtr cast_rows(RowsPtr rows, DType dtype) {

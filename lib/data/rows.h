@@ -29,7 +29,8 @@ class Rows {
 
   // What reading costs, for the choice of a cache (data.cache).
   enum class Cost {
-    kCopy,      // about as much as copying the bytes, from memory or a file
+    kMemory,    // copying the bytes
+    kFile,      // reading the bytes from a file
     kInOrder,   // little in the order of the rows, much in any other: a compressed file
     kComputed,  // every row is made anew: a decoded image
   };
@@ -55,6 +56,8 @@ RowsPtr make_rows(HostTensor tensor);
 RowsPtr slice_rows(RowsPtr rows, int64_t begin, int64_t end);
 // The rows of all parts, one after the other; of one type and shape of a sample.
 RowsPtr concat_rows(std::vector<RowsPtr> parts);
+// The same elements under another shape of a sample, of as many elements.
+RowsPtr reshape_rows(RowsPtr rows, const Shape& sample);
 // Every number in another type, as HostTensor::cast.
 RowsPtr cast_rows(RowsPtr rows, DType dtype);
 

@@ -104,8 +104,4 @@ RowsPtr join_files(std::vector<FileArray> files, const SourceLoc& loc) {
   return concat_rows(std::move(parts));
 }
 
-HostTensor as_weights(HostTensor tensor) {
-  return tensor.dtype() == DType::kFloat32 ? std::move(tensor) : tensor.cast(DType::kFloat32);
-}
-
 }  // namespace meshtrain

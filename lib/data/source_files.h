@@ -51,17 +51,12 @@ RowsPtr join_files(std::vector<FileArray> files, const SourceLoc& loc);
 // Collects the problems of several files, so that all are shown together.
 class Reads {
  public:
-  // The result of `read`, or an empty tensor and a problem at `loc`.
+  // The rows that `read` gives, or no rows and a problem at `loc`.
   template <class F>
-  HostTensor array(const SourceLoc& loc, F&& read) {
-    HostTensor tensor;
-    run(loc, [&] {
-      tensor = read();
-      if (tensor.shape().empty()) {
-        throw ConfigError("E304", loc, "a single number has no dimension of samples");
-      }
-    });
-    return tensor;
+  RowsPtr rows(const SourceLoc& loc, F&& read) {
+    RowsPtr rows = make_rows({});
+    run(loc, [&] { rows = read(); });
+    return rows;
   }
 
   template <class F>
@@ -85,8 +80,5 @@ class Reads {
  private:
   Diagnostics findings_;
 };
-
-// An array of weights as the trainer takes them: float32.
-HostTensor as_weights(HostTensor tensor);
 
 }  // namespace meshtrain

@@ -1,6 +1,7 @@
 #include "tensor/npy.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <string_view>
@@ -14,6 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
+constexpr size_t kMaxDims = 32;           // as parse_npy_header has it
 constexpr size_t kPrelude = 8;            // magic and version
 constexpr uint32_t kMaxHeader = 1 << 16;  // a dict of three keys and 32 sizes has under 1 KiB
 
@@ -81,11 +83,11 @@ void swap_bytes(std::byte* data, size_t count, size_t width) {
 template <class W>
 void to_row_major(const Shape& shape, const std::byte* from, std::byte* to, int64_t count) {
   const size_t rank = shape.size();
-  std::vector<int64_t> stride(rank, 1);
+  std::array<int64_t, kMaxDims> stride, index = {};
+  stride[0] = 1;
   for (size_t d = 1; d < rank; ++d) {
     stride[d] = stride[d - 1] * shape[d - 1];
   }
-  std::vector<int64_t> index(rank, 0);
   int64_t offset = 0;
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(to + i * sizeof(W), from + offset * sizeof(W), sizeof(W));
@@ -165,7 +167,7 @@ std::string read_header_text(ByteReader& bytes, const std::string& name) {
 
 }  // namespace
 
-HostTensor read_npy(ByteReader& bytes, const std::string& name) {
+NpyLayout read_npy_layout(ByteReader& bytes, const std::string& name) {
   const NpyHeader header = parse_npy_header(read_header_text(bytes, name), name);
   const DType dtype = element_type(header, name);
   const uint64_t expected = data_bytes(header.shape, dtype, name);
@@ -176,20 +178,30 @@ HostTensor read_npy(ByteReader& bytes, const std::string& name) {
                format_thousands(static_cast<int64_t>(found)),
                found < expected ? "truncated?" : "more than one array in it?");
   }
-  HostTensor tensor(dtype, header.shape);
-  if (expected == 0) {
+  return {dtype, header.shape, header.descr[0] == '>' && dtype_size(dtype) > 1,
+          header.fortran_order && header.shape.size() > 1, expected};
+}
+
+void NpyLayout::convert(std::byte* data, size_t count) const {
+  const size_t width = dtype_size(dtype);
+  if (big_endian) {
+    swap_bytes(data, count / width, width);
+  }
+  if (dtype == DType::kBool) {  // NumPy writes 0 and 1; nothing else may get into a computation
+    std::transform(data, data + count, data,
+                   [](std::byte b) { return std::byte{b != std::byte{0}}; });
+  }
+}
+
+HostTensor read_npy(ByteReader& bytes, const std::string& name) {
+  const NpyLayout layout = read_npy_layout(bytes, name);
+  HostTensor tensor(layout.dtype, layout.shape);
+  if (layout.num_bytes == 0) {
     return tensor;
   }
   bytes.read(tensor.bytes(), tensor.num_bytes());
-  const size_t width = dtype_size(dtype);
-  if (header.descr[0] == '>' && width > 1) {
-    swap_bytes(tensor.bytes(), static_cast<size_t>(tensor.size()), width);
-  }
-  if (dtype == DType::kBool) {  // NumPy writes 0 and 1; nothing else may get into a computation
-    std::transform(tensor.bytes(), tensor.bytes() + tensor.num_bytes(), tensor.bytes(),
-                   [](std::byte b) { return std::byte{b != std::byte{0}}; });
-  }
-  return header.fortran_order && header.shape.size() > 1 ? from_fortran(tensor) : std::move(tensor);
+  layout.convert(tensor.bytes(), tensor.num_bytes());
+  return layout.fortran_order ? from_fortran(tensor) : std::move(tensor);
 }
 
 HostTensor read_npy(const std::string& path) {

@@ -21,6 +21,20 @@ HostTensor read_npy(const std::string& path);
 // The same from bytes; `name` stands for the path in messages.
 HostTensor read_npy(ByteReader& bytes, const std::string& name);
 
+// An array's bytes as they are stored, after its header.
+struct NpyLayout {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  bool big_endian = false;
+  bool fortran_order = false;  // never for one dimension, where it says nothing
+  uint64_t num_bytes = 0;
+
+  // Elements as stored to elements as they are in memory; the order stays.
+  void convert(std::byte* data, size_t num_bytes) const;
+};
+// Reads the header and compares what follows it with the shape; leaves `bytes` at the data.
+NpyLayout read_npy_layout(ByteReader& bytes, const std::string& name);
+
 // The header, padded so that the data begin at a multiple of 64. bfloat16 has no NumPy type: its
 // header is float32's.
 std::string npy_header(DType dtype, const Shape& shape);

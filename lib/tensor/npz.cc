@@ -34,16 +34,40 @@ bool NpzReader::has(std::string_view name) const {
   return std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
-HostTensor NpzReader::read(std::string_view name) {
+std::string NpzReader::member_name(std::string_view name) const {
   if (!has(name)) {
     const std::vector<std::string> shown = nearest_names(name, names_, 8);
     read_error(kCodes.damaged, path_, "no array `{}` in the archive; it holds: {}{}", name,
                names_.empty() ? "nothing" : join(shown, ", "),
                shown.size() < names_.size() ? ", ..." : "");
   }
-  return archive_->read(fmt::format("{}.npy", name), [&](ByteReader& bytes) {
+  return fmt::format("{}.npy", name);
+}
+
+HostTensor NpzReader::read(std::string_view name) {
+  return archive_->read(member_name(name), [&](ByteReader& bytes) {
     return read_npy(bytes, fmt::format("{}[{}]", path_, name));
   });
+}
+
+NpzMember NpzReader::member(std::string_view name) {
+  const std::string own_name = member_name(name);
+  archive_->check_claim(own_name);
+  const std::unique_ptr<ByteReader> bytes = archive_->open(own_name);
+  NpzMember member;
+  member.layout = read_npy_layout(*bytes, fmt::format("{}[{}]", path_, name));
+  member.crc = archive_->crc(own_name);
+  member.offset = archive_->stored_offset(own_name);
+  if (member.offset) {
+    member.data_offset = *member.offset + archive_->size(own_name) - member.layout.num_bytes;
+  }
+  return member;
+}
+
+std::unique_ptr<ByteReader> NpzReader::open(std::string_view name) {
+  std::unique_ptr<ByteReader> bytes = archive_->open(member_name(name));
+  read_npy_layout(*bytes, fmt::format("{}[{}]", path_, name));
+  return bytes;
 }
 
 std::vector<NamedTensor> read_npz(const std::string& path) {

@@ -3,15 +3,25 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tensor/named_tensor.h"
+#include "tensor/npy.h"
 
 namespace meshtrain {
 
 class ZipReader;
+
+// An array of an archive.
+struct NpzMember {
+  NpyLayout layout;
+  // Where the .npy member and its elements begin in the file when it is stored, not deflated.
+  std::optional<uint64_t> offset, data_offset;
+  uint32_t crc = 0;  // CRC-32 of the .npy member
+};
 
 // An open archive. Names are those of the arrays, without ".npy"; they are never used as paths.
 class NpzReader {
@@ -25,10 +35,16 @@ class NpzReader {
 
   const std::vector<std::string>& names() const { return names_; }  // in the archive's order
   bool has(std::string_view name) const;
+  // What an array is and where it lies. Throws as read().
+  NpzMember member(std::string_view name);
+  // The elements of an array for who reads them bit by bit, while the archive is open.
+  std::unique_ptr<ByteReader> open(std::string_view name);
   // Throws ConfigError E306 for an unknown name or damaged member, E301..E305 as read_npy.
   HostTensor read(std::string_view name);
 
  private:
+  std::string member_name(std::string_view name) const;  // throws where there is none
+
   std::string path_;
   std::vector<std::string> names_;
   std::unique_ptr<ZipReader> archive_;

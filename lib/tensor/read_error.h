@@ -36,6 +36,8 @@ class ByteReader {
   virtual uint64_t remaining() const = 0;
   // Reads exactly `num_bytes`, at most remaining().
   virtual void read(std::byte* to, size_t num_bytes) = 0;
+  // Reads what is left and compares the checksum, where there is one.
+  virtual void finish() {}
 };
 
 class MemoryReader final : public ByteReader {

@@ -10,11 +10,11 @@
 
 #include "base/text.h"
 #include "tensor/npy_header.h"
+#include "tensor/zip_directory.h"
 
 namespace meshtrain {
 namespace {
 
-constexpr uint64_t kMaxMembers = 10000;
 constexpr size_t kMaxName = 512;
 // Deflate cannot shrink below 1/1032: what claims more lies.
 constexpr uint64_t kMaxRatio = 1032;
@@ -25,67 +25,6 @@ constexpr uint64_t kBombRatio = 100;
 // them. Images of digits have a ratio of about 5: they are read only once.
 constexpr uint64_t kTrustedBytes = uint64_t{1} << 24;
 constexpr uint64_t kTrustedRatio = 8;
-
-uint64_t little_endian(const std::byte* bytes, int width) {
-  uint64_t value = 0;
-  std::memcpy(&value, bytes, static_cast<size_t>(width));
-  return value;
-}
-
-// libzip takes memory for as many members as the end record claims; this looks at the claim first.
-void check_end_record(const InputFile& file, const char* damaged) {
-  constexpr uint64_t kEndSize = 22;
-  constexpr uint64_t kLocatorSize = 20;
-  constexpr uint64_t kEnd64Size = 56;
-  constexpr uint64_t kMemberSize = 46;  // at least, in the directory
-  const std::string& path = file.path();
-  const uint64_t size = file.size();
-  if (size == 0) {
-    read_error(damaged, path, "the file is empty");
-  }
-  std::vector<std::byte> tail(std::min<uint64_t>(size, kEndSize + 65535 + kLocatorSize));
-  const uint64_t tail_begin = size - tail.size();
-  file.read_at(tail_begin, tail.data(), tail.size());
-  // The end record is followed by a comment that reaches to the end of the file.
-  size_t end = tail.size();
-  for (size_t i = tail.size() < kEndSize ? 0 : tail.size() - kEndSize + 1; i-- > 0;) {
-    if (std::memcmp(&tail[i], "PK\x05\x06", 4) == 0 &&
-        i + kEndSize + little_endian(&tail[i + 20], 2) == tail.size()) {
-      end = i;
-      break;
-    }
-  }
-  if (end == tail.size()) {
-    read_error(damaged, path, "not a zip archive, or one without its end ({} bytes): truncated?",
-               format_thousands(static_cast<int64_t>(size)));
-  }
-  uint64_t members = little_endian(&tail[end + 10], 2);
-  uint64_t directory_size = little_endian(&tail[end + 12], 4);
-  uint64_t directory_begin = little_endian(&tail[end + 16], 4);
-  if (end >= kLocatorSize && std::memcmp(&tail[end - kLocatorSize], "PK\x06\x07", 4) == 0) {
-    const uint64_t at = little_endian(&tail[end - kLocatorSize + 8], 8);
-    std::byte record[kEnd64Size];
-    if (at > size || size - at < kEnd64Size) {
-      read_error(damaged, path, "the zip64 end record lies outside of the file");
-    }
-    file.read_at(at, record, kEnd64Size);
-    members = little_endian(record + 32, 8);
-    directory_size = little_endian(record + 40, 8);
-    directory_begin = little_endian(record + 48, 8);
-  }
-  const uint64_t end_begin = tail_begin + end;
-  if (directory_begin > end_begin || directory_size > end_begin - directory_begin) {
-    read_error(damaged, path, "the archive's directory lies outside of the file: truncated?");
-  }
-  if (members > kMaxMembers) {
-    read_error(damaged, path, "the archive says it has {} members; at most {} are read", members,
-               kMaxMembers);
-  }
-  if (members * kMemberSize > directory_size) {
-    read_error(damaged, path, "the archive says it has {} members, its directory has room for {}",
-               members, directory_size / kMemberSize);
-  }
-}
 
 // Throws for a name that leads out of a folder or that a terminal should not see.
 void check_name(const std::string& path, const char* damaged, std::string_view name) {
@@ -139,7 +78,7 @@ void check_member(const std::string& path, const char* damaged, const zip_stat_t
 }  // namespace
 
 // One member's bytes, decompressed.
-class ZipReader::OpenMember final : public ZipReader::Member {
+class ZipReader::OpenMember final : public ByteReader {
  public:
   OpenMember(zip_t* zip, const zip_stat_t& stat, const std::string& path, const char* damaged)
       : path_(path), damaged_(damaged), name_(printable(stat.name)), remaining_(stat.size) {
@@ -194,6 +133,9 @@ class ZipReader::OpenMember final : public ZipReader::Member {
 };
 
 struct ZipReader::Archive {
+  explicit Archive(InputFile opened) : file(std::move(opened)) {}
+  InputFile file;
+  ZipDirectory directory;
   zip_t* zip = nullptr;
   std::vector<zip_stat_t> members;  // as names_
   ~Archive() {
@@ -204,9 +146,11 @@ struct ZipReader::Archive {
 };
 
 ZipReader::ZipReader(const std::string& path, ZipCodes codes)
-    : path_(path), codes_(codes), archive_(new Archive) {
-  const InputFile file = open_input(path, codes.missing, codes.missing);
-  check_end_record(file, codes.damaged);
+    : path_(path),
+      codes_(codes),
+      archive_(new Archive(open_input(path, codes.missing, codes.missing))) {
+  const InputFile& file = archive_->file;
+  archive_->directory = read_zip_directory(file, codes.damaged);
   const int fd = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);
   int code = 0;
   archive_->zip = fd < 0 ? nullptr : zip_fdopen(fd, ZIP_CHECKCONS, &code);
@@ -257,12 +201,29 @@ uint64_t ZipReader::size(std::string_view name) const {
   return archive_->members[index_of(name)].size;
 }
 
-std::unique_ptr<ZipReader::Member> ZipReader::open(std::string_view name) const {
+uint32_t ZipReader::crc(std::string_view name) const {
+  return archive_->members[index_of(name)].crc;
+}
+
+std::optional<uint64_t> ZipReader::stored_offset(std::string_view name) const {
+  const size_t index = index_of(name);
+  const zip_stat_t& stat = archive_->members[index];
+  if (stat.comp_method != ZIP_CM_STORE) {
+    return std::nullopt;
+  }
+  return member_offset(archive_->file, archive_->directory, index, stat.size, codes_.damaged);
+}
+
+std::unique_ptr<ByteReader> ZipReader::open(std::string_view name) const {
+  return std::make_unique<OpenMember>(archive_->zip, archive_->members[index_of(name)], path_,
+                                      codes_.damaged);
+}
+
+void ZipReader::check_claim(std::string_view name) const {
   const zip_stat_t& stat = archive_->members[index_of(name)];
   if (stat.size > kTrustedBytes && stat.size / kTrustedRatio > stat.comp_size) {
-    OpenMember(archive_->zip, stat, path_, codes_.damaged).finish();
+    open(name)->finish();
   }
-  return std::make_unique<OpenMember>(archive_->zip, stat, path_, codes_.damaged);
 }
 
 std::string ZipReader::text(std::string_view name, uint64_t max_bytes) const {

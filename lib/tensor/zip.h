@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,28 +34,31 @@ class ZipReader {
   const std::vector<std::string>& names() const { return names_; }  // in the archive's order
   bool has(std::string_view name) const;
   uint64_t size(std::string_view name) const;  // of the member, as declared
+  uint32_t crc(std::string_view name) const;   // likewise
+  // Where the member's bytes begin in the file when it is stored, not deflated.
+  std::optional<uint64_t> stored_offset(std::string_view name) const;
 
-  // Hands the member's bytes to `read`, then reads what it left and compares the checksum. A member
-  // that is far smaller in the file is read through once before, so that nobody takes memory on its
-  // word alone. Throws ConfigError `codes.damaged`, also for an unknown name.
+  // Hands the member's bytes to `read`, then reads what it left and compares the checksum; after
+  // check_claim(). Throws ConfigError `codes.damaged`, also for an unknown name.
   template <class F>
   auto read(std::string_view name, F&& read) const {
-    const std::unique_ptr<Member> member = open(name);
-    auto result = read(static_cast<ByteReader&>(*member));
+    check_claim(name);
+    const std::unique_ptr<ByteReader> member = open(name);
+    auto result = read(*member);
     member->finish();
     return result;
   }
+  // The member's bytes for who reads them bit by bit, while the archive is open.
+  std::unique_ptr<ByteReader> open(std::string_view name) const;
+  // A member that is far smaller in the file is read through once, so that nobody takes memory on
+  // its word alone.
+  void check_claim(std::string_view name) const;
   // The whole member, at most `max_bytes`.
   std::string text(std::string_view name, uint64_t max_bytes) const;
 
  private:
   struct Archive;
-  class Member : public ByteReader {
-   public:
-    virtual void finish() = 0;
-  };
   class OpenMember;
-  std::unique_ptr<Member> open(std::string_view name) const;
   size_t index_of(std::string_view name) const;
 
   std::string path_;

@@ -137,7 +137,7 @@ const ConfigObject* loss_of(const Setup& setup, size_t index) {
   return common;
 }
 
-void check_part_labels(const Setup& setup, const Dataset& dataset) {
+void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
     const ConfigObject* loss = loss_of(setup, i);
@@ -219,10 +219,8 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   }
   if (wants_validation && splits && data.train) {
     collect(diagnostics, [&] {
-      auto parts = split_validation(std::move(*data.train), config.fit.validation_split,
-                                    config.fit.validation_split.loc);
-      data.train = std::move(parts.first);
-      data.validation = std::move(parts.second);
+      std::tie(data.train, data.validation) = split_validation(
+          *data.train, config.fit.validation_split, config.fit.validation_split.loc);
     });
   } else if (wants_validation && (sources.validation || evaluated == DataPart::kValidation)) {
     load("validation", sources.validation, data.validation);
@@ -246,9 +244,9 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   return data;
 }
 
-void check_run_labels(const Setup& setup, const RunData& data) {
+void check_run_labels(const Setup& setup, RunData& data) {
   Diagnostics diagnostics;
-  for (const std::optional<Dataset>* part : {&data.train, &data.validation, &data.test}) {
+  for (std::optional<Dataset>* part : {&data.train, &data.validation, &data.test}) {
     if (part->has_value()) {
       collect(diagnostics, [&] { check_part_labels(setup, **part); });
     }

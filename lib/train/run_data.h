@@ -35,6 +35,6 @@ void order_arrays(const ModelConfig& model, Dataset& dataset);
 
 // Every class id must be one that the model can predict (E312), where a loss takes class ids.
 // Throws ConfigError.
-void check_run_labels(const Setup& setup, const RunData& data);
+void check_run_labels(const Setup& setup, RunData& data);
 
 }  // namespace meshtrain

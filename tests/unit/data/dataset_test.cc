@@ -162,12 +162,12 @@ TEST_CASE("load_dataset: random numbers depend on the seed and the index alone")
 }
 
 TEST_CASE("load_dataset: random classes are whole numbers below their count") {
-  const Dataset dataset = load_dataset(object("random", {{"samples", value(1000)},
-                                                         {"shape", list_value({1})},
-                                                         {"labels", null_value()},
-                                                         {"classes", value(10)},
-                                                         {"seed", value(3)}}),
-                                       DataConfig{});
+  Dataset dataset = load_dataset(object("random", {{"samples", value(1000)},
+                                                   {"shape", list_value({1})},
+                                                   {"labels", null_value()},
+                                                   {"classes", value(10)},
+                                                   {"seed", value(3)}}),
+                                 DataConfig{});
   check_labels(dataset, 0, 10);
   CHECK(dataset.targets[0].rows->dtype() == DType::kInt32);
   const HostTensor labels = whole(dataset.targets[0].rows);
@@ -185,7 +185,7 @@ TEST_CASE("load_dataset: drawn digits have parts that differ") {
         DataConfig{});
   };
   const Dataset train = digits("train", value(20));
-  const Dataset test = digits("test", null_value());
+  Dataset test = digits("test", null_value());
   CHECK(train.inputs[0].rows->shape() == Shape{20, 28, 28, 1});
   CHECK(test.num_samples == 2000);
   CHECK(train.description == "digits (train, 20 samples)");
@@ -322,12 +322,15 @@ Dataset labelled(HostTensor labels) {
   return dataset;
 }
 
+void check(HostTensor labels, int64_t num_classes) {
+  Dataset dataset = labelled(std::move(labels));
+  check_labels(dataset, 0, num_classes);
+}
+
 TEST_CASE("check_labels: names the first sample whose label is no class") {
-  check_labels(labelled(tensor_of<int>(DType::kUInt8, {3}, {0, 9, 5})), 0, 10);
-  check_labels(labelled(tensor_of<int>(DType::kFloat32, {3}, {0, 9, 5})), 0, 10);
-  const Caught high = caught([] {
-    check_labels(labelled(tensor_of<int>(DType::kInt64, {3}, {1, 10, 11})), 0, 10);
-  });
+  check(tensor_of<int>(DType::kUInt8, {3}, {0, 9, 5}), 10);
+  check(tensor_of<int>(DType::kFloat32, {3}, {0, 9, 5}), 10);
+  const Caught high = caught([] { check(tensor_of<int>(DType::kInt64, {3}, {1, 10, 11}), 10); });
   CHECK(high.code == "E312");
   CHECK(high.exit_code == 3);
   CHECK(high.says("sample 1 has the label 10"));
@@ -335,14 +338,13 @@ TEST_CASE("check_labels: names the first sample whose label is no class") {
   CHECK(high.says("1 more labels"));
   CHECK(high.says("counted from 1?"));
   const auto one = [](double label) {
-    return caught(
-        [&] { check_labels(labelled(tensor_of<double>(DType::kFloat32, {1}, {label})), 0, 10); });
+    return caught([&] { check(tensor_of<double>(DType::kFloat32, {1}, {label}), 10); });
   };
   CHECK(one(-1).says("label -1"));
   CHECK(one(2.5).says("label 2.5"));
   CHECK(one(std::nan("")).says("label nan"));
   const Caught steps = caught([] {
-    check_labels(labelled(tensor_of<int>(DType::kInt32, {2, 2}, {0, 1, 2, 7})), 0, 3);
+    check(tensor_of<int>(DType::kInt32, {2, 2}, {0, 1, 2, 7}), 3);
   });
   CHECK(steps.says("sample 1 has the label 7"));
 }
@@ -352,7 +354,7 @@ TEST_CASE("split_validation: the last samples as Keras takes them") {
                                         std::tuple(7, 0.5, 3), std::tuple(60000, 0.1, 54000)}) {
     Dataset dataset = labelled(range(DType::kInt32, {n}));
     dataset.sample_weight = make_rows(range(DType::kFloat32, {n}));
-    const auto [first, last] = split_validation(std::move(dataset), split, place(3));
+    const auto [first, last] = split_validation(dataset, split, place(3));
     CHECK(first.num_samples == train);
     CHECK(last.num_samples == n - train);
     CHECK(first.targets[0].rows->shape()[0] == train);
@@ -417,7 +419,7 @@ TEST_CASE("load_dataset: the genuine MNIST test images") {
   data.base_dir = folder;
   const ConfigObject source = object("idx", {{"images", value("t10k-images-idx3-ubyte.gz")},
                                              {"labels", value("t10k-labels-idx1-ubyte.gz")}});
-  const Dataset dataset = load_dataset(source, data);
+  Dataset dataset = load_dataset(source, data);
   CHECK(dataset.inputs[0].rows->shape() == Shape{10000, 28, 28, 1});
   CHECK(dataset.inputs[0].rows->dtype() == DType::kUInt8);
   check_labels(dataset, 0, 10);

@@ -1,0 +1,192 @@
+#include "data/checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <span>
+
+#include "base/text.h"
+#include "data/with_type.h"
+
+namespace meshtrain {
+namespace {
+
+// Looks at rows: `row(i)` is the number of the i-th one in its array. Throws where they are wrong.
+using Check =
+    std::function<void(const HostTensor& rows, const std::function<int64_t(int64_t)>& row)>;
+
+// Checks rows whenever they are read.
+class CheckedRows final : public Rows {
+ public:
+  CheckedRows(RowsPtr rows, Check check) : rows_(std::move(rows)), check_(std::move(check)) {}
+
+  DType dtype() const override { return rows_->dtype(); }
+  const Shape& shape() const override { return rows_->shape(); }
+  Cost cost() const override { return rows_->cost(); }
+
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    Shape part = shape();
+    part[0] = static_cast<int64_t>(order.size());
+    HostTensor rows(dtype(), part);
+    rows_->read(order, rows.bytes());
+    check_(rows, [&](int64_t i) { return order[static_cast<size_t>(i)]; });
+    std::memcpy(to, rows.bytes(), rows.num_bytes());
+  }
+
+ private:
+  RowsPtr rows_;
+  Check check_;
+};
+
+bool is_checked_ahead(const Rows& rows) {
+  return rows.tensor() != nullptr || (rows.cost() != Rows::Cost::kComputed &&
+                                      static_cast<int64_t>(rows.row_bytes()) <=
+                                          kCheckedAhead / std::max<int64_t>(1, rows.size()));
+}
+
+// The labels that are no class so far, of the first one its sample and value.
+struct WrongLabels {
+  int64_t count = 0;
+  int64_t sample = 0;
+  double label = 0;
+};
+
+void find_wrong_labels(const HostTensor& labels, int64_t num_classes,
+                       const std::function<int64_t(int64_t)>& row, WrongLabels& wrong) {
+  const auto check = [&](int64_t i, double label) {
+    // Written so that NaN is out of range, too.
+    if (!(label >= 0 && label < static_cast<double>(num_classes) && label == std::floor(label)) &&
+        wrong.count++ == 0) {
+      wrong.sample = row(i / (labels.size() / labels.shape()[0]));
+      wrong.label = label;
+    }
+  };
+  const bool typed = with_type(labels.dtype(), [&](auto tag) {
+    const auto* values = labels.data<decltype(tag)>();
+    for (int64_t i = 0; i < labels.size(); ++i) {
+      check(i, static_cast<double>(values[i]));
+    }
+  });
+  for (int64_t i = 0; !typed && i < labels.size(); ++i) {
+    check(i, labels.at(i));
+  }
+}
+
+void throw_if_wrong(const WrongLabels& wrong, int64_t num_classes, const std::string& name,
+                    const SourceLoc& loc) {
+  if (wrong.count == 0) {
+    return;
+  }
+  Diagnostics findings;
+  Diagnostic& problem = findings.error(
+      "E312", loc,
+      fmt::format("`{}`: sample {} has the label {}; the {} classes are the whole numbers 0..{}",
+                  name, wrong.sample, format_shortest(wrong.label), num_classes, num_classes - 1));
+  if (wrong.count > 1) {
+    problem.note(fmt::format("{} more labels are no classes", format_thousands(wrong.count - 1)));
+  }
+  if (wrong.label == static_cast<double>(num_classes)) {
+    problem.help("labels count from 0; are these counted from 1?");
+  }
+  throw ConfigError(std::move(findings));
+}
+
+// A number is NaN or infinite when all bits of its exponent are set. Blocks of fixed length without
+// branches, which compilers vectorize.
+template <class Bits>
+int64_t first_with_exponent(const Bits* values, int64_t count, Bits exponent) {
+  constexpr int64_t kBlock = 1024;
+  const auto find = [&](int64_t begin, int64_t end) -> int64_t {
+    for (int64_t i = begin; i < end; ++i) {
+      if ((values[i] & exponent) == exponent) {
+        return i;
+      }
+    }
+    return -1;
+  };
+  int64_t begin = 0;
+  for (; begin + kBlock <= count; begin += kBlock) {
+    Bits any = 0;
+    for (int64_t i = 0; i < kBlock; ++i) {
+      any |= static_cast<Bits>(-static_cast<Bits>((values[begin + i] & exponent) == exponent));
+    }
+    if (any != 0) {
+      return find(begin, begin + kBlock);
+    }
+  }
+  return find(begin, count);
+}
+
+}  // namespace
+
+int64_t first_nonfinite(const HostTensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::kFloat16:
+      return first_with_exponent<uint16_t>(tensor.data<uint16_t>(), tensor.size(), 0x7c00);
+    case DType::kBFloat16:
+      return first_with_exponent<uint16_t>(tensor.data<uint16_t>(), tensor.size(), 0x7f80);
+    case DType::kFloat32:
+      return first_with_exponent<uint32_t>(tensor.data<uint32_t>(), tensor.size(), 0x7f800000);
+    case DType::kFloat64:
+      return first_with_exponent<uint64_t>(tensor.data<uint64_t>(), tensor.size(),
+                                           0x7ff0000000000000);
+    default:
+      return -1;
+  }
+}
+
+RowsPtr check_label_range(RowsPtr labels, int64_t num_classes, const std::string& name,
+                          const SourceLoc& loc) {
+  if (!is_checked_ahead(*labels)) {
+    return std::make_shared<CheckedRows>(
+        std::move(labels), [=](const HostTensor& rows, const std::function<int64_t(int64_t)>& row) {
+          WrongLabels wrong;
+          find_wrong_labels(rows, num_classes, row, wrong);
+          throw_if_wrong(wrong, num_classes, name, loc);
+        });
+  }
+  WrongLabels wrong;
+  labels->for_each_block([&](int64_t begin, const HostTensor& block) {
+    find_wrong_labels(
+        block, num_classes, [&](int64_t i) { return begin + i; }, wrong);
+  });
+  throw_if_wrong(wrong, num_classes, name, loc);
+  return labels;
+}
+
+RowsPtr check_finite(RowsPtr rows, const std::string& name, const std::string& owner,
+                     const SourceLoc& loc) {
+  const DType dtype = rows->dtype();
+  if (dtype != DType::kFloat16 && dtype != DType::kBFloat16 && dtype != DType::kFloat32 &&
+      dtype != DType::kFloat64) {
+    return rows;
+  }
+  const Check check = [=](const HostTensor& block, const std::function<int64_t(int64_t)>& row) {
+    const int64_t index = first_nonfinite(block);
+    if (index < 0) {
+      return;
+    }
+    const int64_t features = block.size() / block.shape()[0];
+    const double value = block.at(index);
+    Diagnostics findings;
+    findings
+        .error("E315", loc,
+               fmt::format("{}: `{}`: sample {}{} is {}", owner, name, row(index / features),
+                           features == 1 ? "" : fmt::format(" feature {}", index % features),
+                           std::isnan(value) ? "NaN"
+                           : value > 0       ? "inf"
+                                             : "-inf"))
+        .help("`data.nonfinite: allow` takes such numbers as they are");
+    throw ConfigError(std::move(findings));
+  };
+  if (!is_checked_ahead(*rows)) {
+    return std::make_shared<CheckedRows>(std::move(rows), check);
+  }
+  rows->for_each_block([&](int64_t begin, const HostTensor& block) {
+    check(block, [&](int64_t i) { return begin + i; });
+  });
+  return rows;
+}
+
+}  // namespace meshtrain

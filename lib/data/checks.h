@@ -1,0 +1,29 @@
+// What is checked of the numbers in a dataset.
+//
+// Arrays in memory, and those of up to kCheckedAhead bytes in files, are checked before training,
+// block by block. Larger ones, and rows that are computed anew, are checked whenever rows are read:
+// a function gives the rows to be used from then on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/diagnostic.h"
+#include "data/rows.h"
+
+namespace meshtrain {
+
+constexpr int64_t kCheckedAhead = int64_t{4} << 30;
+
+// Labels that are no class: ConfigError E312 for the first one, with the number of all such.
+RowsPtr check_label_range(RowsPtr labels, int64_t num_classes, const std::string& name,
+                          const SourceLoc& loc);
+
+// NaN and infinity: ConfigError E315 for the first one; `owner` is the dataset's description.
+RowsPtr check_finite(RowsPtr rows, const std::string& name, const std::string& owner,
+                     const SourceLoc& loc);
+
+// Index of the first NaN or infinity, -1 when all are finite. About memory speed.
+int64_t first_nonfinite(const HostTensor& tensor);
+
+}  // namespace meshtrain

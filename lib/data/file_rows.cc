@@ -1,0 +1,167 @@
+#include "data/file_rows.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+int64_t change_time(const struct stat& status) {
+  return int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+struct stat status_of(const InputFile& file) {
+  struct stat status;
+  if (::fstat(file.descriptor(), &status) != 0) {
+    throw FileError(ExitCode::kData, "cannot read", file.path(), errno);
+  }
+  return status;
+}
+
+class StoredRows final : public Rows {
+ public:
+  StoredRows(std::shared_ptr<const WatchedFile> file, StoredArray array, uint64_t offset,
+             std::function<void(std::span<const std::byte>)> check)
+      : file_(std::move(file)),
+        array_(std::move(array)),
+        offset_(offset),
+        check_(std::move(check)) {}
+
+  DType dtype() const override { return array_.dtype; }
+  const Shape& shape() const override { return array_.shape; }
+  Cost cost() const override { return Cost::kFile; }
+
+  // Rows that follow each other are read together.
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    const size_t bytes = row_bytes();
+    size_t count = 1;
+    for (size_t i = 0; i < order.size(); i += count) {
+      check_row(order[i]);
+      count = 1;
+      while (i + count < order.size() && order[i + count] == order[i + count - 1] + 1) {
+        ++count;
+      }
+      check_row(order[i + count - 1]);
+      file_->read_at(offset_ + static_cast<uint64_t>(order[i]) * bytes, to + i * bytes,
+                     count * bytes);
+    }
+    if (check_ && count == order.size() && static_cast<int64_t>(count) == size()) {
+      check_({to, count * bytes});
+    }
+    if (array_.convert) {
+      array_.convert(to, order.size() * bytes);
+    }
+  }
+
+ private:
+  std::shared_ptr<const WatchedFile> file_;
+  StoredArray array_;
+  uint64_t offset_;
+  std::function<void(std::span<const std::byte>)> check_;
+};
+
+class StreamRows final : public Rows {
+ public:
+  StreamRows(StoredArray array, std::function<std::unique_ptr<ByteReader>()> open)
+      : array_(std::move(array)), open_(std::move(open)) {}
+
+  DType dtype() const override { return array_.dtype; }
+  const Shape& shape() const override { return array_.shape; }
+  Cost cost() const override { return Cost::kInOrder; }
+
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    const std::lock_guard lock(mutex_);
+    const size_t bytes = row_bytes();
+    try {
+      for (size_t i = 0; i < order.size(); ++i) {
+        check_row(order[i]);
+        go_to(order[i]);
+        stream_->read(to + i * bytes, bytes);
+        ++at_;
+        if (at_ == size()) {
+          stream_->finish();
+          stream_.reset();
+        }
+      }
+    } catch (...) {
+      stream_.reset();
+      throw;
+    }
+    if (array_.convert) {
+      array_.convert(to, order.size() * bytes);
+    }
+  }
+
+ private:
+  void go_to(int64_t row) const {
+    if (stream_ == nullptr || row < at_) {
+      stream_ = open_();
+      at_ = 0;
+    }
+    if (at_ < row) {
+      skipped_.resize(row_bytes());
+    }
+    for (; at_ < row; ++at_) {
+      stream_->read(skipped_.data(), skipped_.size());
+    }
+  }
+
+  StoredArray array_;
+  std::function<std::unique_ptr<ByteReader>()> open_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<ByteReader> stream_;
+  mutable int64_t at_ = 0;  // the row that follows in the stream
+  mutable std::vector<std::byte> skipped_;
+};
+
+}  // namespace
+
+WatchedFile::WatchedFile(InputFile file, SourceLoc loc)
+    : file_(std::move(file)), loc_(std::move(loc)), changed_at_(change_time(status_of(file_))) {}
+
+void WatchedFile::read_at(uint64_t offset, std::byte* to, size_t num_bytes) const {
+  try {
+    file_.read_at(offset, to, num_bytes);
+  } catch (const FileError&) {
+    check_unchanged();  // a file that was cut short says so
+    throw;
+  }
+  check_unchanged();
+}
+
+void WatchedFile::check_unchanged() const {
+  const struct stat now = status_of(file_);
+  const auto size = static_cast<uint64_t>(now.st_size);
+  if (size == file_.size() && change_time(now) == changed_at_) {
+    return;
+  }
+  const double seconds = static_cast<double>(change_time(now) - changed_at_) * 1e-9;
+  Diagnostics findings;
+  findings
+      .error("E321", loc_,
+             size != file_.size()
+                 ? fmt::format("`{}` changed while it was in use: it had {} bytes, now {}",
+                               file_.path(), format_thousands(static_cast<int64_t>(file_.size())),
+                               format_thousands(static_cast<int64_t>(size)))
+                 : fmt::format("`{}` changed while it was in use: its time of change is {:+.3f} s "
+                               "off that of the start",
+                               file_.path(), seconds))
+      .help(
+          "write new data under another name, or let `data.cache: memory` or `file` keep the old");
+  throw ConfigError(std::move(findings));
+}
+
+RowsPtr stored_rows(std::shared_ptr<const WatchedFile> file, StoredArray array, uint64_t offset,
+                    std::function<void(std::span<const std::byte>)> check) {
+  return std::make_shared<StoredRows>(std::move(file), std::move(array), offset, std::move(check));
+}
+
+RowsPtr stream_rows(StoredArray array, std::function<std::unique_ptr<ByteReader>()> open) {
+  return std::make_shared<StreamRows>(std::move(array), std::move(open));
+}
+
+}  // namespace meshtrain

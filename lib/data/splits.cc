@@ -1,0 +1,76 @@
+#include "data/splits.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+// One end of a slice; nullopt where it cannot be read.
+std::optional<int64_t> slice_end(std::string_view text, int64_t size, int64_t if_empty) {
+  text = trim(text);
+  if (text.empty()) {
+    return if_empty;
+  }
+  const bool percent = text.back() == '%';
+  if (percent) {
+    text = trim(text.substr(0, text.size() - 1));
+  }
+  int64_t value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  if (percent) {
+    if (value < -100 || value > 100) {
+      return std::nullopt;
+    }
+    const __int128 share = static_cast<__int128>(size) * std::abs(value) / 100;
+    value = value < 0 ? -static_cast<int64_t>(share) : static_cast<int64_t>(share);
+    return value < 0 ? size + value : value;
+  }
+  return std::clamp<int64_t>(value < 0 ? std::max<int64_t>(value, -size) + size : value, 0, size);
+}
+
+}  // namespace
+
+std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
+                                        const SourceLoc& loc) {
+  std::string_view body = trim(text);
+  if (body.size() >= 2 && body.front() == '[' && body.back() == ']') {
+    body = body.substr(1, body.size() - 2);
+    const size_t colon = body.find(':');
+    if (colon != std::string_view::npos) {
+      const auto begin = slice_end(body.substr(0, colon), size, 0);
+      const auto end = slice_end(body.substr(colon + 1), size, size);
+      if (begin && end) {
+        return {*begin, std::max(*begin, *end)};
+      }
+    }
+  }
+  Diagnostics findings;
+  findings.error("E113", loc, fmt::format("cannot read the slice `{}`", text))
+      .help(
+          "write \"[begin:end]\" as in Python: \"[9000:]\", \"[:-100]\", \"[:90%]\"; without "
+          "steps");
+  throw ConfigError(std::move(findings));
+}
+
+Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end) {
+  Dataset part = dataset;
+  part.num_samples = end - begin;
+  for (std::vector<Dataset::Array>* arrays : {&part.inputs, &part.targets}) {
+    for (Dataset::Array& array : *arrays) {
+      array.rows = slice_rows(array.rows, begin, end);
+    }
+  }
+  if (part.sample_weight) {
+    part.sample_weight = slice_rows(part.sample_weight, begin, end);
+  }
+  return part;
+}
+
+}  // namespace meshtrain

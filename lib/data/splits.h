@@ -1,0 +1,22 @@
+// Parts of the samples: `slice` of every source, and split strings as TensorFlow Datasets has them
+// where a source has splits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "data/dataset.h"
+
+namespace meshtrain {
+
+// Begin and end of Python's slice "[begin:end]" over `size` samples, clamped as Python does; an end
+// may be negative or a percentage ("[:90%]"), rounded towards the beginning. Throws ConfigError
+// E113 for anything else.
+std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
+                                        const SourceLoc& loc);
+
+// Rows [begin, end) of every array.
+Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end);
+
+}  // namespace meshtrain

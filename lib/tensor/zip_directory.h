@@ -1,0 +1,29 @@
+// The directory at the end of a zip archive, for what libzip does not tell: how many members it
+// claims before memory is taken for them, and where a stored member's bytes lie.
+//
+// Format: PKWARE's APPNOTE.TXT, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16 and 4.5.3.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/file.h"
+
+namespace meshtrain {
+
+struct ZipDirectory {
+  uint64_t num_members = 0;
+  uint64_t begin = 0;  // in the file
+  uint64_t size = 0;   // bytes
+};
+
+// Throws ConfigError `damaged` for a file without the directory's end or with claims that cannot
+// be.
+ZipDirectory read_zip_directory(const InputFile& file, const char* damaged);
+
+// Where the `num_bytes` bytes of stored member `index`, in the directory's order, begin. Throws
+// ConfigError `damaged` where that is not within the file.
+uint64_t member_offset(const InputFile& file, const ZipDirectory& directory, size_t index,
+                       uint64_t num_bytes, const char* damaged);
+
+}  // namespace meshtrain
