@@ -1,4 +1,4 @@
-// meshtrain verify and inspect: checkpoints without a model.
+// meshtrain inspect, and verify of a checkpoint: without a model.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,8 +7,10 @@
 #include "base/text.h"
 #include "cli.h"
 #include "resume.h"
+#include "table.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_writer.h"
+#include "verify.h"
 
 namespace meshtrain {
 namespace {
@@ -31,29 +33,6 @@ std::vector<std::string> checkpoints_of(const std::string& given) {
     throw ConfigError("E400", {}, fmt::format("there is no checkpoint in `{}`", folder));
   }
   return out.empty() ? std::vector<std::string>{path} : out;
-}
-
-int verify(const Arguments& arguments) {
-  const std::vector<std::string> paths = checkpoints_of(arguments.target);
-  Diagnostics problems;
-  for (const std::string& path : paths) {
-    try {
-      const CheckpointReader reader(path);
-      reader.verify();
-      out_stream().write(fmt::format("{}: good, step {}, {} tensors in {} files, {}\n", path,
-                                     reader.manifest().step, reader.manifest().tensors.size(),
-                                     reader.manifest().files.size() + 1,
-                                     format_bytes(reader.num_bytes())));
-    } catch (const ConfigError& error) {
-      out_stream().write(fmt::format("{}: damaged\n", path));
-      problems.append(error.diagnostics());
-    }
-  }
-  if (problems.has_errors()) {
-    err_stream().write(problems.render(use_color(arguments.color, err_stream())));
-    return static_cast<int>(ExitCode::kCheckpoint);
-  }
-  return 0;
 }
 
 std::string inspect_json(const CheckpointReader& reader) {
@@ -86,24 +65,6 @@ std::string inspect_json(const CheckpointReader& reader) {
                                       {"tensors", tensors},
                                       {"config", reader.text("config.resolved.yaml")}};
   return out.dump(1) + "\n";
-}
-
-// Columns as wide as their widest text.
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) {
-      widths[c] = std::max(widths[c], row[c].size());
-    }
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c + 1 < row.size(); ++c) {
-      out += fmt::format("{:<{}}  ", row[c], widths[c]);
-    }
-    out += row.back() + "\n";
-  }
-  return out;
 }
 
 std::string inspect_text(const CheckpointReader& reader) {
@@ -140,13 +101,27 @@ int inspect(const Arguments& arguments) {
 
 }  // namespace
 
-void add_verify(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb = *command.app.add_subcommand(
-      "verify", "Compare every byte of a checkpoint, or of all of a run, with its checksums");
-  verb.add_option("DIR", a.target, "A checkpoint or a run")->required();
-  add_color_flag(verb, a);
-  verb.callback([command] { command.action = [command] { return verify(command.arguments); }; });
+int verify_checkpoints(const std::string& folder, const Arguments& arguments) {
+  const std::vector<std::string> paths = checkpoints_of(folder);
+  Diagnostics problems;
+  for (const std::string& path : paths) {
+    try {
+      const CheckpointReader reader(path);
+      reader.verify();
+      out_stream().write(fmt::format("{}: good, step {}, {} tensors in {} files, {}\n", path,
+                                     reader.manifest().step, reader.manifest().tensors.size(),
+                                     reader.manifest().files.size() + 1,
+                                     format_bytes(reader.num_bytes())));
+    } catch (const ConfigError& error) {
+      out_stream().write(fmt::format("{}: damaged\n", path));
+      problems.append(error.diagnostics());
+    }
+  }
+  if (problems.has_errors()) {
+    err_stream().write(problems.render(use_color(arguments.color, err_stream())));
+    return static_cast<int>(ExitCode::kCheckpoint);
+  }
+  return 0;
 }
 
 void add_inspect(Command command) {
