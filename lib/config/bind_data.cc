@@ -25,6 +25,22 @@ void check_csv(const ConfigObject& source, Diagnostics& diagnostics) {
   }
 }
 
+void check_windows(const ConfigObject& source, Diagnostics& diagnostics) {
+  if ((source.class_name == "text" || source.class_name == "tokens") &&
+      !source.has("sequence_length")) {
+    diagnostics.error(
+        "E111", source.loc,
+        fmt::format("`{}` needs `sequence_length`: length of a sample", source.class_name));
+  }
+  if (source.class_name == "text" && source.has("characters") + source.has("characters_file") +
+                                             (source.string("vocabulary") == "bytes") >
+                                         1) {
+    diagnostics.error("E113", source.loc,
+                      "`characters`, `characters_file` and `vocabulary: bytes` of `text` exclude "
+                      "each other");
+  }
+}
+
 // Paths of a source are given relative to `base_dir`, as written; those that mean another folder
 // (an extended file's, the command line's) become absolute.
 ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, bool has_dir,
@@ -87,9 +103,12 @@ void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out
   out.train = source("train");
   out.validation = source("validation");
   out.test = source("test");
-  for (std::optional<ConfigObject>* other : {&out.validation, &out.test}) {
-    if (out.train && *other) {
-      read_like_training(*out.train, **other);
+  for (std::optional<ConfigObject>* part : {&out.train, &out.validation, &out.test}) {
+    if (out.train && *part && part != &out.train) {
+      read_like_training(*out.train, **part);
+    }
+    if (*part) {
+      check_windows(**part, diagnostics);
     }
   }
   const ConfigValue& shuffle = field_of(tree, "shuffle");

@@ -86,6 +86,36 @@ ClassSpec cifar100() {
   return spec;
 }
 
+// Samples are windows over what is read; `slice` is a part of it, in characters or tokens.
+std::vector<Spec> window_args() {
+  return {integer("sequence_length", "null", "length of a sample").least(1).most(kMaxSize),
+          integer("stride", "null", "from one sample to the next; sequence_length when null")
+              .least(1)
+              .most(kMaxSize),
+          choice("target", {"sequence", "last"}, "sequence",
+                 "what follows each place of the sample, or its last one")};
+}
+
+ClassSpec text_class() {
+  std::vector<Spec> args = window_args();
+  args.insert(args.begin(), paths("path", "the text, in UTF-8"));
+  args.push_back(choice("vocabulary", {"characters", "bytes"}, "characters", "what has an id"));
+  args.push_back(text("characters", "null",
+                      "those that have ids, in their order; those of the training text, sorted, "
+                      "when null"));
+  args.push_back(make_spec("characters_file", ValueKind::kPath, "null",
+                           "file of such characters, line ends among them"));
+  return source("text", "characters, and which ones follow", std::move(args));
+}
+
+ClassSpec tokens_class() {
+  std::vector<Spec> args = window_args();
+  args.insert(args.begin(), paths("path", "raw little-endian ids"));
+  args.push_back(choice("dtype", {"uint16", "uint32"}, "uint16", "of an id in the file"));
+  args.push_back(integer("vocabulary", "null", "every id must be below").least(1).most(kMaxSize));
+  return source("tokens", "ids of tokens, and which ones follow", std::move(args));
+}
+
 }  // namespace
 
 std::vector<ClassSpec> source_classes() {
@@ -114,6 +144,8 @@ std::vector<ClassSpec> source_classes() {
               make_spec("y", ValueKind::kNames, "null", "file of the labels, or one per output"),
               make_spec("sample_weight", ValueKind::kPath, "null", "file of weights")}),
       csv_class(),
+      text_class(),
+      tokens_class(),
       image_folder(),
       named_set("mnist", "60,000 and 10,000 images 28x28x1 of digits"),
       named_set("fashion_mnist", "60,000 and 10,000 images 28x28x1 of clothes"),

@@ -7,7 +7,7 @@
 #include "data/csv_table.h"
 #include "data/source_files.h"
 #include "data/sources.h"
-#include "data/transforms.h"
+#include "data/splits.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -109,25 +109,14 @@ CsvTable read_files(const ConfigObject& source, const std::string& base_dir,
   return reader.finish(begin, end);
 }
 
-// "species: setosa, versicolor, virginica": which class is which id.
-std::string classes_of(const CsvSettings& settings, const CsvLearned& learned) {
-  std::string out;
-  for (const CsvArray& target : settings.targets) {
-    const auto found = learned.categories.find(target.columns[0].text);
-    if (found == learned.categories.end()) {
-      continue;
-    }
-    std::vector<std::string> shown;
-    for (const std::string& text : found->second) {
-      shown.push_back(shown_text(text));
-      if (shown.size() == kMaxShownClasses) {
-        break;
-      }
-    }
-    out += fmt::format(", {} classes of {}: {}{}", found->second.size(), found->first,
-                       join(shown, ", "), shown.size() < found->second.size() ? ", ..." : "");
+// "3 classes of species: setosa, versicolor, virginica": which class is which id.
+std::string shown_classes(const std::string& column, const std::vector<std::string>& classes) {
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(classes.size(), kMaxShownClasses); ++i) {
+    shown.push_back(shown_text(classes[i]));
   }
-  return out;
+  return fmt::format(", {} classes of {}: {}{}", classes.size(), column, join(shown, ", "),
+                     shown.size() < classes.size() ? ", ..." : "");
 }
 
 }  // namespace
@@ -145,7 +134,13 @@ Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir)
   reads.finish();
   Dataset dataset;
   dataset.description = fmt::format("csv {}", shown_paths(source.arg("path")));
-  dataset.description += classes_of(settings_of(source), table.learned);
+  for (const std::string& label : table.labels) {
+    const auto classes = table.learned.categories.find(label);
+    if (classes != table.learned.categories.end()) {
+      dataset.description += shown_classes(label, classes->second);
+      dataset.class_names = table.labels.size() == 1 ? classes->second : dataset.class_names;
+    }
+  }
   for (NamedTensor& input : table.inputs) {
     dataset.inputs.push_back({input.name, make_rows(std::move(input.tensor))});
   }

@@ -364,6 +364,7 @@ CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
       table.inputs.push_back({layout.name, std::move(tensors[i])});
     } else if (i < num_inputs + layout_.targets.size()) {
       table.targets.push_back({layout.name, std::move(tensors[i])});
+      table.labels.push_back(names_[layout.columns[0]]);
     } else {
       table.weight = std::move(tensors[i]);
     }

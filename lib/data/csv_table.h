@@ -59,6 +59,7 @@ struct CsvLearned {
 
 struct CsvTable {
   std::vector<NamedTensor> inputs, targets;
+  std::vector<std::string> labels;   // the first column of each target
   std::optional<HostTensor> weight;  // (rows,) float32
   CsvLearned learned;
 };

@@ -15,6 +15,8 @@ constexpr Source kSources[] = {
     {"npy", read_npy_source},
     {"idx", read_idx_source},
     {"csv", read_csv_source},
+    {"text", read_text_source},
+    {"tokens", read_tokens_source},
     {"random", make_random_source},
     {"digits", make_digits_source},
     {"image_folder", read_image_folder_source},

@@ -17,6 +17,8 @@ Dataset read_npz_source(const ConfigObject& source, const std::string& base_dir)
 Dataset read_npy_source(const ConfigObject& source, const std::string& base_dir);
 Dataset read_idx_source(const ConfigObject& source, const std::string& base_dir);
 Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir);
+Dataset read_text_source(const ConfigObject& source, const std::string& base_dir);
+Dataset read_tokens_source(const ConfigObject& source, const std::string& base_dir);
 Dataset make_random_source(const ConfigObject& source, const std::string& base_dir);
 Dataset make_digits_source(const ConfigObject& source, const std::string& base_dir);
 Dataset read_image_folder_source(const ConfigObject& source, const std::string& base_dir);

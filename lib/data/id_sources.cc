@@ -1,0 +1,102 @@
+// Sources of windows over ids: text, tokens.
+#include "base/text.h"
+#include "config/source_like.h"
+#include "data/characters.h"
+#include "data/source_files.h"
+#include "data/sources.h"
+#include "data/splits.h"
+#include "data/windows.h"
+
+namespace meshtrain {
+namespace {
+
+std::vector<std::string> paths_of(const ConfigObject& source, const std::string& base_dir) {
+  std::vector<std::string> paths;
+  for (NamedFile& file : find_files(source.arg("path"), base_dir)) {
+    paths.push_back(std::move(file.path));
+  }
+  return paths;
+}
+
+std::vector<TextInput> texts_of(const ConfigObject& source, const std::string& base_dir) {
+  std::vector<TextInput> texts;
+  for (const std::string& path : paths_of(source, base_dir)) {
+    texts.push_back(text_in_file(path));
+  }
+  return texts;
+}
+
+// The windows of the ids that the source's slice leaves.
+void add_source_windows(const ConfigObject& source, const IdsPtr& ids, Dataset& dataset) {
+  using Targets = WindowSettings::Targets;
+  WindowSettings settings;
+  settings.length = source.integer("sequence_length");
+  settings.stride = source.has("stride") ? source.integer("stride") : settings.length;
+  settings.targets = !source.has("target")               ? Targets::kNone
+                     : source.string("target") == "last" ? Targets::kLast
+                                                         : Targets::kSequence;
+  std::pair<int64_t, int64_t> part = {0, ids->size()};
+  SourceLoc loc = source.loc_of("path");
+  if (source.has("slice")) {
+    loc = source.loc_of("slice");
+    part = parse_slice(source.string("slice"), ids->size(), loc);
+    dataset.description += " " + source.string("slice");
+  }
+  dataset.is_sliced = true;
+  add_windows(ids, part.first, part.second, settings, loc, dataset);
+}
+
+// The characters that have ids: those given, else those of the training data.
+Vocabulary vocabulary_of(const ConfigObject& source, const std::string& base_dir,
+                         const TextContent& content) {
+  if (source.has("characters")) {
+    return vocabulary_of(text_in_memory("characters", source.string("characters")));
+  }
+  if (source.has("characters_file")) {
+    return vocabulary_of(text_in_file(resolve(base_dir, source.string("characters_file"))));
+  }
+  const ConfigObject* const train = training_source(source);
+  return train ? read_content(texts_of(*train, base_dir)).vocabulary : content.vocabulary;
+}
+
+}  // namespace
+
+Dataset read_text_source(const ConfigObject& source, const std::string& base_dir) {
+  Dataset dataset;
+  Reads reads;
+  reads.run(source.loc_of("path"), [&] {
+    IdsPtr ids;
+    if (source.string("vocabulary") == "bytes") {
+      dataset.description = fmt::format("text {}, bytes", shown_paths(source.arg("path")));
+      ids = ids_in_files(paths_of(source, base_dir), DType::kUInt8, 256, source.loc_of("path"));
+    } else {
+      const std::vector<TextInput> texts = texts_of(source, base_dir);
+      const TextContent content = read_content(texts);
+      const Vocabulary vocabulary = vocabulary_of(source, base_dir, content);
+      dataset.description =
+          fmt::format("text {}, {} characters", shown_paths(source.arg("path")), vocabulary.size());
+      ids = ids_in_memory(encode(texts, vocabulary, content.size));
+    }
+    add_source_windows(source, ids, dataset);
+  });
+  reads.finish();
+  return dataset;
+}
+
+Dataset read_tokens_source(const ConfigObject& source, const std::string& base_dir) {
+  Dataset dataset;
+  Reads reads;
+  reads.run(source.loc_of("path"), [&] {
+    const DType dtype = parse_dtype(source.string("dtype")).value();
+    const int64_t vocabulary = source.has("vocabulary") ? source.integer("vocabulary") : 0;
+    const IdsPtr ids =
+        ids_in_files(paths_of(source, base_dir), dtype, vocabulary, source.loc_of("path"));
+    dataset.description = fmt::format("tokens {}, {} of {}", shown_paths(source.arg("path")),
+                                      format_thousands(ids->size()), dtype_name(dtype));
+    add_source_windows(source, ids, dataset);
+  });
+  reads.finish();
+  return dataset;
+}
+
+}  // namespace meshtrain

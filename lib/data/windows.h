@@ -1,0 +1,51 @@
+// Windows over a long sequence of ids (characters, tokens): samples that may overlap, none of them
+// copied before it is read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "data/dataset.h"
+
+namespace meshtrain {
+
+// Ids in order. Several threads may read.
+class Ids {
+ public:
+  virtual ~Ids() = default;
+  virtual int64_t size() const = 0;
+  // Copies ids [begin, begin + to.size()) to `to`, which lies within size(). Throws ConfigError
+  // E314 for an id that is too large, E321 for a file that has changed.
+  virtual void read(int64_t begin, std::span<int32_t> to) const = 0;
+};
+using IdsPtr = std::shared_ptr<const Ids>;
+
+// Ids of a tensor of uint8, uint16 or int32 with one dimension.
+IdsPtr ids_in_memory(HostTensor tensor);
+
+// Ids in files one after the other, raw and little-endian, of uint8, uint16 or uint32; read when
+// they are asked for. `vocabulary` is the number of ids that there may be, 0 when unknown. Throws
+// ConfigError E300, and E305 where a size is no multiple of the type's.
+IdsPtr ids_in_files(const std::vector<std::string>& paths, DType dtype, int64_t vocabulary,
+                    const SourceLoc& loc);
+
+struct WindowSettings {
+  int64_t length = 0;  // ids of a window
+  int64_t stride = 0;  // from the begin of one window to that of the next
+  enum class Targets {
+    kNone,
+    kSequence,  // the id behind each of the window's: (windows, length)
+    kLast,      // the id behind the window: (windows,)
+  } targets = Targets::kSequence;
+};
+
+// "x", int32 (windows, length), and "y" of ids [begin, end): as many whole windows as there are.
+// Throws ConfigError E316 at `loc` when there is none.
+void add_windows(const IdsPtr& ids, int64_t begin, int64_t end, const WindowSettings& settings,
+                 const SourceLoc& loc, Dataset& dataset);
+
+}  // namespace meshtrain
