@@ -21,14 +21,20 @@ class IsolatedProcess {
  public:
   // What the child calls to send bytes; false when nobody reads them any more.
   using Send = std::function<bool(const void* bytes, size_t count)>;
+  // What it calls to wait for the next bytes from send(); false when there will be no more.
+  using Receive = std::function<bool(void* to, size_t count)>;
 
-  // Starts `work` in a child whose standard error goes nowhere. Throws RuntimeFailure (exit 4) when
-  // there is no process to be had.
+  // Starts `work` in a child whose standard error goes nowhere and that has no other file open.
+  // Throws RuntimeFailure (exit 4) when there is no process to be had.
   IsolatedProcess(const IsolateLimits& limits, const std::function<void(const Send&)>& work);
+  IsolatedProcess(const IsolateLimits& limits,
+                  const std::function<void(const Send&, const Receive&)>& work);
   ~IsolatedProcess();  // ends the child if it still runs
   IsolatedProcess(const IsolatedProcess&) = delete;
   IsolatedProcess& operator=(const IsolatedProcess&) = delete;
 
+  // Gives the child bytes to receive; false when it has ended.
+  bool send(const void* bytes, size_t count);
   // The next `count` bytes; false when the child ended before.
   bool receive(void* to, size_t count);
   // Waits for the child. "" when it came to its end by itself, else what ended it.
@@ -36,7 +42,7 @@ class IsolatedProcess {
 
  private:
   pid_t pid_ = -1;
-  int from_child_ = -1;
+  int channel_ = -1;
 };
 
 }  // namespace meshtrain

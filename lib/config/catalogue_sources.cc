@@ -1,4 +1,5 @@
 // Data sources: where samples come from.
+#include "base/text.h"
 #include "config/catalogue.h"
 
 namespace meshtrain {
@@ -15,9 +16,27 @@ ClassSpec source(std::string name, std::string help, Args args) {
   return spec;
 }
 
+// Which samples: a split of `names`, or parts of them (split.h).
+Spec split_arg(std::vector<std::string> names) {
+  Spec spec = text("split", "train",
+                   "which part: " + join(names, ", ") + ", train[:90%], train[10%:20%]+test, ...");
+  spec.allowed = std::move(names);
+  return spec;
+}
+
 // A file, several by glob ("train_*.npz") or as a list.
 Spec paths(const char* name, const char* help) {
   return make_spec(name, ValueKind::kPaths, "", help).required();
+}
+
+// A file of named arrays.
+ClassSpec archive(const char* name, const char* help, const char* file, const std::string& array) {
+  return source(
+      name, help,
+      {paths("path", file),
+       make_spec("x", ValueKind::kNames, "x", array + " of the samples, or one per input"),
+       make_spec("y", ValueKind::kNames, "y", array + " of the labels, or one per output"),
+       text("sample_weight", "null", array + " of weights")});
 }
 
 // Keras' image_dataset_from_directory; decoded as they are read.
@@ -49,7 +68,7 @@ ClassSpec image_folder() {
 
 // Keras' keras.datasets, as `meshtrain data fetch` gets them.
 ClassSpec named_set(const char* name, const char* help) {
-  return source(name, help, {choice("split", {"train", "test"}, "train", "which part")});
+  return source(name, help, {split_arg({"train", "test"})});
 }
 
 // Columns of one array, or of several by name: {wide: [age, height], deep: city}.
@@ -129,15 +148,12 @@ std::vector<ClassSpec> source_classes() {
            integer("classes", "null", "uniform integer labels below this").least(1).most(kMaxSize),
            seed}),
       source("digits", "built-in 28x28x1 images of digits, 0 to 255",
-             {choice("split", {"train", "test"}, "train", "which part"),
+             {split_arg({"train", "test"}),
               integer("samples", "null", "how many; all when null").least(1).most(kMaxSize), seed}),
       source("idx", "MNIST's files, plain or gzip",
              {paths("images", "file of the samples"), paths("labels", "file of the labels")}),
-      source("npz", "a NumPy archive",
-             {paths("path", "the archive"),
-              make_spec("x", ValueKind::kNames, "x", "array of the samples, or one per input"),
-              make_spec("y", ValueKind::kNames, "y", "array of the labels, or one per output"),
-              text("sample_weight", "null", "array of weights")}),
+      archive("npz", "a NumPy archive", "the archive", "array"),
+      archive("hdf5", "an HDF5 file", "the file", "dataset"),
       source("npy", "NumPy files",
              {make_spec("x", ValueKind::kNames, "", "file of the samples, or one per input")
                   .required(),

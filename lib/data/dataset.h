@@ -4,6 +4,7 @@
 // Sources and their arguments; relative paths are from DataConfig::base_dir:
 //
 //   npz     path; x, y, sample_weight: names in the archive (x: "x"; y: "y"; sample_weight: none)
+//   hdf5    path; x, y, sample_weight: datasets, by default those of npz; lib/tensor/h5_datasets.h
 //   npy     x, y, sample_weight: paths of .npy files
 //   idx     images, labels: paths of IDX files, plain or gzip; images (n, h, w) become (n, h, w, 1)
 //   csv     path; label, features, sample_weight: columns; missing, vocabulary, ...: csv_table.h
@@ -57,9 +58,5 @@ std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double spli
 // Every integer label of sparse targets must be in [0, num_classes): E312 names the sample. Large
 // labels are checked as they are read.
 void check_labels(Dataset& dataset, size_t target, int64_t num_classes);
-
-// The order of samples in an epoch (0-based): a pure function of (seed, epoch); the identity
-// without shuffle.
-std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoch, bool shuffle);
 
 }  // namespace meshtrain

@@ -26,9 +26,9 @@ class WatchedFile {
   // Reads exactly `num_bytes` from `offset`, then looks at the file's size and time: ConfigError
   // E321 when they are not those it was opened with.
   void read_at(uint64_t offset, std::byte* to, size_t num_bytes) const;
+  void check_unchanged() const;  // E321 as said
 
  private:
-  void check_unchanged() const;
 
   InputFile file_;
   SourceLoc loc_;

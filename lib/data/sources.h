@@ -7,9 +7,9 @@
 
 namespace meshtrain {
 
-// All samples of a source, before slice, transforms and checks across arrays; every array has at
-// least one dimension. Problems of all its files are thrown together, each with its place in the
-// config.
+// All samples of a source, of one of its splits or of parts of them (config/split.h), before slice,
+// transforms and checks across arrays; every array has at least one dimension. Problems of all its
+// files are thrown together, each with its place in the config.
 Dataset read_source(const ConfigObject& source, const std::string& base_dir);
 
 // One function for each class of the catalogue.
@@ -17,6 +17,7 @@ Dataset read_npz_source(const ConfigObject& source, const std::string& base_dir)
 Dataset read_npy_source(const ConfigObject& source, const std::string& base_dir);
 Dataset read_idx_source(const ConfigObject& source, const std::string& base_dir);
 Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir);
+Dataset read_hdf5_source(const ConfigObject& source, const std::string& base_dir);
 Dataset read_text_source(const ConfigObject& source, const std::string& base_dir);
 Dataset read_tokens_source(const ConfigObject& source, const std::string& base_dir);
 Dataset make_random_source(const ConfigObject& source, const std::string& base_dir);

@@ -37,6 +37,10 @@ void prepare_h5();
 // bytes, as h5py stores them.
 hid_t h5_type(DType dtype);
 
+// The type of the elements in a file, whatever their byte order; nothing when they are no numbers.
+// `dataset` is where bfloat16 has its attribute.
+std::optional<DType> h5_dtype(hid_t type, hid_t dataset);
+
 // An enumeration, a text of any length, ...
 hid_t h5_text_type();
 

@@ -16,20 +16,8 @@
 // The parent believes none of it unchecked: a hostile file may have taken over the child.
 
 namespace meshtrain {
-namespace {
 
-constexpr int kMaxDepth = 64;
-constexpr uint64_t kMaxObjects = 200000;
-constexpr uint32_t kMaxText = 4096;
-constexpr int kMaxH5Rank = 32;
-
-struct Refused {
-  const char* code;
-  std::string message;
-};
-
-// The element type, or nothing when it is no number.
-std::optional<DType> dtype_of(hid_t type, hid_t dataset) {
+std::optional<DType> h5_dtype(hid_t type, hid_t dataset) {
   const size_t size = H5Tget_size(type);
   switch (H5Tget_class(type)) {
     case H5T_INTEGER: {
@@ -69,6 +57,18 @@ std::optional<DType> dtype_of(hid_t type, hid_t dataset) {
       return std::nullopt;
   }
 }
+
+namespace {
+
+constexpr int kMaxDepth = 64;
+constexpr uint64_t kMaxObjects = 200000;
+constexpr uint32_t kMaxText = 4096;
+constexpr int kMaxH5Rank = 32;
+
+struct Refused {
+  const char* code;
+  std::string message;
+};
 
 class Walker {
  public:
@@ -181,7 +181,7 @@ class Walker {
       throw Refused{"E405",
                     fmt::format("dataset `{}` is compressed; Keras stores weights plain", path)};
     }
-    const std::optional<DType> dtype = dtype_of(type, id);
+    const std::optional<DType> dtype = h5_dtype(type, id);
     const int rank = H5Sget_simple_extent_ndims(space);
     if (!dtype || rank < 0 || rank > kMaxH5Rank || H5Sget_simple_extent_type(space) == H5S_NULL) {
       throw Refused{"E405", fmt::format("dataset `{}` holds no array of numbers", path)};
