@@ -16,8 +16,9 @@ class Engine;
 
 // The command line as parsed; one for the whole process.
 struct Arguments {
-  std::vector<std::string> words;  // config files and overrides, in order
-  std::vector<std::string> sets;   // --set
+  std::vector<std::string> command_line;  // all of it, as given
+  std::vector<std::string> words;         // config files and overrides, in order
+  std::vector<std::string> sets;          // --set
   std::string profile, mesh, devices, name, batch_size, epochs, seed, limit_steps;
   std::string resume, max_time, target;
   std::vector<std::string> allow;  // --allow KEY
@@ -28,6 +29,10 @@ struct Arguments {
   int verbosity = 0;
   std::string sharding;  // summary --sharding [NAME]
   bool draw_sharding = false;
+  int64_t steps = 4;  // of verify
+  double tolerance = 1e-9;
+  std::string scratch;
+  bool checksums = false;
   std::string template_name;
 };
 
@@ -46,6 +51,7 @@ struct Command {
 // --- one function per file
 // ------------------------------------------------------------------------
 void add_config(Command command);
+void add_data(Command command);
 void add_devices(Command command);
 void add_evaluate(Command command);
 void add_export(Command command);
@@ -54,6 +60,7 @@ void add_init(Command command);
 void add_inspect(Command command);
 void add_plan(Command command);
 void add_predict(Command command);
+void add_report(Command command);
 void add_resume(Command command);
 void add_schema(Command command);
 void add_summary(Command command);

@@ -67,4 +67,25 @@ std::string Table::row_text(const std::vector<Lines>& row, const char* bar) cons
   return out;
 }
 
+std::string aligned(const std::vector<std::vector<std::string>>& rows,
+                    const std::vector<size_t>& right) {
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      widths[c] = std::max(widths[c], row[c].size());
+    }
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      const bool is_right = std::find(right.begin(), right.end(), c) != right.end();
+      line += is_right ? fmt::format("{:>{}}  ", row[c], widths[c])
+                       : fmt::format("{:<{}}  ", row[c], widths[c]);
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
+
 }  // namespace meshtrain

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -20,6 +21,8 @@
 
 namespace meshtrain {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxTries = 20;
 
@@ -104,19 +107,23 @@ struct Transfer {
   const FetchOptions& options;
   bool is_too_long = false;
   bool is_stopped = false;
+  bool is_silent = false;  // no byte for the time allowed
+  Clock::time_point last_byte = Clock::now();
 };
 
 size_t on_bytes(char* data, size_t size, size_t count, void* user) {
   auto* const transfer = static_cast<Transfer*>(user);
+  transfer->last_byte = Clock::now();
   transfer->is_too_long = transfer->part.size() + size * count > transfer->download.num_bytes;
   return !transfer->is_too_long && transfer->part.append(data, size * count) ? size * count : 0;
 }
 
 int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto* const transfer = static_cast<Transfer*>(user);
-  transfer->is_stopped =
-      transfer->is_stopped || transfer->options.on_progress(transfer->part.size());
-  return transfer->is_stopped ? 1 : 0;
+  const std::chrono::duration<double> silence = Clock::now() - transfer->last_byte;
+  transfer->is_silent = silence.count() > transfer->options.timeout_seconds;
+  transfer->is_stopped = transfer->options.on_progress(transfer->part.size());
+  return transfer->is_stopped || transfer->is_silent ? 1 : 0;
 }
 
 // What a request ended with.
@@ -147,8 +154,6 @@ Outcome request(Transfer& transfer) {
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_USERAGENT, "meshtrain");
   set(CURLOPT_CONNECTTIMEOUT, timeout);
-  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-  set(CURLOPT_LOW_SPEED_TIME, timeout);
   set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(transfer.part.size()));
   set(CURLOPT_ERRORBUFFER, message);
   set(CURLOPT_WRITEFUNCTION, on_bytes);
@@ -157,9 +162,14 @@ Outcome request(Transfer& transfer) {
   set(CURLOPT_XFERINFOFUNCTION, on_progress);
   set(CURLOPT_XFERINFODATA, static_cast<void*>(&transfer));
   Outcome outcome;
+  transfer.last_byte = Clock::now();
   outcome.code = curl.easy_perform(handle.get());
   curl.easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
-  outcome.message = *message != '\0' ? message : curl.easy_strerror(outcome.code);
+  outcome.message =
+      transfer.is_silent
+          ? fmt::format("no byte for {} s", format_shortest(transfer.options.timeout_seconds))
+      : *message != '\0' ? message
+                         : curl.easy_strerror(outcome.code);
   return outcome;
 }
 
@@ -205,7 +215,8 @@ bool fill(Transfer& transfer) {
                       transfer.download.url, transfer.is_too_long ? "more" : bytes_text(got),
                       bytes_text(transfer.download.num_bytes)));
     }
-    if (outcome.code != CURLE_OK && (part.size() == before || tries == kMaxTries)) {
+    const bool gives_up = part.size() == before || transfer.is_silent || tries == kMaxTries;
+    if (outcome.code != CURLE_OK && gives_up) {
       download_failed(transfer, outcome);
     }
   }

@@ -29,7 +29,7 @@ constexpr Format kOtherFormats[] = {{"GIF8", "a GIF file"},  {"BM", "a BMP file"
 Image make_image(int64_t height, int64_t width, int channels, size_t file_bytes, int64_t max_ratio,
                  const std::string& name) {
   if (height <= 0 || width <= 0) {
-    read_error("E322", name, "an image of {}x{} pixels", width, height);
+    read_error("E322", name, "there is no image in the file: truncated?");
   }
   if (height > kMaxPixels / width) {
     read_error("E322", name, "the image declares {}x{} pixels; at most {} are read", width, height,

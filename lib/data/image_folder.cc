@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "data/epoch_order.h"
 #include "data/image_listing.h"
 #include "data/image_resize.h"
 #include "data/source_files.h"
@@ -144,7 +145,7 @@ void shuffle_and_split(ImageListing& listing, const ConfigObject& source) {
   if (!source.has("seed")) {
     return;
   }
-  std::vector<int64_t> order = epoch_order(count, source.integer("seed"), 0, true);
+  std::vector<int64_t> order = EpochOrder(count, source.integer("seed"), 0).rows(0, count);
   if (source.has("validation_split")) {
     const auto validation =
         static_cast<int64_t>(source.number("validation_split") * static_cast<double>(count));

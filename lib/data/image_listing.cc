@@ -58,9 +58,10 @@ class Walk {
       cannot_list(folder, error, loc_);
     }
     if (std::find(around_.begin(), around_.end(), real) != around_.end()) {
-      throw ConfigError(
-          "E300", loc_,
-          fmt::format("`{}` is a link to a folder around it (`follow_links: true`)", folder));
+      throw ConfigError("E300", loc_,
+                        fmt::format("`{}` is a folder around itself: a link leads in a circle "
+                                    "(`follow_links: true`)",
+                                    folder));
     }
     around_.push_back(real);
     std::vector<std::string> images;

@@ -1,0 +1,244 @@
+// meshtrain data inspect: what samples a config or a file has.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "config/default_object.h"
+#include "data.h"
+#include "data/array_stats.h"
+#include "data/guess_source.h"
+#include "table.h"
+#include "train/run_data.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InspectedArray {
+  std::string name, role;  // "x", "input"; no role in a file
+  DType dtype;
+  Shape shape;
+  int64_t bytes = 0;
+  ArrayStats stats;
+};
+
+// A part of the config's data, or a file.
+struct InspectedPart {
+  std::string name, description;
+  int64_t samples = 0;
+  int64_t batch_size = 0, batches = 0;  // 0 for a file
+  std::vector<std::string> class_names;
+  std::vector<InspectedArray> arrays;
+};
+
+InspectedArray inspect_array(const std::string& name, const std::string& role, const Rows& rows,
+                             bool are_labels) {
+  return {name,
+          role,
+          rows.dtype(),
+          rows.shape(),
+          rows.size() * static_cast<int64_t>(rows.row_bytes()),
+          measure(rows, are_labels)};
+}
+
+InspectedPart inspect_dataset(const std::string& name, const Dataset& data, int64_t batch_size,
+                              bool drops_remainder) {
+  InspectedPart part;
+  part.name = name;
+  part.description = data.description;
+  part.samples = data.num_samples;
+  part.batch_size = batch_size;
+  part.batches = (data.num_samples + (drops_remainder ? 0 : batch_size - 1)) / batch_size;
+  part.class_names = data.class_names;
+  for (const Dataset::Array& array : data.inputs) {
+    part.arrays.push_back(inspect_array(array.name, "input", *array.rows, false));
+  }
+  for (const Dataset::Array& array : data.targets) {
+    part.arrays.push_back(inspect_array(array.name, "target", *array.rows, true));
+  }
+  if (data.sample_weight) {
+    part.arrays.push_back(inspect_array("sample_weight", "weight", *data.sample_weight, false));
+  }
+  return part;
+}
+
+std::vector<InspectedPart> inspect_config(const Arguments& arguments) {
+  Config config = load_config(load_options(arguments, true));
+  config.data.nonfinite.value = "allow";  // they are counted here
+  const bool drops = config.data.remainder.value == "drop";
+  const auto batch = [&](const Located<int64_t>& own) {
+    return own > 0 ? own.value : config.fit.batch_size.value;
+  };
+  const DataPart parts[] = {DataPart::kTrain, DataPart::kValidation, DataPart::kTest};
+  const int64_t batches[] = {config.fit.batch_size.value, batch(config.fit.validation_batch_size),
+                             batch(config.evaluate.batch_size)};
+  const std::optional<ConfigObject>* const given[] = {&config.data.train, &config.data.validation,
+                                                      &config.data.test};
+  std::vector<InspectedPart> out;
+  for (size_t i = 0; i < 3; ++i) {
+    const bool is_split = parts[i] == DataPart::kValidation && config.fit.validation_split > 0;
+    if (!given[i]->has_value() && !is_split) {
+      continue;
+    }
+    // One part after the other: only one is in memory.
+    const RunData data = load_run_data(config, parts[i] == DataPart::kTrain, parts[i]);
+    out.push_back(inspect_dataset(std::string(data_part_name(parts[i])), *data.part(parts[i]),
+                                  batches[i], drops && i == 0));
+  }
+  return out;
+}
+
+InspectedPart inspect_path(const std::string& path) {
+  InspectedPart part;
+  Guessed found = read_guessed(path, [&](const std::string& name, const Rows& rows) {
+    const bool is_column = rows.row_bytes() == dtype_size(rows.dtype());
+    part.arrays.push_back(inspect_array(name, "", rows, is_column));
+    part.samples = std::max(part.samples, rows.size());
+  });
+  part.description = std::move(found.description);
+  part.class_names = std::move(found.class_names);
+  return part;
+}
+
+std::string number_text(double value) {
+  return std::isnan(value) ? "-" : fmt::format("{:.6g}", value);
+}
+
+std::string class_label(const InspectedPart& part, int64_t label) {
+  const bool has_name = label >= 0 && label < static_cast<int64_t>(part.class_names.size());
+  return has_name ? fmt::format("{} {}", label, part.class_names[static_cast<size_t>(label)])
+                  : std::to_string(label);
+}
+
+std::string text_of(const InspectedPart& part) {
+  constexpr size_t kMaxShownClasses = 100;
+  std::string out = part.name.empty() ? part.description + "\n"
+                                      : fmt::format("{}: {}\n", part.name, part.description);
+  if (part.batches > 0) {
+    const int64_t last = part.samples - (part.batches - 1) * part.batch_size;
+    out += fmt::format("{} batch{} of {} per epoch{}\n", part.batches,
+                       part.batches == 1 ? "" : "es", part.batch_size,
+                       last < part.batch_size ? fmt::format(", the last of {}", last) : "");
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"array", "dtype", "shape", "min", "max", "mean", "NaN", "inf", "size"}};
+  for (const InspectedArray& array : part.arrays) {
+    rows.push_back({array.name, std::string(dtype_name(array.dtype)), shape_string(array.shape),
+                    number_text(array.stats.min), number_text(array.stats.max),
+                    number_text(array.stats.mean), format_thousands(array.stats.nans),
+                    format_thousands(array.stats.infinities), format_bytes(array.bytes)});
+  }
+  out += "\n" + aligned(rows, {3, 4, 5, 6, 7, 8});
+  for (const InspectedArray& array : part.arrays) {
+    if (!array.stats.classes) {
+      continue;
+    }
+    rows = {{fmt::format("classes of {}", array.name), "samples", "share"}};
+    for (const auto& [label, count] : *array.stats.classes) {
+      rows.push_back({class_label(part, label), format_thousands(count),
+                      fmt::format("{:.1f}%", 100.0 * static_cast<double>(count) /
+                                                 static_cast<double>(array.shape[0]))});
+    }
+    const size_t all = rows.size() - 1;
+    rows.resize(std::min(rows.size(), kMaxShownClasses + 1));
+    out += "\n" + aligned(rows, {1, 2});
+    if (all > kMaxShownClasses) {
+      out += fmt::format("... {} more\n", all - kMaxShownClasses);
+    }
+  }
+  return out;
+}
+
+Json json_number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Json json_of(const InspectedPart& part) {
+  Json arrays = Json::array();
+  int64_t bytes = 0;
+  for (const InspectedArray& array : part.arrays) {
+    Json entry = {{"name", array.name},
+                  {"role", array.role.empty() ? Json(nullptr) : Json(array.role)},
+                  {"dtype", dtype_name(array.dtype)},
+                  {"shape", array.shape},
+                  {"min", json_number(array.stats.min)},
+                  {"max", json_number(array.stats.max)},
+                  {"mean", json_number(array.stats.mean)},
+                  {"nan", array.stats.nans},
+                  {"inf", array.stats.infinities},
+                  {"bytes", array.bytes}};
+    if (array.stats.classes) {
+      Json classes = Json::array();
+      for (const auto& [label, count] : *array.stats.classes) {
+        Json one = {{"class", label}, {"samples", count}};
+        if (label >= 0 && label < static_cast<int64_t>(part.class_names.size())) {
+          one["name"] = part.class_names[static_cast<size_t>(label)];
+        }
+        classes.push_back(std::move(one));
+      }
+      entry["classes"] = std::move(classes);
+    }
+    bytes += array.bytes;
+    arrays.push_back(std::move(entry));
+  }
+  Json out = {{"part", part.name.empty() ? Json(nullptr) : Json(part.name)},
+              {"source", part.description},
+              {"samples", part.samples},
+              {"bytes", bytes}};
+  if (part.batch_size > 0) {
+    out["batch_size"] = part.batch_size;
+    out["batches"] = part.batches;
+  }
+  out["arrays"] = std::move(arrays);
+  return out;
+}
+
+bool is_config(const std::vector<std::string>& words) {
+  return words.size() > 1 || words[0] == "-" || ends_with(words[0], ".yaml") ||
+         ends_with(words[0], ".yml");
+}
+
+int inspect(const Arguments& arguments) {
+  std::vector<InspectedPart> parts;
+  if (is_config(arguments.words)) {
+    parts = inspect_config(arguments);
+  } else {
+    parts.push_back(inspect_path(arguments.words[0]));
+  }
+  if (arguments.format == "json") {
+    Json list = Json::array();
+    for (const InspectedPart& part : parts) {
+      list.push_back(json_of(part));
+    }
+    out_stream().write(
+        Json{{"parts", std::move(list)}}.dump(1, ' ', false, Json::error_handler_t::replace) +
+        "\n");
+    return 0;
+  }
+  std::string text;
+  for (const InspectedPart& part : parts) {
+    text += (text.empty() ? "" : "\n") + text_of(part);
+  }
+  out_stream().write(text);
+  return 0;
+}
+
+}  // namespace
+
+void add_data_inspect(CLI::App& data, Command command) {
+  Arguments& a = command.arguments;
+  CLI::App& verb = *data.add_subcommand("inspect",
+                                        "Samples, shapes, dtypes, ranges and class counts of a "
+                                        "config's data, or of a file or folder");
+  add_config_arguments(verb, a);
+  add_format_flag(verb, a);
+  add_color_flag(verb, a);
+  verb.callback([command] { command.action = [command] { return inspect(command.arguments); }; });
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,139 @@
+#include "data/guess_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/text.h"
+#include "config/default_object.h"
+#include "data/idx.h"
+#include "data/image.h"
+#include "data/image_listing.h"
+#include "data/sources.h"
+#include "tensor/h5.h"
+#include "tensor/npy.h"
+#include "tensor/npz.h"
+#include "tensor/safetensors.h"
+
+namespace meshtrain {
+namespace {
+
+using Visit = std::function<void(const std::string&, const Rows&)>;
+
+// A single number is an array of one.
+RowsPtr as_rows(HostTensor tensor) {
+  if (tensor.shape().empty()) {
+    tensor.reshape({1});
+  }
+  return make_rows(std::move(tensor));
+}
+
+void visit_dataset(const Dataset& data, const Visit& visit) {
+  for (const std::vector<Dataset::Array>* arrays : {&data.inputs, &data.targets}) {
+    for (const Dataset::Array& array : *arrays) {
+      visit(array.name, *array.rows);
+    }
+  }
+}
+
+// Height and width of each image.
+std::pair<RowsPtr, RowsPtr> image_sizes(const std::vector<std::string>& paths) {
+  const auto count = static_cast<int64_t>(paths.size());
+  HostTensor heights(DType::kInt32, {count}), widths(DType::kInt32, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    const Image image = read_image(paths[static_cast<size_t>(i)], 3);
+    heights.set(i, static_cast<double>(image.height));
+    widths.set(i, static_cast<double>(image.width));
+  }
+  return {make_rows(std::move(heights)), make_rows(std::move(widths))};
+}
+
+Guessed visit_images(const std::string& path, const Visit& visit) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  bool has_labels = false;
+  for (fs::directory_iterator at(path, error); !error && at != fs::directory_iterator();
+       at.increment(error)) {
+    has_labels =
+        has_labels || (at->is_directory(error) && !at->path().filename().native().starts_with('.'));
+  }
+  const auto [heights, widths] =
+      image_sizes(list_images(path, has_labels, std::nullopt, false, {}, {}).paths);
+  visit("height", *heights);
+  visit("width", *widths);
+  ConfigObject source = default_object(Category::kSource, "image_folder");
+  source.args["directory"].data = path;
+  source.args["label_mode"].data = std::string(has_labels ? "int" : "none");
+  Dataset data = read_image_folder_source(source, "");
+  visit_dataset(data, visit);
+  return {data.description, data.class_names};
+}
+
+Guessed visit_csv(const std::string& path, const Visit& visit) {
+  ConfigObject source = default_object(Category::kSource, "csv");
+  source.args["path"].data = path;
+  visit_dataset(read_csv_source(source, ""), visit);
+  return {"csv " + path, {}};
+}
+
+bool is_text(std::string_view bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](char c) {
+    const auto byte = static_cast<uint8_t>(c);
+    return byte >= 0x20 || byte == '\n' || byte == '\r' || byte == '\t';
+  });
+}
+
+}  // namespace
+
+Guessed read_guessed(const std::string& path, const Visit& visit) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return visit_images(path, visit);
+  }
+  char buffer[512] = {};
+  const InputFile file = open_input(path, "E300", "E300");
+  const auto count = static_cast<size_t>(std::min<uint64_t>(file.size(), sizeof(buffer)));
+  file.read_at(0, reinterpret_cast<std::byte*>(buffer), count);
+  const std::string_view begin(buffer, count);
+  if (begin.starts_with("\x93NUMPY")) {
+    visit("array", *as_rows(read_npy(path)));
+    return {"npy " + path, {}};
+  }
+  if (begin.starts_with("PK\x03\x04")) {
+    NpzReader archive(path);
+    for (const std::string& name : archive.names()) {
+      visit(name, *as_rows(archive.read(name)));
+    }
+    return {"npz " + path, {}};
+  }
+  if (begin.starts_with("\x89HDF\r\n\x1a\n")) {
+    for (NamedTensor& tensor : read_h5(path).datasets) {
+      visit(tensor.name, *as_rows(std::move(tensor.tensor)));
+    }
+    return {"HDF5 " + path, {}};
+  }
+  if (begin.starts_with("\x1f\x8b") || begin.starts_with(std::string_view("\0\0", 2))) {
+    visit("array", *as_rows(read_idx(path)));
+    return {"idx " + path, {}};
+  }
+  if (begin.starts_with("\x89PNG") || begin.starts_with("\xff\xd8\xff")) {
+    return visit_images(path, visit);
+  }
+  if (count > 8 && begin[8] == '{') {
+    const SafetensorsReader reader(path);
+    for (const SafetensorsReader::Entry& entry : reader.entries()) {
+      visit(entry.name, *as_rows(reader.read(entry)));
+    }
+    return {"safetensors " + path, {}};
+  }
+  if (count > 0 && is_text(begin)) {
+    return visit_csv(path, visit);
+  }
+  if (count == 0) {
+    read_error("E327", path, "the file is empty");
+  }
+  read_error("E327", path, "no kind of file that is known here (it begins with {})",
+             hex_bytes(std::as_bytes(std::span(begin.substr(0, 8)))));
+}
+
+}  // namespace meshtrain
