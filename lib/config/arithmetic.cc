@@ -226,6 +226,43 @@ ExprValue element_of(const ExprValue& list, const ExprValue& index) {
   return (*entries)[static_cast<size_t>(*at < 0 ? *at + size : *at)];
 }
 
+namespace {
+
+double (*function_of_number(const std::string& name))(double) {
+  using Function = double (*)(double);
+  static const std::pair<const char*, Function> kFunctions[] = {
+      {"abs", std::fabs}, {"floor", std::floor}, {"sqrt", std::sqrt},
+      {"exp", std::exp},  {"log", std::log},     {"cos", std::cos}};
+  for (const auto& [known, function] : kFunctions) {
+    if (name == known) {
+      return function;
+    }
+  }
+  return nullptr;
+}
+
+ExprValue apply_to_number(const std::string& name, double (*function)(double),
+                          const std::vector<ExprValue>& arguments) {
+  const auto* integer = arguments.size() == 1 ? std::get_if<int64_t>(&arguments[0].data) : nullptr;
+  const auto* number = arguments.size() == 1 ? std::get_if<double>(&arguments[0].data) : nullptr;
+  if (integer == nullptr && number == nullptr) {
+    fail(fmt::format("{} needs one number", name));
+  }
+  if (integer != nullptr && name == "floor") {
+    return *arguments.data();
+  }
+  if (integer != nullptr && name == "abs" && *integer != INT64_MIN) {
+    return ExprValue{std::abs(*integer)};
+  }
+  const double result = function(integer != nullptr ? static_cast<double>(*integer) : *number);
+  if (!std::isfinite(result)) {
+    fail(fmt::format("{} has no value there", name));
+  }
+  return ExprValue{result};
+}
+
+}  // namespace
+
 ExprValue call_function(const std::string& name, const std::vector<ExprValue>& arguments) {
   if (name == "factorizations") {
     return factorizations(arguments);
@@ -233,8 +270,14 @@ ExprValue call_function(const std::string& name, const std::vector<ExprValue>& a
   if (name == "round") {
     return round_number(arguments);
   }
+  if (const auto function = function_of_number(name)) {
+    return apply_to_number(name, function, arguments);
+  }
   if (name != "min" && name != "max") {
-    fail(fmt::format("there is no function `{}`; there are min, max, round, factorizations", name));
+    fail(
+        fmt::format("there is no function `{}`; there are min, max, round, abs, floor, sqrt, exp, "
+                    "log, cos, factorizations",
+                    name));
   }
   const List* list = arguments.size() == 1 ? std::get_if<List>(&arguments[0].data) : nullptr;
   const List& values = list != nullptr ? *list : arguments;

@@ -27,7 +27,8 @@ struct ExprError {
 ExprValue apply_operator(std::string_view op, const ExprValue& a, const ExprValue& b);
 // list[index], negative from the end; a text "2x4" is the list [2, 4].
 ExprValue element_of(const ExprValue& list, const ExprValue& index);
-// min, max, round, factorizations.
+// min, max, round, factorizations; abs, floor, sqrt, exp, log, cos of a number, as floats but for
+// abs and floor of an integer.
 ExprValue call_function(const std::string& name, const std::vector<ExprValue>& arguments);
 // As it would be written in YAML: "0.25", "true", "[2, 4]".
 std::string expr_text(const ExprValue& value);

@@ -1,18 +1,26 @@
 // `callbacks`: the checks that look at more than one value.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
 #include "base/text.h"
 #include "config/bind.h"
-#include "config/scalars.h"
+#include "config/file_template.h"
+#include "config/rate_expression.h"
 
 namespace meshtrain {
 namespace {
 
-bool has_schedule(const ConfigObject& optimizer) {
-  const ConfigObject& inner =
-      optimizer.has("inner_optimizer") ? optimizer.arg("inner_optimizer").object() : optimizer;
-  return inner.has("learning_rate") && inner.arg("learning_rate").is_object();
+constexpr int64_t kMaxTried = 1000;  // epochs
+
+// The one within a LossScaleOptimizer.
+const ConfigObject& inner_of(const ConfigObject& optimizer) {
+  return optimizer.has("inner_optimizer") ? optimizer.arg("inner_optimizer").object() : optimizer;
+}
+
+const ConfigValue* rate_of(const ConfigObject& optimizer) {
+  const ConfigObject& inner = inner_of(optimizer);
+  return inner.has("learning_rate") ? &inner.arg("learning_rate") : nullptr;
 }
 
 class CallbackBinder {
@@ -30,6 +38,8 @@ class CallbackBinder {
       rate(callback);
     } else if (name == "CSVLogger") {
       table(callback);
+    } else if (name == "SwapEMAWeights") {
+      averages(callback);
     }
     config_.callbacks.push_back(callback);
   }
@@ -37,20 +47,45 @@ class CallbackBinder {
  private:
   void checkpoint(const ConfigObject& callback) {
     const ConfigValue& path = callback.arg("filepath");
-    const bool weights_end =
-        ends_with(path.string(), ".weights.h5") || ends_with(path.string(), ".safetensors");
-    if (callback.boolean("save_weights_only") && !weights_end) {
+    const std::string& text = path.string();
+    const bool is_h5 = ends_with(text, ".weights.h5");
+    if (callback.boolean("save_weights_only") && !is_h5 && !ends_with(text, ".safetensors")) {
       diagnostics_
-          .error("E113", path.loc,
-                 fmt::format("`save_weights_only` does not fit `{}`", path.string()))
+          .error("E113", path.loc, fmt::format("`save_weights_only` does not fit `{}`", text))
           .help("end it with .weights.h5 or .safetensors");
     }
-    if (ends_with(path.string(), ".h5") && !ends_with(path.string(), ".weights.h5")) {
+    if (ends_with(text, ".h5") && !is_h5) {
       diagnostics_.error("E113", path.loc, "Keras 2's `.h5` files cannot be written")
           .help("end it with .keras, .weights.h5 or .safetensors");
     }
     interval(callback);
     claim(callback, "filepath");
+    try {
+      check_template(callback, FileTemplate(text));
+    } catch (const ExprError& error) {
+      diagnostics_.error("E112", path.loc,
+                         fmt::format("`filepath` cannot be `{}`: {}", text, error.message));
+    }
+  }
+
+  void check_template(const ConfigObject& callback, const FileTemplate& path) {
+    const std::vector<std::string> names = path.names();
+    const SourceLoc loc = callback.loc_of("filepath");
+    if (callback.boolean("restore") &&
+        (std::count(names.begin(), names.end(), "epoch") != 1 || !path.folder())) {
+      diagnostics_
+          .error("E113", loc, "`restore` needs one `{epoch}`, in the name and not in the folders")
+          .help("write ckpt/ckpt-{epoch}.keras");
+    }
+    const std::string example =
+        path.fill([](const std::string&) -> FileTemplate::Value { return int64_t{1}; });
+    const std::filesystem::path place(example);
+    const std::string name = place.filename().string();
+    if (place.parent_path() == "checkpoints" &&
+        name.find_first_not_of("0123456789") == std::string::npos) {
+      diagnostics_.error("E113", loc, "the run's own checkpoints have such names")
+          .help("write `checkpoint: {every: 30 min, keep: 3}` for those, or another folder");
+    }
   }
 
   void backup(const ConfigObject& callback) {
@@ -69,13 +104,44 @@ class CallbackBinder {
   }
 
   void rate(const ConfigObject& callback) {
-    if (has_schedule(config_.compile.optimizer)) {
+    const ConfigValue* rate = rate_of(config_.compile.optimizer);
+    if (rate != nullptr && rate->is_object()) {
       diagnostics_
           .error("E113", callback.loc,
                  fmt::format("`{}` sets the learning rate, which is a schedule of its own",
                              callback.class_name))
           .help("a number as `learning_rate` of the optimizer, or no such callback");
+    } else if (rate != nullptr && callback.class_name == "LearningRateScheduler") {
+      try_schedule(callback.arg("schedule"), rate->number());
     }
+  }
+
+  // What the epochs would get, as far as nothing else sets the rate.
+  void try_schedule(const ConfigValue& schedule, double rate) {
+    const int64_t first = config_.fit.initial_epoch;
+    const int64_t last = std::min(config_.fit.epochs.value, first + kMaxTried);
+    try {
+      for (int64_t epoch = first; epoch < last; ++epoch) {
+        rate =
+            static_cast<double>(static_cast<float>(RateExpression(schedule.string())(epoch, rate)));
+      }
+    } catch (const ExprError& error) {
+      Diagnostic& problem = diagnostics_.error(
+          "E132", schedule.loc,
+          fmt::format("cannot evaluate `{}`: {}", schedule.string(), error.message));
+      if (!error.help.empty()) {
+        problem.help(error.help);
+      }
+    }
+  }
+
+  void averages(const ConfigObject& callback) {
+    const ConfigObject& optimizer = inner_of(config_.compile.optimizer);
+    if (!optimizer.has("use_ema") || !optimizer.boolean("use_ema")) {
+      diagnostics_.error("E113", callback.loc, "`SwapEMAWeights` finds no averages to swap")
+          .help("`use_ema: true` on the optimizer keeps them");
+    }
+    once(callback);
   }
 
   void table(const ConfigObject& callback) {
@@ -134,14 +200,15 @@ class CallbackBinder {
 
 }  // namespace
 
-std::optional<Interval> parse_save_freq(std::string_view text) {
-  if (const auto batches = try_integer(text)) {
-    return *batches > 0 ? std::optional(Interval{.unit = Interval::Unit::kSteps,
-                                                 .count = static_cast<double>(*batches)})
-                        : std::nullopt;
+std::vector<std::string> callback_names(const std::vector<ConfigObject>& callbacks) {
+  std::map<std::string, int> count;
+  std::vector<std::string> out;
+  for (const ConfigObject& callback : callbacks) {
+    const int number = ++count[callback.class_name];
+    out.push_back(number == 1 ? callback.class_name
+                              : fmt::format("{}-{}", callback.class_name, number));
   }
-  const std::optional<Interval> interval = parse_interval(text);
-  return interval && interval->unit != Interval::Unit::kNever ? interval : std::nullopt;
+  return out;
 }
 
 void bind_callbacks(ConfigValue& tree, Config& config, Diagnostics& diagnostics) {

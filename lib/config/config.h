@@ -152,4 +152,7 @@ struct Config {
   Diagnostics warnings;     // notes that are no errors
 };
 
+// One name for each callback of a run: "EarlyStopping", "CSVLogger", "CSVLogger-2".
+std::vector<std::string> callback_names(const std::vector<ConfigObject>& callbacks);
+
 }  // namespace meshtrain

@@ -327,12 +327,12 @@ Expressions::Expressions(YamlNode& root, Diagnostics& diagnostics)
     : evaluator_(std::make_unique<Evaluator>(root, diagnostics)) {}
 Expressions::~Expressions() = default;
 
-void Expressions::evaluate(YamlNode& node, const LocalNames* locals) {
-  evaluator_->evaluate_all(node, locals);
+ExprValue Expressions::lookup(const std::string& name) {
+  return evaluator_->lookup(name);
 }
 
-void evaluate_expressions(YamlNode& root, Diagnostics& diagnostics) {
-  Expressions(root, diagnostics).evaluate(root);
+void Expressions::evaluate(YamlNode& node, const LocalNames* locals) {
+  evaluator_->evaluate_all(node, locals);
 }
 
 }  // namespace meshtrain

@@ -4,12 +4,14 @@
 //   dir: ${env:MESHTRAIN_DATA,./data}
 //   "${vars.d_model}"              OmegaConf's spelling of a reference
 //
-// + - * / // % ** and comparisons as in Python; min, max, round, factorizations(n, dims); x[i].
+// + - * / // % **, comparisons and `a if c else b` as in Python; x[i]; min, max, round, abs, floor,
+// sqrt, exp, log, cos, factorizations(n, dims).
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "config/arithmetic.h"
 #include "config/yaml.h"
 
 namespace meshtrain {
@@ -30,13 +32,12 @@ class Expressions {
   // one that is to stand for something else, with names of its own. E131: an environment variable
   // that is not set; E132: what cannot be evaluated, cycles included.
   void evaluate(YamlNode& node, const LocalNames* locals = nullptr);
+  // The value of a name. Throws ExprError.
+  ExprValue lookup(const std::string& name);
 
  private:
   class Evaluator;
   std::unique_ptr<Evaluator> evaluator_;
 };
-
-// The whole config.
-void evaluate_expressions(YamlNode& root, Diagnostics& diagnostics);
 
 }  // namespace meshtrain

@@ -23,7 +23,7 @@ class Parser {
   Parser(std::string_view text, ExprNames& names) : text_(text), names_(names) {}
 
   ExprValue parse() {
-    ExprValue value = comparison();
+    ExprValue value = conditional();
     skip_blanks();
     if (at_ < text_.size()) {
       throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
@@ -66,6 +66,77 @@ class Parser {
     } catch (const ExprError& e) {
       throw ExprError{place, e.message, {}, {}};
     }
+  }
+
+  // Where the expression that begins here ends, and the first `word` at its own level before that.
+  struct Extent {
+    size_t word, end;
+  };
+  Extent find_word(std::string_view word) const {
+    size_t depth = 0, found = std::string_view::npos, at = at_;
+    for (; at < text_.size(); ++at) {
+      const char c = text_[at];
+      if (c == '"' || c == '\'') {
+        at = std::min(text_.find(c, at + 1), text_.size() - 1);
+      } else if (c == '(' || c == '[') {
+        ++depth;
+      } else if (c == ')' || c == ']' || (c == ',' && depth == 0)) {
+        if (depth == 0) {
+          break;
+        }
+        --depth;
+      } else if (is_name_char(c) || c == '.') {
+        const size_t begin = at;
+        while (at + 1 < text_.size() && (is_name_char(text_[at + 1]) || text_[at + 1] == '.')) {
+          ++at;
+        }
+        if (depth == 0 && found == std::string_view::npos &&
+            text_.substr(begin, at + 1 - begin) == word) {
+          found = begin;
+        }
+      }
+    }
+    return {found, at};
+  }
+
+  // `a if c else b`: only what is chosen is evaluated.
+  ExprValue conditional() {
+    const Deeper deeper(*this);
+    const size_t begin = at_, if_at = find_word("if").word;
+    if (if_at == std::string_view::npos) {
+      return comparison();
+    }
+    at_ = if_at + 2;
+    const Extent other = find_word("else");
+    if (other.word == std::string_view::npos) {
+      throw ExprError{if_at, "`if` without `else`", {}, {}};
+    }
+    const bool holds = truth(part(at_, other.word), if_at);
+    if (holds) {
+      const ExprValue value = part(begin, if_at);
+      at_ = other.end;
+      return value;
+    }
+    at_ = other.word + 4;
+    return conditional();
+  }
+
+  // The comparison that fills the text from `begin` to `end`.
+  ExprValue part(size_t begin, size_t end) {
+    at_ = begin;
+    ExprValue value = comparison();
+    skip_blanks();
+    if (at_ != end) {
+      throw ExprError{at_, fmt::format("`{}` is unexpected", text_.substr(at_, 10)), {}, {}};
+    }
+    return value;
+  }
+
+  static bool truth(const ExprValue& value, size_t place) {
+    if (const auto* boolean = std::get_if<bool>(&value.data)) {
+      return *boolean;
+    }
+    throw ExprError{place, "what follows `if` is neither true nor false", {}, {}};
   }
 
   ExprValue comparison() {
@@ -130,7 +201,7 @@ class Parser {
     ExprValue value = primary();
     while (take("[")) {
       const size_t place = at_;
-      const ExprValue index = comparison();
+      const ExprValue index = conditional();
       expect("]");
       try {
         value = element_of(value, index);
@@ -153,7 +224,7 @@ class Parser {
       return out;
     }
     do {
-      out.push_back(comparison());
+      out.push_back(conditional());
     } while (take(","));
     expect(close);
     return out;
@@ -162,7 +233,7 @@ class Parser {
   ExprValue primary() {
     skip_blanks();
     if (take("(")) {
-      ExprValue value = comparison();
+      ExprValue value = conditional();
       expect(")");
       return value;
     }

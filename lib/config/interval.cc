@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "config/scalars.h"
 
 namespace meshtrain {
 namespace {
@@ -114,6 +115,16 @@ std::optional<Interval> parse_interval(std::string_view text) {
   const std::optional<double> seconds = parse_duration(text);
   return seconds ? std::optional(Interval{.unit = Interval::Unit::kSeconds, .count = *seconds})
                  : std::nullopt;
+}
+
+std::optional<Interval> parse_save_freq(std::string_view text) {
+  if (const auto batches = try_integer(text)) {
+    return *batches > 0 ? std::optional(Interval{.unit = Interval::Unit::kSteps,
+                                                 .count = static_cast<double>(*batches)})
+                        : std::nullopt;
+  }
+  const std::optional<Interval> interval = parse_interval(text);
+  return interval && interval->unit != Interval::Unit::kNever ? interval : std::nullopt;
 }
 
 std::optional<int64_t> parse_bytes(std::string_view text) {

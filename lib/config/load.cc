@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
 #include "config/expand.h"
 #include "config/merge.h"
 #include "config/path.h"
+#include "config/rate_expression.h"
 #include "config/reader.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
@@ -62,9 +64,7 @@ void apply_profile(YamlNode& root, const std::string& name, Diagnostics& diagnos
   }
   Diagnostic& d =
       diagnostics.error("E140", profiles.key_loc, fmt::format("there is no profile `{}`", name));
-  if (const auto nearest = nearest_name(name, names)) {
-    d.with_label(fmt::format("did you mean `{}`?", *nearest));
-  }
+  suggest(d, name, names);
   d.notes.push_back(names.empty() ? std::string("the configuration has no `profiles`")
                                   : fmt::format("profiles: {}", join(names, ", ")));
 }
@@ -171,6 +171,7 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   split_mesh_shape(out.root, diagnostics);
   Expressions expressions(out.root, diagnostics);
   Expansion expansion = expand_blocks(out.root, expressions, diagnostics);
+  bind_rate_expressions(out.root, expressions, diagnostics);
   expressions.evaluate(out.root);
   out.tree = Reader(diagnostics, std::move(expansion.block_names))
                  .section(&out.root, root_section(), out.root.loc);

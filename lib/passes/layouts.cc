@@ -61,7 +61,7 @@ void assign_layouts(Graph& graph, std::span<const Sharding> layouts, const Layou
     }
   }
   for (Variable& variable : graph.variables) {
-    if (variable.role == VariableRole::kSlot && variable.follows != kNone) {
+    if (variable.follows != kNone) {
       const Variable& weight = graph.variables[variable.follows];
       Sharding state = weight.layout.state;
       if (variable.lacks_dim != kNone) {

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "exec/executor.h"
+#include "train/callbacks/monitor.h"
 #include "train/checkpoint_files.h"
 #include "train/restore.h"
 #include "train/signals.h"
@@ -98,15 +99,12 @@ void Checkpointer::choose_monitor() {
   const bool validates = config_.data.validation || config_.fit.validation_split.value > 0;
   monitor_ = !config.monitor->empty() ? config.monitor.value : validates ? "val_loss" : "";
   larger_is_better_ = config.mode.value == "max";
-  const std::string name = starts_with(monitor_, "val_") ? monitor_.substr(4) : monitor_;
-  if (config.mode.value != "auto" || name.empty() || name == "loss") {
+  if (config.mode.value != "auto" || monitor_.empty()) {
     return;
   }
-  for (const TrackedMetric& tracked : engine_.setup().graphs().metrics()) {
-    if (tracked.metric.name == name) {
-      larger_is_better_ = tracked.metric.larger_is_better;
-      return;
-    }
+  if (const auto larger = meshtrain::larger_is_better(engine_.setup().graphs(), monitor_)) {
+    larger_is_better_ = *larger;
+    return;
   }
   Diagnostics diagnostics;
   diagnostics
@@ -119,8 +117,8 @@ void Checkpointer::choose_monitor() {
 void Checkpointer::resume(const CheckpointReader& reader, bool own) {
   const TrainState& state = reader.state();
   if (state.monitor == monitor_) {
-    state_.best = state.best;
-    state_.best_step = own ? state.best_step : -1;
+    state_.best = linked_best_ = state.best;
+    state_.best_step = linked_step_ = own ? state.best_step : -1;
   }
   for (Persistent* persistent : states_) {
     const auto found = state.callbacks.find(persistent->state_name());
@@ -151,6 +149,11 @@ bool Checkpointer::fits_in_memory() const {
 void Checkpointer::save(const TrainPosition& at, Wait wait) {
   poll();
   if (at.step == last_saved_) {
+    if (new_best_) {  // saved while the validation ran that found it the best
+      state_.best_step = at.step;
+      link_best(state_);
+      new_best_ = false;
+    }
     return;
   }
   if (saving_.valid()) {
@@ -231,6 +234,10 @@ void Checkpointer::note(const SaveResult& result) {
   save_seconds_ = std::max(save_seconds_, result.seconds);
   check_finite(result, folder_);
   if (!result.saved) {
+    if (state_.best_step == step) {  // the best is one that there is
+      state_.best_step = linked_step_;
+      state_.best = new_best_ ? state_.best : linked_best_;
+    }
     note_failure(result.error);
     return;
   }
@@ -247,13 +254,19 @@ void Checkpointer::note(const SaveResult& result) {
   options_.inform(fmt::format("saved step {} ({}, {:.2f} s, {:.3f} s blocked)", step,
                               format_bytes(result.num_bytes), result.seconds, blocked_));
   if (notes_.state.best_step == step) {
-    try {
-      replace_link(checkpoint_name(step), folder_ + "/best");
-    } catch (const FileError& error) {
-      options_.warn(error.what());
-    }
+    link_best(notes_.state);
   }
   prune();
+}
+
+void Checkpointer::link_best(const TrainState& state) {
+  linked_best_ = state.best;
+  linked_step_ = state.best_step;
+  try {
+    replace_link(checkpoint_name(linked_step_), folder_ + "/best");
+  } catch (const FileError& error) {
+    options_.warn(error.what());
+  }
 }
 
 void Checkpointer::check_finite(const SaveResult& result, const std::string& folder) const {
@@ -284,7 +297,7 @@ std::string Checkpointer::save_to(const std::string& path, const TrainPosition& 
 void Checkpointer::prune() {
   std::vector<int64_t> pinned = pinned_;
   pinned.push_back(state_.best_step);
-  pinned.push_back(notes_.state.best_step);
+  pinned.push_back(linked_step_);
   pinned.push_back(resumed_from_);
   for (const std::string& warning :
        prune_checkpoints(folder_, config_.checkpoint.keep, pinned, options_.run_id)) {

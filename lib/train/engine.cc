@@ -161,6 +161,20 @@ struct Engine::Impl {
     return setup.dtype() == DType::kFloat64 ? rate : static_cast<double>(static_cast<float>(rate));
   }
 
+  // Weights and their averages, as variables.
+  std::vector<std::pair<int, int>> averages() const {
+    const StepGraphs& graphs = setup.graphs();
+    std::vector<std::pair<int, int>> out;
+    for (size_t w = 0; setup.optimizer().uses_ema() && w < setup.model().weights().size(); ++w) {
+      for (size_t s = 0; s < graphs.slots(w).size(); ++s) {
+        if (graphs.slots(w)[s].name == "average") {
+          out.emplace_back(static_cast<int>(w), graphs.slot_variable(w, s));
+        }
+      }
+    }
+    return out;
+  }
+
   std::vector<double> metric_values(const TrackedMetric& tracked) const {
     std::vector<HostTensor> state;
     for (const int variable : tracked.states) {
@@ -319,16 +333,33 @@ void Engine::restart_copies(int weight) {
 }
 
 void Engine::finalize_weights() {
-  const StepGraphs& graphs = impl_->setup.graphs();
-  if (!impl_->setup.optimizer().uses_ema() || impl_->iterations == 0) {
+  if (impl_->iterations == 0) {
     return;
   }
-  for (size_t w = 0; w < impl_->setup.model().weights().size(); ++w) {
-    for (size_t s = 0; s < graphs.slots(w).size(); ++s) {
-      if (graphs.slots(w)[s].name == "average") {
-        impl_->store.write(static_cast<int>(w), impl_->store.read(graphs.slot_variable(w, s)));
-      }
-    }
+  for (const auto& [weight, average] : impl_->averages()) {
+    impl_->store.write(weight, impl_->store.read(average));
+  }
+}
+
+void Engine::keep_weights(const std::string& owner) {
+  const int first = impl_->setup.graphs().kept_variable(owner);
+  for (int w = 0; w < static_cast<int>(impl_->setup.model().weights().size()); ++w) {
+    impl_->store.write(first + w, impl_->store.read(w));
+  }
+}
+
+void Engine::restore_kept_weights(const std::string& owner) {
+  const int first = impl_->setup.graphs().kept_variable(owner);
+  for (int w = 0; w < static_cast<int>(impl_->setup.model().weights().size()); ++w) {
+    impl_->store.write(w, impl_->store.read(first + w));
+  }
+}
+
+void Engine::swap_averages() {
+  for (const auto& [weight, average] : impl_->averages()) {
+    HostTensor before = impl_->store.read(weight);
+    impl_->store.write(weight, impl_->store.read(average));
+    impl_->store.write(average, before);
   }
 }
 

@@ -56,6 +56,9 @@ class Engine : public StepRunner {
   void write_variable(std::string_view path, const HostTensor& value) override;
   // End of fit: w <- EMA average where the optimizer keeps one.
   void finalize_weights() override;
+  void keep_weights(const std::string& owner) override;
+  void restore_kept_weights(const std::string& owner) override;
+  void swap_averages() override;
 
   double learning_rate() const override;
   void set_learning_rate(double rate) override;

@@ -124,6 +124,13 @@ class Restorer {
       const Variable& variable = store.variables()[v];
       const bool is_weight = variable.role == VariableRole::kWeight;
       const bool is_metric = variable.role == VariableRole::kMetric;
+      if (is_metric && variable.follows != kNone) {  // a callback's copy of a weight
+        const CheckpointTensor* kept = saved(variable);
+        if (kept != nullptr && kind_of(*kept) == kind_of(variable)) {
+          store.write(static_cast<int>(v), reader_.read(*kept));
+        }
+        continue;
+      }
       if ((is_metric && !with_metrics) || (!is_metric && !is_weight && options_.reset_optimizer)) {
         continue;
       }

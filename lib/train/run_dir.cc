@@ -129,6 +129,16 @@ int try_folder_in(const fs::path& path) {
   return 0;
 }
 
+// The nearest folder that exists must take a new one.
+int try_below(const std::string& path) {
+  fs::path existing = fs::absolute(path).lexically_normal();
+  std::error_code error;
+  while (!fs::exists(existing, error) && existing.has_relative_path()) {
+    existing = existing.parent_path();
+  }
+  return try_folder_in(existing);
+}
+
 void make_parents(const RunDirOptions& options, const fs::path& path) {
   std::error_code error;
   do {
@@ -155,16 +165,17 @@ void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics) {
       return;
     }
   }
-  // The nearest folder that exists must take a new one.
-  const fs::path wanted = options.dir.empty() ? fs::path(options.root) : fs::path(options.dir);
-  fs::path existing = fs::absolute(wanted).lexically_normal();
-  std::error_code error;
-  while (!fs::exists(existing, error) && existing.has_relative_path()) {
-    existing = existing.parent_path();
-  }
-  if (const int error_number = try_folder_in(existing); error_number != 0) {
-    const Diagnostic problem = cannot_create(options, wanted.string(), error_number);
+  const std::string wanted = options.dir.empty() ? options.root : options.dir;
+  if (const int error_number = try_below(wanted); error_number != 0) {
+    const Diagnostic problem = cannot_create(options, wanted, error_number);
     diagnostics.error(problem.code, problem.loc, problem.message).notes = problem.notes;
+  }
+}
+
+void check_can_make(const std::string& path, const SourceLoc& loc, Diagnostics& diagnostics) {
+  if (const int error_number = try_below(path); error_number != 0) {
+    diagnostics.error("E142", loc,
+                      fmt::format("cannot write to `{}`: {}", path, std::strerror(error_number)));
   }
 }
 

@@ -29,6 +29,9 @@ struct RunDirOptions {
 // (exit 74) it cannot be made or written to.
 void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics);
 
+// Whether folder `path`, which need not exist, can get new files: else E142.
+void check_can_make(const std::string& path, const SourceLoc& loc, Diagnostics& diagnostics);
+
 class RunDir {
  public:
   // Makes the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link

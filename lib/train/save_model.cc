@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "base/text.h"
-#include "data/transforms.h"
+#include "data/checks.h"
 #include "nn/keras/archive.h"
 #include "nn/keras/export_json.h"
 #include "nn/keras/weights.h"

@@ -85,6 +85,27 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
   }
   resolve_losses(diagnostics);
   resolve_metrics(diagnostics);
+  add_kept_variables();
+}
+
+// Of the role of metrics, as no step of the optimizer touches them; they lie as their weights do.
+void StepGraphs::add_kept_variables() {
+  const std::vector<std::string> names = callback_names(config_.callbacks);
+  for (size_t c = 0; c < names.size(); ++c) {
+    const ConfigObject& callback = config_.callbacks[c];
+    if (callback.class_name != "EarlyStopping" || !callback.boolean("restore_best_weights")) {
+      continue;
+    }
+    kept_[names[c]] = static_cast<int>(variables_.size());
+    for (size_t w = 0; w < model_.weights().size(); ++w) {
+      Variable kept = variables_[w];
+      kept.path = names[c] + "/" + kept.path;
+      kept.role = VariableRole::kMetric;
+      kept.trainable = false;
+      kept.follows = static_cast<int>(w);
+      variables_.push_back(std::move(kept));
+    }
+  }
 }
 
 void StepGraphs::add_slot_variables(size_t weight) {

@@ -54,6 +54,8 @@ class StepGraphs {
   // Of the `weight`-th weight; none for weights that do not train.
   const std::vector<SlotSpec>& slots(size_t weight) const { return slots_[weight]; }
   int slot_variable(size_t weight, size_t slot) const { return slot_variables_[weight][slot]; }
+  // The first of a callback's copies of the weights (EarlyStopping with restore_best_weights).
+  int kept_variable(const std::string& callback) const { return kept_.at(callback); }
   int iteration_variable() const { return iteration_; }
   // What the optimizer keeps beside the slots, and the variables of it.
   const std::vector<OptimizerScalar>& scalars() const { return scalars_; }
@@ -71,6 +73,7 @@ class StepGraphs {
   void add_losses(Frame& frame) const;
   void add_penalties(Frame& frame) const;
   void add_slot_variables(size_t weight);
+  void add_kept_variables();
   void update_metrics(Frame& frame) const;
   void update_weights(Frame& frame, bool apply_now) const;
   std::vector<ValueId> weight_gradients(Frame& frame) const;
@@ -96,6 +99,7 @@ class StepGraphs {
   std::vector<std::vector<int>> slot_variables_;
   std::vector<OptimizerScalar> scalars_;
   std::vector<int> scalar_variables_;
+  std::map<std::string, int> kept_;
   int iteration_ = kNone;
   std::vector<OutputLoss> losses_;
   std::vector<TrackedMetric> metrics_;  // "loss" first, then per-output losses, then as declared

@@ -46,6 +46,13 @@ class StepRunner {
   // End of fit: w <- EMA average where the optimizer keeps one.
   virtual void finalize_weights() = 0;
 
+  // Copies all weights aside under the name of a callback that was known when the runner was made,
+  // and back.
+  virtual void keep_weights(const std::string& owner) = 0;
+  virtual void restore_kept_weights(const std::string& owner) = 0;
+  // Exchanges the weights and their averages where the optimizer keeps some.
+  virtual void swap_averages() = 0;
+
   // The rate of the next step, with the digits of the optimizer's variable: float32 unless the
   // dtype policy is float64. Setting it takes the place of a schedule.
   virtual double learning_rate() const = 0;

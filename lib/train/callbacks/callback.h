@@ -33,6 +33,8 @@ struct CallbackContext {
   Clock now;             // seconds
   std::function<void(const std::string& text)> print;  // as Keras prints it, to the record (stdout)
   std::function<void(const std::string& text)> warn;
+  // Whether larger values of a log ("val_accuracy") are better.
+  std::function<bool(const std::string& log)> larger_is_better;
   // Writes the model as it is to a .keras, .weights.h5 or .safetensors file, whole or not at all.
   // Throws FileError (exit 74).
   std::function<void(const std::string& path)> save_model;
@@ -94,5 +96,7 @@ class Callback : public Persistent {
 
 // The value of a log, or null.
 const double* find_log(const Logs& logs, std::string_view name);
+// Changes a log, or adds it as the last one.
+void set_log(Logs& logs, const std::string& name, double value);
 
 }  // namespace meshtrain

@@ -16,6 +16,16 @@ const double* find_log(const Logs& logs, std::string_view name) {
   return found == logs.end() ? nullptr : &found->second;
 }
 
+void set_log(Logs& logs, const std::string& name, double value) {
+  const auto found =
+      std::find_if(logs.begin(), logs.end(), [&](const auto& log) { return log.first == name; });
+  if (found == logs.end()) {
+    logs.emplace_back(name, value);
+  } else {
+    found->second = value;
+  }
+}
+
 void CallbackList::on_train_begin(const TrainPosition& at) {
   for (const auto& callback : callbacks_) {
     callback->on_train_begin(at);

@@ -52,6 +52,19 @@ class FakeRunner : public StepRunner {
   }
   void finalize_weights() override { ++finalized; }
 
+  void keep_weights(const std::string& owner) override {
+    kept[owner].clear();
+    for (const auto& [path, tensor] : weights) {
+      kept[owner][path] = tensor.clone();
+    }
+  }
+  void restore_kept_weights(const std::string& owner) override {
+    for (const auto& [path, tensor] : kept.at(owner)) {
+      weights.at(path) = tensor.clone();
+    }
+  }
+  void swap_averages() override { averaged = !averaged; }
+
   double learning_rate() const override { return static_cast<double>(rate); }
   void set_learning_rate(double value) override { rate = static_cast<float>(value); }
   int64_t iterations() const override { return static_cast<int64_t>(trained.size()); }
@@ -60,6 +73,8 @@ class FakeRunner : public StepRunner {
   std::map<std::string, HostTensor> weights;
   int finalized = 0;
   float rate = 0.01f;
+  std::map<std::string, std::map<std::string, HostTensor>> kept;
+  bool averaged = false;
 
  private:
   void add(const Batch& batch) {

@@ -1,0 +1,451 @@
+#include "training_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "config/flow.h"
+#include "train/adapt.h"
+#include "train/callbacks/make_callbacks.h"
+#include "train/callbacks/monitor.h"
+#include "train/events.h"
+#include "train/report/run_report.h"
+#include "train/run_dir.h"
+#include "train/run_log.h"
+#include "train/run_meta.h"
+#include "train/save_model.h"
+#include "train/signals.h"
+#include "train/snapshot.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace meshtrain {
+namespace {
+
+RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanReport& plan,
+                     const RunData& data, const std::string& run_dir) {
+  const Config& config = setup.config();
+  const FitConfig& fit = config.fit;
+  const int64_t batches =
+      count_batches(data.train->num_samples, fit.batch_size, config.data.remainder.value == "drop");
+  RunInfo info;
+  info.version = kVersion;
+  for (const std::string& file : override_options(arguments).files) {
+    info.config += (info.config.empty() ? "" : " ") + file;
+  }
+  info.config = info.config.empty() ? arguments.target : info.config;
+  info.name = config.name;
+  info.run_dir = run_dir;
+  info.seed = config.seed;
+  info.dtype_policy = config.dtype_policy;
+  info.mesh_shape = setup.mesh().shape();
+  info.axis_names = setup.mesh().axis_names();
+  info.devices = fmt::format("{} on {} threads", plan.devices, std::thread::hardware_concurrency());
+  info.batch_size = fit.batch_size;
+  info.batch_axis = plan.batch_axes;
+  info.batch_shards = plan.batch_shards;
+  info.steps_per_epoch = batches > 0 ? plan_epoch(fit, batches, fit.initial_epoch).target : 0;
+  info.initial_epoch = fit.initial_epoch;
+  info.epochs = fit.epochs;
+  info.samples = data.train->num_samples;
+  info.validation_samples = data.validation ? data.validation->num_samples : 0;
+  for (const Weight* weight : setup.model().weights()) {
+    info.parameters += num_elements(weight->shape);
+    info.parameter_bytes +=
+        num_elements(weight->shape) * static_cast<int64_t>(dtype_size(weight->dtype));
+  }
+  info.bytes_per_device = plan.memory.weights + plan.memory.optimizer;
+  return info;
+}
+
+// Events for stdout: all of them, or with -q the last result only.
+class JsonOutput {
+ public:
+  explicit JsonOutput(bool quiet) : quiet_(quiet) {}
+
+  void line(std::string_view line) {
+    if (!quiet_) {
+      out_stream().write(fmt::format("{}\n", line));
+    } else if (line.find(R"({"event":"epoch")") == 0 || line.find(R"({"event":"evaluate")") == 0) {
+      result_ = fmt::format("{}\n", line);
+    }
+  }
+  void finish() { out_stream().write(result_); }
+
+ private:
+  bool quiet_;
+  std::string result_;
+};
+
+// Fit and what follows it; everything was checked and made before.
+void run_steps(const Config& config, Engine& engine, const RunData& data, const RunDir& run,
+               Trainer& trainer) {
+  trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
+  save_weights(engine, run.file("weights.safetensors"));
+  const Dataset* evaluated = data.part(evaluated_part(config));
+  if (evaluated) {
+    const int64_t batch_size = config.evaluate.batch_size > 0 ? config.evaluate.batch_size.value
+                                                              : config.fit.batch_size.value;
+    trainer.evaluate(*evaluated, batch_size, config.evaluate.steps);
+  }
+}
+
+int exit_code_of_current_exception(std::string& message) {
+  try {
+    throw;
+  } catch (const ConfigError& error) {
+    message = error.diagnostics().list().empty() ? "" : error.diagnostics().list().back().message;
+    return static_cast<int>(error.exit_code());
+  } catch (const Error& error) {
+    message = error.what();
+    return static_cast<int>(error.exit_code());
+  } catch (const std::bad_alloc&) {
+    message = "out of memory";
+    return static_cast<int>(ExitCode::kMesh);
+  } catch (const std::exception& error) {
+    message = error.what();
+    return static_cast<int>(ExitCode::kUnexpected);
+  }
+}
+
+// "every epoch, the 3 newest stay"
+std::string saves_text(const CheckpointConfig& config) {
+  const Interval& every = config.every;
+  const auto plural = [&](const char* word) {
+    return every.count == 1 ? fmt::format("every {}", word)
+                            : fmt::format("every {:.0f} {}s", every.count, word);
+  };
+  switch (every.unit) {
+    case Interval::Unit::kNever:
+      return "when asked to by a signal, not by itself";
+    case Interval::Unit::kSteps:
+      return fmt::format("{}, the {} newest stay", plural("step"), config.keep.value);
+    case Interval::Unit::kEpochs:
+      return fmt::format("{}, the {} newest stay", plural("epoch"), config.keep.value);
+    case Interval::Unit::kSeconds:
+      break;
+  }
+  return fmt::format("every {} s, the {} newest stay", every.count, config.keep.value);
+}
+
+std::string sizes_text(const std::vector<MeshAxis>& mesh) {
+  std::string out;
+  for (const MeshAxis& axis : mesh) {
+    out += fmt::format("{}{}", out.empty() ? "" : " x ", axis.size);
+  }
+  return out.empty() ? "1" : out;
+}
+
+void describe_resume(const CheckpointReader& reader, const TrainPosition& at,
+                     const std::vector<ConfigChange>& changes, const DeviceMesh& mesh,
+                     RunInfo& info) {
+  info.resumed_from = reader.path();
+  info.resumed_at = fmt::format("{} of epoch {} ({} steps in all)",
+                                at.epoch_trained ? "the validation"
+                                : at.batch == 0  ? "the beginning"
+                                                 : fmt::format("after step {}", at.batch),
+                                at.epoch + 1, at.step);
+  const std::string before = sizes_text(reader.manifest().mesh), now = sizes_text(mesh.axes());
+  if (before != now) {
+    info.resumed_at += fmt::format("; re-laid from {} to {}", before, now);
+  }
+  for (const ConfigChange& change : changes) {
+    info.changes.push_back({change.key, change.before, change.after});
+  }
+}
+
+// The config as a checkpoint keeps it: complete, and with the place of the data, so that it can be
+// used from anywhere.
+std::string portable_config(LoadOptions options, const Config& config) {
+  const std::string folder = config.data.base_dir.empty() ? "." : config.data.base_dir;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(folder, error);
+  options.overrides.push_back("data.dir=" + yaml_text(absolute.lexically_normal().string()));
+  return show_config(options, false);
+}
+
+// Passes everything on, and ends the run where it is told to.
+class StopAt : public TrainControl {
+ public:
+  StopAt(Checkpointer& inner, const StopPoint& stop) : inner_(inner), stop_(stop) {}
+
+  void on_fit_begin(const TrainPosition& at) override { inner_.on_fit_begin(at); }
+  void after_step(const TrainPosition& at, bool last) override {
+    end_at(at);
+    inner_.after_step(at, last);
+  }
+  void during_validation(const TrainPosition& at) override {
+    end_at(at);
+    inner_.during_validation(at);
+  }
+  void after_epoch(const TrainPosition& at, const Logs& logs) override {
+    end_at(at);
+    inner_.after_epoch(at, logs);
+  }
+  void on_fit_end(const TrainPosition& at) override { inner_.on_fit_end(at); }
+  void during_evaluation() override { inner_.during_evaluation(); }
+  std::string save_to(const std::string& path, const TrainPosition& at) override {
+    return inner_.save_to(path, at);
+  }
+
+ private:
+  void end_at(const TrainPosition& at) {
+    const TrainPosition& goal = stop_.at;
+    if (at.step != goal.step || at.epoch != goal.epoch || at.batch != goal.batch ||
+        at.epoch_trained != goal.epoch_trained) {
+      return;
+    }
+    if (const std::string error = inner_.save_to(stop_.save_as, at); !error.empty()) {
+      throw RuntimeFailure(ExitCode::kWriteFailed, error);
+    }
+    throw StopPointReached();
+  }
+
+  Checkpointer& inner_;
+  const StopPoint& stop_;
+};
+
+}  // namespace
+
+RunDirOptions run_dir_options(const Arguments& arguments, const Config& config) {
+  RunDirOptions options;
+  options.dir = arguments.run_dir.empty() ? config.run.dir.value : arguments.run_dir;
+  options.dir_loc = arguments.run_dir.empty() ? config.run.dir.loc : SourceLoc{};
+  options.name = config.name.value.empty() ? config.model.name.value : config.name.value;
+  return options;
+}
+
+// What is written down about a run as it goes: its events, log.txt, meta.json, report.html.
+class TrainingRun::Record {
+ public:
+  Record(const Arguments& arguments, const Config& config, RunDir& run, Console& console)
+      : run_(run),
+        console_(console),
+        events_(config.run.log_steps, config.dtype_policy.value == "float64"),
+        log_(run.file("log.txt"),
+             [&console](const std::string& text) { console.on_warning(text); }),
+        json_(arguments.quiet) {
+    events_.add_sink([this](std::string_view line) { run_.metrics().append(line); });
+    if (arguments.log_format == "json") {
+      events_.add_sink([this](std::string_view line) { json_.line(line); });
+    }
+  }
+
+  void start(const RunInfo& info, const std::vector<std::string>& command_line) {
+    meta_.emplace(run_.file("meta.json"), info, command_line);
+    log_.start(info);
+    events_.start(info);
+  }
+  void observe(Trainer& trainer) {
+    trainer.add_observer(events_);
+    trainer.add_observer(log_);
+    trainer.add_observer(console_);
+  }
+  void saved(const std::string& text) { log_.saved(text); }
+  void warn(const std::string& text) {
+    console_.on_warning(text);
+    log_.on_warning(text);
+  }
+  Console& console() { return console_; }
+
+  // How the run ended. What cannot be written then is a warning: the results are there.
+  void end(int exit_code, const std::string& message) {
+    events_.end(exit_code, message);
+    log_.end(exit_code, message);
+    try {
+      meta_->end(exit_code, message);
+      write_report(run_.path());
+    } catch (const Error& error) {
+      console_.on_warning(error.what());
+    }
+  }
+  void close() {
+    json_.finish();
+    run_.metrics().close();
+  }
+
+ private:
+  RunDir& run_;
+  Console& console_;
+  EventLog events_;
+  RunLog log_;
+  JsonOutput json_;
+  std::optional<RunMeta> meta_;
+};
+
+TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double started_at)
+    : arguments_(arguments),
+      options_(std::move(options)),
+      config_(load_config(options_)),
+      started_at_(started_at),
+      portable_(portable_config(options_, config_)) {}
+
+void TrainingRun::drop_file_callbacks() {
+  std::erase_if(config_.callbacks, [](const ConfigObject& callback) {
+    const std::string& name = callback.class_name;
+    return name == "ModelCheckpoint" || name == "BackupAndRestore" || name == "CSVLogger" ||
+           name == "TensorBoard";
+  });
+}
+
+int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop) {
+  Diagnostics diagnostics;
+  check_run_dir(target.run, diagnostics);
+  diagnostics.throw_if_errors();
+  catch_run_signals(config_.run.on_signal);
+  RunData data = load_run_data(config_, true, evaluated_part(config_));
+  check_batches(config_, *data.train);
+  Engine engine(config_, data_spec(*data.train), {.num_workers = 0, .dump_ir = arguments_.dump_ir});
+  check_run_labels(engine.setup(), data);
+  check_callbacks(engine.setup(), data.validation.has_value(), diagnostics);
+  diagnostics.throw_if_errors();
+  prepare(engine, data, target);
+  const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
+  Console console(console_options(arguments_, config_));
+  RunDir run(target.run, [&](const std::string& message) { console.on_warning(message); });
+  CallbackList callbacks(callback_context(engine, run, console));
+  add_callbacks(callbacks);
+  if (target.run.resume) {
+    run.rewind(position_);
+  }
+  Record record(arguments_, config_, run, console);
+  Checkpointer checkpointer(engine, config_, *data.train,
+                            checkpointer_options(target, run, callbacks, record));
+  for (const auto& callback : callbacks.all()) {
+    checkpointer.add_state(*callback);
+  }
+  if (target.reader) {
+    checkpointer.resume(*target.reader, target.own);
+  }
+  write_run_files(run, plan, engine);
+  const RunInfo info = describe(engine, plan, data, run, target);
+  show_start(info, plan, engine);
+  started = true;
+  record.start(info, arguments_.command_line);
+  Trainer trainer(engine, config_, seconds_now);
+  record.observe(trainer);
+  trainer.set_callbacks(callbacks);
+  std::optional<StopAt> stop_at;
+  if (stop) {
+    trainer.set_control(stop_at.emplace(checkpointer, *stop));
+  } else {
+    trainer.set_control(checkpointer);
+  }
+  if (target.reader) {
+    trainer.start_at(position_);
+  }
+  try {
+    run_steps(config_, engine, data, run, trainer);
+  } catch (...) {
+    console.interrupt();
+    std::string message;
+    const int code = exit_code_of_current_exception(message);
+    record.end(code, message);
+    throw;
+  }
+  console.finish();
+  record.end(0, "");
+  record.close();
+  return 0;
+}
+
+// The weights to begin with: of the checkpoint, of fit.initial_weights, or drawn.
+void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
+  warnings_ = target.warnings;
+  if (target.reader) {
+    changes_ = config_changes(target.reader->text("config.resolved.yaml"), portable_);
+    position_ = restore(engine, *target.reader, data_cursor(*data.train, config_), changes_,
+                        {.allow = arguments_.allow,
+                         .reset_optimizer = arguments_.reset_optimizer,
+                         .reset_cursor = arguments_.reset_cursor},
+                        warnings_);
+  } else if (!config_.fit.initial_weights.value.empty()) {
+    load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
+                 &engine.model());
+  } else {
+    adapt_to_data(engine.model(), *data.train, engine);
+  }
+}
+
+RunInfo TrainingRun::describe(const Engine& engine, const PlanReport& plan, const RunData& data,
+                              const RunDir& run, const ResumeTarget& target) const {
+  RunInfo info = describe_run(arguments_, engine.setup(), plan, data, run.path());
+  info.saves = saves_text(config_.checkpoint);
+  if (target.reader) {
+    describe_resume(*target.reader, position_, changes_, engine.mesh(), info);
+  }
+  return info;
+}
+
+CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
+                                              Console& console) const {
+  return {.runner = engine,
+          .config = config_,
+          .run_dir = run.path(),
+          .now = seconds_now,
+          .print = [&console](const std::string& text) { console.on_message(text); },
+          .warn = [&console](const std::string& text) { console.on_warning(text); },
+          .larger_is_better =
+              [&engine](const std::string& log) {
+                return larger_is_better(engine.setup().graphs(), log).value_or(false);
+              },
+          .save_model = [&engine](const std::string& path) { save_model(engine, path); }};
+}
+
+CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target, RunDir& run,
+                                                      CallbackList& callbacks,
+                                                      Record& record) const {
+  CheckpointerOptions options;
+  options.run_dir = run.path();
+  options.written_by = fmt::format("meshtrain {}", kVersion);
+  if (target.reader) {
+    const std::string& run_id = target.reader->manifest().run_id;
+    (target.own ? options.run_id : options.parent_run) = run_id;
+  }
+  options.texts = {{"config.yaml", config_.source_text}, {"config.resolved.yaml", portable_}};
+  options.now = seconds_now;
+  options.started_at = started_at_;
+  options.warn = [&record](const std::string& text) { record.warn(text); };
+  options.report = [&record](const std::string& text) {
+    record.console().interrupt();
+    err_stream().write(text + "\n");
+  };
+  options.inform = [this, &record, report = options.report](const std::string& text) {
+    record.saved(text);
+    if (arguments_.verbosity > 0) {
+      report(text);
+    }
+  };
+  options.before_commit = [&run, &callbacks, named = false]() mutable {
+    callbacks.sync();
+    named ? run.metrics().sync() : run.sync();  // its name needs that only once
+    named = true;
+  };
+  return options;
+}
+
+void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const {
+  run.write("config.yaml", config_.source_text);
+  run.write("config.resolved.yaml", show_config(options_, true));
+  run.write("plan.txt", plan_text(plan));
+  run.write("plan.json", plan_json(plan));
+  run.write("layout.json", layout_json(Snapshot(engine.store(), engine.mesh()).tensors()));
+}
+
+void TrainingRun::show_start(const RunInfo& info, const PlanReport& plan,
+                             const Engine& engine) const {
+  if (!arguments_.quiet) {
+    err_stream().write(first_screen(info));
+    if (!changes_.empty()) {
+      err_stream().write("changed since\n" + changes_text(changes_));
+    }
+    err_stream().write(arguments_.verbosity > 0 ? "\n" + plan_text(plan) : "");
+    for (const std::string& warning : warnings_) {
+      err_stream().write(fmt::format("warning: {}\n", warning));
+    }
+  }
+  show_warnings(engine.warnings(), arguments_);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,132 @@
+// check_callbacks: what needs the model's metrics and the file system, but no run.
+#include <algorithm>
+#include <filesystem>
+
+#include "base/suggest.h"
+#include "base/text.h"
+#include "config/file_template.h"
+#include "config/interval.h"
+#include "train/callbacks/make_callbacks.h"
+#include "train/callbacks/monitor.h"
+#include "train/run_dir.h"
+
+namespace meshtrain {
+namespace {
+
+class Checker {
+ public:
+  Checker(const Setup& setup, bool validates, Diagnostics& diagnostics)
+      : setup_(setup), diagnostics_(diagnostics) {
+    for (const TrackedMetric& tracked : setup.graphs().metrics()) {
+      running_.push_back(tracked.metric.name);
+    }
+    std::sort(running_.begin(), running_.end());
+    logs_ = running_;
+    for (size_t i = 0; validates && i < running_.size(); ++i) {
+      logs_.push_back("val_" + running_[i]);
+    }
+  }
+
+  void check(const ConfigObject& callback) {
+    const std::string& name = callback.class_name;
+    if (name == "LearningRateScheduler" || name == "ReduceLROnPlateau") {
+      logs_.push_back("learning_rate");  // for all that follow
+    }
+    const bool by_batches = name == "ModelCheckpoint" && !saves_by_epochs(callback);
+    const std::vector<std::string>& logs = by_batches ? running_ : logs_;
+    if (name == "EarlyStopping" || name == "ReduceLROnPlateau" ||
+        (name == "ModelCheckpoint" && callback.boolean("save_best_only"))) {
+      check_monitor(callback, logs);
+    }
+    if (name == "ModelCheckpoint") {
+      check_template(callback, logs, by_batches);
+    }
+    for (const char* arg : {"filepath", "filename", "backup_dir"}) {
+      if (callback.has(arg)) {
+        check_place(callback.arg(arg));
+      }
+    }
+  }
+
+ private:
+  static bool saves_by_epochs(const ConfigObject& callback) {
+    return parse_save_freq(callback.string("save_freq")).value().unit == Interval::Unit::kEpochs;
+  }
+
+  void check_monitor(const ConfigObject& callback, const std::vector<std::string>& logs) {
+    const ConfigValue& monitor = callback.arg("monitor");
+    const SourceLoc& loc = monitor.is_default ? callback.loc : monitor.loc;
+    if (std::find(logs.begin(), logs.end(), monitor.string()) == logs.end()) {
+      Diagnostic& problem =
+          diagnostics_.error("E113", loc,
+                             fmt::format("`{}` watches `{}`, which is no log here",
+                                         callback.class_name, monitor.string()));
+      suggest(problem, monitor.string(), logs);
+      problem.note("logs: " + join(logs, ", "));
+      if (starts_with(monitor.string(), "val_") && logs_.size() == running_.size()) {
+        problem.help("`val_` logs need validation data: data.validation or fit.validation_split");
+      }
+    } else if (callback.string("mode") == "auto" &&
+               !larger_is_better(setup_.graphs(), monitor.string())) {
+      diagnostics_
+          .error("E113", loc,
+                 fmt::format("whether a larger `{}` is better is not known", monitor.string()))
+          .help("write `mode: max` or `mode: min`");
+    }
+  }
+
+  void check_template(const ConfigObject& callback, const std::vector<std::string>& logs,
+                      bool by_batches) {
+    const ConfigValue& path = callback.arg("filepath");
+    std::vector<std::string> known = {"epoch", "step"};
+    if (by_batches) {
+      known.insert(known.begin() + 1, "batch");
+    }
+    known.insert(known.end(), logs.begin(), logs.end());
+    for (const std::string& name : FileTemplate(path.string()).names()) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        Diagnostic& problem = diagnostics_.error(
+            "E113", path.loc,
+            fmt::format("`filepath` has `{{{}}}`, which is not known here", name));
+        suggest(problem, name, known);
+        problem.note("known: " + join(known, ", "));
+      } else if (starts_with(name, "val_") && !validates_whenever(callback)) {
+        diagnostics_
+            .error("E113", path.loc,
+                   fmt::format("`{{{}}}` is not there after each epoch that is saved", name))
+            .help("`fit.validation_freq: 1`, or the same distance as `save_freq: 2 epochs`");
+      }
+    }
+  }
+
+  // Whether every epoch that is saved is validated.
+  bool validates_whenever(const ConfigObject& callback) const {
+    const FitConfig& fit = setup_.config().fit;
+    const int64_t every =
+        static_cast<int64_t>(parse_save_freq(callback.string("save_freq")).value().count);
+    return fit.validation_epochs.empty() && every % fit.validation_freq.value == 0;
+  }
+
+  // Paths of the run's own folder are its business.
+  void check_place(const ConfigValue& path) {
+    const std::filesystem::path place(path.string());
+    if (place.is_absolute()) {
+      check_can_make(place.parent_path().string(), path.loc, diagnostics_);
+    }
+  }
+
+  const Setup& setup_;
+  Diagnostics& diagnostics_;
+  std::vector<std::string> running_, logs_;
+};
+
+}  // namespace
+
+void check_callbacks(const Setup& setup, bool validates, Diagnostics& diagnostics) {
+  Checker checker(setup, validates, diagnostics);
+  for (const ConfigObject& callback : setup.config().callbacks) {
+    checker.check(callback);
+  }
+}
+
+}  // namespace meshtrain

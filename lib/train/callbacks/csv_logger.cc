@@ -1,0 +1,128 @@
+#include "train/callbacks/csv_logger.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/python_text.h"
+#include "base/text.h"
+#include "train/checkpoint_files.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As Python's csv module writes it in the dialect "excel".
+std::string quoted(const std::string& field, char separator) {
+  if (field.find_first_of(std::string("\"\r\n") + separator) == std::string::npos) {
+    return field;
+  }
+  std::string out = "\"";
+  for (const char c : field) {
+    out += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return out + "\"";
+}
+
+int64_t size_of(const std::string& path) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(path, error);
+  return error ? 0 : static_cast<int64_t>(size);
+}
+
+}  // namespace
+
+CsvLogger::CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name)
+    : Callback(context, std::move(state_name)),
+      path_(context.resolve(object.string("filename"))),
+      separator_(object.string("separator")[0]),
+      append_(object.boolean("append")) {}
+
+CsvLogger::CsvLogger(std::string path, CallbackContext& context, std::string state_name)
+    : Callback(context, std::move(state_name)), path_(std::move(path)) {}
+
+void CsvLogger::on_train_begin(const TrainPosition& /*at*/) {
+  make_folders(fs::path(path_).parent_path().string());
+  const int64_t size = size_of(path_);
+  if (resumed_ && size > num_bytes_) {
+    fs::resize_file(path_, static_cast<uintmax_t>(num_bytes_));  // those epochs come again
+  } else if (resumed_ && size < num_bytes_) {
+    context().warn(fmt::format("`{}` has lost rows since the checkpoint", path_));
+  }
+  if (!resumed_) {
+    has_header_ = append_ && size > 0;
+  }
+  file_ = std::make_unique<LineLog>(path_, context().warn, append_ || resumed_);
+  num_bytes_ = size_of(path_);
+}
+
+void CsvLogger::on_epoch_end(int64_t epoch, Logs& logs) {
+  if (keys_.empty()) {
+    for (const auto& [name, value] : logs) {
+      keys_.push_back(name);
+    }
+    std::sort(keys_.begin(), keys_.end());
+    const bool validated = std::any_of(keys_.begin(), keys_.end(), [](const std::string& key) {
+      return starts_with(key, "val_");
+    });
+    const size_t count = validated ? 0 : keys_.size();
+    for (size_t i = 0; i < count; ++i) {
+      keys_.push_back("val_" + keys_[i]);
+    }
+  }
+  if (!has_header_) {
+    std::vector<std::string> header = {"epoch"};
+    header.insert(header.end(), keys_.begin(), keys_.end());
+    write_row(header);
+    has_header_ = true;
+  }
+  std::vector<std::string> row = {std::to_string(epoch)};
+  for (const std::string& key : keys_) {
+    const double* value = find_log(logs, key);
+    row.push_back(value == nullptr ? "NA" : python_float(*value));
+  }
+  write_row(row);
+}
+
+void CsvLogger::write_row(const std::vector<std::string>& fields) {
+  std::string line;
+  for (const std::string& field : fields) {
+    line += (line.empty() ? "" : std::string(1, separator_)) + quoted(field, separator_);
+  }
+  line += '\r';  // LineLog adds the rest of Python's "\r\n"
+  file_->append(line);
+  num_bytes_ += static_cast<int64_t>(line.size()) + 1;
+}
+
+void CsvLogger::on_train_end() {
+  file_->close();
+}
+
+void CsvLogger::sync() {
+  if (file_ != nullptr) {
+    file_->sync();
+  }
+}
+
+std::string CsvLogger::save_state() const {
+  return nlohmann::json({{"bytes", num_bytes_},
+                         {"header", has_header_},
+                         {"keys", keys_},
+                         {"path", fs::absolute(path_).lexically_normal().string()}})
+      .dump();
+}
+
+void CsvLogger::load_state(const std::string& json) {
+  const nlohmann::json state = nlohmann::json::parse(json);
+  if (state.at("path") != fs::absolute(path_).lexically_normal().string()) {
+    return;  // another run's: this one begins a file of its own
+  }
+  num_bytes_ = state.at("bytes");
+  has_header_ = state.at("header");
+  keys_ = state.at("keys").get<std::vector<std::string>>();
+  resumed_ = true;
+}
+
+}  // namespace meshtrain

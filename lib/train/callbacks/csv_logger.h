@@ -1,0 +1,38 @@
+// Keras' CSVLogger, and the run's own metrics.csv.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "train/callbacks/callback.h"
+#include "train/line_log.h"
+
+namespace meshtrain {
+
+class CsvLogger : public Callback {
+ public:
+  CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name);
+  CsvLogger(std::string path, CallbackContext& context, std::string state_name);
+
+  // Throws FileError (exit 74).
+  void on_train_begin(const TrainPosition& at) override;
+  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  void on_train_end() override;
+  void sync() override;
+  std::string save_state() const override;
+  void load_state(const std::string& json) override;
+
+ private:
+  void write_row(const std::vector<std::string>& fields);
+
+  std::string path_;
+  char separator_ = ',';
+  bool append_ = false;
+  std::unique_ptr<LineLog> file_;
+  std::vector<std::string> keys_;  // columns after `epoch`; empty until the first epoch ends
+  bool has_header_ = false;
+  int64_t num_bytes_ = 0;  // of the file up to its last row
+  bool resumed_ = false;   // the three before are those of a checkpoint
+};
+
+}  // namespace meshtrain

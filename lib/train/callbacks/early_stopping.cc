@@ -1,0 +1,95 @@
+#include "train/callbacks/early_stopping.h"
+
+#include "train/callbacks/saved_state.h"
+
+namespace meshtrain {
+
+EarlyStopping::EarlyStopping(const ConfigObject& object, CallbackContext& context,
+                             std::string state_name)
+    : Callback(context, std::move(state_name)),
+      monitor_(object, context, std::nullopt),
+      patience_(object.integer("patience")),
+      start_from_epoch_(object.integer("start_from_epoch")),
+      verbose_(object.integer("verbose") > 0),
+      restores_(object.boolean("restore_best_weights")) {
+  if (object.has("baseline")) {
+    baseline_ = object.number("baseline");
+  }
+}
+
+// A run that had stopped goes on only if more patience was given to it since.
+void EarlyStopping::on_train_begin(const TrainPosition& /*at*/) {
+  if (stopped_epoch_ > 0 && wait_ >= patience_) {
+    context().stop_training = true;
+  } else {
+    stopped_epoch_ = 0;
+  }
+}
+
+void EarlyStopping::on_epoch_end(int64_t epoch, Logs& logs) {
+  const double* value = monitor_.find(
+      logs, fmt::format("Early stopping conditioned on metric `{}` which is not available. "
+                        "Available metrics are: {}",
+                        monitor_.name(), log_names(logs)));
+  if (value == nullptr || epoch < start_from_epoch_) {
+    return;
+  }
+  if (restores_ && !has_weights_) {
+    keep_weights();
+    best_epoch_ = epoch;
+  }
+  ++wait_;
+  if (monitor_.improves_on(*value, monitor_.best())) {
+    monitor_.set_best(*value);
+    best_epoch_ = epoch;
+    if (restores_) {
+      keep_weights();
+    }
+    if (monitor_.improves_on(*value, baseline_)) {
+      wait_ = 0;
+    }
+    return;
+  }
+  if (wait_ >= patience_ && epoch > 0) {
+    stopped_epoch_ = epoch;
+    context().stop_training = true;
+  }
+}
+
+void EarlyStopping::keep_weights() {
+  context().runner.keep_weights(state_name());
+  has_weights_ = true;
+}
+
+void EarlyStopping::on_train_end() {
+  if (stopped_epoch_ > 0 && verbose_) {
+    context().print(fmt::format("Epoch {}: early stopping\n", stopped_epoch_ + 1));
+  }
+  if (restores_ && has_weights_) {
+    if (verbose_) {
+      context().print(fmt::format("Restoring model weights from the end of the best epoch: {}.\n",
+                                  best_epoch_ + 1));
+    }
+    context().runner.restore_kept_weights(state_name());
+  }
+}
+
+std::string EarlyStopping::save_state() const {
+  return nlohmann::json({{"best", saved_number(monitor_.best())},
+                         {"best_epoch", best_epoch_},
+                         {"has_weights", has_weights_},
+                         {"stopped_epoch", stopped_epoch_},
+                         {"wait", wait_}})
+      .dump();
+}
+
+void EarlyStopping::load_state(const std::string& json) {
+  const nlohmann::json state = nlohmann::json::parse(json);
+  monitor_.set_best(read_number(state.at("best")));
+  best_epoch_ = state.at("best_epoch");
+  has_weights_ = state.at("has_weights").get<bool>() && restores_;
+  stopped_epoch_ = state.at("stopped_epoch");
+  wait_ = state.at("wait");
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,34 @@
+#include "train/callbacks/learning_rate_scheduler.h"
+
+#include <fmt/format.h>
+
+#include "base/python_text.h"
+
+namespace meshtrain {
+
+LearningRateScheduler::LearningRateScheduler(const ConfigObject& object, CallbackContext& context,
+                                             std::string state_name)
+    : Callback(context, std::move(state_name)),
+      schedule_(object.string("schedule")),
+      loc_(object.loc_of("schedule")),
+      verbose_(object.integer("verbose") > 0) {}
+
+void LearningRateScheduler::on_epoch_begin(int64_t epoch) {
+  double rate = 0;
+  try {
+    rate = schedule_(epoch, context().runner.learning_rate());
+  } catch (const ExprError& error) {
+    throw ConfigError("E132", loc_, "cannot evaluate the schedule: " + error.message);
+  }
+  context().runner.set_learning_rate(rate);
+  if (verbose_) {
+    context().print(fmt::format("\nEpoch {}: LearningRateScheduler setting learning rate to {}.\n",
+                                epoch + 1, python_float(rate)));
+  }
+}
+
+void LearningRateScheduler::on_epoch_end(int64_t /*epoch*/, Logs& logs) {
+  set_log(logs, "learning_rate", context().runner.learning_rate());
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,190 @@
+#include "train/callbacks/model_checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/file.h"
+#include "train/callbacks/saved_state.h"
+#include "train/checkpoint_files.h"
+#include "train/save_model.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<double> threshold(const ConfigObject& object) {
+  return object.has("initial_value_threshold")
+             ? std::optional(object.number("initial_value_threshold"))
+             : std::nullopt;
+}
+
+// The path with the largest epoch among those in its folder that the template could have made.
+std::optional<std::string> newest_in(const std::string& folder, const FileTemplate& name) {
+  std::optional<std::string> newest;
+  int64_t largest = -1;
+  for (const std::string& entry : names_in(folder)) {
+    const std::optional<int64_t> epoch = name.epoch_in(entry);
+    if (epoch && *epoch > largest) {
+      largest = *epoch;
+      newest = (fs::path(folder) / entry).string();
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+ModelCheckpoint::ModelCheckpoint(const ConfigObject& object, CallbackContext& context,
+                                 std::string state_name)
+    : Callback(context, std::move(state_name)),
+      path_(object.string("filepath")),
+      monitor_(object, context, threshold(object)),
+      every_(parse_save_freq(object.string("save_freq")).value()),
+      keep_(object.has("keep") ? object.integer("keep") : 0),
+      verbose_(object.integer("verbose") > 0),
+      best_only_(object.boolean("save_best_only")) {}
+
+void ModelCheckpoint::on_train_begin(const TrainPosition& at) {
+  last_save_ = context().now();
+  steps_ = at.step;
+}
+
+void ModelCheckpoint::on_train_batch_end(int64_t epoch, int64_t batch) {
+  ++steps_;
+  bool due = false;
+  if (every_.unit == Interval::Unit::kSteps) {
+    due = ++batches_ >= static_cast<int64_t>(every_.count);
+    batches_ = due ? 0 : batches_;
+  } else if (every_.unit == Interval::Unit::kSeconds) {
+    due = context().now() - last_save_ >= every_.count;
+  }
+  if (due) {
+    save(epoch, batch, context().runner.logs());
+    last_save_ = context().now();
+  }
+}
+
+void ModelCheckpoint::on_epoch_end(int64_t epoch, Logs& logs) {
+  if (every_.unit == Interval::Unit::kEpochs &&
+      (epoch + 1) % static_cast<int64_t>(every_.count) == 0) {
+    save(epoch, std::nullopt, logs);
+  }
+}
+
+bool ModelCheckpoint::is_wanted(int64_t epoch, const Logs& logs, const std::string& path) {
+  const auto say = [&](const std::string& text) {
+    if (verbose_) {
+      context().print(fmt::format("\nEpoch {}: {}\n", epoch + 1, text));
+    }
+  };
+  if (!best_only_) {
+    say("saving model to " + path);
+    return true;
+  }
+  const double* value = monitor_.find(
+      logs, fmt::format("Can save best model only with {} available.", monitor_.name()));
+  if (value == nullptr) {
+    return true;
+  }
+  const std::string best =
+      monitor_.best() ? fmt::format("{:.5f}", *monitor_.best()) : std::string("None");
+  if (!monitor_.improves_on(*value, monitor_.best())) {
+    say(fmt::format("{} did not improve from {}", monitor_.name(), best));
+    return false;
+  }
+  say(fmt::format("{} improved from {} to {:.5f}, saving model to {}", monitor_.name(), best,
+                  *value, path));
+  monitor_.set_best(*value);
+  return true;
+}
+
+void ModelCheckpoint::save(int64_t epoch, std::optional<int64_t> batch, const Logs& logs) {
+  const std::string name = path_.fill([&](const std::string& key) -> FileTemplate::Value {
+    if (const double* value = find_log(logs, key)) {
+      return *value;
+    }
+    return key == "epoch" ? epoch + 1 : key == "step" ? steps_ : batch.value_or(0) + 1;
+  });
+  const std::string path = context().resolve(name);
+  if (!is_wanted(epoch, logs, name)) {
+    return;
+  }
+  if (keep_ > 0) {
+    std::erase(files_, path);
+    files_.push_back(path);
+  }
+  if (model_format(path) == ModelFormat::kNone) {
+    context().state_saves.push_back(
+        {path, [=, this](const std::string& error) { finish(epoch, name, error); }});
+    return;
+  }
+  std::string error;
+  try {
+    make_folders(fs::path(path).parent_path().string());
+    context().save_model(path);
+  } catch (const FileError& problem) {
+    error = problem.what();
+  }
+  finish(epoch, name, error);
+}
+
+void ModelCheckpoint::finish(int64_t epoch, const std::string& path, const std::string& error) {
+  if (!error.empty()) {
+    if (context().config.checkpoint.on_error.value == "stop") {
+      throw RuntimeFailure(ExitCode::kWriteFailed, error);
+    }
+    context().warn(error + "; training goes on");
+    return;
+  }
+  if (verbose_) {
+    context().print(fmt::format("\nEpoch {}: finished saving model to {}\n", epoch + 1, path));
+  }
+  prune();
+}
+
+void ModelCheckpoint::prune() {
+  while (keep_ > 0 && static_cast<int64_t>(files_.size()) > keep_) {
+    const std::optional<std::string> problem = remove_folder(files_.front());  // or file
+    if (problem) {
+      context().warn(*problem);
+    }
+    files_.erase(files_.begin());
+  }
+}
+
+std::string ModelCheckpoint::save_state() const {
+  return nlohmann::json(
+             {{"batches", batches_}, {"best", saved_number(monitor_.best())}, {"files", files_}})
+      .dump();
+}
+
+void ModelCheckpoint::load_state(const std::string& json) {
+  const nlohmann::json state = nlohmann::json::parse(json);
+  batches_ = state.at("batches");
+  monitor_.set_best(read_number(state.at("best")));
+  files_ = state.at("files").get<std::vector<std::string>>();
+}
+
+std::optional<std::string> newest_model(const ConfigObject& callback, const std::string& runs) {
+  const std::string& filepath = callback.string("filepath");
+  const std::string folder = FileTemplate(filepath).folder().value_or("");
+  const size_t begin = folder.empty() ? 0 : folder == "/" ? 1 : folder.size() + 1;
+  const FileTemplate name(filepath.substr(begin));
+  if (fs::path(filepath).is_absolute()) {
+    return newest_in(folder, name);
+  }
+  std::vector<std::string> names = names_in(runs);  // they begin with the time
+  for (auto run = names.rbegin(); run != names.rend(); ++run) {
+    const std::string place = (fs::path(runs) / *run).string();
+    if (is_real_folder(place)) {
+      if (auto newest = newest_in((fs::path(place) / folder).string(), name)) {
+        return newest;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace meshtrain

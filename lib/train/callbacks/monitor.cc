@@ -1,0 +1,59 @@
+#include "train/callbacks/monitor.h"
+
+#include <cmath>
+
+#include "base/text.h"
+
+namespace meshtrain {
+
+std::optional<bool> larger_is_better(const StepGraphs& graphs, const std::string& log) {
+  const std::string name = starts_with(log, "val_") ? log.substr(4) : log;
+  if (name == "loss") {
+    return false;
+  }
+  for (const TrackedMetric& tracked : graphs.metrics()) {
+    if (tracked.metric.name == name) {
+      return tracked.metric.larger_is_better;
+    }
+  }
+  return std::nullopt;
+}
+
+Monitor::Monitor(const ConfigObject& callback, const CallbackContext& context,
+                 std::optional<double> best)
+    : context_(context), name_(callback.string("monitor")), best_(best) {
+  const std::string& mode = callback.string("mode");
+  larger_ = mode == "auto" ? context.larger_is_better(name_) : mode == "max";
+  const double delta = callback.has("min_delta") ? std::abs(callback.number("min_delta")) : 0.0;
+  delta_ = larger_ ? delta : -delta;
+}
+
+bool Monitor::improves_on(double value, const std::optional<double>& reference) const {
+  if (!reference) {
+    return true;
+  }
+  const auto compare = [this](auto a, auto b) { return larger_ ? a > b : a < b; };
+  if (context_.config.dtype_policy.value == "float64") {
+    return compare(value - delta_, *reference);
+  }
+  return compare(static_cast<float>(value - delta_), static_cast<float>(*reference));
+}
+
+const double* Monitor::find(const Logs& logs, const std::string& missing) {
+  const double* value = find_log(logs, name_);
+  if (value == nullptr && !warned_) {
+    context_.warn(missing);
+    warned_ = true;
+  }
+  return value;
+}
+
+std::string log_names(const Logs& logs) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : logs) {
+    names.push_back(name);
+  }
+  return join(names, ",");
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,43 @@
+// What is common to callbacks that watch a log (keras-semantics 11, "monitoring rule").
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "train/callbacks/callback.h"
+#include "train/step_graph.h"
+
+namespace meshtrain {
+
+// Whether larger values of a log ("val_accuracy") are better: the loss's are not, a metric knows;
+// nothing for other names.
+std::optional<bool> larger_is_better(const StepGraphs& graphs, const std::string& log);
+
+class Monitor {
+ public:
+  // Of the arguments `monitor`, `mode` and, where the class has it, `min_delta`. `best`: the value
+  // to beat; none: the first is the best.
+  Monitor(const ConfigObject& callback, const CallbackContext& context, std::optional<double> best);
+
+  const std::string& name() const { return name_; }
+  const std::optional<double>& best() const { return best_; }
+  void set_best(std::optional<double> value) { best_ = value; }
+  // Whether `value` is better than `reference` by more than min_delta, in the precision that Keras
+  // compares in. Everything is better than nothing.
+  bool improves_on(double value, const std::optional<double>& reference) const;
+  // The value in `logs`, or null; the first time that it is missing `missing` is the warning.
+  const double* find(const Logs& logs, const std::string& missing);
+
+ private:
+  const CallbackContext& context_;
+  std::string name_;
+  bool larger_ = false;
+  double delta_ = 0;  // of the value, before it is compared
+  std::optional<double> best_;
+  bool warned_ = false;
+};
+
+// "accuracy,loss,val_loss"
+std::string log_names(const Logs& logs);
+
+}  // namespace meshtrain

@@ -1,0 +1,73 @@
+#include "train/callbacks/reduce_lr_on_plateau.h"
+
+#include <algorithm>
+
+#include "base/python_text.h"
+#include "train/callbacks/saved_state.h"
+
+namespace meshtrain {
+
+ReduceLROnPlateau::ReduceLROnPlateau(const ConfigObject& object, CallbackContext& context,
+                                     std::string state_name)
+    : Callback(context, std::move(state_name)),
+      monitor_(object, context, std::nullopt),
+      factor_(object.number("factor")),
+      min_lr_(object.number("min_lr")),
+      patience_(object.integer("patience")),
+      cooldown_(object.integer("cooldown")),
+      verbose_(object.integer("verbose") > 0) {}
+
+void ReduceLROnPlateau::on_epoch_end(int64_t epoch, Logs& logs) {
+  set_log(logs, "learning_rate", context().runner.learning_rate());
+  const double* value = monitor_.find(
+      logs, fmt::format("Learning rate reduction is conditioned on metric `{}` which is not "
+                        "available. Available metrics are: {}.",
+                        monitor_.name(), log_names(logs)));
+  if (value == nullptr) {
+    return;
+  }
+  if (cooldown_left_ > 0) {
+    --cooldown_left_;
+    wait_ = 0;
+  }
+  if (monitor_.improves_on(*value, monitor_.best())) {
+    monitor_.set_best(*value);
+    wait_ = 0;
+  } else if (cooldown_left_ == 0) {
+    ++wait_;
+    if (wait_ >= patience_ && reduce(epoch)) {
+      cooldown_left_ = cooldown_;
+      wait_ = 0;
+    }
+  }
+}
+
+bool ReduceLROnPlateau::reduce(int64_t epoch) {
+  const double old_rate = context().runner.learning_rate();
+  if (old_rate <= static_cast<double>(static_cast<float>(min_lr_))) {
+    return false;
+  }
+  const double rate = std::max(old_rate * factor_, min_lr_);
+  context().runner.set_learning_rate(rate);
+  if (verbose_) {
+    context().print(fmt::format("\nEpoch {}: ReduceLROnPlateau reducing learning rate to {}.\n",
+                                epoch + 1, python_float(rate)));
+  }
+  return true;
+}
+
+std::string ReduceLROnPlateau::save_state() const {
+  return nlohmann::json({{"best", saved_number(monitor_.best())},
+                         {"cooldown", cooldown_left_},
+                         {"wait", wait_}})
+      .dump();
+}
+
+void ReduceLROnPlateau::load_state(const std::string& json) {
+  const nlohmann::json state = nlohmann::json::parse(json);
+  monitor_.set_best(read_number(state.at("best")));
+  cooldown_left_ = state.at("cooldown");
+  wait_ = state.at("wait");
+}
+
+}  // namespace meshtrain

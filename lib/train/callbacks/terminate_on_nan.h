@@ -1,0 +1,21 @@
+// Keras' TerminateOnNaN: that training ends (E501, exit 5) needs no callback here; this one says so
+// in Keras' words.
+#pragma once
+
+#include "train/callbacks/callback.h"
+
+namespace meshtrain {
+
+class TerminateOnNaN : public Callback {
+ public:
+  TerminateOnNaN(const ConfigObject& object, CallbackContext& context, std::string state_name)
+      : Callback(context, std::move(state_name)), raises_(object.boolean("raise_error")) {}
+
+  // With raise_error throws ConfigError E501 itself.
+  void on_invalid_loss(int64_t batch) override;
+
+ private:
+  bool raises_;
+};
+
+}  // namespace meshtrain

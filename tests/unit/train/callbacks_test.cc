@@ -1,0 +1,226 @@
+// Callbacks against Keras' own (tests/reference/callbacks.py), and when the run is killed and goes
+// on after any epoch.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "config/load.h"
+#include "fake_runner.h"
+#include "support/temp_folder.h"
+#include "train/callbacks/make_callbacks.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kBatches = 3;  // of an epoch in the reference
+
+std::vector<Json> golden_cases() {
+  std::ifstream in(MESHTRAIN_SOURCE_DIR "/tests/golden/keras/callbacks.json");
+  return Json::parse(in).get<std::vector<Json>>();
+}
+
+Config config_of(const Json& callbacks, const test::TempFolder& folder) {
+  const std::string text =
+      "model: {layers: [{Input: {shape: [4]}}, {Dense: 2}]}\n"
+      "compile: {optimizer: sgd, loss: mse}\n"
+      "fit: {epochs: 25}\n"
+      "data: {train: {source: random, samples: 8, shape: [4], labels: [2]}}\n"
+      "callbacks: " +
+      callbacks.dump() + "\n";
+  LoadOptions options;
+  options.files = {folder.write("config.yaml", text)};
+  return load_config(options);
+}
+
+Logs logs_of(const Json& pairs) {
+  Logs out;
+  for (const Json& pair : pairs) {
+    out.emplace_back(pair.at(0), pair.at(1));
+  }
+  return out;
+}
+
+// Its one weight is the number of the epoch, and its running logs are given.
+struct ScriptedRunner : FakeRunner {
+  Logs logs() const override { return running; }
+  void set_weight(double value) { weights["w"] = tensor_of(DType::kFloat32, {1}, {value}); }
+  double weight() const { return weights.at("w").at(0); }
+  Logs running;
+};
+
+// One process of a run: it may be one that goes on from what another saved.
+class Process {
+ public:
+  Process(const Json& golden, const Config& config, const std::string& folder)
+      : golden_(golden), folder_(folder), list_(context(config, folder)) {
+    runner.rate = golden.at("rate");
+    runner.set_weight(-1);
+    add_callbacks(list_);
+  }
+
+  // What a checkpoint has of them.
+  struct Saved {
+    std::map<std::string, std::string> states;
+    float rate = 0;
+    double weight = 0;
+    std::map<std::string, double> kept;
+  };
+  Saved save() {
+    Saved out{.rate = runner.rate, .weight = runner.weight()};
+    for (const auto& callback : list_.all()) {
+      out.states[callback->state_name()] = callback->save_state();
+    }
+    for (const auto& [owner, weights] : runner.kept) {
+      out.kept[owner] = weights.at("w").at(0);
+    }
+    return out;
+  }
+  void load(const Saved& saved) {
+    runner.rate = saved.rate;
+    runner.set_weight(saved.weight);
+    for (const auto& [owner, weight] : saved.kept) {
+      runner.kept[owner]["w"] = tensor_of(DType::kFloat32, {1}, {weight});
+    }
+    for (const auto& callback : list_.all()) {
+      callback->load_state(saved.states.at(callback->state_name()));
+    }
+  }
+
+  // Epochs first ... last - 1; whether it stopped.
+  void begin(int64_t epoch) { list_.on_train_begin({.epoch = epoch}); }
+  bool stopped() const { return list_.stop_training(); }
+  void epoch(int64_t epoch) {
+    const Json& given = golden_.at("logs").at(static_cast<size_t>(epoch));
+    runner.running = {{given[0][0], given[0][1]}};
+    list_.on_epoch_begin(epoch);
+    runner.set_weight(static_cast<double>(epoch));
+    for (int64_t batch = 0; batch < kBatches; ++batch) {
+      list_.on_train_batch_end(epoch, batch);
+    }
+    Logs logs = logs_of(given);
+    list_.on_epoch_end(epoch, logs);
+    rates.push_back(runner.learning_rate());
+    all_logs.push_back(logs);
+  }
+  void end() {
+    list_.on_epochs_end();
+    list_.on_train_end();
+  }
+
+  ScriptedRunner runner;
+  std::string printed;
+  std::vector<std::string> warnings;
+  std::vector<double> rates;
+  std::vector<Logs> all_logs;
+  std::vector<std::pair<std::string, double>> saved;
+
+ private:
+  CallbackContext context(const Config& config, const std::string& folder) {
+    return {.runner = runner,
+            .config = config,
+            .run_dir = folder,
+            .now = [] { return 0.0; },
+            .print = [this](const std::string& text) { printed += text; },
+            .warn = [this](const std::string& text) { warnings.push_back(text); },
+            .larger_is_better = [](const std::string&) { return false; },
+            .save_model =
+                [this](const std::string& path) {
+                  saved.emplace_back(path.substr(folder_.size() + 1), runner.weight());
+                }};
+  }
+
+  const Json& golden_;
+  std::string folder_;
+  CallbackList list_;
+};
+
+std::string name_of(const Json& golden) {
+  return golden.at("callbacks").dump();
+}
+
+void check_files(const Json& golden, const test::TempFolder& folder) {
+  for (const auto& [name, text] : golden.at("result").at("files").items()) {
+    std::ifstream in(folder.file(name), std::ios::binary);
+    const std::string content((std::istreambuf_iterator<char>(in)), {});
+    CHECK_MESSAGE(content == text.get<std::string>(), name, " of ", name_of(golden));
+  }
+}
+
+void write_files(const Json& golden, const test::TempFolder& folder) {
+  for (const auto& [name, text] : golden.at("files").items()) {
+    folder.write(name, text.get<std::string>());
+  }
+}
+
+TEST_CASE("callbacks print and write and save and set what Keras' do") {
+  for (const Json& golden : golden_cases()) {
+    const test::TempFolder folder;
+    write_files(golden, folder);
+    const Config config = config_of(golden.at("callbacks"), folder);
+    Process process(golden, config, folder.path());
+    const Json& want = golden.at("result");
+    process.begin(0);
+    const int64_t count = static_cast<int64_t>(golden.at("logs").size());
+    for (int64_t e = 0; e < count && !process.stopped(); ++e) {
+      process.epoch(e);
+    }
+    process.end();
+    const std::string name = name_of(golden);
+    CHECK_MESSAGE(process.printed == want.at("printed").get<std::string>(), name);
+    CHECK_MESSAGE(Json(process.warnings) == want.at("warnings"), name);
+    CHECK_MESSAGE(Json(process.rates) == want.at("rates"), name);
+    CHECK_MESSAGE(Json(process.saved) == want.at("saved"), name);
+    CHECK_MESSAGE(process.runner.weight() == want.at("weight").get<double>(), name);
+    REQUIRE_MESSAGE(process.all_logs.size() == want.at("logs").size(), name);
+    for (size_t e = 0; e < process.all_logs.size(); ++e) {
+      CHECK_MESSAGE(process.all_logs[e] == logs_of(want.at("logs")[e]), name);
+    }
+    check_files(golden, folder);
+  }
+}
+
+TEST_CASE("a run that is killed two epochs after a checkpoint ends as the one that was not") {
+  for (const Json& golden : golden_cases()) {
+    const int64_t ran = static_cast<int64_t>(golden.at("result").at("rates").size());
+    for (int64_t saved_after = 1; saved_after < ran; saved_after += 3) {
+      const test::TempFolder folder;
+      write_files(golden, folder);
+      const Config config = config_of(golden.at("callbacks"), folder);
+      Process first(golden, config, folder.path());
+      first.begin(0);
+      for (int64_t e = 0; e < saved_after; ++e) {
+        first.epoch(e);
+      }
+      const Process::Saved checkpoint = first.save();
+      for (int64_t e = saved_after; e < std::min(saved_after + 2, ran); ++e) {
+        first.epoch(e);  // lost
+      }
+      Process second(golden, config, folder.path());
+      second.load(checkpoint);
+      second.begin(saved_after);
+      for (int64_t e = saved_after; e < ran; ++e) {
+        REQUIRE_FALSE(second.stopped());
+        second.epoch(e);
+      }
+      CHECK(second.stopped() == (ran < static_cast<int64_t>(golden.at("logs").size())));
+      second.end();
+      const Json& rates = golden.at("result").at("rates");
+      CHECK_MESSAGE(Json(second.rates) == Json(rates.begin() + saved_after, rates.end()),
+                    name_of(golden));
+      CHECK_MESSAGE(second.runner.weight() == golden.at("result").at("weight").get<double>(),
+                    name_of(golden));
+      const std::string& printed = golden.at("result").at("printed").get_ref<const std::string&>();
+      CHECK_MESSAGE(printed.size() >= second.printed.size(), name_of(golden));
+      CHECK_MESSAGE(printed.substr(printed.size() - second.printed.size()) == second.printed,
+                    name_of(golden));
+      check_files(golden, folder);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain
