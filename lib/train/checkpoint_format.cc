@@ -1,6 +1,7 @@
 #include "train/checkpoint_format.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "tensor/npy_header.h"
 #include "tensor/read_error.h"
 #include "train/checkpoint_json.h"
+#include "train/checkpoint_tiling.h"
 
 namespace meshtrain {
 namespace {
@@ -81,12 +83,9 @@ bool is_shard_name(const std::string& name) {
 uint64_t parse_hex64(const Json& json, const std::string& path) {
   const std::string text = json.is_string() ? json.get<std::string>() : "";
   uint64_t value = 0;
-  for (const char c : text) {
-    const bool digit = c >= '0' && c <= '9';
-    if (text.size() != 16 || (!digit && (c < 'a' || c > 'f'))) {
-      read_error("E402", path, "`xxh3_64` must be a list of 16 hexadecimal digits each");
-    }
-    value = value * 16 + static_cast<uint64_t>(digit ? c - '0' : c - 'a' + 10);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != 16 || end != text.data() + 16 || error != std::errc()) {
+    read_error("E402", path, "`xxh3_64` must be a list of 16 hexadecimal digits each");
   }
   return value;
 }
@@ -118,57 +117,6 @@ CheckpointPiece parse_piece(const Json& json, const CheckpointTensor& tensor,
                piece.blocks.size(), size);
   }
   return piece;
-}
-
-// Elements of `shape`, or nothing when they are more than any file holds.
-std::optional<uint64_t> count_elements(const Shape& shape) {
-  uint64_t count = 1;
-  for (const int64_t size : shape) {
-    if (__builtin_mul_overflow(count, static_cast<uint64_t>(size), &count) ||
-        count > (uint64_t{1} << 53)) {
-      return std::nullopt;
-    }
-  }
-  return count;
-}
-
-bool overlap(const CheckpointPiece& a, const CheckpointPiece& b) {
-  for (size_t d = 0; d < a.shape.size(); ++d) {
-    if (a.offset[d] + a.shape[d] <= b.offset[d] || b.offset[d] + b.shape[d] <= a.offset[d]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Pieces lie in the tensor, do not overlap, and are as many elements as it has: they cover it.
-void check_tiling(const CheckpointTensor& tensor, const std::string& path) {
-  const std::optional<uint64_t> whole = count_elements(tensor.shape);
-  uint64_t covered = 0;
-  for (size_t p = 0; p < tensor.pieces.size() && whole; ++p) {
-    const CheckpointPiece& piece = tensor.pieces[p];
-    for (size_t d = 0; d < tensor.shape.size(); ++d) {
-      if (piece.offset[d] + piece.shape[d] > tensor.shape[d]) {
-        read_error("E407", path, "a piece of `{}` ends at {} of {} along dimension {}",
-                   printable(tensor.path), piece.offset[d] + piece.shape[d], tensor.shape[d], d);
-      }
-    }
-    const uint64_t elements = *count_elements(piece.shape);  // inside of `whole`
-    if (piece.end - piece.begin != elements * dtype_size(tensor.dtype)) {
-      read_error("E407", path, "a piece of `{}` has {} bytes for {} elements",
-                 printable(tensor.path), piece.end - piece.begin, elements);
-    }
-    covered += elements;
-    for (size_t q = 0; q < p && elements > 0; ++q) {
-      if (overlap(piece, tensor.pieces[q])) {
-        read_error("E407", path, "two pieces of `{}` overlap", printable(tensor.path));
-      }
-    }
-  }
-  if (!whole || covered != *whole) {
-    read_error("E407", path, "{} of the {} elements of `{}` are in no file",
-               whole ? *whole - covered : 0, whole.value_or(0), printable(tensor.path));
-  }
 }
 
 CheckpointTensor parse_tensor(const Json& json, const std::string& path) {
@@ -203,8 +151,8 @@ CheckpointTensor parse_tensor(const Json& json, const std::string& path) {
   return out;
 }
 
-// The text before the checksum; throws E403 when they do not belong together.
-std::string_view checked_body(std::string_view text, const std::string& path) {
+// Throws E403 when the text and the checksum at its end do not belong together.
+void check_sum(std::string_view text, const std::string& path) {
   const size_t tail = kSelfKey.size() + kSumDigits + kSelfEnd.size();
   if (text.size() < tail || !ends_with(text, kSelfEnd) ||
       text.substr(text.size() - tail, kSelfKey.size()) != kSelfKey) {
@@ -215,7 +163,6 @@ std::string_view checked_body(std::string_view text, const std::string& path) {
   if (checksum128(std::as_bytes(std::span(body))) != sum) {
     read_error("E403", path, "its checksum does not match: the manifest was changed");
   }
-  return body;
 }
 
 }  // namespace
@@ -275,8 +222,9 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
-  const std::string_view body = checked_body(text, path);
-  const Json json = parse_bounded_json(std::string(body) + "\n}", path);
+  check_sum(text, path);
+  // The format first: another one may have other tensors.
+  const Json json = parse_bounded_json(text, path, "tensors");
   const JsonFields fields(json, path);
   Manifest out;
   const JsonFields format(fields.at("format"), path);
@@ -302,13 +250,16 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     }
     out.mesh.push_back({axis.get<std::string>(), sizes[out.mesh.size()]});
   }
+  if (!fields.at("tensors").is_array()) {
+    read_error("E402", path, "`tensors` must be a list");
+  }
   std::set<std::string> paths;
-  for (const Json& tensor : fields.at("tensors")) {
+  parse_bounded_json(text, path, "tensors", [&](const Json& tensor) {
     out.tensors.push_back(parse_tensor(tensor, path));
     if (!paths.insert(out.tensors.back().path).second) {
       read_error("E402", path, "tensor `{}` twice", printable(out.tensors.back().path));
     }
-  }
+  });
   for (const auto& [name, file] : fields.at("files").items()) {
     const JsonFields entry(file, path);
     const bool is_text = name.find('/') == std::string::npos && !name.empty() && name[0] != '.';

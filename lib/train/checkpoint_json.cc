@@ -1,6 +1,7 @@
 #include "train/checkpoint_json.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -11,30 +12,72 @@ namespace meshtrain {
 namespace {
 
 constexpr int kMaxDepth = 32;
+// At once: a value takes up to 160 bytes of memory, whatever few bytes it is written in.
+constexpr int64_t kMaxValues = 100000;
+
+// What the parser says on its way, looked at before anything is kept.
+class Watch {
+ public:
+  using Event = Json::parse_event_t;
+
+  Watch(const std::string& path, std::string_view list, const TakeEntry& take)
+      : path_(path), list_(list), take_(take) {}
+
+  // Whether `parsed` is kept.
+  bool operator()(int depth, Event event, const Json& parsed) {
+    if (depth > kMaxDepth) {
+      read_error("E402", path_, "nested deeper than {}", kMaxDepth);
+    }
+    if (event == Event::key) {
+      see_key(depth, parsed.get_ref<const std::string&>());
+      return true;
+    }
+    const bool is_end = event == Event::object_end || event == Event::array_end;
+    if (!is_end && ++values_ > kMaxValues) {
+      read_error("E402", path_, "more than {} values", kMaxValues);
+    }
+    if (event == Event::object_start) {
+      keys_.emplace_back();
+    } else if (event == Event::object_end) {
+      keys_.pop_back();
+    }
+    const bool is_entry = in_list_ && depth == 2 && (is_end || event == Event::value);
+    if (!is_entry) {
+      return true;
+    }
+    if (take_) {
+      take_(parsed);
+    }
+    values_ = 0;
+    return false;
+  }
+
+ private:
+  void see_key(int depth, const std::string& key) {
+    if (!keys_.back().insert(key).second) {
+      read_error("E402", path_, "the key `{}` twice", printable(key));
+    }
+    in_list_ = depth == 1 ? !list_.empty() && key == list_ : in_list_;
+  }
+
+  const std::string& path_;
+  std::string_view list_;
+  const TakeEntry& take_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  int64_t values_ = 0;                       // beside the entries taken
+  bool in_list_ = false;
+};
 
 }  // namespace
 
-Json parse_bounded_json(std::string_view text, const std::string& path) {
+Json parse_bounded_json(std::string_view text, const std::string& path, std::string_view list,
+                        const TakeEntry& take) {
   if (text.size() > kMaxCheckpointJson) {
     read_error("E402", path, "{} bytes; at most {} are read", text.size(), kMaxCheckpointJson);
   }
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (depth > kMaxDepth) {
-      read_error("E402", path, "nested deeper than {}", kMaxDepth);
-    }
-    if (event == Event::object_start) {
-      keys.emplace_back();
-    } else if (event == Event::object_end) {
-      keys.pop_back();
-    } else if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      read_error("E402", path, "the key `{}` twice", printable(parsed.get<std::string>()));
-    }
-    return true;
-  };
+  Watch watch(path, list, take);
   try {
-    return Json::parse(text.begin(), text.end(), check);
+    return Json::parse(text.begin(), text.end(), std::ref(watch));
   } catch (const Json::exception& error) {
     read_error("E402", path, "no JSON: cut short or overwritten?");
   }

@@ -1,6 +1,7 @@
 // JSON from a disk that may have damaged it: read with limits, every key once.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -13,8 +14,13 @@ using Json = nlohmann::json;
 
 inline constexpr size_t kMaxCheckpointJson = size_t{64} << 20;
 
-// Throws ConfigError E402: no JSON, longer than kMaxCheckpointJson, deeper than 32, a key twice.
-Json parse_bounded_json(std::string_view text, const std::string& path);
+using TakeEntry = std::function<void(const Json& entry)>;
+
+// Throws ConfigError E402: no JSON, longer than kMaxCheckpointJson, deeper than 32, a key twice, or
+// more than 100,000 values at once. The entries of `list`, a key of the outermost object, go to
+// `take` one by one and are not in the result: there may be any number of them.
+Json parse_bounded_json(std::string_view text, const std::string& path, std::string_view list = {},
+                        const TakeEntry& take = {});
 
 // Reads the fields of an object; what is missing or of another type throws ConfigError E402.
 class JsonFields {
