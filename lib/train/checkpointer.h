@@ -77,6 +77,7 @@ class Checkpointer : public TrainControl {
   [[noreturn]] void stop(const TrainPosition& at);
   void report_place(const TrainPosition& at);
   void watch_best(const TrainPosition& at, const Logs& logs);
+  void link_best(const TrainState& state);
   bool fits_in_memory() const;
 
   Engine& engine_;
@@ -96,7 +97,9 @@ class Checkpointer : public TrainControl {
   bool has_cursor_ = false;  // the checksum of the data is known
   std::string monitor_;
   bool larger_is_better_ = false;
-  bool new_best_ = false;  // the epoch that ended is the best
+  bool new_best_ = false;   // the epoch that ended is the best
+  double linked_best_ = 0;  // of the checkpoint that the link `best` names
+  int64_t linked_step_ = -1;
 
   int64_t last_saved_ = -1;  // step
   int64_t resumed_from_ = -1;

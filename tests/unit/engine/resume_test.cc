@@ -347,6 +347,54 @@ TEST_CASE("the best checkpoint is kept and known after a restart") {
   CHECK(again.reader->state().best == value);
 }
 
+constexpr const char* kValidated =
+    "data.validation={source: random, samples: 40, shape: [6], classes: 4, seed: 8}";
+
+double val_loss(const Part& part, int64_t epoch) {
+  for (const auto& [name, value] : part.epochs.at(epoch)) {
+    if (name == "val_loss") {
+      return value;
+    }
+  }
+  return NAN;
+}
+
+std::string best_link(const Case& run) {
+  return std::filesystem::read_symlink(run.checkpoints() + "/best").string();
+}
+
+TEST_CASE("a best epoch whose save failed is forgotten and the best before it is kept") {
+  // Better after the second epoch, worse after that.
+  Case run({kValidated, "checkpoint.every=epoch", "checkpoint.keep=2", "checkpoint.async=false",
+            "fit.epochs=5",
+            "compile.optimizer={Adam: {learning_rate: {PiecewiseConstantDecay: {boundaries: [10], "
+            "values: [0.01, 3.0]}}}}"});
+  std::filesystem::create_directories(run.checkpoints() + "/000010/in_the_way");
+  const Part part = run.run(-1);
+  REQUIRE(val_loss(part, 2) < val_loss(part, 1));
+  REQUIRE(val_loss(part, 3) > val_loss(part, 1));
+  const bool warned = std::any_of(part.warnings.begin(), part.warnings.end(), [](const auto& text) {
+    return text.find("[E456] step 10 was not saved") != std::string::npos;
+  });
+  CHECK(warned);
+  CHECK(best_link(run) == "000005");
+  const NewestCheckpoint newest = newest_checkpoint(run.checkpoints());
+  CHECK(newest.reader->state().best_step == 5);
+  CHECK(newest.reader->state().best == val_loss(part, 1));
+  CheckpointReader(run.checkpoints() + "/000005").verify();
+}
+
+TEST_CASE("a checkpoint made while the validation ran that finds it the best is the best") {
+  Case run({kValidated, "checkpoint.every=epoch", "checkpoint.keep=2", "fit.epochs=4",
+            "compile.optimizer={Adam: {learning_rate: {PiecewiseConstantDecay: {boundaries: [5], "
+            "values: [0.01, 3.0]}}}}"});
+  REQUIRE(run.run(1005).stopped);
+  const Part part = run.run(-1);
+  REQUIRE(val_loss(part, 2) > val_loss(part, 1));
+  CHECK(best_link(run) == "000005");
+  CHECK(newest_checkpoint(run.checkpoints()).reader->state().best_step == 5);
+}
+
 TEST_CASE("damaged and newer checkpoints are set aside before training goes on") {
   Case damaged({"checkpoint.every=2 steps"});
   const Part expected = damaged.run(-1);
