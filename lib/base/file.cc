@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/system_calls.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -34,7 +35,8 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
-  bool close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
+  bool close() { return fd_ < 0 || ::close(release()) == 0; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -48,10 +50,8 @@ bool write_all(int fd, std::span<const std::byte> data) {
   // Linux writes at most 2 GiB - 4 KiB in one call; smaller pieces end sooner on a signal.
   constexpr size_t kPiece = size_t{64} << 20;
   while (!data.empty()) {
-    const ssize_t n = ::write(fd, data.data(), std::min(data.size(), kPiece));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
+    const ssize_t n =
+        retrying([&] { return ::write(fd, data.data(), std::min(data.size(), kPiece)); });
     if (n <= 0) {
       return false;
     }
@@ -65,37 +65,16 @@ bool write_pieces(int fd, std::span<const std::span<const std::byte>> pieces) {
                      [&](std::span<const std::byte> piece) { return write_all(fd, piece); });
 }
 
-// A signal that comes in between has not made it fail.
-int sync_retrying(int fd) {
-  int result;
-  do {
-    result = ::fsync(fd);
-  } while (result != 0 && errno == EINTR);
-  return result;
+int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
+  return retrying([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
 }
 
 int rename_retrying(const std::string& from, const std::string& to) {
-  int result;
-  do {
-    result = ::rename(from.c_str(), to.c_str());
-  } while (result != 0 && errno == EINTR);
-  return result;
+  return retrying([&] { return ::rename(from.c_str(), to.c_str()); });
 }
 
-int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
-  int fd;
-  do {
-    fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
-}
-
-// Makes the rename durable. Some file systems cannot fsync a folder (EINVAL): nothing to be done.
-void sync_folder(const std::string& path) {
-  Descriptor folder(open_retrying(split_path(path).first, O_RDONLY | O_DIRECTORY));
-  if (folder.get() < 0 || (sync_retrying(folder.get()) != 0 && errno != EINVAL && errno != EROFS)) {
-    write_failed(path, errno);
-  }
+int sync_retrying(int fd) {
+  return retrying([fd] { return ::fsync(fd); });
 }
 
 }  // namespace
@@ -130,10 +109,7 @@ InputFile::InputFile(std::string path, Links links) : path_(std::move(path)) {
     throw FileError(ExitCode::kData, fmt::format("`{}` is not a regular file", path_), path_);
   }
   size_ = static_cast<uint64_t>(status.st_size);
-  fd_ = ::dup(fd.get());
-  if (fd_ < 0) {
-    throw FileError(ExitCode::kData, "cannot open", path_, errno);
-  }
+  fd_ = fd.release();
 }
 
 InputFile::~InputFile() {
@@ -148,10 +124,8 @@ InputFile::InputFile(InputFile&& other) noexcept
 void InputFile::read_at(uint64_t offset, std::byte* to, size_t num_bytes) const {
   constexpr size_t kPiece = size_t{256} << 20;
   while (num_bytes > 0) {
-    const ssize_t n = ::pread(fd_, to, std::min(num_bytes, kPiece), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
+    const ssize_t n = retrying(
+        [&] { return ::pread(fd_, to, std::min(num_bytes, kPiece), static_cast<off_t>(offset)); });
     if (n < 0) {
       throw FileError(ExitCode::kData, "cannot read", path_, errno);
     }
@@ -174,12 +148,14 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
     throw FileError(ExitCode::kData, "cannot open", path, errno);
   }
   std::string text;
+  struct stat status;
+  if (::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode)) {
+    // At once: a text that grows takes up to three times its size.
+    text.reserve(std::min(static_cast<uint64_t>(status.st_size), max_bytes));
+  }
   char buffer[1 << 16];
   while (true) {
-    const ssize_t n = ::read(fd.get(), buffer, sizeof(buffer));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
+    const ssize_t n = retrying([&] { return ::read(fd.get(), buffer, sizeof(buffer)); });
     if (n < 0) {
       throw FileError(ExitCode::kData, "cannot read", path, errno);
     }
@@ -210,7 +186,7 @@ void commit_temporary(const std::string& temporary, const std::string& path) {
     ::unlink(temporary.c_str());
     write_failed(path, error_number);
   }
-  sync_folder(path);
+  sync_folder(split_path(path).first);
 }
 
 void write_file_atomic(const std::string& path,
@@ -247,7 +223,7 @@ void write_file_atomic(const std::string& path,
     ::unlink(temporary.c_str());
     write_failed(path, error_number);
   }
-  sync_folder(path);
+  sync_folder(split_path(path).first);
 }
 
 void write_file_atomic(const std::string& path, std::span<const std::byte> data) {

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/system_calls.h"
+
 namespace meshtrain {
 namespace {
 
@@ -21,42 +23,12 @@ constexpr size_t kPart = size_t{8} << 20;  // of one write(): ends soon after a 
   throw FileError(ExitCode::kWriteFailed, action, path, error_number);
 }
 
-// fsync that a signal interrupted has not failed; any other error is final.
-int sync_descriptor(int fd) {
-  int result;
-  do {
-    result = ::fsync(fd);
-  } while (result != 0 && errno == EINTR);
-  return result;
-}
-
-// Linux closes the descriptor even when it reports EINTR.
-bool close_descriptor(int fd) {
-  return ::close(fd) == 0 || errno == EINTR;
-}
-
-int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
-  int fd;
-  do {
-    fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
-}
-
-// One call, again when a signal interrupted it.
-template <class Call>
-bool succeeds(Call&& call) {
-  int result;
-  do {
-    result = call();
-  } while (result != 0 && errno == EINTR);
-  return result == 0;
-}
-
 }  // namespace
 
 NewFile::NewFile(std::string path)
-    : path_(std::move(path)), fd_(open_retrying(path_, O_WRONLY | O_CREAT | O_EXCL, 0666)) {
+    : path_(std::move(path)), fd_(retrying([&] {
+        return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+      })) {
   if (fd_ < 0) {
     failed("cannot create", path_, errno);
   }
@@ -72,10 +44,8 @@ void NewFile::write(std::span<const std::byte> bytes) {
   sum_.update(bytes);
   size_ += bytes.size();
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kPart));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
+    const ssize_t n =
+        retrying([&] { return ::write(fd_, bytes.data(), std::min(bytes.size(), kPart)); });
     if (n <= 0) {
       failed("cannot write", path_, n < 0 ? errno : ENOSPC);
     }
@@ -84,41 +54,25 @@ void NewFile::write(std::span<const std::byte> bytes) {
 }
 
 void NewFile::finish() {
-  if (sync_descriptor(fd_) != 0) {
+  if (retrying([&] { return ::fsync(fd_); }) != 0) {
     failed("cannot sync", path_, errno);
   }
-  if (!close_descriptor(std::exchange(fd_, -1))) {
+  // Linux closes the descriptor even when it reports EINTR.
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) {
     failed("cannot close", path_, errno);
   }
 }
 
 void make_new_folder(const std::string& path) {
-  if (!succeeds([&] { return ::mkdir(path.c_str(), 0777); })) {
+  if (retrying([&] { return ::mkdir(path.c_str(), 0777); }) != 0) {
     failed("cannot create", path, errno);
   }
 }
 
-void sync_folder(const std::string& path) {
-  int fd;
-  do {
-    fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  } while (fd < 0 && errno == EINTR);
-  if (fd < 0) {
-    failed("cannot open", path, errno);
-  }
-  const int result = sync_descriptor(fd);
-  const int error_number = errno;
-  close_descriptor(fd);
-  // Some file systems sync folders by themselves and say that they cannot be asked to.
-  if (result != 0 && error_number != EINVAL) {
-    failed("cannot sync", path, error_number);
-  }
-}
-
 void rename_to_new(const std::string& from, const std::string& to) {
-  if (succeeds([&] {
+  if (retrying([&] {
         return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
-      })) {
+      }) == 0) {
     return;
   }
   if (errno != EINVAL && errno != ENOSYS) {  // the file system knows the flag
@@ -128,15 +82,15 @@ void rename_to_new(const std::string& from, const std::string& to) {
   if (::lstat(to.c_str(), &status) == 0) {
     failed("cannot rename to", to, EEXIST);
   }
-  if (!succeeds([&] { return ::rename(from.c_str(), to.c_str()); })) {
+  if (retrying([&] { return ::rename(from.c_str(), to.c_str()); }) != 0) {
     failed("cannot rename to", to, errno);
   }
 }
 
 void exchange_names(const std::string& from, const std::string& to) {
-  if (succeeds([&] {
+  if (retrying([&] {
         return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE);
-      })) {
+      }) == 0) {
     return;
   }
   if (errno != EINVAL && errno != ENOSYS) {
@@ -156,7 +110,7 @@ void make_folders(const std::string& path) {
   }
   const std::string parent = fs::path(path).parent_path().string();
   make_folders(parent);
-  if (!succeeds([&] { return ::mkdir(path.c_str(), 0777); }) && errno != EEXIST) {
+  if (retrying([&] { return ::mkdir(path.c_str(), 0777); }) != 0 && errno != EEXIST) {
     failed("cannot create", path, errno);
   }
   if (!fs::is_directory(path, error)) {
@@ -167,10 +121,10 @@ void make_folders(const std::string& path) {
 
 void replace_link(const std::string& target, const std::string& path) {
   const std::string temporary = temporary_name(path);
-  if (!succeeds([&] { return ::symlink(target.c_str(), temporary.c_str()); })) {
+  if (retrying([&] { return ::symlink(target.c_str(), temporary.c_str()); }) != 0) {
     failed("cannot create", temporary, errno);
   }
-  if (!succeeds([&] { return ::rename(temporary.c_str(), path.c_str()); })) {
+  if (retrying([&] { return ::rename(temporary.c_str(), path.c_str()); }) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
     failed("cannot rename to", path, error_number);

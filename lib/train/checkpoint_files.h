@@ -12,6 +12,7 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/system_calls.h"  // sync_folder
 
 namespace meshtrain {
 
@@ -37,7 +38,6 @@ class NewFile {
 };
 
 void make_new_folder(const std::string& path);
-void sync_folder(const std::string& path);
 // Renames, never over something that exists: then FileError with EEXIST.
 void rename_to_new(const std::string& from, const std::string& to);
 // Gives each of two folders the other's name, in one step where the file system can.

@@ -13,6 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/hash.h"
+#include "base/system_calls.h"
 #include "base/text.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_reader.h"
@@ -55,10 +56,8 @@ void probe(const std::string& folder) {
     remove_folder(to);
     throw;
   }
-  while (::rmdir(to.c_str()) != 0) {
-    if (errno != EINTR) {
-      throw FileError(ExitCode::kWriteFailed, "cannot remove", to, errno);
-    }
+  if (retrying([&] { return ::rmdir(to.c_str()); }) != 0) {
+    throw FileError(ExitCode::kWriteFailed, "cannot remove", to, errno);
   }
 }
 
@@ -66,14 +65,12 @@ void probe(const std::string& folder) {
 
 CheckpointLock::CheckpointLock(const std::string& folder, const std::string& run_id) {
   const std::string path = folder + "/LOCK";
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  fd_ = retrying(
+      [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); });
   if (fd_ < 0) {
     throw FileError(ExitCode::kWriteFailed, "cannot create", path, errno);
   }
-  int result;
-  do {
-    result = ::flock(fd_, LOCK_EX | LOCK_NB);
-  } while (result != 0 && errno == EINTR);
+  const int result = retrying([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
   const std::string holder = read_lock(fd_);
   if (result != 0 && errno == EWOULDBLOCK) {
     ::close(fd_);
@@ -87,7 +84,7 @@ CheckpointLock::CheckpointLock(const std::string& folder, const std::string& run
   const std::string text =
       fmt::format("run {} pid {} on {} since {}\n", run_id, getpid(), host_name(), utc_time());
   // For people; the lock itself is what counts.
-  if (::ftruncate(fd_, 0) != 0 ||
+  if (retrying([&] { return ::ftruncate(fd_, 0); }) != 0 ||
       ::pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     previous_run_.clear();
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/system_calls.h"
 
 namespace meshtrain {
 namespace {
@@ -19,9 +20,8 @@ constexpr size_t kMaxWaiting = size_t{1} << 20;
 LineLog::LineLog(std::string path, OnTrouble on_trouble, bool append)
     : path_(std::move(path)), on_trouble_(std::move(on_trouble)) {
   const int mode = append ? 0 : O_TRUNC;
-  do {
-    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666);
-  } while (fd_ < 0 && errno == EINTR);
+  fd_ = retrying(
+      [&] { return open(path_.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666); });
   if (fd_ < 0) {
     throw FileError(ExitCode::kWriteFailed, "cannot create", path_, errno);
   }
@@ -51,17 +51,14 @@ void LineLog::write(std::string_view bytes) {
 }
 
 void LineLog::sync() const {
-  while (fdatasync(fd_) != 0 && errno == EINTR) {
-  }
+  retrying([this] { return fdatasync(fd_); });
 }
 
 bool LineLog::write_waiting() {
   size_t done = 0;
   while (done < waiting_.size()) {
-    const ssize_t written = ::write(fd_, waiting_.data() + done, waiting_.size() - done);
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
+    const ssize_t written =
+        retrying([&] { return ::write(fd_, waiting_.data() + done, waiting_.size() - done); });
     if (written <= 0) {
       error_number_ = written < 0 ? errno : ENOSPC;
       if (done > 0 && ftruncate(fd_, size_) != 0) {

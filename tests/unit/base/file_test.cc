@@ -99,6 +99,12 @@ TEST_CASE("InputFile: reads at positions and notices a file that has shrunk") {
   CHECK(contains(message, "ends at byte 4"));
 }
 
+TEST_CASE("InputFile: programs that are started do not get its descriptor") {
+  const TempFolder folder;
+  const InputFile file(folder.write("a", "text"));
+  CHECK((::fcntl(file.descriptor(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
 TEST_CASE("read_file: stops at the limit") {
   const TempFolder folder;
   const std::string path = folder.write("a", std::string(5000, 'x'));
