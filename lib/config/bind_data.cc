@@ -5,6 +5,7 @@
 #include "config/catalogue.h"
 #include "config/scalars.h"
 #include "config/source_like.h"
+#include "config/split.h"
 
 namespace meshtrain {
 namespace {
@@ -25,6 +26,33 @@ void check_csv(const ConfigObject& source, Diagnostics& diagnostics) {
   }
 }
 
+void check_image_folder(const ConfigObject& source, Diagnostics& diagnostics) {
+  const auto wrong = [&](const char* arg, std::string message) -> Diagnostic& {
+    return diagnostics.error("E113", source.loc_of(arg), std::move(message));
+  };
+  if (source.arg("image_size").list().size() > 2) {
+    wrong("image_size", "`image_size` is height and width").help("write `[180, 180]`");
+  }
+  if (source.boolean("crop_to_aspect_ratio") && source.boolean("pad_to_aspect_ratio")) {
+    wrong("pad_to_aspect_ratio",
+          "`crop_to_aspect_ratio` and `pad_to_aspect_ratio` exclude each other");
+  }
+  if (source.has("validation_split") != source.has("subset")) {
+    wrong(source.has("subset") ? "subset" : "validation_split",
+          "`validation_split` and `subset` need each other")
+        .help(
+            "`{validation_split: 0.2, subset: training, seed: 1}`, and `subset: validation` for "
+            "the rest");
+  } else if (source.has("validation_split") && !source.has("seed")) {
+    wrong("validation_split", "`validation_split` needs `seed`, the order that is split")
+        .note("the files are sorted by class: the last of them would be of the last classes only");
+  }
+  const bool has_labels = source.has("label_mode") && source.string("label_mode") != "none";
+  if (source.has("class_names") && !has_labels) {
+    wrong("class_names", "there are no classes with `label_mode: none`");
+  }
+}
+
 void check_windows(const ConfigObject& source, Diagnostics& diagnostics) {
   if ((source.class_name == "text" || source.class_name == "tokens") &&
       !source.has("sequence_length")) {
@@ -38,6 +66,34 @@ void check_windows(const ConfigObject& source, Diagnostics& diagnostics) {
     diagnostics.error("E113", source.loc,
                       "`characters`, `characters_file` and `vocabulary: bytes` of `text` exclude "
                       "each other");
+  }
+}
+
+// A folder has a slash, so that a slip in one of the words is none.
+void bind_cache(const ConfigValue& value, const std::string& folder, DataConfig& out,
+                Diagnostics& diagnostics) {
+  out.cache = located<std::string>(value, value.is_null() ? std::string() : value.string());
+  const std::string& cache = out.cache.value;
+  if (cache.find('/') != std::string::npos) {
+    out.cache.value = resolve_path(value, folder);
+  } else if (!value.is_null() && cache != "memory" && cache != "file" && cache != "none") {
+    diagnostics.error("E113", value.loc, fmt::format("`cache` cannot be `{}`", cache))
+        .help("`memory`, `file`, `none`, or a folder for the file: `./cache`");
+  }
+}
+
+void check_split(const ConfigObject& source, const ClassSpec& spec, Diagnostics& diagnostics) {
+  const Spec* const split = spec.find("split");
+  if (split == nullptr) {
+    return;
+  }
+  const SplitString parsed = parse_split(source.string("split"), split->allowed);
+  if (!parsed.problem.empty()) {
+    diagnostics
+        .error(
+            "E113", source.loc_of("split"),
+            fmt::format("cannot read the split `{}`: {}", source.string("split"), parsed.problem))
+        .help("write `train`, `train[:90%]`, `train[-1000:]`, or several with `+` between");
   }
 }
 
@@ -81,7 +137,10 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
   }
   if (source.class_name == "csv") {
     check_csv(source, diagnostics);
+  } else if (source.class_name == "image_folder") {
+    check_image_folder(source, diagnostics);
   }
+  check_split(source, spec, diagnostics);
   return source;
 }
 
@@ -125,6 +184,16 @@ void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out
   }
   const ConfigValue& nonfinite = field_of(tree, "nonfinite");
   out.nonfinite = located<std::string>(nonfinite, nonfinite.string());
+  const ConfigValue& prefetch = field_of(tree, "prefetch");
+  out.prefetch = located<int64_t>(prefetch, prefetch.integer());
+  bind_cache(field_of(tree, "cache"), folder, out, diagnostics);
+  const ConfigValue& memory = field_of(tree, "memory");
+  const auto bytes = memory.is_null() ? std::optional<int64_t>(0) : parse_bytes(memory.string());
+  if (!bytes) {
+    diagnostics.error("E112", memory.loc, fmt::format("`memory` cannot be `{}`", memory.string()))
+        .help("write 512 MiB or 2 GiB");
+  }
+  out.memory = located<int64_t>(memory, bytes.value_or(0));
 }
 
 }  // namespace meshtrain

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "config/reader.h"
 #include "config/scalars.h"
+#include "config/split.h"
 
 namespace meshtrain {
 namespace {
@@ -30,25 +31,18 @@ Spec entry_of(const Spec& whole, ValueKind kind) {
   return entry;
 }
 
-bool is_slice_number(std::string_view text) {
-  return trim(text).empty() || try_integer(trim(text)).has_value();
-}
-
 }  // namespace
 
 ConfigValue Reader::slice(const YamlNode& node, const Spec& spec, const std::string& owner) {
   if (node.is_scalar()) {
-    std::string_view inner = trim(node.text);
-    if (starts_with(inner, "[") && ends_with(inner, "]")) {
-      inner = inner.substr(1, inner.size() - 2);
-    }
-    const std::vector<std::string> parts = split(inner, ':');
-    if (parts.size() == 2 && is_slice_number(parts[0]) && is_slice_number(parts[1])) {
-      return make_value(fmt::format("[{}:{}]", trim(parts[0]), trim(parts[1])), node.loc);
+    const std::string_view text = trim(node.text);
+    const bool is_bare = !starts_with(text, "[");
+    if (const auto slice = normal_slice(is_bare ? fmt::format("[{}]", text) : std::string(text))) {
+      return make_value(*slice, node.loc);
     }
   }
   Diagnostic& d = wrong("E112", node.loc, spec, owner,
-                        "must be text such as \"[:9000]\", \"[9000:]\" or \"[100:200]\"");
+                        "must be text such as \"[:9000]\", \"[90%:]\" or \"[100:200]\"");
   if (!node.is_scalar()) {
     d.help("write it in quotes: without them YAML reads a list");
   }

@@ -125,7 +125,14 @@ const Section& data_section() {
        object("transform", ValueKind::kObjectList, Category::kTransform, "null",
               "changes to inputs"),
        choice("nonfinite", {"error", "allow"}, "error", "NaN or infinity in the data"),
-       later("prefetch", "batches prepared ahead")}};
+       text("cache", "null",
+            "where data that were read are kept: memory, file, none, or a folder for the file; by "
+            "size when null"),
+       text("memory", "null",
+            "arrays up to this size are kept in memory; a quarter of what is free when null"),
+       integer("prefetch", "2", "batches that a thread reads ahead, if reading takes time; 0: none")
+           .least(0)
+           .most(64)}};
   return kSection;
 }
 
@@ -206,7 +213,8 @@ const Section& root_section() {
        section("run", run_section(), "where results go"),
        section("checkpoint", checkpoint_section(), "what a killed run goes on from"),
        object("callbacks", ValueKind::kObjectList, Category::kCallback, "null",
-              "what acts on training, in order"), blocks_spec()}};
+              "what acts on training, in order"),
+       blocks_spec()}};
   return kSection;
 }
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <functional>
 
-#include "base/hash.h"
-#include "base/philox.h"
 #include "base/text.h"
 #include "data/cached_rows.h"
 #include "data/checks.h"
@@ -63,7 +61,9 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
   Dataset dataset = read_source(source, data.base_dir);
   check_lengths(dataset);
   std::vector<std::string> details;
-  if (source.class_name == "digits") {
+  if (source.args.count("split") != 0 &&
+      (source.class_name == "digits" ||
+       source.string("split").find_first_of("[+") != std::string::npos)) {
     details.push_back(source.string("split"));
   }
   std::string part;
@@ -72,13 +72,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
     const auto [begin, end] = parse_slice(source.string("slice"), all, source.loc_of("slice"));
     part = source.string("slice");
     details.push_back(part);
-    for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
-      // Of what lies in memory a copy, so that the rest is freed.
-      rows = rows->tensor() != nullptr && end - begin < all
-                 ? make_rows(rows->read_range(begin, end))
-                 : slice_rows(std::move(rows), begin, end);
-    });
-    dataset.num_samples = end - begin;
+    dataset = cut_dataset(std::move(dataset), begin, end);
   }
   if (dataset.num_samples == 0) {
     throw ConfigError("E316", part.empty() ? dataset.loc : source.loc_of("slice"),
@@ -124,43 +118,6 @@ void check_labels(Dataset& dataset, size_t target, int64_t num_classes) {
   MESHTRAIN_CHECK(target < dataset.targets.size());
   Dataset::Array& array = dataset.targets[target];
   array.rows = check_label_range(std::move(array.rows), num_classes, array.name, dataset.loc);
-}
-
-std::vector<int64_t> epoch_order(int64_t num_samples, int64_t seed, int64_t epoch, bool shuffle) {
-  std::vector<int64_t> order(static_cast<size_t>(num_samples));
-  for (int64_t i = 0; i < num_samples; ++i) {
-    order[static_cast<size_t>(i)] = i;
-  }
-  if (!shuffle) {
-    return order;
-  }
-  // Fisher and Yates' shuffle. The bounded number is the high half of range * bits; the few low
-  // halves that would favour some results are drawn again (Lemire, "Fast Random Integer Generation
-  // in an Interval", ACM TOMACS 29, 2019).
-  const auto stream = static_cast<uint32_t>(hash_text("data/shuffle"));
-  PhiloxBlock block = {};
-  uint64_t drawn = 0;
-  const auto next = [&]() -> uint64_t {  // 64 bits, two of each block
-    if (drawn % 2 == 0) {
-      const uint64_t counter = drawn / 2;
-      block = philox4x32_10({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
-                             stream, static_cast<uint32_t>(epoch)},
-                            static_cast<uint64_t>(seed));
-    }
-    const size_t lane = drawn++ % 2 * 2;
-    return uint64_t{block[lane]} << 32 | block[lane + 1];
-  };
-  for (uint64_t range = order.size(); range > 1; --range) {
-    unsigned __int128 product = static_cast<unsigned __int128>(next()) * range;
-    if (static_cast<uint64_t>(product) < range) {
-      const uint64_t favoured = -range % range;
-      while (static_cast<uint64_t>(product) < favoured) {
-        product = static_cast<unsigned __int128>(next()) * range;
-      }
-    }
-    std::swap(order[range - 1], order[static_cast<size_t>(product >> 64)]);
-  }
-  return order;
 }
 
 }  // namespace meshtrain

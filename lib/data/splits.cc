@@ -35,6 +35,18 @@ std::optional<int64_t> slice_end(std::string_view text, int64_t size, int64_t if
   return std::clamp<int64_t>(value < 0 ? std::max<int64_t>(value, -size) + size : value, 0, size);
 }
 
+template <class F>
+void for_each_array(Dataset& dataset, F&& function) {
+  for (std::vector<Dataset::Array>* arrays : {&dataset.inputs, &dataset.targets}) {
+    for (Dataset::Array& array : *arrays) {
+      function(array.rows);
+    }
+  }
+  if (dataset.sample_weight) {
+    function(dataset.sample_weight);
+  }
+}
+
 }  // namespace
 
 std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
@@ -61,16 +73,44 @@ std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
 
 Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end) {
   Dataset part = dataset;
+  for_each_array(part, [&](RowsPtr& rows) { rows = slice_rows(std::move(rows), begin, end); });
   part.num_samples = end - begin;
-  for (std::vector<Dataset::Array>* arrays : {&part.inputs, &part.targets}) {
-    for (Dataset::Array& array : *arrays) {
-      array.rows = slice_rows(array.rows, begin, end);
-    }
-  }
-  if (part.sample_weight) {
-    part.sample_weight = slice_rows(part.sample_weight, begin, end);
-  }
   return part;
+}
+
+Dataset cut_dataset(Dataset dataset, int64_t begin, int64_t end) {
+  for_each_array(dataset, [&](RowsPtr& rows) {
+    const bool is_copied = rows->tensor() != nullptr && end - begin < rows->size();
+    rows = is_copied ? make_rows(rows->read_range(begin, end))
+                     : slice_rows(std::move(rows), begin, end);
+  });
+  dataset.num_samples = end - begin;
+  return dataset;
+}
+
+Dataset join_datasets(std::vector<Dataset> parts) {
+  Dataset joined = parts.at(0);
+  const auto concat = [&](auto&& rows_of) {
+    std::vector<RowsPtr> rows;
+    for (Dataset& part : parts) {
+      rows.push_back(rows_of(part));
+    }
+    return concat_rows(std::move(rows));
+  };
+  for (size_t i = 0; i < joined.inputs.size(); ++i) {
+    joined.inputs[i].rows = concat([&](Dataset& part) { return part.inputs.at(i).rows; });
+  }
+  for (size_t i = 0; i < joined.targets.size(); ++i) {
+    joined.targets[i].rows = concat([&](Dataset& part) { return part.targets.at(i).rows; });
+  }
+  if (joined.sample_weight) {
+    joined.sample_weight = concat([](Dataset& part) { return part.sample_weight; });
+  }
+  joined.num_samples = 0;
+  for (const Dataset& part : parts) {
+    joined.num_samples += part.num_samples;
+  }
+  return joined;
 }
 
 }  // namespace meshtrain

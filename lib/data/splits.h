@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "data/dataset.h"
 
@@ -18,5 +19,10 @@ std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
 
 // Rows [begin, end) of every array.
 Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end);
+// The same where nobody needs the others: of arrays in memory copies, one after the other, so that
+// they are not all there twice.
+Dataset cut_dataset(Dataset dataset, int64_t begin, int64_t end);
+// The samples of all parts, one after the other; the parts have the same arrays.
+Dataset join_datasets(std::vector<Dataset> parts);
 
 }  // namespace meshtrain

@@ -3,29 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "base/text.h"
 #include "train/signals.h"
 
 namespace meshtrain {
-namespace {
-
-// The rows of batch `batch` within `order`.
-std::span<const int64_t> batch_rows(std::span<const int64_t> order, int64_t batch,
-                                    int64_t batch_size) {
-  const int64_t begin = batch * batch_size;
-  const int64_t count = std::min(batch_size, static_cast<int64_t>(order.size()) - begin);
-  return order.subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-}
-
-std::vector<int64_t> file_order(int64_t num_samples) {
-  std::vector<int64_t> order(static_cast<size_t>(num_samples));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  return order;
-}
-
-}  // namespace
 
 int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last) {
   return drop_last ? num_samples / batch_size : (num_samples + batch_size - 1) / batch_size;
@@ -82,6 +64,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   check_batches(config_, train);
   const int64_t num_batches =
       count_batches(train.num_samples, fit.batch_size, config_.data.remainder.value == "drop");
+  BatchReader batches(train, config_.data.prefetch, now_);
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   if (callbacks_ != nullptr) {
     callbacks_->on_train_begin(at);
@@ -94,7 +77,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   while (at.epoch < fit.epochs && (callbacks_ == nullptr || !callbacks_->stop_training())) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
     const double start = now_();
-    EpochReport report = train_epoch(train, plan, at);
+    EpochReport report = train_epoch(train, batches, plan, at);
     if (validation && validates_after(at.epoch + 1)) {
       validate(*validation, at, report);
     }
@@ -135,11 +118,13 @@ void Trainer::save_states(const TrainPosition& at) {
   }
 }
 
-EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, TrainPosition& at) {
+EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, const EpochPlan& plan,
+                                 TrainPosition& at) {
   const double start = now_();
   const int64_t epoch = at.epoch + 1;
-  const std::vector<int64_t> order =
-      epoch_order(train.num_samples, config_.seed, plan.pass, config_.data.shuffle);
+  batches.start(config_.data.shuffle ? EpochOrder(train.num_samples, config_.seed, plan.pass)
+                                     : EpochOrder(train.num_samples),
+                config_.fit.batch_size, plan.first_batch + at.batch, plan.first_batch + plan.steps);
   if (at.batch == 0) {
     runner_.reset_metrics();
   }
@@ -150,8 +135,7 @@ EpochReport Trainer::train_epoch(const Dataset& train, const EpochPlan& plan, Tr
     observer->on_epoch_begin(epoch, config_.fit.epochs, plan.target);
   }
   while (!at.epoch_trained && at.batch < plan.steps) {
-    runner_.train_step(
-        {&train, batch_rows(order, plan.first_batch + at.batch, config_.fit.batch_size)});
+    runner_.train_step(batches.next());
     if (callbacks_ != nullptr && std::isfinite(runner_.last_loss())) {
       callbacks_->on_train_batch_end(at.epoch, at.batch);
     } else if (callbacks_ != nullptr) {
@@ -246,10 +230,11 @@ int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t s
                            const std::function<void(int64_t)>& after_step) {
   const int64_t all = count_batches(dataset.num_samples, batch_size, false);
   const int64_t count = steps > 0 ? std::min(steps, all) : all;
-  const std::vector<int64_t> order = file_order(dataset.num_samples);
+  BatchReader batches(dataset, config_.data.prefetch, now_);
+  batches.start(EpochOrder(dataset.num_samples), batch_size, 0, count);
   runner_.reset_metrics();
   for (int64_t step = 1; step <= count; ++step) {
-    runner_.test_step({&dataset, batch_rows(order, step - 1, batch_size)});
+    runner_.test_step(batches.next());
     after_step(step);
   }
   return count;
@@ -257,26 +242,27 @@ int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t s
 
 std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_size) {
   const int64_t steps = count_batches(dataset.num_samples, batch_size, false);
-  const std::vector<int64_t> order = file_order(dataset.num_samples);
+  BatchReader batches(dataset, config_.data.prefetch, now_);
+  batches.start(EpochOrder(dataset.num_samples), batch_size, 0, steps);
   for (TrainObserver* observer : observers_) {
     observer->on_predict_begin(steps);
   }
   std::vector<HostTensor> all;
   int64_t done = 0;
   for (int64_t step = 1; step <= steps; ++step) {
-    const std::span<const int64_t> rows = batch_rows(order, step - 1, batch_size);
-    const std::vector<HostTensor> outputs = runner_.predict_step({&dataset, rows});
+    const Batch batch = batches.next();
+    const std::vector<HostTensor> outputs = runner_.predict_step(batch);
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (step == 1) {
         Shape shape = outputs[i].shape();
         shape[0] = dataset.num_samples;
         all.emplace_back(outputs[i].dtype(), shape);
       }
-      const size_t row_bytes = outputs[i].num_bytes() / rows.size();
+      const size_t row_bytes = outputs[i].num_bytes() / batch.rows.size();
       std::memcpy(all[i].bytes() + static_cast<size_t>(done) * row_bytes, outputs[i].bytes(),
                   outputs[i].num_bytes());
     }
-    done += static_cast<int64_t>(rows.size());
+    done += static_cast<int64_t>(batch.rows.size());
     for (TrainObserver* observer : observers_) {
       observer->on_predict_step(step);
     }

@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
+#include "train/batch_reader.h"
 #include "train/callbacks/callback_list.h"
 #include "train/progress.h"
 #include "train/step_runner.h"
@@ -96,7 +97,8 @@ class Trainer {
 
  private:
   // The rest of the epoch at `at`, which moves along.
-  EpochReport train_epoch(const Dataset& train, const EpochPlan& plan, TrainPosition& at);
+  EpochReport train_epoch(const Dataset& train, BatchReader& batches, const EpochPlan& plan,
+                          TrainPosition& at);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
   bool validates_after(int64_t epoch) const;
   void check_loss(int64_t epoch, int64_t step) const;

@@ -369,36 +369,6 @@ TEST_CASE("split_validation: the last samples as Keras takes them") {
   }
 }
 
-TEST_CASE("epoch_order: a permutation that is a pure function of seed and epoch") {
-  CHECK(epoch_order(5, 1, 2, false) == std::vector<int64_t>{0, 1, 2, 3, 4});
-  CHECK(epoch_order(0, 1, 0, true).empty());
-  CHECK(epoch_order(1, 1, 0, true) == std::vector<int64_t>{0});
-  for (const int64_t n : {2, 10, 1000, 60000}) {
-    std::vector<int64_t> order = epoch_order(n, 1337, 3, true);
-    CHECK(order == epoch_order(n, 1337, 3, true));
-    std::sort(order.begin(), order.end());
-    CHECK(order == epoch_order(n, 0, 0, false));
-  }
-  // A promise: a resumed run of an older version goes on in the same order.
-  CHECK(epoch_order(10, 1337, 0, true) == std::vector<int64_t>{5, 2, 6, 1, 7, 8, 3, 0, 4, 9});
-  CHECK(epoch_order(100, 1, 0, true) != epoch_order(100, 1, 1, true));
-  CHECK(epoch_order(100, 1, 0, true) != epoch_order(100, 2, 0, true));
-}
-
-TEST_CASE("epoch_order: every order of three comes equally often") {
-  int counts[27] = {};
-  for (int64_t epoch = 0; epoch < 6000; ++epoch) {
-    const std::vector<int64_t> order = epoch_order(3, 7, epoch, true);
-    ++counts[order[0] * 9 + order[1] * 3 + order[2]];
-  }
-  int orders = 0;
-  for (const int count : counts) {
-    orders += count > 0;
-    CHECK((count == 0 || (count > 880 && count < 1120)));
-  }
-  CHECK(orders == 6);
-}
-
 TEST_CASE("rows are read in the order given") {
   const RowsPtr from = make_rows(range(DType::kFloat32, {4, 2}));
   float to[6] = {};
