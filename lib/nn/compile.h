@@ -99,8 +99,8 @@ class Optimizer {
   int64_t growth_steps_ = 0;
 };
 
-// Problems of arguments that the schema cannot see (momentum outside [0, 1], two clips at once,
-// ...).
+// Problems of arguments that the config's reader does not see: patterns that are none, a frequency
+// of overwrites without an average, a loss scale within another.
 void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics);
 
 // The named activation (keras-semantics 5.2) of x; `args` may hold its parameters.

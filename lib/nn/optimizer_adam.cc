@@ -7,10 +7,6 @@ namespace {
 
 using Values = std::vector<ValueId>;
 
-std::vector<SlotSpec> moment_slots(const ConfigObject&, const WeightKind&) {
-  return {{"momentum"}, {"velocity"}};
-}
-
 std::vector<SlotSpec> adam_slots(const ConfigObject& config, const WeightKind& weight) {
   std::vector<SlotSpec> slots = moment_slots(config, weight);
   if (config.boolean("amsgrad")) {
@@ -76,8 +72,7 @@ Values nadam(RuleStep& step, const RuleWeight& w) {
     return b.div(b.mul(step.rate(dtype), left), b.sub(one, product));
   });
   const ValueId mean = b.add(b.mul(m, of_m), b.mul(w.grad, of_grad));
-  const ValueId root =
-      b.add(b.sqrt(b.div(v, step.rest(step.number("beta_2"), dtype))), step.number("epsilon"));
+  const ValueId root = step.unbiased_root(v, step.number("beta_2"));
   return {b.sub(decayed(step, w), b.div(mean, root)), m, v};
 }
 
@@ -101,7 +96,7 @@ Values schedule_free(RuleStep& step, const RuleWeight& w) {
   const ValueId other =
       step.shared("1 - 1 / t", dtype, [&] { return b.sub(b.constant(1, dtype), weight); });
   const ValueId v = step.towards(w.slots[1], b.square(w.grad), 1 - beta_2);
-  const ValueId root = b.add(b.sqrt(b.div(v, step.rest(beta_2, dtype))), step.number("epsilon"));
+  const ValueId root = step.unbiased_root(v, beta_2);
   const ValueId z = b.sub(w.slots[0], b.div(b.mul(w.grad, rate), root));
   const ValueId old_x = b.div(b.sub(decayed(step, w), b.mul(w.slots[0], 1 - beta_1)), beta_1);
   const ValueId x = b.add(b.mul(old_x, other), b.mul(z, weight));

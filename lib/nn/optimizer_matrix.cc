@@ -23,10 +23,6 @@ ValueId rms(Builder& b, ValueId x) {
   return b.sqrt(b.mul(b.reduce_sum_all(b.square(x)), 1 / count));
 }
 
-std::vector<SlotSpec> lamb_slots(const ConfigObject&, const WeightKind&) {
-  return {{"momentum"}, {"velocity"}};
-}
-
 // You et al. 2019: Adam's direction, as long as the weight is large.
 Values lamb(RuleStep& step, const RuleWeight& w) {
   Builder& b = step.b;
@@ -35,7 +31,7 @@ Values lamb(RuleStep& step, const RuleWeight& w) {
   const ValueId param = decayed(step, w);
   const ValueId m = step.towards(w.slots[0], w.grad, 1 - beta_1);
   const ValueId v = step.towards(w.slots[1], b.square(w.grad), 1 - beta_2);
-  const ValueId root = b.add(b.sqrt(b.div(v, step.rest(beta_2, dtype))), step.number("epsilon"));
+  const ValueId root = step.unbiased_root(v, beta_2);
   const ValueId change = b.div(b.div(m, step.rest(beta_1, dtype)), root);
   const ValueId param_norm = norm(b, param), change_norm = norm(b, change);
   const ValueId both = b.binary("logical_and", b.binary("gt", param_norm, b.constant(0, dtype)),
@@ -111,10 +107,8 @@ bool is_left_to_adam(const ConfigObject& config, const WeightKind& weight) {
 }
 
 std::vector<SlotSpec> muon_slots(const ConfigObject& config, const WeightKind& weight) {
-  if (is_left_to_adam(config, weight)) {
-    return {{"momentum"}, {"velocity"}};
-  }
-  return {{"momentum"}};
+  return is_left_to_adam(config, weight) ? moment_slots(config, weight)
+                                         : std::vector<SlotSpec>{{"momentum"}};
 }
 
 const char* muon_decay(const ConfigObject& config, const WeightKind& weight) {
@@ -161,7 +155,7 @@ Values muon(RuleStep& step, const RuleWeight& w) {
 }  // namespace
 
 std::vector<OptimizerRule> matrix_rules() {
-  return {{"Lamb", lamb_slots, lamb},
+  return {{"Lamb", moment_slots, lamb},
           {"Adafactor", adafactor_slots, adafactor},
           {"Muon", muon_slots, muon, muon_decay}};
 }

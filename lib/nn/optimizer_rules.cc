@@ -36,10 +36,18 @@ ValueId RuleStep::towards(ValueId old, ValueId fresh, double rate_of_change) {
   return b.add(b.mul(b.sub(fresh, old), rate_of_change), old);
 }
 
+ValueId RuleStep::unbiased_root(ValueId velocity, double beta_2) {
+  return b.add(b.sqrt(b.div(velocity, rest(beta_2, b.dtype(velocity)))), number("epsilon"));
+}
+
 ValueId decayed(RuleStep& step, const RuleWeight& weight) {
   return weight.decay_rate == kNone
              ? weight.param
              : step.b.sub(weight.param, step.b.mul(weight.param, weight.decay_rate));
+}
+
+std::vector<SlotSpec> moment_slots(const ConfigObject&, const WeightKind&) {
+  return {{"momentum"}, {"velocity"}};
 }
 
 std::vector<ValueId> fused_update(RuleStep& step, const RuleWeight& weight, std::string_view kind,
@@ -65,10 +73,7 @@ const OptimizerRule& find_rule(const ConfigObject& config) {
     return rules;
   }();
   const auto found = kRules.find(config.class_name);
-  if (found == kRules.end()) {
-    throw ConfigError("E122", config.loc,
-                      fmt::format("there is no optimizer `{}`", config.class_name));
-  }
+  MESHTRAIN_CHECK(found != kRules.end(), "no optimizer {}", config.class_name);
   return found->second;
 }
 

@@ -49,6 +49,8 @@ class RuleStep {
 
   // (1 - rate_of_change) old + rate_of_change fresh, as Keras rounds it.
   ValueId towards(ValueId old, ValueId fresh, double rate_of_change);
+  // sqrt(velocity / (1 - beta_2^t)) + epsilon: what Adam's relatives divide by.
+  ValueId unbiased_root(ValueId velocity, double beta_2);
 
  private:
   ValueId iteration_, rate_;
@@ -69,14 +71,16 @@ ValueId decayed(RuleStep& step, const RuleWeight& weight);
 std::vector<ValueId> fused_update(RuleStep& step, const RuleWeight& weight, std::string_view kind,
                                   Attrs attrs, ValueId rate);
 
-// Adam's step with slots momentum, velocity and, with amsgrad, velocity_hat.
-std::vector<ValueId> adam_update(RuleStep& step, const RuleWeight& weight, double beta_1,
-                                 double beta_2, double rate_factor, bool amsgrad);
-
 struct WeightKind {
   std::string_view path;
   size_t rank = 0;
 };
+
+// Adam's step with slots momentum, velocity and, with amsgrad, velocity_hat.
+std::vector<ValueId> adam_update(RuleStep& step, const RuleWeight& weight, double beta_1,
+                                 double beta_2, double rate_factor, bool amsgrad);
+// The first two of these slots.
+std::vector<SlotSpec> moment_slots(const ConfigObject& config, const WeightKind& weight);
 
 struct OptimizerRule {
   std::string_view class_name;
@@ -96,7 +100,7 @@ std::vector<OptimizerRule> adam_rules();     // optimizer_adam.cc: Adam, AdamW, 
 std::vector<OptimizerRule> adagrad_rules();  // optimizer_adagrad.cc: Adagrad, Adadelta, Ftrl
 std::vector<OptimizerRule> matrix_rules();   // optimizer_matrix.cc: Adafactor, Muon, Lamb
 
-// By Keras' class name; throws ConfigError E122 when there is none.
+// By Keras' class name; the config's reader has refused others.
 const OptimizerRule& find_rule(const ConfigObject& config);
 
 }  // namespace meshtrain

@@ -106,29 +106,4 @@ double schedule_rate(const ConfigObject& schedule, int64_t step) {
   return found->second(schedule, static_cast<double>(step));
 }
 
-void check_schedule(const ConfigObject& schedule, Diagnostics& diagnostics) {
-  const std::string key = name_key(schedule.class_name);
-  if (!schedule_table().contains(key)) {
-    diagnostics.error("E122", schedule.loc,
-                      fmt::format("there is no learning rate schedule `{}`", schedule.class_name));
-    return;
-  }
-  for (const char* name : {"decay_steps", "first_decay_steps"}) {
-    if (schedule.has(name) && schedule.number(name) <= 0) {
-      diagnostics.error(
-          "E113", schedule.loc_of(name),
-          fmt::format("`{}` of {} must be greater than 0", name, schedule.class_name));
-    }
-  }
-  if (key == "piecewiseconstantdecay" && schedule.has("boundaries") && schedule.has("values")) {
-    const size_t boundaries = numbers_of(schedule.arg("boundaries")).size();
-    const size_t values = numbers_of(schedule.arg("values")).size();
-    if (values != boundaries + 1) {
-      diagnostics.error("E113", schedule.loc_of("values"),
-                        fmt::format("{} `boundaries` need {} `values`, got {}", boundaries,
-                                    boundaries + 1, values));
-    }
-  }
-}
-
 }  // namespace meshtrain

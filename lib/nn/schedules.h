@@ -9,6 +9,5 @@ namespace meshtrain {
 
 // The rate at raw iteration `step` (0 is the first).
 double schedule_rate(const ConfigObject& schedule, int64_t step);
-void check_schedule(const ConfigObject& schedule, Diagnostics& diagnostics);
 
 }  // namespace meshtrain
