@@ -242,38 +242,20 @@ class JsonWriter {
     if (entries.empty()) {
       return nullptr;
     }
-    const auto entries_of = [&](const std::string& output) {
-      OrderedJson list = OrderedJson::array();
-      for (const OutputObject& entry : entries) {
-        if (entry.output.empty() || entry.output == output) {
-          list.push_back(named_or_object(entry.object, category));
-        }
-      }
-      return list;
-    };
-    const std::vector<std::string> outputs = keras_outputs();
-    if (outputs.size() == 1) {
-      const OrderedJson list = entries_of(model_.output_names()[0]);
-      return as_lists || list.empty() ? list : list[0];
-    }
+    const std::vector<std::string> outputs = keras_outputs(model_, names_);
     OrderedJson out = OrderedJson::object();
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const OrderedJson list = entries_of(model_.output_names()[i]);
-      if (!list.empty()) {
-        out[outputs[i]] = as_lists ? list : list[0];
+      OrderedJson list = OrderedJson::array();
+      for (const ConfigObject* object : objects_of(entries, model_.output_names()[i])) {
+        list.push_back(named_or_object(*object, category));
       }
-    }
-    return out;
-  }
-
-  // The outputs' names as Keras has them: keys of the map it returns, or names of layers.
-  std::vector<std::string> keras_outputs() const {
-    if (has_named_outputs(model_)) {
-      return model_.output_names();
-    }
-    std::vector<std::string> out;
-    for (const int call : model_.outputs()) {
-      out.push_back(names_.of_call(call));
+      OrderedJson value = as_lists || list.empty() ? list : list[0];
+      if (outputs.size() == 1) {
+        return value;
+      }
+      if (!list.empty()) {
+        out[outputs[i]] = std::move(value);
+      }
     }
     return out;
   }
@@ -282,12 +264,8 @@ class JsonWriter {
     const CompileConfig& compile = config_.compile;
     owner_ = "compile";
     OrderedJson weights;
-    for (const auto& [output, weight] : compile.loss_weights) {
-      for (size_t i = 0; i < model_.output_names().size(); ++i) {
-        if (model_.output_names()[i] == output) {
-          weights[keras_outputs()[i]] = weight.value;
-        }
-      }
+    for (const auto& [output, weight] : keras_loss_weights(compile, model_, names_)) {
+      weights[output] = weight;
     }
     if (weights.size() == 1 && model_.outputs().size() == 1) {
       weights = OrderedJson::array({weights.front()});

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "nn/keras/weights.h"
 
 namespace meshtrain {
 namespace {
@@ -92,6 +93,43 @@ KerasNames::KerasNames(const Model& model) {
                                              : unique(model.layers()[call.layer]->name));
     of_layer.emplace(call.layer, names_.back());
   }
+}
+
+std::vector<std::string> keras_outputs(const Model& model, const KerasNames& names) {
+  if (has_named_outputs(model)) {
+    return model.output_names();
+  }
+  std::vector<std::string> out;
+  for (const int call : model.outputs()) {
+    out.push_back(names.of_call(call));
+  }
+  return out;
+}
+
+std::vector<const ConfigObject*> objects_of(const std::vector<OutputObject>& entries,
+                                            const std::string& output) {
+  std::vector<const ConfigObject*> out;
+  for (const OutputObject& entry : entries) {
+    if (entry.output.empty() || entry.output == output) {
+      out.push_back(&entry.object);
+    }
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, double>> keras_loss_weights(const CompileConfig& compile,
+                                                               const Model& model,
+                                                               const KerasNames& names) {
+  const std::vector<std::string> outputs = keras_outputs(model, names);
+  std::vector<std::pair<std::string, double>> out;
+  for (const auto& [output, weight] : compile.loss_weights) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (model.output_names()[i] == output) {
+        out.emplace_back(outputs[i], weight.value);
+      }
+    }
+  }
+  return out;
 }
 
 LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {

@@ -40,6 +40,16 @@ class KerasNames {
   std::vector<std::string> names_;
 };
 
+// The outputs' names as Keras has them: keys of the map it returns, or names of layers.
+std::vector<std::string> keras_outputs(const Model& model, const KerasNames& names);
+// The losses or metrics of an output: those given for it and those for all.
+std::vector<const ConfigObject*> objects_of(const std::vector<OutputObject>& entries,
+                                            const std::string& output);
+// Under Keras' names of the outputs.
+std::vector<std::pair<std::string, double>> keras_loss_weights(const CompileConfig& compile,
+                                                               const Model& model,
+                                                               const KerasNames& names);
+
 // The config entry of a layer that is not an Input, by call.
 class LayerConfigs {
  public:

@@ -228,48 +228,34 @@ class ScriptWriter {
     return out + ")\n";
   }
 
-  std::string output_name(size_t output) const {
-    return has_named_outputs(model_) ? model_.output_names()[output]
-                                     : names_.of_call(model_.outputs()[output]);
-  }
-
   std::string per_output(const std::vector<OutputObject>& entries, Category category,
                          bool as_lists) const {
+    const std::vector<std::string> outputs = keras_outputs(model_, names_);
     std::vector<std::string> parts;
-    for (size_t i = 0; i < model_.outputs().size(); ++i) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
       std::vector<std::string> list;
-      for (const OutputObject& entry : entries) {
-        if (entry.output.empty() || entry.output == model_.output_names()[i]) {
-          const std::string name = bare_name(entry.object, category);
-          list.push_back(name.empty() ? python_object(entry.object, category) : python_text(name));
-        }
+      for (const ConfigObject* object : objects_of(entries, model_.output_names()[i])) {
+        const std::string name = bare_name(*object, category);
+        list.push_back(name.empty() ? python_object(*object, category) : python_text(name));
       }
       if (!list.empty()) {
         const std::string value = as_lists ? "[" + join(list, ", ") + "]" : list[0];
-        parts.push_back(model_.outputs().size() == 1 ? value
-                                                     : python_text(output_name(i)) + ": " + value);
+        parts.push_back(outputs.size() == 1 ? value : python_text(outputs[i]) + ": " + value);
       }
     }
-    return model_.outputs().size() == 1 || parts.empty() ? join(parts, ", ")
-                                                         : "{" + join(parts, ", ") + "}";
+    return outputs.size() == 1 || parts.empty() ? join(parts, ", ") : "{" + join(parts, ", ") + "}";
   }
 
   std::string loss_weights() const {
+    const bool is_one = model_.outputs().size() == 1;
     std::vector<std::string> parts;
-    for (const auto& [output, weight] : config_.compile.loss_weights) {
-      for (size_t i = 0; i < model_.outputs().size(); ++i) {
-        if (model_.output_names()[i] == output) {
-          parts.push_back(model_.outputs().size() == 1
-                              ? format_shortest(weight.value)
-                              : fmt::format("{}: {}", python_text(output_name(i)),
-                                            format_shortest(weight.value)));
-        }
-      }
+    for (const auto& [output, weight] : keras_loss_weights(config_.compile, model_, names_)) {
+      parts.push_back((is_one ? "" : python_text(output) + ": ") + format_shortest(weight));
     }
     if (parts.empty()) {
       return "";
     }
-    return model_.outputs().size() == 1 ? "[" + parts[0] + "]" : "{" + join(parts, ", ") + "}";
+    return is_one ? "[" + parts[0] + "]" : "{" + join(parts, ", ") + "}";
   }
 
   std::string fit() const {

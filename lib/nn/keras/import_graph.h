@@ -3,16 +3,13 @@
 // lists of inbound nodes included.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/diagnostic.h"
+#include "nn/keras/import_json.h"
 
 namespace meshtrain {
-
-using Json = nlohmann::json;
 
 struct KerasLayer {
   std::string name;        // unique in the whole model

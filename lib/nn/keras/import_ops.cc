@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "config/catalogue.h"
-#include "nn/arguments.h"
+#include "nn/keras/import_values.h"
 
 namespace meshtrain {
 namespace {
@@ -66,19 +65,18 @@ std::optional<Json> layer_of_operation(const Json& operation, const std::vector<
   if (tensors != 1 || arguments.size() != 1) {
     return std::nullopt;
   }
-  for (const ClassSpec& spec : classes(Category::kActivation)) {
-    if (name_key(spec.name) == name_key(op)) {
-      Json function = Json::object();
-      for (const auto& [key, value] : config.items()) {
-        if (key != "name" && !value.is_null()) {
-          function[key] = value;
-        }
-      }
-      return layer("Activation", name,
-                   {{"activation", {{"class_name", spec.name}, {"config", function}}}});
+  const ClassSpec* activation = find_activation(op);
+  if (activation == nullptr) {
+    return std::nullopt;
+  }
+  Json function = Json::object();
+  for (const auto& [key, value] : config.items()) {
+    if (key != "name" && !value.is_null()) {
+      function[key] = value;
     }
   }
-  return std::nullopt;
+  return layer("Activation", name,
+               {{"activation", {{"class_name", activation->name}, {"config", function}}}});
 }
 
 }  // namespace meshtrain

@@ -207,7 +207,7 @@ class TreeMaker {
       return problem(fmt::format("{} is no {}", printable(value.dump()), category_name(category)));
     }
     const std::string class_name = name->get<std::string>();
-    const ClassSpec* spec = category == Category::kActivation ? activation_of(class_name)
+    const ClassSpec* spec = category == Category::kActivation ? find_activation(class_name)
                                                               : find_class(category, class_name);
     if (spec == nullptr) {
       return problem(fmt::format("{} `{}` is not in meshtrain", category_name(category),
@@ -222,16 +222,6 @@ class TreeMaker {
           fmt::format("{} `{}` is not in meshtrain", category_name(category), printable(name)));
     }
     return scalar(name);
-  }
-
-  // A function given as a layer: LeakyReLU -> leaky_relu.
-  static const ClassSpec* activation_of(const std::string& class_name) {
-    for (const ClassSpec& spec : classes(Category::kActivation)) {
-      if (name_key(spec.name) == name_key(class_name)) {
-        return &spec;
-      }
-    }
-    return nullptr;
   }
 
   YamlNode object_with(const ClassSpec& spec, const Json& config) {
@@ -326,6 +316,15 @@ bool is_linear(const ConfigValue& value) {
 }
 
 }  // namespace
+
+const ClassSpec* find_activation(const std::string& class_name) {
+  for (const ClassSpec& spec : classes(Category::kActivation)) {
+    if (name_key(spec.name) == name_key(class_name)) {
+      return &spec;
+    }
+  }
+  return nullptr;
+}
 
 std::string policy_name(const Json& dtype) {
   if (dtype.is_string()) {

@@ -32,6 +32,10 @@ class ValueImporter {
   std::vector<std::string>& problems_;
 };
 
+// The activation function that a layer or operation of Keras is (LeakyReLU -> leaky_relu), or
+// nullptr.
+const ClassSpec* find_activation(const std::string& class_name);
+
 // The name of a dtype policy: a text, or a DTypePolicy object; "" when it is none of these.
 std::string policy_name(const nlohmann::json& dtype);
 

@@ -1,0 +1,54 @@
+#include "nn/graph_parts.h"
+
+#include <numeric>
+
+#include "nn/arguments.h"
+
+namespace meshtrain {
+namespace {
+
+// Dimension i of the result is dimension [i] of what is moved.
+std::vector<int64_t> permutation(size_t rank, size_t from, size_t to) {
+  std::vector<int64_t> order(rank);
+  std::iota(order.begin(), order.end(), int64_t{0});
+  order.erase(order.begin() + static_cast<std::ptrdiff_t>(from));
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(to), static_cast<int64_t>(from));
+  return order;
+}
+
+}  // namespace
+
+std::optional<int64_t> axis_in(int64_t axis, size_t rank) {
+  const auto size = static_cast<int64_t>(rank);
+  if (axis < -size || axis >= size) {
+    return std::nullopt;
+  }
+  return axis < 0 ? axis + size : axis;
+}
+
+Shape move_axis(const Shape& shape, size_t from, size_t to) {
+  Shape out;
+  for (const int64_t d : permutation(shape.size(), from, to)) {
+    out.push_back(shape[static_cast<size_t>(d)]);
+  }
+  return out;
+}
+
+ValueId move_axis(Builder& b, ValueId x, size_t from, size_t to) {
+  return from == to ? x : b.transpose(x, permutation(b.shape(x).size(), from, to));
+}
+
+ValueId vector_of(Builder& b, const std::vector<double>& values, DType dtype) {
+  std::vector<ValueId> parts;
+  for (const double value : values) {
+    parts.push_back(b.constant(value, dtype, {1}));
+  }
+  return b.concat(std::move(parts), 0);
+}
+
+ValueId l2_normalized(Builder& b, ValueId x, int64_t axis) {
+  const ValueId sum = b.reduce_sum(b.square(x), {axis}, /*keepdims=*/true);
+  return b.mul(x, b.unary("rsqrt", b.maximum(sum, kEpsilon * kEpsilon)));
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,34 @@
+// Small pieces of graphs that layers, losses and metrics are made of.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace meshtrain {
+
+// The axis counted from 0, or nothing when it is outside of the rank.
+std::optional<int64_t> axis_in(int64_t axis, size_t rank);
+inline int64_t last_axis(const Builder& b, ValueId x) {
+  return static_cast<int64_t>(b.shape(x).size()) - 1;
+}
+
+// Dimension `from` at place `to`, the others in their order, as numpy.moveaxis; both count from 0.
+Shape move_axis(const Shape& shape, size_t from, size_t to);
+ValueId move_axis(Builder& builder, ValueId x, size_t from, size_t to);
+
+// A scalar of x's dtype.
+inline ValueId constant_like(Builder& b, ValueId x, double value) {
+  return b.constant(value, b.dtype(x));
+}
+inline ValueId one_minus(Builder& b, ValueId x) {
+  return b.sub(constant_like(b, x, 1), x);
+}
+// These numbers as a vector: the graph itself knows constants of one value only.
+ValueId vector_of(Builder& builder, const std::vector<double>& values, DType dtype);
+
+// x divided by its length along `axis`; a length below kEpsilon counts as that.
+ValueId l2_normalized(Builder& builder, ValueId x, int64_t axis);
+
+}  // namespace meshtrain
