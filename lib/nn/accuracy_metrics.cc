@@ -11,17 +11,6 @@ DType comparison_dtype(DType labels, DType predictions) {
   return is_floating(labels) ? predictions : DType::kInt32;
 }
 
-int last_axis(Builder& b, ValueId x) {
-  return static_cast<int>(b.shape(x).size()) - 1;
-}
-
-// Class ids (...) or (..., 1) beside predictions (..., classes), without the 1.
-ValueId squeezed_ids(Builder& b, ValueId y, ValueId p) {
-  const Shape shape = b.shape(y);
-  const bool has_one = shape.size() == b.shape(p).size() && shape.back() == 1;
-  return has_one ? b.squeeze(y, static_cast<int>(shape.size()) - 1) : y;
-}
-
 LossValues accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
   y = b.cast(y, b.dtype(p));
   to_same_rank(b, y, p);
@@ -36,27 +25,26 @@ LossValues binary_accuracy(Builder& b, ValueId y, ValueId p, double threshold, D
 }
 
 LossValues categorical_accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
-  const ValueId wanted = b.argmax(b.cast(y, b.dtype(p)), last_axis(b, y));
-  return {b.cast(b.binary("eq", wanted, b.argmax(p, last_axis(b, p))), dtype)};
+  const ValueId wanted = b.argmax(b.cast(y, b.dtype(p)), -1);
+  return {b.cast(b.binary("eq", wanted, b.argmax(p, -1)), dtype)};
 }
 
 LossValues sparse_categorical_accuracy(Builder& b, ValueId y, ValueId p, DType dtype) {
   const ValueId ids = squeezed_ids(b, y, p);
   const DType labels = comparison_dtype(b.dtype(ids), b.dtype(p));
-  const ValueId best = b.argmax(p, last_axis(b, p));
+  const ValueId best = b.argmax(p, -1);
   return {b.cast(b.binary("eq", b.cast(ids, labels), b.cast(best, labels)), dtype)};
 }
 
 // A target is among the k largest when fewer than k predictions are larger: ties count as in.
 LossValues in_top_k(Builder& b, ValueId ids, ValueId p, int64_t k, DType dtype) {
-  const int last = last_axis(b, p);
-  const ValueId target = b.one_hot(b.cast(ids, DType::kInt32), b.shape(p)[last], b.dtype(p));
+  const ValueId target = b.one_hot(b.cast(ids, DType::kInt32), b.shape(p).back(), b.dtype(p));
   const ValueId zero = b.constant(0, b.dtype(p));
   const ValueId is_target = b.binary("gt", target, zero);
-  const ValueId of_target = b.reduce_sum(b.select(is_target, p, zero), {last}, /*keepdims=*/true);
-  const ValueId rank = b.reduce_sum(b.cast(b.binary("gt", p, of_target), dtype), {last});
+  const ValueId of_target = b.reduce_sum(b.select(is_target, p, zero), {-1}, /*keepdims=*/true);
+  const ValueId rank = b.reduce_sum(b.cast(b.binary("gt", p, of_target), dtype), {-1});
   const ValueId is_in = b.binary("lt", rank, b.constant(static_cast<double>(k), dtype));
-  const ValueId is_number = b.unary("is_finite", b.squeeze(of_target, last));
+  const ValueId is_number = b.unary("is_finite", b.squeeze(of_target, -1));
   return {b.cast(b.binary("logical_and", is_in, is_number), dtype)};
 }
 
@@ -87,7 +75,7 @@ const std::map<std::string, Accuracy, std::less<>>& accuracies() {
        {"CategoricalCrossentropy",
         [](const ConfigObject* args) -> ValuesFunction {
           return [k = integer_or(args, "k", 5)](Builder& b, ValueId y, ValueId p, DType dtype) {
-            const ValueId wanted = b.argmax(b.cast(y, b.dtype(p)), last_axis(b, y));
+            const ValueId wanted = b.argmax(b.cast(y, b.dtype(p)), -1);
             return in_top_k(b, wanted, p, k, dtype);
           };
         }}},

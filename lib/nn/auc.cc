@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/metric_parts.h"
+
 namespace meshtrain {
 namespace {
-
-double ratio(double a, double b) {
-  return b == 0 ? 0 : a / b;
-}
 
 struct Point {
   double x, y;

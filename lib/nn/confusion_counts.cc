@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/graph_parts.h"
 #include "nn/metric_parts.h"
 
 namespace meshtrain {
@@ -11,29 +12,16 @@ namespace {
 
 constexpr double kNever = -1e10;  // Keras' prediction outside of the k largest
 
-int last_axis(Builder& b, ValueId x) {
-  return static_cast<int>(b.shape(x).size()) - 1;
-}
-
 ValueId only_top_k(Builder& b, ValueId p, int64_t k) {
-  const int last = last_axis(b, p);
   const ValueId indices = b.top_k(p, k)[1];
-  const ValueId kept = b.one_hot(indices, b.shape(p)[last], b.dtype(p));  // (..., k, classes)
-  const ValueId is_kept = b.binary("gt", b.reduce_sum(kept, {last}), b.constant(0, b.dtype(p)));
-  return b.select(is_kept, p, b.constant(kNever, b.dtype(p)));
+  const ValueId kept = b.one_hot(indices, b.shape(p).back(), b.dtype(p));  // (..., k, classes)
+  const ValueId is_kept =
+      b.binary("gt", b.reduce_sum(kept, {last_axis(b, p)}), constant_like(b, p, 0));
+  return b.select(is_kept, p, constant_like(b, p, kNever));
 }
 
 ValueId only_class(Builder& b, ValueId x, int64_t id) {
-  return b.slice(x, last_axis(b, x), id, id + 1);
-}
-
-// Distinct numbers as a vector: the graph knows constants of one value only.
-ValueId vector_of(Builder& b, const std::vector<double>& values, DType dtype) {
-  std::vector<ValueId> parts;
-  for (const double value : values) {
-    parts.push_back(b.constant(value, dtype, {1}));
-  }
-  return parts.size() == 1 ? parts[0] : b.concat(parts, 0);
+  return b.slice(x, -1, id, id + 1);
 }
 
 // How many of the sorted thresholds lie below each prediction.

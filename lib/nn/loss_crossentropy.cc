@@ -2,6 +2,7 @@
 // losses/losses.py and the JAX backend's nn.py.
 #include "nn/activations.h"
 #include "nn/arguments.h"
+#include "nn/graph_parts.h"
 #include "nn/loss_table.h"
 
 namespace meshtrain {
@@ -22,7 +23,7 @@ ValueId smoothed_classes(Builder& b, LossArgs args, ValueId y, ValueId p) {
 // Probabilities that are first made to sum to 1 and clipped, as Keras does.
 ValueId clipped_probabilities(Builder& b, ValueId p, int64_t axis) {
   const ValueId sum = b.reduce_sum(p, {axis}, /*keepdims=*/true);
-  return b.clamp(b.div(p, sum), kLossEpsilon, 1 - kLossEpsilon);
+  return b.clamp(b.div(p, sum), kEpsilon, 1 - kEpsilon);
 }
 
 // ln of the class probabilities: of logits, or of probabilities.
@@ -33,7 +34,7 @@ ValueId log_probabilities(Builder& b, LossArgs args, ValueId p, int64_t axis) {
 
 // -y ln p - (1 - y) ln(1 - p), elementwise.
 ValueId binary_terms(Builder& b, ValueId y, ValueId p) {
-  const ValueId clipped = b.clamp(p, kLossEpsilon, 1 - kLossEpsilon);
+  const ValueId clipped = b.clamp(p, kEpsilon, 1 - kEpsilon);
   const ValueId yes = b.mul(y, b.log(clipped));
   return b.neg(b.add(yes, b.mul(one_minus(b, y), b.log(one_minus(b, clipped)))));
 }
@@ -88,27 +89,13 @@ LossValues categorical_focal_crossentropy(Builder& b, LossArgs args, ValueId y_g
   return {b.reduce_sum(b.mul(terms, number_or(args, "alpha", 0.25)), {axis})};
 }
 
-// The last dimension of x at place `axis`.
-ValueId last_to_axis(Builder& b, ValueId x, int64_t axis) {
-  const int64_t last = last_axis(b, x);
-  if (axis == last) {
-    return x;
-  }
-  std::vector<int64_t> order;
-  for (int64_t i = 0; i < last; ++i) {
-    if (i == axis) {
-      order.push_back(last);
-    }
-    order.push_back(i);
-  }
-  return b.transpose(x, order);
-}
-
 // y: class ids, (...) or (..., 1). The one-hot product lets the class dimension be sharded.
 LossValues sparse_categorical_crossentropy(Builder& b, LossArgs args, ValueId y, ValueId p) {
   const int64_t axis = class_axis(b, args, p);
   const ValueId ids = class_ids(b, y, p);
-  const ValueId target = last_to_axis(b, b.one_hot(ids, b.shape(p)[axis], b.dtype(p)), axis);
+  const ValueId one_hot = b.one_hot(ids, b.shape(p)[axis], b.dtype(p));
+  const ValueId target =
+      move_axis(b, one_hot, b.shape(one_hot).size() - 1, static_cast<size_t>(axis));
   const ValueId log_p = log_probabilities(b, args, p, axis);
   LossValues out{b.neg(b.reduce_sum(b.mul(target, log_p), {axis}))};
   if (args != nullptr && args->has("ignore_class")) {

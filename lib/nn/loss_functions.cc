@@ -54,9 +54,12 @@ int64_t class_axis(const Builder& b, LossArgs args, ValueId p) {
 }
 
 ValueId class_ids(Builder& b, ValueId y, ValueId p) {
-  const Shape shape = b.shape(y);
-  const bool has_one = shape.size() == b.shape(p).size() && shape.back() == 1;
-  return b.cast(has_one ? b.squeeze(y, static_cast<int>(shape.size()) - 1) : y, DType::kInt32);
+  return b.cast(squeezed_ids(b, y, p), DType::kInt32);
+}
+
+ValueId squeezed_ids(Builder& b, ValueId y, ValueId p) {
+  const bool has_one = last_axis(b, y) == last_axis(b, p) && b.shape(y).back() == 1;
+  return has_one ? b.squeeze(y, -1) : y;
 }
 
 bool is_loss_function(std::string_view class_name) {

@@ -33,6 +33,9 @@ void to_same_rank(Builder& b, ValueId& x, ValueId& y);
 // The same on shapes.
 void to_same_rank(Shape& x, Shape& y);
 
+// Class ids (...) or (..., 1) beside predictions (..., classes), without the 1.
+ValueId squeezed_ids(Builder& b, ValueId y, ValueId p);
+
 // A weight of lower rank than `values` lies along its first dimensions: (B,) beside (B, T) becomes
 // (B, 1), after the rank repair above.
 void align_weight(Builder& b, ValueId& values, ValueId& weight);

@@ -1,6 +1,7 @@
 // Dice and Tversky: overlap of regions, over the whole batch unless `axis` says otherwise. Source:
 // Keras 3 losses/losses.py; Salehi et al. 2017.
 #include <algorithm>
+#include <numeric>
 
 #include "nn/arguments.h"
 #include "nn/loss_table.h"
@@ -11,17 +12,16 @@ namespace {
 // The argument `axis` (null = all), ascending from 0.
 std::vector<int64_t> summed_axes(const Builder& b, LossArgs args, ValueId p) {
   const auto rank = static_cast<int64_t>(b.shape(p).size());
-  std::vector<int64_t> axes;
-  if (args != nullptr && args->has("axis")) {
-    for (const double axis : numbers_of(args->arg("axis"))) {
-      axes.push_back(static_cast<int64_t>(axis) + (axis < 0 ? rank : 0));
-    }
-    std::sort(axes.begin(), axes.end());
-    return axes;
+  if (args == nullptr || !args->has("axis")) {
+    std::vector<int64_t> all(static_cast<size_t>(rank));
+    std::iota(all.begin(), all.end(), int64_t{0});
+    return all;
   }
-  for (int64_t i = 0; i < rank; ++i) {
-    axes.push_back(i);
+  std::vector<int64_t> axes = integers_of(args->arg("axis"));
+  for (int64_t& axis : axes) {
+    axis += axis < 0 ? rank : 0;
   }
+  std::sort(axes.begin(), axes.end());
   return axes;
 }
 
@@ -29,7 +29,7 @@ LossValues dice(Builder& b, LossArgs args, ValueId y, ValueId p) {
   const std::vector<int64_t> axes = summed_axes(b, args, p);
   const ValueId both = b.reduce_sum(b.mul(y, p), axes);
   const ValueId sizes = b.add(b.reduce_sum(y, axes), b.reduce_sum(p, axes));
-  return {one_minus(b, b.div(b.mul(both, 2.0), b.add(sizes, kLossEpsilon)))};
+  return {one_minus(b, b.div(b.mul(both, 2.0), b.add(sizes, kEpsilon)))};
 }
 
 // alpha weighs false alarms and beta misses, as in Keras 3.16; 3.15 has them exchanged.
@@ -40,7 +40,7 @@ LossValues tversky(Builder& b, LossArgs args, ValueId y, ValueId p) {
   const ValueId extra = b.reduce_sum(b.mul(one_minus(b, y), p), axes);
   const ValueId all = b.add(both, b.add(b.mul(extra, number_or(args, "alpha", 0.5)),
                                         b.mul(missed, number_or(args, "beta", 0.5))));
-  return {one_minus(b, b.div(both, b.add(all, kLossEpsilon)))};
+  return {one_minus(b, b.div(both, b.add(all, kEpsilon)))};
 }
 
 }  // namespace

@@ -14,12 +14,12 @@ LossValues mean_absolute_error(Builder& b, LossArgs, ValueId y, ValueId p) {
 }
 
 LossValues mean_absolute_percentage_error(Builder& b, LossArgs, ValueId y, ValueId p) {
-  const ValueId scale = b.maximum(b.unary("abs", y), kLossEpsilon);
+  const ValueId scale = b.maximum(b.unary("abs", y), kEpsilon);
   return {b.mul(mean_last(b, b.unary("abs", b.div(b.sub(y, p), scale))), 100.0)};
 }
 
 LossValues mean_squared_logarithmic_error(Builder& b, LossArgs, ValueId y, ValueId p) {
-  const auto log1 = [&](ValueId x) { return b.unary("log1p", b.maximum(x, kLossEpsilon)); };
+  const auto log1 = [&](ValueId x) { return b.unary("log1p", b.maximum(x, kEpsilon)); };
   return {mean_last(b, b.square(b.sub(log1(p), log1(y))))};
 }
 
@@ -40,19 +40,14 @@ LossValues log_cosh(Builder& b, LossArgs, ValueId y, ValueId p) {
 }
 
 LossValues poisson(Builder& b, LossArgs, ValueId y, ValueId p) {
-  return {mean_last(b, b.sub(p, b.mul(y, b.log(b.add(p, kLossEpsilon)))))};
+  return {mean_last(b, b.sub(p, b.mul(y, b.log(b.add(p, kEpsilon)))))};
 }
 
 LossValues kl_divergence(Builder& b, LossArgs, ValueId y, ValueId p) {
-  const ValueId clipped_y = b.clamp(y, kLossEpsilon, 1);
-  const ValueId clipped_p = b.clamp(p, kLossEpsilon, 1);
+  const ValueId clipped_y = b.clamp(y, kEpsilon, 1);
+  const ValueId clipped_p = b.clamp(p, kEpsilon, 1);
   const ValueId ratio = b.log(b.div(clipped_y, clipped_p));
   return {b.reduce_sum(b.mul(clipped_y, ratio), {last_axis(b, p)})};
-}
-
-ValueId l2_normalized(Builder& b, ValueId x, int64_t axis) {
-  const ValueId sum = b.reduce_sum(b.square(x), {axis}, /*keepdims=*/true);
-  return b.mul(x, b.unary("rsqrt", b.maximum(sum, kLossEpsilon * kLossEpsilon)));
 }
 
 LossValues cosine_similarity(Builder& b, LossArgs args, ValueId y, ValueId p) {

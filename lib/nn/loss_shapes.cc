@@ -105,18 +105,22 @@ bool check_axes(const ConfigObject& loss, const Shape& y_pred, Diagnostics& diag
   const auto rank = static_cast<int64_t>(y_pred.size());
   std::vector<int64_t> seen;
   const bool has_axis = loss.has("axis");
-  for (const double given : has_axis ? numbers_of(loss.arg("axis")) : std::vector<double>{-1}) {
-    const auto axis = static_cast<int64_t>(given);
+  for (const int64_t axis : has_axis ? integers_of(loss.arg("axis")) : std::vector<int64_t>{-1}) {
     const int64_t dim = axis < 0 ? axis + rank : axis;
     if (dim < 0 || dim >= rank) {
-      diagnostics.error("E123", has_axis ? loss.loc_of("axis") : loss.loc,
-                        fmt::format("{} over axis {}: the output has shape {}", loss.class_name,
-                                    axis, shape_string(y_pred)));
+      diagnostics
+          .error("E123", has_axis ? loss.loc_of("axis") : loss.loc,
+                 fmt::format("{} over axis {}: the output has shape {}", loss.class_name, axis,
+                             shape_string(y_pred)))
+          .help(rank == 0 ? "give the model an output with at least the batch"
+                          : fmt::format("write an axis from {} to {}", -rank, rank - 1));
       return false;
     }
     if (std::find(seen.begin(), seen.end(), dim) != seen.end()) {
-      diagnostics.error("E123", loss.loc_of("axis"),
-                        fmt::format("{} has axis {} twice", loss.class_name, axis));
+      diagnostics
+          .error("E123", loss.loc_of("axis"),
+                 fmt::format("{} has axis {} twice", loss.class_name, axis))
+          .help("name each only once");
       return false;
     }
     seen.push_back(dim);

@@ -127,7 +127,7 @@ ValueId concordance(Builder& b, ValueId y, ValueId p, int64_t axis) {
   const ValueId spread =
       b.add(variance_of(b, b.sub(y, y_mean), axis), variance_of(b, b.sub(p, p_mean), axis));
   const ValueId norm = b.add(spread, b.square(b.sub(y_mean, p_mean)));
-  return b.reduce_mean(b.div(b.mul(covariance, 2.0), b.add(norm, 1e-7)), {axis});
+  return b.reduce_mean(b.div(b.mul(covariance, 2.0), b.add(norm, kEpsilon)), {axis});
 }
 
 Metric make_correlation(const MetricRequest& request) {
@@ -263,8 +263,7 @@ Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape&
                               dtype,
                               diagnostics};
   if (request.key == "mean") {
-    return mean_of(request.name,
-                   [](Builder&, ValueId, ValueId p, DType) -> LossValues { return {p}; });
+    return make_mean(request.name);
   }
   if (request.key == "sum") {
     return make_sum(request.name);

@@ -25,9 +25,7 @@ OverlapOptions options_of(const MetricRequest& request) {
   const bool is_one_hot = request.key.starts_with("onehot");
   options.num_classes = is_binary ? 2 : config.integer("num_classes");
   if (config.has("target_class_ids")) {
-    for (const double id : numbers_of(config.arg("target_class_ids"))) {
-      options.target_ids.push_back(static_cast<int64_t>(id));
-    }
+    options.target_ids = integers_of(config.arg("target_class_ids"));
   } else {
     options.target_ids.resize(static_cast<size_t>(options.num_classes));
     std::iota(options.target_ids.begin(), options.target_ids.end(), int64_t{0});
@@ -64,16 +62,20 @@ bool check(const MetricRequest& request, const OverlapOptions& options) {
   bool is_fine = true;
   for (const int64_t id : options.target_ids) {
     if (id < 0 || id >= options.num_classes) {
-      request.argument_error("target_class_ids", fmt::format("has {}; there are classes 0 to {}",
-                                                             id, options.num_classes - 1));
+      request
+          .argument_error("target_class_ids", fmt::format("has {}; there are classes 0 to {}", id,
+                                                          options.num_classes - 1))
+          .help("write classes below `num_classes`");
       is_fine = false;
     }
   }
   const auto check_axis = [&](bool one_hot, const Shape& shape, const char* what) {
     const int dim = dim_of(options.axis, shape.size());
     if (one_hot && (dim < 0 || dim >= static_cast<int>(shape.size()))) {
-      request.argument_error("axis", fmt::format("is {}; the {} have shape {}", options.axis, what,
-                                                 shape_string(shape)));
+      request
+          .argument_error("axis", fmt::format("is {}; the {} have shape {}", options.axis, what,
+                                              shape_string(shape)))
+          .help("name the dimension of the classes: -1 for the last");
       is_fine = false;
     }
   };
@@ -145,11 +147,11 @@ double mean_overlap(const HostTensor& matrix, const OverlapOptions& options) {
       either += matrix.at(id * n + i) + matrix.at(i * n + id);
     }
     if (either > 1e-9) {
-      sum += matrix.at(id * n + id) / (either + 1e-7);
+      sum += matrix.at(id * n + id) / (either + kEpsilon);
       occurring += 1;
     }
   }
-  return sum / (occurring + 1e-7);
+  return sum / (occurring + kEpsilon);
 }
 
 }  // namespace

@@ -3,12 +3,11 @@
 #include <numeric>
 
 #include "nn/arguments.h"
+#include "nn/graph_parts.h"
 #include "nn/metric_parts.h"
 
 namespace meshtrain {
 namespace {
-
-constexpr double kEpsilon = 1e-7;
 
 double sum_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
@@ -80,7 +79,6 @@ Metric make_f_score(const MetricRequest& request) {
     const DType dtype = b.dtype(state[0]);
     y = b.cast(y, dtype);
     p = decided(b, b.cast(p, dtype), threshold);
-    const auto one_minus = [&](ValueId x) { return b.sub(b.constant(1, dtype), x); };
     const auto add = [&](size_t s, ValueId values) {
       if (weight != kNone) {
         values = b.mul(values, weight_beside(b, weight, values));
@@ -88,8 +86,8 @@ Metric make_f_score(const MetricRequest& request) {
       return b.add(state[s],
                    average == "micro" ? b.reduce_sum_all(values) : b.reduce_sum(values, {0}));
     };
-    return std::vector{add(0, b.mul(p, y)), add(1, b.mul(p, one_minus(y))),
-                       add(2, b.mul(one_minus(p), y)), add(3, y)};
+    return std::vector{add(0, b.mul(p, y)), add(1, b.mul(p, one_minus(b, y))),
+                       add(2, b.mul(one_minus(b, p), y)), add(3, y)};
   };
   metric.result = [=](const std::vector<HostTensor>& state) {
     return f_scores(state, average, beta);

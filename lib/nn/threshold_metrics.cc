@@ -11,7 +11,6 @@
 namespace meshtrain {
 namespace {
 
-constexpr double kEpsilon = 1e-7;
 constexpr double kBelowAll = -1e10;  // the threshold that what is among the k largest passes
 
 enum class Count { kTruePositives, kFalsePositives, kTrueNegatives, kFalseNegatives };
@@ -87,16 +86,19 @@ void take_classes(const MetricRequest& request, CountOptions& options) {
   if (request.config.has("class_id")) {
     options.class_id = request.config.integer("class_id");
     if (*options.class_id < 0 || *options.class_id >= classes) {
-      request.argument_error("class_id",
-                             fmt::format("is {}; the output {} has {} classes", *options.class_id,
-                                         shape_string(request.y_pred), classes));
+      request
+          .argument_error("class_id",
+                          fmt::format("is {}; the output {} has {} classes", *options.class_id,
+                                      shape_string(request.y_pred), classes))
+          .help("classes count from 0");
     }
   }
   options.top_k = integer_or(&request.config, "top_k", 0);
   if (options.top_k > classes) {
-    request.argument_error("top_k",
-                           fmt::format("is {}; the output {} has {} classes", options.top_k,
-                                       shape_string(request.y_pred), classes));
+    request
+        .argument_error("top_k", fmt::format("is {}; the output {} has {} classes", options.top_k,
+                                             shape_string(request.y_pred), classes))
+        .help(fmt::format("write at most {}", classes));
   }
 }
 
@@ -209,22 +211,29 @@ void check_labels(const MetricRequest& request, bool multi_label,
                   const std::vector<double>& label_weights) {
   const int64_t labels = request.y_pred.back();
   if (multi_label && request.y_pred.size() != 2) {
-    request.argument_error("multi_label", fmt::format("takes an output (None, labels), not {}",
-                                                      shape_string(request.y_pred)));
+    request
+        .argument_error("multi_label", fmt::format("takes an output (None, labels), not {}",
+                                                   shape_string(request.y_pred)))
+        .help("leave it out, or let the last layer have one unit per label");
   }
   if (request.config.has("num_labels")) {
     if (!multi_label) {
-      request.argument_error("num_labels", "needs `multi_label: true`");
+      request.argument_error("num_labels", "needs `multi_label: true`")
+          .help("set that too, or leave `num_labels` out");
     } else if (request.config.integer("num_labels") != labels) {
-      request.argument_error("num_labels", fmt::format("is {}; the output {} has {}",
-                                                       request.config.integer("num_labels"),
-                                                       shape_string(request.y_pred), labels));
+      request
+          .argument_error("num_labels", fmt::format("is {}; the output {} has {}",
+                                                    request.config.integer("num_labels"),
+                                                    shape_string(request.y_pred), labels))
+          .help("leave it out: the output says it");
     }
   }
   if (!label_weights.empty() && static_cast<int64_t>(label_weights.size()) != labels) {
-    request.argument_error("label_weights",
-                           fmt::format("has {} numbers; the output {} has {} labels",
-                                       label_weights.size(), shape_string(request.y_pred), labels));
+    request
+        .argument_error("label_weights",
+                        fmt::format("has {} numbers; the output {} has {} labels",
+                                    label_weights.size(), shape_string(request.y_pred), labels))
+        .help("write one for each label");
   }
 }
 
