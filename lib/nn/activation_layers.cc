@@ -4,7 +4,6 @@
 
 #include "nn/activations.h"
 #include "nn/arguments.h"
-#include "nn/compile.h"
 #include "nn/layers.h"
 
 namespace meshtrain {
@@ -13,15 +12,6 @@ namespace {
 class ReLU : public FloatLayer {
  public:
   using FloatLayer::FloatLayer;
-
-  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    for (const char* argument : {"max_value", "negative_slope", "threshold"}) {
-      if (number_or(&config_, argument, 0) < 0) {
-        argument_error(diagnostics, argument, "is negative, must be at least 0");
-      }
-    }
-    return FloatLayer::build(inputs, diagnostics);
-  }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     return relu(context.builder, to_compute(context, inputs[0]),
@@ -59,7 +49,7 @@ class PReLU : public FloatLayer {
       return output;
     }
     Shape alpha(output.begin() + 1, output.end());
-    for (const int64_t axis : shared_axes()) {
+    for (const int64_t axis : integers_of(value_or_null(config_, "shared_axes"))) {
       if (axis < 1 || axis >= static_cast<int64_t>(output.size())) {
         argument_error(diagnostics, "shared_axes",
                        fmt::format("names axis {} of {}", axis, shape_string(output)))
@@ -73,7 +63,7 @@ class PReLU : public FloatLayer {
           .help("write them in the Input's `shape`, or share the axes");
       return failed_shape();
     }
-    alpha_ = add_weight("alpha", alpha, dtype, make_initializer(config_.arg("alpha_initializer")));
+    alpha_ = add_weight("alpha", alpha);
     return output;
   }
 
@@ -85,51 +75,21 @@ class PReLU : public FloatLayer {
   }
 
  private:
-  std::vector<int64_t> shared_axes() const {
-    const ConfigValue& axes = value_or_null(config_, "shared_axes");
-    if (axes.is_null()) {
-      return {};
-    }
-    return axes.is_list() ? axes.integers() : std::vector<int64_t>{axes.integer()};
-  }
-
   int alpha_ = kNone;
 };
 
 // Over one axis or jointly over several.
-class Softmax : public FloatLayer {
+class Softmax : public AxesLayer {
  public:
-  using FloatLayer::FloatLayer;
-
-  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const Shape output = FloatLayer::build(inputs, diagnostics);
-    if (is_failed(output)) {
-      return output;
-    }
-    for (const int64_t axis : axes()) {
-      const auto normal = axis_in(axis, output.size());
-      if (!normal || *normal == 0) {
-        shape_error(diagnostics, inputs, fmt::format("there is no axis {} beside the batch", axis))
-            .help(fmt::format("`axis` counts the batch as 0: write 1 to {}, or -1 for the last",
-                              output.size() - 1));
-        return failed_shape();
-      }
-    }
-    return output;
-  }
+  using AxesLayer::AxesLayer;
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
-    return softmax(context.builder, to_compute(context, inputs[0]), axes());
+    const ValueId x = to_compute(context, inputs[0]);
+    return softmax(context.builder, x, axes(context.builder.shape(x).size()));
   }
 
- private:
-  std::vector<int64_t> axes() const {
-    const ConfigValue& axis = value_or_null(config_, "axis");
-    if (axis.is_null()) {
-      return {-1};
-    }
-    return axis.is_list() ? axis.integers() : std::vector<int64_t>{axis.integer()};
-  }
+ protected:
+  bool needs_sizes() const override { return false; }
 };
 
 }  // namespace

@@ -50,6 +50,13 @@ std::vector<double> numbers_of(const ConfigValue& value) {
   return out;
 }
 
+std::vector<int64_t> integers_of(const ConfigValue& value) {
+  if (value.is_null()) {
+    return {};
+  }
+  return value.is_list() ? value.integers() : std::vector<int64_t>{value.integer()};
+}
+
 const ConfigValue& value_or_null(const ConfigObject& object, std::string_view name) {
   static const ConfigValue kNull;
   const auto found = object.args.find(name);

@@ -10,6 +10,8 @@
 
 namespace meshtrain {
 
+constexpr double kEpsilon = 1e-7;  // keras.config.epsilon()
+
 // A function or class by name, with its arguments when they were given.
 struct NamedValue {
   std::string key;                       // lower case without '_': "leakyrelu"; "" for null
@@ -29,6 +31,8 @@ std::string string_or(const ConfigObject* object, std::string_view name,
                       std::string_view otherwise);
 // One number as a list of one; nested lists flattened in order.
 std::vector<double> numbers_of(const ConfigValue& value);
+// One integer as a list of one; null as none.
+std::vector<int64_t> integers_of(const ConfigValue& value);
 // The argument's value, or null.
 const ConfigValue& value_or_null(const ConfigObject& object, std::string_view name);
 

@@ -41,12 +41,9 @@ void AugmentationLayer::check_interval(std::string_view argument, double low, do
                         : std::all_of(given.begin(), given.end(),
                                       [&](double v) { return v >= low && v <= high; });
   if (!fits) {
-    argument_error(diagnostics, argument, fmt::format("is outside of [{}, {}]", low, high));
+    argument_error(diagnostics, argument, fmt::format("is outside of [{}, {}]", low, high))
+        .help(fmt::format("write numbers from {} to {}", low, high));
   }
-}
-
-int64_t AugmentationLayer::seed(const CallContext& context) const {
-  return integer_or(&config_, "seed", context.seed);
 }
 
 namespace {
@@ -160,11 +157,7 @@ class RandomCrop : public AugmentationLayer {
     if (shape[1] == height && shape[2] == width) {
       return x;
     }
-    if (!context.training) {
-      const int64_t top = (shape[1] - height) / 2, left = (shape[2] - width) / 2;
-      return b.slice(b.slice(x, 1, top, top + height), 2, left, left + width);
-    }
-    return changed(context, x);
+    return context.training ? changed(context, x) : center_crop(b, x, height, width);
   }
 
   // Rows, then columns, picked by products with 0 and 1 that are made for each image.

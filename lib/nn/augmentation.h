@@ -29,7 +29,6 @@ class AugmentationLayer : public SpatialLayer {
   // as in Keras.
   void check_interval(std::string_view argument, double low, double high, bool overlap,
                       Diagnostics& diagnostics) const;
-  int64_t seed(const CallContext& context) const;
 };
 
 }  // namespace meshtrain

@@ -1,7 +1,5 @@
 // BatchNormalization: statistics of each channel over the global batch, whatever the mesh. Source:
 // Keras 3 layers/normalization/batch_normalization.py; Ioffe, Szegedy, "Batch Normalization", 2015.
-#include "nn/arguments.h"
-#include "nn/compile.h"
 #include "nn/layers.h"
 
 namespace meshtrain {
@@ -33,58 +31,32 @@ Statistics batch_statistics(Builder& b, ValueId x) {
 
 // gamma (x - mean) / sqrt(variance + epsilon) + beta. Training: the batch's statistics, and the
 // moving averages follow them; inference, or a layer that does not train: the moving averages.
-class BatchNormalization : public FloatLayer {
+class BatchNormalization : public AxesLayer {
  public:
-  using FloatLayer::FloatLayer;
+  using AxesLayer::AxesLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const Shape output = FloatLayer::build(inputs, diagnostics);
+    const Shape output = AxesLayer::build(inputs, diagnostics);
     if (is_failed(output)) {
       return output;
     }
-    const auto axis = axis_in(config_.integer("axis"), output.size());
-    if (!axis || *axis == 0) {
-      shape_error(diagnostics, inputs,
-                  fmt::format("there is no axis {} beside the batch", config_.integer("axis")))
-          .help("`axis` is that of the channels: -1 for the last, 1 for channels first");
-      return failed_shape();
-    }
-    const int64_t channels = output[static_cast<size_t>(*axis)];
-    if (channels == kUnknownDim) {
-      shape_error(diagnostics, inputs, "the number of its channels must be known")
-          .help("write it in the Input's `shape`");
-      return failed_shape();
-    }
-    if (boolean_or(&config_, "renorm", false)) {
+    if (config_.boolean("renorm")) {
       argument_error(diagnostics, "renorm", "is not supported").help("remove it");
     }
-    const auto weight = [&](const char* name, bool trains) {
-      return add_weight(name, {channels}, dtype,
-                        make_initializer(config_.arg(std::string(name) + "_initializer")), trains);
-    };
-    gamma_ = config_.boolean("scale") ? weight("gamma", true) : kNone;
-    beta_ = config_.boolean("center") ? weight("beta", true) : kNone;
-    moving_mean_ = weight("moving_mean", false);
-    moving_variance_ = weight("moving_variance", false);
+    const Shape channels = sizes(output);
+    gamma_ = config_.boolean("scale") ? add_weight("gamma", channels) : kNone;
+    beta_ = config_.boolean("center") ? add_weight("beta", channels) : kNone;
+    moving_mean_ = add_weight("moving_mean", channels, /*trainable=*/false);
+    moving_variance_ = add_weight("moving_variance", channels, /*trainable=*/false);
     return output;
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    ValueId x = to_compute(context, inputs[0]);
+    const ValueId x = to_compute(context, inputs[0]);
     const size_t rank = b.shape(x).size();
-    const auto axis = axis_in(config_.integer("axis"), rank).value();
-    const bool moves = axis + 1 != static_cast<int64_t>(rank);
-    std::vector<int64_t> permutation, inverse;
-    for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d) {
-      if (d != axis) {
-        permutation.push_back(d);
-      }
-      inverse.push_back(d < axis ? d : d == axis ? static_cast<int64_t>(rank) - 1 : d - 1);
-    }
-    permutation.push_back(axis);
-    x = normalized(context, moves ? b.transpose(x, permutation) : x);
-    return moves ? b.transpose(x, inverse) : x;
+    const auto axis = static_cast<size_t>(axes(rank)[0]);
+    return move_axis(b, normalized(context, move_axis(b, x, axis, rank - 1)), rank - 1, axis);
   }
 
  private:

@@ -9,82 +9,41 @@
 
 namespace meshtrain {
 
-bool WindowLayer::read_window(bool strict, Diagnostics& diagnostics) {
-  const auto cells = per_dimension("kernel_size", diagnostics);
-  const auto strides = per_dimension("strides", diagnostics);
-  const auto dilations = per_dimension("dilation_rate", diagnostics);
-  if (!cells || !strides || !dilations) {
+bool ConvLayer::read_strict_window(Diagnostics& diagnostics) {
+  if (!read_window(kKernelSize, diagnostics)) {
     return false;
   }
-  cells_ = *cells;
-  strides_ = *strides;
-  dilations_ = *dilations;
-  const auto largest = [](const std::vector<int64_t>& v) {
-    return *std::max_element(v.begin(), v.end());
-  };
-  if (strict && largest(*strides) > 1 && largest(*dilations) > 1) {
+  const int64_t stride = *std::max_element(strides_.begin(), strides_.end());
+  const int64_t dilation = *std::max_element(dilations_.begin(), dilations_.end());
+  if (stride > 1 && dilation > 1) {
     argument_error(diagnostics, "dilation_rate",
                    fmt::format("is {} beside strides of {}: only one of them may be above 1",
-                               largest(*dilations), largest(*strides)))
+                               dilation, stride))
         .help("set `strides` or `dilation_rate` to 1, as in Keras");
     return false;
   }
   return true;
 }
 
-Shape WindowLayer::fit_window(const Shape& input, int64_t channels,
-                              Diagnostics& diagnostics) const {
-  const std::string& padding = config_.string("padding");
-  Shape output = {input[0]};
-  for (size_t d = 0; d < rank(); ++d) {
-    const AxisWindow axis =
-        axis_window(padding, input[d + 1], cells_[d], strides_[d], dilations_[d]);
-    if (axis.outputs < 1) {
-      input_error(diagnostics,
-                  fmt::format("a window of {} cells is larger than its dimension of {}",
-                              (cells_[d] - 1) * dilations_[d] + 1, input[d + 1]))
-          .help("use `padding: same`, or a smaller kernel_size");
-      return failed_shape();
-    }
-    output.push_back(axis.outputs);
-  }
-  output.push_back(channels);
-  return output;
+void ConvLayer::add_bias(int64_t channels) {
+  bias_ = config_.boolean("use_bias") ? add_weight("bias", {channels}) : kNone;
 }
 
-Window WindowLayer::window_at(const Shape& input) const {
-  Window window{strides_, dilations_, {}, {}};
-  for (size_t d = 0; d < rank(); ++d) {
-    const AxisWindow axis =
-        axis_window(config_.string("padding"), input[d + 1], cells_[d], strides_[d], dilations_[d]);
-    window.pads_before.push_back(axis.before);
-    window.pads_after.push_back(axis.after);
-  }
-  return window;
-}
-
-void WindowLayer::add_bias(int64_t channels) {
-  if (config_.boolean("use_bias")) {
-    bias_ =
-        add_weight("bias", {channels}, dtype, make_initializer(config_.arg("bias_initializer")));
-  }
-}
-
-ValueId WindowLayer::plus_bias(CallContext& context, ValueId y) const {
+ValueId ConvLayer::plus_bias(CallContext& context, ValueId y) const {
   return bias_ == kNone ? y : context.builder.add(y, context.weight(bias_));
 }
 
-Shape WindowLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {
+Shape ConvLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {
   const Shape output = SpatialLayer::build(inputs, diagnostics);
   return is_failed(output) ? output : activated_shape(inputs, output, diagnostics);
 }
 
-ValueId WindowLayer::call(CallContext& context, std::span<const ValueId> inputs) {
+ValueId ConvLayer::call(CallContext& context, std::span<const ValueId> inputs) {
   return add_activation(context.builder, config_.arg("activation"),
                         SpatialLayer::call(context, inputs));
 }
 
-Shape WindowLayer::kernel_shape(int64_t in, int64_t out) const {
+Shape ConvLayer::kernel_shape(int64_t in, int64_t out) const {
   Shape shape = cells_;
   shape.push_back(in);
   shape.push_back(out);
@@ -94,13 +53,13 @@ Shape WindowLayer::kernel_shape(int64_t in, int64_t out) const {
 namespace {
 
 // kernel (k..., in / groups, filters), bias (filters).
-class Conv : public WindowLayer {
+class Conv : public ConvLayer {
  public:
-  using WindowLayer::WindowLayer;
+  using ConvLayer::ConvLayer;
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
-    if (!read_window(true, diagnostics)) {
+    if (!read_strict_window(diagnostics)) {
       return failed_shape();
     }
     const int64_t filters = config_.integer("filters");
@@ -122,8 +81,7 @@ class Conv : public WindowLayer {
     if (is_failed(output)) {
       return output;
     }
-    kernel_ = add_weight("kernel", kernel_shape(channels / groups, filters), dtype,
-                         make_initializer(config_.arg("kernel_initializer")));
+    kernel_ = add_weight("kernel", kernel_shape(channels / groups, filters));
     add_bias(filters);
     return output;
   }
@@ -147,13 +105,13 @@ ValueId depthwise(Builder& b, ValueId x, ValueId kernel, const Window& window) {
   return b.conv(x, b.reshape(kernel, shape), window);
 }
 
-class DepthwiseConv : public WindowLayer {
+class DepthwiseConv : public ConvLayer {
  public:
-  using WindowLayer::WindowLayer;
+  using ConvLayer::ConvLayer;
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
-    if (!read_window(false, diagnostics)) {
+    if (!read_window(kKernelSize, diagnostics)) {
       return failed_shape();
     }
     const int64_t multiplier = config_.integer("depth_multiplier");
@@ -161,8 +119,7 @@ class DepthwiseConv : public WindowLayer {
     if (is_failed(output)) {
       return output;
     }
-    kernel_ = add_weight("kernel", kernel_shape(input.back(), multiplier), dtype,
-                         make_initializer(config_.arg("depthwise_initializer")));
+    kernel_ = add_weight("kernel", kernel_shape(input.back(), multiplier));
     add_bias(output.back());
     return output;
   }
@@ -177,13 +134,13 @@ class DepthwiseConv : public WindowLayer {
 };
 
 // Depthwise, then a product over the channels at each position.
-class SeparableConv : public WindowLayer {
+class SeparableConv : public ConvLayer {
  public:
-  using WindowLayer::WindowLayer;
+  using ConvLayer::ConvLayer;
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
-    if (!read_window(false, diagnostics)) {
+    if (!read_window(kKernelSize, diagnostics)) {
       return failed_shape();
     }
     const int64_t multiplier = config_.integer("depth_multiplier");
@@ -192,12 +149,10 @@ class SeparableConv : public WindowLayer {
     if (is_failed(output)) {
       return output;
     }
-    depthwise_ = add_weight("depthwise_kernel", kernel_shape(input.back(), multiplier), dtype,
-                            make_initializer(config_.arg("depthwise_initializer")));
+    depthwise_ = add_weight("depthwise_kernel", kernel_shape(input.back(), multiplier));
     Shape pointwise(rank(), 1);
     pointwise.insert(pointwise.end(), {input.back() * multiplier, filters});
-    pointwise_ = add_weight("pointwise_kernel", pointwise, dtype,
-                            make_initializer(config_.arg("pointwise_initializer")));
+    pointwise_ = add_weight("pointwise_kernel", pointwise);
     add_bias(filters);
     return output;
   }

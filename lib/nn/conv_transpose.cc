@@ -33,14 +33,14 @@ Crop crop_of(bool same, int64_t input, int64_t reach, int64_t stride,
 }
 
 // kernel (k..., filters, in), bias (filters).
-class ConvTranspose : public WindowLayer {
+class ConvTranspose : public ConvLayer {
  public:
-  using WindowLayer::WindowLayer;
+  using ConvLayer::ConvLayer;
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
     const auto extra = per_dimension("output_padding", diagnostics);
-    if (!read_window(true, diagnostics) || !extra) {
+    if (!read_strict_window(diagnostics) || !extra) {
       return failed_shape();
     }
     output_padding_ = *extra;
@@ -48,7 +48,9 @@ class ConvTranspose : public WindowLayer {
       if (output_padding_[d] >= strides_[d]) {
         argument_error(diagnostics, "output_padding",
                        fmt::format("is {} at a stride of {}, must be below it", output_padding_[d],
-                                   strides_[d]));
+                                   strides_[d]))
+            .help(
+                fmt::format("write at most {}, or leave it to Keras' rule: null", strides_[d] - 1));
         return failed_shape();
       }
     }
@@ -61,8 +63,7 @@ class ConvTranspose : public WindowLayer {
         return failed_shape();
       }
     }
-    kernel_ = add_weight("kernel", kernel_shape(filters, input.back()), dtype,
-                         make_initializer(config_.arg("kernel_initializer")));
+    kernel_ = add_weight("kernel", kernel_shape(filters, input.back()));
     add_bias(filters);
     return output;
   }

@@ -1,4 +1,4 @@
-// Dense, Dropout, Activation, Identity. Source: Keras 3 layers/core, layers/regularization.
+// Dense, Activation, Identity. Source: Keras 3 layers/core.
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/layers.h"
@@ -36,15 +36,8 @@ class Dense : public ConfiguredLayer {
       return failed_shape();
     }
     const int64_t units = config_.integer("units");
-    if (units < 1) {
-      argument_error(diagnostics, "units", fmt::format("is {}, must be at least 1", units));
-      return failed_shape();
-    }
-    kernel_ = add_weight("kernel", {input.back(), units}, dtype,
-                         make_initializer(config_.arg("kernel_initializer")));
-    if (config_.boolean("use_bias")) {
-      bias_ = add_weight("bias", {units}, dtype, make_initializer(config_.arg("bias_initializer")));
-    }
+    kernel_ = add_weight("kernel", {input.back(), units});
+    bias_ = config_.boolean("use_bias") ? add_weight("bias", {units}) : kNone;
     Shape output = input;
     output.back() = units;
     return activated_shape(inputs, output, diagnostics);
@@ -64,66 +57,6 @@ class Dense : public ConfiguredLayer {
  private:
   int kernel_ = kNone;
   int bias_ = kNone;
-};
-
-// While training: each element is kept with probability 1 - rate and then scaled by 1 / (1 - rate).
-// The mask is a function of (seed, path, step, element): no state, no seed_generator variable.
-class Dropout : public FloatLayer {
- public:
-  using FloatLayer::FloatLayer;
-
-  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const double rate = config_.number("rate");
-    if (!(rate >= 0 && rate <= 1)) {
-      argument_error(diagnostics, "rate", fmt::format("is {}, must be from 0 to 1", rate));
-    }
-    const Shape output = FloatLayer::build(inputs, diagnostics);
-    if (!is_failed(output) && value_or_null(config_, "noise_shape").is_list()) {
-      check_noise_shape(output, diagnostics);
-    }
-    return output;
-  }
-
-  ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
-    Builder& b = context.builder;
-    const ValueId x = to_compute(context, inputs[0]);
-    const double rate = config_.number("rate");
-    if (!context.training || rate == 0) {
-      return x;
-    }
-    if (rate == 1) {
-      return b.constant(0, b.dtype(x), b.shape(x));
-    }
-    return b.dropout(x, rate, context.step, integer_or(&config_, "seed", context.seed),
-                     noise_shape(b.shape(x)));
-  }
-
- private:
-  void check_noise_shape(const Shape& input, Diagnostics& diagnostics) const {
-    const std::vector<int64_t> noise = config_.arg("noise_shape").integers();
-    bool fits = noise.size() == input.size();
-    for (size_t i = 0; fits && i < noise.size(); ++i) {
-      fits = noise[i] == kUnknownDim || noise[i] == 1 || noise[i] == input[i];
-    }
-    if (!fits) {
-      argument_error(diagnostics, "noise_shape",
-                     fmt::format("is {}, which does not broadcast to its input {}",
-                                 shape_string(noise), shape_string(input)))
-          .help("one entry per dimension, batch included: null for the input's size, 1 to share");
-    }
-  }
-
-  // Empty for the input's own shape.
-  Shape noise_shape(const Shape& input) const {
-    if (!value_or_null(config_, "noise_shape").is_list()) {
-      return {};
-    }
-    Shape shape = config_.arg("noise_shape").integers();
-    for (size_t i = 0; i < shape.size(); ++i) {
-      shape[i] = shape[i] == kUnknownDim ? input[i] : shape[i];
-    }
-    return shape;
-  }
 };
 
 class Activation : public FloatLayer {
@@ -152,7 +85,6 @@ class Identity : public FloatLayer {
 
 std::vector<LayerEntry> core_layers() {
   return {{"Dense", make_as<Dense>},
-          {"Dropout", make_as<Dropout>},
           {"Activation", make_as<Activation>},
           {"Identity", make_as<Identity>}};
 }

@@ -141,11 +141,6 @@ class EinsumDense : public ConfiguredLayer {
   }
 
  private:
-  std::vector<int64_t> given_output() const {
-    const ConfigValue& value = config_.arg("output_shape");
-    return value.is_list() ? value.integers() : std::vector<int64_t>{value.integer()};
-  }
-
   // Sizes of all letters; checks that input, `output_shape` and equation agree.
   bool set_sizes(const Equation& written, std::span<const Shape> inputs, Shape& output,
                  Diagnostics& diagnostics) {
@@ -165,7 +160,7 @@ class EinsumDense : public ConfiguredLayer {
     const size_t elided = equation_.output.size() - written.output.size();
     const size_t begin = written.elided_left ? std::max<size_t>(elided, 1) : 1;
     const size_t end = equation_.output.size() - (written.elided_right ? elided : 0);
-    const std::vector<int64_t> given = given_output();
+    const std::vector<int64_t> given = integers_of(config_.arg("output_shape"));
     if (given.size() != end - begin) {
       argument_error(diagnostics, "output_shape",
                      fmt::format("has {} entries, but the output `{}` has {} dimensions besides "

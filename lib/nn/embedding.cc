@@ -1,6 +1,4 @@
 // Embedding. Source: Keras 3 layers/core/embedding.py.
-#include "nn/arguments.h"
-#include "nn/compile.h"
 #include "nn/layers.h"
 
 namespace meshtrain {
@@ -16,19 +14,8 @@ class Embedding : public ConfiguredLayer {
     if (!takes_one(inputs, diagnostics)) {
       return failed_shape();
     }
-    if (boolean_or(&config_, "mask_zero", false)) {
-      argument_error(diagnostics, "mask_zero", "is true, but masks are not supported")
-          .help("remove it; the loss's `ignore_class: 0` or sample weights leave out padding");
-      return failed_shape();
-    }
-    const int64_t rows = config_.integer("input_dim");
     const int64_t columns = config_.integer("output_dim");
-    if (rows < 1 || columns < 1) {
-      argument_error(diagnostics, rows < 1 ? "input_dim" : "output_dim", "must be at least 1");
-      return failed_shape();
-    }
-    embeddings_ = add_weight("embeddings", {rows, columns}, dtype,
-                             make_initializer(config_.arg("embeddings_initializer")));
+    embeddings_ = add_weight("embeddings", {config_.integer("input_dim"), columns});
     Shape output = inputs[0];
     output.push_back(columns);
     return output;

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <map>
 
 #include "base/text.h"
 #include "config/spec.h"
 #include "nn/activations.h"
 #include "nn/arguments.h"
+#include "nn/compile.h"
 #include "nn/layers.h"
 
 namespace meshtrain {
@@ -26,38 +28,36 @@ const std::map<std::string_view, LayerEntry>& layer_table() {
   return kTable;
 }
 
-// Arguments of Keras that change what is computed and that no layer here implements.
-constexpr std::string_view kUnsupported[] = {"lora_rank", "quantization_config"};
-
-// The layer's argument "<weight>_<kind>". Keras names those of a "depthwise_kernel", or of the one
-// kernel of a depthwise convolution, "depthwise_<kind>", and so on.
-std::shared_ptr<const ConfigObject> argument_of_weight(const ConfigObject* layer,
-                                                       std::string weight, const char* kind) {
-  if (layer == nullptr) {
-    return nullptr;
-  }
+// The layer's argument "<weight>_<kind>", or null. Keras names those of a "depthwise_kernel", or of
+// the one kernel of a depthwise convolution, "depthwise_<kind>", and so on.
+const ConfigValue& argument_of_weight(const ConfigObject& layer, std::string weight,
+                                      const char* kind) {
   constexpr std::string_view kSuffix = "_kernel";
   const std::string own = weight + "_" + kind;
-  if (weight == "kernel" && layer->args.find(own) == layer->args.end()) {
+  if (layer.args.contains(own)) {
+    return layer.arg(own);
+  }
+  if (weight == "kernel") {
     weight = "depthwise";
   } else if (weight.ends_with(kSuffix)) {
     weight.resize(weight.size() - kSuffix.size());
   }
-  const std::string shorter = weight + "_" + kind;
-  const std::string& name = layer->args.find(own) == layer->args.end() ? shorter : own;
-  return layer->has(name) ? std::get<std::shared_ptr<ConfigObject>>(layer->arg(name).data)
-                          : nullptr;
+  return value_or_null(layer, weight + "_" + kind);
 }
 
-void refuse_unsupported(const ConfigObject& object, Diagnostics& diagnostics) {
-  for (const std::string_view name : kUnsupported) {
-    if (object.has(name)) {
-      diagnostics
-          .error("E124", object.loc_of(name),
-                 fmt::format("`{}` of {} is not supported", name, object.class_name))
-          .help("remove it; it would change the result if it were ignored");
-    }
+std::shared_ptr<const ConfigObject> object_of_weight(const ConfigObject* layer,
+                                                     std::string_view weight, const char* kind) {
+  if (layer == nullptr) {
+    return nullptr;
   }
+  const ConfigValue& value = argument_of_weight(*layer, std::string(weight), kind);
+  return value.is_null() ? nullptr : std::get<std::shared_ptr<ConfigObject>>(value.data);
+}
+
+[[noreturn]] void refuse(const SourceLoc& loc, std::string message, std::string_view help) {
+  Diagnostics found;
+  found.error("E120", loc, std::move(message)).help(help);
+  throw ConfigError(std::move(found));
 }
 
 // The policy of one layer: its own `dtype` argument, else the config's.
@@ -89,25 +89,24 @@ int Layer::add_weight(std::string_view weight_name, Shape shape, DType weight_dt
   for (size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].path == path) {
       if (weights[i].shape != shape) {
-        throw ConfigError(
-            "E120", loc,
-            fmt::format("layer `{}` is used again with another input: `{}` would need "
-                        "shape {}, but has {}",
-                        name, path, shape_string(shape), shape_string(weights[i].shape)));
+        refuse(loc,
+               fmt::format("layer `{}` is used again with another input: `{}` would need shape {}, "
+                           "but has {}",
+                           name, path, shape_string(shape), shape_string(weights[i].shape)),
+               "give this input a layer of its own");
       }
       return static_cast<int>(i);
     }
   }
   if (is_too_large(shape)) {
-    throw ConfigError(
-        "E120", loc,
-        fmt::format("layer `{}` ({}) needs a weight `{}` of {}, more than 2^48 numbers", name,
-                    class_name, path, shape_string(shape)));
+    refuse(loc,
+           fmt::format("layer `{}` ({}) needs a weight `{}` of {}, more than 2^48 numbers", name,
+                       class_name, path, shape_string(shape)),
+           "make it smaller");
   }
   weights.push_back({std::move(path), std::move(shape), weight_dtype, weight_trainable && trainable,
-                     std::move(initializer),
-                     argument_of_weight(config(), std::string(weight_name), "regularizer"),
-                     argument_of_weight(config(), std::string(weight_name), "constraint")});
+                     std::move(initializer), object_of_weight(config(), weight_name, "regularizer"),
+                     object_of_weight(config(), weight_name, "constraint")});
   return static_cast<int>(weights.size()) - 1;
 }
 
@@ -115,20 +114,7 @@ std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype,
                                   Diagnostics& diagnostics) {
   const ConfigObject& object = config.object;
   const auto found = layer_table().find(object.class_name);
-  if (found == layer_table().end()) {
-    std::vector<std::string> names;
-    for (const auto& [class_name, entry] : layer_table()) {
-      names.emplace_back(class_name);
-    }
-    Diagnostics unknown;
-    Diagnostic& problem =
-        unknown.error("E122", object.loc, fmt::format("there is no layer `{}`", object.class_name));
-    if (const auto nearest = nearest_name(object.class_name, names)) {
-      problem.with_label(fmt::format("did you mean `{}`?", *nearest));
-    }
-    throw ConfigError(std::move(unknown));
-  }
-  refuse_unsupported(object, diagnostics);
+  MESHTRAIN_CHECK(found != layer_table().end(), "no layer {}", object.class_name);
   std::unique_ptr<Layer> layer = found->second.make(object);
   layer->name = config.name.value;
   layer->class_name = object.class_name;
@@ -177,20 +163,85 @@ Shape ConfiguredLayer::activated_shape(std::span<const Shape> inputs, const Shap
   return failed_shape();
 }
 
+int ConfiguredLayer::add_weight(std::string_view weight_name, Shape shape, bool weight_trainable) {
+  const ConfigValue& initializer =
+      argument_of_weight(config_, std::string(weight_name), "initializer");
+  return add_weight(weight_name, std::move(shape), dtype, make_initializer(initializer),
+                    weight_trainable);
+}
+
+int64_t ConfiguredLayer::seed(const CallContext& context) const {
+  return integer_or(&config_, "seed", context.seed);
+}
+
 Shape FloatLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {
   return takes_one(inputs, diagnostics) ? inputs[0] : failed_shape();
+}
+
+Initializer filled_with(double value) {
+  return [value](const Shape& shape, DType dtype, uint64_t, std::string_view) {
+    HostTensor out(dtype, shape);
+    for (int64_t i = 0; i < out.size(); ++i) {
+      out.set(i, value);
+    }
+    return out;
+  };
 }
 
 ValueId to_compute(CallContext& context, ValueId x) {
   return context.builder.cast(x, context.compute_dtype);
 }
 
-std::optional<int64_t> axis_in(int64_t axis, size_t rank) {
-  const auto size = static_cast<int64_t>(rank);
-  if (axis < -size || axis >= size) {
-    return std::nullopt;
+Shape AxesLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {
+  const Shape output = FloatLayer::build(inputs, diagnostics);
+  if (is_failed(output)) {
+    return output;
   }
-  return axis < 0 ? axis + size : axis;
+  for (const int64_t given : integers_of(value_or_null(config_, "axis"))) {
+    const auto axis = axis_in(given, output.size());
+    if (!axis || *axis == 0) {
+      shape_error(diagnostics, inputs, fmt::format("there is no axis {} beside the batch", given))
+          .help(fmt::format("`axis` counts the batch as 0: write 1 to {}, or -1 for the last",
+                            output.size() - 1));
+      return failed_shape();
+    }
+    if (needs_sizes() && output[static_cast<size_t>(*axis)] == kUnknownDim) {
+      shape_error(diagnostics, inputs, fmt::format("the size of axis {} must be known", given))
+          .help("write it in the Input's `shape`");
+      return failed_shape();
+    }
+  }
+  const std::vector<int64_t> all = axes(output.size());
+  if (std::adjacent_find(all.begin(), all.end()) != all.end()) {
+    argument_error(diagnostics, "axis", "names a dimension twice").help("name each only once");
+    return failed_shape();
+  }
+  return output;
+}
+
+std::vector<int64_t> AxesLayer::axes(size_t rank) const {
+  std::vector<int64_t> out = integers_of(value_or_null(config_, "axis"));
+  for (int64_t& axis : out) {
+    axis = axis_in(axis, rank).value();
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Shape AxesLayer::sizes(const Shape& shape) const {
+  Shape out;
+  for (const int64_t axis : axes(shape.size())) {
+    out.push_back(shape[static_cast<size_t>(axis)]);
+  }
+  return out;
+}
+
+Shape AxesLayer::spread_sizes(const Shape& shape) const {
+  Shape out(shape.size(), 1);
+  for (const int64_t axis : axes(shape.size())) {
+    out[static_cast<size_t>(axis)] = shape[static_cast<size_t>(axis)];
+  }
+  return out;
 }
 
 bool is_too_large(const Shape& shape) {

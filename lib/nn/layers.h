@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "nn/graph_parts.h"
 #include "nn/model.h"
 
 namespace meshtrain {
@@ -58,6 +60,11 @@ class ConfiguredLayer : public Layer {
   // The output's shape after the argument `activation` is applied to `shape`.
   Shape activated_shape(std::span<const Shape> inputs, const Shape& shape,
                         Diagnostics& diagnostics) const;
+  using Layer::add_weight;
+  // A weight of the layer's dtype that begins as the argument "<weight name>_initializer" says.
+  int add_weight(std::string_view weight_name, Shape shape, bool trainable = true);
+  // The argument `seed`, else the run's.
+  int64_t seed(const CallContext& context) const;
 
   ConfigObject config_;
 };
@@ -70,6 +77,24 @@ class FloatLayer : public ConfiguredLayer {
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override;
 };
 
+// A layer whose argument `axis` names one or several dimensions beside the batch; null: none.
+class AxesLayer : public FloatLayer {
+ public:
+  using FloatLayer::FloatLayer;
+  // As FloatLayer; reports (E120, E113) what is no dimension beside the batch, there twice, or of
+  // unknown size.
+  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override;
+
+ protected:
+  // Whether the dimensions' sizes must be known.
+  virtual bool needs_sizes() const { return true; }
+  // Counted from 0, ascending; after build() succeeded.
+  std::vector<int64_t> axes(size_t rank) const;
+  // The sizes of these dimensions of `shape`, and the same with 1 for every other one.
+  Shape sizes(const Shape& shape) const;
+  Shape spread_sizes(const Shape& shape) const;
+};
+
 // Returned by build() after an error, so that later layers are not blamed for it.
 inline Shape failed_shape() {
   return {kUnknownDim, 0};
@@ -78,10 +103,10 @@ inline bool is_failed(const Shape& shape) {
   return shape == failed_shape();
 }
 
+// The initializer of weights that begin as one number, whatever the config says.
+Initializer filled_with(double value);
 // x in the dtype that the layer computes in.
 ValueId to_compute(CallContext& context, ValueId x);
-// The axis counted from 0, or nothing when it is outside of the rank.
-std::optional<int64_t> axis_in(int64_t axis, size_t rank);
 // Product of the sizes after the batch; kUnknownDim when one is unknown.
 int64_t elements_per_sample(const Shape& shape);
 // Whether the product of the sizes, unknown ones aside, is above 2^48 (kMaxElements).

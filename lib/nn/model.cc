@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/text.h"
+#include "base/suggest.h"
 #include "nn/arguments.h"
 #include "nn/layers.h"
 #include "nn/regularizers.h"
@@ -26,9 +26,7 @@ int find_call(const CallsByName& calls, const Located<std::string>& name, std::s
   }
   Diagnostic& problem = diagnostics.error(
       "E121", name.loc, fmt::format("{} `{}` is no earlier layer", what, name.value));
-  if (const auto nearest = nearest_name(name.value, names)) {
-    problem.with_label(fmt::format("did you mean `{}`?", *nearest));
-  }
+  suggest(problem, name.value, names);
   problem.help("a layer takes the outputs of layers written above it");
   return kNone;
 }

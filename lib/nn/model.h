@@ -80,7 +80,7 @@ class Layer {
                                            Diagnostics& diagnostics);
 };
 
-// Throws ConfigError/InternalError; `diagnostics` collects what is wrong with its arguments.
+// `diagnostics` collects what is wrong with its arguments.
 std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype, Diagnostics& diagnostics);
 
 class Model {

@@ -1,8 +1,8 @@
-// Noise while training, the identity at inference: GaussianNoise, GaussianDropout, AlphaDropout,
-// SpatialDropout. Source: Keras 3 layers/regularization; keras-semantics 5.1.
+// Noise while training, the identity at inference: Dropout, SpatialDropout, AlphaDropout,
+// GaussianNoise, GaussianDropout. Source: Keras 3 layers/regularization; keras-semantics 5.1.
+#include <algorithm>
 #include <cmath>
 
-#include "nn/arguments.h"
 #include "nn/random.h"
 #include "nn/spatial.h"
 
@@ -20,9 +20,6 @@ class NoiseLayer : public FloatLayer {
 
  protected:
   virtual ValueId with_noise(CallContext& context, ValueId x) const = 0;
-  int64_t seed(const CallContext& context) const {
-    return integer_or(&config_, "seed", context.seed);
-  }
 };
 
 // x + N(0, stddev).
@@ -57,15 +54,15 @@ class GaussianDropout : public NoiseLayer {
   }
 };
 
-// Dropped elements become SELU's lower limit; an affine map then restores mean and variance. G.
-// Klambauer et al., "Self-normalizing neural networks", 2017.
-class AlphaDropout : public NoiseLayer {
+// A layer whose argument `noise_shape` is the shape of its mask: null for the input's size, 1 to
+// share.
+class MaskLayer : public NoiseLayer {
  public:
   using NoiseLayer::NoiseLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     const Shape output = FloatLayer::build(inputs, diagnostics);
-    if (is_failed(output) || !value_or_null(config_, "noise_shape").is_list()) {
+    if (is_failed(output) || !config_.has("noise_shape")) {
       return output;
     }
     const std::vector<int64_t> noise = config_.arg("noise_shape").integers();
@@ -83,6 +80,45 @@ class AlphaDropout : public NoiseLayer {
   }
 
  protected:
+  Shape mask_shape(const Shape& input) const {
+    if (!config_.has("noise_shape")) {
+      return input;
+    }
+    Shape shape = config_.arg("noise_shape").integers();
+    for (size_t i = 0; i < shape.size(); ++i) {
+      shape[i] = shape[i] == kUnknownDim ? input[i] : shape[i];
+    }
+    return shape;
+  }
+};
+
+// Each element of the mask is kept with probability 1 - rate and then scaled by 1 / (1 - rate). The
+// mask is a function of (seed, path, step, element): no state, no seed_generator variable.
+ValueId masked(CallContext& context, ValueId x, double rate, int64_t seed, Shape mask) {
+  Builder& b = context.builder;
+  return rate == 0   ? x
+         : rate == 1 ? b.constant(0, b.dtype(x), b.shape(x))
+                     : b.dropout(x, rate, context.step, seed, std::move(mask));
+}
+
+class Dropout : public MaskLayer {
+ public:
+  using MaskLayer::MaskLayer;
+
+ protected:
+  ValueId with_noise(CallContext& context, ValueId x) const override {
+    return masked(context, x, config_.number("rate"), seed(context),
+                  mask_shape(context.builder.shape(x)));
+  }
+};
+
+// Dropped elements become SELU's lower limit; an affine map then restores mean and variance. G.
+// Klambauer et al., "Self-normalizing neural networks", 2017.
+class AlphaDropout : public MaskLayer {
+ public:
+  using MaskLayer::MaskLayer;
+
+ protected:
   ValueId with_noise(CallContext& context, ValueId x) const override {
     Builder& b = context.builder;
     const double rate = config_.number("rate");
@@ -91,14 +127,7 @@ class AlphaDropout : public NoiseLayer {
     }
     const double lowest = -1.6732632423543772848 * 1.0507009873554804934;
     const double a = 1 / std::sqrt((1 - rate) * (1 + rate * lowest * lowest));
-    Shape shape = b.shape(x);
-    if (value_or_null(config_, "noise_shape").is_list()) {
-      const std::vector<int64_t> noise = config_.arg("noise_shape").integers();
-      for (size_t i = 0; i < shape.size(); ++i) {
-        shape[i] = noise[i] == kUnknownDim ? shape[i] : noise[i];
-      }
-    }
-    const ValueId dropped = random_chance(context, shape, seed(context), rate);
+    const ValueId dropped = random_chance(context, mask_shape(b.shape(x)), seed(context), rate);
     const ValueId kept = b.select(dropped, b.constant(lowest, b.dtype(x)), x);
     return b.add(b.mul(kept, a), -a * lowest * rate);
   }
@@ -113,29 +142,25 @@ class SpatialDropout : public SpatialLayer {
   Shape build_last(const Shape& input, Diagnostics&) override { return input; }
 
   ValueId call_last(CallContext& context, ValueId x) override {
-    Builder& b = context.builder;
-    const double rate = config_.number("rate");
-    if (!context.training || rate == 0) {
+    if (!context.training) {
       return x;
     }
-    if (rate == 1) {
-      return b.constant(0, b.dtype(x), b.shape(x));
-    }
-    Shape noise = b.shape(x);
-    for (size_t d = 0; d < rank(); ++d) {
-      noise[d + 1] = 1;
-    }
-    return b.dropout(x, rate, context.step, integer_or(&config_, "seed", context.seed), noise);
+    Shape mask = context.builder.shape(x);
+    std::fill(mask.begin() + 1, mask.end() - 1, 1);
+    return masked(context, x, config_.number("rate"), seed(context), std::move(mask));
   }
 };
 
 }  // namespace
 
 std::vector<LayerEntry> noise_layers() {
-  return {
-      {"GaussianNoise", make_as<GaussianNoise>},     {"GaussianDropout", make_as<GaussianDropout>},
-      {"AlphaDropout", make_as<AlphaDropout>},       {"SpatialDropout1D", make_as<SpatialDropout>},
-      {"SpatialDropout2D", make_as<SpatialDropout>}, {"SpatialDropout3D", make_as<SpatialDropout>}};
+  return {{"Dropout", make_as<Dropout>},
+          {"SpatialDropout1D", make_as<SpatialDropout>},
+          {"SpatialDropout2D", make_as<SpatialDropout>},
+          {"SpatialDropout3D", make_as<SpatialDropout>},
+          {"AlphaDropout", make_as<AlphaDropout>},
+          {"GaussianNoise", make_as<GaussianNoise>},
+          {"GaussianDropout", make_as<GaussianDropout>}};
 }
 
 }  // namespace meshtrain

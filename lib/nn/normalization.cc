@@ -1,80 +1,9 @@
 // Normalization within each sample: LayerNormalization, GroupNormalization, RMSNormalization,
 // UnitNormalization. Source: Keras 3 layers/normalization; keras-semantics 5.5.
-#include <algorithm>
-
-#include "nn/arguments.h"
-#include "nn/compile.h"
 #include "nn/layers.h"
 
 namespace meshtrain {
 namespace {
-
-// A layer with statistics over the axes of its argument `axis`.
-class AxesLayer : public FloatLayer {
- public:
-  using FloatLayer::FloatLayer;
-
- protected:
-  // Counted from 0, ascending; reports (E120) what is outside of the rank, twice there, the batch
-  // or of unknown size, and returns nothing.
-  std::vector<int64_t> checked_axes(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
-    std::vector<int64_t> out;
-    for (const int64_t given : written_axes()) {
-      const auto axis = axis_in(given, inputs[0].size());
-      if (!axis || *axis == 0) {
-        shape_error(diagnostics, inputs, fmt::format("there is no axis {} beside the batch", given))
-            .help(fmt::format("`axis` counts the batch as 0: write 1 to {}, or -1 for the last",
-                              inputs[0].size() - 1));
-        return {};
-      }
-      if (inputs[0][static_cast<size_t>(*axis)] == kUnknownDim) {
-        shape_error(diagnostics, inputs, fmt::format("the size of axis {} must be known", given))
-            .help("write it in the Input's `shape`");
-        return {};
-      }
-      out.push_back(*axis);
-    }
-    std::sort(out.begin(), out.end());
-    if (std::adjacent_find(out.begin(), out.end()) != out.end()) {
-      argument_error(diagnostics, "axis", "names a dimension twice");
-      return {};
-    }
-    return out;
-  }
-
-  std::vector<int64_t> axes(size_t rank) const {
-    std::vector<int64_t> out;
-    for (const int64_t given : written_axes()) {
-      out.push_back(axis_in(given, rank).value());
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
-  // A weight over the axes, to be multiplied with x of this shape.
-  static ValueId along(Builder& b, ValueId weight, const Shape& shape,
-                       const std::vector<int64_t>& axes) {
-    Shape spread(shape.size(), 1);
-    for (const int64_t axis : axes) {
-      spread[static_cast<size_t>(axis)] = shape[static_cast<size_t>(axis)];
-    }
-    return b.reshape(weight, spread);
-  }
-
- private:
-  std::vector<int64_t> written_axes() const {
-    const ConfigValue& value = config_.arg("axis");
-    return value.is_list() ? value.integers() : std::vector<int64_t>{value.integer()};
-  }
-};
-
-Shape sizes_of(const Shape& shape, const std::vector<int64_t>& axes) {
-  Shape out;
-  for (const int64_t axis : axes) {
-    out.push_back(shape[static_cast<size_t>(axis)]);
-  }
-  return out;
-}
 
 // (x - mean) / sqrt(variance + epsilon) over the axes.
 ValueId standardized(Builder& b, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
@@ -83,26 +12,39 @@ ValueId standardized(Builder& b, ValueId x, const std::vector<int64_t>& axes, do
   return b.mul(centred, b.unary("rsqrt", b.add(variance, epsilon)));
 }
 
-class LayerNormalization : public AxesLayer {
+// A layer with gamma and beta, which `scale` and `center` ask for.
+class AffineLayer : public AxesLayer {
  public:
   using AxesLayer::AxesLayer;
 
+ protected:
+  void add_gamma_and_beta(const Shape& sizes) {
+    gamma_ = config_.boolean("scale") ? add_weight("gamma", sizes) : kNone;
+    beta_ = config_.boolean("center") ? add_weight("beta", sizes) : kNone;
+  }
+
+  // y gamma + beta, these laid out as `spread`.
+  ValueId affine(CallContext& context, ValueId y, const Shape& spread) const {
+    Builder& b = context.builder;
+    if (gamma_ != kNone) {
+      y = b.mul(y, b.reshape(context.weight(gamma_), spread));
+    }
+    return beta_ == kNone ? y : b.add(y, b.reshape(context.weight(beta_), spread));
+  }
+
+ private:
+  int gamma_ = kNone;
+  int beta_ = kNone;
+};
+
+class LayerNormalization : public AffineLayer {
+ public:
+  using AffineLayer::AffineLayer;
+
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const Shape output = FloatLayer::build(inputs, diagnostics);
-    if (is_failed(output)) {
-      return output;
-    }
-    const std::vector<int64_t> over = checked_axes(inputs, diagnostics);
-    if (over.empty()) {
-      return failed_shape();
-    }
-    const Shape sizes = sizes_of(output, over);
-    if (config_.boolean("scale")) {
-      gamma_ =
-          add_weight("gamma", sizes, dtype, make_initializer(config_.arg("gamma_initializer")));
-    }
-    if (config_.boolean("center")) {
-      beta_ = add_weight("beta", sizes, dtype, make_initializer(config_.arg("beta_initializer")));
+    const Shape output = AxesLayer::build(inputs, diagnostics);
+    if (!is_failed(output)) {
+      add_gamma_and_beta(sizes(output));
     }
     return output;
   }
@@ -111,17 +53,9 @@ class LayerNormalization : public AxesLayer {
     Builder& b = context.builder;
     const ValueId x = to_compute(context, inputs[0]);
     const Shape shape = b.shape(x);
-    const std::vector<int64_t> over = axes(shape.size());
-    ValueId y = standardized(b, x, over, config_.number("epsilon"));
-    if (gamma_ != kNone) {
-      y = b.mul(y, along(b, context.weight(gamma_), shape, over));
-    }
-    return beta_ == kNone ? y : b.add(y, along(b, context.weight(beta_), shape, over));
+    const ValueId y = standardized(b, x, axes(shape.size()), config_.number("epsilon"));
+    return affine(context, y, spread_sizes(shape));
   }
-
- private:
-  int gamma_ = kNone;
-  int beta_ = kNone;
 };
 
 // x / sqrt(mean x^2 + epsilon) * scale.
@@ -130,17 +64,10 @@ class RMSNormalization : public AxesLayer {
   using AxesLayer::AxesLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const Shape output = FloatLayer::build(inputs, diagnostics);
-    if (is_failed(output)) {
-      return output;
+    const Shape output = AxesLayer::build(inputs, diagnostics);
+    if (!is_failed(output)) {
+      scale_ = add_weight("scale", sizes(output), dtype, filled_with(1));
     }
-    const std::vector<int64_t> over = checked_axes(inputs, diagnostics);
-    if (over.empty()) {
-      return failed_shape();
-    }
-    ConfigValue ones;
-    ones.data = std::string("ones");
-    scale_ = add_weight("scale", sizes_of(output, over), dtype, make_initializer(ones));
     return output;
   }
 
@@ -148,10 +75,9 @@ class RMSNormalization : public AxesLayer {
     Builder& b = context.builder;
     const ValueId x = to_compute(context, inputs[0]);
     const Shape shape = b.shape(x);
-    const std::vector<int64_t> over = axes(shape.size());
-    const ValueId mean = b.reduce_mean(b.square(x), over, true);
+    const ValueId mean = b.reduce_mean(b.square(x), axes(shape.size()), true);
     const ValueId y = b.mul(x, b.unary("rsqrt", b.add(mean, config_.number("epsilon"))));
-    return b.mul(y, along(b, context.weight(scale_), shape, over));
+    return b.mul(y, b.reshape(context.weight(scale_), spread_sizes(shape)));
   }
 
  private:
@@ -163,11 +89,6 @@ class UnitNormalization : public AxesLayer {
  public:
   using AxesLayer::AxesLayer;
 
-  Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const Shape output = FloatLayer::build(inputs, diagnostics);
-    return is_failed(output) || checked_axes(inputs, diagnostics).empty() ? failed_shape() : output;
-  }
-
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
     const ValueId x = to_compute(context, inputs[0]);
@@ -178,44 +99,29 @@ class UnitNormalization : public AxesLayer {
 
 // Contiguous groups of channels; statistics of each sample and group over everything else; gamma
 // and beta per channel.
-class GroupNormalization : public FloatLayer {
+class GroupNormalization : public AffineLayer {
  public:
-  using FloatLayer::FloatLayer;
+  using AffineLayer::AffineLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const Shape output = FloatLayer::build(inputs, diagnostics);
+    const Shape output = AxesLayer::build(inputs, diagnostics);
     if (is_failed(output)) {
       return output;
     }
-    const auto axis = axis_in(config_.integer("axis"), output.size());
-    if (!axis || *axis == 0 || output[static_cast<size_t>(*axis)] == kUnknownDim) {
-      shape_error(diagnostics, inputs,
-                  fmt::format("axis {} is no dimension of known size beside the batch",
-                              config_.integer("axis")))
-          .help("`axis` is that of the channels: -1 for the last");
-      return failed_shape();
-    }
-    const int64_t channels = output[static_cast<size_t>(*axis)];
+    const Shape channels = sizes(output);
     const int64_t groups = config_.integer("groups");
     if (groups == 0) {
       argument_error(diagnostics, "groups", "is 0")
           .help("write the number of groups, or -1 for one per channel");
       return failed_shape();
     }
-    if (groups > 0 && channels % groups != 0) {
+    if (groups > 0 && channels[0] % groups != 0) {
       shape_error(diagnostics, inputs,
-                  fmt::format("{} groups do not divide its {} channels", groups, channels))
+                  fmt::format("{} groups do not divide its {} channels", groups, channels[0]))
           .help("set `groups` to a divisor of the channels (the default is 32), or to -1");
       return failed_shape();
     }
-    if (config_.boolean("scale")) {
-      gamma_ = add_weight("gamma", {channels}, dtype,
-                          make_initializer(config_.arg("gamma_initializer")));
-    }
-    if (config_.boolean("center")) {
-      beta_ =
-          add_weight("beta", {channels}, dtype, make_initializer(config_.arg("beta_initializer")));
-    }
+    add_gamma_and_beta(channels);
     return output;
   }
 
@@ -223,34 +129,23 @@ class GroupNormalization : public FloatLayer {
     Builder& b = context.builder;
     const ValueId x = to_compute(context, inputs[0]);
     const Shape shape = b.shape(x);
-    const auto axis = static_cast<size_t>(axis_in(config_.integer("axis"), shape.size()).value());
+    const auto axis = static_cast<size_t>(axes(shape.size())[0]);
     const int64_t groups = config_.integer("groups") < 0 ? shape[axis] : config_.integer("groups");
     const auto in_groups = [&](Shape whole) {
       whole[axis] /= groups;
       whole.insert(whole.begin() + static_cast<std::ptrdiff_t>(axis), groups);
       return whole;
     };
-    Shape per_channel(shape.size(), 1);
-    per_channel[axis] = shape[axis];
     std::vector<int64_t> over;
     for (size_t d = 1; d <= shape.size(); ++d) {
       if (d != axis) {
         over.push_back(static_cast<int64_t>(d));
       }
     }
-    ValueId y = standardized(b, b.reshape(x, in_groups(shape)), over, config_.number("epsilon"));
-    if (gamma_ != kNone) {
-      y = b.mul(y, b.reshape(context.weight(gamma_), in_groups(per_channel)));
-    }
-    if (beta_ != kNone) {
-      y = b.add(y, b.reshape(context.weight(beta_), in_groups(per_channel)));
-    }
-    return b.reshape(y, shape);
+    const ValueId y =
+        standardized(b, b.reshape(x, in_groups(shape)), over, config_.number("epsilon"));
+    return b.reshape(affine(context, y, in_groups(spread_sizes(shape))), shape);
   }
-
- private:
-  int gamma_ = kNone;
-  int beta_ = kNone;
 };
 
 }  // namespace

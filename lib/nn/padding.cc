@@ -19,23 +19,23 @@ class ZeroPadding : public SpatialLayer {
     if (!padding) {
       return failed_shape();
     }
+    padding_ = *padding;
     Shape output = input;
     for (size_t d = 0; d < rank(); ++d) {
-      output[d + 1] += (*padding)[d].first + (*padding)[d].second;
+      output[d + 1] += padding_[d].first + padding_[d].second;
     }
     return output;
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
-    Diagnostics unused;
-    const Pairs padding = pairs("padding", unused).value();
     for (size_t d = 0; d < rank(); ++d) {
-      if (padding[d].first + padding[d].second > 0) {
-        x = context.builder.pad(x, static_cast<int>(d) + 1, padding[d].first, padding[d].second);
-      }
+      x = context.builder.pad(x, static_cast<int>(d) + 1, padding_[d].first, padding_[d].second);
     }
     return x;
   }
+
+ private:
+  Pairs padding_;
 };
 
 class Cropping : public SpatialLayer {
@@ -50,9 +50,10 @@ class Cropping : public SpatialLayer {
     if (!cropping) {
       return failed_shape();
     }
+    cropping_ = *cropping;
     Shape output = input;
     for (size_t d = 0; d < rank(); ++d) {
-      const auto [before, after] = (*cropping)[d];
+      const auto [before, after] = cropping_[d];
       output[d + 1] -= before + after;
       if (output[d + 1] < 1) {
         input_error(diagnostics,
@@ -67,16 +68,15 @@ class Cropping : public SpatialLayer {
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
-    Diagnostics unused;
-    const Pairs cropping = pairs("cropping", unused).value();
     for (size_t d = 0; d < rank(); ++d) {
-      const auto [before, after] = cropping[d];
-      if (before + after > 0) {
-        x = b.slice(x, static_cast<int>(d) + 1, before, b.shape(x)[d + 1] - after);
-      }
+      const auto [before, after] = cropping_[d];
+      x = b.slice(x, static_cast<int>(d) + 1, before, b.shape(x)[d + 1] - after);
     }
     return x;
   }
+
+ private:
+  Pairs cropping_;
 };
 
 class UpSampling : public SpatialLayer {
@@ -91,23 +91,23 @@ class UpSampling : public SpatialLayer {
     if (!size) {
       return failed_shape();
     }
+    size_ = *size;
     Shape output = input;
     for (size_t d = 0; d < rank(); ++d) {
-      output[d + 1] *= (*size)[d];
+      output[d + 1] *= size_[d];
     }
     return output;
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
-    const std::vector<int64_t> size = per_dimension("size");
     if (!is_nearest()) {
       const Shape shape = b.shape(x);
-      return resize(b, x, shape[1] * size[0], shape[2] * size[1], config_.string("interpolation"),
+      return resize(b, x, shape[1] * size_[0], shape[2] * size_[1], config_.string("interpolation"),
                     false);
     }
     for (size_t d = 0; d < rank(); ++d) {
-      x = size[d] > 1 ? repeated(b, x, d + 1, size[d]) : x;
+      x = size_[d] > 1 ? repeated(b, x, d + 1, size_[d]) : x;
     }
     return x;
   }
@@ -123,6 +123,8 @@ class UpSampling : public SpatialLayer {
     merged[axis] *= times;
     return b.reshape(b.broadcast_to(b.expand_dims(x, static_cast<int>(axis) + 1), split), merged);
   }
+
+  std::vector<int64_t> size_;
 };
 
 }  // namespace

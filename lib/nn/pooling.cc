@@ -1,8 +1,5 @@
 // Max and average pooling over windows, over everything and over a given number of windows.
 // Source: Keras 3 layers/pooling; keras-semantics 5.4.
-#include <algorithm>
-
-#include "nn/arguments.h"
 #include "nn/spatial.h"
 
 namespace meshtrain {
@@ -10,53 +7,20 @@ namespace {
 
 // The largest or the mean of each window; the mean is over the cells inside of the input.
 template <bool kMax>
-class Pooling : public SpatialLayer {
+class Pooling : public WindowLayer {
  public:
-  using SpatialLayer::SpatialLayer;
+  using WindowLayer::WindowLayer;
 
  protected:
   Shape build_last(const Shape& input, Diagnostics& diagnostics) override {
-    const auto size = per_dimension("pool_size", diagnostics);
-    const auto strides = per_dimension("strides", diagnostics);
-    if (!size || !strides) {
-      return failed_shape();
-    }
-    Shape output = {input[0]};
-    for (size_t d = 0; d < rank(); ++d) {
-      const AxisWindow axis = window_on(d, input[d + 1]);
-      if (axis.outputs < 1) {
-        input_error(diagnostics,
-                    fmt::format("a window of {} cells is larger than its dimension of {}",
-                                (*size)[d], input[d + 1]))
-            .help("use `padding: same`, or a smaller pool_size");
-        return failed_shape();
-      }
-      output.push_back(axis.outputs);
-    }
-    output.push_back(input.back());
-    return output;
+    return read_window("pool_size", diagnostics) ? fit_window(input, input.back(), diagnostics)
+                                                 : failed_shape();
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
     Builder& b = context.builder;
-    Window window{strides(), std::vector<int64_t>(rank(), 1), {}, {}};
-    for (size_t d = 0; d < rank(); ++d) {
-      const AxisWindow axis = window_on(d, b.shape(x)[d + 1]);
-      window.pads_before.push_back(axis.before);
-      window.pads_after.push_back(axis.after);
-    }
-    const std::vector<int64_t> size = per_dimension("pool_size");
-    return kMax ? b.max_pool(x, size, window) : b.avg_pool(x, size, window);
-  }
-
- private:
-  std::vector<int64_t> strides() const {
-    std::vector<int64_t> given = per_dimension("strides");
-    return given.empty() ? per_dimension("pool_size") : given;
-  }
-  AxisWindow window_on(size_t d, int64_t size) const {
-    return axis_window(config_.string("padding"), size, per_dimension("pool_size")[d], strides()[d],
-                       1);
+    const Window window = window_at(b.shape(x));
+    return kMax ? b.max_pool(x, cells_, window) : b.avg_pool(x, cells_, window);
   }
 };
 
@@ -102,16 +66,16 @@ class AdaptivePooling : public SpatialLayer {
     if (!sizes) {
       return failed_shape();
     }
+    sizes_ = *sizes;
     Shape output = {input[0]};
-    output.insert(output.end(), sizes->begin(), sizes->end());
+    output.insert(output.end(), sizes_.begin(), sizes_.end());
     output.push_back(input.back());
     return output;
   }
 
   ValueId call_last(CallContext& context, ValueId x) override {
-    const std::vector<int64_t> sizes = per_dimension("output_size");
     for (size_t d = 0; d < rank(); ++d) {
-      x = pool_axis(context.builder, x, static_cast<int>(d) + 1, sizes[d]);
+      x = pool_axis(context.builder, x, static_cast<int>(d) + 1, sizes_[d]);
     }
     return x;
   }
@@ -141,6 +105,8 @@ class AdaptivePooling : public SpatialLayer {
   static ValueId reduce(Builder& b, ValueId x, int axis, bool keepdims) {
     return kMax ? b.reduce_max(x, {axis}, keepdims) : b.reduce_mean(x, {axis}, keepdims);
   }
+
+  std::vector<int64_t> sizes_;  // output_size
 };
 
 }  // namespace

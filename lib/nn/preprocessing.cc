@@ -12,19 +12,12 @@ bool all_equal(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [&](double v) { return v == values[0]; });
 }
 
-// Numbers as a graph constant of `shape` (their count is its number of elements). The graph knows
-// constants of one value only, so distinct numbers are placed by their index.
-ValueId vector_constant(Builder& b, const std::vector<double>& values, const Shape& shape,
+// Numbers as a graph constant of `shape` (their count is its number of elements); equal ones as a
+// scalar, which broadcasts.
+ValueId spread_constant(Builder& b, const std::vector<double>& values, const Shape& shape,
                         DType dtype) {
-  if (all_equal(values)) {
-    return b.constant(values[0], dtype);
-  }
-  const auto count = static_cast<int64_t>(values.size());
-  std::vector<ValueId> parts;
-  for (const double value : values) {
-    parts.push_back(b.constant(value, dtype, {1}));
-  }
-  return b.reshape(count == 1 ? parts[0] : b.concat(parts, 0), shape);
+  return all_equal(values) ? b.constant(values[0], dtype)
+                           : b.reshape(vector_of(b, values, dtype), shape);
 }
 
 // x * scale + offset, in the compute dtype; either may be a list with one number per channel (last
@@ -66,19 +59,19 @@ class Rescaling : public FloatLayer {
 
  private:
   ValueId channels(Builder& b, const std::vector<double>& values) const {
-    return vector_constant(b, values, {static_cast<int64_t>(values.size())}, dtype);
+    return spread_constant(b, values, {static_cast<int64_t>(values.size())}, dtype);
   }
 };
 
 // (x - mean) / max(sqrt(variance), 1e-7), or the inverse: one number, or one per position of the
 // kept axes. Without given statistics they are weights, which the trainer takes from the training
 // data (train/adapt.h) or a weight file holds.
-class Normalization : public FloatLayer {
+class Normalization : public AxesLayer {
  public:
-  using FloatLayer::FloatLayer;
+  using AxesLayer::AxesLayer;
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
-    const Shape output = FloatLayer::build(inputs, diagnostics);
+    const Shape output = AxesLayer::build(inputs, diagnostics);
     if (is_failed(output)) {
       return output;
     }
@@ -91,8 +84,7 @@ class Normalization : public FloatLayer {
               "data");
       return failed_shape();
     }
-    if (!check_axes(inputs, diagnostics) ||
-        (has_mean && !check_statistics(inputs[0], diagnostics))) {
+    if (has_mean && !check_statistics(inputs[0], diagnostics)) {
       return failed_shape();
     }
     if (!has_mean) {
@@ -107,17 +99,17 @@ class Normalization : public FloatLayer {
     const Shape shape = b.shape(x);
     ValueId mean, scale;
     if (adapts()) {
-      const Shape wide = statistics_shape(shape);
+      const Shape wide = spread_sizes(shape);
       mean = b.reshape(b.cast(context.weight(mean_), dtype), wide);
       const ValueId variance = b.reshape(b.cast(context.weight(variance_), dtype), wide);
-      scale = b.maximum(b.sqrt(variance), kSmallest);
+      scale = b.maximum(b.sqrt(variance), kEpsilon);
     } else {
       std::vector<double> stddev = numbers_of(config_.arg("variance"));
       for (double& value : stddev) {
-        value = std::max(std::sqrt(value), kSmallest);
+        value = std::max(std::sqrt(value), kEpsilon);
       }
-      mean = statistic(b, numbers_of(config_.arg("mean")), shape);
-      scale = statistic(b, stddev, shape);
+      mean = spread_constant(b, numbers_of(config_.arg("mean")), spread_sizes(shape), dtype);
+      scale = spread_constant(b, stddev, spread_sizes(shape), dtype);
     }
     if (boolean_or(&config_, "invert", false)) {
       return b.add(b.mul(x, scale), mean);
@@ -126,85 +118,30 @@ class Normalization : public FloatLayer {
   }
 
  private:
-  static constexpr double kSmallest = 1e-7;  // Keras' epsilon: a constant input stays finite
-
   bool adapts() const { return value_or_null(config_, "mean").is_null(); }
 
   // Keras' variables of statistics from data; `count` is there for its weight files.
   void add_statistics(const Shape& input) {
-    Shape shape;
-    for (const int64_t axis : kept_axes(input)) {
-      shape.push_back(input[axis]);
-    }
-    const auto filled_with = [](double value) -> Initializer {
-      return [value](const Shape& s, DType d, uint64_t, std::string_view) {
-        HostTensor out(d, s);
-        for (int64_t i = 0; i < out.size(); ++i) {
-          out.set(i, value);
-        }
-        return out;
-      };
-    };
+    const Shape shape = sizes(input);
     mean_ = add_weight("mean", shape, dtype, filled_with(0), false);
     variance_ = add_weight("variance", shape, dtype, filled_with(1), false);
     add_weight("count", {}, DType::kInt32, filled_with(0), false);
   }
 
-  // The kept axes from 0; none for `axis: null`.
-  std::vector<int64_t> kept_axes(const Shape& input) const {
-    const ConfigValue& axis = value_or_null(config_, "axis");
-    std::vector<int64_t> axes;
-    if (axis.is_null()) {
-      return axes;
-    }
-    for (const int64_t a : axis.is_list() ? axis.integers() : std::vector{axis.integer()}) {
-      axes.push_back(axis_in(a, input.size()).value_or(0));
-    }
-    std::sort(axes.begin(), axes.end());
-    return axes;
-  }
-
-  bool check_axes(std::span<const Shape> inputs, Diagnostics& diagnostics) const {
-    const Shape& input = inputs[0];
-    for (const int64_t axis : kept_axes(input)) {
-      if (axis == 0 || input[axis] == kUnknownDim) {
-        shape_error(diagnostics, inputs, "`axis` must name dimensions of known size, not the batch")
-            .help("-1 keeps statistics of each channel, null one for all");
-        return false;
-      }
-    }
-    return true;
-  }
-
   bool check_statistics(const Shape& input, Diagnostics& diagnostics) const {
-    const int64_t count = num_elements(statistics_shape(input));
+    const int64_t count = num_elements(spread_sizes(input));
     for (const char* argument : {"mean", "variance"}) {
       const auto given = static_cast<int64_t>(numbers_of(config_.arg(argument)).size());
       if (given != 1 && given != count) {
         argument_error(
             diagnostics, argument,
             fmt::format("has {} numbers; its input {} needs {}", given, shape_string(input),
-                        count == 1 ? "1" : fmt::format("1 or {}", count)));
+                        count == 1 ? "1" : fmt::format("1 or {}", count)))
+            .help("`axis` names the dimensions that have statistics of their own");
         return false;
       }
     }
     return true;
-  }
-
-  // The kept axes' sizes, 1 elsewhere.
-  Shape statistics_shape(const Shape& input) const {
-    Shape shape(input.size(), 1);
-    for (const int64_t axis : kept_axes(input)) {
-      shape[axis] = input[axis];
-    }
-    return shape;
-  }
-
-  ValueId statistic(Builder& b, const std::vector<double>& values, const Shape& input) const {
-    if (values.size() == 1) {
-      return b.constant(values[0], dtype);
-    }
-    return vector_constant(b, values, statistics_shape(input), dtype);
   }
 
   int mean_ = kNone, variance_ = kNone;

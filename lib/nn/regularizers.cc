@@ -3,18 +3,15 @@
 #include <algorithm>
 
 #include "nn/arguments.h"
-#include "nn/layers.h"
+#include "nn/graph_parts.h"
 
 namespace meshtrain {
 namespace {
 
-constexpr double kEpsilon = 1e-7;  // Keras' backend.epsilon()
-
 // factor times the mean |cosine| of two different rows (or columns) of a matrix.
 ValueId orthogonal_penalty(Builder& b, const ConfigObject& config, ValueId w) {
   const bool rows = config.string("mode") == "rows";
-  const ValueId square = b.reduce_sum(b.square(w), {rows ? 1 : 0}, true);
-  const ValueId unit = b.mul(w, b.unary("rsqrt", b.maximum(square, kEpsilon * kEpsilon)));
+  const ValueId unit = l2_normalized(b, w, rows ? 1 : 0);
   const ValueId products = b.einsum(rows ? "ik,jk->ij" : "ki,kj->ij", {unit, unit});
   const Shape shape = b.shape(products);
   const ValueId differ =
@@ -23,11 +20,6 @@ ValueId orthogonal_penalty(Builder& b, const ConfigObject& config, ValueId w) {
   const double pairs = std::max(1.0, size * (size - 1) / 2);  // of one row there are none
   const ValueId sum = b.reduce_sum_all(b.unary("abs", b.mul(products, b.cast(differ, b.dtype(w)))));
   return b.mul(sum, config.number("factor") * 0.5 / pairs);
-}
-
-std::vector<int64_t> axes_of(const ConfigObject& constraint) {
-  const ConfigValue& given = constraint.arg("axis");
-  return given.is_list() ? given.integers() : std::vector<int64_t>{given.integer()};
 }
 
 }  // namespace
@@ -58,7 +50,7 @@ ValueId add_constraint(Builder& b, const ConfigObject& config, ValueId weight) {
   if (config.class_name == "NonNeg") {
     return b.maximum(weight, 0.0);
   }
-  std::vector<int64_t> axes = axes_of(config);
+  std::vector<int64_t> axes = integers_of(config.arg("axis"));
   for (int64_t& axis : axes) {
     axis = axis_in(axis, b.shape(weight).size()).value();
   }
@@ -92,7 +84,7 @@ void check_constraint(const ConfigObject& config, std::string_view weight, const
                       Diagnostics& diagnostics) {
   if (config.has("axis")) {
     const auto rank = static_cast<int64_t>(shape.size());
-    for (const int64_t axis : axes_of(config)) {
+    for (const int64_t axis : integers_of(config.arg("axis"))) {
       if (!axis_in(axis, shape.size())) {
         diagnostics
             .error("E113", config.loc_of("axis"),
@@ -105,9 +97,11 @@ void check_constraint(const ConfigObject& config, std::string_view weight, const
   }
   if (config.class_name == "MinMaxNorm" &&
       config.number("min_value") > config.number("max_value")) {
-    diagnostics.error("E113", config.loc_of("min_value"),
-                      fmt::format("`min_value` {} of MinMaxNorm is above its `max_value` {}",
-                                  config.number("min_value"), config.number("max_value")));
+    diagnostics
+        .error("E113", config.loc_of("min_value"),
+               fmt::format("`min_value` {} of MinMaxNorm is above its `max_value` {}",
+                           config.number("min_value"), config.number("max_value")))
+        .help("exchange them, or write one number for both");
   }
 }
 

@@ -64,11 +64,6 @@ ValueId resize_weights(Builder& b, int64_t input, int64_t size, std::string_view
   return b.div(weights, b.reduce_sum(weights, {1}, true));
 }
 
-// Positions begin .. begin + size of an axis.
-ValueId cut(Builder& b, ValueId x, int axis, int64_t begin, int64_t size) {
-  return size == b.shape(x)[static_cast<size_t>(axis)] ? x : b.slice(x, axis, begin, begin + size);
-}
-
 // The size of one side that fits the other side to the aspect ratio, as Keras rounds it.
 int64_t fitting(int64_t other, int64_t target, int64_t other_target) {
   return static_cast<int64_t>(static_cast<double>(other * target) /
@@ -93,11 +88,16 @@ ValueId resize(Builder& b, ValueId x, int64_t height, int64_t width, std::string
                      antialias);
 }
 
+ValueId center_crop(Builder& b, ValueId x, int64_t height, int64_t width) {
+  const int64_t top = (b.shape(x)[1] - height) / 2, left = (b.shape(x)[2] - width) / 2;
+  return b.slice(b.slice(x, 1, top, top + height), 2, left, left + width);
+}
+
 ValueId crop_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t width) {
   const Shape shape = b.shape(x);
   const int64_t h = std::clamp<int64_t>(fitting(shape[2], height, width), 1, shape[1]);
   const int64_t w = std::clamp<int64_t>(fitting(shape[1], width, height), 1, shape[2]);
-  return cut(b, cut(b, x, 1, (shape[1] - h) / 2, h), 2, (shape[2] - w) / 2, w);
+  return center_crop(b, x, h, w);
 }
 
 namespace {
@@ -159,7 +159,7 @@ class CenterCrop : public SpatialLayer {
     if (shape[1] < height || shape[2] < width) {
       return resize(b, crop_to_aspect_ratio(b, x, height, width), height, width, "bilinear", false);
     }
-    return cut(b, cut(b, x, 1, (shape[1] - height) / 2, height), 2, (shape[2] - width) / 2, width);
+    return center_crop(b, x, height, width);
   }
 };
 

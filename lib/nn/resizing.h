@@ -15,6 +15,8 @@ ValueId resize_axis(Builder& b, ValueId x, int axis, int64_t size, std::string_v
 ValueId resize(Builder& b, ValueId x, int64_t height, int64_t width, std::string_view method,
                bool antialias);
 
+// The middle of x (N, H, W, C), which is at least (height, width) large.
+ValueId center_crop(Builder& b, ValueId x, int64_t height, int64_t width);
 // The largest middle part of x (N, H, W, C) with the aspect ratio height : width.
 ValueId crop_to_aspect_ratio(Builder& b, ValueId x, int64_t height, int64_t width);
 

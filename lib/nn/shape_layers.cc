@@ -33,12 +33,7 @@ class Flatten : public ShapeLayer {
     ValueId x = inputs[0];
     const size_t rank = b.shape(x).size();
     if (string_or(&config_, "data_format", "channels_last") == "channels_first" && rank > 2) {
-      std::vector<int64_t> channels_last = {0};
-      for (size_t i = 2; i < rank; ++i) {
-        channels_last.push_back(static_cast<int64_t>(i));
-      }
-      channels_last.push_back(1);
-      x = b.transpose(x, channels_last);
+      x = move_axis(b, x, 1, rank - 1);
     }
     return b.reshape(x, {b.shape(x)[0], elements_per_sample(b.shape(x))});
   }

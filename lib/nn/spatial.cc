@@ -12,29 +12,6 @@ size_t rank_of_name(std::string_view class_name) {
   return digit == std::string_view::npos ? 2 : static_cast<size_t>(class_name[digit] - '0');
 }
 
-// The permutation that brings dimension 1 last, and its inverse.
-std::vector<int64_t> permutation(size_t rank, bool to_last) {
-  std::vector<int64_t> out = {0};
-  if (!to_last) {
-    out.push_back(static_cast<int64_t>(rank) - 1);
-  }
-  for (size_t i = to_last ? 2 : 1; i < (to_last ? rank : rank - 1); ++i) {
-    out.push_back(static_cast<int64_t>(i));
-  }
-  if (to_last) {
-    out.push_back(1);
-  }
-  return out;
-}
-
-Shape permuted(const Shape& shape, bool to_last) {
-  Shape out;
-  for (const int64_t d : permutation(shape.size(), to_last)) {
-    out.push_back(shape[static_cast<size_t>(d)]);
-  }
-  return out;
-}
-
 }  // namespace
 
 SpatialLayer::SpatialLayer(const ConfigObject& config)
@@ -67,10 +44,10 @@ Shape SpatialLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostic
         .help("write them in the Input's `shape`");
     return failed_shape();
   }
-  const bool first = channels_first();
-  const Shape output =
-      build_last(first ? permuted(written_input_, true) : written_input_, diagnostics);
-  return first && keeps_rank() && !is_failed(output) ? permuted(output, false) : output;
+  const size_t last = rank_ + 1;
+  const size_t channels = channels_first() ? 1 : last;
+  const Shape output = build_last(move_axis(written_input_, channels, last), diagnostics);
+  return keeps_rank() && !is_failed(output) ? move_axis(output, last, channels) : output;
 }
 
 DType SpatialLayer::output_dtype(std::span<const DType> inputs) const {
@@ -79,12 +56,11 @@ DType SpatialLayer::output_dtype(std::span<const DType> inputs) const {
 
 ValueId SpatialLayer::call(CallContext& context, std::span<const ValueId> inputs) {
   Builder& b = context.builder;
-  ValueId x = keeps_integers() ? inputs[0] : to_compute(context, inputs[0]);
-  if (!channels_first()) {
-    return call_last(context, x);
-  }
-  x = call_last(context, b.transpose(x, permutation(rank_ + 2, true)));
-  return keeps_rank() ? b.transpose(x, permutation(rank_ + 2, false)) : x;
+  const size_t last = rank_ + 1;
+  const size_t channels = channels_first() ? 1 : last;
+  const ValueId x = keeps_integers() ? inputs[0] : to_compute(context, inputs[0]);
+  const ValueId y = call_last(context, move_axis(b, x, channels, last));
+  return keeps_rank() ? move_axis(b, y, last, channels) : y;
 }
 
 std::optional<std::vector<int64_t>> SpatialLayer::per_dimension(std::string_view argument,
@@ -101,11 +77,6 @@ std::optional<std::vector<int64_t>> SpatialLayer::per_dimension(std::string_view
     return std::nullopt;
   }
   return value.is_list() ? value.integers() : std::vector<int64_t>(rank_, value.integer());
-}
-
-std::vector<int64_t> SpatialLayer::per_dimension(std::string_view argument) const {
-  Diagnostics unused;
-  return per_dimension(argument, unused).value();
 }
 
 std::optional<SpatialLayer::Pairs> SpatialLayer::pairs(std::string_view argument,
@@ -140,6 +111,14 @@ std::optional<SpatialLayer::Pairs> SpatialLayer::pairs(std::string_view argument
   return out;
 }
 
+namespace {
+
+// The windows of an axis of `size` cells, as Keras' padding says.
+struct AxisWindow {
+  int64_t before = 0, after = 0;  // padding
+  int64_t outputs = 0;            // less than 1: the window does not fit
+};
+
 AxisWindow axis_window(std::string_view padding, int64_t size, int64_t cells, int64_t stride,
                        int64_t dilation) {
   const int64_t reach = (cells - 1) * dilation + 1;
@@ -157,6 +136,52 @@ AxisWindow axis_window(std::string_view padding, int64_t size, int64_t cells, in
   const int64_t room = size + out.before - reach;
   out.outputs = room < 0 ? 0 : room / stride + 1;
   return out;
+}
+
+}  // namespace
+
+bool WindowLayer::read_window(std::string_view cells, Diagnostics& diagnostics) {
+  const auto sizes = per_dimension(cells, diagnostics);
+  const auto strides = per_dimension("strides", diagnostics);
+  const auto dilations = per_dimension("dilation_rate", diagnostics);
+  if (!sizes || !strides || !dilations) {
+    return false;
+  }
+  cells_argument_ = cells;
+  cells_ = *sizes;
+  strides_ = strides->empty() ? cells_ : *strides;
+  dilations_ = dilations->empty() ? std::vector<int64_t>(rank(), 1) : *dilations;
+  return true;
+}
+
+Shape WindowLayer::fit_window(const Shape& input, int64_t channels,
+                              Diagnostics& diagnostics) const {
+  Shape output = {input[0]};
+  for (size_t d = 0; d < rank(); ++d) {
+    const AxisWindow axis =
+        axis_window(config_.string("padding"), input[d + 1], cells_[d], strides_[d], dilations_[d]);
+    if (axis.outputs < 1) {
+      input_error(diagnostics,
+                  fmt::format("a window of {} cells is larger than its dimension of {}",
+                              (cells_[d] - 1) * dilations_[d] + 1, input[d + 1]))
+          .help(fmt::format("use `padding: same`, or a smaller {}", cells_argument_));
+      return failed_shape();
+    }
+    output.push_back(axis.outputs);
+  }
+  output.push_back(channels);
+  return output;
+}
+
+Window WindowLayer::window_at(const Shape& input) const {
+  Window window{strides_, dilations_, {}, {}};
+  for (size_t d = 0; d < rank(); ++d) {
+    const AxisWindow axis =
+        axis_window(config_.string("padding"), input[d + 1], cells_[d], strides_[d], dilations_[d]);
+    window.pads_before.push_back(axis.before);
+    window.pads_after.push_back(axis.after);
+  }
+  return window;
 }
 
 }  // namespace meshtrain

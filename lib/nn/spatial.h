@@ -34,8 +34,6 @@ class SpatialLayer : public ConfiguredLayer {
   // empty.
   std::optional<std::vector<int64_t>> per_dimension(std::string_view argument,
                                                     Diagnostics& diagnostics) const;
-  // The same after build() succeeded.
-  std::vector<int64_t> per_dimension(std::string_view argument) const;
   // (before, after) of each spatial dimension, from n, [a, b] (one each; in 1D before and after) or
   // [[a, b], [c, d]].
   using Pairs = std::vector<std::pair<int64_t, int64_t>>;
@@ -48,12 +46,25 @@ class SpatialLayer : public ConfiguredLayer {
   Shape written_input_;  // of the last build()
 };
 
-// The windows of an axis of `size` cells, as Keras' padding says: "valid", "same" or "causal".
-struct AxisWindow {
-  int64_t before = 0, after = 0;  // padding
-  int64_t outputs = 0;            // less than 1: the window does not fit
+// A layer with windows over the spatial dimensions: convolutions and pools. Their arguments are
+// `strides` (null: as large as the window), `dilation_rate` (absent: 1) and `padding`.
+class WindowLayer : public SpatialLayer {
+ public:
+  using SpatialLayer::SpatialLayer;
+
+ protected:
+  // Reads the arguments, `cells` the one that is the size of the window; reports wrong counts.
+  bool read_window(std::string_view cells, Diagnostics& diagnostics);
+  // Output of the windows over `input`, with `channels` channels; reports a window larger than the
+  // input.
+  Shape fit_window(const Shape& input, int64_t channels, Diagnostics& diagnostics) const;
+  // The windows with their padding over an input; a layer may be called on inputs of several sizes.
+  Window window_at(const Shape& input) const;
+
+  std::vector<int64_t> cells_, strides_, dilations_;
+
+ private:
+  std::string_view cells_argument_;
 };
-AxisWindow axis_window(std::string_view padding, int64_t size, int64_t cells, int64_t stride,
-                       int64_t dilation);
 
 }  // namespace meshtrain

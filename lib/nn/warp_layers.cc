@@ -102,7 +102,8 @@ class RandomZoom : public WarpLayer {
       check_interval(argument, -1, 1, false, diagnostics);
       const std::vector<double> given = numbers_of(config_.arg(argument));
       if (std::find(given.begin(), given.end(), -1.0) != given.end()) {
-        argument_error(diagnostics, argument, "is -1, must be above it");
+        argument_error(diagnostics, argument, "is -1, must be above it")
+            .help("at -1 nothing of the image would be left");
       }
     }
   }
