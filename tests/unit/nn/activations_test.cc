@@ -28,7 +28,7 @@ std::vector<double> gradient(const Arg& activation, const HostTensor& x) {
 }
 
 Arg with(const char* name, const NamedArgs& args) {
-  return make_object(Kind::kActivation, name, args);
+  return make_object(Category::kActivation, name, args);
 }
 
 TEST_CASE("activations have Keras' values") {

@@ -9,7 +9,7 @@ namespace meshtrain::testing {
 namespace {
 
 ConfigValue initializer(const std::string& name, const NamedArgs& args = {}) {
-  return Arg(make_object(Kind::kInitializer, name, args));
+  return Arg(make_object(Category::kInitializer, name, args));
 }
 
 std::vector<double> draw(const ConfigValue& value, const Shape& shape, uint64_t seed = 3,

@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "config/catalogue.h"
 #include "config/load.h"
 #include "nn/model.h"
+#include "support/golden_json.h"
 #include "support/interpreter.h"
 #include "support/splitmix.h"
 
@@ -21,12 +20,6 @@ namespace {
 
 using Json = nlohmann::json;
 using namespace meshtrain::test;
-
-Json golden(const std::string& name) {
-  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/keras/" + name + ".json");
-  REQUIRE(file.good());
-  return Json::parse(file);
-}
 
 // JSON is YAML, so the case's arguments go through the loader as a user's would.
 ModelConfig model_config(const Json& c, DType dtype) {
@@ -207,7 +200,7 @@ void check_case(const Json& c, DType dtype) {
 
 std::set<std::string> check_file(const std::string& name) {
   std::set<std::string> compared;
-  const Json json = golden(name);
+  const Json json = golden_json("keras/" + name);
   for (const Json& c : json["cases"]) {
     if (find_class(Category::kLayer, c["class_name"].get<std::string>()) != nullptr) {
       check_case(c, DType::kFloat64);

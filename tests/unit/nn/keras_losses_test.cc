@@ -2,53 +2,21 @@
 // results over three batches, and the names and shapes of the states. In float64, where some of
 // Keras' means have a float32 factor, and in float32.
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "config/catalogue.h"
+#include "from_golden.h"
 #include "nn/loss_functions.h"
-#include "nn_testing.h"
+#include "support/golden_json.h"
 
 namespace meshtrain::testing {
 namespace {
 
 using Json = nlohmann::json;
 
-Json golden(const std::string& name) {
-  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/keras/" + name + ".json");
-  REQUIRE(file.good());
-  return Json::parse(file);
-}
-
-ConfigValue argument(const Json& json) {
-  ConfigValue value;
-  if (json.is_boolean()) {
-    value.data = json.get<bool>();
-  } else if (json.is_number_integer()) {
-    value.data = json.get<int64_t>();
-  } else if (json.is_number()) {
-    value.data = json.get<double>();
-  } else if (json.is_string()) {
-    value.data = json.get<std::string>();
-  } else if (json.is_array()) {
-    ConfigValue::List list;
-    for (const Json& entry : json) {
-      list.push_back(argument(entry));
-    }
-    value.data = std::move(list);
-  }
-  return value;
-}
-
-ConfigObject object_of(Kind kind, const Json& c, DType dtype) {
-  ConfigObject object = make_object(kind, c["class_name"]);
-  for (const auto& [key, value] : c["config"].items()) {
-    REQUIRE_MESSAGE(object.args.contains(key), key << " is no argument");
-    object.args[key] = argument(value);
-  }
+ConfigObject object_of(Category category, const Json& c, DType dtype) {
+  ConfigObject object = object_from_json(category, c["class_name"], c["config"]);
   if (c.contains("reduction")) {
-    object.args["reduction"] = argument(c["reduction"]);
+    object.args["reduction"] = value_from_json(c["reduction"]);
   }
   if (object.has("dtype")) {
     object.args["dtype"].data = std::string(dtype_name(dtype));
@@ -60,7 +28,7 @@ ConfigObject object_of(Kind kind, const Json& c, DType dtype) {
 HostTensor rows(const Json& all, const std::string& name, int64_t begin, int64_t end, DType dtype) {
   const Json& input = all["inputs"][name];
   Shape shape = input["shape"].get<Shape>();
-  const std::vector<double> values = input["values"].get<std::vector<double>>();
+  const std::vector<double> values = list_of(input["values"]);
   const int64_t row = num_elements(shape) / shape[0];
   shape[0] = end - begin;
   return tensor_of<double>(
@@ -82,7 +50,7 @@ double tolerance_of(DType dtype) {
 }
 
 void check_loss_case(const Json& all, const Json& c, DType dtype) {
-  const ConfigObject loss = object_of(Kind::kLoss, c, dtype);
+  const ConfigObject loss = object_of(Category::kLoss, c, dtype);
   const int64_t samples = all["batches"].back()[1];
   const HostTensor y = rows(all, c["y_true"], 0, samples, dtype);
   const HostTensor p = rows(all, c["y_pred"], 0, samples, dtype);
@@ -122,7 +90,7 @@ void check_states(const Metric& metric, const Json& expected) {
 }
 
 void check_metric_case(const Json& all, const Json& c, DType dtype) {
-  const ConfigObject object = object_of(Kind::kMetric, c, dtype);
+  const ConfigObject object = object_of(Category::kMetric, c, dtype);
   std::vector<HostTensor> state;
   Metric metric;
   for (size_t i = 0; i < all["batches"].size(); ++i) {
@@ -174,7 +142,7 @@ std::set<std::string> names_of(Category category, const std::set<std::string>& w
 
 TEST_CASE("every loss and its gradient is Keras'") {
   std::set<std::string> compared;
-  const Json all = golden("losses");
+  const Json all = test::golden_json("keras/losses");
   for (const Json& c : all["cases"]) {
     CAPTURE(c.dump(-1).substr(0, 200));
     check_loss_case(all, c, DType::kFloat64);
@@ -186,7 +154,7 @@ TEST_CASE("every loss and its gradient is Keras'") {
 
 TEST_CASE("every metric follows Keras' over its batches") {
   std::set<std::string> compared;
-  const Json all = golden("metrics");
+  const Json all = test::golden_json("keras/metrics");
   for (const Json& c : all["cases"]) {
     CAPTURE(c.dump(-1).substr(0, 300));
     check_metric_case(all, c, DType::kFloat64);

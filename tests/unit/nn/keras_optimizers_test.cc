@@ -4,8 +4,10 @@
 #include <limits>
 #include <set>
 
+#include "from_golden.h"
 #include "nn/regularizers.h"
 #include "optimizer_testing.h"
+#include "support/golden_json.h"
 
 namespace meshtrain::testing {
 namespace {
@@ -13,10 +15,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::vector<double> list(const Json& json) {
-  return json.get<std::vector<double>>();
-}
 
 // The golden's weights, in the order of the script.
 const std::vector<std::pair<std::string, Shape>> kWeights = {{"kernel", {4, 3}},
@@ -59,7 +57,7 @@ OptimizerState golden_step(const Optimizer& optimizer, const OptimizerState& sta
 void check_weights(const OptimizerState& state, const Json& expected, double tolerance) {
   for (size_t i = 0; i < kWeights.size(); ++i) {
     CAPTURE(state.paths[i]);
-    check_near(numbers(state.weights[i]), list(expected[state.paths[i]]), tolerance);
+    check_near(numbers(state.weights[i]), list_of(expected[state.paths[i]]), tolerance);
   }
 }
 
@@ -71,13 +69,13 @@ double tolerance_of(const std::string& name, const Json& config) {
 }
 
 TEST_CASE("optimizers make Keras' fifty steps on weights of ranks 1 and 2 and 4") {
-  const Json golden = keras_golden("optimizers");
+  const Json golden = test::golden_json("keras/optimizers");
   std::set<std::string> compared;
   for (const Json& c : golden["cases"]) {
     const std::string name = c["class_name"];
     CAPTURE(name);
     CAPTURE(c["config"].dump());
-    const Optimizer optimizer(object_from_json(Kind::kOptimizer, name, c["config"]));
+    const Optimizer optimizer(object_from_json(Category::kOptimizer, name, c["config"]));
     // Neither the multiplication of the loss nor the division of its gradients exists here.
     const double factor = 1 / c["config"].value("loss_scale_factor", 1.0);
     OptimizerState state = golden_start(optimizer, golden);
@@ -90,7 +88,7 @@ TEST_CASE("optimizers make Keras' fifty steps on weights of ranks 1 and 2 and 4"
     }
     if (c.contains("finalized")) {
       for (size_t i = 0; i < kWeights.size(); ++i) {
-        check_near(numbers(state.slots[i][0]), list(c["finalized"][state.paths[i]]),
+        check_near(numbers(state.slots[i][0]), list_of(c["finalized"][state.paths[i]]),
                    tolerance_of(name, c["config"]));
       }
     }
@@ -102,14 +100,15 @@ TEST_CASE("optimizers make Keras' fifty steps on weights of ranks 1 and 2 and 4"
 }
 
 TEST_CASE("a loss scale moves and skips steps as Keras' does") {
-  const Json golden = keras_golden("optimizers");
+  const Json golden = test::golden_json("keras/optimizers");
   REQUIRE(golden["scaled"].size() == 4);
   for (const Json& c : golden["scaled"]) {
     const std::string name = c["class_name"];
     CAPTURE(name);
     CAPTURE(c["config"].dump());
-    const ConfigObject inner = object_from_json(Kind::kOptimizer, name, c["config"]);
-    ConfigObject outer = object_from_json(Kind::kOptimizer, "LossScaleOptimizer", c["loss_scale"]);
+    const ConfigObject inner = object_from_json(Category::kOptimizer, name, c["config"]);
+    ConfigObject outer =
+        object_from_json(Category::kOptimizer, "LossScaleOptimizer", c["loss_scale"]);
     outer.args["inner_optimizer"] = Arg(inner);
     const Optimizer optimizer(outer);
     CHECK(optimizer.scales_loss());
@@ -132,13 +131,13 @@ TEST_CASE("a loss scale moves and skips steps as Keras' does") {
 }
 
 TEST_CASE("regularizers and their gradients are Keras'") {
-  const Json golden = keras_golden("penalties");
+  const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["cases"].size() >= 20);
   for (const Json& c : golden["cases"]) {
     CAPTURE(c["class_name"].dump());
     CAPTURE(c["config"].dump());
     const ConfigObject regularizer =
-        object_from_json(Kind::kRegularizer, c["class_name"], c["config"]);
+        object_from_json(Category::kRegularizer, c["class_name"], c["config"]);
     const HostTensor weight = signed_doubles(c["seed"], c["shape"].get<Shape>(), 2);
     const std::vector<HostTensor> found =
         run({&weight}, [&](Builder& b, const std::vector<ValueId>& in) {
@@ -149,24 +148,24 @@ TEST_CASE("regularizers and their gradients are Keras'") {
         });
     // Keras keeps the factors of L1 and OrthogonalRegularizer in float32.
     check_near(numbers(found[0]), {c["value"].get<double>()}, 1e-6);
-    check_near(numbers(found[1]), list(c["gradient"]), 1e-7);
+    check_near(numbers(found[1]), list_of(c["gradient"]), 1e-7);
   }
 }
 
 TEST_CASE("constraints project as Keras' do") {
-  const Json golden = keras_golden("penalties");
+  const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["constraints"].size() >= 15);
   for (const Json& c : golden["constraints"]) {
     CAPTURE(c["class_name"].dump());
     CAPTURE(c["config"].dump());
     const ConfigObject constraint =
-        object_from_json(Kind::kConstraint, c["class_name"], c["config"]);
+        object_from_json(Category::kConstraint, c["class_name"], c["config"]);
     const HostTensor weight = signed_doubles(c["seed"], c["shape"].get<Shape>(), 2);
     check_near(run_one({&weight},
                        [&](Builder& b, const std::vector<ValueId>& in) {
                          return add_constraint(b, constraint, in[0]);
                        }),
-               list(c["result"]), 1e-12);
+               list_of(c["result"]), 1e-12);
   }
 }
 

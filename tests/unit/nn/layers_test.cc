@@ -248,7 +248,7 @@ TEST_CASE("an activation may change the shape or not fit it") {
   CHECK(doctest::String(
             message(*build("Dense", {{3}}, {{"units", 7}, {"activation", "glu"}})).c_str()) ==
         doctest::Contains("`glu` needs an even size to split, not 7"));
-  const Arg far = make_object(Kind::kActivation, "softmax", {{"axis", 4}});
+  const Arg far = make_object(Category::kActivation, "softmax", {{"axis", 4}});
   CHECK(doctest::String(message(*build("Activation", {{3}}, {{"activation", far}})).c_str()) ==
         doctest::Contains("`softmax` finds no axis 4 in its input"));
 }

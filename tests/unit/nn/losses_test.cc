@@ -28,7 +28,7 @@ double loss_of(const ConfigObject& loss, const HostTensor& y, const HostTensor& 
 }
 
 ConfigObject loss(const char* name, const NamedArgs& args = {}) {
-  return make_object(Kind::kLoss, name, args);
+  return make_object(Category::kLoss, name, args);
 }
 
 TEST_CASE("crossentropies of classes have Keras' values") {

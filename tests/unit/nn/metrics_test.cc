@@ -44,7 +44,7 @@ Metric metric_for(const ConfigObject& object, const Batch& batch) {
 
 // The vector of a metric over one batch without weights.
 std::vector<double> values_of(const char* name, const NamedArgs& args, const Batch& batch) {
-  const Metric metric = metric_for(make_object(Kind::kMetric, name, args), batch);
+  const Metric metric = metric_for(make_object(Category::kMetric, name, args), batch);
   std::vector<HostTensor> zeros;
   std::vector<const HostTensor*> inputs = {&batch.y, &batch.p};
   for (const Metric::State& s : metric.states) {
@@ -59,7 +59,7 @@ std::vector<double> values_of(const char* name, const NamedArgs& args, const Bat
 }
 
 double value_of(const char* name, const NamedArgs& args, Batch batch) {
-  const Metric metric = metric_for(make_object(Kind::kMetric, name, args), batch);
+  const Metric metric = metric_for(make_object(Category::kMetric, name, args), batch);
   std::vector<Batch> batches;
   batches.push_back(std::move(batch));
   return value_of(metric, batches);
@@ -132,7 +132,8 @@ TEST_CASE("binary accuracy against integer labels compares whole numbers") {
 }
 
 TEST_CASE("results run over all batches") {
-  const Metric metric = metric_for(make_object(Kind::kMetric, "RootMeanSquaredError"), binary());
+  const Metric metric =
+      metric_for(make_object(Category::kMetric, "RootMeanSquaredError"), binary());
   std::vector<Batch> batches;
   batches.push_back({floats({2, 1}, {0, 0}), floats({2, 1}, {3, 3}), std::nullopt});
   batches.push_back({floats({1, 1}, {0}), floats({1, 1}, {0}), std::nullopt});
@@ -154,15 +155,15 @@ TEST_CASE("the loss tracker weighs batches by their size") {
 TEST_CASE("a metric is called as it was written") {
   const Batch batch = sparse();
   const auto name = [&](const char* spelled, const NamedArgs& args = {}) {
-    return metric_for(make_object(Kind::kMetric, spelled, args), batch).name;
+    return metric_for(make_object(Category::kMetric, spelled, args), batch).name;
   };
   CHECK(name("acc") == "acc");
   CHECK(name("accuracy") == "accuracy");
   CHECK(name("SparseCategoricalAccuracy") == "sparse_categorical_accuracy");
   CHECK(name("sparse_categorical_accuracy") == "sparse_categorical_accuracy");
   CHECK(name("SparseTopKCategoricalAccuracy", {{"name", "top2"}}) == "top2");
-  CHECK(metric_for(make_object(Kind::kMetric, "mse"), binary()).name == "mse");
-  CHECK(metric_for(make_object(Kind::kMetric, "RootMeanSquaredError"), binary()).name ==
+  CHECK(metric_for(make_object(Category::kMetric, "mse"), binary()).name == "mse");
+  CHECK(metric_for(make_object(Category::kMetric, "RootMeanSquaredError"), binary()).name ==
         "root_mean_squared_error");
 }
 
@@ -199,7 +200,7 @@ TEST_CASE("scores have Keras' values") {
 TEST_CASE("arguments of metrics must fit the output") {
   const auto complaint = [](const char* name, const NamedArgs& args) {
     Diagnostics diagnostics;
-    make_metric(make_object(Kind::kMetric, name, args), {kUnknownDim, 3}, {kUnknownDim, 3},
+    make_metric(make_object(Category::kMetric, name, args), {kUnknownDim, 3}, {kUnknownDim, 3},
                 DType::kFloat32, diagnostics);
     REQUIRE(diagnostics.num_errors() == 1);
     CHECK(diagnostics.list()[0].code == "E113");
@@ -218,7 +219,7 @@ TEST_CASE("arguments of metrics must fit the output") {
 TEST_CASE("metrics at many thresholds need no more memory than their predictions") {
   Graph graph;
   Builder b(graph);
-  const ConfigObject object = make_object(Kind::kMetric, "AUC");
+  const ConfigObject object = make_object(Category::kMetric, "AUC");
   Diagnostics diagnostics;
   const Metric metric =
       make_metric(object, {kUnknownDim, 10}, {kUnknownDim, 10}, DType::kFloat32, diagnostics);
@@ -235,14 +236,14 @@ TEST_CASE("metrics at many thresholds need no more memory than their predictions
 }
 
 TEST_CASE("accuracies are better when larger and errors when smaller") {
-  CHECK(metric_for(make_object(Kind::kMetric, "acc"), sparse()).larger_is_better);
-  CHECK(!metric_for(make_object(Kind::kMetric, "mse"), binary()).larger_is_better);
+  CHECK(metric_for(make_object(Category::kMetric, "acc"), sparse()).larger_is_better);
+  CHECK(!metric_for(make_object(Category::kMetric, "mse"), binary()).larger_is_better);
 }
 
 TEST_CASE("targets that do not fit a metric are explained") {
   Diagnostics diagnostics;
-  make_metric(make_object(Kind::kMetric, "CategoricalAccuracy"), {kUnknownDim}, {kUnknownDim, 10},
-              DType::kFloat32, diagnostics);
+  make_metric(make_object(Category::kMetric, "CategoricalAccuracy"), {kUnknownDim},
+              {kUnknownDim, 10}, DType::kFloat32, diagnostics);
   REQUIRE(diagnostics.num_errors() == 1);
   CHECK(diagnostics.list()[0].code == "E123");
   CHECK(diagnostics.list()[0].message ==

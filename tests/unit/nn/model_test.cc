@@ -192,11 +192,6 @@ TEST_CASE("every layer class of the catalogue is implemented") {
     Diagnostics diagnostics;
     CHECK(make_layer(config, DType::kFloat32, diagnostics) != nullptr);
   }
-  LayerConfig unknown;
-  unknown.object.class_name = "Dens";
-  Diagnostics diagnostics;
-  CHECK_THROWS_WITH_AS(make_layer(unknown, DType::kFloat32, diagnostics),
-                       doctest::Contains("there is no layer `Dens`"), ConfigError);
 }
 
 TEST_CASE("a layer may compute in a dtype of its own") {

@@ -1,80 +1,23 @@
 #include "nn_testing.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <map>
 
-#include "config/catalogue.h"
+#include "config/reader.h"
 #include "support/interpreter.h"
 
 namespace meshtrain::testing {
-namespace {
 
-Category category_of(Kind kind) {
-  switch (kind) {
-    case Kind::kLayer:
-      return Category::kLayer;
-    case Kind::kLoss:
-      return Category::kLoss;
-    case Kind::kMetric:
-      return Category::kMetric;
-    case Kind::kOptimizer:
-      return Category::kOptimizer;
-    case Kind::kSchedule:
-      return Category::kSchedule;
-    case Kind::kInitializer:
-      return Category::kInitializer;
-    case Kind::kActivation:
-      return Category::kActivation;
-    case Kind::kRegularizer:
-      return Category::kRegularizer;
-    case Kind::kConstraint:
-      return Category::kConstraint;
-  }
-  return Category::kLayer;
-}
-
-ConfigObject from_catalogue(Category category, const std::string& spelled, const NamedArgs& args);
-
-ConfigValue default_value(const Spec& spec) {
-  ConfigValue value;
-  value.is_default = true;
-  const std::string& text = spec.default_text;
-  if (text.empty() || text == "null") {
-    return value;
-  }
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const bool is_number = *end == '\0';
-  switch (spec.kind) {
-    case ValueKind::kBool:
-      value.data = text == "true";
-      break;
-    case ValueKind::kObject:
-      value.data = std::make_shared<ConfigObject>(from_catalogue(spec.category, text, {}));
-      break;
-    case ValueKind::kInt:
-    case ValueKind::kIntOrList:
-      value.data = static_cast<int64_t>(number);
-      break;
-    default:
-      if (is_number) {
-        value.data = number;
-      } else {
-        value.data = text;
-      }
-  }
-  return value;
-}
-
-ConfigObject from_catalogue(Category category, const std::string& spelled, const NamedArgs& args) {
+ConfigObject make_object(Category category, const std::string& spelled, const NamedArgs& args) {
   const ClassSpec* spec = find_class(category, spelled);
   REQUIRE_MESSAGE(spec != nullptr, "no class " << spelled);
+  Diagnostics diagnostics;
+  Reader reader(diagnostics);
   ConfigObject object;
   object.class_name = spec->name;
   object.spelled = spelled;
   for (const Spec& arg : spec->args) {
-    object.args[arg.name] = default_value(arg);
+    object.args[arg.name] = reader.default_value(arg, {});
   }
   for (const auto& [name, value] : args) {
     REQUIRE_MESSAGE(spec->find(name) != nullptr, spelled << " has no argument " << name);
@@ -83,16 +26,10 @@ ConfigObject from_catalogue(Category category, const std::string& spelled, const
   return object;
 }
 
-}  // namespace
-
-ConfigObject make_object(Kind kind, const std::string& spelled, const NamedArgs& args) {
-  return from_catalogue(category_of(kind), spelled, args);
-}
-
 LayerConfig make_layer_config(const std::string& class_name, const std::string& name,
                               std::vector<std::string> inputs, const NamedArgs& args) {
   LayerConfig config;
-  config.object = make_object(Kind::kLayer, class_name, args);
+  config.object = make_object(Category::kLayer, class_name, args);
   config.name.value = name;
   for (std::string& input : inputs) {
     config.inputs.push_back({std::move(input), {}});

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/catalogue.h"
 #include "config/config.h"
 #include "ir/builder.h"
 #include "nn/compile.h"
@@ -28,21 +29,9 @@ struct Arg : ConfigValue {
 };
 using NamedArgs = std::vector<std::pair<std::string, Arg>>;
 
-enum class Kind {
-  kLayer,
-  kLoss,
-  kMetric,
-  kOptimizer,
-  kSchedule,
-  kInitializer,
-  kActivation,
-  kRegularizer,
-  kConstraint
-};
-
 // The class of the catalogue by any spelling, with defaults filled in; fails the test when there is
 // no such class or argument.
-ConfigObject make_object(Kind kind, const std::string& spelled, const NamedArgs& args = {});
+ConfigObject make_object(Category category, const std::string& spelled, const NamedArgs& args = {});
 
 // One entry of model.layers.
 LayerConfig make_layer_config(const std::string& class_name, const std::string& name,

@@ -1,41 +1,10 @@
 #include "optimizer_testing.h"
 
-#include <fstream>
 #include <map>
 
-#include "config/catalogue.h"
 #include "support/interpreter.h"
-#include "support/splitmix.h"
 
 namespace meshtrain::testing {
-namespace {
-
-using Json = nlohmann::json;
-
-ConfigValue value_from_json(const Json& json) {
-  ConfigValue value;
-  if (json.is_boolean()) {
-    value.data = json.get<bool>();
-  } else if (json.is_number_integer()) {
-    value.data = json.get<int64_t>();
-  } else if (json.is_number()) {
-    value.data = json.get<double>();
-  } else if (json.is_string()) {
-    value.data = json.get<std::string>();
-  } else if (json.is_array()) {
-    ConfigValue::List list;
-    for (const Json& entry : json) {
-      list.push_back(value_from_json(entry));
-    }
-    value.data = std::move(list);
-  } else if (json.is_object()) {
-    value.data = std::make_shared<ConfigObject>(
-        object_from_json(Kind::kSchedule, json["class_name"], json["config"]));
-  }
-  return value;
-}
-
-}  // namespace
 
 OptimizerState start_state(const Optimizer& optimizer, std::vector<std::string> paths,
                            std::vector<HostTensor> weights) {
@@ -114,29 +83,6 @@ OptimizerState apply_step(const Optimizer& optimizer, const OptimizerState& befo
   }
   after.iteration = static_cast<int64_t>(run.values[result.state.iteration].at(0));
   return after;
-}
-
-Json keras_golden(const std::string& name) {
-  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/keras/" + name + ".json");
-  REQUIRE(file.good());
-  return Json::parse(file);
-}
-
-ConfigObject object_from_json(Kind kind, const std::string& name, const Json& config) {
-  ConfigObject object = make_object(kind, name);
-  for (const auto& [key, value] : config.items()) {
-    REQUIRE_MESSAGE(object.args.contains(key), name << " has no argument " << key);
-    object.args[key] = value_from_json(value);
-  }
-  return object;
-}
-
-HostTensor signed_doubles(uint64_t seed, const Shape& shape, float scale) {
-  HostTensor out(DType::kFloat64, shape);
-  for (int64_t i = 0; i < out.size(); ++i) {
-    out.set(i, test::splitmix_signed(seed, static_cast<uint64_t>(i), scale));
-  }
-  return out;
 }
 
 }  // namespace meshtrain::testing

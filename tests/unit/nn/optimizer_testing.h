@@ -1,7 +1,6 @@
 // Steps of an optimizer in the interpreter, for tests that compare them with Keras'.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -26,12 +25,5 @@ OptimizerState start_state(const Optimizer& optimizer, std::vector<std::string> 
 OptimizerState apply_step(const Optimizer& optimizer, const OptimizerState& before,
                           const std::vector<const HostTensor*>& grads,
                           const ConfigObject* constraint = nullptr);
-
-// tests/golden/keras/<name>.json
-nlohmann::json keras_golden(const std::string& name);
-// The class of the catalogue with the arguments of a golden's "config".
-ConfigObject object_from_json(Kind kind, const std::string& name, const nlohmann::json& config);
-// float64, signed(seed) of tests/support/splitmix.h.
-HostTensor signed_doubles(uint64_t seed, const Shape& shape, float scale = 1);
 
 }  // namespace meshtrain::testing
