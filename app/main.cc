@@ -18,7 +18,8 @@ Exit codes:
   3 bad data          4 mesh or memory            5 diverged (NaN or infinity in the loss)
   6 bad weights       7 a check failed            8 another rank or host was lost
   74 could not write  75 stopped, resumable       130, 143 interrupted, terminated
-Environment: MESHTRAIN_DATA, MESHTRAIN_CACHE, MESHTRAIN_DEVICES, MESHTRAIN_OFFLINE, NO_COLOR, CLICOLOR_FORCE.
+Environment: MESHTRAIN_DATA, MESHTRAIN_CACHE, MESHTRAIN_DEVICES, MESHTRAIN_OFFLINE,
+  NO_COLOR, CLICOLOR_FORCE.
 `meshtrain VERB --help` lists the flags of a verb.)";
 
 int exit_code(ExitCode code) {
@@ -114,8 +115,8 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
   for (const auto add : {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary,
-                         add_config, add_data, add_devices, add_export, add_init, add_inspect, add_import,
-                         add_report, add_resume, add_schema, add_verify, add_version}) {
+                         add_config, add_data, add_devices, add_export, add_init, add_inspect,
+                         add_import, add_report, add_resume, add_schema, add_verify, add_version}) {
     add({app, arguments, action, started});
   }
   try {

@@ -101,6 +101,59 @@ ResumeTarget open_resume_path(const std::string& given) {
   return out;
 }
 
+namespace {
+
+// The link in `backup_dir`, or "".
+std::string backup_link(const ConfigObject& backup) {
+  return backup.has("backup_dir") ? backup.string("backup_dir") + "/run" : "";
+}
+
+}  // namespace
+
+ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run) {
+  ResumeTarget out;
+  out.run = std::move(run);
+  const std::string link = backup_link(backup);
+  std::error_code error;
+  std::string dir = without_slash(out.run.dir);
+  if (dir.empty() && !link.empty()) {
+    dir = fs::read_symlink(link, error).string();
+  } else if (dir.empty()) {
+    dir = latest_run(out.run);
+  }
+  if (is_run_dir(dir) && !is_finished_run(dir)) {
+    take_from_run(dir, false, true, out);
+    out.run.dir = dir;
+    out.run.resume = true;
+  }
+  return out;
+}
+
+void begin_backup(const ConfigObject& backup, const std::string& run_dir) {
+  if (const std::string link = backup_link(backup); !link.empty()) {
+    make_folders(backup.string("backup_dir"));
+    replace_link(fs::absolute(run_dir).lexically_normal().string(), link);
+  }
+}
+
+void end_backup(const ConfigObject& backup, const std::string& run_dir) {
+  if (!backup.boolean("delete_checkpoint")) {
+    return;
+  }
+  const std::string folder = run_dir + "/checkpoints";
+  std::error_code error;
+  fs::remove(folder + "/best", error);
+  for (const int64_t step : checkpoint_steps(folder)) {
+    if (const auto problem = remove_folder(folder + "/" + checkpoint_name(step))) {
+      throw RuntimeFailure(ExitCode::kWriteFailed, *problem);
+    }
+  }
+  if (const std::string link = backup_link(backup); !link.empty()) {
+    fs::remove(link, error);
+    fs::remove(backup.string("backup_dir"), error);  // unless there is something else in it
+  }
+}
+
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {
   ResumeTarget out;
   out.run = std::move(run);

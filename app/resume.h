@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/object.h"
 #include "train/checkpoint_reader.h"
 #include "train/run_dir.h"
 
@@ -21,6 +22,15 @@ struct ResumeTarget {
 // ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; what is wrong
 // with the checkpoint that a path names, or with all of a run's.
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
+
+// With BackupAndRestore: the run that was interrupted, found by -o, `backup_dir` or the name; a run
+// from the beginning when there is none, or when it was finished.
+ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run);
+// At the begin and at the end of a run with BackupAndRestore: `backup_dir` leads to the run; the
+// checkpoints of one that is finished are deleted if `delete_checkpoint` says so. Throw FileError
+// (exit 74).
+void begin_backup(const ConfigObject& backup, const std::string& run_dir);
+void end_backup(const ConfigObject& backup, const std::string& run_dir);
 
 // The checkpoint of a path that names it, the run or its folder of checkpoints: for a run the
 // newest that verifies. Throws as above.

@@ -8,6 +8,7 @@
 #include "config/flow.h"
 #include "train/adapt.h"
 #include "train/callbacks/make_callbacks.h"
+#include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/monitor.h"
 #include "train/events.h"
 #include "train/report/run_report.h"
@@ -304,6 +305,10 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
   RunDir run(target.run, [&](const std::string& message) { console.on_warning(message); });
+  const ConfigObject* backup = config_.callback("BackupAndRestore");
+  if (backup != nullptr) {
+    begin_backup(*backup, run.path());
+  }
   CallbackList callbacks(callback_context(engine, run, console));
   add_callbacks(callbacks);
   if (target.run.resume) {
@@ -347,6 +352,9 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   console.finish();
   record.end(0, "");
   record.close();
+  if (backup != nullptr) {
+    end_backup(*backup, run.path());
+  }
   return 0;
 }
 
@@ -360,6 +368,8 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
                          .reset_optimizer = arguments_.reset_optimizer,
                          .reset_cursor = arguments_.reset_cursor},
                         warnings_);
+  } else if (begin_from_newest(engine, data)) {
+    return;
   } else if (!config_.fit.initial_weights.value.empty()) {
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
                  &engine.model());
@@ -368,10 +378,43 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
   }
 }
 
+// The newest model of a ModelCheckpoint with `restore`: weights, and all that the optimizer keeps
+// where it is a checkpoint of everything. Epochs count from the beginning, as in Keras when a
+// script loads a model before fit.
+bool TrainingRun::begin_from_newest(Engine& engine, const RunData& data) {
+  for (const ConfigObject& callback : config_.callbacks) {
+    if (callback.class_name != "ModelCheckpoint" || !callback.boolean("restore")) {
+      continue;
+    }
+    const std::optional<std::string> newest =
+        newest_model(callback, runs_folder(run_dir_options(arguments_, config_)));
+    if (!newest) {
+      continue;
+    }
+    if (model_format(*newest) != ModelFormat::kNone) {
+      load_weights(engine, *newest, callback.loc_of("filepath"), &engine.model());
+      began_from_ = *newest + ": its weights";
+    } else {
+      const CheckpointReader reader(*newest);
+      reader.verify();
+      restore(engine, reader, data_cursor(*data.train, config_),
+              config_changes(reader.text("config.resolved.yaml"), portable_),
+              {.allow = arguments_.allow,
+               .reset_optimizer = arguments_.reset_optimizer,
+               .reset_cursor = true},
+              warnings_);
+      began_from_ = *newest + ": weights and optimizer";
+    }
+    return true;
+  }
+  return false;
+}
+
 RunInfo TrainingRun::describe(const Engine& engine, const PlanReport& plan, const RunData& data,
                               const RunDir& run, const ResumeTarget& target) const {
   RunInfo info = describe_run(arguments_, engine.setup(), plan, data, run.path());
   info.saves = saves_text(config_.checkpoint);
+  info.began_from = began_from_;
   if (target.reader) {
     describe_resume(*target.reader, position_, changes_, engine.mesh(), info);
   }

@@ -96,7 +96,7 @@ class Writer {
         manifest_.config_checksum = hex_checksum(text);
       }
     }
-    write_text("layout.json", layout_text());
+    write_text("layout.json", layout_json(manifest_.tensors));
     write_text("state.json", state_text(notes_.state));
     write_text("manifest.json", manifest_text(manifest_));
     sync_folder(file("model"));
@@ -167,14 +167,6 @@ class Writer {
       piece.blocks.push_back(hash_bytes(block.data(), block.size()));
       out.write(block);
     }
-  }
-
-  std::string layout_text() const {
-    Json out = Json::object();
-    for (const CheckpointTensor& tensor : manifest_.tensors) {
-      out[tensor.path] = tensor.layout;
-    }
-    return out.dump(1) + "\n";
   }
 
   std::string temporary_;
@@ -261,6 +253,8 @@ void exchange(const std::string& from, const std::string& to) {
     return rename_to_new(from, to);
   }
   exchange_names(from, to);
+  // Before the old one goes: of an exchange that a crash undoes it must be whole.
+  sync_folder(std::filesystem::path(to).parent_path().string());
   remove_folder(from);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 
 namespace meshtrain {
@@ -132,6 +133,14 @@ void Snapshot::copy() {
     to += aligned(bytes);
   }
   point_to(variables);
+}
+
+std::string layout_json(const std::vector<CheckpointTensor>& tensors) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const CheckpointTensor& tensor : tensors) {
+    out[tensor.path] = tensor.layout;
+  }
+  return out.dump(1) + "\n";
 }
 
 }  // namespace meshtrain

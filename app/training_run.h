@@ -1,0 +1,72 @@
+// One run from its config to its end, from the beginning or from a checkpoint, with all that it
+// leaves in its folder.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli.h"
+#include "resume.h"
+#include "train/callbacks/callback_list.h"
+#include "train/checkpointer.h"
+#include "train/console.h"
+#include "train/engine.h"
+#include "train/make_plan.h"
+#include "train/restore.h"
+#include "train/run_data.h"
+#include "train/run_info.h"
+
+namespace meshtrain {
+
+// Where to leave off, for a replay of what a run did.
+struct StopPoint {
+  TrainPosition at;
+  std::string save_as;  // the checkpoint of that moment
+};
+// It was reached, and the checkpoint is written.
+class StopPointReached : public Error {
+ public:
+  StopPointReached() : Error(ExitCode::kOk, "reached") {}
+};
+
+class TrainingRun {
+ public:
+  // Throws ConfigError with every problem of the config.
+  TrainingRun(const Arguments& arguments, LoadOptions options, double started_at);
+
+  const Config& config() const { return config_; }
+  // Callbacks that write files act no more: a replay must not touch what the run left elsewhere.
+  void drop_file_callbacks();
+  // `started` becomes true when there is something on disk. Throws what ends the run, and
+  // StopPointReached.
+  int run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop = {});
+
+ private:
+  class Record;
+
+  void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
+  bool begin_from_newest(Engine& engine, const RunData& data);
+  RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,
+                   const RunDir& run, const ResumeTarget& target) const;
+  CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console) const;
+  CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
+                                           CallbackList& callbacks, Record& record) const;
+  void write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const;
+  void show_start(const RunInfo& info, const PlanReport& plan, const Engine& engine) const;
+
+  const Arguments& arguments_;
+  LoadOptions options_;
+  Config config_;
+  double started_at_;
+  std::string portable_;  // the config as checkpoints keep it
+  std::vector<ConfigChange> changes_;
+  std::vector<std::string> warnings_;
+  std::string began_from_;  // a model of an earlier run
+  TrainPosition position_;
+};
+
+// Where results go, as the command line or the config says.
+RunDirOptions run_dir_options(const Arguments& arguments, const Config& config);
+
+}  // namespace meshtrain

@@ -1,0 +1,176 @@
+// meshtrain verify RUN: what a resumed run does is what the run did.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/text.h"
+#include "config/source.h"
+#include "train/checkpoint_files.h"
+#include "train/checkpoint_writer.h"
+#include "train/signals.h"
+#include "training_run.h"
+#include "verify.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder for the replay, which goes with the object.
+class Scratch {
+ public:
+  explicit Scratch(const std::string& parent) {
+    std::error_code error;
+    const fs::path folder = parent.empty() ? fs::temp_directory_path(error) : fs::path(parent);
+    path_ = (folder / "meshtrain-verify-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) {
+      throw FileError(ExitCode::kWriteFailed, "cannot create", path_, errno);
+    }
+  }
+  ~Scratch() { remove_folder(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+bool same_mesh(const CheckpointReader& a, const CheckpointReader& b) {
+  const auto& x = a.manifest().mesh;
+  const auto& y = b.manifest().mesh;
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                    [](const MeshAxis& p, const MeshAxis& q) { return p.size == q.size; });
+}
+
+// The newest two neighbours.
+struct Stretch {
+  std::unique_ptr<CheckpointReader> begin, end;
+};
+Stretch newest_interval(const std::string& run) {
+  const std::string folder = run + "/checkpoints";
+  const std::vector<int64_t> steps = checkpoint_steps(folder);
+  Diagnostics diagnostics;
+  if (steps.size() < 2) {
+    diagnostics
+        .error("E400", {},
+               fmt::format("`{}` has {}: the proof of resume needs two", folder,
+                           steps.empty() ? "no checkpoint" : "one checkpoint"))
+        .help("checkpoint.every=epoch saves each epoch; --checksums compares checksums alone");
+    throw ConfigError(diagnostics);
+  }
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    Stretch out{std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i + 1])),
+                 std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i]))};
+    if (same_mesh(*out.begin, *out.end)) {
+      return out;
+    }
+  }
+  diagnostics
+      .error("E400", {}, fmt::format("no two neighbours in `{}` are of the same mesh", folder))
+      .note("bit for bit a run is only equal on one mesh; on another, sums round differently");
+  throw ConfigError(diagnostics);
+}
+
+// Runs the interval again and returns the checkpoint that it ends with.
+std::string replay(const Stretch& interval, const Arguments& given, const std::string& scratch) {
+  Arguments arguments = given;
+  arguments.words = {"checkpoint.every=never", "~run.max_time"};
+  arguments.quiet = true;
+  arguments.progress = "none";
+  arguments.log_format = "keras";
+  arguments.resume.clear();
+  LoadOptions options = override_options(arguments);
+  const std::string name = interval.end->path() + "/config.resolved.yaml";
+  options.source = checked_source(name, interval.end->text("config.resolved.yaml"));
+  TrainingRun run(arguments, std::move(options), seconds_now());
+  run.drop_file_callbacks();
+  ResumeTarget target;
+  target.run.dir = scratch + "/run";
+  target.reader = std::make_unique<CheckpointReader>(interval.begin->path());
+  const StopPoint stop{interval.end->state().position, scratch + "/replayed"};
+  bool started = false;
+  try {
+    run.run(std::move(target), started, stop);
+  } catch (const StopPointReached&) {
+    return stop.save_as;
+  } catch (const StopRequested&) {
+    throw StopRequested(ExitCode::kInterrupted, "stopped before the replay was at its end");
+  }
+  return "";
+}
+
+int64_t first_difference(const HostTensor& a, const HostTensor& b) {
+  const size_t size = dtype_size(a.dtype());
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const size_t at = static_cast<size_t>(i) * size;
+    if (std::memcmp(a.bytes() + at, b.bytes() + at, size) != 0) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+// What differs between two checkpoints, one line each. In a validation the metrics hold what has
+// been seen of it, which a resumed run sees again from its beginning.
+std::vector<std::string> differences(const CheckpointReader& saved, const CheckpointReader& again) {
+  std::vector<std::string> out;
+  const bool with_metrics = !saved.state().position.epoch_trained;
+  for (const CheckpointTensor& tensor : saved.manifest().tensors) {
+    if (tensor.kind == TensorKind::kMetric && !with_metrics) {
+      continue;
+    }
+    const CheckpointTensor* other = again.find(tensor.path);
+    if (other == nullptr || other->dtype != tensor.dtype || other->shape != tensor.shape) {
+      out.push_back(fmt::format("`{}` is not there as {} {}", tensor.path, dtype_name(tensor.dtype),
+                                shape_string(tensor.shape)));
+      continue;
+    }
+    const HostTensor a = saved.read(tensor), b = again.read(*other);
+    if (const int64_t at = first_difference(a, b); at >= 0) {
+      out.push_back(fmt::format("`{}`: element {} was saved as {}, the replay gives {}",
+                                tensor.path, at, format_shortest(a.at(at)),
+                                format_shortest(b.at(at))));
+    }
+  }
+  const TrainState &x = saved.state(), &y = again.state();
+  if (x.iterations != y.iterations || x.learning_rate != y.learning_rate) {
+    out.push_back("the optimizer's step or learning rate");
+  }
+  if (x.position.logs != y.position.logs) {
+    out.push_back("the epoch's logs");
+  }
+  return out;
+}
+
+}  // namespace
+
+int verify_resume(const std::string& run, const Arguments& arguments) {
+  const Stretch interval = newest_interval(run);
+  const int64_t from = interval.begin->manifest().step, to = interval.end->manifest().step;
+  const Scratch scratch(arguments.scratch);
+  const std::string again = replay(interval, arguments, scratch.path());
+  std::vector<std::string> differs;
+  if (again.empty()) {
+    differs.push_back(fmt::format("the replay ended without ever being at step {}", to));
+  } else {
+    differs = differences(*interval.end, CheckpointReader(again));
+  }
+  if (differs.empty()) {
+    out_stream().write(
+        fmt::format("{}: resumed from step {}, step {} is the same bit for bit: {} tensors\n", run,
+                    from, to, interval.end->manifest().tensors.size()));
+    return 0;
+  }
+  out_stream().write(
+      fmt::format("{}: resumed from step {}, step {} is NOT the same\n", run, from, to));
+  for (const std::string& line : differs) {
+    out_stream().write("  " + line + "\n");
+  }
+  return static_cast<int>(ExitCode::kCheckFailed);
+}
+
+}  // namespace meshtrain
