@@ -109,15 +109,22 @@ void Disk::apply(const Call& call) {
     case 'U':
       change(call.a, -1);
       break;
+    case 'Z':
+      nodes_[node].now.resize(static_cast<size_t>(call.offset));
+      break;
+    case 'E':
+      break;
+    case 'X':
     case 'R': {
       const auto [from_folder, from] = split_path(call.a);
       const auto [to_folder, to] = split_path(call.b);
+      const int other = call.kind == 'X' ? find(call.b) : -1;
       change(call.b, node);
-      change(call.a, -1);
+      change(call.a, other);
       if (from_folder == to_folder) {  // within a folder it happens at once or not at all
         auto& pending = nodes_[find(from_folder)].pending;
         pending.pop_back();
-        pending.back().emplace_back(from, -1);
+        pending.back().emplace_back(from, other);
       }
       break;
     }

@@ -14,7 +14,8 @@ namespace meshtrain::crash {
 
 struct Call {
   char kind = 0;  // D mkdir, C create, T truncate, W write, S fsync of a file, F of a folder,
-                  // R rename a to b, U remove, L link a to b, A "saved step" in `data`
+                  // R rename a to b, X exchange them, Z cut to `offset`, E close, U remove,
+                  // L link a to b, A "saved step" in `data`
   std::string a, b, data;
   int64_t offset = 0;
 };

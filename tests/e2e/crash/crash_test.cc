@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -135,6 +136,23 @@ std::pair<std::string, std::string> outcome(const FastFolder& folder) {
   return {text("weights.safetensors"), epochs};
 }
 
+int count_calls(const FastFolder& folder) {
+  int count = 0;
+  for (const crash::Call& call : crash::read_calls(folder.file("calls"))) {
+    count += call.kind == 'A' ? 0 : 1;
+  }
+  return count;
+}
+
+bool verifies(const std::string& checkpoint) {
+  try {
+    CheckpointReader(checkpoint).verify();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 TEST_CASE("no saved step is lost in any state that a power cut may leave") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {}).exit_code == 0);
@@ -155,6 +173,63 @@ TEST_CASE("nor when saves are written while training goes on") {
   CHECK(found.damaged == 0);
 }
 
+TEST_CASE("nor when every step is saved and one save follows upon the other") {
+  FastFolder folder;
+  REQUIRE(run_recorded(folder, {.more = {"checkpoint.async=true", "checkpoint.every=1 steps"},
+                                .environment = {}})
+              .exit_code == 0);
+  const Findings found = check_states(folder);
+  CHECK(found.saves >= 8);
+  CHECK(found.lost == 0);
+  CHECK(found.damaged == 0);
+}
+
+TEST_CASE("nor when a killed run is cleaned up and goes on") {
+  FastFolder folder;
+  REQUIRE(run_recorded(folder, {}).exit_code == 0);
+  const int calls = count_calls(folder);
+  for (const int percent : {35, 55, 75}) {
+    CAPTURE(percent);
+    start_again(folder);
+    const std::string fault = fmt::format("MESHTRAIN_FAULT={}:KILL", calls * percent / 100);
+    REQUIRE(run_recorded(folder, {.more = {}, .environment = {fault}}).exit_code == 128 + SIGKILL);
+    REQUIRE(run_recorded(folder, {.more = {"--resume"}, .environment = {}}).exit_code == 0);
+    const Findings found = check_states(folder);
+    CHECK(found.saves >= 4);
+    CHECK(found.lost == 0);
+    CHECK(found.damaged == 0);
+  }
+}
+
+// A model saved over the one before, under one name, is there in every state.
+TEST_CASE("a model that is saved under one name again and again is never lost") {
+  FastFolder folder;
+  REQUIRE(run_recorded(folder, {.more = {"callbacks=[{ModelCheckpoint: {filepath: saved}}]",
+                                         "checkpoint.every=never", "fit.epochs=3"},
+                                .environment = {}})
+              .exit_code == 0);
+  Disk disk;
+  bool named = false, certain = false;
+  int replaced = 0, lost = 0;
+  for (const crash::Call& call : crash::read_calls(folder.file("calls"))) {
+    disk.apply(call);
+    replaced += call.kind == 'X' && call.b == "run/saved" ? 1 : 0;
+    named = named || call.b == "run/saved";
+    certain = certain || (named && call.kind == 'F' && call.a == "run");
+    for (const Bytes bytes : {Bytes::kKeep, Bytes::kLose, Bytes::kHalve, Bytes::kZero}) {
+      for (const Names names : {Names::kKeep, Names::kLose, Names::kEven, Names::kOdd}) {
+        fs::remove_all(folder.file("state"));
+        if (certain) {
+          disk.rebuild(folder.file("state"), bytes, names);
+          lost += verifies(folder.file("state/run/saved")) ? 0 : 1;
+        }
+      }
+    }
+  }
+  CHECK(replaced == 2);
+  CHECK(lost == 0);
+}
+
 TEST_CASE("a program that does not sync folders or anything is found out") {
   for (const char* kind : {"folders", "all"}) {
     CAPTURE(kind);
@@ -164,15 +239,6 @@ TEST_CASE("a program that does not sync folders or anything is found out") {
                 .exit_code == 0);
     CHECK(check_states(folder).lost > 0);
   }
-}
-
-// Calls that a whole run makes; its outcome.
-int count_calls(const FastFolder& folder) {
-  int count = 0;
-  for (const crash::Call& call : crash::read_calls(folder.file("calls"))) {
-    count += call.kind == 'A' ? 0 : 1;
-  }
-  return count;
 }
 
 TEST_CASE("killed before any file call a run goes on to the same bits") {
@@ -243,33 +309,47 @@ TEST_CASE("killed at random moments a run still ends with the same bits") {
   FastFolder folder;
   const std::vector<std::string> longer = {"fit.epochs=40", "checkpoint.every=3 steps",
                                            "checkpoint.async=true"};
+  const auto start = std::chrono::steady_clock::now();
   REQUIRE(run_recorded(folder, {.more = longer, .environment = {}}).exit_code == 0);
+  const std::chrono::duration<double, std::micro> whole = std::chrono::steady_clock::now() - start;
   const auto expected = outcome(folder);
   start_again(folder);
   const char* wanted = std::getenv("MESHTRAIN_KILLS");
   const int kills = wanted != nullptr ? std::atoi(wanted) : 8;
+  int killed = 0, ended = 0, in_training = 0;
   uint64_t random = 12345;
-  for (int i = 0; i < kills; ++i) {
+  while (killed < kills || ended == 0) {
     random = random * 6364136223846793005u + 1442695040888963407u;
     Command command;
     command.args = {"train", "../tiny.yaml", "-o", "run", "-q", "--resume"};
     command.args.insert(command.args.end(), longer.begin(), longer.end());
     command.folder = folder.file("work");
-    const int wait = static_cast<int>(random >> 40) % 200000;
-    command.watch = [&](const std::string&, const std::string&, int pid) {
-      usleep(static_cast<useconds_t>(wait));
-      kill(pid, SIGKILL);
-      return true;
-    };
-    run(command);
+    if (killed < kills) {
+      const double wait = 0.6 * whole.count() * static_cast<double>(random >> 40) / (1 << 24);
+      command.watch = [wait](const std::string&, const std::string&, int pid) {
+        usleep(static_cast<useconds_t>(wait));
+        kill(pid, SIGKILL);
+        return true;
+      };
+    }
+    const Result result = run(command);
+    if (result.exit_code == 128 + SIGKILL) {
+      ++killed;
+      const std::string checkpoints = folder.file("work/run/checkpoints");
+      in_training += fs::exists(checkpoints) && !checkpoint_steps(checkpoints).empty() ? 1 : 0;
+      if (!fs::exists(folder.file("work/run/metrics.jsonl"))) {
+        fs::remove_all(folder.file("work/run"));
+      }
+      continue;
+    }
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(outcome(folder) == expected);
+    ++ended;
+    start_again(folder);
   }
-  Command last;
-  last.args = {"train", "../tiny.yaml", "-o", "run", "-q", "--resume"};
-  last.args.insert(last.args.end(), longer.begin(), longer.end());
-  last.folder = folder.file("work");
-  const Result rest = run(last);
-  REQUIRE_MESSAGE(rest.exit_code == 0, rest.err);
-  CHECK(outcome(folder) == expected);
+  MESSAGE(killed << " kills, " << in_training << " of them after a first save, " << ended
+                 << " runs that came to their end");
+  CHECK(in_training * 4 > killed);
 }
 
 }  // namespace

@@ -212,7 +212,39 @@ int rename_at(int from_folder, const char* from, int to_folder, const char* to, 
   const int result =
       static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
   if (result == 0 && !b.empty()) {
-    note('R', a, b);
+    note((flags & RENAME_EXCHANGE) != 0 ? 'X' : 'R', a, b);
+  }
+  return result;
+}
+
+int truncate_at(int fd, off_t size) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  const std::string where = below(link_of(fd));
+  if (!where.empty() && fault()) {
+    return -1;
+  }
+  const int result = static_cast<int>(syscall(SYS_ftruncate, fd, size));
+  if (result == 0 && !where.empty()) {
+    note('Z', where, "", "", size);
+  }
+  return result;
+}
+
+// Of files that were open for writing. The descriptor is gone even when an error is reported.
+int close_at(int fd) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  const int flags = fcntl(fd, F_GETFL);
+  const bool writes = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+  const std::string where = writes ? below(link_of(fd)) : "";
+  const bool fails = !where.empty() && fault();
+  const int error = errno;
+  const int result = static_cast<int>(syscall(SYS_close, fd));
+  if (fails) {
+    errno = error;
+    return -1;
+  }
+  if (result == 0 && !where.empty()) {
+    note('E', where);
   }
   return result;
 }
@@ -280,6 +312,15 @@ ssize_t pwrite(int fd, const void* data, size_t count, off_t offset) {
 }
 ssize_t pwrite64(int fd, const void* data, size_t count, off_t offset) {
   return write_at(fd, data, count, offset);
+}
+int ftruncate(int fd, off_t size) noexcept {
+  return truncate_at(fd, size);
+}
+int ftruncate64(int fd, off_t size) noexcept {
+  return truncate_at(fd, size);
+}
+int close(int fd) {
+  return close_at(fd);
 }
 int fsync(int fd) {
   return sync_file(fd, SYS_fsync);
