@@ -1,10 +1,14 @@
 // meshtrain predict: the model's outputs for an array of samples.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/text.h"
 #include "cli.h"
+#include "config/default_object.h"
+#include "config/source_like.h"
+#include "tensor/h5_datasets.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
 #include "train/engine.h"
@@ -20,25 +24,44 @@ ConfigValue text_value(const std::string& text) {
   return value;
 }
 
-// --input as a data source, so that data.transform acts on it as it did in training: an array, or
-// an archive with "x" or with arrays named as the model's inputs.
-ConfigObject input_source(const std::string& path) {
+// Columns, texts and tokens are read as those that the model learned from, but for the labels.
+ConfigObject source_like(const ConfigObject& train, const std::string& path) {
+  ConfigObject source = train;
+  for (const char* arg : {"label", "sample_weight", "target", "slice"}) {
+    if (source.args.count(arg) != 0) {
+      source.args[arg] = ConfigValue{};
+    }
+  }
+  source.args["path"] = text_value(path);
+  read_like_training(train, source);
+  return source;
+}
+
+// --input as a data source, so that data.transform acts on it as it did in training: an array, an
+// archive with "x" or with arrays named as the model's inputs, or a file of data.train's kind.
+ConfigObject input_source(const std::string& path, const DataConfig& data) {
   const std::string absolute = std::filesystem::absolute(path).string();
+  const bool is_hdf5 = ends_with(path, ".h5") || ends_with(path, ".hdf5");
+  if (data.train && is_read_like_training(data.train->class_name) && !is_hdf5 &&
+      !ends_with(path, ".npy") && !ends_with(path, ".npz")) {
+    return source_like(*data.train, absolute);
+  }
   ConfigObject source;
   source.args["y"] = ConfigValue{};
   source.args["slice"] = ConfigValue{};
-  if (!ends_with(path, ".npz")) {
+  if (!is_hdf5 && !ends_with(path, ".npz")) {
     source.class_name = source.spelled = "npy";
     source.args["x"] = text_value(absolute);
     return source;
   }
-  source.class_name = source.spelled = "npz";
+  source.class_name = source.spelled = is_hdf5 ? "hdf5" : "npz";
   source.args["path"] = text_value(absolute);
   source.args["x"] = text_value("x");
-  const NpzReader archive(absolute);
-  if (!archive.has("x")) {
+  const std::vector<std::string> names =
+      is_hdf5 ? H5Datasets(absolute).names() : NpzReader(absolute).names();
+  if (std::find(names.begin(), names.end(), "x") == names.end()) {
     ConfigValue::Dict by_name;
-    for (const std::string& name : archive.names()) {
+    for (const std::string& name : names) {
       by_name.emplace_back(name, text_value(name));
     }
     source.args["x"].data = std::move(by_name);
@@ -61,7 +84,7 @@ void write_outputs(const std::string& path, const Model& model, std::vector<Host
 
 int predict(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, false));
-  Dataset dataset = load_dataset(input_source(arguments.input), config.data);
+  Dataset dataset = load_dataset(input_source(arguments.input, config.data), config.data);
   order_arrays(config.model, dataset);
   DataSpec spec = data_spec(dataset);
   spec.targets = Setup(config, nullptr).data().targets;
@@ -94,7 +117,8 @@ void add_predict(Command command) {
   CLI::App& verb = *command.app.add_subcommand("predict", "The model's outputs for given samples");
   add_config_arguments(verb, a);
   add_weights_flag(verb, a);
-  verb.add_option("-i,--input", a.input, "Samples, a NumPy array or archive")
+  verb.add_option("-i,--input", a.input,
+                  "Samples: a NumPy array or archive, HDF5, or a file like those of data.train")
       ->type_name("X.npy")
       ->required();
   verb.add_option("--output", a.output, "Where predictions go; .npz for several outputs")

@@ -114,6 +114,12 @@ void check_data(ConfigValue& tree, const Config& config, Diagnostics& diagnostic
         .warning("W113", config.fit.validation_split.loc,
                  "`validation_split` is not used: there is `data.validation`")
         .with_label("leave it out");
+  } else if (has_split && data.train && data.train->class_name == "image_folder" &&
+             !data.train->has("seed")) {
+    diagnostics
+        .error("E113", config.fit.validation_split.loc,
+               "`validation_split` takes the last images, and `image_folder` sorts them by class")
+        .help("give `data.train` a `seed`: it shuffles the files once");
   }
 }
 

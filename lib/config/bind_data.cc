@@ -37,8 +37,11 @@ void check_image_folder(const ConfigObject& source, Diagnostics& diagnostics) {
     wrong("pad_to_aspect_ratio",
           "`crop_to_aspect_ratio` and `pad_to_aspect_ratio` exclude each other");
   }
-  if (source.has("validation_split") != source.has("subset")) {
-    wrong(source.has("subset") ? "subset" : "validation_split",
+  const auto is_given = [&](const char* arg) {  // also as what was refused already
+    return !source.arg(arg).is_null() || !source.arg(arg).is_default;
+  };
+  if (is_given("validation_split") != is_given("subset")) {
+    wrong(is_given("subset") ? "subset" : "validation_split",
           "`validation_split` and `subset` need each other")
         .help(
             "`{validation_split: 0.2, subset: training, seed: 1}`, and `subset: validation` for "

@@ -85,8 +85,7 @@ constexpr std::string_view kLater[kNumCategories] = {
     "",
     "STFT stft",
     "",
-    "mnist cifar10 cifar100 fashion_mnist csv tokens text images image_folder parquet hdf5 "
-    "safetensors synthetic_digits",
+    "parquet safetensors imdb reuters california_housing",
     "Normalization Resizing CenterCrop RandomFlip RandomCrop CategoryEncoding",
     "",
     "",

@@ -50,7 +50,7 @@ ClassSpec image_folder() {
        make_spec("class_names", ValueKind::kTextList, "null",
                  "folders in the order of their numbers; all, sorted, when null"),
        choice("color_mode", {"grayscale", "rgb", "rgba"}, "rgb", "1, 3 or 4 channels"),
-       make_spec("image_size", ValueKind::kShape, "[256, 256]", "height and width"),
+       make_spec("image_size", ValueKind::kShape, "256x256", "height and width"),
        choice("interpolation", {"bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"},
               "bilinear", "between pixels, without antialiasing"),
        boolean("crop_to_aspect_ratio", "false", "the largest middle part of that shape"),

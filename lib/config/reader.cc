@@ -172,6 +172,11 @@ ConfigValue Reader::default_value(const Spec& spec, const SourceLoc& owner_loc) 
       out.is_default = true;
       break;
     }
+    case ValueKind::kShape: {  // "4x2"
+      out = shape(YamlNode::scalar(text, owner_loc), spec, "");
+      out.is_default = true;
+      break;
+    }
     default:
       out.data = text;
   }
