@@ -24,15 +24,17 @@ ConfigValue text_value(const std::string& text) {
   return value;
 }
 
-// Columns, texts and tokens are read as those that the model learned from, but for the labels.
+// Columns, texts, tokens and images are read as those that the model learned from, but for the
+// labels and the choice of samples.
 ConfigObject source_like(const ConfigObject& train, const std::string& path) {
   ConfigObject source = train;
-  for (const char* arg : {"label", "sample_weight", "target", "slice"}) {
+  for (const char* arg : {"label", "sample_weight", "target", "slice", "label_mode", "class_names",
+                          "validation_split", "subset", "seed"}) {
     if (source.args.count(arg) != 0) {
       source.args[arg] = ConfigValue{};
     }
   }
-  source.args["path"] = text_value(path);
+  source.args[train.class_name == "image_folder" ? "directory" : "path"] = text_value(path);
   read_like_training(train, source);
   return source;
 }
@@ -42,21 +44,25 @@ ConfigObject source_like(const ConfigObject& train, const std::string& path) {
 ConfigObject input_source(const std::string& path, const DataConfig& data) {
   const std::string absolute = std::filesystem::absolute(path).string();
   const bool is_hdf5 = ends_with(path, ".h5") || ends_with(path, ".hdf5");
-  if (data.train && is_read_like_training(data.train->class_name) && !is_hdf5 &&
-      !ends_with(path, ".npy") && !ends_with(path, ".npz")) {
+  const bool is_npz = ends_with(path, ".npz");
+  const bool is_like_training = data.train && (is_read_like_training(data.train->class_name) ||
+                                               data.train->class_name == "image_folder");
+  if (is_like_training && !is_hdf5 && !is_npz && !ends_with(path, ".npy")) {
     return source_like(*data.train, absolute);
   }
-  ConfigObject source;
-  source.args["y"] = ConfigValue{};
-  source.args["slice"] = ConfigValue{};
-  if (!is_hdf5 && !ends_with(path, ".npz")) {
-    source.class_name = source.spelled = "npy";
+  ConfigObject source = default_object(Category::kSource, is_hdf5                   ? "hdf5"
+                                                          : is_npz                  ? "npz"
+                                                          : ends_with(path, ".csv") ? "csv"
+                                                                                    : "npy");
+  if (source.class_name == "npy") {
     source.args["x"] = text_value(absolute);
     return source;
   }
-  source.class_name = source.spelled = is_hdf5 ? "hdf5" : "npz";
   source.args["path"] = text_value(absolute);
-  source.args["x"] = text_value("x");
+  if (source.class_name == "csv") {
+    return source;
+  }
+  source.args["y"] = ConfigValue{};
   const std::vector<std::string> names =
       is_hdf5 ? H5Datasets(absolute).names() : NpzReader(absolute).names();
   if (std::find(names.begin(), names.end(), "x") == names.end()) {
