@@ -51,9 +51,11 @@ void CsvRecords::refill() {
   if (size_ + kBlock / 2 > buffer_.size()) {
     buffer_.resize(2 * buffer_.size());
   }
-  const size_t count = read_(buffer_.data() + size_, buffer_.size() - 1 - size_);
-  at_end_ = count == 0;
-  size_ += count;
+  while (size_ + 1 < buffer_.size() && !at_end_) {
+    const size_t count = read_(buffer_.data() + size_, buffer_.size() - 1 - size_);
+    at_end_ = count == 0;
+    size_ += count;
+  }
   buffer_[size_] = '\0';
 }
 
