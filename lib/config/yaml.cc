@@ -328,7 +328,7 @@ void check_end(YAML::Parser& parser, const YamlPlaces& places, Diagnostics& diag
 
 std::optional<YamlNode> parse(const YamlPlaces& places, const std::string& text,
                               Diagnostics& diagnostics) {
-  if (!places.check_indentation(diagnostics)) {
+  if (!places.check_indentation(diagnostics) || !places.check_brackets(diagnostics)) {
     return std::nullopt;
   }
   std::istringstream stream(text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/yaml.h"
 
 namespace meshtrain {
 namespace {
@@ -188,6 +189,22 @@ bool YamlPlaces::check_indentation(Diagnostics& diagnostics) const {
     diagnostics.error("E104", place(line_starts_[line] + tab, 1), "tab used for indentation")
         .with_label("use spaces");
     return false;
+  }
+  return true;
+}
+
+bool YamlPlaces::check_brackets(Diagnostics& diagnostics) const {
+  constexpr size_t kHopeless = 1000;  // far more than what plain text can be mistaken for
+  constexpr size_t kStep = 4096;
+  for (size_t end = kStep; end < text_.size(); end += kStep) {
+    const std::vector<Bracket> open = open_brackets(end);
+    if (open.size() > kHopeless) {
+      const SourceLoc loc = place(open[kMaxYamlDepth].offset, 1);
+      diagnostics.error(
+          "E106", loc,
+          fmt::format("nested deeper than {} at {}:{}", kMaxYamlDepth, loc.line, loc.column));
+      return false;
+    }
   }
   return true;
 }

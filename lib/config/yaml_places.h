@@ -30,6 +30,9 @@ class YamlPlaces {
 
   // E104 for the first tab in an indentation.
   bool check_indentation(Diagnostics& diagnostics) const;
+  // E106 for brackets nested beyond all sense, of which the parser would remember each until the
+  // first one is closed.
+  bool check_brackets(Diagnostics& diagnostics) const;
   // The parser's complaint, translated: E104, E106 or E108.
   void report_syntax_error(int line, int column, std::string_view message,
                            Diagnostics& diagnostics) const;

@@ -18,6 +18,9 @@ constexpr size_t kMaxChunkBytes = size_t{1} << 20;
 // Deflate's 1032, and eight pixels of a bit each in a byte.
 constexpr int64_t kMaxRatio = 1032 * 8;
 
+// Images larger than this and twice the file are decoded once to see whether they are whole.
+constexpr size_t kTrustedBytes = size_t{8} << 20;
+
 struct Decoder {
   std::span<const std::byte> rest;
   char message[160] = "";
@@ -89,14 +92,28 @@ bool read_rows(Decoder& decoder, png_bytep* rows) {
   return true;
 }
 
+// The same without keeping them: all rows in the place of one.
+bool skip_rows(Decoder& decoder, png_bytep row) {
+  if (setjmp(png_jmpbuf(decoder.png)) != 0) {
+    return false;
+  }
+  const int passes =
+      png_get_interlace_type(decoder.png, decoder.info) == PNG_INTERLACE_NONE ? 1 : 7;
+  const png_uint_32 height = png_get_image_height(decoder.png, decoder.info);
+  for (int pass = 0; pass < passes; ++pass) {
+    for (png_uint_32 y = 0; y < height; ++y) {
+      png_read_row(decoder.png, row, nullptr);
+    }
+  }
+  png_read_end(decoder.png, nullptr);
+  return true;
+}
+
 [[noreturn]] void damaged(const Decoder& decoder, const std::string& name) {
   read_error("E322", name, "libpng: {}", decoder.message);
 }
 
-}  // namespace
-
-Image decode_png(std::span<const std::byte> bytes, const std::string& name, int channels) {
-  Decoder decoder{bytes};
+void begin(Decoder& decoder, const std::string& name, int channels) {
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
   MESHTRAIN_CHECK(decoder.png != nullptr);
   decoder.info = png_create_info_struct(decoder.png);
@@ -104,11 +121,27 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& name, int 
   if (!read_header(decoder, channels)) {
     damaged(decoder, name);
   }
+}
+
+}  // namespace
+
+Image decode_png(std::span<const std::byte> bytes, const std::string& name, int channels) {
+  Decoder decoder{bytes};
+  begin(decoder, name, channels);
   const auto height = static_cast<int64_t>(png_get_image_height(decoder.png, decoder.info));
   const auto width = static_cast<int64_t>(png_get_image_width(decoder.png, decoder.info));
   const int found = png_get_channels(decoder.png, decoder.info);
   Image image = make_image(height, width, found, bytes.size(), kMaxRatio, name);
   const size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
+  if (image.num_bytes() > 2 * bytes.size() + kTrustedBytes) {
+    // Once without taking memory: the file may not hold what it declares.
+    Decoder trial{bytes};
+    begin(trial, name, channels);
+    std::vector<png_byte> row(row_bytes);
+    if (!skip_rows(trial, row.data())) {
+      damaged(trial, name);
+    }
+  }
   MESHTRAIN_CHECK(row_bytes * static_cast<size_t>(height) == image.num_bytes());
   std::vector<png_bytep> rows(static_cast<size_t>(height));
   for (size_t y = 0; y < rows.size(); ++y) {

@@ -39,7 +39,7 @@ std::string big_endian(uint32_t value) {
 // `window` as zlib's deflateInit2 has it: -15 plain, 31 gzip.
 std::string deflated(const std::string& content, int window) {
   z_stream stream = {};
-  REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, window, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+  REQUIRE(deflateInit2(&stream, 1, Z_DEFLATED, window, 9, Z_DEFAULT_STRATEGY) == Z_OK);
   std::string out(deflateBound(&stream, content.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
   stream.avail_in = static_cast<uInt>(content.size());
@@ -117,8 +117,7 @@ std::string manifest_of_pieces(size_t tensors, size_t pieces) {
 }
 
 struct Bomb {
-  const char* target;
-  const char* what;
+  std::string target, what;
   std::function<std::string()> make;
 };
 
@@ -134,6 +133,8 @@ std::vector<Bomb> bombs() {
          return text;
        }},
       {"config", "deep lists", [] { return repeat("[", 1 << 20); }},
+      {"config", "deep lists with names", [] { return repeat("[a, ", 1 << 18); }},
+      {"config", "a list alone", [] { return "[" + repeat("1,", 1 << 19) + "1]"; }},
       {"config", "deep maps", [] { return repeat("{a: ", 1 << 18); }},
       {"config", "a long list", [] { return "a: [" + repeat("1,", 1 << 19) + "1]"; }},
       {"config", "a long map",

@@ -6,19 +6,27 @@ namespace meshtrain {
 
 Json parse_keras_json(const std::string& text, const std::string& file) {
   constexpr int kMaxDepth = 512;  // a model nested in a model takes twelve
-  bool too_deep = false;
-  Json out = Json::parse(
+  // A value takes up to 100 bytes of memory, whatever few bytes it is written in; the largest
+  // models that Keras brings have 60,000.
+  constexpr int64_t kMaxValues = 200000;
+  int64_t values = 0;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("E405", {}, fmt::format("`{}`: {}", file, why));
+  };
+  const Json out = Json::parse(
       text,
       [&](int depth, Json::parse_event_t, Json&) {
-        too_deep = too_deep || depth > kMaxDepth;
-        return !too_deep;
+        if (depth > kMaxDepth) {
+          refuse(fmt::format("nested deeper than {}", kMaxDepth));
+        }
+        if (++values > kMaxValues) {
+          refuse(fmt::format("more than {} values", kMaxValues));
+        }
+        return true;
       },
       false);
-  if (too_deep) {
-    throw ConfigError("E405", {}, fmt::format("`{}`: nested deeper than {}", file, kMaxDepth));
-  }
   if (out.is_discarded()) {
-    throw ConfigError("E405", {}, fmt::format("`{}`: not valid JSON: truncated?", file));
+    refuse("not valid JSON: truncated?");
   }
   return out;
 }
