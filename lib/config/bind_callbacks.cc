@@ -25,8 +25,8 @@ const ConfigValue* rate_of(const ConfigObject& optimizer) {
 
 class CallbackBinder {
  public:
-  CallbackBinder(Config& config, Diagnostics& diagnostics)
-      : config_(config), diagnostics_(diagnostics) {}
+  CallbackBinder(ConfigValue& tree, Config& config, Diagnostics& diagnostics)
+      : tree_(tree), config_(config), diagnostics_(diagnostics) {}
 
   void bind(const ConfigObject& callback) {
     const std::string& name = callback.class_name;
@@ -38,6 +38,8 @@ class CallbackBinder {
       rate(callback);
     } else if (name == "CSVLogger") {
       table(callback);
+    } else if (name == "TensorBoard") {
+      board(callback);
     } else if (name == "SwapEMAWeights") {
       averages(callback);
     }
@@ -88,16 +90,23 @@ class CallbackBinder {
     }
   }
 
+  // What save_freq says becomes `checkpoint.every`, for those who read the resolved config too.
   void backup(const ConfigObject& callback) {
     const ConfigValue& frequency = callback.arg("save_freq");
-    const bool off = frequency.string() == "false";
-    const Interval every = off ? Interval{} : interval(callback);
-    if (config_.checkpoint.every.loc && !frequency.is_default) {
+    const Interval every = frequency.string() == "false" ? Interval{} : interval(callback);
+    Located<Interval>& saves = config_.checkpoint.every;
+    if (frequency.string() != "epoch" && saves.loc && saves.value != every) {
       diagnostics_
           .error("E113", frequency.loc, "`save_freq` and `checkpoint.every` exclude each other")
           .help("leave one of them out");
-    } else if (!config_.checkpoint.every.loc) {
-      config_.checkpoint.every = {every, frequency.is_default ? SourceLoc() : frequency.loc};
+    } else if (frequency.string() != "epoch") {
+      saves = {every, frequency.loc};
+      ConfigValue& shown = field_of(field_of(tree_, "checkpoint"), "every");
+      shown.data = every.unit == Interval::Unit::kSteps ? fmt::format("{:.0f} steps", every.count)
+                   : frequency.string() == "false"      ? "never"
+                                                        : frequency.string();
+      shown.loc = frequency.loc;
+      shown.is_default = false;
     }
     claim(callback, "backup_dir");
     once(callback);
@@ -133,6 +142,18 @@ class CallbackBinder {
         problem.help(error.help);
       }
     }
+  }
+
+  void board(const ConfigObject& callback) {
+    const ConfigValue& frequency = callback.arg("update_freq");
+    const std::string& text = frequency.string();
+    const bool is_count = !text.empty() && text.size() < 18 && text[0] != '0' &&
+                          text.find_first_not_of("0123456789") == std::string::npos;
+    if (text != "epoch" && text != "batch" && !is_count) {
+      diagnostics_.error("E112", frequency.loc, fmt::format("`update_freq` cannot be `{}`", text))
+          .help("write epoch, batch or a number of batches");
+    }
+    claim(callback, "log_dir");
   }
 
   void averages(const ConfigObject& callback) {
@@ -193,12 +214,20 @@ class CallbackBinder {
     }
   }
 
+  ConfigValue& tree_;  // of the whole config
   Config& config_;
   Diagnostics& diagnostics_;
   std::map<std::string, SourceLoc> owners_;
 };
 
 }  // namespace
+
+const ConfigObject* Config::callback(std::string_view class_name) const {
+  const auto found = std::find_if(callbacks.begin(), callbacks.end(), [&](const ConfigObject& c) {
+    return c.class_name == class_name;
+  });
+  return found == callbacks.end() ? nullptr : &*found;
+}
 
 std::vector<std::string> callback_names(const std::vector<ConfigObject>& callbacks) {
   std::map<std::string, int> count;
@@ -212,11 +241,12 @@ std::vector<std::string> callback_names(const std::vector<ConfigObject>& callbac
 }
 
 void bind_callbacks(ConfigValue& tree, Config& config, Diagnostics& diagnostics) {
-  if (!tree.is_list()) {
+  const ConfigValue& callbacks = field_of(tree, "callbacks");
+  if (!callbacks.is_list()) {
     return;
   }
-  CallbackBinder binder(config, diagnostics);
-  for (const ConfigValue& entry : tree.list()) {
+  CallbackBinder binder(tree, config, diagnostics);
+  for (const ConfigValue& entry : callbacks.list()) {
     if (entry.is_object()) {
       binder.bind(entry.object());
     }

@@ -65,6 +65,15 @@ std::vector<ClassSpec> callback_classes() {
                  {text("filename", "", "the file").required(),
                   text("separator", ",", "one character between values"),
                   boolean("append", "false", "go on at the end of the file")}),
+      make_class(
+          "TensorBoard", "event files for TensorBoard: scalars, histograms, the graph",
+          {text("log_dir", "logs", "folder for them, with train and validation in it"),
+           integer("histogram_freq", "0", "epochs between histograms of the weights; 0: none")
+               .least(0),
+           boolean("write_graph", "true", "the layers as a graph, Keras' JSON and the config"),
+           text("update_freq", "epoch", "epoch, batch or a number of batches between scalars"),
+           boolean("write_steps_per_second", "false", "the speed too"),
+           integer("profile_batch", "0", "0: profiles are not written").least(0).most(0)}),
       make_class("TerminateOnNaN", "says that the loss is not finite; training stops in any case",
                  {boolean("raise_error", "false", "as an error, without Keras' line")}),
       make_class(

@@ -9,6 +9,7 @@
 #include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/reduce_lr_on_plateau.h"
 #include "train/callbacks/swap_ema_weights.h"
+#include "train/callbacks/tensorboard.h"
 #include "train/callbacks/terminate_on_nan.h"
 
 namespace meshtrain {
@@ -33,6 +34,7 @@ const std::map<std::string, Make, std::less<>>& makers() {
       {"ModelCheckpoint", make<ModelCheckpoint>},
       {"ReduceLROnPlateau", make<ReduceLROnPlateau>},
       {"SwapEMAWeights", make<SwapEmaWeights>},
+      {"TensorBoard", make<TensorBoard>},
       {"TerminateOnNaN", make<TerminateOnNaN>},
   };
   return kMakers;
@@ -55,7 +57,7 @@ void add_callbacks(CallbackList& list) {
                               context.resolve(callbacks[c].string("filename")) == own_table);
   }
   if (!has_table) {
-    list.add(std::make_unique<CsvLogger>(own_table, context, kOwnTable));
+    list.add(std::make_unique<CsvLogger>(kOwnTable, context, kOwnTable));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "nn/keras/export_json.h"
+#include "nn/model.h"
 #include "train/checkpoint_files.h"
 
 namespace meshtrain {
@@ -66,19 +67,17 @@ std::string code_block(const std::string& text) {
 
 }  // namespace
 
-TensorBoard::TensorBoard(CallbackContext& context, std::string state_name,
-                         const ConfigObject& object, const Model& model)
-    : Callback(context, std::move(state_name)),
-      model_(model),
+TensorBoard::TensorBoard(const ConfigObject& object, CallbackContext& context, std::string name)
+    : Callback(context, std::move(name)),
       histogram_freq_(object.integer("histogram_freq")),
-      update_freq_(update_frequency(object.text("update_freq"))),
+      update_freq_(update_frequency(object.string("update_freq"))),
       write_graph_(object.boolean("write_graph")),
       write_steps_per_second_(object.boolean("write_steps_per_second")),
-      shared_folder_(fs::path(object.text("log_dir")).is_absolute()) {
+      shared_folder_(fs::path(object.string("log_dir")).is_absolute()) {
   std::error_code error;
   owner_ = hex64(hash_text(fs::absolute(context.run_dir, error).lexically_normal().string()))
                .substr(0, 8);
-  const std::string folder = context.resolve(object.text("log_dir"));
+  const std::string folder = context.resolve(object.string("log_dir"));
   train_.folder = folder + "/train";
   validation_.folder = folder + "/validation";
 }
@@ -95,14 +94,19 @@ void TensorBoard::on_train_begin(const TrainPosition& at) {
 }
 
 void TensorBoard::write_model() {
+  const Config& config = context().config;
+  Diagnostics diagnostics;  // nothing: the run has such a model already
+  const Model model(config.model,
+                    config.dtype_policy.value == "float64" ? DType::kFloat64 : DType::kFloat32,
+                    diagnostics);
   EventFile& file = open(train_);
-  file.graph(graph_nodes(model_));
+  file.graph(graph_nodes(model));
   try {
-    file.text("keras", "graph_keras_model", keras_json(context().config, model_));
+    file.text("keras", "graph_keras_model", keras_json(config, model));
   } catch (const ConfigError&) {
     // A model that Keras' JSON cannot say is drawn by its layers alone.
   }
-  file.text("config", "text", code_block(context().config.source_text));
+  file.text("config", "text", code_block(config.source_text));
 }
 
 void TensorBoard::on_epoch_begin(int64_t /*epoch*/) {

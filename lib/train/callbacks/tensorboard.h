@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "nn/model.h"
 #include "train/callbacks/callback.h"
 #include "train/tensorboard/event_file.h"
 
@@ -25,9 +24,7 @@ namespace meshtrain {
 
 class TensorBoard : public Callback {
  public:
-  // `model` is drawn when write_graph is set.
-  TensorBoard(CallbackContext& context, std::string state_name, const ConfigObject& object,
-              const Model& model);
+  TensorBoard(const ConfigObject& object, CallbackContext& context, std::string name);
 
   void on_train_begin(const TrainPosition& at) override;
   void on_epoch_begin(int64_t epoch) override;
@@ -53,7 +50,6 @@ class TensorBoard : public Callback {
   std::string new_name(const Board& board) const;
   void write_model();
 
-  const Model& model_;
   int64_t histogram_freq_, update_freq_;  // update_freq: 0 for epochs
   bool write_graph_, write_steps_per_second_;
   bool shared_folder_;  // log_dir is outside the run's own
