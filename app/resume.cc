@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/text.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_writer.h"
 
@@ -39,6 +40,13 @@ bool is_checkpoint(const std::string& path) {
                   where));
   for (const std::string& warning : warnings) {
     error.note(warning);
+  }
+  for (const std::string& name : names_in(where)) {
+    const std::vector<std::string> parts = split(name, '.');
+    if (parts.size() == 3 && parts[0] == "tmp" && step_of_name(parts[1]) >= 0) {
+      error.note(
+          fmt::format("[E401] an unfinished save of step {} was ignored", step_of_name(parts[1])));
+    }
   }
   error.help(damaged ? "another folder for a new run: -o DIR" : "--resume=auto starts afresh");
   throw ConfigError(diagnostics);
