@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Writes small images of every kind and what Keras' image_dataset_from_directory makes of them.
 
-  pip install grain pillow        beside requirements.txt: Keras decodes with them on JAX
   KERAS_BACKEND=jax python3 images.py [FOLDER]     default: ../golden/images
 
 FOLDER/folder/CLASS/... are the images, FOLDER/files.txt their order, FOLDER/goldens.npz the arrays: `NAME_x` and
