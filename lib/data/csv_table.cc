@@ -11,7 +11,8 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kMaxCategories = 1000000;
+// Of a column; each takes about 100 bytes of memory.
+constexpr size_t kMaxCategories = 100000;
 
 // The first field that was refused for some reason, and how many were.
 struct Fault {
