@@ -90,11 +90,6 @@ Diagnostics problems_of(const std::string& text) {
   }
 }
 
-bool says(const Diagnostic& d, const std::string& part) {
-  const auto has = [&](const std::string& text) { return text.find(part) != std::string::npos; };
-  return has(d.message) || has(d.label) || std::any_of(d.notes.begin(), d.notes.end(), has);
-}
-
 // What is missing in the answer to `written` for `argument`; "" when it is a good one.
 std::string fault_of(const Diagnostics& found, const std::string& class_name,
                      const std::string& argument, int line) {

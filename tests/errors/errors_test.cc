@@ -6,31 +6,19 @@
 //   flag --mesh distribution.device_mesh.shape 2x
 //   profile debug
 //
-// A mismatch writes NAME.new beside the case; once reviewed it becomes NAME.txt.
-#include <algorithm>
+// cases.h says what a mismatch does.
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <set>
 #include <sstream>
 
 #include "config/load.h"
-#include "doctest/doctest.h"
+#include "errors/cases.h"
 
 namespace meshtrain {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
 void read_args(const std::string& path, LoadOptions& options) {
-  std::istringstream lines(read_text(path));
+  std::istringstream lines(test::read_text(path));
   std::string line;
   while (std::getline(lines, line)) {
     std::istringstream words(line);
@@ -69,33 +57,22 @@ std::string problems_of(const LoadOptions& options) {
 }  // namespace
 
 TEST_CASE("Wrong configs: each is refused with its exact message") {
-  fs::current_path(fs::path(MESHTRAIN_SOURCE_DIR) / "tests" / "errors" / "cases");
+  enter_cases("cases");
   unsetenv("MESHTRAIN_TEST_UNSET");
-  std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(".")) {
-    const std::string extension = entry.path().extension().string();
-    // Files named base_* are only there to be extended.
-    const bool is_base = entry.path().stem().string().substr(0, 5) == "base_";
-    if ((extension == ".yaml" || extension == ".args" || extension == ".txt") && !is_base) {
-      names.insert(entry.path().stem().string());
-    }
-  }
+  std::set<std::string> names = case_names({".yaml", ".args", ".txt"});
+  // These are only there to be extended.
+  std::erase_if(names, [](const std::string& name) { return name.starts_with("base_"); });
   CHECK(names.size() >= 60);
   for (const std::string& name : names) {
     CAPTURE(name);
     LoadOptions options;
-    if (fs::exists(name + ".args")) {
+    if (std::filesystem::exists(name + ".args")) {
       read_args(name + ".args", options);
     }
-    if (fs::exists(name + ".yaml")) {
+    if (std::filesystem::exists(name + ".yaml")) {
       options.files.insert(options.files.begin(), name + ".yaml");
     }
-    const std::string found = problems_of(options);
-    const std::string expected = read_text(name + ".txt");
-    CHECK(found == expected);
-    if (found != expected) {
-      std::ofstream(name + ".new", std::ios::binary) << found;
-    }
+    check_case(name, problems_of(options));
   }
 }
 

@@ -53,11 +53,6 @@ Built build(const Probe& probe) {
   return built;
 }
 
-bool says(const Diagnostic& d, const std::string& part) {
-  const auto has = [&](const std::string& text) { return text.find(part) != std::string::npos; };
-  return has(d.message) || has(d.label) || std::any_of(d.notes.begin(), d.notes.end(), has);
-}
-
 // "" when every error names the layer and its line, and the first one helps.
 std::string fault_of(const Built& built, const Probe& probe, const std::string& shape = {}) {
   if (!built.fault.empty() || !built.is_refused) {

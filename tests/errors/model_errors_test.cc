@@ -1,26 +1,11 @@
 // Models whose layers do not fit their inputs: each file of model_cases/ holds many, all reported
-// at once with layer, line, shapes and fix. A mismatch writes NAME.new beside the case; once
-// reviewed it becomes NAME.txt.
-#include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
-
+// at once with layer, line, shapes and fix, word for word (cases.h).
 #include "config/load.h"
-#include "doctest/doctest.h"
+#include "errors/cases.h"
 #include "nn/model.h"
 
 namespace meshtrain {
 namespace {
-
-namespace fs = std::filesystem;
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
 
 std::string problems_of(const std::string& file) {
   LoadOptions options;
@@ -37,22 +22,11 @@ std::string problems_of(const std::string& file) {
 }
 
 TEST_CASE("Layers that do not fit their inputs are refused with their exact messages") {
-  fs::current_path(fs::path(MESHTRAIN_SOURCE_DIR) / "tests" / "errors" / "model_cases");
-  std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(".")) {
-    if (entry.path().extension() == ".yaml") {
-      names.insert(entry.path().stem().string());
-    }
-  }
+  enter_cases("model_cases");
+  const std::set<std::string> names = case_names({".yaml"});
   CHECK(names.size() >= 5);
   for (const std::string& name : names) {
-    CAPTURE(name);
-    const std::string found = problems_of(name + ".yaml");
-    const bool equal = found == read_text(name + ".txt");
-    CHECK(equal);
-    if (!equal) {
-      std::ofstream(name + ".new", std::ios::binary) << found;
-    }
+    check_case(name, problems_of(name + ".yaml"));
   }
 }
 

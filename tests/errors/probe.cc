@@ -99,6 +99,11 @@ data: {{train: {{source: random, samples: 8, shape: [4], labels: [2]}}}}
 
 }  // namespace
 
+bool says(const Diagnostic& d, const std::string& part) {
+  const auto has = [&](const std::string& text) { return text.find(part) != std::string::npos; };
+  return has(d.message) || has(d.label) || std::any_of(d.notes.begin(), d.notes.end(), has);
+}
+
 bool takes_two_inputs(const std::string& class_name) {
   static const std::set<std::string> kNames = {"Add",     "Subtract", "Multiply",    "Average",
                                                "Maximum", "Minimum",  "Concatenate", "Dot"};

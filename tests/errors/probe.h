@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/diagnostic.h"
 #include "config/catalogue.h"
 
 namespace meshtrain {
@@ -26,6 +27,9 @@ using ProbeArguments = std::vector<std::pair<std::string, std::string>>;
 // layer is named `probe` and takes `inputs` ("x", "[x, y]"), Inputs of `shape`.
 Probe make_probe(const ClassSpec& spec, const ProbeArguments& given,
                  const std::string& left_out = {}, const std::string& shape = "[8, 8, 2]");
+
+// Whether the problem's text or what stands below it has `part`.
+bool says(const Diagnostic& problem, const std::string& part);
 
 // Whether the layer takes two inputs.
 bool takes_two_inputs(const std::string& class_name);
