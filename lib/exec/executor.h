@@ -2,7 +2,7 @@
 //
 // Devices are work, not threads: one pinned worker per core computes the pieces of each step; a
 // collective is a function over all devices' buffers, summed in device order. Nothing is allocated
-// in a step. The result does not depend on the number of workers.
+// in a step but within oneDNN's convolutions. The result does not depend on the number of workers.
 #pragma once
 
 #include <memory>
