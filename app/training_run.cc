@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "config/flow.h"
+#include "portable_config.h"
 #include "train/adapt.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/model_checkpoint.h"
@@ -154,16 +154,6 @@ void describe_resume(const CheckpointReader& reader, const TrainPosition& at,
   for (const ConfigChange& change : changes) {
     info.changes.push_back({change.key, change.before, change.after});
   }
-}
-
-// The config as a checkpoint keeps it: complete, and with the place of the data, so that it can be
-// used from anywhere.
-std::string portable_config(LoadOptions options, const Config& config) {
-  const std::string folder = config.data.base_dir.empty() ? "." : config.data.base_dir;
-  std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(folder, error);
-  options.overrides.push_back("data.dir=" + yaml_text(absolute.lexically_normal().string()));
-  return show_config(options, false);
 }
 
 // Passes everything on, and ends the run where it is told to.

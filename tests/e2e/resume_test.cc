@@ -81,7 +81,7 @@ TEST_CASE("the time limit saves and leaves") {
                                   folder.path());
   CHECK(result.exit_code == 75);
   CHECK(result.err.find("stopped by run.max_time after step") != std::string::npos);
-  CHECK(meshtrain({"verify", "run"}, folder.path()).exit_code == 0);
+  CHECK(meshtrain({"verify", "run", "--checksums"}, folder.path()).exit_code == 0);
 }
 
 TEST_CASE("resume takes the config of the run and shows what changes") {
@@ -107,6 +107,37 @@ TEST_CASE("resume takes the config of the run and shows what changes") {
   CHECK(refused.err.find("error[E410]") == 0);
   CHECK(refused.err.find("other: d1/kernel is float32 (6, 8) in the checkpoint") !=
         std::string::npos);
+}
+
+TEST_CASE("data that an extended file or the command line names are found from any folder") {
+  const ExampleFolder folder;
+  fs::create_directories(folder.file("base/data"));
+  fs::create_directories(folder.file("child"));
+  fs::create_directories(folder.file("away"));
+  const auto npy = [](std::string header, size_t num_bytes) {
+    header.resize(117, ' ');
+    return std::string("\x93NUMPY\x01\0v\0", 10) + header + "\n" + std::string(num_bytes, '\0');
+  };
+  folder.write("base/data/x.npy",
+               npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 6), }", 40 * 6 * 4));
+  folder.write("base/data/y.npy",
+               npy("{'descr': '<i4', 'fortran_order': False, 'shape': (40,), }", 40 * 4));
+  folder.write("base/base.yaml", kExample);
+  folder.write("base/data.yaml",
+               "extends: base.yaml\n"
+               "data: {train: {source: npy, x: [data/x.npy], y: data/y.npy}}\n");
+  folder.write("child/c.yaml", "extends: ../base/data.yaml\nname: child\n");
+  REQUIRE(meshtrain({"train", "c.yaml", "-o", "../run", "-q"}, folder.file("child")).exit_code ==
+          0);
+  const Result result =
+      meshtrain({"resume", folder.file("run"), "fit.epochs=3"}, folder.file("away"));
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(result.err.find("changed since\n  fit.epochs  2 -> 3\n") != std::string::npos);
+  // On the command line paths begin where the command is given.
+  const Result word = meshtrain(
+      {"train", "child/c.yaml", "-o", "word", "-q", "data.train.x=base/data/x.npy"}, folder.path());
+  REQUIRE_MESSAGE(word.exit_code == 0, word.err);
+  CHECK(meshtrain({"resume", "../word", "fit.epochs=3"}, folder.file("away")).exit_code == 0);
 }
 
 TEST_CASE("nothing to resume is an error unless a fresh start is meant") {

@@ -1,0 +1,75 @@
+#include "portable_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "config/catalogue.h"
+#include "config/flow.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_absolute(const ConfigValue& value) {
+  if (value.is_list()) {
+    return std::any_of(value.list().begin(), value.list().end(), has_absolute);
+  }
+  if (value.is_dict()) {
+    return std::any_of(value.dict().begin(), value.dict().end(),
+                       [](const auto& entry) { return has_absolute(entry.second); });
+  }
+  return value.is_string() && fs::path(value.string()).is_absolute();
+}
+
+// A path, several, or several with names.
+std::string paths_text(const ConfigValue& value) {
+  std::vector<std::string> parts;
+  if (value.is_list()) {
+    for (const ConfigValue& part : value.list()) {
+      parts.push_back(paths_text(part));
+    }
+    return "[" + join(parts, ", ") + "]";
+  }
+  if (value.is_dict()) {
+    for (const auto& [name, part] : value.dict()) {
+      parts.push_back(fmt::format("{}: {}", yaml_text(name), paths_text(part)));
+    }
+    return "{" + join(parts, ", ") + "}";
+  }
+  return yaml_text(value.string());
+}
+
+// Paths that became absolute when the config was bound, as overrides of the text. The others are
+// relative to data.dir as they stand.
+void add_paths(const std::string& key, const std::optional<ConfigObject>& source,
+               std::vector<std::string>& overrides) {
+  if (!source) {
+    return;
+  }
+  for (const Spec& arg : find_class(Category::kSource, source->class_name)->args) {
+    const ConfigValue& value = source->arg(arg.name);
+    const bool may_be_path = value.is_string() || value.is_list() || value.is_dict();
+    if (may_be_path && !value.is_default && has_absolute(value)) {
+      overrides.push_back(fmt::format("{}.{}={}", key, arg.name, paths_text(value)));
+    }
+  }
+}
+
+}  // namespace
+
+std::string portable_config(LoadOptions options, const Config& config) {
+  const DataConfig& data = config.data;
+  std::error_code error;
+  const fs::path folder = fs::absolute(data.base_dir.empty() ? "." : data.base_dir, error);
+  options.overrides.push_back("data.dir=" + yaml_text(folder.lexically_normal().string()));
+  add_paths("data.train", data.train, options.overrides);
+  add_paths("data.validation", data.validation, options.overrides);
+  add_paths("data.test", data.test, options.overrides);
+  return show_config(options, false);
+}
+
+}  // namespace meshtrain
