@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "cli.h"
 #include "nn/keras/export_json.h"

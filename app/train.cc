@@ -13,7 +13,7 @@ int train(const Arguments& arguments, bool& started) {
   const RunDirOptions place = run_dir_options(arguments, run.config());
   const Located<std::string>& configured = run.config().run.resume;
   const ConfigObject* backup = run.config().callback("BackupAndRestore");
-  const bool said = !arguments.resume.empty() || configured.loc;
+  const bool said = !arguments.resume.empty() || configured.value != "never";
   ResumeTarget target =
       backup != nullptr && !said
           ? find_interrupted_run(*backup, place)

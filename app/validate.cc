@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "train/adapt.h"
+#include "train/callbacks/make_callbacks.h"
 #include "train/events.h"
 #include "train/setup.h"
 
@@ -39,6 +40,7 @@ int validate(const Arguments& arguments) {
     const Config config = load_config(load_options(arguments, true));
     const Setup setup(config, nullptr);
     found = setup.warnings();
+    check_callbacks(setup, config.data.validation || config.fit.validation_split.value > 0, found);
     if (config.fit.initial_weights.value.empty()) {
       check_adaptation(setup.model(), found);
     }

@@ -154,7 +154,7 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   bind_evaluate(field_of(tree, "evaluate"), config.evaluate);
   bind_run(field_of(tree, "run"), config.run, diagnostics);
   bind_checkpoint(field_of(tree, "checkpoint"), config.checkpoint, diagnostics);
-  bind_callbacks(field_of(tree, "callbacks"), config, diagnostics);  // last: it looks at the rest
+  bind_callbacks(tree, config, diagnostics);  // last: it looks at the rest
   if (require_data) {
     check_data(tree, config, diagnostics);
   }

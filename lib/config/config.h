@@ -148,6 +148,8 @@ struct Config {
   RunConfig run;
   CheckpointConfig checkpoint;
   std::vector<ConfigObject> callbacks;  // in the order they act
+  // The first of that class, or null.
+  const ConfigObject* callback(std::string_view class_name) const;
   std::string source_text;  // the main file as read
   Diagnostics warnings;     // notes that are no errors
 };

@@ -31,6 +31,7 @@ struct Metric {
   std::function<std::vector<double>(const std::vector<HostTensor>&)> result;
   // max when larger is better, min when smaller is; for callbacks' auto mode.
   bool larger_is_better = false;
+  bool has_direction = true;  // false: nobody can say (Mean, Sum, counts)
 };
 
 // `accuracy`/`acc` and `crossentropy`/`ce` resolve by shapes (keras-semantics 3.3). Shapes have the

@@ -262,11 +262,10 @@ Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape&
                               y_pred,
                               dtype,
                               diagnostics};
-  if (request.key == "mean") {
-    return make_mean(request.name);
-  }
-  if (request.key == "sum") {
-    return make_sum(request.name);
+  if (request.key == "mean" || request.key == "sum") {
+    Metric out = request.key == "mean" ? make_mean(request.name) : make_sum(request.name);
+    out.has_direction = false;
+    return out;
   }
   if (request.key == "pearsoncorrelation" || request.key == "concordancecorrelation") {
     return make_correlation(request);

@@ -118,7 +118,7 @@ Metric make_count(const MetricRequest& request, Count count) {
   const auto size = static_cast<int64_t>(options.thresholds.size());
   Metric metric = counting(request.name, options, {count}, {{"accumulator", {size}}});
   metric.result = [](const std::vector<HostTensor>& state) { return state_values(state, 0); };
-  metric.larger_is_better = count == Count::kTruePositives || count == Count::kTrueNegatives;
+  metric.has_direction = false;
   return metric;
 }
 

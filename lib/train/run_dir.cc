@@ -63,6 +63,21 @@ Diagnostic cannot_create(const RunDirOptions& options, const std::string& path, 
   throw ConfigError(diagnostics);
 }
 
+// Whether all that is there is what RunDir makes before the run says its first word.
+bool holds_nothing(const std::string& dir) {
+  for (const std::string& name : names_in(dir)) {
+    const fs::path entry = fs::path(dir) / name;
+    std::error_code error;
+    const bool bare = name == "checkpoints"     ? names_in(entry.string()).empty()
+                      : name == "metrics.jsonl" ? fs::is_empty(entry, error)
+                                                : false;
+    if (!bare) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // What keeps `dir` from being used, if it exists.
 std::optional<Diagnostic> occupied(const RunDirOptions& options) {
   std::error_code error;
@@ -73,13 +88,12 @@ std::optional<Diagnostic> occupied(const RunDirOptions& options) {
   std::string problem;
   if (!fs::is_directory(status)) {
     problem = "is not a folder";
+  } else if (holds_nothing(options.dir)) {
+    return std::nullopt;
   } else if (fs::exists(fs::path(options.dir) / "metrics.jsonl", error)) {
     problem = "holds another run";
-  } else if (!fs::is_empty(options.dir, error)) {
+  } else {
     problem = "is not empty";
-  }
-  if (problem.empty()) {
-    return std::nullopt;
   }
   Diagnostic out{Severity::kError, "E141", fmt::format("`{}` {}", options.dir, problem),
                  options.dir_loc,  {},     {}};
@@ -100,11 +114,7 @@ void point_latest_to(const fs::path& run) {
 
 // Makes a folder that did not exist; false when it did.
 bool make_folder(const RunDirOptions& options, const std::string& path) {
-  int result;
-  do {
-    result = mkdir(path.c_str(), 0777);
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) {
+  if (retrying([&] { return mkdir(path.c_str(), 0777); }) == 0) {
     return true;
   }
   if (errno != EEXIST) {
@@ -186,7 +196,7 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
     return;
   }
   if (options.dir.empty()) {
-    const fs::path parent = fs::path(options.root) / file_name_of(options.name);
+    const fs::path parent = runs_folder(options);
     make_parents(options, parent);
     int attempt = 0;
     do {
@@ -250,8 +260,21 @@ bool is_run_dir(const std::string& dir) {
          fs::is_directory(fs::path(dir) / "checkpoints", error);
 }
 
+bool is_finished_run(const std::string& dir) {
+  const std::string text = read_file((fs::path(dir) / "metrics.jsonl").string(), kMaxMetrics);
+  const size_t end = text.find_last_not_of('\n');
+  const size_t begin = end == std::string::npos ? end : text.rfind('\n', end) + 1;
+  const nlohmann::json last =
+      nlohmann::json::parse(begin == std::string::npos ? "" : text.substr(begin), nullptr, false);
+  return last.is_object() && last.value("event", "") == "end" && last.value("exit_code", -1) == 0;
+}
+
+std::string runs_folder(const RunDirOptions& options) {
+  return (fs::path(options.root) / file_name_of(options.name)).string();
+}
+
 std::string latest_run(const RunDirOptions& options) {
-  const fs::path folder = fs::path(options.root) / file_name_of(options.name);
+  const fs::path folder = runs_folder(options);
   std::error_code error;
   const fs::path target = fs::read_symlink(folder / "latest", error);
   const std::string run = error ? "" : (folder / target).string();

@@ -26,7 +26,8 @@ struct RunDirOptions {
 };
 
 // What can be said before anything else is done: E141 `dir` holds another run (or anything), E142
-// (exit 74) it cannot be made or written to.
+// (exit 74) it cannot be made or written to. What a run leaves that is killed before it reports
+// anything, an empty checkpoints/ and metrics.jsonl, is nothing: that run is begun again.
 void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics);
 
 // Whether folder `path`, which need not exist, can get new files: else E142.
@@ -60,6 +61,10 @@ class RunDir {
 
 // Whether `dir` holds a run.
 bool is_run_dir(const std::string& dir);
+// Whether the run in `dir` came to its end.
+bool is_finished_run(const std::string& dir);
+// The folder of the runs of that name: "runs/mlp".
+std::string runs_folder(const RunDirOptions& options);
 // The folder of the newest run of that name, or "" when there is none.
 std::string latest_run(const RunDirOptions& options);
 

@@ -45,6 +45,9 @@ std::string first_screen(const RunInfo& info) {
       info.version, info.config, mesh_text(info), info.devices, batch_text(info),
       format_thousands(info.parameters), format_bytes(info.parameter_bytes),
       format_bytes(info.bytes_per_device), info.saves, info.run_dir.empty() ? "-" : info.run_dir);
+  if (!info.began_from.empty()) {
+    out += fmt::format("begun from  {}\n", info.began_from);
+  }
   if (!info.resumed_from.empty()) {
     out += fmt::format("resumed     {}: {}\n", info.resumed_from, info.resumed_at);
   }

@@ -33,6 +33,7 @@ struct RunInfo {
   int64_t parameters = 0;       // weights, trainable or not
   int64_t parameter_bytes = 0;  // of one whole copy
   std::string saves;            // "every epoch, the 3 newest stay"
+  std::string began_from;       // another run's model: "ckpt/ckpt-2.keras: its weights"
   std::string resumed_from;     // the checkpoint's folder; empty for a run from the beginning
   std::string resumed_at;       // "epoch 2, step 31 (step 500 in all), from a mesh of 4 x 2"
   std::vector<std::array<std::string, 3>> changes;  // config key, before, after

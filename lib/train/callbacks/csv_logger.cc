@@ -36,22 +36,25 @@ int64_t size_of(const std::string& path) {
 
 CsvLogger::CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name)
     : Callback(context, std::move(state_name)),
-      path_(context.resolve(object.string("filename"))),
+      name_(object.string("filename")),
+      path_(context.resolve(name_)),
       separator_(object.string("separator")[0]),
       append_(object.boolean("append")) {}
 
-CsvLogger::CsvLogger(std::string path, CallbackContext& context, std::string state_name)
-    : Callback(context, std::move(state_name)), path_(std::move(path)) {}
+CsvLogger::CsvLogger(std::string name, CallbackContext& context, std::string state_name)
+    : Callback(context, std::move(state_name)),
+      name_(std::move(name)),
+      path_(context.resolve(name_)) {}
 
 void CsvLogger::on_train_begin(const TrainPosition& /*at*/) {
   make_folders(fs::path(path_).parent_path().string());
   const int64_t size = size_of(path_);
   if (resumed_ && size > num_bytes_) {
     fs::resize_file(path_, static_cast<uintmax_t>(num_bytes_));  // those epochs come again
-  } else if (resumed_ && size < num_bytes_) {
+  } else if (resumed_ && size > 0 && size < num_bytes_) {
     context().warn(fmt::format("`{}` has lost rows since the checkpoint", path_));
   }
-  if (!resumed_) {
+  if (!resumed_ || size == 0) {  // nothing there: a new run that begins from a checkpoint
     has_header_ = append_ && size > 0;
   }
   file_ = std::make_unique<LineLog>(path_, context().warn, append_ || resumed_);
@@ -101,23 +104,27 @@ void CsvLogger::on_train_end() {
 }
 
 void CsvLogger::sync() {
-  if (file_ != nullptr) {
-    file_->sync();
+  if (file_ == nullptr) {
+    return;
+  }
+  file_->sync();
+  if (!is_named_) {
+    const std::string folder = fs::path(path_).parent_path().string();
+    sync_folder(folder.empty() ? "." : folder);
+    is_named_ = true;
   }
 }
 
 std::string CsvLogger::save_state() const {
-  return nlohmann::json({{"bytes", num_bytes_},
-                         {"header", has_header_},
-                         {"keys", keys_},
-                         {"path", fs::absolute(path_).lexically_normal().string()}})
+  return nlohmann::json(
+             {{"bytes", num_bytes_}, {"header", has_header_}, {"keys", keys_}, {"name", name_}})
       .dump();
 }
 
 void CsvLogger::load_state(const std::string& json) {
   const nlohmann::json state = nlohmann::json::parse(json);
-  if (state.at("path") != fs::absolute(path_).lexically_normal().string()) {
-    return;  // another run's: this one begins a file of its own
+  if (state.at("name") != name_) {
+    return;  // it writes another file now
   }
   num_bytes_ = state.at("bytes");
   has_header_ = state.at("header");

@@ -12,7 +12,7 @@ namespace meshtrain {
 class CsvLogger : public Callback {
  public:
   CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name);
-  CsvLogger(std::string path, CallbackContext& context, std::string state_name);
+  CsvLogger(std::string name, CallbackContext& context, std::string state_name);
 
   // Throws FileError (exit 74).
   void on_train_begin(const TrainPosition& at) override;
@@ -25,7 +25,7 @@ class CsvLogger : public Callback {
  private:
   void write_row(const std::vector<std::string>& fields);
 
-  std::string path_;
+  std::string name_, path_;
   char separator_ = ',';
   bool append_ = false;
   std::unique_ptr<LineLog> file_;
@@ -33,6 +33,7 @@ class CsvLogger : public Callback {
   bool has_header_ = false;
   int64_t num_bytes_ = 0;  // of the file up to its last row
   bool resumed_ = false;   // the three before are those of a checkpoint
+  bool is_named_ = false;  // the file's name is on the disk
 };
 
 }  // namespace meshtrain

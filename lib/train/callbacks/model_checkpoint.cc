@@ -112,8 +112,8 @@ void ModelCheckpoint::save(int64_t epoch, std::optional<int64_t> batch, const Lo
     return;
   }
   if (keep_ > 0) {
-    std::erase(files_, path);
-    files_.push_back(path);
+    std::erase(files_, name);
+    files_.push_back(name);
   }
   if (model_format(path) == ModelFormat::kNone) {
     context().state_saves.push_back(
@@ -146,7 +146,8 @@ void ModelCheckpoint::finish(int64_t epoch, const std::string& path, const std::
 
 void ModelCheckpoint::prune() {
   while (keep_ > 0 && static_cast<int64_t>(files_.size()) > keep_) {
-    const std::optional<std::string> problem = remove_folder(files_.front());  // or file
+    const std::optional<std::string> problem =
+        remove_folder(context().resolve(files_.front()));  // or file
     if (problem) {
       context().warn(*problem);
     }

@@ -33,7 +33,7 @@ class ModelCheckpoint : public Callback {
   int64_t batches_ = 0;  // since the last save by batches
   int64_t steps_ = 0;    // since the run began
   double last_save_ = 0;
-  std::vector<std::string> files_;  // of `keep`, oldest first
+  std::vector<std::string> files_;  // of `keep`, oldest first, as the template gives them
 };
 
 // The newest model of a ModelCheckpoint with `restore`: that of the largest epoch in the folder of

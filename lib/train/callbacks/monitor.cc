@@ -12,7 +12,7 @@ std::optional<bool> larger_is_better(const StepGraphs& graphs, const std::string
     return false;
   }
   for (const TrackedMetric& tracked : graphs.metrics()) {
-    if (tracked.metric.name == name) {
+    if (tracked.metric.name == name && tracked.metric.has_direction) {
       return tracked.metric.larger_is_better;
     }
   }

@@ -11,7 +11,8 @@ namespace {
 
 constexpr Category kAll[] = {Category::kLayer,      Category::kLoss,     Category::kMetric,
                              Category::kOptimizer,  Category::kSchedule, Category::kInitializer,
-                             Category::kActivation, Category::kSource,   Category::kTransform};
+                             Category::kActivation, Category::kSource,   Category::kTransform,
+                             Category::kCallback};
 
 std::string resolved(Category category, std::string_view spelled) {
   const ClassSpec* found = find_class(category, spelled);

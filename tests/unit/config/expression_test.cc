@@ -48,6 +48,11 @@ TEST_CASE("Expressions: arithmetic as in Python") {
   const std::pair<const char*, const char*> kCases[] = {
       {"4 * d_model", "1024"},
       {"d_model // heads", "32"},
+      {"1 if heads > 4 else 2", "1"},
+      {"1 if heads < 4 else 2 if heads < 8 else 3", "3"},
+      {"(1 if heads == 8 else 0) + [5, 6][1 if rate < 1 else 0]", "7"},
+      {"1 / 0 if heads < 0 else max(2, 3 if true else 4)", "3"},
+      {"exp(0) + abs(-2) + floor(3.7) + sqrt(4) + log(1) + cos(0)", "9"},
       {"1/255", "0.00392156862745098"},
       {"2 + 3 * 4", "14"},
       {"(2 + 3) * 4", "20"},
@@ -110,6 +115,9 @@ TEST_CASE("Expressions: what cannot be evaluated is E132") {
                                  "fit.steps_per_epoch",
                                  "vars",
                                  "1 if 2 else 3",
+                                 "1 if true",
+                                 "sqrt(-1)",
+                                 "exp(1000)",
                                  "__import__(1)"}) {
     CAPTURE(expression);
     CHECK(result(expression) == "E132");

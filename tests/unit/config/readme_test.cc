@@ -42,7 +42,7 @@ TEST_CASE("README: the tables of classes are those of the catalogue") {
       {"Schedules", Category::kSchedule},     {"Initializers", Category::kInitializer},
       {"Activations", Category::kActivation}, {"Regularizers", Category::kRegularizer},
       {"Constraints", Category::kConstraint}, {"Data", Category::kSource},
-      {"Transforms", Category::kTransform}};
+      {"Transforms", Category::kTransform},   {"Callbacks", Category::kCallback}};
   for (const auto& [heading, category] : kTables) {
     REQUIRE_MESSAGE(found.contains(heading), heading);
     const std::set<std::string>& rows = found.at(heading);

@@ -47,7 +47,7 @@ Logs logs_of(const Json& pairs) {
 // Its one weight is the number of the epoch, and its running logs are given.
 struct ScriptedRunner : FakeRunner {
   Logs logs() const override { return running; }
-  void set_weight(double value) { weights["w"] = tensor_of(DType::kFloat32, {1}, {value}); }
+  void set_weight(double value) { weights["w"] = tensor_of(DType::kFloat32, {1}, std::vector{value}); }
   double weight() const { return weights.at("w").at(0); }
   Logs running;
 };
@@ -83,7 +83,7 @@ class Process {
     runner.rate = saved.rate;
     runner.set_weight(saved.weight);
     for (const auto& [owner, weight] : saved.kept) {
-      runner.kept[owner]["w"] = tensor_of(DType::kFloat32, {1}, {weight});
+      runner.kept[owner]["w"] = tensor_of(DType::kFloat32, {1}, std::vector{weight});
     }
     for (const auto& callback : list_.all()) {
       callback->load_state(saved.states.at(callback->state_name()));
@@ -181,6 +181,65 @@ TEST_CASE("callbacks print and write and save and set what Keras' do") {
     }
     check_files(golden, folder);
   }
+}
+
+std::string problems_of(const std::string& callbacks, const std::string& more = "") {
+  const test::TempFolder folder;
+  LoadOptions options;
+  options.files = {
+      folder.write("t.yaml",
+                   "model: {layers: [{Input: {shape: [4]}}, {Dense: 2}]}\n"
+                   "compile: {optimizer: sgd, loss: mse, metrics: [mae, Mean]}\n"
+                   "data: {train: {source: random, samples: 8, shape: [4], labels: [2]}}\n" +
+                       more + "callbacks: " + callbacks + "\n")};
+  Diagnostics found;
+  try {
+    const Config config = load_config(options);
+    const Setup setup(config, nullptr);
+    check_callbacks(setup, config.fit.validation_split > 0, found);
+  } catch (const ConfigError& error) {
+    found = error.diagnostics();
+  }
+  std::string out;
+  for (const Diagnostic& d : found.list()) {
+    out += d.code + ": " + d.message + "\n";
+    for (const std::string& note : d.notes) {
+      out += "  " + note + "\n";
+    }
+  }
+  return out;
+}
+
+TEST_CASE("logs and placeholders that there are not are refused with those there are") {
+  CHECK(problems_of("[EarlyStopping: {monitor: loss}]") == "");
+  CHECK(problems_of("[EarlyStopping]") ==
+        "E113: `EarlyStopping` watches `val_loss`, which is no log here\n"
+        "  note: logs: loss, mae, mean\n"
+        "  help: `val_` logs need validation data: data.validation or fit.validation_split\n");
+  CHECK(problems_of("[EarlyStopping, ModelCheckpoint: '{epoch}-{val_mae:.2f}.keras']",
+                    "fit: {validation_split: 0.5}\n") == "");
+  CHECK(problems_of("[ReduceLROnPlateau: {monitor: acc}]") ==
+        "E113: `ReduceLROnPlateau` watches `acc`, which is no log here\n"
+        "  note: logs: loss, mae, mean, learning_rate\n");
+  CHECK(problems_of("[ModelCheckpoint: '{epoch}-{batch}-{mea}.keras']") ==
+        "E113: `filepath` has `{batch}`, which is not known here\n"
+        "  note: known: epoch, step, loss, mae, mean\n"
+        "E113: `filepath` has `{mea}`, which is not known here\n"
+        "  note: known: epoch, step, loss, mae, mean\n");
+  CHECK(problems_of("[ModelCheckpoint: {filepath: '{batch}-{loss}.keras', save_freq: 2}]") == "");
+  CHECK(problems_of("[LearningRateScheduler: =lr, ModelCheckpoint: '{learning_rate}.keras']") ==
+        "");
+  CHECK(problems_of("[ModelCheckpoint: '{val_loss}.keras']",
+                    "fit: {validation_split: 0.5, validation_freq: 2}\n")
+            .find("E113: `{val_loss}` is not there after each epoch that is saved") == 0);
+  CHECK(problems_of("[ModelCheckpoint: {filepath: '{val_loss}.keras', save_freq: 4 epochs}]",
+                    "fit: {validation_split: 0.5, validation_freq: 2}\n") == "");
+  CHECK(problems_of("[EarlyStopping: {monitor: mean}]") ==
+        "E113: whether a larger `mean` is better is not known\n"
+        "  help: write `mode: max` or `mode: min`\n");
+  CHECK(problems_of("[EarlyStopping: {monitor: mean, mode: max}]") == "");
+  CHECK(problems_of("[CSVLogger: /proc/none/log.csv]") ==
+        "E142: cannot write to `/proc/none`: No such file or directory\n");
 }
 
 TEST_CASE("a run that is killed two epochs after a checkpoint ends as the one that was not") {
