@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reads a folder of a checkpoint's shards as other programs do and writes whole tensors as .npy files.
+"""Reads folders of a checkpoint's shards as other programs do and writes whole tensors as .npy files.
 
-  dcp_read.py FOLDER OUT            FOLDER: checkpoints/000500/model; OUT: a folder for NAME.npy, "/" as "%"
-  dcp_read.py FOLDER OUT --pieces   without PyTorch: safetensors' own reader, pieces put together here
+  dcp_read.py FOLDER...            checkpoints/000500/model; makes model/read with NAME.npy, "/" as "%"
+  dcp_read.py --pieces FOLDER...   without PyTorch: safetensors' own reader, pieces put together here
 
 The first way is PyTorch's distributed checkpoint reader (HuggingFaceStorageReader, PyTorch 2.8 or later),
 which finds sizes and places by itself; the second knows from the format's description what DCP_SHARDING_INFO
@@ -57,22 +57,22 @@ def read_pieces(folder, shapes, safe_open):
 
 
 def main():
-    folder, out = sys.argv[1], pathlib.Path(sys.argv[2])
+    with_torch = "--pieces" not in sys.argv
     try:
         import numpy
         from safetensors import safe_open
-        if "--pieces" not in sys.argv:
+        if with_torch:
             from torch.distributed.checkpoint import HuggingFaceStorageReader  # noqa: F401
     except ImportError as error:
         print(error)
         return 3
-    shapes, kinds = whole_shapes(folder, safe_open)
-    if "--pieces" in sys.argv:
-        tensors = read_pieces(folder, shapes, safe_open)
-    else:
-        tensors = read_with_torch(folder, shapes, kinds)
-    for name, tensor in tensors.items():
-        numpy.save(out / (name.replace("/", "%") + ".npy"), tensor)
+    for folder in sys.argv[1 if with_torch else 2:]:
+        shapes, kinds = whole_shapes(folder, safe_open)
+        tensors = read_with_torch(folder, shapes, kinds) if with_torch else read_pieces(folder, shapes, safe_open)
+        out = pathlib.Path(folder) / "read"
+        out.mkdir()
+        for name, tensor in tensors.items():
+            numpy.save(out / (name.replace("/", "%") + ".npy"), tensor)
     return 0
 
 
