@@ -1,5 +1,4 @@
-// Datasets: arrays in host memory, read from the config's data sources, and their order in an
-// epoch.
+// Datasets: the arrays of the config's data sources, in memory or in their files (rows.h).
 //
 // Sources and their arguments; relative paths are from DataConfig::base_dir:
 //
@@ -13,6 +12,9 @@
 //   random  samples; shape: of one sample; labels: shape of one target, normal numbers; or classes:
 //           uniform int32 labels (n,); seed: 0
 //   digits  split: train | test; samples: 10000 | 2000; seed: 0. Drawn digits of MNIST's shape
+//
+// Paths of files are one, a pattern, or (path, images, labels) a list. Splits are split strings:
+// config/split.h. Where rows are kept: cached_rows.h.
 //
 // Where a model has several inputs or outputs, x and y of npz and npy are a list, named as the
 // arrays are, or a dict by input or output name. Every source takes `slice`, Python's
@@ -45,9 +47,9 @@ struct Dataset {
   SourceLoc loc;                         // of the source in the config
 };
 
-// Reads one source of the config ("data.train", ...), applies its slice, `data.transform` and
-// `label.one_hot`. Checks lengths (E313), emptiness (E316), finiteness (E315 unless
-// data.nonfinite is allow). Throws ConfigError E3xx with the file, what was found, what is
+// One source of the config ("data.train", ...) with its slice, data.cache, data.transform and
+// label.one_hot. Checks lengths (E313), emptiness (E316), finiteness (E315 unless data.nonfinite is
+// allow; of large arrays when they are read: checks.h). Throws ConfigError E3xx with the file, what was found, what is
 // expected; exit 3.
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data);
 

@@ -65,7 +65,7 @@ struct CheckpointFile {
 
 // Where training is in the data, and which data and order that position is in.
 struct DataCursor {
-  std::string data;  // checksum of the samples as fit takes them
+  std::string data;  // checksum of the samples as fit takes them: restore.h
   std::string description;
   int64_t num_samples = 0;
   int64_t batch_size = 0;

@@ -270,14 +270,42 @@ class Restorer {
 
 }  // namespace
 
+namespace {
+
+// Of larger arrays this many bytes are looked at: the first and last rows and rows spread evenly
+// between. Whether an array lies in memory or in a file makes no difference.
+constexpr size_t kHashedBytes = size_t{64} << 20;
+
+std::vector<int64_t> hashed_rows(const Rows& rows) {
+  const auto most = static_cast<int64_t>(kHashedBytes / std::max<size_t>(1, rows.row_bytes()));
+  const int64_t count = std::min(rows.size(), std::max<int64_t>(2, most));
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < count; ++i) {
+    order.push_back(count == 1 ? 0
+                               : static_cast<int64_t>(static_cast<__int128>(i) * (rows.size() - 1) /
+                                                      (count - 1)));
+  }
+  return order;
+}
+
+uint64_t hash_of(const Rows& rows) {
+  if (rows.tensor() != nullptr && rows.tensor()->num_bytes() <= kHashedBytes) {
+    return hash_bytes(rows.tensor()->bytes(), rows.tensor()->num_bytes());
+  }
+  const std::vector<int64_t> order = hashed_rows(rows);
+  std::vector<std::byte> bytes(order.size() * rows.row_bytes());
+  rows.read(order, bytes.data());
+  return hash_bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
 DataCursor data_cursor(const Dataset& train, const Config& config) {
   uint64_t hash = hash_mix(0, static_cast<uint64_t>(train.num_samples));
   const auto add = [&](const Rows& rows) {
     hash = hash_mix(hash,
                     hash_text(std::string(dtype_name(rows.dtype())) + shape_string(rows.shape())));
-    rows.for_each_block([&](int64_t, const HostTensor& block) {
-      hash = hash_mix(hash, hash_bytes(block.bytes(), block.num_bytes()));
-    });
+    hash = hash_mix(hash, hash_of(rows));
   };
   for (const auto* arrays : {&train.inputs, &train.targets}) {
     for (const Dataset::Array& array : *arrays) {
