@@ -247,7 +247,7 @@ class TrainingRun::Record {
     try {
       meta_->end(exit_code, message);
       write_report(run_.path());
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       console_.on_warning(error.what());
     }
   }

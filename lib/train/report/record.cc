@@ -46,6 +46,12 @@ std::string string(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// An object or a list within an object; `otherwise` where there is none of its type.
+Json part(const Json& object, const char* key, const Json& otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->type() == otherwise.type() ? *found : otherwise;
+}
+
 // A metric of several values counts with their mean, as everywhere.
 Logs logs_of(const Json& event) {
   Logs out;
@@ -55,10 +61,10 @@ Logs logs_of(const Json& event) {
   }
   for (const auto& [name, value] : logs->items()) {
     double sum = 0;
-    for (const Json& part : value.is_array() ? value : Json::array({value})) {
-      sum += number(part);
+    for (const Json& one : value) {  // a scalar counts as a list of one
+      sum += number(one);
     }
-    out.emplace_back(name, value.is_array() ? sum / static_cast<double>(value.size()) : sum);
+    out.emplace_back(name, sum / static_cast<double>(value.size()));
   }
   return out;
 }
@@ -72,15 +78,16 @@ RunSession session_of(const Json& event) {
                  .batch_size = integer(event, "batch_size"),
                  .epochs = integer(event, "epochs"),
                  .resumed_from = string(event, "resumed_from")};
-  const Json mesh = event.value("mesh", Json::object());
-  const Json names = mesh.value("axis_names", Json::array());
-  const Json shape = mesh.value("shape", Json::array());
+  const Json mesh = part(event, "mesh", Json::object());
+  const Json names = part(mesh, "axis_names", Json::array());
+  const Json shape = part(mesh, "shape", Json::array());
   for (size_t i = 0; i < std::min(names.size(), shape.size()); ++i) {
     if (names[i].is_string() && shape[i].is_number_integer()) {
       out.mesh.emplace_back(names[i].get<std::string>(), shape[i].get<int64_t>());
     }
   }
-  for (const auto& [key, values] : event.value("changes", Json::object()).items()) {
+  const Json changes = part(event, "changes", Json::object());
+  for (const auto& [key, values] : changes.items()) {
     std::vector<std::string> change = {key};
     for (const Json& value : values) {
       change.push_back(value.is_string() ? value.get<std::string>() : value.dump());
