@@ -1,0 +1,68 @@
+// What users get wrong around a config, seen from outside: code, message, exit code.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "example.h"
+
+namespace meshtrain {
+namespace {
+
+void check_refused(const Result& result, int exit_code, const std::string& says) {
+  CHECK(result.exit_code == exit_code);
+  CHECK_MESSAGE(result.err.find(says) != std::string::npos, result.err);
+}
+
+TEST_CASE("a mesh that the devices do not make is E210 with exit code 4") {
+  const ExampleFolder folder;
+  check_refused(
+      meshtrain({"validate", "small.yaml", "--mesh", "2x4", "--devices", "cpu:6"}, folder.path()),
+      4, "error[E210]: the mesh (2, 4) needs 8 devices, `cpu:6` has 6");
+  check_refused(meshtrain({"train", "small.yaml", "--mesh", "1000x1000"}, folder.path()), 4,
+                "error[E210]: the mesh (1000, 1000) needs 1000000 devices; 65536 at most");
+}
+
+TEST_CASE("a batch that the mesh does not divide is E211 with sizes that fit") {
+  const ExampleFolder folder;
+  const Result result = meshtrain({"train", "small.yaml", "fit.batch_size=5"}, folder.path());
+  check_refused(result, 2, "error[E211]: a batch of 5 does not split over `data` = 2");
+  CHECK(result.err.find("write `batch_size: 4` or `batch_size: 6`") != std::string::npos);
+}
+
+TEST_CASE("a config that is no regular file is E100 at once") {
+  const ExampleFolder folder;
+  REQUIRE(::mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+  check_refused(meshtrain({"train", "pipe"}, folder.path()), 2,
+                "error[E100]: `pipe` is a pipe, not a regular file");
+  check_refused(meshtrain({"train", "."}, folder.path()), 2, "error[E100]: `.` is a directory, not a regular file");
+}
+
+TEST_CASE("arguments without end are E140") {
+  const ExampleFolder folder;
+  check_refused(
+      meshtrain({"validate", "small.yaml", "name=" + std::string(100000, 'x')}, folder.path()), 2,
+      "error[E140]: an argument has 97 KiB; at most 64 KiB are possible");
+  std::vector<std::string> many = {"validate", "small.yaml"};
+  for (int i = 0; i < 1500; ++i) {
+    many.push_back("vars.a" + std::to_string(i) + "=1");
+  }
+  check_refused(meshtrain(many, folder.path()), 2,
+                "error[E140]: 1500 overrides; at most 1000 are possible");
+}
+
+TEST_CASE("a locale with decimal commas changes nothing") {
+  const ExampleFolder folder;
+  std::string first;
+  for (const char* locale : {"LC_ALL=C", "LC_ALL=tr_TR.UTF-8", "LC_ALL=de_DE.UTF-8"}) {
+    Command command;
+    command.args = {"train", "small.yaml", "-o", locale + 7, "-q"};
+    command.folder = folder.path();
+    command.environment = {locale};
+    REQUIRE(run(command).exit_code == 0);
+    const std::string weights = folder.read(std::string(locale + 7) + "/weights.safetensors");
+    first = first.empty() ? weights : first;
+    CHECK(weights == first);
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain
