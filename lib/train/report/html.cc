@@ -71,7 +71,10 @@ std::string short_number(double value) {
 }
 
 std::string html_number(double value) {
-  return fmt::format(R"(<data value="{}">{}</data>)", format_shortest(value), short_number(value));
+  const double size = std::abs(value);
+  const bool plain = size >= 1e-3 && size < 1e4 && value != std::floor(value);
+  return fmt::format(R"(<data value="{}">{}</data>)", format_shortest(value),
+                     plain ? fmt::format("{:.4f}", value) : short_number(value));
 }
 
 std::string duration_text(double seconds) {
