@@ -15,6 +15,7 @@
 #include <memory>
 #include <sstream>
 
+#include "support/convnet.h"
 #include "support/engine_case.h"
 #include "support/splitmix.h"
 
@@ -48,29 +49,8 @@ compile:
   loss: {SparseCategoricalCrossentropy: {from_logits: true}}
 )";
 
-constexpr const char* kC = R"(
-distribution: {device_mesh: {shape: [2], axis_names: [data]}}
-model:
-  layers:
-    - Input: {shape: [28, 28, 1]}
-    - Rescaling: {scale: 0.00392156862745098}
-    - Conv2D: {filters: 12, kernel_size: 3, padding: same, use_bias: false}
-    - BatchNormalization: {scale: false}
-    - ReLU
-    - Conv2D: {filters: 24, kernel_size: 6, strides: 2, padding: same, use_bias: false}
-    - BatchNormalization: {scale: false}
-    - ReLU
-    - Conv2D: {filters: 32, kernel_size: 6, strides: 2, padding: same, use_bias: false}
-    - BatchNormalization: {scale: false}
-    - ReLU
-    - GlobalAveragePooling2D
-    - Dense: {units: 256, activation: relu}
-    - Dropout: 0.5
-    - Dense: {units: 10}
-compile:
-  optimizer: {Adam: {learning_rate: 1e-3}}
-  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
-)";
+const std::string kC =
+    std::string("distribution: {device_mesh: {shape: [2], axis_names: [data]}}\n") + kConvnet;
 
 struct Workload {
   std::unique_ptr<Config> config;  // outlives the engine

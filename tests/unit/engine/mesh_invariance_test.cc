@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "support/convnet.h"
 #include "support/engine_case.h"
 
 using namespace meshtrain;
@@ -31,40 +32,9 @@ compile: {loss: mse, metrics: [mae]}
 fit: {batch_size: 16}
 )";
 
-constexpr const char* kConvnet = R"(
-seed: 5
-distribution:
-  type: ModelParallel
-  device_mesh: {shape: [2, 4], axis_names: [data, model]}
-  layout_map:
-    (conv2d.*|large_k)/kernel: [null, null, null, model]
-    dense/kernel: [null, model]
-    dense/bias: [model]
-    dense_1/kernel: [model, null]
-data: {train: {source: digits, samples: 1280}}
-model:
-  layers:
-    - Input: {shape: [28, 28, 1]}
-    - Rescaling: {scale: =1/255}
-    - Conv2D: {filters: 12, kernel_size: 3, padding: same, use_bias: false}
-    - BatchNormalization: {scale: false}
-    - ReLU
-    - Conv2D: {filters: 24, kernel_size: 6, strides: 2, padding: same, use_bias: false}
-    - BatchNormalization: {scale: false}
-    - ReLU
-    - Conv2D: {name: large_k, filters: 32, kernel_size: 6, strides: 2, padding: same, use_bias: false}
-    - BatchNormalization: {scale: false}
-    - ReLU
-    - GlobalAveragePooling2D
-    - Dense: {units: 256, activation: relu}
-    - Dropout: {name: drop, rate: 0.5}
-    - Dense: {units: 10}
-compile:
-  optimizer: adam
-  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
-  metrics: [accuracy]
-fit: {batch_size: 64}
-)";
+const std::string kDigitsConvnet =
+    std::string("seed: 5\ndata: {train: {source: digits, samples: 1280}}\n") + kSplitChannels +
+    kConvnet;
 
 struct Run {
   std::vector<double> losses;
@@ -73,7 +43,7 @@ struct Run {
 };
 
 Run train(const std::vector<std::string>& overrides, int workers = 0, int64_t batch = 16,
-          const char* yaml = kGuide) {
+          const std::string& yaml = kGuide) {
   const Config config = config_from(yaml, overrides);
   const Dataset data = load_dataset(*config.data.train, config.data);
   EngineOptions options;
@@ -193,15 +163,17 @@ TEST_CASE(
   for (const auto& [dtype, rate, bound] :
        {Case{"float32", "0.0", 1e-5}, Case{"float64", "0.5", 1e-9}}) {
     CAPTURE(dtype);
-    const std::vector<std::string> both = {"dtype_policy=" + dtype,
-                                           "model.layers.drop.rate=" + rate};
-    const Run one = train({kOneDevice[0], both[0], both[1]}, 0, 64, kConvnet);
+    const std::vector<std::string> both = {
+        "dtype_policy=" + dtype, "model.layers.drop.rate=" + rate, "compile.metrics=[accuracy]"};
+    std::vector<std::string> single = kOneDevice;
+    single.insert(single.end(), both.begin(), both.end());
+    const Run one = train(single, 0, 64, kDigitsConvnet);
     CHECK(one.losses.front() > one.losses.back());
     for (std::vector<std::string> mesh : meshes) {
       CAPTURE(mesh[0]);
       const bool parts = dtype == "float32" && !mesh[0].ends_with(",1]");
       mesh.insert(mesh.end(), both.begin(), both.end());
-      const Run run = train(mesh, 0, 64, kConvnet);
+      const Run run = train(mesh, 0, 64, kDigitsConvnet);
       CHECK(largest_difference(run, one, parts ? 6 : run.losses.size()) <= bound);
       for (size_t i = 0; i < run.logs.size() && !parts; ++i) {
         CHECK(run.logs[i].second == doctest::Approx(one.logs[i].second).epsilon(10 * bound));

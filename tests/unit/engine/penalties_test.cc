@@ -2,10 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "support/engine_case.h"
+#include "support/golden_json.h"
 #include "support/splitmix.h"
 
 using namespace meshtrain;
@@ -63,8 +62,7 @@ double logged_loss(const Engine& engine) {
 }  // namespace
 
 TEST_CASE("penalties and constraints: losses and weights are Keras' on every mesh") {
-  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/keras/penalties.json");
-  const nlohmann::json golden = nlohmann::json::parse(file)["model"];
+  const nlohmann::json golden = golden_json("keras/penalties")["model"];
   for (const auto& [shape, zero] :
        {std::pair{"1,1", "0"}, {"2,2", "0"}, {"4,1", "2"}, {"2,4", "3"}}) {
     CAPTURE(shape);

@@ -6,54 +6,41 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <random>
 
 #include "base/text.h"
 #include "support/engine_case.h"
+#include "support/layout_case.h"
 
 using namespace meshtrain;
 using namespace meshtrain::test;
+using meshtrain::testing::compare_tensors;
+using meshtrain::testing::Random;
+using meshtrain::testing::Tensors;
 
 namespace {
 
 constexpr int kCases = 120;
 constexpr int64_t kBatch = 8, kSteps = 6;
-constexpr double kTolerance = 1e-9;
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : engine_(seed) {}
-  int64_t below(int64_t limit) {
-    return static_cast<int64_t>(engine_() % static_cast<uint64_t>(limit));
-  }
-  bool chance(int percent) { return below(100) < percent; }
-  std::string pick(std::initializer_list<const char*> values) {
-    return values.begin()[below(static_cast<int64_t>(values.size()))];
-  }
-  double normal() { return static_cast<double>(below(2001) - 1000) / 700.0; }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 std::string random_rule(Random& random) {
-  return random.pick({"SGD: {momentum: 0.9, nesterov: true", "SGD: {learning_rate: 0.1",
-                      "RMSprop: {learning_rate: 0.01, centered: true, momentum: 0.5",
-                      "Adam: {learning_rate: 0.01, amsgrad: true", "AdamW: {learning_rate: 0.01",
-                      "Adamax: {learning_rate: 0.01", "Nadam: {learning_rate: 0.01",
-                      "Adagrad: {learning_rate: 0.01", "Adadelta: {learning_rate: 1.0",
-                      "Adafactor: {learning_rate: 0.1",
-                      "Adafactor: {learning_rate: 0.5, clip_threshold: 0.5",
-                      "Lion: {learning_rate: 0.01", "Lamb: {learning_rate: 0.01",
-                      "Ftrl: {learning_rate: 0.1, l1_regularization_strength: 0.01, beta: 0.1",
-                      "Muon: {learning_rate: 0.01",
-                      "Muon: {learning_rate: 0.01, nesterov: false, exclude_layers: [d2]",
-                      "ScheduleFreeAdamW: {learning_rate: 0.01, warmup_steps: 3"});
+  return random.pick<std::string>(
+      {"SGD: {momentum: 0.9, nesterov: true", "SGD: {learning_rate: 0.1",
+       "RMSprop: {learning_rate: 0.01, centered: true, momentum: 0.5",
+       "Adam: {learning_rate: 0.01, amsgrad: true", "AdamW: {learning_rate: 0.01",
+       "Adamax: {learning_rate: 0.01", "Nadam: {learning_rate: 0.01",
+       "Adagrad: {learning_rate: 0.01", "Adadelta: {learning_rate: 1.0",
+       "Adafactor: {learning_rate: 0.1", "Adafactor: {learning_rate: 0.5, clip_threshold: 0.5",
+       "Lion: {learning_rate: 0.01", "Lamb: {learning_rate: 0.01",
+       "Ftrl: {learning_rate: 0.1, l1_regularization_strength: 0.01, beta: 0.1",
+       "Muon: {learning_rate: 0.01",
+       "Muon: {learning_rate: 0.01, nesterov: false, exclude_layers: [d2]",
+       "ScheduleFreeAdamW: {learning_rate: 0.01, warmup_steps: 3"});
 }
 
 std::string random_optimizer(Random& random) {
   std::string rule = random_rule(random);
-  rule += random.pick({"", "", ", clipnorm: 0.1", ", global_clipnorm: 0.2", ", clipvalue: 0.02"});
+  rule += random.pick<std::string>(
+      {"", "", ", clipnorm: 0.1", ", global_clipnorm: 0.2", ", clipvalue: 0.02"});
   if (random.chance(30)) {
     rule += ", weight_decay: 0.1";
     rule += random.chance(50) ? ", exclude_from_weight_decay: [bias]" : "";
@@ -77,22 +64,23 @@ std::string random_optimizer(Random& random) {
 std::string random_penalties(Random& random, bool matrix) {
   std::string out;
   if (random.chance(40)) {
-    out += ", kernel_regularizer: " + random.pick({"l1", "l2", "{L1L2: {l1: 0.01, l2: 0.02}}"});
+    out += ", kernel_regularizer: " +
+           random.pick<std::string>({"l1", "l2", "{L1L2: {l1: 0.01, l2: 0.02}}"});
   } else if (matrix && random.chance(40)) {
     out += ", kernel_regularizer: {OrthogonalRegularizer: {factor: 0.1, mode: " +
-           random.pick({"rows", "columns"}) + "}}";
+           random.pick<std::string>({"rows", "columns"}) + "}}";
   }
   if (random.chance(40)) {
     out += ", kernel_constraint: " +
-           random.pick({"non_neg", "unit_norm", "{MaxNorm: {max_value: 0.9, axis: 1}}",
-                        "{MaxNorm: 0.5}", "{UnitNorm: {axis: [0, 1]}}",
-                        "{MinMaxNorm: {min_value: 0.5, max_value: 0.8, rate: 0.5}}"});
+           random.pick<std::string>({"non_neg", "unit_norm", "{MaxNorm: {max_value: 0.9, axis: 1}}",
+                                     "{MaxNorm: 0.5}", "{UnitNorm: {axis: [0, 1]}}",
+                                     "{MinMaxNorm: {min_value: 0.5, max_value: 0.8, rate: 0.5}}"});
   }
   if (random.chance(30)) {
     out += ", bias_regularizer: l2, bias_constraint: max_norm";
   }
   if (random.chance(25)) {
-    out += ", activity_regularizer: " + random.pick({"l2", "{L1: 0.03}"});
+    out += ", activity_regularizer: " + random.pick<std::string>({"l2", "{L1: 0.03}"});
   }
   return out;
 }
@@ -158,8 +146,6 @@ Case random_case(Random& random) {
 constexpr const char* kOneDevice =
     "distribution:\n  device_mesh: {shape: [1], axis_names: [data]}\n";
 
-using Tensors = std::vector<std::pair<std::string, HostTensor>>;
-
 Dataset data_of(Random& random, bool with_nan) {
   const int64_t samples = kBatch * kSteps;
   HostTensor x(DType::kFloat64, {samples, 6}), y(DType::kFloat64, {samples, 4});
@@ -188,31 +174,16 @@ Tensors train(const std::string& yaml, const Dataset& data) {
   }
   for (const Variable& variable : engine.setup().variables()) {
     if (variable.role != VariableRole::kMetric) {
-      out.emplace_back(variable.path, engine.read_variable(variable.path));
+      out.emplace(variable.path, engine.read_variable(variable.path));
     }
   }
-  out.emplace_back("losses", std::move(losses));
+  out.emplace("losses", std::move(losses));
   engine.test_step({&data, rows_of_step(0, kBatch, data.num_samples)});
   HostTensor rate(DType::kFloat64, {2});
   rate.set(0, engine.learning_rate());
   rate.set(1, static_cast<double>(engine.iterations()));
-  out.emplace_back("rate and iterations", std::move(rate));
+  out.emplace("rate and iterations", std::move(rate));
   return out;
-}
-
-void compare(const Tensors& sharded, const Tensors& expected) {
-  REQUIRE(sharded.size() == expected.size());
-  for (size_t t = 0; t < sharded.size(); ++t) {
-    const auto& [name, tensor] = sharded[t];
-    const HostTensor& wanted = expected[t].second;
-    REQUIRE(tensor.shape() == wanted.shape());
-    double worst = 0;
-    for (int64_t i = 0; i < tensor.size(); ++i) {
-      const double off = std::abs(tensor.at(i) - wanted.at(i)) / (1 + std::abs(wanted.at(i)));
-      worst = off <= worst ? worst : off;  // NaN is worst
-    }
-    CHECK_MESSAGE(worst <= kTolerance, name, " is off by ", worst);
-  }
 }
 
 }  // namespace
@@ -230,9 +201,9 @@ TEST_CASE("random optimizers: weights and slots of every sharded run equal one d
     const Dataset data = data_of(random, scaled);
     const Tensors single = train(kOneDevice + drawn.model, data);
     if (scaled) {  // the third step was skipped
-      CHECK(single.back().second.at(1) == kSteps - 1);
+      CHECK(single.at("rate and iterations").at(1) == kSteps - 1);
     }
-    compare(train(drawn.distribution + drawn.model, data), single);
+    compare_tensors(train(drawn.distribution + drawn.model, data), single);
   }
 }
 
