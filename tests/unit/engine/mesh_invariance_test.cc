@@ -5,11 +5,14 @@
 
 #include "support/convnet.h"
 #include "support/engine_case.h"
+#include "support/instrumented.h"
 
 using namespace meshtrain;
 using namespace meshtrain::test;
 
 namespace {
+
+constexpr int64_t kSteps = kIsInstrumented ? 5 : 20;
 
 constexpr const char* kGuide = R"(
 seed: 5
@@ -50,7 +53,7 @@ Run train(const std::vector<std::string>& overrides, int workers = 0, int64_t ba
   options.num_workers = workers;
   Engine engine(config, data_spec(data), options);
   Run run;
-  for (int64_t step = 0; step < 20; ++step) {
+  for (int64_t step = 0; step < kSteps; ++step) {
     engine.train_step({&data, rows_of_step(step, batch, data.num_samples)});
     run.losses.push_back(engine.last_loss());
   }
@@ -59,7 +62,7 @@ Run train(const std::vector<std::string>& overrides, int workers = 0, int64_t ba
   return run;
 }
 
-double largest_difference(const Run& a, const Run& b, size_t steps = 20) {
+double largest_difference(const Run& a, const Run& b, size_t steps = kSteps) {
   double worst = 0;
   for (size_t i = 0; i < std::min(steps, a.losses.size()); ++i) {
     worst = std::max(worst, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
