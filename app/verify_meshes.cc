@@ -122,7 +122,8 @@ class Comparison {
       mesh_.train_step(batch);
       const std::string when = fmt::format("after step {}", step + 1);
       differs = number("the loss", one_.last_loss(), mesh_.last_loss(), when);
-      differs = differs.empty() ? variables(when) : differs;
+      const std::string tensors = variables(when);
+      differs += differs.empty() || tensors.empty() ? tensors : "; " + tensors;
     }
     const Logs a = one_.logs(), b = mesh_.logs();
     for (size_t i = 0; i < a.size() && differs.empty(); ++i) {
