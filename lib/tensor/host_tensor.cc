@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 namespace meshtrain {
 namespace {
@@ -58,6 +59,15 @@ decltype(auto) with_stored_type(DType dtype, F&& function) {
       return function(float{});
     default:
       return function(double{});
+  }
+}
+
+// By way of double, as HostTensor::set, where that is not the same: whole numbers of 64 bits.
+template <class From, class To>
+void convert(const From* from, int64_t count, To* to) {
+  using Step = std::conditional_t<std::is_integral_v<From> && sizeof(From) == 8, double, From>;
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = static_cast<To>(static_cast<Step>(from[i]));
   }
 }
 
@@ -118,6 +128,17 @@ HostTensor HostTensor::cast(DType dtype) const {
     return clone();
   }
   HostTensor out(dtype, shape_);
+  const auto is_simple = [](DType type) {  // stored as the numbers they are
+    return type != DType::kFloat16 && type != DType::kBFloat16 && type != DType::kBool;
+  };
+  if (is_simple(dtype_) && is_simple(dtype)) {  // every batch of images comes this way
+    with_stored_type(dtype_, [&](auto from) {
+      with_stored_type(dtype, [&](auto to) {
+        convert(data<decltype(from)>(), size_, out.data<decltype(to)>());
+      });
+    });
+    return out;
+  }
   for (int64_t i = 0; i < size_; ++i) {
     out.set(i, at(i));
   }

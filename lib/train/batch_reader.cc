@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <system_error>
 
 namespace meshtrain {
 namespace {
@@ -185,7 +186,11 @@ void BatchReader::start_thread() {
   num_read_ = next_;
   in_use_ = next_ - 1;
   const SignalsBlocked blocked;  // the new thread inherits it
-  thread_ = std::thread([this] { read_ahead(); });
+  try {
+    thread_ = std::thread([this] { read_ahead(); });
+  } catch (const std::system_error&) {
+    ahead_ = 0;  // the system gives none: the step reads
+  }
 }
 
 void BatchReader::stop_thread() {

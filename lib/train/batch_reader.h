@@ -24,7 +24,7 @@ namespace meshtrain {
 
 class BatchReader {
  public:
-  static constexpr double kWorthAThread = 0.05;  // of a step's time
+  static constexpr double kWorthAThread = 0.1;  // of a step's time
 
   using Clock = std::function<double()>;  // seconds
 
