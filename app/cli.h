@@ -22,7 +22,7 @@ struct Arguments {
   std::string profile, mesh, devices, name, batch_size, epochs, seed, limit_steps;
   std::string resume, max_time, target;
   std::vector<std::string> allow;  // --allow KEY
-  bool reset_cursor = false, reset_optimizer = false;
+  bool reset_cursor = false, reset_optimizer = false, partial = false;
   std::string run_dir, weights, input, output, dump_ir;
   std::string color = "auto", progress = "auto", log_format = "keras", format = "text";
   bool dry_run = false, quiet = false, origin = false;

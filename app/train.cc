@@ -74,6 +74,8 @@ void add_train(Command command) {
                 "or a path")
       ->group("Resuming");
   add_resume_flags(verb, a);
+  verb.add_flag("--partial", a.partial,
+                "Take what fits of fit.initial_weights; the rest is drawn, and named in a warning");
   verb.add_option("--dump-ir", a.dump_ir, "Write the graph after each pass")->type_name("DIR");
   add_output_flags(verb, a);
   verb.callback([command] {

@@ -214,8 +214,6 @@ class TrainingRun::Record {
       : run_(run),
         console_(console),
         events_(config.run.log_steps, config.dtype_policy.value == "float64"),
-        log_(run.file("log.txt"),
-             [&console](const std::string& text) { console.on_warning(text); }),
         json_(arguments.quiet) {
     events_.add_sink([this](std::string_view line) { run_.metrics().append(line); });
     if (arguments.log_format == "json") {
@@ -225,25 +223,29 @@ class TrainingRun::Record {
 
   void start(const RunInfo& info, const std::vector<std::string>& command_line) {
     meta_.emplace(run_.file("meta.json"), info, command_line);
-    log_.start(info);
+    log_.emplace(run_.file("log.txt"),
+                 [this](const std::string& text) { console_.on_warning(text); });
+    log_->start(info);
     events_.start(info);
   }
   void observe(Trainer& trainer) {
     trainer.add_observer(events_);
-    trainer.add_observer(log_);
+    trainer.add_observer(*log_);
     trainer.add_observer(console_);
   }
-  void saved(const std::string& text) { log_.saved(text); }
+  void saved(const std::string& text) { log_->saved(text); }
   void warn(const std::string& text) {
     console_.on_warning(text);
-    log_.on_warning(text);
+    if (log_) {
+      log_->on_warning(text);
+    }
   }
   Console& console() { return console_; }
 
   // How the run ended. What cannot be written then is a warning: the results are there.
   void end(int exit_code, const std::string& message) {
     events_.end(exit_code, message);
-    log_.end(exit_code, message);
+    log_->end(exit_code, message);
     try {
       meta_->end(exit_code, message);
       write_report(run_.path());
@@ -260,9 +262,9 @@ class TrainingRun::Record {
   RunDir& run_;
   Console& console_;
   EventLog events_;
-  RunLog log_;
   JsonOutput json_;
-  std::optional<RunMeta> meta_;
+  std::optional<RunMeta> meta_;  // both from the start on
+  std::optional<RunLog> log_;
 };
 
 TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double started_at)
@@ -361,8 +363,15 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
   } else if (begin_from_newest(engine, data)) {
     return;
   } else if (!config_.fit.initial_weights.value.empty()) {
+    std::vector<std::string> unfit;
+    if (arguments_.partial) {
+      adapt_to_data(engine.model(), *data.train, engine);
+    }
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model());
+                 &engine.model(), arguments_.partial ? &unfit : nullptr);
+    for (const std::string& line : unfit) {
+      warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
+    }
   } else {
     adapt_to_data(engine.model(), *data.train, engine);
   }

@@ -64,7 +64,7 @@ Stretch newest_interval(const std::string& run) {
   }
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     Stretch out{std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i + 1])),
-                 std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i]))};
+                std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i]))};
     if (same_mesh(*out.begin, *out.end)) {
       return out;
     }

@@ -29,7 +29,8 @@ void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
 
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
-                                         const std::string& path, const SourceLoc& loc) {
+                                         const std::string& path, const SourceLoc& loc,
+                                         std::vector<std::string>* unfit) {
   std::map<std::string, NamedTensor*> by_name;
   for (NamedTensor& tensor : given) {
     by_name.emplace(tensor.name, &tensor);
@@ -66,13 +67,18 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
     problems.push_back(fmt::format("unexpected: {} {}", printable(name),
                                    shape_string(by_name.at(name)->tensor.shape())));
   }
-  if (!problems.empty()) {
+  if (unfit != nullptr && !out.empty()) {
+    *unfit = std::move(problems);
+  } else if (!problems.empty()) {
     Diagnostics diagnostics;
-    list(diagnostics.error("E410", loc,
-                           fmt::format("the weights in `{}` do not fit this model: {} of its {} "
-                                       "weights can be filled",
-                                       path, out.size(), wanted.size())),
-         problems);
+    Diagnostic& error = diagnostics.error(
+        "E410", loc,
+        fmt::format("the weights in `{}` do not fit this model: {} of its {} weights can be filled",
+                    path, out.size(), wanted.size()));
+    list(error, problems);
+    if (!out.empty()) {
+      error.help("`train --partial` takes those that fit");
+    }
     throw ConfigError(diagnostics);
   }
   return out;
@@ -87,7 +93,7 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
 }
 
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
-                  const Model* model) {
+                  const Model* model, std::vector<std::string>* unfit) {
   std::vector<WantedWeight> wanted;
   for (const std::string& name : runner.weight_paths()) {
     const HostTensor current = runner.read_variable(name);
@@ -95,7 +101,7 @@ void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& 
   }
   std::vector<NamedTensor> tensors =
       model == nullptr ? read_weights(path) : read_model_weights(path, *model);
-  for (const auto& [name, value] : fitting_weights(std::move(tensors), wanted, path, loc)) {
+  for (const auto& [name, value] : fitting_weights(std::move(tensors), wanted, path, loc, unfit)) {
     runner.write_variable(name, value);
   }
 }

@@ -19,18 +19,20 @@ struct WantedWeight {
 std::vector<WantedWeight> wanted_weights(const Model& model);
 
 // The wanted weights out of `given`, in their dtypes. Throws ConfigError E410 (exit 6) with every
-// weight that is missing, has another shape, or is there in excess; `path` is for messages.
+// weight that is missing, has another shape, or is there in excess; `path` is for messages. With
+// `unfit` these are listed there instead, and only a file of which nothing fits is an error.
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
-                                         const std::string& path, const SourceLoc& loc);
+                                         const std::string& path, const SourceLoc& loc,
+                                         std::vector<std::string>* unfit = nullptr);
 
 // Fills every layer weight from a .safetensors, .npz, .weights.h5 or .keras file (the last two need
 // the model, whose layers give their tensors paths); element types are converted. Throws
 // ConfigError (exit 6) E404..E406, E415 for the file, and E410 with every weight that the file
 // lacks, has in another shape, or has in excess; nothing is written then. `loc`: where the path was
-// given.
+// given. `unfit` as above; what does not fit stays as it is.
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
-                  const Model* model = nullptr);
+                  const Model* model = nullptr, std::vector<std::string>* unfit = nullptr);
 
 // All layer weights, whole, each in its own dtype; replaces `path` whole or not at all. Throws
 // FileError (exit 74).

@@ -140,6 +140,40 @@ TEST_CASE("data that an extended file or the command line names are found from a
   CHECK(meshtrain({"resume", "../word", "fit.epochs=3"}, folder.file("away")).exit_code == 0);
 }
 
+TEST_CASE("weights of another model are taken as far as they fit when that is said") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "-q"}, folder.path()).exit_code == 0);
+  const std::vector<std::string> other = {"train",
+                                          "small.yaml",
+                                          "-o",
+                                          "other",
+                                          "fit.initial_weights=run/weights.safetensors",
+                                          "model.layers.d2.units=4",
+                                          "fit.epochs=0"};
+  const Result refused = meshtrain(other, folder.path());
+  CHECK(refused.exit_code == 6);
+  CHECK(refused.err.find("error[E410]") == 0);
+  CHECK(refused.err.find("`train --partial` takes those that fit") != std::string::npos);
+  std::vector<std::string> partial = other;
+  partial.push_back("--partial");
+  const Result taken = meshtrain(partial, folder.path());
+  CHECK_MESSAGE(taken.exit_code == 0, taken.err);
+  CHECK(taken.err.find("warning: run/weights.safetensors: other shape: d2/kernel is (8, 3) in the "
+                       "file, (8, 4) in the model") != std::string::npos);
+  const auto kernel_of = [&](const char* run) {
+    const std::string bytes = folder.read(std::string(run) + "/weights.safetensors");
+    const auto header = static_cast<size_t>(static_cast<unsigned char>(bytes[0])) +
+                        (static_cast<size_t>(static_cast<unsigned char>(bytes[1])) << 8);
+    const Json about = Json::parse(bytes.substr(8, header)).at("d1/kernel").at("data_offsets");
+    return bytes.substr(8 + header + about[0].get<size_t>(),
+                        about[1].get<size_t>() - about[0].get<size_t>());
+  };
+  CHECK(kernel_of("run") == kernel_of("other"));
+  partial[4] = "fit.initial_weights=nothing.safetensors";
+  partial[3] = "third";
+  CHECK(meshtrain(partial, folder.path()).exit_code == 6);
+}
+
 TEST_CASE("nothing to resume is an error unless a fresh start is meant") {
   const ExampleFolder folder;
   const Result latest =
