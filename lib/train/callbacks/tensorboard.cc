@@ -221,24 +221,30 @@ std::string TensorBoard::new_name(const Board& board) const {
 
 // Takes away what was written after the checkpoint, or by a start that never came to one: it is
 // going to happen again. In a folder that is not the run's own the files of other runs stay.
-void TensorBoard::cut_back(const Board& board) const {
+void TensorBoard::cut_back(Board& board) const {
+  std::map<std::string, int64_t> kept;
   for (const std::string& name : names_in(board.folder)) {
-    const std::string path = board.folder + "/" + name;
-    const auto known = board.files.find(name);
     const bool ours = !shared_folder_ || name.find("." + owner_ + ".") != std::string::npos;
-    if (name.find("tfevents") == std::string::npos || !(ours || known != board.files.end())) {
+    if (!ours || name.find("tfevents") == std::string::npos) {
       continue;
     }
+    const std::string path = board.folder + "/" + name;
+    const auto known = board.files.find(name);
     std::error_code error;
     if (known == board.files.end()) {
       fs::remove(path, error);
-    } else if (fs::file_size(path, error) > static_cast<uintmax_t>(known->second) && !error) {
-      fs::resize_file(path, static_cast<uintmax_t>(known->second), error);
+    } else {
+      kept.insert(*known);
+      const auto size = static_cast<uintmax_t>(known->second);
+      if (fs::file_size(path, error) > size && !error) {
+        fs::resize_file(path, size, error);
+      }
     }
     if (error) {
       throw FileError(ExitCode::kWriteFailed, "cannot cut back", path, error.value());
     }
   }
+  board.files = std::move(kept);
 }
 
 }  // namespace meshtrain

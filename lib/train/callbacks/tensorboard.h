@@ -46,7 +46,7 @@ class TensorBoard : public Callback {
   };
 
   EventFile& open(Board& board);
-  void cut_back(const Board& board) const;
+  void cut_back(Board& board) const;
   std::string new_name(const Board& board) const;
   void write_model();
 
