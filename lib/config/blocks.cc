@@ -8,20 +8,13 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/catalogue.h"
+#include "config/expression_parser.h"
 #include "config/object_form.h"
 
 namespace meshtrain {
 namespace {
 
 constexpr const char* kHelp = "write `Name: {params: {units: 64}, layers: [{Dense: =units}]}`";
-
-bool is_word(std::string_view text) {
-  const auto is_part = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !text.empty() && std::all_of(text.begin(), text.end(), is_part) &&
-         !(text[0] >= '0' && text[0] <= '9');
-}
 
 class DefinitionReader {
  public:
@@ -56,7 +49,7 @@ class DefinitionReader {
   void check_name(const YamlNode& node) {
     const bool is_class = find_class(Category::kLayer, node.key) != nullptr ||
                           is_later_class(Category::kLayer, node.key);
-    if (is_class || !is_word(node.key)) {
+    if (is_class || !is_name_alone(node.key)) {
       fail("E113", node.key_loc,
            is_class ? fmt::format("block `{}` has the name of a layer", node.key)
                     : fmt::format("`{}` cannot name a block", node.key))
@@ -110,7 +103,7 @@ class DefinitionReader {
   void add_param(const std::string& name, const SourceLoc& loc, YamlNode value) {
     const bool is_reserved = name == "name" || name == "inputs" || name == "trainable";
     const std::vector<std::string> known = block_.param_names();
-    if (is_reserved || !is_word(name) || name == "i" || name == "true" || name == "false") {
+    if (is_reserved || !is_name_alone(name) || name == "i" || name == "true" || name == "false") {
       fail("E113", loc, fmt::format("`{}` cannot name a parameter", name))
           .help(is_reserved   ? fmt::format("every use of a block may have a `{}`", name)
                 : name == "i" ? "`i` counts the repetitions of a Repeat"
