@@ -1,6 +1,7 @@
 #include "data/source_files.h"
 
 #include <glob.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -33,6 +34,20 @@ std::string resolve(const std::string& base_dir, const std::string& path) {
   return base_dir.empty() || path.starts_with('/') ? path : base_dir + "/" + path;
 }
 
+namespace {
+
+// Files that are read batch by batch stay open; systems allow a program 1024 until it asks for
+// more.
+void allow_many_files(size_t count) {
+  rlimit limit = {};
+  if (count > 100 && ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+}  // namespace
+
 std::vector<NamedFile> find_files(const std::string& path, const SourceLoc& loc,
                                   const std::string& base_dir) {
   const std::string resolved = resolve(base_dir, path);
@@ -55,6 +70,7 @@ std::vector<NamedFile> find_files(const std::string& path, const SourceLoc& loc,
                                : fmt::format("files in that folder: {}", join(names, ", ")));
     throw ConfigError(std::move(findings));
   }
+  allow_many_files(files.size());
   // By bytes, not by the locale: the same order everywhere.
   std::sort(files.begin(), files.end(),
             [](const NamedFile& a, const NamedFile& b) { return a.path < b.path; });
@@ -70,6 +86,7 @@ std::vector<NamedFile> find_files(const ConfigValue& paths, const std::string& b
     std::vector<NamedFile> found = find_files(entry.string(), entry.loc, base_dir);
     files.insert(files.end(), found.begin(), found.end());
   }
+  allow_many_files(files.size());
   return files;
 }
 

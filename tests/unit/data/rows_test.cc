@@ -2,6 +2,7 @@
 #include "data/rows.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -474,6 +475,21 @@ TEST_CASE("several files by pattern or as a list are one array") {
   CHECK(none.says("no file matches `val_*.npz`"));
   CHECK(none.says("files in that folder"));
   CHECK(none.says("test.yaml:2:3"));
+}
+
+TEST_CASE("more files than a program may have open at first") {
+  const TempFolder folder;
+  for (int i = 0; i < 600; ++i) {
+    write_part(folder, fmt::format("part_{:03}.npz", i).c_str(), {1, 2}, DType::kFloat32);
+  }
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few = {256, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  DataConfig data = config_in(folder);
+  data.cache.value = "none";
+  CHECK(load_dataset(npz_source(value("part_*.npz")), data).num_samples == 600);
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_CASE("several files must agree, and the one that does not is named") {
