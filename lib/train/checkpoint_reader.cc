@@ -1,7 +1,6 @@
 #include "train/checkpoint_reader.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/checksum.h"
@@ -11,6 +10,7 @@
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"
 #include "train/checkpoint_writer.h"
+#include "train/not_finite.h"
 
 namespace meshtrain {
 namespace {
@@ -63,15 +63,6 @@ void place_box(const std::byte* from, const CheckpointPiece& piece, HostTensor& 
     }
     std::memcpy(whole.bytes() + static_cast<size_t>(at) * item,
                 from + static_cast<size_t>(row * run) * item, static_cast<size_t>(run) * item);
-  }
-}
-
-template <class T>
-void count(const std::byte* data, size_t num_bytes, int64_t& nan, int64_t& infinite) {
-  const T* values = reinterpret_cast<const T*>(data);
-  for (size_t i = 0; i < num_bytes / sizeof(T); ++i) {
-    nan += std::isnan(values[i]) ? 1 : 0;
-    infinite += std::isinf(values[i]) ? 1 : 0;
   }
 }
 
@@ -163,20 +154,24 @@ const CheckpointTensor* CheckpointReader::find(std::string_view path) const {
   return found == manifest_.tensors.end() ? nullptr : &*found;
 }
 
-void CheckpointReader::read_piece(const CheckpointTensor& tensor, const CheckpointPiece& piece,
-                                  std::byte* to) const {
+size_t CheckpointReader::read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece,
+                                    size_t block, std::byte* to) const {
   const std::string path = path_ + "/" + piece.file;
   const SafetensorsReader& shard = *shards_.at(piece.file);
-  const SafetensorsReader::Entry& entry = *shard.find(tensor.path);
-  const size_t size = piece.end - piece.begin;
+  const size_t at = block * kChecksumBlock;
+  const size_t bytes = std::min<size_t>(kChecksumBlock, piece.end - piece.begin - at);
+  with_file_errors(path, [&] { shard.read(*shard.find(tensor.path), at, to, bytes); });
+  if (hash_bytes(to, bytes) != piece.blocks[block]) {
+    read_error("E404", path, "block {} of `{}` does not match its checksum (bytes {} to {})", block,
+               tensor.path, piece.begin + at, piece.begin + at + bytes - 1);
+  }
+  return bytes;
+}
+
+void CheckpointReader::read_piece(const CheckpointTensor& tensor, const CheckpointPiece& piece,
+                                  std::byte* to) const {
   for (size_t b = 0; b < piece.blocks.size(); ++b) {
-    const size_t at = b * kChecksumBlock;
-    const size_t bytes = std::min(kChecksumBlock, size - at);
-    shard.read(entry, at, to + at, bytes);
-    if (hash_bytes(to + at, bytes) != piece.blocks[b]) {
-      read_error("E404", path, "block {} of `{}` does not match its checksum (bytes {} to {})", b,
-                 tensor.path, piece.begin + at, piece.begin + at + bytes - 1);
-    }
+    to += read_block(tensor, piece, b, to);
   }
 }
 
@@ -194,19 +189,18 @@ HostTensor CheckpointReader::read(const CheckpointTensor& tensor) const {
   return whole;
 }
 
-void CheckpointReader::verify_tensor(const CheckpointTensor& tensor) const {
-  int64_t nan = 0, infinite = 0;
+void CheckpointReader::verify_tensor(const CheckpointTensor& tensor,
+                                     std::vector<std::byte>& buffer) const {
+  buffer.resize(kChecksumBlock);
+  NotFinite found;
   for (const CheckpointPiece& piece : tensor.pieces) {
-    HostTensor part(tensor.dtype, piece.shape);
-    read_piece(tensor, piece, part.bytes());
-    if (tensor.dtype == DType::kFloat32) {
-      count<float>(part.bytes(), part.num_bytes(), nan, infinite);
-    } else if (tensor.dtype == DType::kFloat64) {
-      count<double>(part.bytes(), part.num_bytes(), nan, infinite);
+    for (size_t b = 0; b < piece.blocks.size(); ++b) {
+      const size_t bytes = read_block(tensor, piece, b, buffer.data());
+      found += not_finite(tensor, std::span(buffer).first(bytes));
     }
   }
-  if (tensor.kind != TensorKind::kMetric && nan + infinite > 0) {
-    read_error("E414", path_, "`{}` has {} NaN and {} infinite values", tensor.path, nan, infinite);
+  if (found.any()) {
+    read_error("E414", path_, "`{}` has {} values", tensor.path, in_words(found));
   }
 }
 
@@ -228,8 +222,9 @@ void CheckpointReader::verify_file(const std::string& name, const CheckpointFile
 }
 
 void CheckpointReader::verify() const {
+  std::vector<std::byte> buffer;
   for (const CheckpointTensor& tensor : manifest_.tensors) {
-    verify_tensor(tensor);  // says where; what no tensor covers is found below
+    verify_tensor(tensor, buffer);  // says where; what no tensor covers is found below
   }
   for (const auto& [name, file] : manifest_.files) {
     verify_file(name, file);

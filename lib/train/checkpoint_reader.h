@@ -42,8 +42,10 @@ class CheckpointReader {
   void check_files() const;
   void open_shards();
   void verify_file(const std::string& name, const CheckpointFile& file) const;
-  void verify_tensor(const CheckpointTensor& tensor) const;
-  // Reads a piece block by block into `to`, each compared with its checksum.
+  void verify_tensor(const CheckpointTensor& tensor, std::vector<std::byte>& buffer) const;
+  // Reads a block of a piece, compared with its checksum, and returns its size.
+  size_t read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece, size_t block,
+                    std::byte* to) const;
   void read_piece(const CheckpointTensor& tensor, const CheckpointPiece& piece,
                   std::byte* to) const;
 

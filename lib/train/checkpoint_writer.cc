@@ -1,68 +1,22 @@
 #include "train/checkpoint_writer.h"
 
-#include <bit>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
-#include <type_traits>
 
 #include "base/hash.h"
 #include "base/text.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"
+#include "train/not_finite.h"
 
 namespace meshtrain {
 namespace {
 
 std::string hex_checksum(std::string_view text) {
   return checksum128(std::as_bytes(std::span(text)));
-}
-
-struct NotFinite {
-  int64_t nan = 0, infinite = 0;
-};
-
-template <class T>
-void count_not_finite(const std::byte* data, size_t num_bytes, NotFinite& out) {
-  const T* values = reinterpret_cast<const T*>(data);
-  const size_t count = num_bytes / sizeof(T);
-  // An exponent of ones means NaN or infinity. Integers, so that the loop becomes vector code.
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
-  const Bits* bits = reinterpret_cast<const Bits*>(data);
-  Bits found = 0;
-  for (size_t i = 0; i < count; ++i) {
-    found |= static_cast<Bits>((bits[i] & kExponent) == kExponent);
-  }
-  if (found == 0) {
-    return;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    out.nan += std::isnan(values[i]) ? 1 : 0;
-    out.infinite += std::isinf(values[i]) ? 1 : 0;
-  }
-}
-
-// Of weights and optimizer state; what metrics hold is no reason to refuse a model.
-NotFinite not_finite(const CheckpointTensor& tensor, const Snapshot::Piece& piece) {
-  NotFinite out;
-  if (tensor.kind != TensorKind::kMetric && tensor.dtype == DType::kFloat32) {
-    count_not_finite<float>(piece.data, piece.num_bytes, out);
-  } else if (tensor.kind != TensorKind::kMetric && tensor.dtype == DType::kFloat64) {
-    count_not_finite<double>(piece.data, piece.num_bytes, out);
-  }
-  return out;
-}
-
-std::string in_words(const std::string& path, const NotFinite& found) {
-  std::string out = path + " has ";
-  out += found.nan > 0 ? fmt::format("{} NaN", found.nan) : "";
-  out += found.nan > 0 && found.infinite > 0 ? " and " : "";
-  return out + (found.infinite > 0 ? fmt::format("{} infinite", found.infinite) : "");
 }
 
 // One save in its temporary folder.
@@ -155,9 +109,9 @@ class Writer {
   void write_piece(const Snapshot::Piece& from, NewFile& out) {
     CheckpointTensor& tensor = manifest_.tensors[from.tensor];
     CheckpointPiece& piece = tensor.pieces[from.piece];
-    const NotFinite found = not_finite(tensor, from);
-    if (problem_.empty() && found.nan + found.infinite > 0) {
-      problem_ = in_words(tensor.path, found);
+    const NotFinite found = not_finite(tensor, {from.data, from.num_bytes});
+    if (problem_.empty() && found.any()) {
+      problem_ = fmt::format("{} has {}", tensor.path, in_words(found));
     }
     piece.begin = out.size();
     piece.end = piece.begin + from.num_bytes;
