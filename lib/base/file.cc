@@ -35,7 +35,8 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
-  bool close() { return fd_ < 0 || ::close(release()) == 0; }
+  // Linux closes the descriptor even when it reports EINTR.
+  bool close() { return fd_ < 0 || ::close(release()) == 0 || errno == EINTR; }
   int release() { return std::exchange(fd_, -1); }
 
  private:
