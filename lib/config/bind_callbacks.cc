@@ -120,7 +120,8 @@ class CallbackBinder {
                  fmt::format("`{}` sets the learning rate, which is a schedule of its own",
                              callback.class_name))
           .help("a number as `learning_rate` of the optimizer, or no such callback");
-    } else if (rate != nullptr && callback.class_name == "LearningRateScheduler") {
+    } else if (rate != nullptr && callback.class_name == "LearningRateScheduler" &&
+               !callback.string("schedule").empty()) {
       try_schedule(callback.arg("schedule"), rate->number());
     }
   }
@@ -189,11 +190,7 @@ class CallbackBinder {
   // Two callbacks that write one file would undo each other's work.
   void claim(const ConfigObject& callback, const char* arg) {
     const ConfigValue& path = callback.arg(arg);
-    if (path.is_null()) {
-      return;
-    }
-    if (path.string().empty()) {
-      diagnostics_.error("E112", path.loc, fmt::format("`{}` must not be empty", arg));
+    if (path.is_null() || path.string().empty()) {  // the latter has been reported
       return;
     }
     const std::string name = std::filesystem::path(path.string()).lexically_normal().string();

@@ -1,5 +1,6 @@
 #include "config/rate_expression.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 
@@ -40,10 +41,16 @@ bool is_own(const std::string& name) {
          name == "true" || name == "false";
 }
 
+bool has_text(const ExprValue& value) {
+  const auto* list = std::get_if<std::vector<ExprValue>>(&value.data);
+  return list != nullptr ? std::any_of(list->begin(), list->end(), has_text)
+                         : std::holds_alternative<std::string>(value.data) ||
+                               std::holds_alternative<std::monostate>(value.data);
+}
+
 // As it stands within an expression.
 std::string as_operand(const ExprValue& value, const std::string& name) {
-  if (std::holds_alternative<std::string>(value.data) ||
-      std::holds_alternative<std::monostate>(value.data)) {
+  if (has_text(value)) {
     throw ExprError{ExprError::kNoOffset, fmt::format("`{}` is no number", name), {}, {}};
   }
   const std::string text = expr_text(value);
