@@ -56,8 +56,7 @@ void encode_as(const std::vector<TextInput>& texts, const std::vector<int32_t>& 
     for_each_character(text, [&](char32_t character, uint64_t offset) {
       const int32_t id = character < ids.size() ? ids[character] : -1;
       if (id < 0) {
-        read_error("E314", text.name,
-                   "offset {}: the character {} is not in the vocabulary of the training data",
+        read_error("E314", text.name, "offset {}: the character {} is not in the vocabulary",
                    format_thousands(static_cast<int64_t>(offset)), shown(character));
       }
       if (at < out.size()) {

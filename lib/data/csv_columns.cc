@@ -109,10 +109,9 @@ size_t find_csv_column(std::span<const std::string> names, const CsvColumn& colu
     return static_cast<size_t>(index < 0 ? index + count : index);
   }
   Diagnostics problems;
-  Diagnostic& problem =
-      problems.error("E310", column.loc,
-                     fmt::format("`{}` has no column `{}`; its {} columns are {}", file,
-                                 shown_text(column.text), names.size(), list_of(names)));
+  Diagnostic& problem = problems.error("E310", column.loc,
+                                       fmt::format("`{}` has no column `{}`; columns: {}", file,
+                                                   shown_text(column.text), list_of(names)));
   if (const auto nearest = nearest_name(column.text, names)) {
     problem.with_label(fmt::format("did you mean `{}`?", *nearest));
   }

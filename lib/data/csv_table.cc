@@ -208,7 +208,9 @@ class CsvTableReader::Rows {
   std::vector<Slot> slots_;
   std::string first_file_, file_;
   int64_t row_ = 0, line_ = 0, num_rows_ = 0;
-  Fault not_number_{"E310", "`features` chooses columns, `categorical` makes texts to ids"};
+  Fault not_number_{"E310",
+                    "`features` chooses columns, `categorical` makes texts to ids, "
+                    "`dtype: float32` takes fractions"};
   Fault missing_{
       "E311", "`missing: mean`, or a number, fills in features; a `vocabulary` may list the text"};
   Fault infinite_{"E311", "`missing_texts: [inf]` makes it a missing value"};

@@ -56,7 +56,7 @@ class FileIds final : public Ids {
  public:
   FileIds(const std::vector<std::string>& paths, DType dtype, int64_t vocabulary,
           const SourceLoc& loc)
-      : dtype_(dtype), limit_(vocabulary > 0 ? vocabulary : kMaxIds) {
+      : dtype_(dtype), limit_(vocabulary > 0 ? vocabulary : kMaxIds), loc_(loc) {
     const size_t id_bytes = dtype_size(dtype);
     for (const std::string& path : paths) {
       InputFile file = open_input(path, "E300", "E300");
@@ -96,16 +96,18 @@ class FileIds final : public Ids {
     widen(dtype_, bytes, to);
     for (size_t i = 0; i < to.size(); ++i) {
       if (static_cast<uint32_t>(to[i]) >= limit_) {
-        read_error("E314", from.file.file().path(),
-                   "offset {}: id {}, but the vocabulary has {} ids",
-                   format_thousands(offset + static_cast<int64_t>(i)), static_cast<uint32_t>(to[i]),
-                   format_thousands(limit_));
+        throw ConfigError(
+            "E314", loc_,
+            fmt::format("`{}`: offset {}: id {}, but the vocabulary has {} ids",
+                        from.file.file().path(), format_thousands(offset + static_cast<int64_t>(i)),
+                        static_cast<uint32_t>(to[i]), format_thousands(limit_)));
       }
     }
   }
 
   DType dtype_;
   int64_t limit_;  // every id is below it
+  SourceLoc loc_;
   std::vector<IdFile> files_;
   int64_t size_ = 0;
 };
