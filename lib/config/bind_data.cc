@@ -37,8 +37,10 @@ void check_image_folder(const ConfigObject& source, Diagnostics& diagnostics) {
     wrong("pad_to_aspect_ratio",
           "`crop_to_aspect_ratio` and `pad_to_aspect_ratio` exclude each other");
   }
-  const auto is_given = [&](const char* arg) {  // also as what was refused already
-    return !source.arg(arg).is_null() || !source.arg(arg).is_default;
+  // Also as what was refused already: a default has the place of the class.
+  const auto is_given = [&](const char* arg) {
+    const ConfigValue& value = source.arg(arg);
+    return !value.is_null() || value.loc.to_string() != source.loc.to_string();
   };
   if (is_given("validation_split") != is_given("subset")) {
     wrong(is_given("subset") ? "subset" : "validation_split",

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
+constexpr size_t kTrustedBytes = size_t{1} << 23;
 
 struct Format {
   const char* magic;  // without its zero bytes
@@ -26,8 +27,8 @@ constexpr Format kOtherFormats[] = {{"GIF8", "a GIF file"},  {"BM", "a BMP file"
 
 }  // namespace
 
-Image make_image(int64_t height, int64_t width, int channels, size_t file_bytes, int64_t max_ratio,
-                 const std::string& name) {
+void check_size(int64_t height, int64_t width, size_t file_bytes, int64_t max_ratio,
+                const std::string& name) {
   if (height <= 0 || width <= 0) {
     read_error("E322", name, "there is no image in the file: truncated?");
   }
@@ -39,6 +40,13 @@ Image make_image(int64_t height, int64_t width, int channels, size_t file_bytes,
     read_error("E322", name, "the image declares {}x{} pixels in {} bytes, which cannot be", width,
                height, format_thousands(static_cast<int64_t>(file_bytes)));
   }
+}
+
+bool is_read_twice(int64_t height, int64_t width, int channels, size_t file_bytes) {
+  return static_cast<size_t>(height * width * channels) > 2 * file_bytes + kTrustedBytes;
+}
+
+Image make_image(int64_t height, int64_t width, int channels) {
   Image image{height, width, channels, nullptr};
   image.pixels.reset(static_cast<uint8_t*>(std::calloc(image.num_bytes(), 1)));
   if (image.pixels == nullptr) {
@@ -48,12 +56,8 @@ Image make_image(int64_t height, int64_t width, int channels, size_t file_bytes,
 }
 
 Image to_grey(const Image& rgb) {
-  Image grey{rgb.height, rgb.width, 1, nullptr};
+  Image grey = make_image(rgb.height, rgb.width, 1);
   const size_t count = grey.num_bytes();
-  grey.pixels.reset(static_cast<uint8_t*>(std::malloc(count)));
-  if (grey.pixels == nullptr) {
-    throw std::bad_alloc();
-  }
   const uint8_t* from = rgb.pixels.get();
   for (size_t i = 0; i < count; ++i, from += 3) {
     // 0.299, 0.587 and 0.114 in 16 bits, rounded.

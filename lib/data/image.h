@@ -40,11 +40,13 @@ Image read_image(const std::string& path, int channels);
 // The decoders of one format (image_png.cc, image_jpeg.cc) and what they share.
 Image decode_png(std::span<const std::byte> bytes, const std::string& name, int channels);
 Image decode_jpeg(std::span<const std::byte> bytes, const std::string& name, int channels);
-// Memory for an image whose header declares these sizes, all zero, taken from the system as it is
-// written: a file that lies about its size costs nothing. `max_ratio`: pixels that a byte of the
-// file can stand for. Throws E322.
-Image make_image(int64_t height, int64_t width, int channels, size_t file_bytes, int64_t max_ratio,
-                 const std::string& name);
+// Throws E322 for sizes that cannot be. `max_ratio`: pixels that a byte of the file can stand for.
+void check_size(int64_t height, int64_t width, size_t file_bytes, int64_t max_ratio,
+                const std::string& name);
+// Whether an image takes so much more memory than its file that the file is read through once
+// before, without keeping pixels: one that lies about its size or ends early costs nothing.
+bool is_read_twice(int64_t height, int64_t width, int channels, size_t file_bytes);
+Image make_image(int64_t height, int64_t width, int channels);  // all zero
 // RGB to grey, as Pillow's convert("L").
 Image to_grey(const Image& rgb);
 

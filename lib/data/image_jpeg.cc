@@ -18,9 +18,9 @@ struct Close {
 };
 using Handle = std::unique_ptr<void, Close>;
 
-// Decodes into `image`. Bytes that belong to nothing between two markers are common in photographs
-// of the web and harmless; everything else that the library warns of (an early end, wrong codes)
-// means wrong pixels.
+// Decodes into `image`, whose size may also be an eighth of the file's. Bytes that belong to
+// nothing between two markers are common in photographs of the web and harmless; everything else
+// that the library warns of (an early end, wrong codes) means wrong pixels.
 void decompress(void* handle, std::span<const std::byte> bytes, const std::string& name,
                 int pixel_format, Image& image) {
   for (const int on_warning : {TJFLAG_STOPONWARNING, 0}) {
@@ -58,9 +58,8 @@ bool has_adobe_marker(std::span<const std::byte> bytes) {
 }
 
 // CMYK to RGB or RGBA without colour profiles, as Pillow and TensorFlow do it.
-Image from_cmyk(const Image& cmyk, bool is_inverted, int channels, size_t file_bytes,
-                const std::string& name) {
-  Image out = make_image(cmyk.height, cmyk.width, channels, file_bytes, kMaxRatio, name);
+Image from_cmyk(const Image& cmyk, bool is_inverted, int channels) {
+  Image out = make_image(cmyk.height, cmyk.width, channels);
   const uint8_t* from = cmyk.pixels.get();
   uint8_t* to = out.pixels.get();
   for (int64_t i = 0; i < cmyk.height * cmyk.width; ++i, from += 4, to += channels) {
@@ -89,15 +88,19 @@ Image decode_jpeg(std::span<const std::byte> bytes, const std::string& name, int
   const bool is_cmyk = color_space == TJCS_CMYK || color_space == TJCS_YCCK;
   const bool is_grey = color_space == TJCS_GRAY && channels == 1;
   const int decoded = is_cmyk || channels == 4 ? 4 : is_grey ? 1 : 3;
-  Image image = make_image(height, width, decoded, bytes.size(), kMaxRatio, name);
-  decompress(handle.get(), bytes, name,
-             is_cmyk        ? TJPF_CMYK
-             : decoded == 4 ? TJPF_RGBA
-             : decoded == 1 ? TJPF_GRAY
-                            : TJPF_RGB,
-             image);
+  const int pixel_format = is_cmyk        ? TJPF_CMYK
+                           : decoded == 4 ? TJPF_RGBA
+                           : decoded == 1 ? TJPF_GRAY
+                                          : TJPF_RGB;
+  check_size(height, width, bytes.size(), kMaxRatio, name);
+  if (is_read_twice(height, width, decoded, bytes.size())) {
+    Image small = make_image((height + 7) / 8, (width + 7) / 8, decoded);
+    decompress(handle.get(), bytes, name, pixel_format, small);
+  }
+  Image image = make_image(height, width, decoded);
+  decompress(handle.get(), bytes, name, pixel_format, image);
   if (is_cmyk) {
-    image = from_cmyk(image, has_adobe_marker(bytes), channels == 4 ? 4 : 3, bytes.size(), name);
+    image = from_cmyk(image, has_adobe_marker(bytes), channels == 4 ? 4 : 3);
   }
   return image.channels == channels ? std::move(image) : to_grey(image);
 }

@@ -18,16 +18,17 @@ constexpr size_t kMaxChunkBytes = size_t{1} << 20;
 // Deflate's 1032, and eight pixels of a bit each in a byte.
 constexpr int64_t kMaxRatio = 1032 * 8;
 
-// Images larger than this and twice the file are decoded once to see whether they are whole.
-constexpr size_t kTrustedBytes = size_t{8} << 20;
-
 struct Decoder {
   std::span<const std::byte> rest;
   char message[160] = "";
   png_structp png = nullptr;
   png_infop info = nullptr;
+  int passes = 1;  // over the rows: 7 of an interlaced image
 
+  explicit Decoder(std::span<const std::byte> bytes);
   ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
 };
 
 void on_error(png_structp png, png_const_charp message) {
@@ -45,6 +46,13 @@ void read_bytes(png_structp png, png_bytep to, size_t count) {
   }
   std::memcpy(to, decoder->rest.data(), count);
   decoder->rest = decoder->rest.subspan(count);
+}
+
+Decoder::Decoder(std::span<const std::byte> bytes) : rest(bytes) {
+  png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
+  MESHTRAIN_CHECK(png != nullptr);
+  info = png_create_info_struct(png);
+  MESHTRAIN_CHECK(info != nullptr);
 }
 
 // Reads up to the pixels and asks for 8 bits of `channels` (RGB first where the image has colours
@@ -78,78 +86,56 @@ bool read_header(Decoder& decoder, int channels) {
   } else {
     png_set_strip_alpha(png);  // palette_to_rgb also makes alpha of tRNS
   }
-  png_set_interlace_handling(png);
+  decoder.passes = png_set_interlace_handling(png);
   png_read_update_info(png, decoder.info);
   return true;
 }
 
-bool read_rows(Decoder& decoder, png_bytep* rows) {
+// Row y to rows[y], or every row to rows[0] where `keeps` is false.
+bool read_rows(Decoder& decoder, png_bytep* rows, bool keeps) {
   if (setjmp(png_jmpbuf(decoder.png)) != 0) {
     return false;
   }
-  png_read_image(decoder.png, rows);
-  png_read_end(decoder.png, nullptr);
-  return true;
-}
-
-// The same without keeping them: all rows in the place of one.
-bool skip_rows(Decoder& decoder, png_bytep row) {
-  if (setjmp(png_jmpbuf(decoder.png)) != 0) {
-    return false;
-  }
-  const int passes =
-      png_get_interlace_type(decoder.png, decoder.info) == PNG_INTERLACE_NONE ? 1 : 7;
   const png_uint_32 height = png_get_image_height(decoder.png, decoder.info);
-  for (int pass = 0; pass < passes; ++pass) {
+  for (int pass = 0; pass < decoder.passes; ++pass) {
     for (png_uint_32 y = 0; y < height; ++y) {
-      png_read_row(decoder.png, row, nullptr);
+      png_read_row(decoder.png, rows[keeps ? y : 0], nullptr);
     }
   }
   png_read_end(decoder.png, nullptr);
   return true;
 }
 
-[[noreturn]] void damaged(const Decoder& decoder, const std::string& name) {
-  read_error("E322", name, "libpng: {}", decoder.message);
-}
-
-void begin(Decoder& decoder, const std::string& name, int channels) {
-  decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
-  MESHTRAIN_CHECK(decoder.png != nullptr);
-  decoder.info = png_create_info_struct(decoder.png);
-  MESHTRAIN_CHECK(decoder.info != nullptr);
-  if (!read_header(decoder, channels)) {
-    damaged(decoder, name);
+void check(bool is_good, const Decoder& decoder, const std::string& name) {
+  if (!is_good) {
+    read_error("E322", name, "libpng: {}", decoder.message);
   }
 }
 
 }  // namespace
 
 Image decode_png(std::span<const std::byte> bytes, const std::string& name, int channels) {
-  Decoder decoder{bytes};
-  begin(decoder, name, channels);
+  Decoder decoder(bytes);
+  check(read_header(decoder, channels), decoder, name);
   const auto height = static_cast<int64_t>(png_get_image_height(decoder.png, decoder.info));
   const auto width = static_cast<int64_t>(png_get_image_width(decoder.png, decoder.info));
   const int found = png_get_channels(decoder.png, decoder.info);
-  Image image = make_image(height, width, found, bytes.size(), kMaxRatio, name);
   const size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
-  if (image.num_bytes() > 2 * bytes.size() + kTrustedBytes) {
-    // Once without taking memory: the file may not hold what it declares.
-    Decoder trial{bytes};
-    begin(trial, name, channels);
+  check_size(height, width, bytes.size(), kMaxRatio, name);
+  if (is_read_twice(height, width, found, bytes.size())) {
+    Decoder first(bytes);
+    check(read_header(first, channels), first, name);
     std::vector<png_byte> row(row_bytes);
-    if (!skip_rows(trial, row.data())) {
-      damaged(trial, name);
-    }
+    png_bytep rows[] = {row.data()};
+    check(read_rows(first, rows, false), first, name);
   }
+  Image image = make_image(height, width, found);
   MESHTRAIN_CHECK(row_bytes * static_cast<size_t>(height) == image.num_bytes());
   std::vector<png_bytep> rows(static_cast<size_t>(height));
   for (size_t y = 0; y < rows.size(); ++y) {
     rows[y] = image.pixels.get() + y * row_bytes;
   }
-  if (!read_rows(decoder, rows.data())) {
-    damaged(decoder, name);
-  }
+  check(read_rows(decoder, rows.data(), true), decoder, name);
   MESHTRAIN_CHECK(found == channels || (found == 3 && channels == 1));
   return found == channels ? std::move(image) : to_grey(image);
 }
