@@ -42,9 +42,9 @@ class ImageRows final : public Rows {
   void read_one(const std::string& path, float* to) const {
     std::error_code error;
     if (!std::filesystem::exists(path, error)) {
-      throw ConfigError("E321", loc_,
-                        fmt::format("`{}` is not there any more, it was when the folder was listed",
-                                    path));
+      throw ConfigError(
+          "E321", loc_,
+          fmt::format("`{}` is not there any more, it was when the folder was listed", path));
     }
     try {
       resize_image(read_image(path, static_cast<int>(shape_[3])), size_, to);
@@ -247,7 +247,7 @@ Dataset read_image_folder_source(const ConfigObject& source, const std::string& 
   }
   dataset.inputs.push_back(
       {"x", std::make_shared<ImageRows>(std::move(listing.paths), size, channels,
-                                          source.loc_of("directory"))});
+                                        source.loc_of("directory"))});
   return dataset;
 }
 
