@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "config/catalogue.h"
 #include "config/flow.h"
 #include "config/load.h"
+#include "config/object_spec.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
 
@@ -121,23 +121,12 @@ class Printer {
 
   static std::vector<std::string> order_of(const ConfigObject& object) {
     std::vector<std::string> names;
-    const auto add_from = [&](Category category) {
-      const ClassSpec* spec = find_class(category, object.spelled);
-      const bool fits = spec != nullptr && spec->name == object.class_name &&
-                        spec->args.size() == object.args.size() &&
-                        std::all_of(spec->args.begin(), spec->args.end(), [&](const Spec& arg) {
-                          return object.args.find(arg.name) != object.args.end();
-                        });
-      if (fits && names.empty()) {
-        for (const Spec& arg : spec->args) {
-          if (arg.kind != ValueKind::kLater) {
-            names.push_back(arg.name);
-          }
+    if (const ClassSpec* const spec = spec_of(object)) {
+      for (const Spec& arg : spec->args) {
+        if (arg.kind != ValueKind::kLater) {
+          names.push_back(arg.name);
         }
       }
-    };
-    for (int i = 0; i < kNumCategories; ++i) {
-      add_from(static_cast<Category>(i));
     }
     return names;
   }

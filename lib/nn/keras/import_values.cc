@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "config/object_spec.h"
 #include "config/reader.h"
 #include "nn/arguments.h"
 #include "tensor/npy_header.h"
@@ -289,24 +290,16 @@ void mark_defaults(ConfigValue& value, Reader& reader) {
     }
   } else if (value.is_object()) {
     ConfigObject& object = *std::get<std::shared_ptr<ConfigObject>>(value.data);
-    for (int c = 0; c < kNumCategories; ++c) {
-      const ClassSpec* spec = find_class(static_cast<Category>(c), object.spelled);
-      const bool fits = spec != nullptr && spec->name == object.class_name &&
-                        spec->args.size() == object.args.size() &&
-                        std::all_of(spec->args.begin(), spec->args.end(), [&](const Spec& arg) {
-                          return object.args.contains(arg.name);
-                        });
-      if (!fits) {
-        continue;
+    const ClassSpec* const spec = spec_of(object);
+    if (spec == nullptr) {
+      return;
+    }
+    for (const Spec& arg : spec->args) {
+      ConfigValue& given = object.args.at(arg.name);
+      if (!arg.is_required && !given.is_default) {
+        mark_defaults(given, reader);
+        given.is_default = same(given, reader.default_value(arg, {}));
       }
-      for (const Spec& arg : spec->args) {
-        const auto found = object.args.find(arg.name);
-        if (found != object.args.end() && !arg.is_required && !found->second.is_default) {
-          mark_defaults(found->second, reader);
-          found->second.is_default = same(found->second, reader.default_value(arg, {}));
-        }
-      }
-      break;
     }
   }
 }

@@ -3,24 +3,16 @@
 #include <cmath>
 #include <map>
 
-#include "config/reader.h"
+#include "config/default_object.h"
 #include "support/interpreter.h"
 
 namespace meshtrain::testing {
 
 ConfigObject make_object(Category category, const std::string& spelled, const NamedArgs& args) {
-  const ClassSpec* spec = find_class(category, spelled);
-  REQUIRE_MESSAGE(spec != nullptr, "no class " << spelled);
-  Diagnostics diagnostics;
-  Reader reader(diagnostics);
-  ConfigObject object;
-  object.class_name = spec->name;
+  ConfigObject object = default_object(category, spelled);
   object.spelled = spelled;
-  for (const Spec& arg : spec->args) {
-    object.args[arg.name] = reader.default_value(arg, {});
-  }
   for (const auto& [name, value] : args) {
-    REQUIRE_MESSAGE(spec->find(name) != nullptr, spelled << " has no argument " << name);
+    REQUIRE_MESSAGE(object.args.contains(name), spelled << " has no argument " << name);
     object.args[name] = value;
   }
   return object;
