@@ -142,12 +142,15 @@ bool is_later_class(Category category, std::string_view spelled) {
 
 std::string_view refusal(Category category, std::string_view spelled) {
   static constexpr std::pair<std::string_view, std::string_view> kCallbacks[] = {
-      {"LambdaCallback", "functions of Python cannot run here; metrics.jsonl has every epoch, and "
-                         "with `run.log_steps: true` every step"},
-      {"RemoteMonitor", "nothing is sent over the network; send the lines of metrics.jsonl, or of "
-                        "stdout with --log-format json"},
-      {"OrbaxCheckpoint", "checkpoints are sharded and written aside anyway: see `checkpoint`, or "
-                          "use ModelCheckpoint with a folder"},
+      {"LambdaCallback",
+       "functions of Python cannot run here; metrics.jsonl has every epoch, and "
+       "with `run.log_steps: true` every step"},
+      {"RemoteMonitor",
+       "nothing is sent over the network; send the lines of metrics.jsonl, or of "
+       "stdout with --log-format json"},
+      {"OrbaxCheckpoint",
+       "checkpoints are sharded and written aside anyway: see `checkpoint`, or "
+       "use ModelCheckpoint with a folder"},
       {"History", "it is always there: metrics.jsonl and metrics.csv"},
       {"ProgbarLogger", "it is always there: see `run.verbose`"}};
   for (const auto& [name, text] : kCallbacks) {
@@ -160,9 +163,8 @@ std::string_view refusal(Category category, std::string_view spelled) {
 
 std::string_view category_name(Category category) {
   static constexpr std::string_view kNames[] = {
-      "layer",      "loss",        "metric",    "optimizer",   "schedule",  "initializer",
-      "activation", "data source", "transform", "regularizer", "constraint",
-      "callback"};
+      "layer",      "loss",        "metric",    "optimizer",   "schedule",   "initializer",
+      "activation", "data source", "transform", "regularizer", "constraint", "callback"};
   return kNames[static_cast<size_t>(category)];
 }
 
