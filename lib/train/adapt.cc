@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "nn/arguments.h"
+
 namespace meshtrain {
 namespace {
 
@@ -39,7 +41,7 @@ std::vector<bool> kept_dims(const Layer& layer, size_t rank) {
   if (axis.is_null()) {
     return kept;
   }
-  for (const int64_t a : axis.is_list() ? axis.integers() : std::vector{axis.integer()}) {
+  for (const int64_t a : integers_of(axis)) {
     kept[static_cast<size_t>(a < 0 ? a + static_cast<int64_t>(rank) : a)] = true;
   }
   return kept;
