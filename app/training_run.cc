@@ -272,6 +272,7 @@ TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double
       options_(std::move(options)),
       config_(load_config(options_)),
       started_at_(started_at),
+      written_(config_.source_text),
       portable_(portable_config(options_, config_)) {}
 
 void TrainingRun::drop_file_callbacks() {
@@ -283,6 +284,9 @@ void TrainingRun::drop_file_callbacks() {
 }
 
 int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop) {
+  if (options_.source && target.reader) {  // the config is the checkpoint's, with all defaults
+    written_ = target.reader->text("config.yaml");
+  }
   Diagnostics diagnostics;
   check_run_dir(target.run, diagnostics);
   diagnostics.throw_if_errors();
@@ -445,7 +449,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
     const std::string& run_id = target.reader->manifest().run_id;
     (target.own ? options.run_id : options.parent_run) = run_id;
   }
-  options.texts = {{"config.yaml", config_.source_text}, {"config.resolved.yaml", portable_}};
+  options.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
   options.now = seconds_now;
   options.started_at = started_at_;
   options.warn = [&record](const std::string& text) { record.warn(text); };
@@ -468,7 +472,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
 }
 
 void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const {
-  run.write("config.yaml", config_.source_text);
+  run.write("config.yaml", written_);
   run.write("config.resolved.yaml", show_config(options_, true));
   run.write("plan.txt", plan_text(plan));
   run.write("plan.json", plan_json(plan));

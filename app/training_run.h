@@ -59,6 +59,7 @@ class TrainingRun {
   LoadOptions options_;
   Config config_;
   double started_at_;
+  std::string written_;   // the config as the user wrote it
   std::string portable_;  // the config as checkpoints keep it
   std::vector<ConfigChange> changes_;
   std::vector<std::string> warnings_;

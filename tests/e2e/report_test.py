@@ -74,7 +74,7 @@ class Report(unittest.TestCase):
         cls.folder = pathlib.Path(cls.temporary.name)
         (cls.folder / "c.yaml").write_text(CONFIG)
         run(cls.folder, "train", "c.yaml", "-o", "run")
-        run(cls.folder, "resume", "run", "fit.epochs=5", "--mesh", "4x1")
+        run(cls.folder, "resume", "run", "fit.epochs=5", "--mesh", "1x4")
         cls.text = (cls.folder / "run/report.html").read_text()
         cls.root = ET.fromstring(cls.text)
 
@@ -174,9 +174,9 @@ class Report(unittest.TestCase):
         meta = json.loads((self.folder / "run/meta.json").read_text())
         self.assertEqual(meta["exit_code"], 0)
         self.assertEqual(meta["seed"], 7)
-        self.assertEqual(meta["mesh"]["shape"], [4, 1])
+        self.assertEqual(meta["mesh"]["shape"], [1, 4])
         self.assertEqual(meta["command_line"][1:],
-                         ["resume", "run", "fit.epochs=5", "--mesh", "4x1"])
+                         ["resume", "run", "fit.epochs=5", "--mesh", "1x4"])
         self.assertEqual([e["mesh"]["shape"] for e in meta["earlier"]], [[2, 2]])
         self.assertLess(meta["started"], meta["ended"])
         layouts = json.loads((self.folder / "run/layout.json").read_text())
@@ -194,11 +194,11 @@ class Report(unittest.TestCase):
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True,
                               check=True).stdout.strip()
-        run(repository, "train", "c.yaml", "-o", "one", "fit.epochs=0")
+        run(repository, "train", "c.yaml", "-o", "one", "fit.epochs=1")
         meta = json.loads((repository / "one/meta.json").read_text())
         self.assertEqual(meta["git"], {"commit": head, "branch": "trunk"})
         subprocess.run([*git, "pack-refs", "--all"], check=True)
-        run(repository, "train", "c.yaml", "-o", "two", "fit.epochs=0")
+        run(repository, "train", "c.yaml", "-o", "two", "fit.epochs=1")
         self.assertEqual(json.loads((repository / "two/meta.json").read_text())["git"], meta["git"])
 
 
