@@ -95,11 +95,11 @@ std::vector<InspectedPart> inspect_config(const Arguments& arguments) {
 
 InspectedPart inspect_path(const std::string& path) {
   InspectedPart part;
-  Guessed found = read_guessed(path, [&](const std::string& name, const Rows& rows) {
-    const bool is_column = rows.row_bytes() == dtype_size(rows.dtype());
-    part.arrays.push_back(inspect_array(name, "", rows, is_column));
+  const auto add = [&](const std::string& name, const Rows& rows, bool may_be_labels) {
+    part.arrays.push_back(inspect_array(name, "", rows, may_be_labels));
     part.samples = std::max(part.samples, rows.size());
-  });
+  };
+  Guessed found = read_guessed(path, add);
   part.description = std::move(found.description);
   part.class_names = std::move(found.class_names);
   return part;
@@ -121,8 +121,8 @@ std::string text_of(const InspectedPart& part) {
                                       : fmt::format("{}: {}\n", part.name, part.description);
   if (part.batches > 0) {
     const int64_t last = part.samples - (part.batches - 1) * part.batch_size;
-    out += fmt::format("{} batch{} of {} per epoch{}\n", part.batches,
-                       part.batches == 1 ? "" : "es", part.batch_size,
+    out += fmt::format("{} samples, {} batch{} of {} per epoch{}\n", format_thousands(part.samples),
+                       part.batches, part.batches == 1 ? "" : "es", part.batch_size,
                        last < part.batch_size ? fmt::format(", the last of {}", last) : "");
   }
   std::vector<std::vector<std::string>> rows = {

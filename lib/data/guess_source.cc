@@ -18,7 +18,12 @@
 namespace meshtrain {
 namespace {
 
-using Visit = std::function<void(const std::string&, const Rows&)>;
+using Visit = std::function<void(const std::string&, const Rows&, bool)>;
+
+// One number of each sample may be a label.
+void visit_array(const std::string& name, const Rows& rows, const Visit& visit) {
+  visit(name, rows, rows.row_bytes() == dtype_size(rows.dtype()));
+}
 
 // A single number is an array of one.
 RowsPtr as_rows(HostTensor tensor) {
@@ -31,7 +36,7 @@ RowsPtr as_rows(HostTensor tensor) {
 void visit_dataset(const Dataset& data, const Visit& visit) {
   for (const std::vector<Dataset::Array>* arrays : {&data.inputs, &data.targets}) {
     for (const Dataset::Array& array : *arrays) {
-      visit(array.name, *array.rows);
+      visit_array(array.name, *array.rows, visit);
     }
   }
 }
@@ -59,8 +64,8 @@ Guessed visit_images(const std::string& path, const Visit& visit) {
   }
   const auto [heights, widths] =
       image_sizes(list_images(path, has_labels, std::nullopt, false, {}, {}).paths);
-  visit("height", *heights);
-  visit("width", *widths);
+  visit("height", *heights, false);
+  visit("width", *widths, false);
   ConfigObject source = default_object(Category::kSource, "image_folder");
   source.args["directory"].data = path;
   source.args["label_mode"].data = std::string(has_labels ? "int" : "none");
@@ -96,24 +101,24 @@ Guessed read_guessed(const std::string& path, const Visit& visit) {
   file.read_at(0, reinterpret_cast<std::byte*>(buffer), count);
   const std::string_view begin(buffer, count);
   if (begin.starts_with("\x93NUMPY")) {
-    visit("array", *as_rows(read_npy(path)));
+    visit_array("array", *as_rows(read_npy(path)), visit);
     return {"npy " + path, {}};
   }
   if (begin.starts_with("PK\x03\x04")) {
     NpzReader archive(path);
     for (const std::string& name : archive.names()) {
-      visit(name, *as_rows(archive.read(name)));
+      visit_array(name, *as_rows(archive.read(name)), visit);
     }
     return {"npz " + path, {}};
   }
   if (begin.starts_with("\x89HDF\r\n\x1a\n")) {
     for (NamedTensor& tensor : read_h5(path).datasets) {
-      visit(tensor.name, *as_rows(std::move(tensor.tensor)));
+      visit_array(tensor.name, *as_rows(std::move(tensor.tensor)), visit);
     }
     return {"HDF5 " + path, {}};
   }
   if (begin.starts_with("\x1f\x8b") || begin.starts_with(std::string_view("\0\0", 2))) {
-    visit("array", *as_rows(read_idx(path)));
+    visit_array("array", *as_rows(read_idx(path)), visit);
     return {"idx " + path, {}};
   }
   if (begin.starts_with("\x89PNG") || begin.starts_with("\xff\xd8\xff")) {
@@ -122,7 +127,7 @@ Guessed read_guessed(const std::string& path, const Visit& visit) {
   if (count > 8 && begin[8] == '{') {
     const SafetensorsReader reader(path);
     for (const SafetensorsReader::Entry& entry : reader.entries()) {
-      visit(entry.name, *as_rows(reader.read(entry)));
+      visit_array(entry.name, *as_rows(reader.read(entry)), visit);
     }
     return {"safetensors " + path, {}};
   }

@@ -7,7 +7,8 @@
   /cut/F       at most 60,000 bytes, then hangs up      /once/F    the same, the first time only
   /slow/F      20,000 bytes each tenth of a second      /stall/F   half of it, then nothing
   /long/F      a byte too many                          /away/F    sends the reader to /range/F
-  /refuse/F    503                                      /log       "GET /range/F bytes=10-", one a line
+  /refuse/F    503                                      /none/F    404
+  /log         "GET /range/F bytes=10-", one a line
 """
 import http.server
 import pathlib
@@ -43,7 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = folder / rest[0] if rest else folder
         if way == "refuse":
             return self.answer(503, b"come back later")
-        if not path.is_file():
+        if way == "none" or not path.is_file():
             return self.answer(404, b"<html>not here</html>")
         if way == "away":
             return self.answer(302, Location=f"/range/{rest[0]}")
