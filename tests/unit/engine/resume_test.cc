@@ -89,6 +89,9 @@ struct BeforeEnd : TrainControl {
     }
   }
   void during_evaluation() override { inner.during_evaluation(); }
+  std::string save_to(const std::string& path, const TrainPosition& at) override {
+    return inner.save_to(path, at);
+  }
 
   Checkpointer& inner;
   Engine& engine;
