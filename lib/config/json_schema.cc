@@ -79,7 +79,8 @@ std::vector<Json> options_of(const Spec& spec) {
     case ValueKind::kPaths:
       return {text(), list_of(text())};
     case ValueKind::kNames:
-      return {text(), list_of(text()), map_of(text())};
+      return {text(), list_of(text()),
+              map_of(spec.allows_nested ? any_of({text(), list_of(text())}) : text())};
     case ValueKind::kLayout:
       return {list_of(any_of({null, text(), list_of(text())}))};
     case ValueKind::kActivation:

@@ -192,7 +192,10 @@ ConfigValue Reader::texts(const YamlNode& node, const Spec& spec, const std::str
   }
   ConfigValue::Dict dict;
   for (const YamlNode& child : node.children) {
-    dict.emplace_back(child.key, read(child));
+    const bool is_nested = spec.allows_nested && child.is_list();
+    dict.emplace_back(child.key, is_nested
+                                     ? texts(child, entry_of(spec, ValueKind::kTextList), owner)
+                                     : read(child));
   }
   return make_value(std::move(dict), node.loc);
 }

@@ -70,7 +70,7 @@ struct Spec {
   bool allows_unknown = false;  // kShape: null entries
   bool allows_infer = false;    // kShape: one -1
   bool allows_empty = false;    // kShape: no entry
-  bool allows_nested = false;   // kIntOrList: lists within the list
+  bool allows_nested = false;   // kIntOrList: lists within the list; kNames: lists within the map
   bool floats_only = false;     // kFloatOrObject: an integer is refused, as Keras does
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "command.h"
 
 namespace meshtrain {
@@ -125,6 +126,55 @@ TEST_CASE("jax_guide_convnet.yaml knows 97 of 100 of MNIST's images after five e
                                 "compile.optimizer.Adam.learning_rate="
                                 "{CosineDecay: {initial_learning_rate: 2e-3, decay_steps: 700}}"});
   CHECK(logs["accuracy"].get<double>() >= 0.97);
+}
+
+// What the best model of pairs would lose on `text`, in nats a character: H(next | last), counted
+// in the text itself. No such model, however trained, does better on it.
+double pair_entropy(const std::string& text) {
+  std::vector<double> pairs(256 * 256), singles(256);
+  for (size_t i = 0; i + 1 < text.size(); ++i) {
+    const auto last = static_cast<unsigned char>(text[i]);
+    pairs[last * size_t{256} + static_cast<unsigned char>(text[i + 1])] += 1;
+    singles[last] += 1;
+  }
+  double entropy = 0;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    entropy -= pairs[i] > 0 ? pairs[i] * std::log(pairs[i] / singles[i / 256]) : 0;
+  }
+  return entropy / static_cast<double>(text.size() - 1);
+}
+
+TEST_CASE("char_mlp.yaml learns more of its tales than pairs of characters") {
+  const std::string text =
+      read_file(std::string(MESHTRAIN_SOURCE_DIR) + "/datasets/tales.txt", 1 << 20);
+  std::vector<std::string> args = {config("char_mlp")};
+  if (kIsInstrumented) {
+    args.insert(args.end(), {"fit.limit_steps=5", "fit.epochs=1", "vars.stride=9"});
+    CHECK(std::isfinite(evaluation(args)["loss"].get<double>()));
+    return;
+  }
+  CHECK(evaluation(args)["loss"].get<double>() < 0.6 * pair_entropy(text.substr(54000)));
+}
+
+TEST_CASE("char_mlp.yaml learns more of Shakespeare than pairs of characters") {
+  namespace fs = std::filesystem;
+  const char* given = std::getenv("MESHTRAIN_DATA");
+  const fs::path folder =
+      given ? fs::path(given) : fs::path(MESHTRAIN_SOURCE_DIR) / ".." / "shared" / "datasets";
+  const fs::path path = fs::absolute(folder / "tinyshakespeare.txt");
+  if (!fs::exists(path) || kIsInstrumented) {
+    MESSAGE(
+        "skipped: tinyshakespeare.txt is neither at MESHTRAIN_DATA nor at ../shared/datasets, "
+        "or the program is instrumented");
+    return;
+  }
+  const std::string text = read_file(path.string(), 1 << 24);
+  const double pairs = pair_entropy(text.substr(text.size() * 9 / 10));
+  CHECK(pairs == doctest::Approx(2.3735).epsilon(1e-4));
+  const Json logs = evaluation({config("char_mlp"), "vars.text=" + path.string(),
+                                "vars.characters=65", "vars.stride=2", "fit.epochs=1"});
+  MESSAGE("loss " << logs["loss"].get<double>() << ", of pairs " << pairs);
+  CHECK(logs["loss"].get<double>() < pairs - 0.2);
 }
 
 TEST_CASE("mnist_convnet.yaml learns the built-in digits") {
