@@ -18,6 +18,10 @@ struct Close {
 };
 using Handle = std::unique_ptr<void, Close>;
 
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // Decodes into `image`, whose size may also be an eighth of the file's. Bytes that belong to
 // nothing between two markers are common in photographs of the web and harmless; everything else
 // that the library warns of (an early end, wrong codes) means wrong pixels.
@@ -41,8 +45,7 @@ void decompress(void* handle, std::span<const std::byte> bytes, const std::strin
 }
 
 // Whether the CMYK values are inverted, as Adobe's programs write them: there is an APP14 marker.
-bool has_adobe_marker(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+bool has_adobe_marker(std::string_view text) {
   for (size_t at = 2; at + 9 <= text.size() && text[at] == '\xff';) {
     const auto marker = static_cast<uint8_t>(text[at + 1]);
     if (marker == 0xda) {  // the pixels begin
@@ -94,13 +97,17 @@ Image decode_jpeg(std::span<const std::byte> bytes, const std::string& name, int
                                           : TJPF_RGB;
   check_size(height, width, bytes.size(), kMaxRatio, name);
   if (is_read_twice(height, width, decoded, bytes.size())) {
+    // A progressive image takes its memory at once, for the coefficients: at least it must end.
+    if (text_of(bytes).rfind("\xff\xd9") == std::string_view::npos) {
+      read_error("E322", name, "the file ends early: truncated?");
+    }
     Image small = make_image((height + 7) / 8, (width + 7) / 8, decoded);
     decompress(handle.get(), bytes, name, pixel_format, small);
   }
   Image image = make_image(height, width, decoded);
   decompress(handle.get(), bytes, name, pixel_format, image);
   if (is_cmyk) {
-    image = from_cmyk(image, has_adobe_marker(bytes), channels == 4 ? 4 : 3);
+    image = from_cmyk(image, has_adobe_marker(text_of(bytes)), channels == 4 ? 4 : 3);
   }
   return image.channels == channels ? std::move(image) : to_grey(image);
 }

@@ -373,6 +373,21 @@ TEST_CASE("decode_image: a header that promises more than the bytes can hold is 
         "E322 `x`: the image declares 10000x10000 pixels in 912 bytes, which cannot be");
 }
 
+TEST_CASE("decode_image: a large image is checked before memory is taken for it") {
+  // The header is made to say so many pixels that the file is read twice.
+  std::string jpeg = bytes_of("b jpeg/nested/progressive.jpg");
+  const size_t frame = jpeg.find("\xff\xc2");
+  REQUIRE(frame != std::string::npos);
+  jpeg.replace(frame + 5, 4, "\x0f\xa0\x0f\xa0");                 // 4000 x 4000
+  jpeg.insert(2, "\xff\xfe\x7f\xff" + std::string(0x7ffd, ' '));  // a comment: more bytes
+  const auto refused = [](const std::string& text) {
+    return problem([&] { decode_image(as_bytes(text), "x", 3); });
+  };
+  CHECK(refused(jpeg).starts_with("E322 `x`: libjpeg: "));
+  jpeg.resize(jpeg.size() - 2);
+  CHECK(refused(jpeg) == "E322 `x`: the file ends early: truncated?");
+}
+
 TEST_CASE("decode_image: bytes between the markers of a JPEG are harmless") {
   std::string jpeg = bytes_of("b jpeg/rgb.jpg");
   const Image clean = decode_image(as_bytes(jpeg), "x", 3);
