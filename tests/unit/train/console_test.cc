@@ -65,6 +65,40 @@ TEST_CASE("on a terminal the bar moves on stderr and the finished line replaces 
   CHECK(terminal.err.back() == '\r');  // the last thing done is to take a bar away
 }
 
+TEST_CASE("a callback's text goes to the record and a moving bar makes room for it") {
+  const auto said = [](ConsoleOptions options) {
+    Console console(std::move(options));
+    const FakeRunner runner;
+    console.on_epoch_begin(1, 2, 2);
+    console.on_train_step(1, 1, runner);
+    console.on_message("\nEpoch 1: saving model to a.keras\n");
+    console.finish();
+  };
+  Terminal terminal;
+  ConsoleOptions options = terminal.options();
+  options.stderr_is_terminal = true;
+  said(options);
+  CHECK(terminal.out == "Epoch 1/2\n\nEpoch 1: saving model to a.keras\n");
+  CHECK(terminal.err.back() == '\r');
+  Terminal bar;
+  options = bar.options();
+  options.verbose = 1;
+  said(options);  // Keras' bar is in the record, and stays where it is
+  CHECK(bar.out.find("loss: 0.0000e+00\nEpoch 1: saving model to a.keras\n") != std::string::npos);
+  Terminal json;
+  options = json.options();
+  options.format = LogFormat::kJson;
+  said(options);
+  CHECK(json.out.empty());
+  CHECK(json.err.find("saving model") != std::string::npos);
+  Terminal quiet;
+  options = quiet.options();
+  options.quiet = true;
+  said(options);
+  CHECK(quiet.out.find("saving model") == std::string::npos);
+  CHECK(quiet.err.empty());
+}
+
 TEST_CASE("with stdout in a file the terminal keeps its headers and finished bars") {
   Terminal terminal;
   ConsoleOptions options = terminal.options();

@@ -102,7 +102,12 @@ TEST_CASE("a given folder is used as it is when it is absent or empty") {
 
 TEST_CASE("a folder of another run is refused before and at its use") {
   TemporaryFolder folder;
-  { const RunDir run({.dir = folder / "run"}, no_trouble); }
+  {
+    RunDir run({.dir = folder / "run"}, no_trouble);
+    // Killed here it would have left nothing: the run is begun again.
+    CHECK(code_of({.dir = folder / "run"}) == "");
+    run.metrics().append(R"({"event":"start"})");
+  }
   CHECK(code_of({.dir = folder / "run"}) == "E141");
   CHECK_THROWS_AS(RunDir({.dir = folder / "run"}, no_trouble), ConfigError);
   write_file_atomic(folder / "file", "text");
@@ -110,6 +115,18 @@ TEST_CASE("a folder of another run is refused before and at its use") {
   Diagnostics diagnostics;
   check_run_dir({.dir = folder / "run"}, diagnostics);
   CHECK(diagnostics.exit_code() == ExitCode::kConfig);
+}
+
+TEST_CASE("a run is finished when its last word is an end without an error") {
+  TemporaryFolder folder;
+  RunDir run({.dir = folder / "run"}, no_trouble);
+  CHECK_FALSE(is_finished_run(run.path()));
+  run.metrics().append(R"({"event":"end","exit_code":75})");
+  CHECK_FALSE(is_finished_run(run.path()));
+  run.metrics().append(R"({"event":"end","exit_code":0})");
+  CHECK(is_finished_run(run.path()));
+  run.metrics().append(R"({"event":"start"})");
+  CHECK_FALSE(is_finished_run(run.path()));
 }
 
 TEST_CASE("a place that cannot hold results is E142 and exit code 74") {
