@@ -164,6 +164,16 @@ void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out
     }
     return bind_source(value, out.base_dir, !dir.is_null(), first_file, diagnostics);
   };
+  // In the tree, too: what is shown must mean the same when it is read again.
+  for (const char* name : {"validation", "test"}) {
+    const auto* const train =
+        std::get_if<std::shared_ptr<ConfigObject>>(&field_of(tree, "train").data);
+    const auto* const other =
+        std::get_if<std::shared_ptr<ConfigObject>>(&field_of(tree, name).data);
+    if (train && other) {
+      take_arguments(**train, **other);
+    }
+  }
   out.train = source("train");
   out.validation = source("validation");
   out.test = source("test");

@@ -11,7 +11,7 @@ bool is_read_like_training(const std::string& class_name) {
   return class_name == "csv" || class_name == "text" || class_name == "tokens";
 }
 
-void read_like_training(const ConfigObject& train, ConfigObject& source) {
+void take_arguments(const ConfigObject& train, ConfigObject& source) {
   if (source.class_name != train.class_name || !is_read_like_training(train.class_name)) {
     return;
   }
@@ -20,6 +20,13 @@ void read_like_training(const ConfigObject& train, ConfigObject& source) {
       value = train.arg(name);
     }
   }
+}
+
+void read_like_training(const ConfigObject& train, ConfigObject& source) {
+  if (source.class_name != train.class_name || !is_read_like_training(train.class_name)) {
+    return;
+  }
+  take_arguments(train, source);
   ConfigValue& like = source.args[kTraining];
   like.data = std::make_shared<ConfigObject>(train);
   like.loc = train.loc;

@@ -12,7 +12,9 @@ namespace meshtrain {
 bool is_read_like_training(const std::string& class_name);
 
 // For a source of the training source's class: arguments that are not written, but for `path` and
-// `slice`, are those of `train`, which training_source() then gives.
+// `slice`, become those of `train`.
+void take_arguments(const ConfigObject& train, ConfigObject& source);
+// The same; training_source() then gives `train`.
 void read_like_training(const ConfigObject& train, ConfigObject& source);
 
 // Null for the training source itself, and where the classes differ.
