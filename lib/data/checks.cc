@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <span>
 
@@ -31,7 +30,7 @@ class CheckedRows final : public Rows {
     HostTensor rows(dtype(), part);
     rows_->read(order, rows.bytes());
     check_(rows, [&](int64_t i) { return order[static_cast<size_t>(i)]; });
-    std::memcpy(to, rows.bytes(), rows.num_bytes());
+    std::copy_n(rows.bytes(), rows.num_bytes(), to);
   }
 
  private:

@@ -136,7 +136,7 @@ class CastRows final : public Rows {
     HostTensor own(rows_->dtype(), part);
     rows_->read(order, own.bytes());
     const HostTensor wanted = own.cast(dtype_);
-    std::memcpy(to, wanted.bytes(), wanted.num_bytes());
+    std::copy_n(wanted.bytes(), wanted.num_bytes(), to);
   }
 
  private:

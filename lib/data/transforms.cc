@@ -1,7 +1,6 @@
 #include "data/transforms.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "data/checks.h"
@@ -87,7 +86,7 @@ class RescaledRows final : public Rows {
     });
     if (!typed) {  // 16-bit floats
       HostTensor halves(rows_->dtype(), {static_cast<int64_t>(count)});
-      std::memcpy(halves.bytes(), from, halves.num_bytes());
+      std::copy_n(from, halves.num_bytes(), halves.bytes());
       single_.apply(halves.cast(DType::kFloat32).data<float>(), out, count);
     }
   }
@@ -153,8 +152,8 @@ class OneHotRows final : public Rows {
   void read(std::span<const int64_t> order, std::byte* to) const override {
     HostTensor labels(labels_->dtype(), {static_cast<int64_t>(order.size())});
     labels_->read(order, labels.bytes());
-    std::memset(to, 0, order.size() * row_bytes());
     auto* row = reinterpret_cast<float*>(to);
+    std::fill_n(row, order.size() * static_cast<size_t>(shape_[1]), 0.0F);
     for (int64_t i = 0; i < labels.size(); ++i, row += shape_[1]) {
       row[static_cast<int64_t>(labels.at(i))] = 1.0F;
     }
