@@ -33,6 +33,11 @@ void check_lengths(Dataset& dataset) {
   bool equal = true;
   std::vector<std::string> lengths;
   for_each_array(dataset, [&](const std::string& name, RowsPtr& rows) {
+    if (rows->size() > 0 && rows->row_bytes() == 0) {  // a file of no bytes can claim any number
+      throw ConfigError("E304", dataset.loc,
+                        fmt::format("{}: the samples of `{}`, which is {}, have no elements",
+                                    dataset.description, name, shape_string(rows->shape())));
+    }
     equal = equal && rows->size() == dataset.num_samples;
     lengths.push_back(fmt::format("`{}` has {}", name, rows->size()));
   });

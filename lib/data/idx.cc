@@ -89,6 +89,9 @@ IdxHeader read_header(GunzipBytes& bytes, const std::string& path) {
                  shape_string(header.shape));
     }
   }
+  if (empty && header.shape[0] != 0) {  // 16 bytes could claim four thousand million of them
+    read_error("E307", path, "the samples of {} have no elements", shape_string(header.shape));
+  }
   header.data_bytes = empty ? 0 : header.data_bytes;
   return header;
 }

@@ -63,6 +63,20 @@ TEST_CASE("load_dataset: npz with the default names keeps types") {
   CHECK(dataset.description == "npz a.npz (6 samples)");
 }
 
+TEST_CASE("load_dataset: samples of no elements are refused however many are claimed") {
+  const TempFolder folder;
+  folder.write("x.npy", npy_header(DType::kFloat32, {int64_t{1} << 40, 0}));
+  const Caught error = caught([&] {
+    load_dataset(object("npy", {{"x", value("x.npy")},
+                                {"y", null_value()},
+                                {"sample_weight", null_value()},
+                                {"slice", null_value()}}),
+                 config_in(folder));
+  });
+  CHECK(error.code == "E304");
+  CHECK(error.says("the samples of `x`, which is (1099511627776, 0), have no elements"));
+}
+
 TEST_CASE("load_dataset: npz with names for inputs and sample weights") {
   const TempFolder folder;
   write_archive(folder);

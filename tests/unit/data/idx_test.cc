@@ -75,6 +75,7 @@ TEST_CASE("read_idx: malformed files are refused") {
       {"no dimensions", idx(8, {}, "a"), "E307", "not an IDX file"},
       {"nine dimensions", idx(8, {1, 1, 1, 1, 1, 1, 1, 1, 1}, "a"), "E307", "not an IDX file"},
       {"sizes cut", idx(8, {2, 2}, "").substr(0, 10), "E307", "within its 2 sizes"},
+      {"samples of nothing", idx(8, {0xfffffff6, 0, 0}, ""), "E307", "have no elements"},
       {"2^31 samples", idx(8, {0x80000000, 28, 28}, "a"), "E307", "1,683,627,180,032"},
       {"overflow", idx(8, {0xffffffff, 0xffffffff, 0xffffffff}, "a"), "E307", "any memory"},
       {"overflow beside 0", idx(8, {0xffffffff, 0xffffffff, 0xffffffff, 0}, ""), "E307",
