@@ -126,7 +126,7 @@ TEST_CASE("Overrides: what is no override or leads nowhere is refused") {
                                                         {"fit.epochs=ten", "E112"},
                                                         {"fit.epochs=null", "E112"},
                                                         {"fit.epochs=*x", "E108"},
-                                                        {"data.train.source=mnist", "E122 E140"}};
+                                                        {"data.train.source=parquet", "E122 E140"}};
   for (const auto& [word, code] : kCases) {
     CAPTURE(word);
     const std::string codes = codes_of(kSmall, {word});
