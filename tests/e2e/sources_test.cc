@@ -1,0 +1,175 @@
+// Tables and tokens from training to predictions, as a user has them.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "support/splitmix.h"
+#include "tensor/h5.h"
+#include "tensor/npy.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kTable = R"(
+data:
+  train:
+    source: csv
+    path: train.csv
+    label: kind
+    features: {sizes: [width, height], place: city}
+    categorical: city
+    missing: mean
+  validation: {source: csv, path: validation.csv}
+model:
+  layers:
+    - Input: {name: sizes, shape: [2]}
+    - Input: {name: place, shape: [], dtype: int32}
+    - Embedding: {name: where, input_dim: 3, output_dim: 2, inputs: place}
+    - Concatenate: {name: all, inputs: [sizes, where]}
+    - Dense: {units: 16, activation: relu}
+    - Dense: {name: kind, units: 3, activation: softmax}
+compile: {optimizer: {Adam: {learning_rate: 0.02}}, loss: sparse_categorical_crossentropy, metrics: [accuracy]}
+fit: {batch_size: 32, epochs: 5}
+evaluate: {on: validation}
+)";
+
+// Kinds of things of different sizes; a width in twenty is not known.
+std::string table(uint64_t seed, int rows, bool is_labelled) {
+  const char* const kinds[] = {"cup", "jug, \"tall\"", "bowl"};
+  const double widths[] = {1, 3, 5}, heights[] = {4, 1, 3};
+  const char* const cities[] = {"Rome", "Bonn", "Oslo"};
+  std::string text = is_labelled ? "city,width,height,kind\n" : "height,city,width\n";
+  for (uint64_t i = 0; i < static_cast<uint64_t>(rows); ++i) {
+    const uint64_t bits = test::splitmix_bits(seed, i);
+    const uint64_t kind = bits % 3;
+    const auto noise = [&](int shift) { return static_cast<double>(bits >> shift & 255) / 256; };
+    const std::string width =
+        (bits >> 50) % 20 == 0 ? "NA" : fmt::format("{:.2f}", widths[kind] + noise(8));
+    const std::string height = fmt::format("{:.2f}", heights[kind] + noise(16));
+    const char* const city = cities[(bits >> 24) % 3];
+    text += is_labelled ? fmt::format("{},{},{},{}\n", city, width, height,
+                                      kind == 1 ? "\"jug, \"\"tall\"\"\"" : kinds[kind])
+                        : fmt::format("{},{},{}\n", height, city, width);
+  }
+  return text;
+}
+
+double last_accuracy(const Result& result) {
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return nlohmann::json::parse(lines_of(result.out).back())["logs"]["accuracy"].get<double>();
+}
+
+TEST_CASE("csv: from a table to classes and to predictions for another table") {
+  TemporaryFolder folder;
+  folder.write("train.csv", table(1, 600, true));
+  folder.write("validation.csv", table(2, 200, true));
+  folder.write("new.csv", table(3, 90, false));
+  folder.write("table.yaml", kTable);
+  const Result train =
+      meshtrain({"train", "table.yaml", "-o", "run", "-q", "--log-format", "json"}, folder.path());
+  REQUIRE_MESSAGE(train.exit_code == 0, train.err);
+  const std::string weights = "run/weights.safetensors";
+  const double accuracy = last_accuracy(
+      meshtrain({"evaluate", "table.yaml", "--weights", weights, "-q", "--log-format", "json"},
+                folder.path()));
+  CHECK(accuracy > 0.9);
+  // What the run shows of its config means the same.
+  folder.write("shown.yaml", folder.read("run/config.resolved.yaml"));
+  CHECK(last_accuracy(meshtrain(
+            {"evaluate", "shown.yaml", "--weights", weights, "-q", "--log-format", "json"},
+            folder.path())) == accuracy);
+  const Result predict = meshtrain({"predict", "table.yaml", "--weights", weights, "--input",
+                                    "new.csv", "--output", "kinds.npy"},
+                                   folder.path());
+  REQUIRE_MESSAGE(predict.exit_code == 0, predict.err);
+  const HostTensor kinds = read_npy(folder.file("kinds.npy"));
+  REQUIRE(kinds.shape() == Shape{90, 3});
+  int right = 0;
+  for (int64_t i = 0; i < 90; ++i) {
+    const float* const row = kinds.data<float>() + 3 * i;
+    // bowl, cup, jug: the classes are sorted
+    const int64_t kind[] = {1, 2, 0};
+    right += std::max_element(row, row + 3) - row ==
+             kind[test::splitmix_bits(3, static_cast<uint64_t>(i)) % 3];
+  }
+  CHECK(right > 80);
+  folder.write("new.csv", "height,width\n1,2\n");
+  const Result narrow = meshtrain({"predict", "table.yaml", "--weights", weights, "--input",
+                                   "new.csv", "--output", "kinds.npy"},
+                                  folder.path());
+  CHECK(narrow.exit_code == 3);
+  CHECK(narrow.err.find("has no column `city`; columns: height, width") != std::string::npos);
+}
+
+TEST_CASE("tokens: a bad id in the middle of an epoch ends the run with its offset") {
+  TemporaryFolder folder;
+  std::string ids;
+  for (int i = 0; i < 4001; ++i) {
+    const uint16_t id = i == 3456 ? 99 : static_cast<uint16_t>(i * 7 % 12);
+    ids += {static_cast<char>(id & 255), static_cast<char>(id >> 8)};
+  }
+  folder.write("ids.bin", ids);
+  folder.write("tokens.yaml", R"(
+data:
+  shuffle: false
+  train: {source: tokens, path: ids.bin, sequence_length: 8, vocabulary: 12, slice: "[:80%]"}
+  validation: {source: tokens, path: ids.bin, slice: "[:3400]"}
+model:
+  layers:
+    - Input: {shape: [8], dtype: int32}
+    - Embedding: {input_dim: 12, output_dim: 8}
+    - Dense: {units: 12, activation: softmax}
+compile: {optimizer: {Adam: {learning_rate: 0.05}}, loss: sparse_categorical_crossentropy, metrics: [accuracy]}
+fit: {batch_size: 20, epochs: 3}
+evaluate: {on: validation}
+)");
+  const Result good =
+      meshtrain({"train", "tokens.yaml", "-o", "run", "-q", "--log-format", "json"}, folder.path());
+  CHECK(last_accuracy(good) > 0.95);  // each id follows from the one before
+  const Result bad =
+      meshtrain({"train", "tokens.yaml", "-o", "bad", "data.train.slice='[:4001]'"}, folder.path());
+  CHECK(bad.exit_code == 3);
+  CHECK(bad.err.find("`ids.bin`: offset 3,456: id 99, but the vocabulary has 12 ids") !=
+        std::string::npos);
+}
+
+TEST_CASE("hdf5: samples and labels from one file") {
+  TemporaryFolder folder;
+  const HostTensor x = [] {
+    HostTensor tensor(DType::kFloat32, {64, 2});
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      tensor.set(i, static_cast<double>(test::splitmix_bits(4, static_cast<uint64_t>(i)) % 100));
+    }
+    return tensor;
+  }();
+  HostTensor y(DType::kFloat32, {64, 1});
+  for (int64_t i = 0; i < 64; ++i) {
+    y.set(i, (x.at(2 * i) + x.at(2 * i + 1)) / 100);
+  }
+  write_h5(folder.file("data.h5"), std::vector<H5Vars>{{"data", "", {&x, &y}}});
+  folder.write("sum.yaml", R"(
+data:
+  train: {source: hdf5, path: data.h5, x: data/0, y: data/1}
+  transform: [{Rescaling: {scale: 0.01}}]
+model: {layers: [{Input: {shape: [2]}}, {Dense: {name: sum, units: 1}}]}
+compile: {optimizer: {Adam: {learning_rate: 0.1}}, loss: mse}
+fit: {batch_size: 8, epochs: 50}
+evaluate: {on: train}
+)");
+  const Result train = meshtrain(
+      {"train", "sum.yaml", "-o", "run", "-q", "--log-format", "json", "checkpoint.every=never"},
+      folder.path());
+  REQUIRE_MESSAGE(train.exit_code == 0, train.err);
+  const nlohmann::json logs = nlohmann::json::parse(lines_of(train.out).back())["logs"];
+  CHECK(logs["loss"].get<double>() < 1e-3);
+  const Result missing =
+      meshtrain({"train", "sum.yaml", "-o", "run2", "data.train.x=data/x"}, folder.path());
+  CHECK(missing.exit_code == 3);
+  CHECK(missing.err.find("error[E320]") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace meshtrain
