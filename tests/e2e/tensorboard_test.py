@@ -160,9 +160,12 @@ class Board(unittest.TestCase):
         self.assertEqual({p: p.read_bytes() for p in files}, files)
         self.assertGreater(len(list(shared.rglob("*tfevents*"))), 4)
 
-    def test_an_update_frequency_that_is_none_is_refused(self):
+    def test_wrong_arguments_are_refused_before_anything_is_written(self):
         result = self.train("-o", "run", "callbacks.0.TensorBoard.update_freq=often", code=2)
         self.assertIn("error[E112]: `update_freq` cannot be `often`", result.stderr)
+        result = self.train("-o", "run", "callbacks.0.TensorBoard.log_dir=/proc/none/logs", code=74)
+        self.assertIn("error[E142]", result.stderr)
+        self.assertFalse((self.folder / "run").exists())
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Checker {
     if (name == "ModelCheckpoint") {
       check_template(callback, logs, by_batches);
     }
-    for (const char* arg : {"filepath", "filename", "backup_dir"}) {
+    for (const char* arg : {"filepath", "filename", "backup_dir", "log_dir"}) {
       if (callback.has(arg)) {
         check_place(callback.arg(arg));
       }
