@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <thread>
 
+#include "describe_run.h"
 #include "portable_config.h"
 #include "train/adapt.h"
 #include "train/callbacks/make_callbacks.h"
@@ -23,42 +23,6 @@
 
 namespace meshtrain {
 namespace {
-
-RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanReport& plan,
-                     const RunData& data, const std::string& run_dir) {
-  const Config& config = setup.config();
-  const FitConfig& fit = config.fit;
-  const int64_t batches =
-      count_batches(data.train->num_samples, fit.batch_size, config.data.remainder.value == "drop");
-  RunInfo info;
-  info.version = kVersion;
-  for (const std::string& file : override_options(arguments).files) {
-    info.config += (info.config.empty() ? "" : " ") + file;
-  }
-  info.config = info.config.empty() ? arguments.target : info.config;
-  info.name = config.name;
-  info.run_dir = run_dir;
-  info.seed = config.seed;
-  info.dtype_policy = config.dtype_policy;
-  info.mesh_shape = setup.mesh().shape();
-  info.axis_names = setup.mesh().axis_names();
-  info.devices = fmt::format("{} on {} threads", plan.devices, std::thread::hardware_concurrency());
-  info.batch_size = fit.batch_size;
-  info.batch_axis = plan.batch_axes;
-  info.batch_shards = plan.batch_shards;
-  info.steps_per_epoch = batches > 0 ? plan_epoch(fit, batches, fit.initial_epoch).target : 0;
-  info.initial_epoch = fit.initial_epoch;
-  info.epochs = fit.epochs;
-  info.samples = data.train->num_samples;
-  info.validation_samples = data.validation ? data.validation->num_samples : 0;
-  for (const Weight* weight : setup.model().weights()) {
-    info.parameters += num_elements(weight->shape);
-    info.parameter_bytes +=
-        num_elements(weight->shape) * static_cast<int64_t>(dtype_size(weight->dtype));
-  }
-  info.bytes_per_device = plan.memory.weights + plan.memory.optimizer;
-  return info;
-}
 
 // Events for stdout: all of them, or with -q the last result only.
 class JsonOutput {
@@ -107,52 +71,6 @@ int exit_code_of_current_exception(std::string& message) {
   } catch (const std::exception& error) {
     message = error.what();
     return static_cast<int>(ExitCode::kUnexpected);
-  }
-}
-
-// "every epoch, the 3 newest stay"
-std::string saves_text(const CheckpointConfig& config) {
-  const Interval& every = config.every;
-  const auto plural = [&](const char* word) {
-    return every.count == 1 ? fmt::format("every {}", word)
-                            : fmt::format("every {:.0f} {}s", every.count, word);
-  };
-  switch (every.unit) {
-    case Interval::Unit::kNever:
-      return "when asked to by a signal, not by itself";
-    case Interval::Unit::kSteps:
-      return fmt::format("{}, the {} newest stay", plural("step"), config.keep.value);
-    case Interval::Unit::kEpochs:
-      return fmt::format("{}, the {} newest stay", plural("epoch"), config.keep.value);
-    case Interval::Unit::kSeconds:
-      break;
-  }
-  return fmt::format("every {} s, the {} newest stay", every.count, config.keep.value);
-}
-
-std::string sizes_text(const std::vector<MeshAxis>& mesh) {
-  std::string out;
-  for (const MeshAxis& axis : mesh) {
-    out += fmt::format("{}{}", out.empty() ? "" : " x ", axis.size);
-  }
-  return out.empty() ? "1" : out;
-}
-
-void describe_resume(const CheckpointReader& reader, const TrainPosition& at,
-                     const std::vector<ConfigChange>& changes, const DeviceMesh& mesh,
-                     RunInfo& info) {
-  info.resumed_from = reader.path();
-  info.resumed_at = fmt::format("{} of epoch {} ({} steps in all)",
-                                at.epoch_trained ? "the validation"
-                                : at.batch == 0  ? "the beginning"
-                                                 : fmt::format("after step {}", at.batch),
-                                at.epoch + 1, at.step);
-  const std::string before = sizes_text(reader.manifest().mesh), now = sizes_text(mesh.axes());
-  if (before != now) {
-    info.resumed_at += fmt::format("; re-laid from {} to {}", before, now);
-  }
-  for (const ConfigChange& change : changes) {
-    info.changes.push_back({change.key, change.before, change.after});
   }
 }
 

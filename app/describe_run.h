@@ -1,0 +1,24 @@
+// What a run is, in the words of its first screen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli.h"
+#include "train/checkpoint_reader.h"
+#include "train/make_plan.h"
+#include "train/restore.h"
+#include "train/run_data.h"
+#include "train/run_info.h"
+
+namespace meshtrain {
+
+RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanReport& plan,
+                     const RunData& data, const std::string& run_dir);
+std::string saves_text(const CheckpointConfig& config);  // "every epoch, the 3 newest stay"
+// Adds where it goes on, and what has changed since.
+void describe_resume(const CheckpointReader& reader, const TrainPosition& at,
+                     const std::vector<ConfigChange>& changes, const DeviceMesh& mesh,
+                     RunInfo& info);
+
+}  // namespace meshtrain
