@@ -49,6 +49,9 @@ void NewFile::write(std::span<const std::byte> bytes) {
     if (n <= 0) {
       failed("cannot write", path_, n < 0 ? errno : ENOSPC);
     }
+    // The disk begins at once instead of at the fsync; only a hint.
+    ::sync_file_range(fd_, static_cast<off_t>(sent_), n, SYNC_FILE_RANGE_WRITE);
+    sent_ += static_cast<uint64_t>(n);
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
 }

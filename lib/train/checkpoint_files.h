@@ -34,6 +34,7 @@ class NewFile {
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  uint64_t sent_ = 0;  // to the system
   Checksum128 sum_;
 };
 

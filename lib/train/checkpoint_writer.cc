@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -53,6 +54,7 @@ class Writer {
     write_text("layout.json", layout_json(manifest_.tensors));
     write_text("state.json", state_text(notes_.state));
     write_text("manifest.json", manifest_text(manifest_));
+    sync_files();
     sync_folder(file("model"));
     sync_folder(file("optimizer"));
     sync_folder(temporary_);
@@ -64,16 +66,31 @@ class Writer {
  private:
   std::string file(const std::string& name) const { return temporary_ + "/" + name; }
 
-  void finish(NewFile& out, const std::string& name) {
-    out.finish();
+  // The file stays open: synced together at the end, all files take little longer than one.
+  NewFile& create(const std::string& name) {
+    constexpr size_t kMostOpen = 64;
+    if (open_.size() == kMostOpen) {
+      sync_files();
+    }
+    return *open_.emplace_back(std::make_unique<NewFile>(file(name)));
+  }
+
+  void written(const NewFile& out, const std::string& name) {
     num_bytes_ += static_cast<int64_t>(out.size());
     manifest_.files[name] = {out.size(), out.checksum()};
   }
 
+  void sync_files() {
+    for (const auto& each : open_) {
+      each->finish();
+    }
+    open_.clear();
+  }
+
   void write_text(const std::string& name, const std::string& text) {
-    NewFile out(file(name));
+    NewFile& out = create(name);
     out.write(text);
-    finish(out, name);
+    written(out, name);
   }
 
   StringMap metadata(const Snapshot::File& shard) const {
@@ -98,28 +115,29 @@ class Writer {
                        {piece.data, piece.num_bytes}});
     }
     const SafetensorsHead head = make_safetensors_head(views, metadata(shard));
-    NewFile out(file(shard.name));
+    NewFile& out = create(shard.name);
     out.write(head.bytes);
     for (const size_t i : head.order) {
       write_piece(shard.pieces[i], out);
     }
-    finish(out, shard.name);
+    written(out, shard.name);
   }
 
   void write_piece(const Snapshot::Piece& from, NewFile& out) {
     CheckpointTensor& tensor = manifest_.tensors[from.tensor];
     CheckpointPiece& piece = tensor.pieces[from.piece];
-    const NotFinite found = not_finite(tensor, {from.data, from.num_bytes});
-    if (problem_.empty() && found.any()) {
-      problem_ = fmt::format("{} has {}", tensor.path, in_words(found));
-    }
+    NotFinite found;
     piece.begin = out.size();
     piece.end = piece.begin + from.num_bytes;
     for (size_t at = 0; at < from.num_bytes; at += kChecksumBlock) {
       const std::span<const std::byte> block(from.data + at,
                                              std::min(kChecksumBlock, from.num_bytes - at));
+      found += not_finite(tensor, block);
       piece.blocks.push_back(hash_bytes(block.data(), block.size()));
       out.write(block);
+    }
+    if (problem_.empty() && found.any()) {
+      problem_ = fmt::format("{} has {}", tensor.path, in_words(found));
     }
   }
 
@@ -127,7 +145,8 @@ class Writer {
   const Snapshot& snapshot_;
   const CheckpointNotes& notes_;
   Manifest manifest_;
-  std::string problem_;  // first tensor that is not finite
+  std::vector<std::unique_ptr<NewFile>> open_;  // written, not yet synced
+  std::string problem_;                         // first tensor that is not finite
   int64_t num_bytes_ = 0;
 };
 
