@@ -65,7 +65,8 @@ std::string shown_text(std::string_view text) {
   std::replace_if(
       out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; },
       '?');
-  while (text.size() > kMaxShown && (out.back() & 0xc0) == 0x80) {  // no half of a character
+  while (text.size() > kMaxShown && !out.empty() &&
+         (out.back() & 0xc0) == 0x80) {  // no half of a character
     out.pop_back();
   }
   return text.size() > kMaxShown ? out + "..." : out;
