@@ -1,6 +1,6 @@
 // The classes a config may name: layers, losses, metrics, optimizers, schedules, initializers,
-// activations, data sources, transforms, regularizers, constraints, callbacks. Names, arguments, their order
-// and defaults are Keras 3.16's.
+// activations, data sources, transforms, regularizers, constraints, callbacks. Names, arguments,
+// their order and defaults are Keras 3.16's.
 #pragma once
 
 #include <span>

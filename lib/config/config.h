@@ -47,7 +47,7 @@ struct LayerConfig {
   Located<std::string> name;  // always set: given, or Keras' automatic name
   bool name_is_automatic = false;
   std::vector<Located<std::string>> inputs;  // names of earlier layers; empty only for Input
-  Located<std::string> shared_layer;  // Call: the layer used again (class_name "Call")
+  Located<std::string> shared_layer;         // Call: the layer used again (class_name "Call")
 };
 
 struct ModelConfig {

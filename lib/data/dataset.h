@@ -49,8 +49,8 @@ struct Dataset {
 
 // One source of the config ("data.train", ...) with its slice, data.cache, data.transform and
 // label.one_hot. Checks lengths (E313), emptiness (E316), finiteness (E315 unless data.nonfinite is
-// allow; of large arrays when they are read: checks.h). Throws ConfigError E3xx with the file, what was found, what is
-// expected; exit 3.
+// allow; of large arrays when they are read: checks.h). Throws ConfigError E3xx with the file, what
+// was found, what is expected; exit 3.
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data);
 
 // Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.

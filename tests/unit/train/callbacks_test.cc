@@ -47,7 +47,9 @@ Logs logs_of(const Json& pairs) {
 // Its one weight is the number of the epoch, and its running logs are given.
 struct ScriptedRunner : FakeRunner {
   Logs logs() const override { return running; }
-  void set_weight(double value) { weights["w"] = tensor_of(DType::kFloat32, {1}, std::vector{value}); }
+  void set_weight(double value) {
+    weights["w"] = tensor_of(DType::kFloat32, {1}, std::vector{value});
+  }
   double weight() const { return weights.at("w").at(0); }
   Logs running;
 };
