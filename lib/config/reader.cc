@@ -11,24 +11,7 @@
 namespace meshtrain {
 namespace {
 
-ConfigValue make_value(decltype(ConfigValue::data) data, const SourceLoc& loc) {
-  return {std::move(data), loc, false};
-}
-
 constexpr const char* kTopLevel = "the top level";
-
-std::string kind_name(const YamlNode& node) {
-  switch (node.kind) {
-    case YamlNode::Kind::kList:
-      return "a list";
-    case YamlNode::Kind::kMap:
-      return "a map";
-    case YamlNode::Kind::kNull:
-      return "null";
-    default:
-      return fmt::format("`{}`", node.text);
-  }
-}
 
 std::string limit_text(double value) {
   return value == kMaxSize ? "2^31-1" : format_shortest(value);
@@ -54,16 +37,20 @@ std::string range_text(const Spec& spec) {
   return out;
 }
 
-bool names_class(Category category, const YamlNode& node) {
-  return node.is_map() &&
-         (node.find("class_name") != nullptr || node.find("type") != nullptr ||
-          std::any_of(node.children.begin(), node.children.end(), [&](const YamlNode& child) {
-            return find_class(category, child.key) != nullptr ||
-                   is_later_class(category, child.key);
-          }));
-}
-
 }  // namespace
+
+std::string kind_name(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kList:
+      return "a list";
+    case YamlNode::Kind::kMap:
+      return "a map";
+    case YamlNode::Kind::kNull:
+      return "null";
+    default:
+      return fmt::format("`{}`", node.text);
+  }
+}
 
 Diagnostic& Reader::wrong(const char* code, const SourceLoc& loc, const Spec& spec,
                           const std::string& owner, std::string what) {
@@ -430,174 +417,6 @@ ConfigValue Reader::section(const YamlNode* node, const Section& section, const 
                       field.is_required ? fallback(field, out.loc) : default_value(field, out.loc));
   }
   return out;
-}
-
-ConfigValue Reader::object_value(const YamlNode& node, Category category) {
-  if (node.failed) {
-    return make_value(std::monostate{}, node.loc);
-  }
-  ObjectPtr made = object(node, category);
-  if (made == nullptr) {
-    return make_value(std::monostate{}, node.loc);
-  }
-  return make_value(std::move(made), node.loc);
-}
-
-Reader::ObjectPtr Reader::object(const YamlNode& node, Category category) {
-  ObjectFormProblem problem;
-  const std::optional<ObjectForm> form = object_form(node, category, &problem);
-  if (!form) {
-    Diagnostic& d = diagnostics_.error("E112", problem.loc, problem.message);
-    if (!problem.help.empty()) {
-      d.help(problem.help);
-    }
-    add_context(d);
-    return nullptr;
-  }
-  const ClassSpec* spec = find_class(category, form->spelled);
-  if (spec == nullptr) {
-    return unknown_class(*form, category);
-  }
-  auto object = std::make_shared<ConfigObject>();
-  object->class_name = spec->name;
-  object->spelled = form->spelled;
-  object->loc = form->loc;
-  if (form->first == nullptr) {
-    arguments(form->args, form->skipped, *spec, *object);
-    return object;
-  }
-  if (spec->args.empty() || (form->first->is_list() && spec->args[0].kind == ValueKind::kInt)) {
-    diagnostics_.error("E112", form->first->loc,
-                       fmt::format("`{}` takes {}, not {}", form->spelled,
-                                   spec->args.empty() ? "no arguments" : "a map of arguments",
-                                   kind_name(*form->first)));
-    return nullptr;
-  }
-  YamlNode args{.kind = YamlNode::Kind::kMap, .loc = form->first->loc};
-  args.children.push_back(*form->first);
-  args.children[0].key = spec->args[0].name;
-  arguments(&args, {}, *spec, *object);
-  return object;
-}
-
-void Reader::arguments(const YamlNode* args, const std::string& skipped, const ClassSpec& spec,
-                       ConfigObject& object) {
-  const std::string owner = fmt::format("`{}`", spec.name);
-  if (args != nullptr) {
-    for (const YamlNode& child : args->children) {
-      if (!skipped.empty() && child.key == skipped) {
-        continue;
-      }
-      if (const Spec* arg = spec.find(child.key)) {
-        const std::string around =
-            std::exchange(context_, fmt::format("`{}` of {}", arg->name, owner));
-        object.args[arg->name] = value(child, *arg, owner);
-        context_ = around;
-      } else {
-        Diagnostic& problem = unknown_key(child, owner, true, spec.arg_names());
-        if (!spec.unknown_help.empty()) {
-          problem.help(spec.unknown_help);
-        }
-      }
-    }
-  }
-  for (const Spec& arg : spec.args) {
-    if (object.args.find(arg.name) != object.args.end()) {
-      continue;
-    }
-    if (arg.is_required) {
-      diagnostics_.error("E112", object.loc,
-                         fmt::format("{} needs `{}`: {}", owner, arg.name, arg.help));
-    }
-    object.args.emplace(
-        arg.name, arg.is_required ? fallback(arg, object.loc) : default_value(arg, object.loc));
-  }
-}
-
-// Says which argument an object was read for.
-void Reader::add_context(Diagnostic& d) const {
-  if (!context_.empty()) {
-    d.note("for " + context_);
-  }
-}
-
-Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category category) {
-  const std::string_view what = category_name(category);
-  if (is_later_class(category, form.spelled)) {
-    add_context(diagnostics_.error(
-        "E122", form.loc, fmt::format("{} `{}` comes with a later release", what, form.spelled)));
-  } else if (const std::string_view instead = refusal(category, form.spelled); !instead.empty()) {
-    diagnostics_
-        .error("E122", form.loc, fmt::format("there is no {} `{}` here", what, form.spelled))
-        .help(instead);
-  } else {
-    std::vector<std::string> names = class_names(category);
-    if (category == Category::kLayer) {
-      names.insert(names.end(), block_names_.begin(), block_names_.end());
-    }
-    Diagnostic& d =
-        diagnostics_.error("E122", form.loc, fmt::format("unknown {} `{}`", what, form.spelled));
-    suggest(d, form.spelled, names);
-    d.notes.push_back(
-        names.size() <= 8
-            ? fmt::format("known: {}", join(names, ", "))
-            : fmt::format("nearest: {}", join(nearest_names(form.spelled, names, 3), ", ")));
-    add_context(d);
-  }
-  if (category != Category::kLayer) {
-    return nullptr;
-  }
-  // Its name and inputs are needed to judge the layers around it.
-  static const ClassSpec& input_like = *find_class(Category::kLayer, "Identity");
-  auto object = std::make_shared<ConfigObject>();
-  object->class_name = form.spelled;
-  object->spelled = form.spelled;
-  object->loc = form.loc;
-  for (const char* name : {"name", "inputs"}) {
-    const Spec& arg = *input_like.find(name);
-    const YamlNode* given = form.args == nullptr ? nullptr : form.args->find(name);
-    object->args[name] = given != nullptr ? value(*given, arg, fmt::format("`{}`", form.spelled))
-                                          : default_value(arg, form.loc);
-  }
-  return object;
-}
-
-ConfigValue Reader::object_list(const YamlNode& node, const Spec& spec, const std::string& owner) {
-  ConfigValue::List list;
-  if (!node.is_list()) {
-    if (spec.category == Category::kLayer) {
-      wrong("E112", node.loc, spec, owner, fmt::format("must be a list, not {}", kind_name(node)))
-          .help("begin each layer with `- `");
-      return make_value(std::move(list), node.loc);
-    }
-    list.push_back(object_value(node, spec.category));
-  } else {
-    for (const YamlNode& child : node.children) {
-      list.push_back(object_value(child, spec.category));
-    }
-  }
-  std::erase_if(list, [](const ConfigValue& entry) { return entry.is_null(); });
-  return make_value(std::move(list), node.loc);
-}
-
-ConfigValue Reader::per_output(const YamlNode& node, const Spec& spec, const std::string& owner) {
-  if (node.is_list()) {
-    return object_list(node, spec, owner);
-  }
-  if (!node.is_map() || names_class(spec.category, node)) {
-    return object_value(node, spec.category);
-  }
-  ConfigValue::Dict dict;
-  for (const YamlNode& child : node.children) {
-    const bool is_list = spec.kind == ValueKind::kObjectsPerOutput && child.is_list();
-    dict.emplace_back(
-        child.key, is_list ? object_list(child, spec, owner) : object_value(child, spec.category));
-    dict.back().second.loc = child.key_loc;
-    if (dict.back().second.is_null()) {
-      dict.pop_back();
-    }
-  }
-  return make_value(std::move(dict), node.loc);
 }
 
 }  // namespace meshtrain

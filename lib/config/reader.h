@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "base/diagnostic.h"
 #include "config/catalogue.h"
@@ -13,6 +14,13 @@
 #include "config/yaml.h"
 
 namespace meshtrain {
+
+// A value that is written in the config.
+inline ConfigValue make_value(decltype(ConfigValue::data) data, const SourceLoc& loc) {
+  return {std::move(data), loc, false};
+}
+// What a message calls it: "a list", "null", "`text`".
+std::string kind_name(const YamlNode& node);
 
 class Reader {
  public:

@@ -9,10 +9,6 @@
 namespace meshtrain {
 namespace {
 
-ConfigValue make_value(decltype(ConfigValue::data) data, const SourceLoc& loc) {
-  return {std::move(data), loc, false};
-}
-
 // "2x4" as {"2", "4"}; nothing when it is written otherwise.
 std::vector<std::string> split_by_x(const std::string& text) {
   std::vector<std::string> parts = split(text, 'x');
