@@ -27,8 +27,7 @@ if [ -n "${MESHTRAIN_WERROR:-}" ]; then
 fi
 if command -v ccache >/dev/null 2>&1; then
   set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
-elif [ "$kind" = sanitize ]; then
-  # Not in optimized builds: GCC 12 then warns of what it believes to see inside its own headers.
+else
   set -- "$@" -DMESHTRAIN_PCH=ON
 fi
 
