@@ -15,7 +15,7 @@
 namespace meshtrain {
 
 // A record may not be longer, so that a file without line ends does not take all memory.
-constexpr size_t kMaxCsvRecord = size_t{16} << 20;
+constexpr size_t kMaxCsvRecord = size_t{8} << 20;
 
 // The records of a text that is read a block at a time.
 class CsvRecords {

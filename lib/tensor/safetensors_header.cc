@@ -16,6 +16,8 @@ using Entry = SafetensorsReader::Entry;
 using Json = nlohmann::json;
 
 constexpr size_t kMaxTensors = 1000000;
+constexpr size_t kLeastEntry = 48;  // bytes that a tensor takes in the header
+constexpr size_t kMaxMetadata = 10000;
 constexpr size_t kMaxName = 512;
 constexpr size_t kMaxRank = 8;
 constexpr uint64_t kMaxSize = uint64_t{1} << 53;  // beyond it other readers lose digits
@@ -116,6 +118,9 @@ class HeaderHandler final : public Json::json_sax_t {
 
   bool string(std::string& value) override {
     if (place_ == Place::kMetadata) {
+      if (metadata_->size() == kMaxMetadata) {
+        fail("more than {} entries of `__metadata__`", kMaxMetadata);
+      }
       if (!metadata_->emplace(key_, value).second) {
         fail("`__metadata__` has `{}` twice", printable(key_));
       }
@@ -293,6 +298,7 @@ std::vector<Entry> parse_safetensors_header(std::string_view text, uint64_t data
     read_error("E405", path, "the header does not begin with `{{`: not a safetensors file?");
   }
   HeaderHandler handler(path, metadata);
+  handler.entries.reserve(std::min(text.size() / kLeastEntry, kMaxTensors));
   Json::sax_parse(text.begin(), text.end(), &handler);
   check_entries(handler.entries, data_size, path);
   return std::move(handler.entries);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
@@ -27,8 +28,10 @@ std::string fill(std::string_view text) {
   return repeat(text, kLarge / text.size());
 }
 
-std::string number(uint64_t value, size_t width) {
-  return {reinterpret_cast<const char*>(&value), width};  // little-endian
+std::string number(uint64_t value, size_t width) {  // little-endian
+  std::string out(reinterpret_cast<const char*>(&value), std::min(width, sizeof(value)));
+  out.resize(width, '\0');
+  return out;
 }
 
 std::string big_endian(uint32_t value) {

@@ -19,7 +19,10 @@ void read_manifest(Bytes bytes) {
     return;
   }
   const std::string sum = checksum128(std::as_bytes(std::span(text.substr(0, at))));
-  parse_manifest(std::string(text.substr(0, at + kKey.size())) + sum + "\"\n}\n", "manifest.json");
+  std::string whole;
+  whole.reserve(at + kKey.size() + sum.size() + 4);  // its growth would count as the parser's
+  whole.append(text.substr(0, at + kKey.size())).append(sum).append("\"\n}\n");
+  parse_manifest(whole, "manifest.json");
 }
 
 void read_state(Bytes bytes) {

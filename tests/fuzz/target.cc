@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -41,7 +42,7 @@ const Target* find_target(std::string_view name) {
 
 std::string as_file(Bytes bytes) {
   static const bool in_memory = [] {
-    if (std::filesystem::is_directory("/dev/shm")) {
+    if (::access("/dev/shm", W_OK | X_OK) == 0) {
       ::setenv("TMPDIR", "/dev/shm", 1);
     }
     return true;

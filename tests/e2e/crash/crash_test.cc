@@ -3,24 +3,34 @@
 #include <signal.h>
 
 #include "crash/recorded_run.h"
+#include "support/instrumented.h"
 #include "train/checkpoint_reader.h"
 
 namespace meshtrain::crash {
 namespace {
 
+using test::kIsInstrumented;
+
 struct Findings {
   int states = 0, lost = 0, damaged = 0, saves = 0;
 };
 
-// Looks at every state of every prefix of the recorded calls.
-Findings check_states(const FastFolder& folder) {
+// With sanitizers every fifth call is looked at; what is read there is the same.
+constexpr int kStride = kIsInstrumented ? 5 : 1;
+
+// Looks at every state of every prefix of the recorded calls, or of each `stride`-th.
+Findings check_states(const FastFolder& folder, int stride = kStride) {
   Findings out;
   Disk disk;
   const std::vector<Call> calls = read_calls(folder.file("calls"));
   REQUIRE(calls.size() > 20);
+  int index = 0;
   for (const Call& call : calls) {
     disk.apply(call);
     out.saves += call.kind == 'A' ? 1 : 0;
+    if (index++ % stride != 0) {
+      continue;
+    }
     for (const Bytes bytes : {Bytes::kKeep, Bytes::kLose, Bytes::kHalve, Bytes::kZero}) {
       for (const Names names : {Names::kKeep, Names::kLose, Names::kEven, Names::kOdd}) {
         fs::remove_all(folder.file("state"));
@@ -129,7 +139,7 @@ TEST_CASE("a program that does not sync folders or anything is found out") {
     REQUIRE(run_recorded(folder,
                          {.more = {}, .environment = {std::string("MESHTRAIN_UNSYNCED=") + kind}})
                 .exit_code == 0);
-    CHECK(check_states(folder).lost > 0);
+    CHECK(check_states(folder, 1).lost > 0);
   }
 }
 
