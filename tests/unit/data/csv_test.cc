@@ -289,7 +289,7 @@ TEST_CASE("parse_csv: malformed files are refused with row and line and column")
       {"too large", good + "1e39,2\n", "E311", "column `x` is `1e39`, no finite float32"},
       {"empty field", good + ",2\n", "E311", "row 2 (line 3) column `x` is empty"},
       {"nan", good + "1,nan\n", "E311", "row 2 (line 3) column `y` is `nan`"},
-      {"long line", good + std::string(20 << 20, '1'), "E310", "line 3 is longer than 8 MiB"},
+      {"long line", good + std::string(20 << 20, '1'), "E310", "line 3 is longer than 8.0 MiB"},
       {"long quote", good + "\"" + std::string(20 << 20, '\n'), "E310", "line 3 is longer"},
   };
   check_malformed(table, "bad.csv", 3, [&](const std::string& path) {
