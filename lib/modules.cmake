@@ -7,9 +7,6 @@ target_compile_options(meshtrain_options INTERFACE -Wall -Wextra -Wno-missing-fi
 if(MESHTRAIN_WERROR)
   # GCC 12 sees overlapping copies in `"text" + std::string` that are none (GCC bug 105651).
   target_compile_options(meshtrain_options INTERFACE -Werror -Wno-restrict)
-  if(MESHTRAIN_PCH)  # and overlong ones inside of its own headers, where they are precompiled
-    target_compile_options(meshtrain_options INTERFACE -Wno-stringop-overflow)
-  endif()
 endif()
 if(MESHTRAIN_SANITIZE)
   # The checks of every pointer double the time of compiling: a null pointer ends the program under
