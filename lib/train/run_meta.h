@@ -17,7 +17,7 @@ namespace meshtrain {
 
 class RunMeta {
  public:
-  // Writes `path`; without an end, for now. Throws FileError (exit 74).
+  // Writes `path`: a run that has begun; end() adds how it ended. Throws FileError (exit 74).
   RunMeta(std::string path, const RunInfo& info, const std::vector<std::string>& command_line);
   // Writes it again, with how the run ended. Throws FileError (exit 74).
   void end(int exit_code, std::string_view message = {});
