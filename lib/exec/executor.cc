@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "exec/cpu_maker.h"
 #include "exec/memory.h"
 #include "exec/pieces.h"
 #include "exec/prepare.h"
@@ -131,14 +132,10 @@ void Executor::Impl::place_buffers(VariableStore& variables) {
 }
 
 cpu::KernelList Executor::Impl::prepare(const std::vector<ProgramStep>& steps) {
-  cpu::KernelList list;
-  for (const ProgramStep& step : steps) {
-    step_scratch.begin_step();
-    for (cpu::KernelPtr& kernel : prepare_step(program, step, memory, step_scratch)) {
-      list.push_back(std::move(kernel));
-    }
-  }
-  return list;
+  CpuMaker maker(step_scratch);
+  for (const ProgramStep& step : steps)
+    prepare_step(program, step, memory, maker);
+  return maker.take();
 }
 
 void Executor::Impl::run_once(const cpu::KernelList& list) {

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "backend/cpu/elementwise.h"
-#include "backend/cpu/group.h"
-
 namespace meshtrain {
 
 StepContext::StepContext(const Program& program_, const ProgramStep& step_,
-                         const BufferMemory& memory, cpu::ScratchAllocator& scratch_)
-    : program(program_), step(step_), scratch(scratch_), memory_(memory) {
+                         const BufferMemory& memory, KernelMaker& maker_)
+    : program(program_), step(step_), maker(maker_), memory_(memory) {
   AxisMask used = 0, summed = 0;
   for (int b : step.outputs) {
     used |= program.buffers[b].axes;
@@ -45,9 +42,9 @@ bool StepContext::is_uniform() const {
          std::all_of(step.outputs.begin(), step.outputs.end(), has_all);
 }
 
-cpu::View StepContext::view_over(const std::vector<int>& axes, const Buffer& buffer,
-                                 std::byte* base, size_t rank) const {
-  cpu::View out{base, buffer.dtype, {}, {}};
+View StepContext::view_over(const std::vector<int>& axes, const Buffer& buffer, std::byte* base,
+                            size_t rank) const {
+  View out{base, buffer.dtype, {}, {}};
   // Distance of pieces along each axis: pieces are numbered over the buffer's axes in mesh order.
   int64_t distance = num_elements(buffer.shape);
   std::map<int, int64_t> axis_stride;
@@ -104,16 +101,6 @@ const std::vector<int64_t>& StepContext::attr_ints(std::string_view name) const 
   return attr<std::vector<int64_t>>(step, name);
 }
 
-void StepContext::add(cpu::KernelList list) {
-  for (cpu::KernelPtr& kernel : list)
-    kernels.push_back(std::move(kernel));
-}
-
-void StepContext::add_together(cpu::KernelList list) {
-  if (!list.empty())
-    kernels.push_back(cpu::make_group(std::move(list)));
-}
-
 namespace {
 
 using PreparationTable = std::map<std::string_view, void (*)(StepContext&)>;
@@ -136,23 +123,23 @@ const PreparationTable& preparations() {
 
 }  // namespace
 
-cpu::KernelList prepare_step(const Program& program, const ProgramStep& step,
-                             const BufferMemory& memory, cpu::ScratchAllocator& scratch) {
-  StepContext context(program, step, memory, scratch);
+void prepare_step(const Program& program, const ProgramStep& step, const BufferMemory& memory,
+                  KernelMaker& maker) {
+  maker.begin_step(step.path);
+  StepContext context(program, step, memory, maker);
   const bool is_empty = std::all_of(step.outputs.begin(), step.outputs.end(),
                                     [&](int b) { return program.buffers[b].piece_bytes == 0; });
   if (is_empty)
-    return {};
+    return;
   const std::string_view op = step.op->name;
-  if (step.fused != kNone || cpu::is_tape_op(op)) {
+  if (step.fused != kNone || is_tape_op(op)) {
     add_tape(context);
   } else {
     const auto found = preparations().find(op);
-    MESHTRAIN_CHECK(found != preparations().end(), "{}: the CPU backend has no kernel for op `{}`",
-                    step.path, op);
+    MESHTRAIN_CHECK(found != preparations().end(), "{}: there is no kernel for op `{}`", step.path,
+                    op);
     found->second(context);
   }
-  return std::move(context.kernels);
 }
 
 }  // namespace meshtrain

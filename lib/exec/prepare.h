@@ -9,8 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "backend/cpu/einsum.h"
-#include "backend/cpu/kernel.h"
+#include "backend/kernel_maker.h"
 #include "ir/program.h"
 
 namespace meshtrain {
@@ -21,20 +20,19 @@ struct BufferMemory {
   std::vector<AxisMask> presummed;  // of each buffer: find_presummed
 };
 
-// The kernels of a step, in order. Throws InternalError naming the step when there is none for it.
-cpu::KernelList prepare_step(const Program& program, const ProgramStep& step,
-                             const BufferMemory& memory, cpu::ScratchAllocator& scratch);
+// Makes the kernels of a step. Throws InternalError naming the step when there is none for it.
+void prepare_step(const Program& program, const ProgramStep& step, const BufferMemory& memory,
+                  KernelMaker& maker);
 
 // What the functions below work on.
 class StepContext {
  public:
   StepContext(const Program& program, const ProgramStep& step, const BufferMemory& memory,
-              cpu::ScratchAllocator& scratch);
+              KernelMaker& maker);
 
   const Program& program;
   const ProgramStep& step;
-  cpu::ScratchAllocator& scratch;
-  cpu::KernelList kernels;  // the result
+  KernelMaker& maker;
 
   const Buffer& input(size_t i) const { return program.buffers[step.inputs.at(i)]; }
   const Buffer& output(size_t i) const { return program.buffers[step.outputs.at(i)]; }
@@ -60,15 +58,13 @@ class StepContext {
 
   // The pieces of a buffer as one array: the axes, then the local dimensions aligned at the last of
   // `rank` (missing ones have size 1, and stride 0 as all of size 1).
-  cpu::View view(const Buffer& buffer, std::byte* base, size_t rank) const {
+  View view(const Buffer& buffer, std::byte* base, size_t rank) const {
     return view_over(axes_, buffer, base, rank);
   }
-  cpu::View view_over(const std::vector<int>& axes, const Buffer& buffer, std::byte* base,
-                      size_t rank) const;
-  cpu::View input_view(size_t i) const {
-    return view(input(i), input_base(i), input(i).shape.size());
-  }
-  cpu::View output_view(size_t i) const {
+  View view_over(const std::vector<int>& axes, const Buffer& buffer, std::byte* base,
+                 size_t rank) const;
+  View input_view(size_t i) const { return view(input(i), input_base(i), input(i).shape.size()); }
+  View output_view(size_t i) const {
     return view(output(i), output_base(i), output(i).shape.size());
   }
   size_t num_axes() const { return axes_.size(); }
@@ -79,18 +75,13 @@ class StepContext {
   const std::vector<int64_t>& attr_ints(std::string_view name) const;
   bool has_attr(std::string_view name) const { return step.attrs.find(name) != step.attrs.end(); }
 
-  void add(cpu::KernelPtr kernel) { kernels.push_back(std::move(kernel)); }
-  void add(cpu::KernelList list);
-  // Kernels that do not depend on each other, as one.
-  void add_together(cpu::KernelList list);
-
  private:
   const BufferMemory& memory_;
   std::vector<int> axes_, summed_axes_;
   std::vector<int64_t> devices_;
 };
 
-// How the kernels of one op are added to a step.
+// How the kernels of one op are made.
 struct Preparation {
   std::string_view op;
   void (*add)(StepContext&);

@@ -2,22 +2,21 @@
 // shardings are known, so that the six moves are one function.
 #include <algorithm>
 
-#include "comm/local/combine.h"
 #include "exec/prepare.h"
 
 namespace meshtrain {
 namespace {
 
-cpu::Reduction reduction_of(Combine combine) {
+Reduction reduction_of(Combine combine) {
   switch (combine) {
     case Combine::kSum:
-      return cpu::Reduction::kSum;
+      return Reduction::kSum;
     case Combine::kMax:
-      return cpu::Reduction::kMax;
+      return Reduction::kMax;
     case Combine::kMin:
-      return cpu::Reduction::kMin;
+      return Reduction::kMin;
   }
-  return cpu::Reduction::kSum;
+  return Reduction::kSum;
 }
 
 // The part of one piece of the result that one position of the operand's pieces covers.
@@ -68,7 +67,7 @@ class RegionPlanner {
     }
   }
 
-  void add_regions(std::vector<local::Region>& out) const {
+  void add_regions(std::vector<Region>& out) const {
     const int64_t num_targets = mesh_.size_of(target_.axes);
     for (int64_t p = 0; p < num_targets; ++p)
       add_piece(p, out);
@@ -84,7 +83,7 @@ class RegionPlanner {
     return axes;
   }
 
-  void add_piece(int64_t piece, std::vector<local::Region>& out) const {
+  void add_piece(int64_t piece, std::vector<Region>& out) const {
     const int64_t device = device_of_piece(mesh_, target_.axes, piece);
     const std::vector<int64_t> start =
         local_start(target_.global_shape, target_.sharding, mesh_, device);
@@ -101,7 +100,7 @@ class RegionPlanner {
         continue;
       const auto [place, is_new] = region_of.try_emplace(source_starts_[s], out.size());
       if (is_new) {
-        local::Region region;
+        Region region;
         region.to = target_base_ + piece * target_.piece_bytes + meet->to * item;
         region.shape = meet->shape;
         region.to_strides = row_major_strides(target_.shape);
@@ -125,17 +124,16 @@ class RegionPlanner {
 };
 
 void add_collective(StepContext& context) {
-  cpu::KernelList list;
+  context.maker.begin_group();
   for (size_t i = 0; i < context.step.inputs.size(); ++i) {
     const Buffer& source = context.input(i);
-    std::vector<local::Region> regions;
+    std::vector<Region> regions;
     RegionPlanner(context.program.mesh, source, context.input_base(i),
                   context.presummed_of_input(i), context.output(i), context.output_base(i))
         .add_regions(regions);
-    list.push_back(local::make_combine(reduction_of(source.sharding.combine), source.dtype,
-                                       std::move(regions)));
+    context.maker.combine(reduction_of(source.sharding.combine), source.dtype, regions);
   }
-  context.add_together(std::move(list));
+  context.maker.end_group();
 }
 
 }  // namespace

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cpu/channels.h"
-#include "backend/cpu/conv.h"
-#include "backend/cpu/pool.h"
 #include "exec/prepare.h"
 #include "ir/ops/window.h"
 
@@ -31,9 +28,9 @@ void set_window(S& shape, const Window& window) {
   }
 }
 
-cpu::ConvShape conv_shape(const StepContext& context, const Shape& x, const Shape& kernel,
-                          const Shape& y) {
-  cpu::ConvShape shape;
+ConvShape conv_shape(const StepContext& context, const Shape& x, const Shape& kernel,
+                     const Shape& y) {
+  ConvShape shape;
   shape.dtype = context.output(0).dtype;
   set_sizes(shape.input, x, 1);
   set_sizes(shape.cells, kernel, 0);
@@ -50,8 +47,8 @@ int64_t image_bytes(const Buffer& buffer) {
 }
 
 // The images of all pieces of operand 0 through the kernels of operand 1.
-std::vector<cpu::ConvJob> conv_jobs(const StepContext& context) {
-  std::vector<cpu::ConvJob> jobs;
+std::vector<ConvJob> conv_jobs(const StepContext& context) {
+  std::vector<ConvJob> jobs;
   const int64_t from = image_bytes(context.input(0)), to = image_bytes(context.output(0));
   for (int64_t p = 0; p < context.num_pieces(); ++p) {
     for (int64_t n = 0; n < context.output(0).shape[0]; ++n) {
@@ -67,7 +64,7 @@ std::vector<cpu::ConvJob> conv_jobs(const StepContext& context) {
 std::vector<std::vector<int64_t>> summed_pieces(const StepContext& context, size_t i) {
   std::vector<int> axes = context.axes();
   axes.insert(axes.end(), context.summed_axes().begin(), context.summed_axes().end());
-  const cpu::View view =
+  const View view =
       context.view_over(axes, context.input(i), nullptr, context.input(i).shape.size());
   int64_t terms = 1, pieces = 1;
   for (size_t d = 0; d < axes.size(); ++d)
@@ -87,9 +84,9 @@ std::vector<std::vector<int64_t>> summed_pieces(const StepContext& context, size
 void add_wgrad(StepContext& context) {
   const Buffer &x = context.input(0), &dy = context.input(1);
   const auto x_pieces = summed_pieces(context, 0), dy_pieces = summed_pieces(context, 1);
-  std::vector<cpu::WgradJob> jobs;
+  std::vector<WgradJob> jobs;
   for (int64_t p = 0; p < context.num_pieces(); ++p) {
-    cpu::WgradJob job;
+    WgradJob job;
     job.to = context.output_piece(0, p);
     for (size_t t = 0; t < x_pieces[p].size(); ++t) {
       for (int64_t n = 0; n < x.shape[0]; ++n) {
@@ -99,17 +96,16 @@ void add_wgrad(StepContext& context) {
     }
     jobs.push_back(std::move(job));
   }
-  context.add(cpu::make_conv_wgrad(conv_shape(context, x.shape, context.output(0).shape, dy.shape),
-                                   jobs, context.scratch));
+  context.maker.conv_wgrad(conv_shape(context, x.shape, context.output(0).shape, dy.shape), jobs);
 }
 
 // `last`: the operand that u is multiplied with, u itself for moments.
 void add_channel_sums(StepContext& context, size_t last) {
   const Buffer& u = context.input(0);
   const auto u_pieces = summed_pieces(context, 0), v_pieces = summed_pieces(context, last);
-  std::vector<cpu::ChannelSumsJob> jobs;
+  std::vector<ChannelSumsJob> jobs;
   for (int64_t p = 0; p < context.num_pieces(); ++p) {
-    cpu::ChannelSumsJob job;
+    ChannelSumsJob job;
     job.out = context.output_piece(0, p);
     for (size_t t = 0; t < u_pieces[p].size(); ++t) {
       job.parts.push_back(
@@ -118,14 +114,13 @@ void add_channel_sums(StepContext& context, size_t last) {
     jobs.push_back(std::move(job));
   }
   const int64_t channels = u.shape.back();
-  context.add(cpu::make_channel_sums(u.dtype, num_elements(u.shape) / channels, channels, jobs,
-                                     context.scratch));
+  context.maker.channel_sums(u.dtype, num_elements(u.shape) / channels, channels, jobs);
 }
 
 // `x`, `y`: the shapes of the large and the small tensor; the index of operands, -1: none.
-void add_pool(StepContext& context, cpu::PoolOp op, const Shape& x, const Shape& y, int x_operand,
+void add_pool(StepContext& context, PoolOp op, const Shape& x, const Shape& y, int x_operand,
               int dy_operand) {
-  cpu::PoolShape shape;
+  PoolShape shape;
   shape.dtype = context.output(0).dtype;
   set_sizes(shape.input, x, 1);
   set_sizes(shape.output, y, 1);
@@ -139,14 +134,14 @@ void add_pool(StepContext& context, cpu::PoolOp op, const Shape& x, const Shape&
     const size_t i = static_cast<size_t>(operand);
     return context.input_piece(i, p) + n * image_bytes(context.input(i));
   };
-  std::vector<cpu::PoolJob> jobs;
+  std::vector<PoolJob> jobs;
   for (int64_t p = 0; p < context.num_pieces(); ++p) {
     for (int64_t n = 0; n < x[0]; ++n) {
       jobs.push_back({image(x_operand, p, n), image(dy_operand, p, n),
                       context.output_piece(0, p) + n * image_bytes(context.output(0))});
     }
   }
-  context.add(cpu::make_pool(op, shape, std::move(jobs)));
+  context.maker.pool(op, shape, std::move(jobs));
 }
 
 const Shape& in(const StepContext& context, size_t i) {
@@ -158,13 +153,13 @@ const Shape& out(const StepContext& context) {
 }
 
 void add_conv(StepContext& context) {
-  const cpu::ConvShape shape = conv_shape(context, in(context, 0), in(context, 1), out(context));
-  context.add(cpu::make_conv(shape, conv_jobs(context), context.scratch));
+  const ConvShape shape = conv_shape(context, in(context, 0), in(context, 1), out(context));
+  context.maker.conv(shape, conv_jobs(context));
 }
 
 void add_dgrad(StepContext& context) {
-  const cpu::ConvShape shape = conv_shape(context, out(context), in(context, 1), in(context, 0));
-  context.add(cpu::make_conv_dgrad(shape, conv_jobs(context), context.scratch));
+  const ConvShape shape = conv_shape(context, out(context), in(context, 1), in(context, 0));
+  context.maker.conv_dgrad(shape, conv_jobs(context));
 }
 
 }  // namespace
@@ -178,19 +173,19 @@ std::vector<Preparation> conv_preparations() {
       {"channel_sums", [](StepContext& context) { add_channel_sums(context, 1); }},
       {"max_pool",
        [](StepContext& context) {
-         add_pool(context, cpu::PoolOp::kMax, in(context, 0), out(context), 0, -1);
+         add_pool(context, PoolOp::kMax, in(context, 0), out(context), 0, -1);
        }},
       {"avg_pool",
        [](StepContext& context) {
-         add_pool(context, cpu::PoolOp::kAverage, in(context, 0), out(context), 0, -1);
+         add_pool(context, PoolOp::kAverage, in(context, 0), out(context), 0, -1);
        }},
       {"max_pool_grad",
        [](StepContext& context) {
-         add_pool(context, cpu::PoolOp::kMaxGrad, out(context), in(context, 1), 0, 1);
+         add_pool(context, PoolOp::kMaxGrad, out(context), in(context, 1), 0, 1);
        }},
       {"avg_pool_grad",
        [](StepContext& context) {
-         add_pool(context, cpu::PoolOp::kAverageGrad, out(context), in(context, 0), -1, 0);
+         add_pool(context, PoolOp::kAverageGrad, out(context), in(context, 0), -1, 0);
        }},
   };
 }

@@ -1,17 +1,15 @@
 // Elementwise ops, alone or fused, and copies that change no element.
-#include "backend/cpu/copy.h"
-#include "backend/cpu/elementwise.h"
 #include "exec/prepare.h"
 
 namespace meshtrain {
 namespace {
 
 // Shape of the results: the axes of the step, then the local dimensions.
-std::vector<cpu::View> operand_views(const StepContext& context, const cpu::View& result) {
+std::vector<View> operand_views(const StepContext& context, const View& result) {
   const size_t rank = result.rank() - context.num_axes();
-  std::vector<cpu::View> views;
+  std::vector<View> views;
   for (size_t i = 0; i < context.step.inputs.size(); ++i) {
-    cpu::View view = context.view(context.input(i), context.input_base(i), rank);
+    View view = context.view(context.input(i), context.input_base(i), rank);
     for (size_t d = 0; d < view.rank(); ++d) {
       MESHTRAIN_CHECK(view.shape[d] == 1 || view.shape[d] == result.shape[d],
                       "{}: operand {} of shape {} for {}", context.step.path, i,
@@ -33,9 +31,9 @@ double number(const Attrs& attrs, std::string_view name) {
   return 0;
 }
 
-cpu::TapeInstruction instruction(std::string_view op, const Attrs& attrs, std::vector<int> args,
-                                 DType dtype) {
-  cpu::TapeInstruction out{op, std::move(args), dtype, 0, 0};
+TapeInstruction instruction(std::string_view op, const Attrs& attrs, std::vector<int> args,
+                            DType dtype) {
+  TapeInstruction out{op, std::move(args), dtype, 0, 0};
   if (op == "constant") {
     out.low = number(attrs, "value");
   } else {
@@ -49,16 +47,16 @@ cpu::TapeInstruction instruction(std::string_view op, const Attrs& attrs, std::v
 
 void add_fused(StepContext& context) {
   const FusedTape& tape = context.program.fusions[context.step.fused];
-  const cpu::View result = context.output_view(0);
-  std::vector<cpu::TapeInstruction> instructions;
+  const View result = context.output_view(0);
+  std::vector<TapeInstruction> instructions;
   for (const FusedTape::Instruction& in : tape.instructions) {
     instructions.push_back(instruction(in.op->name, in.attrs, in.args, in.dtype));
   }
-  std::vector<cpu::TapeResult> results;
+  std::vector<TapeResult> results;
   for (size_t r = 0; r < tape.results.size(); ++r) {
     results.push_back({tape.results[r], context.output_view(r)});
   }
-  context.add(cpu::make_tape(result.shape, operand_views(context, result), instructions, results));
+  context.maker.tape(result.shape, operand_views(context, result), instructions, results);
 }
 
 }  // namespace
@@ -68,14 +66,14 @@ void add_tape(StepContext& context) {
     add_fused(context);
     return;
   }
-  const cpu::View result = context.output_view(0);
+  const View result = context.output_view(0);
   std::vector<int> args;
   for (size_t i = 0; i < context.step.inputs.size(); ++i)
     args.push_back(static_cast<int>(i));
-  context.add(cpu::make_tape(result.shape, operand_views(context, result),
-                             {instruction(context.step.op->name, context.step.attrs,
-                                          std::move(args), context.output(0).dtype)},
-                             {{0, result}}));
+  context.maker.tape(result.shape, operand_views(context, result),
+                     {instruction(context.step.op->name, context.step.attrs, std::move(args),
+                                  context.output(0).dtype)},
+                     {{0, result}});
 }
 
 }  // namespace meshtrain

@@ -1,36 +1,33 @@
 // Ops that need to know where their piece begins in the global tensor.
-#include "backend/cpu/copy.h"
-#include "backend/cpu/lookup.h"
-#include "backend/cpu/random.h"
 #include "exec/prepare.h"
 
 namespace meshtrain {
 namespace {
 
-// make(piece) for every piece, as kernels that may run at the same time.
+// make(piece) for every piece; they may run at the same time.
 template <class Make>
 void add_pieces(StepContext& context, Make&& make) {
-  cpu::KernelList list;
+  context.maker.begin_group();
   for (int64_t p = 0; p < context.num_pieces(); ++p)
-    list.push_back(make(p));
-  context.add_together(std::move(list));
+    make(p);
+  context.maker.end_group();
 }
 
 void add_iota(StepContext& context) {
   const Buffer& out = context.output(0);
   const size_t axis = static_cast<size_t>(context.attr_int("axis"));
   add_pieces(context, [&](int64_t p) {
-    return cpu::make_iota(cpu::contiguous_view(context.output_piece(0, p), out.dtype, out.shape),
-                          axis, context.start(out, p)[axis]);
+    context.maker.iota(contiguous_view(context.output_piece(0, p), out.dtype, out.shape), axis,
+                       context.start(out, p)[axis]);
   });
 }
 
 // Global indices of the elements of a piece of `out`, in a tensor of shape `noise`: dimensions of
 // size 1 share one number.
-cpu::RandomPiece random_piece(const StepContext& context, const Shape& noise, int64_t piece,
-                              const std::byte* step) {
+RandomPiece random_piece(const StepContext& context, const Shape& noise, int64_t piece,
+                         const std::byte* step) {
   const Buffer& out = context.output(0);
-  cpu::RandomPiece random;
+  RandomPiece random;
   random.shape = out.shape;
   random.index_strides = row_major_strides(noise);
   const std::vector<int64_t> start = context.start(out, piece);
@@ -47,7 +44,7 @@ cpu::RandomPiece random_piece(const StepContext& context, const Shape& noise, in
 
 void add_random_bits(StepContext& context) {
   add_pieces(context, [&](int64_t p) {
-    return cpu::make_random_bits(
+    context.maker.random_bits(
         random_piece(context, context.output(0).global_shape, p, context.input_piece(0, p)),
         context.output_piece(0, p));
   });
@@ -55,7 +52,7 @@ void add_random_bits(StepContext& context) {
 
 void add_dropout(StepContext& context) {
   add_pieces(context, [&](int64_t p) {
-    return cpu::make_dropout(
+    context.maker.dropout(
         random_piece(context, context.attr_ints("noise_shape"), p, context.input_piece(1, p)),
         context.output(0).dtype, context.attr_double("rate"), context.input_piece(0, p),
         context.output_piece(0, p));
@@ -64,7 +61,7 @@ void add_dropout(StepContext& context) {
 
 void add_gather_rows(StepContext& context) {
   const Buffer& table = context.input(0);
-  cpu::LookupShape shape;
+  LookupShape shape;
   shape.dtype = table.dtype;
   shape.num_ids = num_elements(context.input(1).shape);
   shape.rows = table.shape[0];
@@ -72,14 +69,14 @@ void add_gather_rows(StepContext& context) {
   shape.global_rows = table.global_shape[0];
   add_pieces(context, [&](int64_t p) {
     shape.start = context.start(table, p)[0];
-    return cpu::make_gather_rows(shape, context.input_piece(0, p), context.input_piece(1, p),
-                                 context.output_piece(0, p));
+    context.maker.gather_rows(shape, context.input_piece(0, p), context.input_piece(1, p),
+                              context.output_piece(0, p));
   });
 }
 
 void add_scatter_add_rows(StepContext& context) {
   const Buffer& out = context.output(0);
-  cpu::LookupShape shape;
+  LookupShape shape;
   shape.dtype = out.dtype;
   shape.num_ids = num_elements(context.input(1).shape);
   shape.rows = out.shape[0];
@@ -87,21 +84,21 @@ void add_scatter_add_rows(StepContext& context) {
   shape.global_rows = out.global_shape[0];
   add_pieces(context, [&](int64_t p) {
     shape.start = context.start(out, p)[0];
-    return cpu::make_scatter_add_rows(shape, context.input_piece(0, p), context.input_piece(1, p),
-                                      context.output_piece(0, p));
+    context.maker.scatter_add_rows(shape, context.input_piece(0, p), context.input_piece(1, p),
+                                   context.output_piece(0, p));
   });
 }
 
 void add_one_hot(StepContext& context) {
   const Buffer& out = context.output(0);
-  cpu::LookupShape shape;
+  LookupShape shape;
   shape.dtype = out.dtype;
   shape.num_ids = num_elements(context.input(0).shape);
   shape.rows = out.shape.back();
   shape.global_rows = out.global_shape.back();
   add_pieces(context, [&](int64_t p) {
     shape.start = context.start(out, p).back();
-    return cpu::make_one_hot(shape, context.input_piece(0, p), context.output_piece(0, p));
+    context.maker.one_hot(shape, context.input_piece(0, p), context.output_piece(0, p));
   });
 }
 

@@ -1,8 +1,6 @@
 // Reductions, sums of products, and scans along a dimension.
 #include <algorithm>
 
-#include "backend/cpu/reduce.h"
-#include "backend/cpu/scan.h"
 #include "exec/prepare.h"
 #include "ir/ops/einsum.h"
 
@@ -15,26 +13,26 @@ std::vector<int> all_axes(const StepContext& context) {
   return axes;
 }
 
-void add_reduce(StepContext& context, cpu::Reduction reduction) {
+void add_reduce(StepContext& context, Reduction reduction) {
   const Buffer& in = context.input(0);
   const std::vector<int> axes = all_axes(context);
-  const cpu::View x = context.view_over(axes, in, context.input_base(0), in.shape.size());
+  const View x = context.view_over(axes, in, context.input_base(0), in.shape.size());
   std::vector<bool> reduced(x.rank(), false);
   for (size_t d = context.num_axes(); d < axes.size(); ++d)
     reduced[d] = true;
   for (int64_t axis : context.attr_ints("axes")) {
     reduced[axes.size() + static_cast<size_t>(axis)] = true;
   }
-  context.add(cpu::make_reduce(reduction, x, reduced, context.output_view(0), context.scratch));
+  context.maker.reduce(reduction, x, reduced, context.output_view(0));
 }
 
 constexpr int kAxisLabel = 1000;  // labels below are letters
 
 // Only those of `axes` that a buffer is split (or pending) over are dimensions of it here.
-cpu::LabelledView labelled(const StepContext& context, const std::vector<int>& axes,
-                           const Buffer& buffer, std::byte* base, std::string_view letters) {
-  const cpu::View all = context.view_over(axes, buffer, base, buffer.shape.size());
-  cpu::LabelledView out;
+LabelledView labelled(const StepContext& context, const std::vector<int>& axes,
+                      const Buffer& buffer, std::byte* base, std::string_view letters) {
+  const View all = context.view_over(axes, buffer, base, buffer.shape.size());
+  LabelledView out;
   out.view.data = base;
   out.view.dtype = buffer.dtype;
   for (size_t d = 0; d < all.rank(); ++d) {
@@ -51,21 +49,21 @@ cpu::LabelledView labelled(const StepContext& context, const std::vector<int>& a
 void add_einsum(StepContext& context) {
   const EinsumEquation equation = parse_einsum(context.attr_string("equation"));
   const std::vector<int> axes = all_axes(context);
-  std::vector<cpu::LabelledView> operands;
+  std::vector<LabelledView> operands;
   for (size_t i = 0; i < equation.operands.size(); ++i) {
     operands.push_back(
         labelled(context, axes, context.input(i), context.input_base(i), equation.operands[i]));
   }
-  context.add(cpu::make_einsum(
+  make_einsum(
       operands,
       labelled(context, context.axes(), context.output(0), context.output_base(0), equation.result),
-      context.scratch));
+      context.maker);
 }
 
 // x as (outer, size, inner); all pieces at once where they lie as the results do.
-cpu::ScanShape scan_shape(const StepContext& context, size_t axis) {
+ScanShape scan_shape(const StepContext& context, size_t axis) {
   const Buffer& x = context.input(0);
-  cpu::ScanShape shape;
+  ScanShape shape;
   shape.dtype = x.dtype;
   shape.size = x.shape[axis];
   for (size_t d = 0; d < axis; ++d)
@@ -80,31 +78,31 @@ cpu::ScanShape scan_shape(const StepContext& context, size_t axis) {
 template <class Make>
 void add_scan(StepContext& context, Make&& make) {
   const int64_t pieces = context.is_uniform() ? 1 : context.num_pieces();
-  cpu::KernelList list;
+  context.maker.begin_group();
   for (int64_t p = 0; p < pieces; ++p)
-    list.push_back(make(p));
-  context.add_together(std::move(list));
+    make(p);
+  context.maker.end_group();
 }
 
 void add_argmax(StepContext& context) {
-  const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
+  const ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
   add_scan(context, [&](int64_t p) {
-    return cpu::make_argmax(shape, context.input_piece(0, p), context.output_piece(0, p));
+    context.maker.argmax(shape, context.input_piece(0, p), context.output_piece(0, p));
   });
 }
 
 void add_cumsum(StepContext& context) {
-  const cpu::ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
+  const ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
   add_scan(context, [&](int64_t p) {
-    return cpu::make_cumsum(shape, context.input_piece(0, p), context.output_piece(0, p));
+    context.maker.cumsum(shape, context.input_piece(0, p), context.output_piece(0, p));
   });
 }
 
 void add_top_k(StepContext& context) {
-  const cpu::ScanShape shape = scan_shape(context, context.input(0).shape.size() - 1);
+  const ScanShape shape = scan_shape(context, context.input(0).shape.size() - 1);
   add_scan(context, [&](int64_t p) {
-    return cpu::make_top_k(shape, context.attr_int("k"), context.input_piece(0, p),
-                           context.output_piece(0, p), context.output_piece(1, p));
+    context.maker.top_k(shape, context.attr_int("k"), context.input_piece(0, p),
+                        context.output_piece(0, p), context.output_piece(1, p));
   });
 }
 
@@ -112,9 +110,9 @@ void add_top_k(StepContext& context) {
 
 std::vector<Preparation> math_preparations() {
   return {
-      {"reduce_sum", [](StepContext& context) { add_reduce(context, cpu::Reduction::kSum); }},
-      {"reduce_max", [](StepContext& context) { add_reduce(context, cpu::Reduction::kMax); }},
-      {"reduce_min", [](StepContext& context) { add_reduce(context, cpu::Reduction::kMin); }},
+      {"reduce_sum", [](StepContext& context) { add_reduce(context, Reduction::kSum); }},
+      {"reduce_max", [](StepContext& context) { add_reduce(context, Reduction::kMax); }},
+      {"reduce_min", [](StepContext& context) { add_reduce(context, Reduction::kMin); }},
       {"einsum", add_einsum},
       {"argmax", add_argmax},
       {"cumsum", add_cumsum},

@@ -1,13 +1,10 @@
 // optimizer_update: operands and attributes as ir/ops/optimizer.cc states them.
 #include <algorithm>
 
-#include "backend/cpu/optimizer.h"
 #include "exec/prepare.h"
 
 namespace meshtrain {
 namespace {
-
-using cpu::OptimizerRule;
 
 OptimizerRule find_rule(const StepContext& context) {
   const std::string& kind = context.attr_string("kind");
@@ -22,21 +19,21 @@ OptimizerRule find_rule(const StepContext& context) {
   return OptimizerRule::kAdam;
 }
 
-cpu::OptimizerSpec common_spec(const StepContext& context) {
-  cpu::OptimizerSpec spec;
+OptimizerSpec common_spec(const StepContext& context) {
+  OptimizerSpec spec;
   spec.rule = find_rule(context);
   spec.dtype = context.output(0).dtype;
   const auto take = [&](std::string_view name, int scalar) {
     if (context.has_attr(name))
       spec.args.scalars[scalar] = context.attr_double(name);
   };
-  take("momentum", cpu::kMomentumFactor);
-  take("rho", cpu::kRho);
-  take("beta_1", cpu::kBeta1);
-  take("beta_2", cpu::kBeta2);
-  take("epsilon", cpu::kEpsilon);
-  take("centered", cpu::kVariant);
-  take("amsgrad", cpu::kVariant);
+  take("momentum", kMomentumFactor);
+  take("rho", kRho);
+  take("beta_1", kBeta1);
+  take("beta_2", kBeta2);
+  take("epsilon", kEpsilon);
+  take("centered", kVariant);
+  take("amsgrad", kVariant);
   return spec;
 }
 
@@ -49,9 +46,9 @@ void add_update(StepContext& context) {
   for (size_t i = 0; i < rate; ++i)
     together = together && context.input(i).axes == axes;
   const int64_t pieces = together ? 1 : context.num_pieces();
-  cpu::OptimizerSpec spec = common_spec(context);
+  OptimizerSpec spec = common_spec(context);
   spec.num_elements = num_elements(context.output(0).shape) * (together ? context.num_pieces() : 1);
-  cpu::KernelList list;
+  context.maker.begin_group();
   for (int64_t p = 0; p < pieces; ++p) {
     spec.args.param = context.input_piece(0, p);
     spec.args.grad = context.input_piece(1, p);
@@ -62,9 +59,9 @@ void add_update(StepContext& context) {
     }
     spec.rate = context.input_piece(rate, p);
     spec.decay = has_decay ? context.input_piece(rate + 1, p) : nullptr;
-    list.push_back(cpu::make_optimizer(spec));
+    context.maker.optimizer(spec);
   }
-  context.add_together(std::move(list));
+  context.maker.end_group();
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 // Ops that move elements: copies between views of the same memory layout rules.
-#include "backend/cpu/copy.h"
 #include "exec/prepare.h"
 
 namespace meshtrain {
 namespace {
 
 // All elements of each piece as one dimension behind the axes.
-cpu::View flat_view(const StepContext& context, const Buffer& buffer, std::byte* base) {
-  cpu::View view = context.view(buffer, base, buffer.shape.size());
+View flat_view(const StepContext& context, const Buffer& buffer, std::byte* base) {
+  View view = context.view(buffer, base, buffer.shape.size());
   view.shape.resize(context.num_axes());
   view.strides.resize(context.num_axes());
   view.shape.push_back(num_elements(buffer.shape));
@@ -16,28 +15,27 @@ cpu::View flat_view(const StepContext& context, const Buffer& buffer, std::byte*
 }
 
 void add_copy(StepContext& context) {
-  context.add(cpu::make_copy(flat_view(context, context.input(0), context.input_base(0)),
-                             flat_view(context, context.output(0), context.output_base(0))));
+  context.maker.copy(flat_view(context, context.input(0), context.input_base(0)),
+                     flat_view(context, context.output(0), context.output_base(0)));
 }
 
 void add_broadcast(StepContext& context) {
-  const cpu::View to = context.output_view(0);
-  cpu::View from =
-      context.view(context.input(0), context.input_base(0), context.output(0).shape.size());
+  const View to = context.output_view(0);
+  View from = context.view(context.input(0), context.input_base(0), context.output(0).shape.size());
   from.shape = to.shape;  // strides are 0 where it is repeated
-  context.add(cpu::make_copy(from, to));
+  context.maker.copy(from, to);
 }
 
 void add_transpose(StepContext& context) {
-  const cpu::View x = context.input_view(0);
-  cpu::View from = x;
+  const View x = context.input_view(0);
+  View from = x;
   const std::vector<int64_t>& permutation = context.attr_ints("permutation");
   const size_t first = context.num_axes();
   for (size_t d = 0; d < permutation.size(); ++d) {
     from.shape[first + d] = x.shape[first + static_cast<size_t>(permutation[d])];
     from.strides[first + d] = x.strides[first + static_cast<size_t>(permutation[d])];
   }
-  context.add(cpu::make_copy(from, context.output_view(0)));
+  context.maker.copy(from, context.output_view(0));
 }
 
 size_t axis_dim(const StepContext& context) {
@@ -45,31 +43,31 @@ size_t axis_dim(const StepContext& context) {
 }
 
 // `view` begins `count` elements later along dimension d.
-void advance(cpu::View& view, size_t d, int64_t count) {
+void advance(View& view, size_t d, int64_t count) {
   view.data += count * view.strides[d] * view.item_size();
 }
 
 void add_slice(StepContext& context) {
-  const cpu::View to = context.output_view(0);
+  const View to = context.output_view(0);
   const size_t d = axis_dim(context);
-  cpu::View from = context.input_view(0);
+  View from = context.input_view(0);
   advance(from, d, context.attr_int("begin"));
   from.strides[d] *= context.attr_int("stride");
   from.shape = to.shape;
-  context.add(cpu::make_copy(from, to));
+  context.maker.copy(from, to);
 }
 
 void add_reverse(StepContext& context) {
   const size_t d = axis_dim(context);
-  cpu::View from = context.input_view(0);
+  View from = context.input_view(0);
   advance(from, d, from.shape[d] - 1);
   from.strides[d] = -from.strides[d];
-  context.add(cpu::make_copy(from, context.output_view(0)));
+  context.maker.copy(from, context.output_view(0));
 }
 
 // The part of the result that begins at `begin` along d and has this operand's size.
-cpu::View part_of_result(const StepContext& context, size_t d, int64_t begin, int64_t size) {
-  cpu::View to = context.output_view(0);
+View part_of_result(const StepContext& context, size_t d, int64_t begin, int64_t size) {
+  View to = context.output_view(0);
   advance(to, d, begin);
   to.shape[d] = size;
   return to;
@@ -77,28 +75,27 @@ cpu::View part_of_result(const StepContext& context, size_t d, int64_t begin, in
 
 void add_pad(StepContext& context) {
   const size_t d = axis_dim(context);
-  const cpu::View from = context.input_view(0);
-  context.add(cpu::make_fill(context.output_view(0), context.attr_double("value")));
-  context.add(
-      cpu::make_copy(from, part_of_result(context, d, context.attr_int("before"), from.shape[d])));
+  const View from = context.input_view(0);
+  context.maker.fill(context.output_view(0), context.attr_double("value"));
+  context.maker.copy(from, part_of_result(context, d, context.attr_int("before"), from.shape[d]));
 }
 
 void add_concat(StepContext& context) {
   const size_t d = axis_dim(context);
   int64_t begin = 0;
-  cpu::KernelList parts;
+  context.maker.begin_group();
   for (size_t i = 0; i < context.step.inputs.size(); ++i) {
-    const cpu::View from = context.input_view(i);
+    const View from = context.input_view(i);
     if (num_elements(from.shape) > 0) {
-      parts.push_back(cpu::make_copy(from, part_of_result(context, d, begin, from.shape[d])));
+      context.maker.copy(from, part_of_result(context, d, begin, from.shape[d]));
     }
     begin += from.shape[d];
   }
-  context.add_together(std::move(parts));
+  context.maker.end_group();
 }
 
 void add_constant(StepContext& context) {
-  context.add(cpu::make_fill(context.output_view(0), context.attr_double("value")));
+  context.maker.fill(context.output_view(0), context.attr_double("value"));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // Images sampled at affine coordinates (ir/ops/warp.cc).
-#include "backend/cpu/warp.h"
 #include "exec/prepare.h"
 
 namespace meshtrain {
@@ -9,17 +8,16 @@ namespace {
 void add_warp(StepContext& context) {
   const bool transposed = context.step.op->name == "affine_warp_transpose";
   const Buffer& out = context.output(0);
-  cpu::WarpShape shape{out.shape[0], out.shape[1], out.shape[2], out.shape[3], out.dtype};
+  WarpShape shape{out.shape[0], out.shape[1], out.shape[2], out.shape[3], out.dtype};
   shape.nearest = context.attr_string("interpolation") == "nearest";
-  shape.fill = cpu::warp_fill(context.attr_string("fill"));
+  shape.fill = warp_fill(context.attr_string("fill"));
   shape.fill_value = context.attr_double("fill_value");
-  cpu::KernelList list;
+  context.maker.begin_group();
   for (int64_t p = 0; p < context.num_pieces(); ++p) {
-    const auto make = transposed ? cpu::make_affine_warp_transpose : cpu::make_affine_warp;
-    list.push_back(make(shape, context.input_piece(0, p), context.input_piece(1, p),
-                        context.output_piece(0, p)));
+    context.maker.affine_warp(shape, transposed, context.input_piece(0, p),
+                              context.input_piece(1, p), context.output_piece(0, p));
   }
-  context.add_together(std::move(list));
+  context.maker.end_group();
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 namespace meshtrain {
 namespace {
 
-using cpu::Access;
 using cpu::Kernel;
 
 constexpr double kWorthSharing = 1500;  // nanoseconds; less stays on one worker

@@ -13,27 +13,6 @@
 
 namespace meshtrain::cpu {
 
-// x (input..., channels), kernel (cells..., channels / groups, filters), y (output..., filters):
-// cell j of output i is x[i * stride + j * dilation - pad]. Missing spatial dimensions have size 1.
-struct ConvShape {
-  DType dtype = DType::kFloat32;
-  std::array<int64_t, 3> input{1, 1, 1}, output{1, 1, 1}, cells{1, 1, 1};
-  std::array<int64_t, 3> strides{1, 1, 1}, dilations{1, 1, 1}, pads{0, 0, 0};
-  int64_t channels = 1, filters = 1, groups = 1;
-
-  int64_t item_size() const { return static_cast<int64_t>(dtype_size(dtype)); }
-  int64_t input_bytes() const;  // of one image of x
-  int64_t output_bytes() const;
-  int64_t kernel_elements() const;
-  bool is_depthwise() const { return groups == channels && groups > 1; }
-};
-
-// One image through one kernel. Images of several devices are jobs beside each other.
-struct ConvJob {
-  const std::byte* from = nullptr;
-  const std::byte* kernel = nullptr;
-  std::byte* to = nullptr;
-};
 // from: images of x, to: of y.
 KernelList make_conv(const ConvShape& shape, const std::vector<ConvJob>& jobs,
                      ScratchAllocator& scratch);
@@ -41,15 +20,6 @@ KernelList make_conv(const ConvShape& shape, const std::vector<ConvJob>& jobs,
 KernelList make_conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& jobs,
                            ScratchAllocator& scratch);
 
-// The gradient of one kernel, summed over these images of x and of y's gradient.
-struct WgradJob {
-  struct Images {
-    const std::byte* x = nullptr;
-    const std::byte* dy = nullptr;
-  };
-  std::vector<Images> images;
-  std::byte* to = nullptr;
-};
 // All jobs have the same number of images.
 KernelList make_conv_wgrad(const ConvShape& shape, const std::vector<WgradJob>& jobs,
                            ScratchAllocator& scratch);

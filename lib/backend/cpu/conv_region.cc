@@ -13,16 +13,6 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-int64_t ConvShape::input_bytes() const {
-  return input[0] * input[1] * input[2] * channels * item_size();
-}
-int64_t ConvShape::output_bytes() const {
-  return output[0] * output[1] * output[2] * filters * item_size();
-}
-int64_t ConvShape::kernel_elements() const {
-  return cells[0] * cells[1] * cells[2] * (channels / groups) * filters;
-}
-
 ConvShape flattened(ConvShape shape) {
   const Index3 ones{1, 1, 1};
   if (shape.cells != ones || shape.strides != ones || shape.input != shape.output ||

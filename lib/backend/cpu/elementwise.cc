@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/strided.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -12,17 +11,6 @@ namespace {
 constexpr int64_t kBlock = 1024;      // elements of a block where few temporaries are alive
 constexpr int64_t kSmallBlock = 512;  // otherwise
 constexpr int kManySlots = 8;
-
-constexpr const char* kOpNames[] = {
-#define MESHTRAIN_CPU_OP(name) #name,
-    MESHTRAIN_CPU_ELEMENT_OPS(MESHTRAIN_CPU_OP)
-#undef MESHTRAIN_CPU_OP
-};
-
-int find_element_op(std::string_view name) {
-  const auto* found = std::find(std::begin(kOpNames), std::end(kOpNames), name);
-  return found == std::end(kOpNames) ? -1 : static_cast<int>(found - std::begin(kOpNames));
-}
 
 double element_cost(std::string_view op) {  // nanoseconds an element, float32
   constexpr std::string_view kSlow[] = {"exp", "log", "log1p", "expm1", "tanh",
@@ -454,10 +442,6 @@ KernelPtr make_tape(const Shape& shape, const std::vector<View>& operands,
                     const std::vector<TapeInstruction>& tape,
                     const std::vector<TapeResult>& results) {
   return std::make_unique<Tape>(shape, operands, tape, results);
-}
-
-bool is_tape_op(std::string_view op) {
-  return op == "cast" || find_element_op(op) >= 0;
 }
 
 }  // namespace meshtrain::cpu

@@ -12,17 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "backend/kernel_maker.h"
 
 namespace meshtrain::cpu {
-
-// Bytes that a range of units touches, for finding where workers must wait for each other.
-struct Access {
-  const std::byte* begin = nullptr;
-  const std::byte* end = nullptr;
-  bool is_write = false;
-};
 
 class Kernel {
  public:
@@ -42,21 +34,6 @@ class Kernel {
 using KernelPtr = std::unique_ptr<Kernel>;
 using KernelList = std::vector<KernelPtr>;  // to be run one after the other
 
-// A strided array: element (i, j, ...) at data + size * (i * strides[0] + j * strides[1] + ...).
-struct View {
-  std::byte* data = nullptr;
-  DType dtype = DType::kFloat32;
-  Shape shape;
-  std::vector<int64_t> strides;  // in elements; 0 repeats, negative runs backwards
-
-  int64_t item_size() const { return static_cast<int64_t>(dtype_size(dtype)); }
-  size_t rank() const { return shape.size(); }
-};
-
-View contiguous_view(std::byte* data, DType dtype, Shape shape);
-bool is_contiguous(const View& view);
-// From the first to one past the last byte that the view reaches.
-Access whole_access(const View& view, bool is_write);
 // Memory for intermediate results of a step, handed out while its kernels are prepared; it holds
 // until the last of them has run.
 class ScratchAllocator {

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/rules.h"
+
 namespace meshtrain::cpu {
 
 // Element types in the order of the tables below.
@@ -22,18 +24,9 @@ enum TypeIndex : int {
   kNumTypes
 };
 
-// clang-format off
-#define MESHTRAIN_CPU_ELEMENT_OPS(X)                                                     \
-  X(neg) X(exp) X(log) X(log1p) X(expm1) X(tanh) X(sigmoid) X(softplus) X(sqrt) X(rsqrt) \
-  X(square) X(abs) X(sign) X(erf) X(sin) X(cos) X(floor) X(ceil) X(round) X(reciprocal)  \
-  X(relu) X(step) X(logical_not) X(is_finite) X(copy) X(add) X(sub) X(mul) X(div) X(max) \
-  X(min) X(pow) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or)         \
-  X(select) X(clamp) X(channel_affine)
-// clang-format on
-
 enum class ElementOp : int {
 #define MESHTRAIN_CPU_OP(name) k_##name,
-  MESHTRAIN_CPU_ELEMENT_OPS(MESHTRAIN_CPU_OP)
+  MESHTRAIN_ELEMENT_OPS(MESHTRAIN_CPU_OP)
 #undef MESHTRAIN_CPU_OP
       kCount
 };
@@ -45,8 +38,6 @@ struct ElementParams {
 };
 using ElementLoop = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n,
                              const ElementParams& params);
-
-enum class Reduction : int { kSum, kMax, kMin, kCount };
 
 // out[r] = sum (max, min) over c of x[r * row_stride + c], r < rows.
 using ReduceRows = void (*)(void* out, const void* x, int64_t rows, int64_t columns,
@@ -63,28 +54,6 @@ struct RandomStream {
   uint32_t stream = 0;
   uint32_t step = 0;
 };
-
-// One run of an optimizer over n elements; pointers may be equal between input and output.
-struct OptimizerArgs {
-  const void* param = nullptr;
-  const void* grad = nullptr;
-  void* new_param = nullptr;
-  const void* slots[4] = {};
-  void* new_slots[4] = {};
-  double scalars[8] = {};  // by OptimizerScalar
-};
-// kRate: learning rate, or alpha of adam; kVariant: 1 = centered, amsgrad.
-enum OptimizerScalar : int {
-  kRate,
-  kDecay,
-  kMomentumFactor,
-  kRho,
-  kBeta1,
-  kBeta2,
-  kEpsilon,
-  kVariant
-};
-enum class OptimizerRule : int { kSgd, kMomentum, kNesterov, kRmsprop, kAdam, kCount };
 
 // C (m, n) = A (m, k) B (k, n) (+ C), element (i, j) of A at a[i * a_row + j * a_column] and so on;
 // columns of C are adjacent. `scratch` holds gemm_scratch_bytes.

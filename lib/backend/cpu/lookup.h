@@ -6,14 +6,6 @@
 
 namespace meshtrain::cpu {
 
-// ids: `num_ids` int32. The piece holds rows [start, start + rows) of `global_rows`.
-struct LookupShape {
-  int64_t num_ids = 0;
-  int64_t rows = 0, row_elements = 1;
-  int64_t start = 0, global_rows = 0;
-  DType dtype = DType::kFloat32;
-};
-
 // out (num_ids, row_elements) = rows of table (rows, row_elements) at clamp(id, 0, global_rows -
 // 1); zeros where that row is in another piece.
 KernelPtr make_gather_rows(const LookupShape& shape, const std::byte* table, const std::byte* ids,

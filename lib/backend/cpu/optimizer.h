@@ -6,15 +6,6 @@
 
 namespace meshtrain::cpu {
 
-struct OptimizerSpec {
-  OptimizerRule rule = OptimizerRule::kSgd;
-  DType dtype = DType::kFloat32;
-  int64_t num_elements = 0;
-  OptimizerArgs args;                // pointers and fixed scalars
-  const std::byte* rate = nullptr;   // scalars of `dtype`, read at every run
-  const std::byte* decay = nullptr;  // may be absent
-};
-
 KernelPtr make_optimizer(const OptimizerSpec& spec);
 
 }  // namespace meshtrain::cpu

@@ -8,13 +8,6 @@
 
 namespace meshtrain::cpu {
 
-int64_t PoolShape::input_bytes() const {
-  return input[0] * input[1] * input[2] * channels * static_cast<int64_t>(dtype_size(dtype));
-}
-int64_t PoolShape::output_bytes() const {
-  return output[0] * output[1] * output[2] * channels * static_cast<int64_t>(dtype_size(dtype));
-}
-
 namespace {
 
 class Pool final : public Kernel {

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "backend/cpu/kernel_table.h"
-#include "backend/cpu/strided.h"
 #include "backend/cpu/types.h"
 #include "base/philox.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/cpu/copy.h"
-#include "backend/cpu/strided.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {

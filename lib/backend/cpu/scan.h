@@ -6,11 +6,6 @@
 
 namespace meshtrain::cpu {
 
-struct ScanShape {
-  int64_t outer = 1, size = 1, inner = 1;
-  DType dtype = DType::kFloat32;
-};
-
 // out (outer, inner) int32: index of the first of the largest; a NaN counts as the largest.
 KernelPtr make_argmax(const ScanShape& shape, const std::byte* x, std::byte* out);
 // out (outer, size, inner): inclusive running sum.

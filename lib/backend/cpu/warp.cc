@@ -146,13 +146,6 @@ KernelPtr make(const WarpShape& shape, const std::byte* in, const std::byte* tra
 
 }  // namespace
 
-WarpFill warp_fill(std::string_view name) {
-  return name == "nearest"   ? WarpFill::kNearest
-         : name == "wrap"    ? WarpFill::kWrap
-         : name == "reflect" ? WarpFill::kReflect
-                             : WarpFill::kConstant;
-}
-
 KernelPtr make_affine_warp(const WarpShape& shape, const std::byte* x, const std::byte* transforms,
                            std::byte* out) {
   return make<false>(shape, x, transforms, out);

@@ -4,27 +4,25 @@
 #include <cstring>
 
 #include "backend/cpu/group.h"
-#include "backend/cpu/strided.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::local {
 namespace {
 
-using cpu::Access;
 using cpu::Kernel;
 
 constexpr int64_t kElementsOfUnit = 2048;
 
 class Combine final : public Kernel {
  public:
-  Combine(cpu::Reduction reduction, DType dtype, Region region)
+  Combine(Reduction reduction, DType dtype, Region region)
       : to_(region.to),
         sources_(std::move(region.sources)),
         loop_{std::move(region.shape),
               {std::move(region.to_strides), std::move(region.from_strides)}},
         item_size_(static_cast<int64_t>(dtype_size(dtype))),
         combine_(cpu::kernels().combine_many[static_cast<int>(reduction)][cpu::type_index(dtype)]) {
-    cpu::coalesce(loop_);
+    coalesce(loop_);
     if (loop_.strides[0].back() != 1 || loop_.strides[1].back() != 1) {
       loop_.sizes.push_back(1);  // a region one element wide: rows of one element
       loop_.strides[0].push_back(1);
@@ -92,15 +90,15 @@ class Combine final : public Kernel {
     return {row, std::min(row + rows_of_unit_, rows_), column, columns};
   }
   int64_t to_offset(int64_t row) const {
-    return cpu::offset_of(loop_.sizes, loop_.strides[0], loop_.rank() - 1, row);
+    return offset_of(loop_.sizes, loop_.strides[0], loop_.rank() - 1, row);
   }
   int64_t from_offset(int64_t row) const {
-    return cpu::offset_of(loop_.sizes, loop_.strides[1], loop_.rank() - 1, row);
+    return offset_of(loop_.sizes, loop_.strides[1], loop_.rank() - 1, row);
   }
 
   std::byte* to_;
   std::vector<const std::byte*> sources_;
-  cpu::StridedLoop loop_;
+  StridedLoop loop_;
   int64_t item_size_;
   cpu::CombineMany combine_;
   int64_t run_ = 1, rows_ = 1, parts_of_run_ = 1, rows_of_unit_ = 1;
@@ -108,7 +106,7 @@ class Combine final : public Kernel {
 
 }  // namespace
 
-cpu::KernelPtr make_combine(cpu::Reduction reduction, DType dtype, std::vector<Region> regions) {
+cpu::KernelPtr make_combine(Reduction reduction, DType dtype, std::vector<Region> regions) {
   cpu::KernelList list;
   for (Region& region : regions) {
     list.push_back(std::make_unique<Combine>(reduction, dtype, std::move(region)));

@@ -1,13 +1,9 @@
-#include "backend/cpu/einsum.h"
-
+// Sums of products over named dimensions, lowered to matrix products.
 #include <algorithm>
 
-#include "backend/cpu/copy.h"
-#include "backend/cpu/elementwise.h"
-#include "backend/cpu/matmul.h"
-#include "backend/cpu/reduce.h"
+#include "backend/kernel_maker.h"
 
-namespace meshtrain::cpu {
+namespace meshtrain {
 namespace {
 
 using Labels = std::vector<int>;
@@ -37,15 +33,14 @@ View reordered(const LabelledView& x, const Labels& labels, const std::vector<in
   return view;
 }
 
-LabelledView scratch_view(ScratchAllocator& scratch, DType dtype, const Labels& labels,
+LabelledView scratch_view(KernelMaker& maker, DType dtype, const Labels& labels,
                           const Shape& shape) {
   const int64_t bytes = num_elements(shape) * static_cast<int64_t>(dtype_size(dtype));
-  return {contiguous_view(scratch.take(bytes), dtype, shape), labels};
+  return {contiguous_view(maker.scratch(bytes), dtype, shape), labels};
 }
 
 // Sums x over the labels that are not in `keep`; `out` has the others.
-void add_sum(const LabelledView& x, const LabelledView& out, ScratchAllocator& scratch,
-             KernelList& list) {
+void add_sum(const LabelledView& x, const LabelledView& out, KernelMaker& maker) {
   Labels order = out.labels;
   std::vector<bool> reduced(order.size(), false);
   for (int label : x.labels) {
@@ -57,15 +52,12 @@ void add_sum(const LabelledView& x, const LabelledView& out, ScratchAllocator& s
   std::vector<int64_t> sizes;
   for (int label : order)
     sizes.push_back(size_of(x, label));
-  KernelList sums =
-      make_reduce(Reduction::kSum, reordered(x, order, sizes), reduced, out.view, scratch);
-  for (KernelPtr& kernel : sums)
-    list.push_back(std::move(kernel));
+  maker.reduce(Reduction::kSum, reordered(x, order, sizes), reduced, out.view);
 }
 
 // x without the labels that nothing else has.
 LabelledView without_lonely(const LabelledView& x, const LabelledView& other,
-                            const LabelledView& out, ScratchAllocator& scratch, KernelList& list) {
+                            const LabelledView& out, KernelMaker& maker) {
   Labels kept;
   Shape shape;
   for (size_t i = 0; i < x.labels.size(); ++i) {
@@ -76,18 +68,17 @@ LabelledView without_lonely(const LabelledView& x, const LabelledView& other,
   }
   if (kept.size() == x.labels.size())
     return x;
-  LabelledView sum = scratch_view(scratch, x.view.dtype, kept, shape);
-  add_sum(x, sum, scratch, list);
+  LabelledView sum = scratch_view(maker, x.view.dtype, kept, shape);
+  add_sum(x, sum, maker);
   return sum;
 }
 
 // No label is summed: the product of all elements, broadcast.
 void add_products(const LabelledView& a, const LabelledView& b, const LabelledView& out,
-                  KernelList& list) {
-  list.push_back(make_tape(
-      out.view.shape,
-      {reordered(a, out.labels, out.view.shape), reordered(b, out.labels, out.view.shape)},
-      {{"mul", {0, 1}, out.view.dtype, 0, 0}}, {{0, out.view}}));
+                  KernelMaker& maker) {
+  maker.tape(out.view.shape,
+             {reordered(a, out.labels, out.view.shape), reordered(b, out.labels, out.view.shape)},
+             {{"mul", {0, 1}, out.view.dtype, 0, 0}}, {{0, out.view}});
 }
 
 // Whether x steps through these labels, major to minor, as through one dimension.
@@ -101,8 +92,7 @@ bool is_one_dimension(const LabelledView& x, const Labels& labels,
 }
 
 // Copied so that the labels of `inner` are the last dimensions, in that order.
-LabelledView with_inner(const LabelledView& x, const Labels& inner, ScratchAllocator& scratch,
-                        KernelList& list) {
+LabelledView with_inner(const LabelledView& x, const Labels& inner, KernelMaker& maker) {
   Labels order;
   for (int label : x.labels) {
     if (std::find(inner.begin(), inner.end(), label) == inner.end())
@@ -112,16 +102,15 @@ LabelledView with_inner(const LabelledView& x, const Labels& inner, ScratchAlloc
   Shape shape;
   for (int label : order)
     shape.push_back(size_of(x, label));
-  LabelledView copy = scratch_view(scratch, x.view.dtype, order, shape);
-  list.push_back(make_copy(reordered(x, order, shape), copy.view));
+  LabelledView copy = scratch_view(maker, x.view.dtype, order, shape);
+  maker.copy(reordered(x, order, shape), copy.view);
   return copy;
 }
 
 class Lowering {
  public:
-  Lowering(LabelledView a, LabelledView b, LabelledView c, ScratchAllocator& scratch,
-           KernelList& list)
-      : a_(std::move(a)), b_(std::move(b)), c_(std::move(c)), scratch_(scratch), list_(list) {}
+  Lowering(LabelledView a, LabelledView b, LabelledView c, KernelMaker& maker)
+      : a_(std::move(a)), b_(std::move(b)), c_(std::move(c)), maker_(maker) {}
 
   void run() {
     const int last = innermost_of_result();
@@ -152,7 +141,7 @@ class Lowering {
       spec.b_row = stride_of(b_, summed_.back());
     }
     spec.batches = batches();
-    list_.push_back(make_matmul(std::move(spec)));
+    maker_.matmul(spec);
   }
 
  private:
@@ -186,9 +175,9 @@ class Lowering {
       labels.push_back(label);
       shape.push_back(size_of(a_, label));
     }
-    const LabelledView products = scratch_view(scratch_, c_.view.dtype, labels, shape);
-    add_products(a_, b_, products, list_);
-    add_sum(products, c_, scratch_, list_);
+    const LabelledView products = scratch_view(maker_, c_.view.dtype, labels, shape);
+    add_products(a_, b_, products, maker_);
+    add_sum(products, c_, maker_);
   }
 
   // The same, but there are matrices behind the innermost dimension: they are computed with the
@@ -198,10 +187,9 @@ class Lowering {
     order.insert(order.end(), rows_.begin(), rows_.end());
     order.insert(order.end(), columns_.begin(), columns_.end());
     const std::vector<int64_t> shape = sizes(c_, order);
-    const LabelledView result = scratch_view(scratch_, c_.view.dtype, order, shape);
-    Lowering(a_, b_, result, scratch_, list_).run();
-    View place = reordered(c_, order, shape);
-    list_.push_back(make_copy(result.view, place));
+    const LabelledView result = scratch_view(maker_, c_.view.dtype, order, shape);
+    Lowering(a_, b_, result, maker_).run();
+    maker_.copy(result.view, reordered(c_, order, shape));
   }
 
   std::vector<int64_t> sizes(const LabelledView& x, const Labels& labels) const {
@@ -232,13 +220,13 @@ class Lowering {
     if (is_one_dimension(b_, order_of_b, sizes(b_, order_of_b))) {
       summed_ = order_of_b;
     } else if (!is_one_dimension(a_, summed_, sizes(a_, summed_))) {
-      b_ = with_inner(b_, summed_, scratch_, list_);
+      b_ = with_inner(b_, summed_, maker_);
     }
     if (!is_one_dimension(a_, summed_, sizes(a_, summed_))) {
-      a_ = with_inner(a_, summed_, scratch_, list_);
+      a_ = with_inner(a_, summed_, maker_);
     }
     if (!is_one_dimension(b_, summed_, sizes(b_, summed_))) {
-      b_ = with_inner(b_, summed_, scratch_, list_);
+      b_ = with_inner(b_, summed_, maker_);
     }
   }
 
@@ -313,30 +301,27 @@ class Lowering {
   }
 
   LabelledView a_, b_, c_;
-  ScratchAllocator& scratch_;
-  KernelList& list_;
+  KernelMaker& maker_;
   Labels batch_, rows_, columns_, summed_;
 };
 
 }  // namespace
 
-KernelList make_einsum(const std::vector<LabelledView>& operands, const LabelledView& out,
-                       ScratchAllocator& scratch) {
-  KernelList list;
+void make_einsum(const std::vector<LabelledView>& operands, const LabelledView& out,
+                 KernelMaker& maker) {
   if (operands.size() == 1) {
-    add_sum(operands[0], out, scratch, list);
-    return list;
+    add_sum(operands[0], out, maker);
+    return;
   }
-  const LabelledView a = without_lonely(operands[0], operands[1], out, scratch, list);
-  const LabelledView b = without_lonely(operands[1], operands[0], out, scratch, list);
+  const LabelledView a = without_lonely(operands[0], operands[1], out, maker);
+  const LabelledView b = without_lonely(operands[1], operands[0], out, maker);
   const bool sums = std::any_of(a.labels.begin(), a.labels.end(),
                                 [&](int label) { return has(b, label) && !has(out, label); });
   if (!sums) {
-    add_products(a, b, out, list);
+    add_products(a, b, out, maker);
   } else {
-    Lowering(a, b, out, scratch, list).run();
+    Lowering(a, b, out, maker).run();
   }
-  return list;
 }
 
-}  // namespace meshtrain::cpu
+}  // namespace meshtrain

@@ -1,10 +1,8 @@
-#include "backend/cpu/strided.h"
+#include "backend/view.h"
 
 #include <algorithm>
 
-#include "backend/cpu/kernel.h"
-
-namespace meshtrain::cpu {
+namespace meshtrain {
 
 void coalesce(StridedLoop& loop) {
   StridedLoop out;
@@ -75,4 +73,4 @@ Access whole_access(const View& view, bool is_write) {
   return {view.data + low * view.item_size(), view.data + (high + 1) * view.item_size(), is_write};
 }
 
-}  // namespace meshtrain::cpu
+}  // namespace meshtrain

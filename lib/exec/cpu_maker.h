@@ -1,0 +1,62 @@
+// KernelMaker of the CPU backend: collects cpu::Kernels.
+#pragma once
+
+#include "backend/cpu/kernel.h"
+#include "backend/kernel_maker.h"
+#include "exec/memory.h"
+
+namespace meshtrain {
+
+class CpuMaker final : public KernelMaker {
+ public:
+  // `scratch` must live as long as the kernels.
+  explicit CpuMaker(StepScratch& scratch) : scratch_(scratch) {}
+  cpu::KernelList take() { return std::move(kernels_); }
+
+  void begin_step(std::string_view path) override;
+  std::byte* scratch(int64_t bytes) override { return scratch_.take(bytes); }
+  void begin_group() override;
+  void end_group() override;
+
+  void tape(const Shape& shape, const std::vector<View>& operands,
+            const std::vector<TapeInstruction>& tape,
+            const std::vector<TapeResult>& results) override;
+  void copy(const View& from, const View& to) override;
+  void fill(const View& to, double value) override;
+  void iota(const View& to, size_t axis, int64_t start) override;
+  void reduce(Reduction reduction, const View& x, const std::vector<bool>& reduced,
+              const View& out) override;
+  void matmul(const MatmulSpec& spec) override;
+  void argmax(const ScanShape& shape, const std::byte* x, std::byte* out) override;
+  void cumsum(const ScanShape& shape, const std::byte* x, std::byte* out) override;
+  void top_k(const ScanShape& shape, int64_t k, const std::byte* x, std::byte* values,
+             std::byte* indices) override;
+  void conv(const ConvShape& shape, const std::vector<ConvJob>& jobs) override;
+  void conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& jobs) override;
+  void conv_wgrad(const ConvShape& shape, const std::vector<WgradJob>& jobs) override;
+  void channel_sums(DType dtype, int64_t rows, int64_t channels,
+                    const std::vector<ChannelSumsJob>& jobs) override;
+  void pool(PoolOp op, const PoolShape& shape, const std::vector<PoolJob>& jobs) override;
+  void gather_rows(const LookupShape& shape, const std::byte* table, const std::byte* ids,
+                   std::byte* out) override;
+  void scatter_add_rows(const LookupShape& shape, const std::byte* updates, const std::byte* ids,
+                        std::byte* out) override;
+  void one_hot(const LookupShape& shape, const std::byte* ids, std::byte* out) override;
+  void random_bits(const RandomPiece& piece, std::byte* out) override;
+  void dropout(const RandomPiece& piece, DType dtype, double rate, const std::byte* x,
+               std::byte* out) override;
+  void affine_warp(const WarpShape& shape, bool transposed, const std::byte* x,
+                   const std::byte* transforms, std::byte* out) override;
+  void optimizer(const OptimizerSpec& spec) override;
+  void combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) override;
+
+ private:
+  void add(cpu::KernelPtr kernel) { kernels_.push_back(std::move(kernel)); }
+  void add(cpu::KernelList list);
+
+  StepScratch& scratch_;
+  cpu::KernelList kernels_;
+  size_t group_begin_ = 0;
+};
+
+}  // namespace meshtrain
