@@ -1,0 +1,70 @@
+// What a GPU is told to do in a step, as data: made by GpuMaker without a GPU, executed by a Device
+// (device.h). Pointers are addresses in the device's memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "backend/kernel_maker.h"
+
+namespace meshtrain::gpu {
+
+// Threads of every block of a generated kernel.
+constexpr unsigned kThreads = 256;
+
+// CUDA C++ of one generated function, which computes one block of kThreads threads:
+//   static __device__ void NAME(const unsigned long long* arg, unsigned block,
+//                               unsigned char* shared) { BODY }
+// It may use what preamble() declares, threadIdx.x, __syncthreads() and warp shuffles; not blockIdx
+// or blockDim, so that bodies can be put in one launch or behind one another in one block. A body
+// must not return before a __syncthreads() that others reach.
+struct KernelBody {
+  std::string name;  // unique by text: a word for the kind, then a hash of everything else
+  std::string text;  // BODY
+  unsigned shared_bytes = 0;
+  bool has_barriers = false;  // __syncthreads or shuffles: otherwise threads are independent
+};
+using KernelBodyPtr = std::shared_ptr<const KernelBody>;
+
+// Name and text hashed together: equal bodies have equal names.
+KernelBodyPtr make_body(std::string_view kind, std::string text, unsigned shared_bytes,
+                        bool has_barriers);
+
+struct Launch {
+  KernelBodyPtr body;
+  uint64_t blocks = 1;
+  std::vector<uint64_t> args;  // addresses and whole numbers
+  // Elements read and written in all: what join() takes for time.
+  int64_t work = 0;
+};
+
+// A product as MatmulSpec has it, whose batches are one constant step apart, in elements.
+struct Matmul {
+  MatmulSpec spec;  // no batches; pointers of the first
+  int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
+};
+
+enum class ConvOp { kForward, kDgrad, kWgrad };
+
+// `images` one after the other through one kernel; x, kernel, y by the names of ConvShape. The one
+// that `op` computes is written.
+struct Conv {
+  ConvOp op = ConvOp::kForward;
+  ConvShape shape;
+  int64_t images = 1;
+  const std::byte* x = nullptr;
+  const std::byte* kernel = nullptr;
+  const std::byte* y = nullptr;
+};
+
+struct Command {
+  std::variant<Launch, Matmul, Conv> what;
+  std::vector<Access> accesses;  // decide what may run at the same time
+  std::string path;              // of the step, for messages: "dense/matmul"
+};
+
+}  // namespace meshtrain::gpu

@@ -1,0 +1,36 @@
+// From commands to calls: equal independent launches become one, runs of tiny ones become one block
+// that computes them behind one another, and everything becomes the text of one module.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "backend/gpu/command.h"
+
+namespace meshtrain::gpu {
+
+// One launch of a __global__ function of the module: kThreads threads a block, one parameter, a
+// struct of `params` by value.
+struct KernelCall {
+  std::string kernel;
+  unsigned grid = 1;
+  unsigned shared_bytes = 0;
+  bool has_barriers = false;
+  std::vector<uint64_t> params;
+};
+
+struct Call {
+  std::variant<KernelCall, Matmul, Conv> what;
+  std::vector<int> after;  // earlier calls that must have ended
+  std::string path;        // of the steps, for messages
+};
+
+struct Joined {
+  std::string module;  // CUDA C++: preamble, bodies, __global__ functions
+  std::vector<Call> calls;
+};
+
+Joined join(const std::vector<Command>& commands);
+
+}  // namespace meshtrain::gpu

@@ -1,0 +1,85 @@
+// KernelMaker of GPUs: from what steps compute to commands. Needs no GPU.
+//
+// maker_*.cc hold one family of kernels each; all of them add Launches whose text they generate,
+// Matmuls and Convs. Sizes and strides stand in the text as constants, addresses are arguments, so
+// that equal computations on different memory are one kernel.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/gpu/command.h"
+#include "backend/kernel_maker.h"
+
+namespace meshtrain::gpu {
+
+class GpuMaker final : public KernelMaker {
+ public:
+  // `allocate`: memory of the device, zeroed, which lives as long as the commands; called when a
+  // step needs more scratch than steps before it.
+  explicit GpuMaker(std::function<std::byte*(int64_t bytes)> allocate);
+  std::vector<Command> take() { return std::move(commands_); }
+
+  void begin_step(std::string_view path) override;
+  std::byte* scratch(int64_t bytes) override;
+  void begin_group() override {}
+  void end_group() override {}
+
+  void tape(const Shape& shape, const std::vector<View>& operands,
+            const std::vector<TapeInstruction>& tape,
+            const std::vector<TapeResult>& results) override;
+  void copy(const View& from, const View& to) override;
+  void fill(const View& to, double value) override;
+  void iota(const View& to, size_t axis, int64_t start) override;
+  void reduce(Reduction reduction, const View& x, const std::vector<bool>& reduced,
+              const View& out) override;
+  void matmul(const MatmulSpec& spec) override;
+  void argmax(const ScanShape& shape, const std::byte* x, std::byte* out) override;
+  void cumsum(const ScanShape& shape, const std::byte* x, std::byte* out) override;
+  void top_k(const ScanShape& shape, int64_t k, const std::byte* x, std::byte* values,
+             std::byte* indices) override;
+  void conv(const ConvShape& shape, const std::vector<ConvJob>& jobs) override;
+  void conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& jobs) override;
+  void conv_wgrad(const ConvShape& shape, const std::vector<WgradJob>& jobs) override;
+  void channel_sums(DType dtype, int64_t rows, int64_t channels,
+                    const std::vector<ChannelSumsJob>& jobs) override;
+  void pool(PoolOp op, const PoolShape& shape, const std::vector<PoolJob>& jobs) override;
+  void gather_rows(const LookupShape& shape, const std::byte* table, const std::byte* ids,
+                   std::byte* out) override;
+  void scatter_add_rows(const LookupShape& shape, const std::byte* updates, const std::byte* ids,
+                        std::byte* out) override;
+  void one_hot(const LookupShape& shape, const std::byte* ids, std::byte* out) override;
+  void random_bits(const RandomPiece& piece, std::byte* out) override;
+  void dropout(const RandomPiece& piece, DType dtype, double rate, const std::byte* x,
+               std::byte* out) override;
+  void affine_warp(const WarpShape& shape, bool transposed, const std::byte* x,
+                   const std::byte* transforms, std::byte* out) override;
+  void optimizer(const OptimizerSpec& spec) override;
+  void combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) override;
+
+ private:
+  // Arrays that a launch reads and writes.
+  struct Use {
+    const std::byte* data;
+    int64_t bytes;
+    bool is_write;
+  };
+  void add(Launch launch, const std::vector<Use>& uses);
+  void add(Launch launch, std::vector<Access> accesses);
+  void add(Matmul matmul);
+  void add(Conv conv);
+
+  struct Block {
+    std::byte* memory;
+    int64_t bytes;
+    bool is_used;
+  };
+  std::function<std::byte*(int64_t)> allocate_;
+  std::vector<Block> blocks_;
+  std::vector<Command> commands_;
+  std::string path_;
+};
+
+}  // namespace meshtrain::gpu
