@@ -89,16 +89,6 @@ std::string inspect_text(const CheckpointReader& reader) {
   return out + aligned(rows) + "\n" + reader.text("config.resolved.yaml");
 }
 
-int inspect(const Arguments& arguments) {
-  const ResumeTarget target = open_resume_path(arguments.target);
-  for (const std::string& warning : target.warnings) {
-    err_stream().write(fmt::format("warning: {}\n", warning));
-  }
-  out_stream().write(arguments.format == "json" ? inspect_json(*target.reader)
-                                                : inspect_text(*target.reader));
-  return 0;
-}
-
 }  // namespace
 
 int verify_checkpoints(const std::string& folder, const Arguments& arguments) {
@@ -124,13 +114,14 @@ int verify_checkpoints(const std::string& folder, const Arguments& arguments) {
   return 0;
 }
 
-void add_inspect(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb =
-      *command.app.add_subcommand("inspect", "Tensors, layouts and config of a checkpoint");
-  verb.add_option("DIR", a.target, "A checkpoint, or a run: then its newest")->required();
-  add_format_flag(verb, a);
-  verb.callback([command] { command.action = [command] { return inspect(command.arguments); }; });
+int run_inspect(const Arguments& arguments) {
+  const ResumeTarget target = open_resume_path(arguments.target);
+  for (const std::string& warning : target.warnings) {
+    err_stream().write(fmt::format("warning: {}\n", warning));
+  }
+  out_stream().write(arguments.format == "json" ? inspect_json(*target.reader)
+                                                : inspect_text(*target.reader));
+  return 0;
 }
 
 }  // namespace meshtrain

@@ -17,14 +17,6 @@ bool is_override(const std::string& word) {
   return starts_with(word, "~") || word.find('=') != std::string::npos;
 }
 
-// A flag that stands for a config key.
-void add_key_flag(CLI::App& verb, const std::string& flag, std::string& value,
-                  const std::string& type, const std::string& key, const std::string& meaning) {
-  verb.add_option(flag, value, fmt::format("{} [key: {}]", meaning, key))
-      ->type_name(type)
-      ->group("Config keys");
-}
-
 // "data=4,model=2" names the axes, "4x2" and "4,2" do not.
 void add_mesh(const std::string& mesh, LoadOptions& options) {
   std::string shape = mesh;
@@ -49,69 +41,7 @@ void add_mesh(const std::string& mesh, LoadOptions& options) {
   options.flag_names.push_back("--mesh");
 }
 
-// A check for one of these words; the help shows them as the type already.
-CLI::Validator one_of(std::vector<std::string> words) {
-  return CLI::IsMember(std::move(words)).description("");
-}
-
 }  // namespace
-
-void add_config_arguments(CLI::App& verb, Arguments& a) {
-  verb.add_option("CONFIG", a.words,
-                  "Config files, merged left to right (- is standard input), and "
-                  "overrides: key.path=value, ~key, list+=item")
-      ->type_name("... [KEY=VALUE...]")
-      ->required();
-  add_key_flags(verb, a);
-}
-
-void add_key_flags(CLI::App& verb, Arguments& a) {
-  verb.add_option("--set", a.sets, "The same as a bare KEY=VALUE")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  verb.add_option("--profile", a.profile, "A named block of overrides in the file")
-      ->type_name("NAME");
-  add_key_flag(verb, "--mesh", a.mesh, "4x2|data=4,model=2", "distribution.device_mesh.shape",
-               "Shape of the mesh");
-  add_key_flag(verb, "--devices", a.devices, "cpu:8|auto", "distribution.device_mesh.devices",
-               "Devices of the mesh");
-  add_key_flag(verb, "--batch-size", a.batch_size, "N", "fit.batch_size", "Global batch size");
-  add_key_flag(verb, "--epochs", a.epochs, "N", "fit.epochs", "Number of the last epoch");
-  add_key_flag(verb, "--seed", a.seed, "N", "seed", "Seed of every random number");
-  add_key_flag(verb, "--name", a.name, "NAME", "name", "Name of the run");
-  add_key_flag(verb, "--limit-steps", a.limit_steps, "N", "fit.limit_steps",
-               "At most N updates per epoch, for smoke runs");
-}
-
-void add_output_flags(CLI::App& verb, Arguments& a) {
-  verb.add_option("--progress", a.progress,
-                  "As Keras' verbose 1, 2 and 0; auto: a bar on a terminal, and lines")
-      ->type_name("auto|bar|line|none")
-      ->check(one_of({"auto", "bar", "line", "none"}))
-      ->group("Output");
-  verb.add_option("--log-format", a.log_format,
-                  "On stdout: Keras' lines, one line per epoch, or one JSON object per event")
-      ->type_name("keras|plain|json")
-      ->check(one_of({"keras", "plain", "json"}))
-      ->group("Output");
-  verb.add_flag("-q,--quiet", a.quiet, "Only the final result and errors")->group("Output");
-  verb.add_flag("-v,--verbose", a.verbosity, "Show the plan before starting")->group("Output");
-  add_color_flag(verb, a);
-}
-
-void add_color_flag(CLI::App& verb, Arguments& a) {
-  verb.add_option("--color", a.color, "Colours; NO_COLOR and CLICOLOR_FORCE are respected")
-      ->type_name("auto|always|never")
-      ->check(one_of({"auto", "always", "never"}))
-      ->group("Output");
-}
-
-void add_format_flag(CLI::App& verb, Arguments& a) {
-  verb.add_option("--format", a.format, "Form of the output")
-      ->type_name("text|json")
-      ->check(one_of({"text", "json"}))
-      ->group("Output");
-}
 
 LoadOptions load_options(const Arguments& a, bool require_data) {
   LoadOptions options = override_options(a);

@@ -1,8 +1,6 @@
 // What the verbs share: `meshtrain VERB CONFIG... [KEY=VALUE...] [--flags]`.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +12,14 @@ namespace meshtrain {
 
 class Engine;
 
-// The command line as parsed; one for the whole process.
+struct FetchArguments {
+  std::vector<std::string> sets;
+  std::string folder, mirror;
+  double timeout = 30;
+  bool offline = false;
+};
+
+// The command line as parsed; one for the whole process. verbs.cc declares what sets what.
 struct Arguments {
   std::vector<std::string> command_line;  // all of it, as given
   std::vector<std::string> words;         // config files and overrides, in order
@@ -34,56 +39,32 @@ struct Arguments {
   std::string scratch;
   bool checksums = false;
   std::string template_name;
+  FetchArguments fetch;
 };
 
-// What the chosen verb does; set while parsing, run after it. Returns the exit code; throws what
-// main() shows.
-using Action = std::function<int()>;
-
-struct Command {
-  CLI::App& app;
-  Arguments& arguments;
-  Action& action;
-  // Errors from here on cannot say that nothing was started.
-  bool& started;
-};
-
-// --- one function per file
+// --- one function per verb
 // ------------------------------------------------------------------------
-void add_config(Command command);
-void add_data(Command command);
-void add_devices(Command command);
-void add_evaluate(Command command);
-void add_export(Command command);
-void add_import(Command command);
-void add_init(Command command);
-void add_inspect(Command command);
-void add_plan(Command command);
-void add_predict(Command command);
-void add_report(Command command);
-void add_resume(Command command);
-void add_schema(Command command);
-void add_summary(Command command);
-void add_train(Command command);
-void add_validate(Command command);
-void add_verify(Command command);
-void add_version(Command command);
-
-int show_plan(const Arguments& arguments);  // also `train --dry-run`
-
-// --- flags
-// ----------------------------------------------------------------------------------------
-// CONFIG... [KEY=VALUE...] and the flags that stand for config keys.
-void add_config_arguments(CLI::App& verb, Arguments& arguments);
-// The latter alone.
-void add_key_flags(CLI::App& verb, Arguments& arguments);
-// --progress, --log-format, -q, -v: of verbs that run steps.
-void add_output_flags(CLI::App& verb, Arguments& arguments);
-void add_color_flag(CLI::App& verb, Arguments& arguments);
-// "text" or "json".
-void add_format_flag(CLI::App& verb, Arguments& arguments);
-
-void add_weights_flag(CLI::App& verb, Arguments& arguments);
+// Each returns the exit code and throws what main() shows. `started` becomes true when there is
+// something on disk: errors from then on cannot say that nothing was started.
+int run_config_show(const Arguments& arguments);
+int run_data_fetch(const Arguments& arguments, bool& started);
+int run_data_inspect(const Arguments& arguments);
+int run_devices(const Arguments& arguments);
+int run_evaluate(const Arguments& arguments, bool& started);
+int run_export(const Arguments& arguments);
+int run_import(const Arguments& arguments);
+int run_init(const Arguments& arguments);
+int run_inspect(const Arguments& arguments);
+int run_plan(const Arguments& arguments);
+int run_predict(const Arguments& arguments, bool& started);
+int run_report(const Arguments& arguments);
+int run_resume(const Arguments& arguments, bool& started);
+int run_schema();
+int run_summary(const Arguments& arguments);
+int run_train(const Arguments& arguments, bool& started);
+int run_validate(const Arguments& arguments);
+int run_verify(const Arguments& arguments);
+int run_version();
 
 // --- meaning
 // --------------------------------------------------------------------------------------

@@ -1,27 +1,19 @@
-// meshtrain data: what samples are on this machine. Here: data fetch, the data sets with a name.
+// meshtrain data fetch: the data sets with a name.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 
 #include "base/text.h"
-#include "data.h"
+#include "cli.h"
 #include "data/fetch.h"
 #include "data/named_sets.h"
 #include "train/signals.h"
 
 namespace meshtrain {
 namespace {
-
-struct FetchArguments {
-  std::vector<std::string> sets;
-  std::string folder, mirror;
-  double timeout = 30;
-  bool offline = false;
-};
 
 // "mnist.npz   5.2 MiB of 11 MiB, 48%, 2.1 MiB/s", over itself, on a terminal.
 class ProgressLine {
@@ -91,7 +83,8 @@ std::string fetch_file(const SetFile& file, const std::string& folder,
     download.url = fetching.mirror + (fetching.mirror.ends_with('/') ? "" : "/") + file.path;
   }
   std::error_code error;
-  if (fetching.offline && !std::filesystem::exists(download.path, error)) {
+  if ((fetching.offline || std::getenv("MESHTRAIN_OFFLINE") != nullptr) &&
+      !std::filesystem::exists(download.path, error)) {
     throw ConfigError("E325", {},
                       fmt::format("`{}` is not there, and no network may be used", download.path));
   }
@@ -116,16 +109,19 @@ std::string fetch_file(const SetFile& file, const std::string& folder,
   }
 }
 
-int fetch_sets(const FetchArguments& fetching, Command command) {
+}  // namespace
+
+int run_data_fetch(const Arguments& arguments, bool& started) {
+  const FetchArguments& fetching = arguments.fetch;
   const std::vector<const NamedSet*> sets = chosen_sets(fetching.sets);
   const std::string folder = fetching.folder.empty() ? datasets_folder() : fetching.folder;
-  command.started = true;
+  started = true;
   catch_stop_signals();
   Diagnostics problems;
   for (const NamedSet* set : sets) {
     try {
       for (const SetFile& file : set->files) {
-        out_stream().write(fetch_file(file, folder, fetching, command.arguments.quiet));
+        out_stream().write(fetch_file(file, folder, fetching, arguments.quiet));
       }
     } catch (const ConfigError& error) {
       const Diagnostic& failed = error.diagnostics().list().front();
@@ -139,41 +135,6 @@ int fetch_sets(const FetchArguments& fetching, Command command) {
   }
   problems.throw_if_errors();
   return 0;
-}
-
-}  // namespace
-
-void add_data(Command command) {
-  CLI::App& data = *command.app.add_subcommand("data", "Data sets: download and look into them");
-  data.require_subcommand(1);
-  add_data_fetch(data, command);
-  add_data_inspect(data, command);
-}
-
-void add_data_fetch(CLI::App& data, Command command) {
-  const auto fetching = std::make_shared<FetchArguments>();
-  CLI::App& verb = *data.add_subcommand(
-      "fetch", "Download the files of mnist, fashion_mnist, cifar10 or cifar100");
-  verb.add_option("SET", fetching->sets, "Data sets by name")->type_name("...")->required();
-  verb.add_option("--dir", fetching->folder,
-                  "Where they go; default $MESHTRAIN_CACHE/datasets or "
-                  "~/.cache/meshtrain/datasets. A config finds them there or in its data.dir")
-      ->type_name("DIR");
-  verb.add_option("--mirror", fetching->mirror,
-                  "Take them from here instead, named as they are in DIR")
-      ->type_name("URL");
-  verb.add_option("--timeout", fetching->timeout,
-                  "Seconds to wait for a connection, and for each byte; default 30")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 1e6));
-  verb.add_flag("--offline", fetching->offline,
-                "Use no network: check what is there, say where the rest comes from");
-  verb.add_flag("-q,--quiet", command.arguments.quiet, "No progress")->group("Output");
-  add_color_flag(verb, command.arguments);
-  verb.callback([command, fetching] {
-    fetching->offline = fetching->offline || std::getenv("MESHTRAIN_OFFLINE") != nullptr;
-    command.action = [command, fetching] { return fetch_sets(*fetching, command); };
-  });
 }
 
 }  // namespace meshtrain

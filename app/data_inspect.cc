@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli.h"
 #include "config/default_object.h"
-#include "data.h"
 #include "data/array_stats.h"
 #include "data/guess_source.h"
 #include "table.h"
@@ -203,7 +203,9 @@ bool is_config(const std::vector<std::string>& words) {
          ends_with(words[0], ".yml");
 }
 
-int inspect(const Arguments& arguments) {
+}  // namespace
+
+int run_data_inspect(const Arguments& arguments) {
   std::vector<InspectedPart> parts;
   if (is_config(arguments.words)) {
     parts = inspect_config(arguments);
@@ -226,19 +228,6 @@ int inspect(const Arguments& arguments) {
   }
   out_stream().write(text);
   return 0;
-}
-
-}  // namespace
-
-void add_data_inspect(CLI::App& data, Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb = *data.add_subcommand("inspect",
-                                        "Samples, shapes, dtypes, ranges and class counts of a "
-                                        "config's data, or of a file or folder");
-  add_config_arguments(verb, a);
-  add_format_flag(verb, a);
-  add_color_flag(verb, a);
-  verb.callback([command] { command.action = [command] { return inspect(command.arguments); }; });
 }
 
 }  // namespace meshtrain

@@ -37,7 +37,9 @@ Host this_host() {
   return host;
 }
 
-int show_devices(const Arguments& arguments) {
+}  // namespace
+
+int run_devices(const Arguments& arguments) {
   const Host host = this_host();
   if (arguments.format == "json") {
     out_stream().write(
@@ -53,16 +55,6 @@ int show_devices(const Arguments& arguments) {
                   "auto  as many virtual CPU devices as the mesh needs\n",
                   host.cpu, host.cores, host.cores == 1 ? "" : "s", format_bytes(host.memory)));
   return 0;
-}
-
-}  // namespace
-
-void add_devices(Command command) {
-  CLI::App& verb =
-      *command.app.add_subcommand("devices", "Devices here, and what `auto` would choose");
-  add_format_flag(verb, command.arguments);
-  verb.callback(
-      [command] { command.action = [command] { return show_devices(command.arguments); }; });
 }
 
 }  // namespace meshtrain

@@ -17,7 +17,24 @@ DataPart part_to_evaluate(const Config& config) {
   return part == DataPart::kNone ? DataPart::kTrain : part;
 }
 
-int evaluate(const Arguments& arguments, bool& started) {
+}  // namespace
+
+void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config) {
+  const Located<std::string>& configured = config.fit.initial_weights;
+  if (arguments.weights.empty() && configured.value.empty()) {
+    Diagnostics diagnostics;
+    diagnostics.error("E140", {}, "no weights given")
+        .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
+    throw ConfigError(diagnostics);
+  }
+  if (arguments.weights.empty()) {
+    load_weights(engine, configured, configured.loc, &engine.model());
+  } else {
+    load_weights(engine, arguments.weights, {}, &engine.model());
+  }
+}
+
+int run_evaluate(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, true));
   const DataPart part = part_to_evaluate(config);
   RunData data = load_run_data(config, false, part);
@@ -46,42 +63,6 @@ int evaluate(const Arguments& arguments, bool& started) {
   }
   console.finish();
   return 0;
-}
-
-}  // namespace
-
-void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config) {
-  const Located<std::string>& configured = config.fit.initial_weights;
-  if (arguments.weights.empty() && configured.value.empty()) {
-    Diagnostics diagnostics;
-    diagnostics.error("E140", {}, "no weights given")
-        .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
-    throw ConfigError(diagnostics);
-  }
-  if (arguments.weights.empty()) {
-    load_weights(engine, configured, configured.loc, &engine.model());
-  } else {
-    load_weights(engine, arguments.weights, {}, &engine.model());
-  }
-}
-
-void add_weights_flag(CLI::App& verb, Arguments& arguments) {
-  verb.add_option("-w,--weights", arguments.weights,
-                  "Weights: .safetensors or .npz by Keras path, .weights.h5 or .keras; default "
-                  "fit.initial_weights")
-      ->type_name("FILE");
-}
-
-void add_evaluate(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb = *command.app.add_subcommand("evaluate", "Loss and metrics of given weights");
-  add_config_arguments(verb, a);
-  add_weights_flag(verb, a);
-  verb.add_option("--dump-ir", a.dump_ir, "Write the graph after each pass")->type_name("DIR");
-  add_output_flags(verb, a);
-  verb.callback([command] {
-    command.action = [command] { return evaluate(command.arguments, command.started); };
-  });
 }
 
 }  // namespace meshtrain

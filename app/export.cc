@@ -137,7 +137,9 @@ void write(const Arguments& a, const Setup& setup, Format format, const std::str
               time_of(weights));
 }
 
-int export_model(const Arguments& a) {
+}  // namespace
+
+int run_export(const Arguments& a) {
   const Format format = format_of(a.output);
   const Config config = load_config(load_options(a, false));
   const Setup setup(config, nullptr);
@@ -147,26 +149,6 @@ int export_model(const Arguments& a) {
     err_stream().write(fmt::format("wrote {}\n", a.output));
   }
   return 0;
-}
-
-}  // namespace
-
-void add_export(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb = *command.app.add_subcommand(
-      "export", "Weights or the whole model for Keras and others (not the optimizer's state)");
-  add_config_arguments(verb, a);
-  add_weights_flag(verb, a);
-  verb.add_option(
-          "-o,--output", a.output,
-          "What to write, by its end: .keras, .weights.h5, .npz, .safetensors, .json (Keras' "
-          "architecture), .py (a Keras script, with .weights.h5 beside it)")
-      ->type_name("FILE")
-      ->required();
-  verb.add_flag("-q,--quiet", a.quiet, "Only errors")->group("Output");
-  add_color_flag(verb, a);
-  verb.callback(
-      [command] { command.action = [command] { return export_model(command.arguments); }; });
 }
 
 }  // namespace meshtrain

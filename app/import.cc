@@ -103,7 +103,9 @@ std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& i
                          wanted_weights(model), source.path, {});
 }
 
-int import(const Arguments& a) {
+}  // namespace
+
+int run_import(const Arguments& a) {
   Source source = read_source_files(a);
   const std::string folder = a.run_dir.empty() ? fs::path(a.input).stem().string() : a.run_dir;
   ImportOptions options;
@@ -137,28 +139,6 @@ int import(const Arguments& a) {
                                                            (fs::path(folder) / kWeights).string())
                                              : ", no weights"));
   return 0;
-}
-
-}  // namespace
-
-void add_import(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb = *command.app.add_subcommand(
-      "import", "A model that Keras saved, as a config and weights (not its optimizer's state)");
-  verb.add_option(
-          "MODEL", a.input,
-          "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
-          "or --weights")
-      ->required();
-  verb.add_option(
-          "-o,--output", a.run_dir,
-          "Folder for config.yaml and weights.safetensors; the model file's name when absent")
-      ->type_name("DIR");
-  verb.add_option("-w,--weights", a.weights, "Weights that model.save_weights() wrote")
-      ->type_name("FILE.weights.h5");
-  verb.add_flag("-q,--quiet", a.quiet, "No warnings")->group("Output");
-  add_color_flag(verb, a);
-  verb.callback([command] { command.action = [command] { return import(command.arguments); }; });
 }
 
 }  // namespace meshtrain

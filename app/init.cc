@@ -18,7 +18,9 @@ std::string list_templates() {
   return out;
 }
 
-int init(const Arguments& arguments) {
+}  // namespace
+
+int run_init(const Arguments& arguments) {
   if (arguments.template_name.empty()) {
     out_stream().write(list_templates());
     return 0;
@@ -39,15 +41,6 @@ int init(const Arguments& arguments) {
   }
   error.note("`meshtrain init` lists the templates");
   throw ConfigError(diagnostics);
-}
-
-}  // namespace
-
-void add_init(Command command) {
-  CLI::App& verb = *command.app.add_subcommand(
-      "init", "Print a commented config to start from; without a name, list them");
-  verb.add_option("TEMPLATE", command.arguments.template_name, "Name of the template");
-  verb.callback([command] { command.action = [command] { return init(command.arguments); }; });
 }
 
 }  // namespace meshtrain

@@ -2,12 +2,14 @@
 // exit codes; the only place that catches.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstring>
 #include <new>
 
 #include "base/text.h"
 #include "cli.h"
 #include "train/signals.h"
+#include "verbs.h"
 
 namespace meshtrain {
 namespace {
@@ -114,11 +116,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
-  for (const auto add : {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary,
-                         add_config, add_data, add_devices, add_export, add_init, add_inspect,
-                         add_import, add_report, add_resume, add_schema, add_verify, add_version}) {
-    add({app, arguments, action, started});
-  }
+  add_verbs({app, arguments, action, started});
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

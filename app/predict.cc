@@ -88,7 +88,9 @@ void write_outputs(const std::string& path, const Model& model, std::vector<Host
   write_npz(path, named);
 }
 
-int predict(const Arguments& arguments, bool& started) {
+}  // namespace
+
+int run_predict(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, false));
   Dataset dataset = load_dataset(input_source(arguments.input, config.data), config.data);
   order_arrays(config.model, dataset);
@@ -114,27 +116,6 @@ int predict(const Arguments& arguments, bool& started) {
   write_outputs(arguments.output, engine.model(), std::move(outputs));
   console.finish();
   return 0;
-}
-
-}  // namespace
-
-void add_predict(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb = *command.app.add_subcommand("predict", "The model's outputs for given samples");
-  add_config_arguments(verb, a);
-  add_weights_flag(verb, a);
-  verb.add_option("-i,--input", a.input,
-                  "Samples: a NumPy array or archive, HDF5, or a file like those of data.train")
-      ->type_name("X.npy")
-      ->required();
-  verb.add_option("--output", a.output, "Where predictions go; .npz for several outputs")
-      ->type_name("Y.npy")
-      ->required();
-  verb.add_option("--dump-ir", a.dump_ir, "Write the graph after each pass")->type_name("DIR");
-  add_output_flags(verb, a);
-  verb.callback([command] {
-    command.action = [command] { return predict(command.arguments, command.started); };
-  });
 }
 
 }  // namespace meshtrain

@@ -227,7 +227,9 @@ std::string drawing(const Setup& setup, const std::string& name, bool color) {
   return out;
 }
 
-int summary(const Arguments& arguments) {
+}  // namespace
+
+int run_summary(const Arguments& arguments) {
   const Config config = load_config(load_options(arguments, false));
   const Setup setup(config, nullptr);
   const bool color = use_color(arguments.color, out_stream());
@@ -239,28 +241,6 @@ int summary(const Arguments& arguments) {
   }
   show_warnings(setup.warnings(), arguments);
   return 0;
-}
-
-}  // namespace
-
-void add_summary(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb =
-      *command.app.add_subcommand("summary", "Keras' table of layers, with their layouts");
-  add_config_arguments(verb, a);
-  CLI::Option* sharding =
-      verb.add_option("--sharding", a.sharding,
-                      "Draw which device holds which part of a variable, of LAYER/output or of the "
-                      "batch; without a name of all of them. As --sharding=NAME")
-          ->type_name("[=NAME]")
-          ->expected(0, 1)
-          ->allow_extra_args(false)
-          ->group("Output");
-  add_color_flag(verb, a);
-  verb.callback([command, sharding] {
-    command.arguments.draw_sharding = sharding->count() > 0;
-    command.action = [command] { return summary(command.arguments); };
-  });
 }
 
 }  // namespace meshtrain

@@ -34,7 +34,9 @@ std::string json_of(const Diagnostics& diagnostics) {
                      diagnostics.num_warnings(), list);
 }
 
-int validate(const Arguments& arguments) {
+}  // namespace
+
+int run_validate(const Arguments& arguments) {
   Diagnostics found;
   try {
     const Config config = load_config(load_options(arguments, true));
@@ -60,19 +62,6 @@ int validate(const Arguments& arguments) {
                                    warnings == 1 ? "" : "s"));
   }
   return static_cast<int>(found.exit_code());
-}
-
-}  // namespace
-
-void add_validate(Command command) {
-  Arguments& a = command.arguments;
-  CLI::App& verb =
-      *command.app.add_subcommand("validate", "All problems of a config at once, in milliseconds");
-  add_config_arguments(verb, a);
-  add_format_flag(verb, a);
-  add_color_flag(verb, a);
-  verb.add_flag("-q,--quiet", a.quiet, "Only problems")->group("Output");
-  verb.callback([command] { command.action = [command] { return validate(command.arguments); }; });
 }
 
 }  // namespace meshtrain

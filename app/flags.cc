@@ -1,0 +1,110 @@
+#include "flags.h"
+
+#include <fmt/format.h>
+
+namespace meshtrain {
+namespace {
+
+// A flag that stands for a config key.
+void add_key_flag(CLI::App& verb, const std::string& flag, std::string& value,
+                  const std::string& type, const std::string& key, const std::string& meaning) {
+  verb.add_option(flag, value, fmt::format("{} [key: {}]", meaning, key))
+      ->type_name(type)
+      ->group("Config keys");
+}
+
+// A check for one of these words; the help shows them as the type already.
+CLI::Validator one_of(std::vector<std::string> words) {
+  return CLI::IsMember(std::move(words)).description("");
+}
+
+}  // namespace
+
+void add_config_arguments(CLI::App& verb, Arguments& a) {
+  verb.add_option("CONFIG", a.words,
+                  "Config files, merged left to right (- is standard input), and "
+                  "overrides: key.path=value, ~key, list+=item")
+      ->type_name("... [KEY=VALUE...]")
+      ->required();
+  add_key_flags(verb, a);
+}
+
+void add_key_flags(CLI::App& verb, Arguments& a) {
+  verb.add_option("--set", a.sets, "The same as a bare KEY=VALUE")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  verb.add_option("--profile", a.profile, "A named block of overrides in the file")
+      ->type_name("NAME");
+  add_key_flag(verb, "--mesh", a.mesh, "4x2|data=4,model=2", "distribution.device_mesh.shape",
+               "Shape of the mesh");
+  add_key_flag(verb, "--devices", a.devices, "cpu:8|auto", "distribution.device_mesh.devices",
+               "Devices of the mesh");
+  add_key_flag(verb, "--batch-size", a.batch_size, "N", "fit.batch_size", "Global batch size");
+  add_key_flag(verb, "--epochs", a.epochs, "N", "fit.epochs", "Number of the last epoch");
+  add_key_flag(verb, "--seed", a.seed, "N", "seed", "Seed of every random number");
+  add_key_flag(verb, "--name", a.name, "NAME", "name", "Name of the run");
+  add_key_flag(verb, "--limit-steps", a.limit_steps, "N", "fit.limit_steps",
+               "At most N updates per epoch, for smoke runs");
+}
+
+void add_output_flags(CLI::App& verb, Arguments& a) {
+  verb.add_option("--progress", a.progress,
+                  "As Keras' verbose 1, 2 and 0; auto: a bar on a terminal, and lines")
+      ->type_name("auto|bar|line|none")
+      ->check(one_of({"auto", "bar", "line", "none"}))
+      ->group("Output");
+  verb.add_option("--log-format", a.log_format,
+                  "On stdout: Keras' lines, one line per epoch, or one JSON object per event")
+      ->type_name("keras|plain|json")
+      ->check(one_of({"keras", "plain", "json"}))
+      ->group("Output");
+  verb.add_flag("-q,--quiet", a.quiet, "Only the final result and errors")->group("Output");
+  verb.add_flag("-v,--verbose", a.verbosity, "Show the plan before starting")->group("Output");
+  add_color_flag(verb, a);
+}
+
+void add_color_flag(CLI::App& verb, Arguments& a) {
+  verb.add_option("--color", a.color, "Colours; NO_COLOR and CLICOLOR_FORCE are respected")
+      ->type_name("auto|always|never")
+      ->check(one_of({"auto", "always", "never"}))
+      ->group("Output");
+}
+
+void add_format_flag(CLI::App& verb, Arguments& a) {
+  verb.add_option("--format", a.format, "Form of the output")
+      ->type_name("text|json")
+      ->check(one_of({"text", "json"}))
+      ->group("Output");
+}
+
+void add_weights_flag(CLI::App& verb, Arguments& a) {
+  verb.add_option("-w,--weights", a.weights,
+                  "Weights: .safetensors or .npz by Keras path, .weights.h5 or .keras; default "
+                  "fit.initial_weights")
+      ->type_name("FILE");
+}
+
+void add_resume_flags(CLI::App& verb, Arguments& a) {
+  verb.add_option("--allow", a.allow, "A key that may differ from the checkpoint's all the same")
+      ->type_name("KEY")
+      ->allow_extra_args(false)
+      ->group("Resuming");
+  verb.add_flag("--reset-cursor", a.reset_cursor, "Begin the running epoch anew")
+      ->group("Resuming");
+  verb.add_flag("--reset-optimizer", a.reset_optimizer, "Take the weights alone")
+      ->group("Resuming");
+  verb.add_option("--max-time", a.max_time,
+                  "Save and leave before this time is over [key: run.max_time]")
+      ->type_name("23h30m")
+      ->group("Config keys");
+}
+
+void add_dump_ir_flag(CLI::App& verb, Arguments& a) {
+  verb.add_option("--dump-ir", a.dump_ir, "Write the graph after each pass")->type_name("DIR");
+}
+
+void add_quiet_flag(CLI::App& verb, Arguments& a, const char* meaning) {
+  verb.add_flag("-q,--quiet", a.quiet, meaning)->group("Output");
+}
+
+}  // namespace meshtrain

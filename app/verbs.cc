@@ -1,0 +1,286 @@
+#include "verbs.h"
+
+#include <CLI/CLI.hpp>
+
+#include "flags.h"
+
+namespace meshtrain {
+namespace {
+
+CLI::App& add_verb(CLI::App& parent, const char* name, const char* meaning, Action& chosen,
+                   Action run) {
+  CLI::App& verb = *parent.add_subcommand(name, meaning);
+  verb.callback([&chosen, run = std::move(run)] { chosen = run; });
+  return verb;
+}
+
+void add_run_dir(CLI::App& verb, Arguments& a, const char* meaning) {
+  verb.add_option("-o,--run-dir", a.run_dir, meaning)->type_name("DIR");
+}
+
+void add_train(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(
+      to.app, "train", "Build the model, fit, evaluate", to.action,
+      [&a, &started = to.started] { return a.dry_run ? run_plan(a) : run_train(a, started); });
+  add_config_arguments(verb, a);
+  add_run_dir(verb, a, "Where results go; default runs/NAME/ID, never overwritten");
+  verb.add_flag("-n,--dry-run", a.dry_run, "Show the plan and stop");
+  verb.add_flag("-r,--resume{auto}", a.resume,
+                "Go on from a checkpoint: --resume, --resume=auto (or start afresh), latest, best "
+                "or a path")
+      ->group("Resuming");
+  add_resume_flags(verb, a);
+  verb.add_flag("--partial", a.partial,
+                "Take what fits of fit.initial_weights; the rest is drawn, and named in a warning");
+  add_dump_ir_flag(verb, a);
+  add_output_flags(verb, a);
+}
+
+void add_evaluate(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "evaluate", "Loss and metrics of given weights", to.action,
+                            [&a, &started = to.started] { return run_evaluate(a, started); });
+  add_config_arguments(verb, a);
+  add_weights_flag(verb, a);
+  add_dump_ir_flag(verb, a);
+  add_output_flags(verb, a);
+}
+
+void add_predict(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "predict", "The model's outputs for given samples", to.action,
+                            [&a, &started = to.started] { return run_predict(a, started); });
+  add_config_arguments(verb, a);
+  add_weights_flag(verb, a);
+  verb.add_option("-i,--input", a.input,
+                  "Samples: a NumPy array or archive, HDF5, or a file like those of data.train")
+      ->type_name("X.npy")
+      ->required();
+  verb.add_option("--output", a.output, "Where predictions go; .npz for several outputs")
+      ->type_name("Y.npy")
+      ->required();
+  add_dump_ir_flag(verb, a);
+  add_output_flags(verb, a);
+}
+
+void add_validate(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "validate", "All problems of a config at once, in milliseconds",
+                            to.action, [&a] { return run_validate(a); });
+  add_config_arguments(verb, a);
+  add_format_flag(verb, a);
+  add_color_flag(verb, a);
+  add_quiet_flag(verb, a, "Only problems");
+}
+
+void add_plan(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(to.app, "plan",
+               "Layouts, bytes per device, collectives of a step; needs no data and no device",
+               to.action, [&a] { return run_plan(a); });
+  add_config_arguments(verb, a);
+  add_dump_ir_flag(verb, a);
+  add_format_flag(verb, a);
+  add_color_flag(verb, a);
+}
+
+void add_summary(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "summary", "Keras' table of layers, with their layouts",
+                            to.action, [&a] { return run_summary(a); });
+  add_config_arguments(verb, a);
+  CLI::Option* sharding =
+      verb.add_option("--sharding", a.sharding,
+                      "Draw which device holds which part of a variable, of LAYER/output or of the "
+                      "batch; without a name of all of them. As --sharding=NAME")
+          ->type_name("[=NAME]")
+          ->expected(0, 1)
+          ->allow_extra_args(false)
+          ->group("Output");
+  verb.parse_complete_callback([&a, sharding] { a.draw_sharding = sharding->count() > 0; });
+  add_color_flag(verb, a);
+}
+
+void add_config(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& config = *to.app.add_subcommand("config", "Show the merged config");
+  config.require_subcommand(1);
+  CLI::App& show = add_verb(config, "show", "The merged config with all defaults, as YAML",
+                            to.action, [&a] { return run_config_show(a); });
+  add_config_arguments(show, a);
+  show.add_flag("--origin", a.origin, "Say where each value comes from");
+}
+
+void add_data_fetch(CLI::App& data, CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(data, "fetch", "Download the files of mnist, fashion_mnist, cifar10 or cifar100",
+               to.action, [&a, &started = to.started] { return run_data_fetch(a, started); });
+  verb.add_option("SET", a.fetch.sets, "Data sets by name")->type_name("...")->required();
+  verb.add_option("--dir", a.fetch.folder,
+                  "Where they go; default $MESHTRAIN_CACHE/datasets or "
+                  "~/.cache/meshtrain/datasets. A config finds them there or in its data.dir")
+      ->type_name("DIR");
+  verb.add_option("--mirror", a.fetch.mirror,
+                  "Take them from here instead, named as they are in DIR")
+      ->type_name("URL");
+  verb.add_option("--timeout", a.fetch.timeout,
+                  "Seconds to wait for a connection, and for each byte; default 30")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1.0, 1e6));
+  verb.add_flag("--offline", a.fetch.offline,
+                "Use no network: check what is there, say where the rest comes from");
+  add_quiet_flag(verb, a, "No progress");
+  add_color_flag(verb, a);
+}
+
+void add_data(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& data = *to.app.add_subcommand("data", "Data sets: download and look into them");
+  data.require_subcommand(1);
+  add_data_fetch(data, to);
+  CLI::App& inspect = add_verb(data, "inspect",
+                               "Samples, shapes, dtypes, ranges and class counts of a config's "
+                               "data, or of a file or folder",
+                               to.action, [&a] { return run_data_inspect(a); });
+  add_config_arguments(inspect, a);
+  add_format_flag(inspect, a);
+  add_color_flag(inspect, a);
+}
+
+void add_devices(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "devices", "Devices here, and what `auto` would choose",
+                            to.action, [&a] { return run_devices(a); });
+  add_format_flag(verb, a);
+}
+
+void add_export(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(to.app, "export",
+               "Weights or the whole model for Keras and others (not the optimizer's state)",
+               to.action, [&a] { return run_export(a); });
+  add_config_arguments(verb, a);
+  add_weights_flag(verb, a);
+  verb.add_option(
+          "-o,--output", a.output,
+          "What to write, by its end: .keras, .weights.h5, .npz, .safetensors, .json (Keras' "
+          "architecture), .py (a Keras script, with .weights.h5 beside it)")
+      ->type_name("FILE")
+      ->required();
+  add_quiet_flag(verb, a, "Only errors");
+  add_color_flag(verb, a);
+}
+
+void add_init(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(to.app, "init", "Print a commented config to start from; without a name, list them",
+               to.action, [&a] { return run_init(a); });
+  verb.add_option("TEMPLATE", a.template_name, "Name of the template");
+}
+
+void add_inspect(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "inspect", "Tensors, layouts and config of a checkpoint",
+                            to.action, [&a] { return run_inspect(a); });
+  verb.add_option("DIR", a.target, "A checkpoint, or a run: then its newest")->required();
+  add_format_flag(verb, a);
+}
+
+void add_import(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(to.app, "import",
+               "A model that Keras saved, as a config and weights (not its optimizer's state)",
+               to.action, [&a] { return run_import(a); });
+  verb.add_option(
+          "MODEL", a.input,
+          "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
+          "or --weights")
+      ->required();
+  verb.add_option(
+          "-o,--output", a.run_dir,
+          "Folder for config.yaml and weights.safetensors; the model file's name when absent")
+      ->type_name("DIR");
+  verb.add_option("-w,--weights", a.weights, "Weights that model.save_weights() wrote")
+      ->type_name("FILE.weights.h5");
+  add_quiet_flag(verb, a, "No warnings");
+  add_color_flag(verb, a);
+}
+
+void add_report(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(to.app, "report",
+               "Write report.html of a run: curves, time line, layouts, config in one file",
+               to.action, [&a] { return run_report(a); });
+  verb.add_option("RUN", a.target, "A run, finished or not")->required();
+  verb.add_option("--output", a.output, "Where to, instead of RUN/report.html; - for stdout")
+      ->type_name("FILE");
+  add_color_flag(verb, a);
+}
+
+void add_resume(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "resume", "Go on with a run, from its own folder", to.action,
+                            [&a, &started = to.started] { return run_resume(a, started); });
+  verb.add_option("RUN", a.target, "A run, or one of its checkpoints")->required();
+  verb.add_option("KEY=VALUE", a.words, "What changes: key.path=value, ~key, list+=item");
+  add_key_flags(verb, a);
+  add_run_dir(verb, a, "A new run, which begins from that checkpoint");
+  add_resume_flags(verb, a);
+  add_output_flags(verb, a);
+}
+
+void add_schema(CommandLine to) {
+  add_verb(to.app, "schema", "JSON Schema of the config, for editors", to.action, run_schema);
+}
+
+void add_verify(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(to.app, "verify",
+               "Prove a config's equality over meshes, a run's exact resume, a checkpoint's bytes",
+               to.action, [&a] { return run_verify(a); });
+  verb.add_option("TARGET", a.words,
+                  "A config: some steps in float64 on one device, on its mesh and on the other "
+                  "meshes of as many devices give the same numbers. A run: all checkpoints are "
+                  "whole, and what lies between the newest two comes out the same again, bit for "
+                  "bit. A checkpoint: every byte fits its checksum. KEY=VALUE after a config")
+      ->required();
+  add_key_flags(verb, a);
+  verb.add_option("--steps", a.steps, "Of a config: training steps to compare")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  verb.add_option("--tolerance", a.tolerance,
+                  "Of a config: largest difference, relative to numbers above 1")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb.add_option("--scratch", a.scratch, "Of a run: folder to replay in; default a temporary one")
+      ->type_name("DIR");
+  verb.add_flag("--checksums", a.checksums, "Of a run: checksums only, no replay");
+  add_color_flag(verb, a);
+  verb.footer("Exit codes: 0 equal; 7 not equal; 6 checkpoints damaged, or too few; 3 data gone.");
+}
+
+void add_version(CommandLine to) {
+  add_verb(to.app, "version", "Version and how the binary was built", to.action, run_version);
+}
+
+}  // namespace
+
+void add_verbs(CommandLine to) {
+  for (const auto add : {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary,
+                         add_config, add_data, add_devices, add_export, add_init, add_inspect,
+                         add_import, add_report, add_resume, add_schema, add_verify, add_version}) {
+    add(to);
+  }
+}
+
+}  // namespace meshtrain
