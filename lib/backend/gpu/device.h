@@ -31,6 +31,14 @@ struct DeviceOptions {
   std::string cache_dir;  // for compiled kernels and plans; empty: none
 };
 
+// Memory of which every step of a plan has its own part: that of the first step is [begin, begin +
+// bytes). Arguments of launches are recognised by their value: whole numbers must be below 2^40.
+struct Window {
+  const std::byte* begin = nullptr;
+  int64_t bytes = 0;
+  int64_t stride = 0;  // a multiple of 256
+};
+
 // Commands made ready to run many times.
 class Plan {
  public:
@@ -74,8 +82,12 @@ class Device {
   virtual void enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;
   virtual void enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) = 0;
 
-  // Compiles what was not compiled before. The commands' memory must outlive the plan.
-  virtual std::unique_ptr<Plan> make_plan(std::vector<Command> commands) = 0;
+  // `steps` times the commands, one after the other. Addresses in the commands that lie in a window
+  // are `stride` bytes further in each step: its inputs and results. Compiles what was not compiled
+  // before; plans of the same commands share it whatever `steps`. The commands' memory must outlive
+  // the plan.
+  virtual std::unique_ptr<Plan> make_plan(const std::vector<Command>& commands,
+                                          const std::vector<Window>& windows, int steps) = 0;
   virtual void synchronize() = 0;
 };
 
