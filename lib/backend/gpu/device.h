@@ -31,8 +31,9 @@ struct DeviceOptions {
   std::string cache_dir;  // for compiled kernels and plans; empty: none
 };
 
-// Memory of which every step of a plan has its own part: that of the first step is [begin, begin +
-// bytes). Arguments of launches are recognised by their value: whole numbers must be below 2^40.
+// Memory of which every step of a plan has its own part: that of step 0 is [begin, begin + bytes),
+// that of step s lies s * stride bytes further. Arguments of launches are recognised by their
+// value: whole numbers must be below 2^40.
 struct Window {
   const std::byte* begin = nullptr;
   int64_t bytes = 0;
@@ -82,12 +83,12 @@ class Device {
   virtual void enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;
   virtual void enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) = 0;
 
-  // `steps` times the commands, one after the other. Addresses in the commands that lie in a window
-  // are `stride` bytes further in each step: its inputs and results. Compiles what was not compiled
-  // before; plans of the same commands share it whatever `steps`. The commands' memory must outlive
-  // the plan.
+  // The commands `steps` times, one after the other, for the steps first, first + 1, ... of the
+  // windows: addresses that lie in a window are moved to the step's own part. Compiles what was not
+  // compiled before; plans of the same commands share it. The memory must outlive the plan.
   virtual std::unique_ptr<Plan> make_plan(const std::vector<Command>& commands,
-                                          const std::vector<Window>& windows, int steps) = 0;
+                                          const std::vector<Window>& windows, int first,
+                                          int steps) = 0;
   virtual void synchronize() = 0;
 };
 
