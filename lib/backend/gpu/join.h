@@ -22,7 +22,8 @@ struct KernelCall {
 
 struct Call {
   std::variant<KernelCall, Matmul, Conv> what;
-  std::vector<int> after;  // earlier calls that must have ended
+  std::vector<int> after;     // earlier calls that must have ended
+  std::vector<int> commands;  // what it computes, as places in join()'s argument
   std::string path;        // of the steps, for messages
 };
 
