@@ -24,7 +24,7 @@ struct Call {
   std::variant<KernelCall, Matmul, Conv> what;
   std::vector<int> after;     // earlier calls that must have ended
   std::vector<int> commands;  // what it computes, as places in join()'s argument
-  std::string path;        // of the steps, for messages
+  std::string path;           // of the steps, for messages
 };
 
 struct Joined {
