@@ -24,6 +24,7 @@ packages="
   libzip-dev
   ninja-build
   nlohmann-json3-dev
+  patchelf
   pkg-config
   protobuf-compiler
   python3

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Every test of the project, from a fresh machine on. The last line says "N passed, N failed"; the
 # exit status is 0 only when nothing failed.
-#   scripts/test.sh           format, include direction, README, tests in a release and a sanitizer build
+#   scripts/test.sh           format, include direction, README, package, tests in a release and a
+#                             sanitizer build
 #   scripts/test.sh --quick   the same without the sanitizer build
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -97,6 +98,7 @@ for kind in $kinds; do
   run_ctest "$kind"
   if [ "$kind" = release ]; then
     check "README" python3 tests/readme_test.py
+    check "package" scripts/package.sh --check
   fi
 done
 exit

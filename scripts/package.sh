@@ -1,0 +1,151 @@
+#!/bin/bash
+# Makes build/meshtrain-VERSION-linux-x86_64.tar.gz: what runs on any x86-64 Linux with glibc 2.36 or
+# newer, wherever it is unpacked. Needs Debian's packages (install_dependencies.sh).
+#   scripts/package.sh [--with-tests] [--check] [--build-dir DIR] [--output FILE]
+#   --with-tests   the GPU's suites and their data too, in libexec/ (for scripts/gpu_check.sh)
+#   --check        then trains from it where there is nothing but glibc; as root, or with unshare
+#   --build-dir    packs what is built there already, instead of building in build/release
+# Inside: bin/meshtrain, lib/ (the CUDA part, where it was built, and every shared library but glibc's,
+# CUDA's and the driver's), configs/, README.md, share/licenses/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly newest_glibc=2.36
+readonly most_bytes=$((64 * 1000 * 1000))
+# Not packed: glibc's own, which belong to the kernel's and the loader's side of a system; the driver
+# and CUDA's, which a machine with a GPU has in the versions that fit it.
+readonly glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libmvec|libdl|libpthread|librt)\.so'
+readonly cuda='^lib(cuda|cudart|cublas|cublasLt|cudnn|cudnn_[a-z_]*|nvrtc|nvrtc-builtins|nvJitLink|nccl)\.so'
+
+die() {
+  echo "package.sh: $*" >&2
+  exit 1
+}
+
+build=
+with_tests=
+check=
+output=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --with-tests) with_tests=1 ;;
+    --check) check=1 ;;
+    --build-dir) build=${2:?--build-dir needs a folder}; shift ;;
+    --output) output=${2:?--output needs a file}; shift ;;
+    *)
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+for tool in patchelf objdump readelf strip dpkg-query; do
+  command -v $tool >/dev/null || die "$tool is missing; scripts/install_dependencies.sh installs it"
+done
+
+if [ -z "$build" ]; then
+  build=build/release
+  scripts/build.sh release meshtrain
+  # The CUDA part is a target only where the toolkit was found.
+  if ninja -C $build -t query meshtrain_cuda >/dev/null 2>&1; then
+    scripts/build.sh release meshtrain_cuda
+  fi
+  if [ -n "$with_tests" ]; then
+    scripts/build.sh release gpu_tests
+  fi
+fi
+version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
+[ -n "$version" ] || die "$build is not configured"
+name=meshtrain-$version-linux-x86_64
+output=${output:-build/$name${with_tests:+-tests}.tar.gz}
+cuda_part=$(find "$build" -name libmeshtrain_cuda.so -print -quit)
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+root=$stage/$name
+mkdir -p "$root/bin" "$root/lib" "$root/share/licenses"
+
+# The programs; gpu_tests.txt is CMake's list of the tests that also run on a GPU, one file a line.
+binaries=("$root/bin/meshtrain")
+install -s -m 755 "$build/app/meshtrain" "$root/bin/meshtrain"
+if [ -n "$cuda_part" ]; then
+  install -s -m 755 "$cuda_part" "$root/lib/"
+  binaries+=("$root/lib/libmeshtrain_cuda.so")
+fi
+if [ -n "$with_tests" ]; then
+  mkdir -p "$root/libexec"
+  while read -r program; do
+    install -s -m 755 "$program" "$root/libexec/"
+    binaries+=("$root/libexec/$(basename "$program")")
+  done <"$build/tests/gpu_tests.txt"
+fi
+
+# needed FILE...: names and places of the libraries that these need, directly or not, and that are packed.
+needed() {
+  ldd "$@" | awk '/=>/ { print $1, $3 }' | sort -u | grep -Ev "$glibc|$cuda" || true
+}
+packages=
+while read -r library place; do
+  [ "$library" != libmeshtrain_cuda.so ] || continue
+  [ -f "$place" ] || die "$library is not found on this machine"
+  real=$(readlink -f "$place")
+  install -m 755 "$real" "$root/lib/$library"
+  strip --strip-unneeded "$root/lib/$library"
+  package=$(dpkg-query -S "$real" "${real#/usr}" 2>/dev/null | head -1 | cut -d: -f1) || true
+  [ -n "$package" ] || die "$place belongs to no Debian package, so its licence is not known"
+  packages+=" $package"
+done < <(needed "${binaries[@]}")
+
+# RPATH, not RUNPATH: it reaches what libraries need of each other, and no LD_LIBRARY_PATH of a
+# cluster's modules slips another libstdc++ in.
+patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "${binaries[@]}"
+for library in "$root"/lib/*; do
+  patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
+done
+
+# Texts: licences of what is packed, and of what is linked in (the -dev packages).
+packages+=" $(sed -n '/^packages="/,/^"/p' scripts/install_dependencies.sh | grep -E -- '-dev$')"
+for package in $packages; do
+  [ -f "/usr/share/doc/$package/copyright" ] || die "/usr/share/doc/$package/copyright is missing"
+  cp -L "/usr/share/doc/$package/copyright" "$root/share/licenses/$package"
+done
+cp README.md "$root/"
+cp -r configs datasets "$root/"
+
+# What a machine with an old glibc, or without one of the libraries, would only say at run time.
+for file in "${binaries[@]}" "$root"/lib/*; do
+  worst=$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
+  newest=$(printf '%s\n' "GLIBC_$newest_glibc" "$worst" | sort -V | tail -1)
+  [ "$newest" = "GLIBC_$newest_glibc" ] ||
+    die "$(basename "$file") needs $worst; build on a system with glibc $newest_glibc (Debian 12)"
+  for library in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+    [ -f "$root/lib/$library" ] || grep -Eq "$glibc|$cuda" <<<"$library" ||
+      die "$(basename "$file") needs $library, which is not packed"
+  done
+done
+
+mkdir -p "$(dirname "$output")"
+tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner \
+  --mtime="@$(git log -1 --format=%ct 2>/dev/null || date +%s)" -cf - "$name" | gzip -n -9 >"$output"
+bytes=$(stat -c %s "$output")
+[ "$bytes" -lt $most_bytes ] || die "$output has $bytes bytes, more than $most_bytes"
+echo "$output: $((bytes / 1000)) kB$([ -n "$cuda_part" ] || echo ", without the CUDA part (not built)")"
+[ -n "$check" ] || exit 0
+
+# The check: a root folder that holds glibc and the tarball, and nothing else.
+bare=$stage/bare
+mkdir -p "$bare/lib64" "$bare/lib/x86_64-linux-gnu" "$bare/tmp" "$bare/opt" "$bare/proc/self"
+cp -L /lib64/ld-linux-x86-64.so.2 "$bare/lib64/"
+for library in libc.so.6 libm.so.6 libmvec.so.1 libdl.so.2 libpthread.so.0 librt.so.1; do
+  cp -L "/lib/x86_64-linux-gnu/$library" "$bare/lib/x86_64-linux-gnu/"
+done
+tar -C "$bare/opt" -xzf "$output"
+enter=(env -i "$(command -v chroot)" "$bare")
+[ "$(id -u)" -eq 0 ] || enter=(env -i "$(command -v unshare)" --map-root-user "$(command -v chroot)" "$bare")
+inside=/opt/$name
+ln -s "$inside/bin/meshtrain" "$bare/proc/self/exe"  # where the loader learns what $ORIGIN is
+"${enter[@]}" "$inside/bin/meshtrain" --version
+"${enter[@]}" "$inside/bin/meshtrain" train "$inside/configs/quickstart.yaml" --epochs 1 -o /tmp/run
+[ -s "$bare/tmp/run/weights.safetensors" ] || die "the packed program left no weights"
+echo "runs where there is nothing but glibc"
