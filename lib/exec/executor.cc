@@ -1,38 +1,9 @@
 #include "exec/executor.h"
 
-#include <algorithm>
-#include <chrono>
-
-#include "exec/cpu_maker.h"
-#include "exec/memory.h"
-#include "exec/pieces.h"
-#include "exec/prepare.h"
-#include "exec/presum.h"
-#include "exec/schedule.h"
-#include "exec/worker_pool.h"
+#include "exec/executor_impl.h"
 
 namespace meshtrain {
 namespace {
-
-// Kernel scratch of each worker, apart by whole cache lines and then some.
-class WorkerScratch {
- public:
-  WorkerScratch(size_t bytes, int num_workers)
-      : stride_((bytes + 4095) / 4096 * 4096 + 256),
-        memory_(DType::kUInt8, {static_cast<int64_t>(stride_) * num_workers}) {}
-  std::byte* of(int worker) { return memory_.bytes() + stride_ * static_cast<size_t>(worker); }
-
- private:
-  size_t stride_;
-  HostTensor memory_;
-};
-
-size_t largest_scratch(const cpu::KernelList& kernels) {
-  size_t bytes = 64;
-  for (const cpu::KernelPtr& kernel : kernels)
-    bytes = std::max(bytes, kernel->scratch_bytes());
-  return bytes;
-}
 
 PieceMap piece_map(const Program& program, int buffer) {
   const Buffer& b = program.buffers[buffer];
@@ -41,69 +12,7 @@ PieceMap piece_map(const Program& program, int buffer) {
 
 }  // namespace
 
-// Whether the next step runs on all workers or on the calling thread alone. Both give the same
-// bits; alone is faster for tiny programs, and where other processes compute on the same cores, so
-// that a worker that was put aside holds up all others at every barrier. Both are timed now and
-// then.
-class ModeChooser {
- public:
-  enum Mode : int { kTogether, kAlone };
-
-  Mode next() {
-    ++runs_;
-    if (runs_ <= 4)
-      return runs_ <= 2 ? kTogether : kAlone;
-    const Mode best = time_[kTogether] <= time_[kAlone] ? kTogether : kAlone;
-    if (--until_trial_ > 0)
-      return best;
-    interval_ = best == last_best_ ? std::min(interval_ * 2, kLongestInterval) : kFirstInterval;
-    until_trial_ = interval_;
-    last_best_ = best;
-    return best == kTogether ? kAlone : kTogether;
-  }
-  // Bursts of other work are forgotten slowly, a fast run is believed at once.
-  void add(Mode mode, double seconds) {
-    double& time = time_[mode];
-    time = time == 0 || seconds < time ? seconds : 0.75 * time + 0.25 * seconds;
-  }
-
- private:
-  static constexpr int kFirstInterval = 32, kLongestInterval = 1024;
-  double time_[2] = {};
-  int64_t runs_ = 0;
-  int interval_ = kFirstInterval, until_trial_ = kFirstInterval;
-  Mode last_best_ = kTogether;
-};
-
-struct Executor::Impl {
-  Impl(Program p, std::shared_ptr<WorkerPool> pool, VariableStore& variables);
-
-  void place_buffers(VariableStore& variables);
-  cpu::KernelList prepare(const std::vector<ProgramStep>& steps);
-  void run_once(const cpu::KernelList& list);
-  static void run_worker(void* self, int worker);
-  static void run_all_alone(void* self, int worker);
-
-  Program program;
-  std::shared_ptr<WorkerPool> pool;
-  Arena arena;
-  BufferMemory memory;
-  StepScratch step_scratch;
-  cpu::KernelList kernels;
-  Schedule schedule;
-  ModeChooser chooser;
-  std::unique_ptr<WorkerScratch> scratch;
-  std::vector<PieceMap> inputs, outputs;
-};
-
-Executor::Impl::Impl(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
-    : program(std::move(p)), pool(std::move(workers)), arena(program.arena_bytes) {
-  place_buffers(variables);
-  memory.presummed = find_presummed(program);
-  run_once(prepare(program.prologue));
-  kernels = prepare(program.steps);
-  schedule = make_schedule(kernels, pool->size());
-  scratch = std::make_unique<WorkerScratch>(largest_scratch(kernels), pool->size());
+Executor::Impl::Impl(Program p) : program(std::move(p)) {
   for (const Program::NamedBuffer& input : program.inputs) {
     inputs.push_back(piece_map(program, input.buffer));
   }
@@ -112,7 +21,9 @@ Executor::Impl::Impl(Program p, std::shared_ptr<WorkerPool> workers, VariableSto
   }
 }
 
-void Executor::Impl::place_buffers(VariableStore& variables) {
+std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* arena,
+                                         VariableStore& variables) {
+  std::vector<std::byte*> out;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.variable == kNone) {
       MESHTRAIN_CHECK(
@@ -120,51 +31,20 @@ void Executor::Impl::place_buffers(VariableStore& variables) {
               buffer.offset + buffer.piece_bytes * buffer.num_pieces <= program.arena_bytes,
           "a buffer of {} bytes at {} in an arena of {}", buffer.piece_bytes * buffer.num_pieces,
           buffer.offset, program.arena_bytes);
-      memory.bases.push_back(arena.data() + buffer.offset);
+      out.push_back(arena + buffer.offset);
       continue;
     }
     MESHTRAIN_CHECK(variables.piece_bytes(buffer.variable) == buffer.piece_bytes,
                     "pieces of {} have {} bytes in the store and {} in the program",
                     program.variables[buffer.variable].path, variables.piece_bytes(buffer.variable),
                     buffer.piece_bytes);
-    memory.bases.push_back(variables.data(buffer.variable));
+    out.push_back(variables.data(buffer.variable));
   }
-}
-
-cpu::KernelList Executor::Impl::prepare(const std::vector<ProgramStep>& steps) {
-  CpuMaker maker(step_scratch);
-  for (const ProgramStep& step : steps)
-    prepare_step(program, step, memory, maker);
-  return maker.take();
-}
-
-void Executor::Impl::run_once(const cpu::KernelList& list) {
-  WorkerScratch own(largest_scratch(list), 1);
-  for (const cpu::KernelPtr& kernel : list)
-    kernel->run(0, kernel->units(), own.of(0));
-}
-
-void Executor::Impl::run_worker(void* self, int worker) {
-  Impl& impl = *static_cast<Impl*>(self);
-  std::byte* scratch = impl.scratch->of(worker);
-  for (const Command& command : impl.schedule.workers[static_cast<size_t>(worker)]) {
-    if (command.kernel == nullptr) {
-      impl.pool->barrier();
-    } else {
-      command.kernel->run(command.begin, command.end, scratch);
-    }
-  }
-}
-
-void Executor::Impl::run_all_alone(void* self, int) {
-  Impl& impl = *static_cast<Impl*>(self);
-  for (const cpu::KernelPtr& kernel : impl.kernels) {
-    kernel->run(0, kernel->units(), impl.scratch->of(0));
-  }
+  return out;
 }
 
 Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
-    : impl_(std::make_unique<Impl>(std::move(program), std::move(workers), variables)) {}
+    : impl_(make_cpu_executor(std::move(program), std::move(workers), variables)) {}
 
 Executor::~Executor() = default;
 
@@ -172,48 +52,46 @@ const Program& Executor::program() const {
   return impl_->program;
 }
 
-void Executor::set_input(int index, const void* data, size_t num_bytes) {
+int Executor::max_steps() const {
+  return impl_->max_steps();
+}
+
+void Executor::set_input(int index, const void* data, size_t num_bytes, int step) {
   const PieceMap& map = impl_->inputs.at(static_cast<size_t>(index));
-  const Program::NamedBuffer& input = impl_->program.inputs[static_cast<size_t>(index)];
   MESHTRAIN_CHECK(static_cast<int64_t>(num_bytes) == map.global_bytes(),
-                  "input `{}` takes {} bytes, not {}", input.name, map.global_bytes(), num_bytes);
-  map.scatter(static_cast<const std::byte*>(data), impl_->memory.bases[input.buffer]);
+                  "input `{}` takes {} bytes, not {}",
+                  program().inputs[static_cast<size_t>(index)].name, map.global_bytes(), num_bytes);
+  impl_->set_input(index, data, num_bytes, step);
 }
 
-std::byte* Executor::input_data(int index) {
+std::byte* Executor::input_data(int index, int step) {
   const bool is_whole = impl_->inputs.at(static_cast<size_t>(index)).is_whole();
-  const int buffer = impl_->program.inputs[static_cast<size_t>(index)].buffer;
-  return is_whole ? impl_->memory.bases[buffer] : nullptr;
+  return is_whole ? impl_->input_data(index, step) : nullptr;
 }
 
-void Executor::run() {
-  if (impl_->schedule.is_serial) {
-    impl_->pool->run_alone(&Impl::run_all_alone, impl_.get());
-    return;
-  }
-  const ModeChooser::Mode mode = impl_->chooser.next();
-  const auto begin = std::chrono::steady_clock::now();
-  if (mode == ModeChooser::kTogether) {
-    impl_->pool->run(&Impl::run_worker, impl_.get());
-  } else {
-    impl_->pool->run_alone(&Impl::run_all_alone, impl_.get());
-  }
-  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-  impl_->chooser.add(mode, time.count());
+bool Executor::can_gather(int index) const {
+  return impl_->gathers() && impl_->inputs.at(static_cast<size_t>(index)).is_whole();
 }
 
-HostTensor Executor::output(int index) const {
-  const int buffer = impl_->program.outputs.at(static_cast<size_t>(index)).buffer;
-  const Buffer& b = impl_->program.buffers[buffer];
-  HostTensor whole(b.dtype, b.global_shape);
-  impl_->outputs[static_cast<size_t>(index)].gather(impl_->memory.bases[buffer], whole.bytes());
-  return whole;
+void Executor::gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
+                            int step) {
+  MESHTRAIN_CHECK(can_gather(index));
+  impl_->gather_input(index, table, rows, step);
 }
 
-double Executor::output_scalar(int index) const {
-  const HostTensor value = output(index);
+void Executor::run(int steps) {
+  impl_->run(steps);
+}
+
+HostTensor Executor::output(int index, int step) const {
+  MESHTRAIN_CHECK(index >= 0 && static_cast<size_t>(index) < impl_->outputs.size());
+  return impl_->output(index, step);
+}
+
+double Executor::output_scalar(int index, int step) const {
+  const HostTensor value = output(index, step);
   MESHTRAIN_CHECK(value.size() == 1, "output `{}` has {} elements",
-                  impl_->program.outputs[static_cast<size_t>(index)].name, value.size());
+                  program().outputs[static_cast<size_t>(index)].name, value.size());
   return value.at(0);
 }
 

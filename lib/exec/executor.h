@@ -1,8 +1,8 @@
-// Executor: runs a Program on the virtual CPU devices of this process.
+// Executor: runs a Program on the virtual devices of this process: on its processor cores
+// (cpu_executor.cc), or on a GPU (gpu_executor.cc).
 //
-// Devices are work, not threads: one pinned worker per core computes the pieces of each step; a
-// collective is a function over all devices' buffers, summed in device order. Nothing is allocated
-// in a step but within oneDNN's convolutions. The result does not depend on the number of workers.
+// Devices are work, not threads: what computes, computes the pieces of each step for all of them; a
+// collective is a function over all devices' buffers, summed in device order.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/gpu/device.h"
+#include "exec/pieces.h"
 #include "ir/program.h"
 #include "tensor/host_tensor.h"
 
@@ -22,43 +24,89 @@ std::shared_ptr<WorkerPool> make_worker_pool(int num_workers);  // 0: one per co
 // mesh.size_of(axes) pieces, where `axes` are those of its storage layout.
 class VariableStore {
  public:
-  VariableStore(const DeviceMesh& mesh, std::vector<Variable> variables);
+  // In the memory of `device`, or of the host where there is none. Throws RuntimeFailure (exit 4)
+  // when the memory cannot be had.
+  VariableStore(const DeviceMesh& mesh, std::vector<Variable> variables,
+                std::shared_ptr<gpu::Device> device = nullptr);
+  ~VariableStore();
+  VariableStore(const VariableStore&) = delete;
+  VariableStore& operator=(const VariableStore&) = delete;
   int find(std::string_view path) const;  // kNone when absent
   const std::vector<Variable>& variables() const { return variables_; }
-  std::byte* data(int variable);  // piece 0; pieces follow at piece_bytes(variable)
+  const std::shared_ptr<gpu::Device>& device() const { return device_; }
+  // Of piece 0, in the memory of the device; pieces follow at piece_bytes(variable).
+  std::byte* data(int variable) { return addresses_[static_cast<size_t>(variable)]; }
   int64_t piece_bytes(int variable) const;
+  // All pieces, one after the other, into memory of the host.
+  void copy_pieces(int variable, std::byte* to) const;
   HostTensor read(int variable) const;                // the whole tensor
   void write(int variable, const HostTensor& value);  // scatters; dtype and shape must agree
   void fill(int variable, double value);
   int64_t total_bytes() const;
 
  private:
+  PieceMap map(int variable) const;
+
   DeviceMesh mesh_;
   std::vector<Variable> variables_;
-  std::vector<HostTensor> storage_;  // (pieces, padded bytes)
+  std::shared_ptr<gpu::Device> device_;
+  std::vector<HostTensor> storage_;     // of the host, one for each variable
+  std::byte* device_memory_ = nullptr;  // of the device, for all
+  std::vector<std::byte*> addresses_;
 };
 
+// Rows of a dataset's array that a GPU holds whole, so that batches are gathered there.
+class DeviceTable {
+ public:
+  // Throws RuntimeFailure when the memory cannot be had.
+  DeviceTable(std::shared_ptr<gpu::Device> device, int64_t rows, int64_t row_bytes);
+  ~DeviceTable();
+  DeviceTable(const DeviceTable&) = delete;
+  DeviceTable& operator=(const DeviceTable&) = delete;
+  void write(int64_t first_row, const void* data, int64_t num_bytes);
+  const std::byte* data() const { return memory_; }
+  int64_t rows() const { return rows_; }
+  int64_t row_bytes() const { return row_bytes_; }
+
+ private:
+  std::shared_ptr<gpu::Device> device_;
+  int64_t rows_, row_bytes_;
+  std::byte* memory_;
+};
+
+// A run computes one step or, on a GPU, several: each has inputs and outputs of its own, numbered
+// from 0. Inputs are set for every run anew.
 class Executor {
  public:
-  // Allocates the arena and prepares every kernel. The store must outlive the executor and hold
-  // the program's variables under the same indices.
+  // Allocates the arena and prepares every kernel, on the device of the store. The store must
+  // outlive the executor and hold the program's variables under the same indices. Throws
+  // RuntimeFailure (exit 4) when the memory cannot be had.
   Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables);
   ~Executor();
 
   const Program& program() const;
+  // Steps of one run at most: 1 on the CPU, and where outputs are large.
+  int max_steps() const;
   // Writes the whole (global) tensor of an input; scattered to the pieces. `index` is into
   // Program::inputs. Data of `num_bytes` in the input's dtype, row-major.
-  void set_input(int index, const void* data, size_t num_bytes);
+  void set_input(int index, const void* data, size_t num_bytes, int step = 0);
   // For inputs whose pieces lie one after the other as the global tensor does (split over
-  // dimension 0 or whole): memory to write the whole tensor into; nullptr otherwise.
-  std::byte* input_data(int index);
-  void run();
-  // The whole tensor of an output (index into Program::outputs).
-  HostTensor output(int index) const;
-  double output_scalar(int index) const;
+  // dimension 0 or whole): memory of the host to write the whole tensor into; nullptr otherwise.
+  std::byte* input_data(int index, int step = 0);
+  // Whether such an input may be gathered from tables.
+  bool can_gather(int index) const;
+  // Its samples are these rows of the table, which must outlive the executor's next use.
+  void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
+                    int step = 0);
+  // May return before a GPU has computed it; whatever reads results waits.
+  void run(int steps = 1);
+  // The whole tensor of an output (index into Program::outputs) of a step of the last run.
+  HostTensor output(int index, int step = 0) const;
+  double output_scalar(int index, int step = 0) const;
+
+  struct Impl;
 
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -5,12 +5,35 @@
 
 namespace meshtrain {
 
-VariableStore::VariableStore(const DeviceMesh& mesh, std::vector<Variable> variables)
-    : mesh_(mesh), variables_(std::move(variables)) {
-  for (const Variable& variable : variables_) {
-    const PieceMap map(mesh_, variable.layout.storage, variable.shape, variable.dtype);
-    storage_.emplace_back(DType::kUInt8, Shape{std::max<int64_t>(map.total_bytes(), 1)});
+VariableStore::VariableStore(const DeviceMesh& mesh, std::vector<Variable> variables,
+                             std::shared_ptr<gpu::Device> device)
+    : mesh_(mesh), variables_(std::move(variables)), device_(std::move(device)) {
+  std::vector<int64_t> offsets;
+  int64_t total = 0;
+  for (size_t v = 0; v < variables_.size(); ++v) {
+    const int64_t bytes = std::max<int64_t>(map(static_cast<int>(v)).total_bytes(), 1);
+    if (device_ == nullptr) {
+      storage_.emplace_back(DType::kUInt8, Shape{bytes});
+      addresses_.push_back(storage_.back().bytes());
+    }
+    offsets.push_back(total);
+    total += (bytes + 255) / 256 * 256;
   }
+  if (device_ != nullptr && total > 0) {
+    device_memory_ = device_->allocate(total);
+    for (const int64_t offset : offsets)
+      addresses_.push_back(device_memory_ + offset);
+  }
+}
+
+VariableStore::~VariableStore() {
+  if (device_memory_ != nullptr)
+    device_->free(device_memory_);
+}
+
+PieceMap VariableStore::map(int variable) const {
+  const Variable& v = variables_[static_cast<size_t>(variable)];
+  return PieceMap(mesh_, v.layout.storage, v.shape, v.dtype);
 }
 
 int VariableStore::find(std::string_view path) const {
@@ -21,30 +44,51 @@ int VariableStore::find(std::string_view path) const {
   return kNone;
 }
 
-std::byte* VariableStore::data(int variable) {
-  return storage_[variable].bytes();
+int64_t VariableStore::piece_bytes(int variable) const {
+  return map(variable).piece_bytes();
 }
 
-int64_t VariableStore::piece_bytes(int variable) const {
-  const Variable& v = variables_[variable];
-  return PieceMap(mesh_, v.layout.storage, v.shape, v.dtype).piece_bytes();
+void VariableStore::copy_pieces(int variable, std::byte* to) const {
+  const int64_t bytes = map(variable).total_bytes();
+  const std::byte* from = addresses_[static_cast<size_t>(variable)];
+  if (device_ == nullptr) {
+    std::copy_n(from, bytes, to);
+  } else if (bytes > 0) {
+    device_->download(to, from, bytes);
+  }
 }
 
 HostTensor VariableStore::read(int variable) const {
-  const Variable& v = variables_[variable];
+  const Variable& v = variables_[static_cast<size_t>(variable)];
+  const PieceMap pieces = map(variable);
   HostTensor whole(v.dtype, v.shape);
-  PieceMap(mesh_, v.layout.storage, v.shape, v.dtype)
-      .gather(storage_[variable].bytes(), whole.bytes());
+  if (device_ == nullptr) {
+    pieces.gather(addresses_[static_cast<size_t>(variable)], whole.bytes());
+  } else if (pieces.is_whole()) {
+    copy_pieces(variable, whole.bytes());
+  } else {
+    HostTensor copy(DType::kUInt8, {pieces.total_bytes()});
+    copy_pieces(variable, copy.bytes());
+    pieces.gather(copy.bytes(), whole.bytes());
+  }
   return whole;
 }
 
 void VariableStore::write(int variable, const HostTensor& value) {
-  const Variable& v = variables_[variable];
+  const Variable& v = variables_[static_cast<size_t>(variable)];
   MESHTRAIN_CHECK(value.shape() == v.shape && value.dtype() == v.dtype, "{} is {} {}, not {} {}",
                   v.path, dtype_name(v.dtype), shape_string(v.shape), dtype_name(value.dtype()),
                   shape_string(value.shape()));
-  PieceMap(mesh_, v.layout.storage, v.shape, v.dtype)
-      .scatter(value.bytes(), storage_[variable].bytes());
+  const PieceMap pieces = map(variable);
+  std::byte* to = addresses_[static_cast<size_t>(variable)];
+  if (device_ == nullptr) {
+    pieces.scatter(value.bytes(), to);
+    return;
+  }
+  HostTensor scattered(DType::kUInt8, {std::max<int64_t>(pieces.total_bytes(), 1)});
+  pieces.scatter(value.bytes(), scattered.bytes());
+  if (pieces.total_bytes() > 0)
+    device_->upload(to, scattered.bytes(), pieces.total_bytes());
 }
 
 void VariableStore::fill(int variable, double value) {
@@ -56,11 +100,24 @@ void VariableStore::fill(int variable, double value) {
 
 int64_t VariableStore::total_bytes() const {
   int64_t bytes = 0;
-  for (size_t v = 0; v < variables_.size(); ++v) {
-    const Variable& variable = variables_[v];
-    bytes += PieceMap(mesh_, variable.layout.storage, variable.shape, variable.dtype).total_bytes();
-  }
+  for (size_t v = 0; v < variables_.size(); ++v)
+    bytes += map(static_cast<int>(v)).total_bytes();
   return bytes;
+}
+
+DeviceTable::DeviceTable(std::shared_ptr<gpu::Device> device, int64_t rows, int64_t row_bytes)
+    : device_(std::move(device)),
+      rows_(rows),
+      row_bytes_(row_bytes),
+      memory_(device_->allocate(std::max<int64_t>(rows * row_bytes, 1))) {}
+
+DeviceTable::~DeviceTable() {
+  device_->free(memory_);
+}
+
+void DeviceTable::write(int64_t first_row, const void* data, int64_t num_bytes) {
+  MESHTRAIN_CHECK(first_row * row_bytes_ + num_bytes <= rows_ * row_bytes_);
+  device_->upload(memory_ + first_row * row_bytes_, data, num_bytes);
 }
 
 }  // namespace meshtrain

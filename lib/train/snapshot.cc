@@ -109,6 +109,10 @@ void Snapshot::point_to(const std::vector<const std::byte*>& variables) {
 }
 
 void Snapshot::borrow() {
+  if (store_.device() != nullptr) {  // the host cannot read there
+    copy();
+    return;
+  }
   std::vector<const std::byte*> variables;
   for (size_t v = 0; v < tensors_.size(); ++v) {
     variables.push_back(store_.data(static_cast<int>(v)));
@@ -128,7 +132,7 @@ void Snapshot::copy() {
   std::byte* to = copies_[0].bytes();
   for (size_t v = 0; v < tensors_.size(); ++v) {
     const size_t bytes = piece_bytes_[v] * tensors_[v].pieces.size();
-    std::memcpy(to, store_.data(static_cast<int>(v)), bytes);
+    store_.copy_pieces(static_cast<int>(v), to);
     variables.push_back(to);
     to += aligned(bytes);
   }

@@ -33,7 +33,7 @@ class Snapshot {
   // Copies every variable as it is now into memory of the snapshot's own, which it keeps for the
   // next time. Throws RuntimeFailure (exit 4) when there is no memory.
   void copy();
-  // From now on the data are the store's own again.
+  // From now on the data are the store's own again, or a copy where these are on a GPU.
   void borrow();
 
   int64_t num_bytes() const { return num_bytes_; }

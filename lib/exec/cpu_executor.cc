@@ -1,0 +1,176 @@
+// Programs on the processor: one pinned worker per core. Nothing is allocated in a step but within
+// oneDNN's convolutions. The result does not depend on the number of workers.
+#include <algorithm>
+#include <chrono>
+
+#include "exec/cpu_maker.h"
+#include "exec/executor_impl.h"
+#include "exec/memory.h"
+#include "exec/presum.h"
+#include "exec/schedule.h"
+#include "exec/worker_pool.h"
+
+namespace meshtrain {
+namespace {
+
+// Kernel scratch of each worker, apart by whole cache lines and then some.
+class WorkerScratch {
+ public:
+  WorkerScratch(size_t bytes, int num_workers)
+      : stride_((bytes + 4095) / 4096 * 4096 + 256),
+        memory_(DType::kUInt8, {static_cast<int64_t>(stride_) * num_workers}) {}
+  std::byte* of(int worker) { return memory_.bytes() + stride_ * static_cast<size_t>(worker); }
+
+ private:
+  size_t stride_;
+  HostTensor memory_;
+};
+
+size_t largest_scratch(const cpu::KernelList& kernels) {
+  size_t bytes = 64;
+  for (const cpu::KernelPtr& kernel : kernels)
+    bytes = std::max(bytes, kernel->scratch_bytes());
+  return bytes;
+}
+
+// Whether the next step runs on all workers or on the calling thread alone. Both give the same
+// bits; alone is faster for tiny programs, and where other processes compute on the same cores, so
+// that a worker that was put aside holds up all others at every barrier. Both are timed now and
+// then.
+class ModeChooser {
+ public:
+  enum Mode : int { kTogether, kAlone };
+
+  Mode next() {
+    ++runs_;
+    if (runs_ <= 4)
+      return runs_ <= 2 ? kTogether : kAlone;
+    const Mode best = time_[kTogether] <= time_[kAlone] ? kTogether : kAlone;
+    if (--until_trial_ > 0)
+      return best;
+    interval_ = best == last_best_ ? std::min(interval_ * 2, kLongestInterval) : kFirstInterval;
+    until_trial_ = interval_;
+    last_best_ = best;
+    return best == kTogether ? kAlone : kTogether;
+  }
+  // Bursts of other work are forgotten slowly, a fast run is believed at once.
+  void add(Mode mode, double seconds) {
+    double& time = time_[mode];
+    time = time == 0 || seconds < time ? seconds : 0.75 * time + 0.25 * seconds;
+  }
+
+ private:
+  static constexpr int kFirstInterval = 32, kLongestInterval = 1024;
+  double time_[2] = {};
+  int64_t runs_ = 0;
+  int interval_ = kFirstInterval, until_trial_ = kFirstInterval;
+  Mode last_best_ = kTogether;
+};
+
+class CpuExecutor final : public Executor::Impl {
+ public:
+  CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables);
+
+  void set_input(int index, const void* data, size_t, int) override {
+    inputs[static_cast<size_t>(index)].scatter(static_cast<const std::byte*>(data), base_of(index));
+  }
+  std::byte* input_data(int index, int) override { return base_of(index); }
+  void run(int steps) override;
+  HostTensor output(int index, int step) const override;
+
+ private:
+  cpu::KernelList prepare(const std::vector<ProgramStep>& steps);
+  void run_once(const cpu::KernelList& list);
+  static void run_worker(void* self, int worker);
+  static void run_all_alone(void* self, int worker);
+
+  std::byte* base_of(int input) const {
+    return memory.bases[program.inputs[static_cast<size_t>(input)].buffer];
+  }
+
+  std::shared_ptr<WorkerPool> pool;
+  Arena arena;
+  BufferMemory memory;
+  StepScratch step_scratch;
+  cpu::KernelList kernels;
+  Schedule schedule;
+  ModeChooser chooser;
+  std::unique_ptr<WorkerScratch> scratch;
+};
+
+CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
+    : Impl(std::move(p)), pool(std::move(workers)), arena(program.arena_bytes) {
+  memory.bases = buffer_addresses(program, arena.data(), variables);
+  memory.presummed = find_presummed(program);
+  run_once(prepare(program.prologue));
+  kernels = prepare(program.steps);
+  schedule = make_schedule(kernels, pool->size());
+  scratch = std::make_unique<WorkerScratch>(largest_scratch(kernels), pool->size());
+}
+
+cpu::KernelList CpuExecutor::prepare(const std::vector<ProgramStep>& steps) {
+  CpuMaker maker(step_scratch);
+  for (const ProgramStep& step : steps)
+    prepare_step(program, step, memory, maker);
+  return maker.take();
+}
+
+void CpuExecutor::run_once(const cpu::KernelList& list) {
+  WorkerScratch own(largest_scratch(list), 1);
+  for (const cpu::KernelPtr& kernel : list)
+    kernel->run(0, kernel->units(), own.of(0));
+}
+
+void CpuExecutor::run_worker(void* self, int worker) {
+  CpuExecutor& impl = *static_cast<CpuExecutor*>(self);
+  std::byte* scratch = impl.scratch->of(worker);
+  for (const Command& command : impl.schedule.workers[static_cast<size_t>(worker)]) {
+    if (command.kernel == nullptr) {
+      impl.pool->barrier();
+    } else {
+      command.kernel->run(command.begin, command.end, scratch);
+    }
+  }
+}
+
+void CpuExecutor::run_all_alone(void* self, int) {
+  CpuExecutor& impl = *static_cast<CpuExecutor*>(self);
+  for (const cpu::KernelPtr& kernel : impl.kernels) {
+    kernel->run(0, kernel->units(), impl.scratch->of(0));
+  }
+}
+
+void CpuExecutor::run(int steps) {
+  MESHTRAIN_CHECK(steps == 1, "{} steps at once", steps);
+  if (schedule.is_serial) {
+    pool->run_alone(&CpuExecutor::run_all_alone, this);
+    return;
+  }
+  const ModeChooser::Mode mode = chooser.next();
+  const auto begin = std::chrono::steady_clock::now();
+  if (mode == ModeChooser::kTogether) {
+    pool->run(&CpuExecutor::run_worker, this);
+  } else {
+    pool->run_alone(&CpuExecutor::run_all_alone, this);
+  }
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  chooser.add(mode, time.count());
+}
+
+HostTensor CpuExecutor::output(int index, int) const {
+  const int buffer = program.outputs[static_cast<size_t>(index)].buffer;
+  const Buffer& b = program.buffers[buffer];
+  HostTensor whole(b.dtype, b.global_shape);
+  outputs[static_cast<size_t>(index)].gather(memory.bases[buffer], whole.bytes());
+  return whole;
+}
+
+}  // namespace
+
+std::unique_ptr<Executor::Impl> make_cpu_executor(Program program,
+                                                  std::shared_ptr<WorkerPool> workers,
+                                                  VariableStore& variables) {
+  return std::make_unique<CpuExecutor>(std::move(program), std::move(workers), variables);
+}
+
+}  // namespace meshtrain

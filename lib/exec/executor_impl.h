@@ -1,0 +1,35 @@
+// What the executors of the processor and of GPUs have in common.
+#pragma once
+
+#include "exec/executor.h"
+#include "exec/pieces.h"
+#include "exec/prepare.h"
+
+namespace meshtrain {
+
+struct Executor::Impl {
+  explicit Impl(Program program);
+  virtual ~Impl() = default;
+
+  virtual int max_steps() const { return 1; }
+  virtual void set_input(int index, const void* data, size_t num_bytes, int step) = 0;
+  virtual std::byte* input_data(int index, int step) = 0;  // asked only where it is whole
+  virtual bool gathers() const { return false; }
+  virtual void gather_input(int, const DeviceTable&, std::span<const int64_t>, int) {}
+  virtual void run(int steps) = 0;
+  virtual HostTensor output(int index, int step) const = 0;
+
+  Program program;
+  std::vector<PieceMap> inputs, outputs;
+};
+
+// Where piece 0 of each buffer is: in the arena, or where its variable is stored.
+std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* arena,
+                                         VariableStore& variables);
+
+std::unique_ptr<Executor::Impl> make_cpu_executor(Program program,
+                                                  std::shared_ptr<WorkerPool> workers,
+                                                  VariableStore& variables);
+std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables);
+
+}  // namespace meshtrain

@@ -1,0 +1,354 @@
+// Programs on a GPU: the steps become commands once, a run enqueues a plan of them.
+//
+// What the host gives a step lies in slots: scalars and the rows of batches that are gathered from
+// tables on the GPU in small ones, batches in large ones. Slots are copied together before a run;
+// there are twice as many as a run has steps, so that one half is filled while the other is
+// computed. Small outputs go to slots, too, and are copied back behind the run. So the processor
+// waits for a step only when it is asked for a result.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "backend/gpu/maker.h"
+#include "exec/executor_impl.h"
+#include "exec/presum.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr int kMostSteps = 32;                             // of a run
+constexpr int64_t kMostFeed = int64_t{64} << 20;           // bytes of all slots together
+constexpr int64_t kLargestSlotOutput = int64_t{64} << 10;  // bytes of all outputs of a step
+constexpr int64_t kSlotAlignment = 256;
+constexpr int64_t kScalarRoom = 2;  // in numbers of 32 bits
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
+// Memory of the device that goes with its owner.
+class DeviceBlock {
+ public:
+  DeviceBlock() = default;
+  DeviceBlock(std::shared_ptr<gpu::Device> device, int64_t bytes)
+      : device_(std::move(device)), data_(device_->allocate(std::max<int64_t>(bytes, 1))) {}
+  ~DeviceBlock() {
+    if (data_ != nullptr)
+      device_->free(data_);
+  }
+  DeviceBlock(DeviceBlock&& other) noexcept
+      : device_(std::move(other.device_)), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceBlock& operator=(DeviceBlock&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  std::byte* data() const { return data_; }
+
+ private:
+  std::shared_ptr<gpu::Device> device_;
+  std::byte* data_ = nullptr;
+};
+
+// Slots of one size, on the device and on the host.
+struct Slots {
+  Slots(const std::shared_ptr<gpu::Device>& device, int64_t bytes, int count)
+      : stride(aligned(std::max<int64_t>(bytes, 1))),
+        memory(device, stride * count),
+        host(device->allocate_pinned(stride * count)) {}
+  std::byte* device_slot(int64_t slot) const { return memory.data() + slot * stride; }
+  std::byte* host_slot(int64_t slot) const { return host->data() + slot * stride; }
+  gpu::Window window() const { return {memory.data(), stride, stride}; }
+
+  int64_t stride;
+  DeviceBlock memory;
+  std::unique_ptr<gpu::PinnedMemory> host;
+};
+
+// Tables by input; null where the host gives the samples themselves.
+using Tables = std::vector<const DeviceTable*>;
+
+// The commands for one choice of tables, and its plans by first slot and number of steps.
+struct Prepared {
+  std::vector<gpu::Command> commands;
+  std::map<std::pair<int, int>, std::unique_ptr<gpu::Plan>> plans;
+};
+
+class GpuExecutor final : public Executor::Impl {
+ public:
+  GpuExecutor(Program p, VariableStore& variables);
+  ~GpuExecutor() override;
+
+  int max_steps() const override { return max_steps_; }
+  bool gathers() const override { return true; }
+  void set_input(int index, const void* data, size_t num_bytes, int step) override;
+  std::byte* input_data(int index, int step) override;
+  void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
+                    int step) override;
+  void run(int steps) override;
+  HostTensor output(int index, int step) const override;
+
+ private:
+  // Where an input lies in the slots of a step.
+  struct Place {
+    int64_t small = 0;  // rows of a table, or an input that is not larger than these
+    int64_t large = kNone;
+  };
+
+  void choose_slots();
+  void run_prologue();
+  gpu::GpuMaker make_maker();
+  int64_t samples(size_t input) const;
+  // Waits until the slots of this half are free.
+  std::byte* place(int index, int step, const DeviceTable* table);
+  Prepared& prepared();
+  void add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const;
+  void add_outputs(gpu::GpuMaker& maker) const;
+  gpu::Plan& plan(int steps);
+  void enqueue(const Slots& slots, int steps, bool up) const;
+
+  std::shared_ptr<gpu::Device> device_;
+  DeviceBlock arena_;
+  std::vector<DeviceBlock> scratch_;
+  BufferMemory memory_;
+  int max_steps_ = 1;
+  std::vector<Place> places_;
+  std::unique_ptr<Slots> small_, large_;
+  std::vector<int64_t> output_offsets_;  // in a slot; empty where outputs stay in the arena
+  std::unique_ptr<Slots> results_;
+
+  Tables tables_;  // of the run that is being fed
+  int half_ = 0;   // of the slots, of that run
+  bool is_fed_ = false;
+  std::map<Tables, Prepared> prepared_;
+  std::unique_ptr<gpu::Event> done_[2];  // with the run that had this half
+};
+
+GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
+    : Impl(std::move(p)), device_(variables.device()), arena_(device_, program.arena_bytes) {
+  memory_.bases = buffer_addresses(program, arena_.data(), variables);
+  memory_.presummed = find_presummed(program);
+  tables_.resize(program.inputs.size());
+  for (std::unique_ptr<gpu::Event>& event : done_)
+    event = device_->make_event();
+  choose_slots();
+  run_prologue();
+}
+
+GpuExecutor::~GpuExecutor() {
+  try {
+    device_->synchronize();  // nothing may be using the memory that goes now
+  } catch (...) {
+    // The device failed before, and whoever asked for that work was told.
+  }
+}
+
+// As many steps at once as there is room for; outputs that are large stay where they are, of one
+// step.
+void GpuExecutor::choose_slots() {
+  int64_t small = 0, large = 0, back = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int64_t bytes = inputs[i].total_bytes();
+    const int64_t rows = samples(i) * static_cast<int64_t>(sizeof(int32_t));
+    Place& place = places_.emplace_back(Place{small, kNone});
+    small += aligned(rows);
+    if (bytes > rows) {
+      place.large = large;
+      large += aligned(bytes);
+    }
+  }
+  for (const PieceMap& output : outputs) {
+    output_offsets_.push_back(back);
+    back += aligned(output.total_bytes());
+  }
+  if (back > kLargestSlotOutput) {
+    output_offsets_.clear();
+  } else {
+    max_steps_ = static_cast<int>(
+        std::clamp<int64_t>(kMostFeed / 2 / std::max<int64_t>(large, 1), 1, kMostSteps));
+    results_ = std::make_unique<Slots>(device_, back, 2 * max_steps_);
+  }
+  small_ = std::make_unique<Slots>(device_, small, 2 * max_steps_);
+  if (large > 0)
+    large_ = std::make_unique<Slots>(device_, large, 2 * max_steps_);
+}
+
+int64_t GpuExecutor::samples(size_t input) const {
+  const Shape& shape = program.buffers[program.inputs[input].buffer].global_shape;
+  return shape.empty() ? kScalarRoom : shape[0];
+}
+
+gpu::GpuMaker GpuExecutor::make_maker() {
+  return gpu::GpuMaker([this](int64_t bytes) {
+    scratch_.emplace_back(device_, bytes);
+    return scratch_.back().data();
+  });
+}
+
+void GpuExecutor::run_prologue() {
+  gpu::GpuMaker maker = make_maker();
+  for (const ProgramStep& step : program.prologue)
+    prepare_step(program, step, memory_, maker);
+  const std::vector<gpu::Command> commands = maker.take();
+  if (commands.empty())
+    return;
+  const std::unique_ptr<gpu::Plan> once = device_->make_plan(commands, {}, 0, 1);
+  once->run();
+  device_->synchronize();
+}
+
+std::byte* GpuExecutor::place(int index, int step, const DeviceTable* table) {
+  MESHTRAIN_CHECK(step >= 0 && step < max_steps_, "step {} of {}", step, max_steps_);
+  if (!is_fed_) {
+    done_[half_]->wait();  // the run that had these slots before
+    is_fed_ = true;
+  }
+  const size_t i = static_cast<size_t>(index);
+  MESHTRAIN_CHECK(step == 0 || tables_[i] == table, "the steps of a run take `{}` from one place",
+                  program.inputs[i].name);
+  tables_[i] = table;
+  const Place& place = places_[i];
+  const int64_t slot = half_ * max_steps_ + step;
+  return table == nullptr && place.large != kNone ? large_->host_slot(slot) + place.large
+                                                  : small_->host_slot(slot) + place.small;
+}
+
+void GpuExecutor::set_input(int index, const void* data, size_t, int step) {
+  inputs[static_cast<size_t>(index)].scatter(static_cast<const std::byte*>(data),
+                                             place(index, step, nullptr));
+}
+
+std::byte* GpuExecutor::input_data(int index, int step) {
+  return place(index, step, nullptr);
+}
+
+void GpuExecutor::gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
+                               int step) {
+  MESHTRAIN_CHECK(static_cast<int64_t>(rows.size()) == samples(static_cast<size_t>(index)),
+                  "{} rows for `{}`", rows.size(), program.inputs[static_cast<size_t>(index)].name);
+  std::byte* to = place(index, step, &table);
+  for (const int64_t row : rows) {
+    const int32_t id = static_cast<int32_t>(row);
+    std::memcpy(to, &id, sizeof(id));
+    to += sizeof(id);
+  }
+}
+
+// Inputs that the host gives are read where they arrive; rows of tables are gathered to where the
+// input has its place in the arena.
+void GpuExecutor::add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int b = program.inputs[i].buffer;
+    const Place& place = places_[i];
+    std::byte* const small = small_->device_slot(0) + place.small;
+    if (tables_[i] == nullptr) {
+      where.bases[b] = place.large != kNone ? large_->device_slot(0) + place.large : small;
+      continue;
+    }
+    const int64_t row_bytes = tables_[i]->row_bytes();
+    LookupShape shape;
+    shape.dtype = row_bytes % 4 == 0 ? DType::kInt32 : DType::kUInt8;  // only moved
+    shape.num_ids = samples(i);
+    shape.rows = shape.global_rows = tables_[i]->rows();
+    shape.row_elements = row_bytes / static_cast<int64_t>(dtype_size(shape.dtype));
+    maker.begin_step(program.inputs[i].name);
+    maker.gather_rows(shape, tables_[i]->data(), small, where.bases[b]);
+  }
+}
+
+void GpuExecutor::add_outputs(gpu::GpuMaker& maker) const {
+  for (size_t o = 0; o < output_offsets_.size(); ++o) {
+    const Program::NamedBuffer& output = program.outputs[o];
+    const DType dtype = program.buffers[output.buffer].dtype;
+    const Shape elements{outputs[o].total_bytes() / static_cast<int64_t>(dtype_size(dtype))};
+    maker.begin_step(output.name);
+    maker.copy(contiguous_view(memory_.bases[output.buffer], dtype, elements),
+               contiguous_view(results_->device_slot(0) + output_offsets_[o], dtype, elements));
+  }
+}
+
+Prepared& GpuExecutor::prepared() {
+  const auto [place, is_new] = prepared_.try_emplace(tables_);
+  if (is_new) {
+    BufferMemory where = memory_;
+    gpu::GpuMaker maker = make_maker();
+    add_gathers(where, maker);
+    for (const ProgramStep& step : program.steps)
+      prepare_step(program, step, where, maker);
+    add_outputs(maker);
+    place->second.commands = maker.take();
+  }
+  return place->second;
+}
+
+gpu::Plan& GpuExecutor::plan(int steps) {
+  Prepared& from = prepared();
+  const int first = half_ * max_steps_;
+  std::unique_ptr<gpu::Plan>& made = from.plans[{first, steps}];
+  if (made == nullptr) {
+    std::vector<gpu::Window> windows;
+    for (const Slots* slots : {small_.get(), large_.get(), results_.get()}) {
+      if (slots != nullptr)
+        windows.push_back(slots->window());
+    }
+    made = device_->make_plan(from.commands, windows, first, steps);
+  }
+  return *made;
+}
+
+void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
+  const int64_t first = half_ * max_steps_;
+  if (up) {
+    device_->enqueue_upload(slots.device_slot(first), slots.host_slot(first), slots.stride * steps);
+  } else {
+    device_->enqueue_download(slots.host_slot(first), slots.device_slot(first),
+                              slots.stride * steps);
+  }
+}
+
+void GpuExecutor::run(int steps) {
+  MESHTRAIN_CHECK(steps >= 1 && steps <= max_steps_);
+  gpu::Plan& todo = plan(steps);
+  if (!inputs.empty())
+    enqueue(*small_, steps, true);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (tables_[i] == nullptr && places_[i].large != kNone) {
+      enqueue(*large_, steps, true);
+      break;
+    }
+  }
+  todo.run();
+  if (results_ != nullptr)
+    enqueue(*results_, steps, false);
+  done_[half_]->record();
+  half_ = 1 - half_;
+  is_fed_ = false;
+}
+
+HostTensor GpuExecutor::output(int index, int step) const {
+  const size_t o = static_cast<size_t>(index);
+  const int buffer = program.outputs[o].buffer;
+  const Buffer& b = program.buffers[buffer];
+  HostTensor whole(b.dtype, b.global_shape);
+  const int half = 1 - half_;  // of the last run
+  if (results_ != nullptr) {
+    done_[half]->wait();
+    outputs[o].gather(results_->host_slot(half * max_steps_ + step) + output_offsets_[o],
+                      whole.bytes());
+    return whole;
+  }
+  HostTensor pieces(DType::kUInt8, {std::max<int64_t>(outputs[o].total_bytes(), 1)});
+  if (outputs[o].total_bytes() > 0)
+    device_->download(pieces.bytes(), memory_.bases[buffer], outputs[o].total_bytes());
+  outputs[o].gather(pieces.bytes(), whole.bytes());
+  return whole;
+}
+
+}  // namespace
+
+std::unique_ptr<Executor::Impl> make_gpu_executor(Program program, VariableStore& variables) {
+  return std::make_unique<GpuExecutor>(std::move(program), variables);
+}
+
+}  // namespace meshtrain
