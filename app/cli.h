@@ -30,7 +30,7 @@ struct Arguments {
   bool reset_cursor = false, reset_optimizer = false, partial = false;
   std::string run_dir, weights, input, output, dump_ir;
   std::string color = "auto", progress = "auto", log_format = "keras", format = "text";
-  bool dry_run = false, quiet = false, origin = false;
+  bool dry_run = false, quiet = false, origin = false, no_cuda_graph = false;
   int verbosity = 0;
   std::string sharding;  // summary --sharding [NAME]
   bool draw_sharding = false;
@@ -41,6 +41,10 @@ struct Arguments {
   std::string template_name;
   FetchArguments fetch;
 };
+
+// What the flags say of an engine.
+struct EngineOptions;
+EngineOptions engine_options(const Arguments& arguments);
 
 // --- one function per verb
 // ------------------------------------------------------------------------

@@ -7,6 +7,10 @@
 #include "train/trainer.h"
 
 namespace meshtrain {
+
+EngineOptions engine_options(const Arguments& arguments) {
+  return {.dump_ir = arguments.dump_ir, .use_cuda_graph = !arguments.no_cuda_graph};
+}
 namespace {
 
 std::string sizes_text(const std::vector<MeshAxis>& mesh) {
@@ -37,7 +41,10 @@ RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanR
   info.dtype_policy = config.dtype_policy;
   info.mesh_shape = setup.mesh().shape();
   info.axis_names = setup.mesh().axis_names();
-  info.devices = fmt::format("{} on {} threads", plan.devices, std::thread::hardware_concurrency());
+  info.devices = plan.devices;
+  if (!setup.distribution().devices.is_gpu) {
+    info.devices += fmt::format(" on {} threads", std::thread::hardware_concurrency());
+  }
   info.batch_size = fit.batch_size;
   info.batch_axis = plan.batch_axes;
   info.batch_shards = plan.batch_shards;

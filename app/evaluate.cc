@@ -39,7 +39,7 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   const DataPart part = part_to_evaluate(config);
   RunData data = load_run_data(config, false, part);
   const Dataset& dataset = *data.part(part);
-  Engine engine(config, data_spec(dataset), {.num_workers = 0, .dump_ir = arguments.dump_ir});
+  Engine engine(config, data_spec(dataset), engine_options(arguments));
   check_run_labels(engine.setup(), data);
   show_warnings(engine.warnings(), arguments);
   load_given_weights(engine, arguments, config);

@@ -37,8 +37,8 @@ void add_key_flags(CLI::App& verb, Arguments& a) {
       ->type_name("NAME");
   add_key_flag(verb, "--mesh", a.mesh, "4x2|data=4,model=2", "distribution.device_mesh.shape",
                "Shape of the mesh");
-  add_key_flag(verb, "--devices", a.devices, "cpu:8|auto", "distribution.device_mesh.devices",
-               "Devices of the mesh");
+  add_key_flag(verb, "--devices", a.devices, "cpu:8|gpu:0|gpu:0x8|auto",
+               "distribution.device_mesh.devices", "Devices of the mesh");
   add_key_flag(verb, "--batch-size", a.batch_size, "N", "fit.batch_size", "Global batch size");
   add_key_flag(verb, "--epochs", a.epochs, "N", "fit.epochs", "Number of the last epoch");
   add_key_flag(verb, "--seed", a.seed, "N", "seed", "Seed of every random number");
@@ -97,6 +97,12 @@ void add_resume_flags(CLI::App& verb, Arguments& a) {
                   "Save and leave before this time is over [key: run.max_time]")
       ->type_name("23h30m")
       ->group("Config keys");
+}
+
+void add_engine_flags(CLI::App& verb, Arguments& a) {
+  add_dump_ir_flag(verb, a);
+  verb.add_flag("--no-cuda-graph", a.no_cuda_graph,
+                "On a GPU: start kernel by kernel, to see which one fails");
 }
 
 void add_dump_ir_flag(CLI::App& verb, Arguments& a) {

@@ -19,6 +19,8 @@ void add_format_flag(CLI::App& verb, Arguments& arguments);
 void add_weights_flag(CLI::App& verb, Arguments& arguments);
 // --allow, --reset-cursor, --reset-optimizer, --max-time: of verbs that go on with a run.
 void add_resume_flags(CLI::App& verb, Arguments& arguments);
+// --dump-ir, --no-cuda-graph: of verbs that compute.
+void add_engine_flags(CLI::App& verb, Arguments& arguments);
 void add_dump_ir_flag(CLI::App& verb, Arguments& arguments);
 void add_quiet_flag(CLI::App& verb, Arguments& arguments, const char* meaning);
 

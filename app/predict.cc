@@ -96,7 +96,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   order_arrays(config.model, dataset);
   DataSpec spec = data_spec(dataset);
   spec.targets = Setup(config, nullptr).data().targets;
-  Engine engine(config, spec, {.num_workers = 0, .dump_ir = arguments.dump_ir});
+  Engine engine(config, spec, engine_options(arguments));
   show_warnings(engine.warnings(), arguments);
   load_given_weights(engine, arguments, config);
   Console console(console_options(arguments, config));

@@ -80,6 +80,10 @@ class StopAt : public TrainControl {
   StopAt(Checkpointer& inner, const StopPoint& stop) : inner_(inner), stop_(stop) {}
 
   void on_fit_begin(const TrainPosition& at) override { inner_.on_fit_begin(at); }
+  int64_t steps_to_turn(const TrainPosition& at) const override {
+    const int64_t left = stop_.at.step - at.step;
+    return left > 0 ? std::min(left, inner_.steps_to_turn(at)) : inner_.steps_to_turn(at);
+  }
   void after_step(const TrainPosition& at, bool last) override {
     end_at(at);
     inner_.after_step(at, last);
@@ -211,7 +215,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   catch_run_signals(config_.run.on_signal);
   RunData data = load_run_data(config_, true, evaluated_part(config_));
   check_batches(config_, *data.train);
-  Engine engine(config_, data_spec(*data.train), {.num_workers = 0, .dump_ir = arguments_.dump_ir});
+  Engine engine(config_, data_spec(*data.train), engine_options(arguments_));
   check_run_labels(engine.setup(), data);
   check_callbacks(engine.setup(), data.validation.has_value(), diagnostics);
   diagnostics.throw_if_errors();

@@ -33,7 +33,7 @@ void add_train(CommandLine to) {
   add_resume_flags(verb, a);
   verb.add_flag("--partial", a.partial,
                 "Take what fits of fit.initial_weights; the rest is drawn, and named in a warning");
-  add_dump_ir_flag(verb, a);
+  add_engine_flags(verb, a);
   add_output_flags(verb, a);
 }
 
@@ -43,7 +43,7 @@ void add_evaluate(CommandLine to) {
                             [&a, &started = to.started] { return run_evaluate(a, started); });
   add_config_arguments(verb, a);
   add_weights_flag(verb, a);
-  add_dump_ir_flag(verb, a);
+  add_engine_flags(verb, a);
   add_output_flags(verb, a);
 }
 
@@ -60,7 +60,7 @@ void add_predict(CommandLine to) {
   verb.add_option("--output", a.output, "Where predictions go; .npz for several outputs")
       ->type_name("Y.npy")
       ->required();
-  add_dump_ir_flag(verb, a);
+  add_engine_flags(verb, a);
   add_output_flags(verb, a);
 }
 

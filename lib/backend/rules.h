@@ -22,7 +22,7 @@ enum class OptimizerRule : int { kSgd, kMomentum, kNesterov, kRmsprop, kAdam, kC
 
 // Places in OptimizerArgs::scalars. kRate: learning rate, or alpha of adam; kVariant: 1 = centered,
 // amsgrad.
-enum OptimizerScalar : int {
+enum OptimizerField : int {
   kRate,
   kDecay,
   kMomentumFactor,
@@ -40,7 +40,7 @@ struct OptimizerArgs {
   void* new_param = nullptr;
   const void* slots[4] = {};
   void* new_slots[4] = {};
-  double scalars[8] = {};  // by OptimizerScalar
+  double scalars[8] = {};  // by OptimizerField
 };
 
 enum class PoolOp : int { kMax, kAverage, kMaxGrad, kAverageGrad };

@@ -371,6 +371,15 @@ void Checkpointer::on_fit_begin(const TrainPosition& at) {
   }
 }
 
+int64_t Checkpointer::steps_to_turn(const TrainPosition& at) const {
+  const Interval& every = config_.checkpoint.every;
+  if (every.unit != Interval::Unit::kSteps) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  const int64_t count = std::max<int64_t>(static_cast<int64_t>(every.count), 1);
+  return count - at.step % count;
+}
+
 void Checkpointer::after_step(const TrainPosition& at, bool last) {
   const double now = options_.now();
   longest_step_ = std::max(longest_step_, now - last_step_);

@@ -48,6 +48,7 @@ class Checkpointer : public TrainControl {
   void resume(const CheckpointReader& reader, bool own);
 
   void on_fit_begin(const TrainPosition& at) override;
+  int64_t steps_to_turn(const TrainPosition& at) const override;
   void after_step(const TrainPosition& at, bool last) override;
   void during_validation(const TrainPosition& at) override;
   void after_epoch(const TrainPosition& at, const Logs& logs) override;

@@ -1,6 +1,5 @@
 #include "train/distribution.h"
 
-#include <charconv>
 #include <optional>
 
 #include "base/suggest.h"
@@ -8,35 +7,6 @@
 
 namespace meshtrain {
 namespace {
-
-// Number of virtual CPU devices that `devices` names; nothing for "auto".
-std::optional<int64_t> cpu_devices(const Located<std::string>& devices, Diagnostics& diagnostics) {
-  const std::string& text = devices.value;
-  if (text == "auto" || text.empty()) {
-    return std::nullopt;
-  }
-  if (starts_with(text, "gpu")) {
-    diagnostics
-        .error("E620", devices.loc,
-               fmt::format("`{}` asks for GPUs; this build runs on virtual CPU devices only", text))
-        .help("write `devices: auto` or `devices: cpu:8`");
-    return std::nullopt;
-  }
-  const std::string_view number =
-      starts_with(text, "cpu:") ? std::string_view(text).substr(4) : std::string_view();
-  int64_t count = 0;
-  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), count);
-  const bool whole = parsed.ec == std::errc() && parsed.ptr == number.data() + number.size();
-  if (text == "cpu") {
-    return 1;
-  }
-  if (!whole || count < 1 || count > 65536) {
-    diagnostics.error("E113", devices.loc, fmt::format("`{}` names no devices", text))
-        .help("write `auto`, or `cpu:8` for eight virtual CPU devices (1 to 65536)");
-    return std::nullopt;
-  }
-  return count;
-}
 
 std::vector<std::string> default_axis_names(size_t rank) {
   if (rank == 1) {
@@ -60,8 +30,8 @@ int64_t product(const std::vector<int64_t>& shape) {
   return out;
 }
 
-DeviceMesh make_mesh(const MeshConfig& config, Diagnostics& diagnostics) {
-  const std::optional<int64_t> devices = cpu_devices(config.devices, diagnostics);
+DeviceMesh make_mesh(const MeshConfig& config, const std::optional<int64_t>& devices,
+                     Diagnostics& diagnostics) {
   std::vector<int64_t> shape = config.shape.value;
   if (shape.empty()) {
     shape = {devices.value_or(1)};
@@ -76,7 +46,9 @@ DeviceMesh make_mesh(const MeshConfig& config, Diagnostics& diagnostics) {
         .error("E210", config.shape.loc ? config.shape.loc : config.devices.loc,
                fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape),
                            product(shape), config.devices.value, *devices))
-        .help(fmt::format("write `devices: cpu:{}` or `devices: auto`", product(shape)));
+        .help(fmt::format(
+            "write `devices: {}{}` or `devices: auto`",
+            starts_with(config.devices.value, "gpu") ? "gpu:0x" : "cpu:", product(shape)));
     return {};
   }
   if (product(shape) > 65536) {
@@ -117,10 +89,12 @@ AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
 Distribution make_distribution(const Config& config, Diagnostics& diagnostics) {
   const DistributionConfig& from = config.distribution;
   Distribution out;
-  out.mesh = make_mesh(from.mesh, diagnostics);
+  out.devices = parse_devices(from.mesh.devices, diagnostics);
+  out.mesh = make_mesh(from.mesh, out.devices.count, diagnostics);
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
   }
+  settle_auto(out.devices, out.mesh.num_devices());
   const std::vector<std::string> names = from.batch_dim_name->empty()
                                              ? std::vector<std::string>{out.mesh.axis_name(0)}
                                              : from.batch_dim_name.value;

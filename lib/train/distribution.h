@@ -8,11 +8,13 @@
 
 #include "config/config.h"
 #include "mesh/layout_map.h"
+#include "train/devices.h"
 
 namespace meshtrain {
 
 struct Distribution {
   DeviceMesh mesh;
+  DeviceRequest devices;
   AxisList batch_axes;           // of size > 1, major to minor
   std::string batch_axis_names;  // as written, for texts: "data"
   int zero = 0;
@@ -21,7 +23,7 @@ struct Distribution {
 
 // Builds the mesh. Without a shape: one axis over all devices asked for, one device by default.
 // Adds E205 (unknown axis), E210 (mesh and devices differ), E211 (batch_size does not divide), E620
-// (GPUs asked for) to `diagnostics`.
+// (several GPUs asked for) to `diagnostics`.
 Distribution make_distribution(const Config& config, Diagnostics& diagnostics);
 
 // What the layout map says of every weight and of layer outputs.

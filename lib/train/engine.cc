@@ -7,17 +7,15 @@
 
 #include "base/text.h"
 #include "exec/executor.h"
+#include "train/feeder.h"
 
 namespace meshtrain {
 namespace {
 
-bool is_whole(std::span<const int64_t> rows) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] != rows[0] + static_cast<int64_t>(i)) {
-      return false;
-    }
-  }
-  return true;
+gpu::DeviceOptions device_options(const Config& config, const EngineOptions& options) {
+  return {.use_graph = options.use_cuda_graph,
+          .use_tf32 = config.matmul_precision.value != "highest",
+          .cache_dir = gpu_cache_folder()};
 }
 
 }  // namespace
@@ -25,16 +23,17 @@ bool is_whole(std::span<const int64_t> rows) {
 struct Engine::Impl {
   Impl(const Config& config, const DataSpec& spec, const EngineOptions& options)
       : setup(config, &spec, options.dump_ir),
-        workers(make_worker_pool(options.num_workers)),
-        store(setup.mesh(), setup.variables()) {
+        device(open_device(setup.distribution().devices, device_options(config, options))),
+        workers(device == nullptr ? make_worker_pool(options.num_workers) : nullptr),
+        store(setup.mesh(), setup.variables(), device),
+        feeder(device) {
     initialize();
   }
 
-  // A program for one kind of step and batch size, with the places of its inputs.
+  // A program for one kind of step and batch size.
   struct Compiled {
     Graph graph;
     std::unique_ptr<Executor> executor;
-    std::vector<std::string> inputs;  // names, beside Program::inputs
   };
 
   void initialize() {
@@ -82,82 +81,20 @@ struct Engine::Impl {
       slot = std::make_unique<Compiled>();
       meshtrain::Compiled made = setup.compile(kind, batch);
       slot->graph = std::move(made.graph);
-      for (const auto& input : made.program.inputs) {
-        slot->inputs.push_back(input.name);
-      }
       slot->executor = std::make_unique<Executor>(std::move(made.program), workers, store);
     }
     return *slot;
   }
 
-  // Rows of a dataset's array into input `index` of a program.
-  void feed_rows(Executor& executor, int index, const Rows& from, std::span<const int64_t> rows) {
-    const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
-    const size_t row_bytes = from.row_bytes();
-    if (buffer.dtype != from.dtype()) {
-      Shape shape = from.shape();
-      shape[0] = static_cast<int64_t>(rows.size());
-      HostTensor narrow(from.dtype(), shape);
-      from.read(rows, narrow.bytes());
-      const HostTensor wide = narrow.cast(buffer.dtype);
-      executor.set_input(index, wide.bytes(), wide.num_bytes());
-    } else if (const HostTensor* tensor = from.tensor(); tensor != nullptr && is_whole(rows)) {
-      executor.set_input(index, tensor->bytes() + static_cast<size_t>(rows[0]) * row_bytes,
-                         rows.size() * row_bytes);
-    } else if (std::byte* memory = executor.input_data(index); memory != nullptr) {
-      from.read(rows, memory);
-    } else {
-      staging.resize(rows.size() * row_bytes);
-      from.read(rows, staging.data());
-      executor.set_input(index, staging.data(), staging.size());
-    }
-  }
-
-  void feed_scalar(Executor& executor, int index, double value) {
-    const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
-    dispatch_float(buffer.dtype, [&]<class T>(T) {
-      const T typed = static_cast<T>(value);
-      executor.set_input(index, &typed, sizeof(typed));
-    });
-  }
-
-  void feed_weights(Executor& executor, int index, const Batch& batch) {
-    if (batch.dataset->sample_weight) {
-      feed_rows(executor, index, *batch.dataset->sample_weight, batch.rows);
-      return;
-    }
-    const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
-    const std::vector<float> ones(static_cast<size_t>(num_elements(buffer.global_shape)), 1.0f);
-    executor.set_input(index, ones.data(), ones.size() * sizeof(float));
-  }
-
   Executor& run(StepKind kind, const Batch& batch) {
-    Compiled& program = compiled(kind, static_cast<int64_t>(batch.rows.size()));
-    Executor& executor = *program.executor;
-    for (int i = 0; i < static_cast<int>(program.inputs.size()); ++i) {
-      const std::string& name = program.inputs[i];
-      if (name == kLearningRateInput) {
-        feed_scalar(executor, i, learning_rate());
-      } else if (name == kSampleWeightInput) {
-        feed_weights(executor, i, batch);
-      } else {
-        const bool is_input = name[0] == 'x';
-        const size_t at = static_cast<size_t>(std::stoul(name.substr(2)));
-        const auto& arrays = is_input ? batch.dataset->inputs : batch.dataset->targets;
-        if (at >= arrays.size()) {
-          throw ConfigError("E324", batch.dataset->loc,
-                            fmt::format("{} has no {} number {}", batch.dataset->description,
-                                        is_input ? "input" : "target", at + 1));
-        }
-        feed_rows(executor, i, *arrays[at].rows, batch.rows);
-      }
-    }
+    Executor& executor = *compiled(kind, static_cast<int64_t>(batch.rows.size())).executor;
+    feeder.feed(executor, batch, learning_rate(iterations), 0);
     executor.run();
     return executor;
   }
 
-  double learning_rate() const {
-    const double rate = fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iterations);
+  double learning_rate(int64_t iteration) const {
+    const double rate = fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iteration);
     return setup.dtype() == DType::kFloat64 ? rate : static_cast<double>(static_cast<float>(rate));
   }
 
@@ -208,13 +145,16 @@ struct Engine::Impl {
   }
 
   Setup setup;
+  std::shared_ptr<gpu::Device> device;  // null: the processor
   std::shared_ptr<WorkerPool> workers;
   VariableStore store;
+  Feeder feeder;
   std::map<std::pair<StepKind, int64_t>, std::unique_ptr<Compiled>> programs;
-  std::vector<std::byte> staging;
   int64_t iterations = 0;
   double fixed_rate = -1;  // set by set_learning_rate
-  double loss = 0;
+  // Of the last train_steps: its losses are read when they are asked for.
+  Executor* trained = nullptr;
+  int shown_step = 0;
 };
 
 Engine::Engine(const Config& config, const DataSpec& spec, EngineOptions options)
@@ -235,16 +175,51 @@ const Diagnostics& Engine::warnings() const {
 }
 
 void Engine::train_step(const Batch& batch) {
+  train_steps(1, [&] { return batch; });
+}
+
+int64_t Engine::steps_at_once(int64_t batch_size) {
+  const Optimizer& optimizer = impl_->setup.optimizer();
+  // A step that may be skipped decides about the next one's learning rate, and accumulating steps
+  // are programs of their own.
+  if (impl_->device == nullptr || optimizer.scales_loss() || optimizer.accumulation_steps() > 1) {
+    return 1;
+  }
+  return impl_->compiled(StepKind::kTrain, batch_size).executor->max_steps();
+}
+
+void Engine::train_steps(int64_t count, const std::function<Batch()>& next) {
   const int64_t accumulate = impl_->setup.optimizer().accumulation_steps();
   const bool apply_now = (impl_->iterations + 1) % accumulate == 0;
-  Executor& executor = impl_->run(apply_now ? StepKind::kTrain : StepKind::kAccumulate, batch);
-  impl_->loss = executor.output_scalar(0);
+  Executor* executor = nullptr;
+  for (int64_t step = 0; step < count; ++step) {
+    const Batch batch = next();
+    if (executor == nullptr) {
+      executor = impl_
+                     ->compiled(apply_now ? StepKind::kTrain : StepKind::kAccumulate,
+                                static_cast<int64_t>(batch.rows.size()))
+                     .executor.get();
+    }
+    impl_->feeder.feed(*executor, batch, impl_->learning_rate(impl_->iterations + step),
+                       static_cast<int>(step));
+  }
+  executor->run(static_cast<int>(count));
+  impl_->trained = executor;
+  impl_->shown_step = 0;
   if (impl_->setup.optimizer().scales_loss()) {  // a skipped step is no iteration
     impl_->iterations =
         static_cast<int64_t>(impl_->store.read(impl_->setup.graphs().iteration_variable()).at(0));
   } else {
-    ++impl_->iterations;
+    impl_->iterations += count;
   }
+}
+
+void Engine::show_step(int64_t index) {
+  impl_->shown_step = static_cast<int>(index);
+}
+
+bool Engine::keep(const Dataset& dataset) {
+  return impl_->feeder.keep(dataset);
 }
 
 void Engine::test_step(const Batch& batch) {
@@ -261,7 +236,7 @@ std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
 }
 
 double Engine::last_loss() const {
-  return impl_->loss;
+  return impl_->trained == nullptr ? 0 : impl_->trained->output_scalar(0, impl_->shown_step);
 }
 void Engine::reset_metrics() {
   impl_->reset_metrics();
@@ -364,7 +339,7 @@ void Engine::swap_averages() {
 }
 
 double Engine::learning_rate() const {
-  return impl_->learning_rate();
+  return impl_->learning_rate(impl_->iterations);
 }
 void Engine::set_learning_rate(double rate) {
   impl_->fixed_rate = rate;

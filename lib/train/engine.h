@@ -2,6 +2,7 @@
 // for each batch size it meets (the last, smaller batch has its own) and runs them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -18,8 +19,9 @@
 namespace meshtrain {
 
 struct EngineOptions {
-  int num_workers = 0;  // threads; 0 = one per core
-  std::string dump_ir;  // folder for the graph after each pass; empty = none
+  int num_workers = 0;         // threads; 0 = one per core
+  std::string dump_ir;         // folder for the graph after each pass; empty = none
+  bool use_cuda_graph = true;  // on a GPU; false: kernel by kernel
 };
 
 class VariableStore;
@@ -27,7 +29,8 @@ class VariableStore;
 class Engine : public StepRunner {
  public:
   // Builds the model, resolves layouts, initialises the variables. Throws ConfigError with every
-  // problem of the model, the layouts, the mesh or the data's shapes.
+  // problem of the model, the layouts, the mesh or the data's shapes, or E620 when there is no such
+  // GPU.
   Engine(const Config& config, const DataSpec& spec, EngineOptions options = {});
   ~Engine() override;
 
@@ -37,7 +40,11 @@ class Engine : public StepRunner {
   const Diagnostics& warnings() const;  // layout rules that act on nothing, ...
 
   void train_step(const Batch& batch) override;  // updates weights, optimizer state and metrics
-  void test_step(const Batch& batch) override;   // updates metrics only
+  int64_t steps_at_once(int64_t batch_size) override;
+  void train_steps(int64_t count, const std::function<Batch()>& next) override;
+  void show_step(int64_t index) override;
+  bool keep(const Dataset& dataset) override;
+  void test_step(const Batch& batch) override;  // updates metrics only
   // One tensor per model output, (rows, ...).
   std::vector<HostTensor> predict_step(const Batch& batch) override;
 

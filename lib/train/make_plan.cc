@@ -25,7 +25,7 @@ PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket) {
   PlanReport report;
   report.name = setup.config().name.value;
   report.mesh = setup.mesh();
-  report.devices = fmt::format("{} x cpu (virtual)", report.mesh.num_devices());
+  report.devices = setup.distribution().devices.describe(report.mesh.num_devices());
   fill_batch(report, setup, samples);
   report.num_params = setup.model().num_params();
 

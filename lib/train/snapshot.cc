@@ -59,7 +59,9 @@ Snapshot::Snapshot(VariableStore& store, const DeviceMesh& mesh) : store_(store)
   }
   add_files("model", true);
   add_files("optimizer", false);
-  borrow();
+  if (store.device() == nullptr) {
+    borrow();
+  }
 }
 
 void Snapshot::add_files(const char* folder, bool weights) {

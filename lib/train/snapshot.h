@@ -26,8 +26,8 @@ class Snapshot {
     std::vector<Piece> pieces;
   };
 
-  // Plans the files; the data are the store's own until copy() is called. The store must outlive
-  // the snapshot.
+  // Plans the files; the data are the store's own until copy() is called, of a store on a GPU there
+  // are none before. The store must outlive the snapshot.
   Snapshot(VariableStore& store, const DeviceMesh& mesh);
 
   // Copies every variable as it is now into memory of the snapshot's own, which it keeps for the

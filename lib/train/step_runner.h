@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -30,7 +31,19 @@ class StepRunner {
   virtual ~StepRunner() = default;
 
   virtual void train_step(const Batch& batch) = 0;  // updates weights, optimizer state and metrics
-  virtual void test_step(const Batch& batch) = 0;   // updates metrics only
+  // How many steps with batches of this size train_steps() may be given; 1: only train_step().
+  virtual int64_t steps_at_once(int64_t /*batch_size*/) { return 1; }
+  // The same as train_step() with `count` batches, one after the other; each is used before the
+  // next one is asked for. Afterwards the state is that after the last step, and last_loss() that
+  // of the step of this index, counted from 0, which show_step() chose.
+  virtual void train_steps(int64_t /*count*/, const std::function<Batch()>& next) {
+    train_step(next());
+  }
+  virtual void show_step(int64_t /*index*/) {}
+  // Data that will be used again and again: whether batches cost no reading from now on. They must
+  // outlive the runner.
+  virtual bool keep(const Dataset& /*dataset*/) { return false; }
+  virtual void test_step(const Batch& batch) = 0;  // updates metrics only
   // One tensor per model output, (rows, ...).
   virtual std::vector<HostTensor> predict_step(const Batch& batch) = 0;
 

@@ -26,7 +26,10 @@ class TrainControl {
   virtual ~TrainControl() = default;
   // Before the first step.
   virtual void on_fit_begin(const TrainPosition& at) = 0;
-  // After each step; `last` when it was the epoch's.
+  // How many steps may follow `at` before after_step() must be called: at least 1. Steps in between
+  // may be left out.
+  virtual int64_t steps_to_turn(const TrainPosition& /*at*/) const { return 1; }
+  // After a step; `last` when it was the epoch's.
   virtual void after_step(const TrainPosition& at, bool last) = 0;
   // During the validation of an epoch, which changes nothing that is saved.
   virtual void during_validation(const TrainPosition& at) = 0;

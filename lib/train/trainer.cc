@@ -64,7 +64,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   check_batches(config_, train);
   const int64_t num_batches =
       count_batches(train.num_samples, fit.batch_size, config_.data.remainder.value == "drop");
-  BatchReader batches(train, config_.data.prefetch, now_);
+  BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_);
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   if (callbacks_ != nullptr) {
     callbacks_->on_train_begin(at);
@@ -135,24 +135,7 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
     observer->on_epoch_begin(epoch, config_.fit.epochs, plan.target);
   }
   while (!at.epoch_trained && at.batch < plan.steps) {
-    runner_.train_step(batches.next());
-    if (callbacks_ != nullptr && std::isfinite(runner_.last_loss())) {
-      callbacks_->on_train_batch_end(at.epoch, at.batch);
-    } else if (callbacks_ != nullptr) {
-      callbacks_->on_invalid_loss(at.batch);
-    }
-    ++at.batch;
-    ++at.step;
-    for (TrainObserver* observer : observers_) {
-      observer->on_train_step(epoch, at.batch, runner_);
-    }
-    check_loss(epoch, at.batch);
-    save_states(at);
-    if (control_ != nullptr) {
-      control_->after_step(at, at.batch == plan.steps);
-    } else {
-      throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, epoch));
-    }
+    train_together(batches, steps_together(train, plan, at), plan, at);
   }
   if (plan.ran_out) {
     for (TrainObserver* observer : observers_) {
@@ -168,6 +151,55 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
   report.logs = at.epoch_trained ? at.logs : runner_.logs();
   report.lists = at.epoch_trained ? at.lists : runner_.log_lists();
   return report;
+}
+
+// Steps that may be computed before anybody but the observers must look.
+int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
+                                const TrainPosition& at) const {
+  const int64_t size = config_.fit.batch_size;
+  const int64_t full =
+      train.num_samples / size - plan.first_batch;  // the last batch may be smaller
+  int64_t steps = std::min(plan.steps, full) - at.batch;
+  if (steps <= 1) {
+    return 1;
+  }
+  if (callbacks_ != nullptr) {
+    steps = std::min(steps, callbacks_->steps_to_turn());
+  }
+  if (control_ != nullptr) {
+    steps = std::min(steps, control_->steps_to_turn(at));
+  }
+  return steps <= 1 ? 1 : std::min(steps, runner_.steps_at_once(size));
+}
+
+void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
+                             TrainPosition& at) {
+  const int64_t epoch = at.epoch + 1;
+  if (count == 1) {
+    runner_.train_step(batches.next());
+  } else {
+    runner_.train_steps(count, [&] { return batches.next(); });
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    runner_.show_step(i);
+    if (callbacks_ != nullptr && std::isfinite(runner_.last_loss())) {
+      callbacks_->on_train_batch_end(at.epoch, at.batch);
+    } else if (callbacks_ != nullptr) {
+      callbacks_->on_invalid_loss(at.batch);
+    }
+    ++at.batch;
+    ++at.step;
+    for (TrainObserver* observer : observers_) {
+      observer->on_train_step(epoch, at.batch, runner_);
+    }
+    check_loss(epoch, at.batch);
+  }
+  save_states(at);
+  if (control_ != nullptr) {
+    control_->after_step(at, at.batch == plan.steps);
+  } else {
+    throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, epoch));
+  }
 }
 
 void Trainer::validate(const Dataset& validation, const TrainPosition& at, EpochReport& report) {
@@ -230,7 +262,7 @@ int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t s
                            const std::function<void(int64_t)>& after_step) {
   const int64_t all = count_batches(dataset.num_samples, batch_size, false);
   const int64_t count = steps > 0 ? std::min(steps, all) : all;
-  BatchReader batches(dataset, config_.data.prefetch, now_);
+  BatchReader batches(dataset, runner_.keep(dataset) ? 0 : config_.data.prefetch.value, now_);
   batches.start(EpochOrder(dataset.num_samples), batch_size, 0, count);
   runner_.reset_metrics();
   for (int64_t step = 1; step <= count; ++step) {

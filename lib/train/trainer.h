@@ -99,6 +99,11 @@ class Trainer {
   // The rest of the epoch at `at`, which moves along.
   EpochReport train_epoch(const Dataset& train, BatchReader& batches, const EpochPlan& plan,
                           TrainPosition& at);
+  int64_t steps_together(const Dataset& train, const EpochPlan& plan,
+                         const TrainPosition& at) const;
+  // `count` steps, and what follows each of them.
+  void train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
+                      TrainPosition& at);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
   bool validates_after(int64_t epoch) const;
   void check_loss(int64_t epoch, int64_t step) const;

@@ -49,6 +49,11 @@ std::string find_library(std::string& reason) {
 
 }  // namespace
 
+bool has_library() {
+  std::string reason;
+  return !find_library(reason).empty();
+}
+
 Runtime* load_runtime(std::string& reason) {
   const std::string path = find_library(reason);
   if (path.empty())

@@ -11,5 +11,7 @@ namespace meshtrain::gpu {
 // ../lib; it lives as long as the process. Null where it cannot be had or finds no GPU: then
 // `reason` is a sentence that says what is missing and what to do about it.
 Runtime* load_runtime(std::string& reason);
+// Whether there is such a library, without opening it.
+bool has_library();
 
 }  // namespace meshtrain::gpu

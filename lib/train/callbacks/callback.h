@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,9 @@ class Callback : public Persistent {
   virtual void on_train_begin(const TrainPosition& /*at*/) {}
   // Not again when the run is resumed in the middle of the epoch.
   virtual void on_epoch_begin(int64_t /*epoch*/) {}
+  // How many steps from now until on_train_batch_end() must see the model as it is after just this
+  // step: at least 1.
+  virtual int64_t steps_to_turn() const { return std::numeric_limits<int64_t>::max(); }
   // After each step; the running logs are context().runner.logs(), which costs time.
   virtual void on_train_batch_end(int64_t /*epoch*/, int64_t /*batch*/) {}
   // Instead, when the loss of the step is not finite: training ends with E501 (exit 5).

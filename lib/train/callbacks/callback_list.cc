@@ -38,6 +38,14 @@ void CallbackList::on_epoch_begin(int64_t epoch) {
   }
 }
 
+int64_t CallbackList::steps_to_turn() const {
+  int64_t steps = std::numeric_limits<int64_t>::max();
+  for (const auto& callback : callbacks_) {
+    steps = std::min(steps, callback->steps_to_turn());
+  }
+  return steps;
+}
+
 void CallbackList::on_train_batch_end(int64_t epoch, int64_t batch) {
   for (const auto& callback : callbacks_) {
     callback->on_train_batch_end(epoch, batch);

@@ -21,6 +21,7 @@ class CallbackList {
 
   void on_train_begin(const TrainPosition& at);
   void on_epoch_begin(int64_t epoch);
+  int64_t steps_to_turn() const;
   void on_train_batch_end(int64_t epoch, int64_t batch);
   void on_invalid_loss(int64_t batch);
   void on_test_begin();

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/python_text.h"
 #include "base/text.h"
 #include "train/checkpoint_files.h"
@@ -116,13 +116,12 @@ void CsvLogger::sync() {
 }
 
 std::string CsvLogger::save_state() const {
-  return nlohmann::json(
-             {{"bytes", num_bytes_}, {"header", has_header_}, {"keys", keys_}, {"name", name_}})
-      .dump();
+  return json_text(nlohmann::json(
+      {{"bytes", num_bytes_}, {"header", has_header_}, {"keys", keys_}, {"name", name_}}));
 }
 
 void CsvLogger::load_state(const std::string& json) {
-  const nlohmann::json state = nlohmann::json::parse(json);
+  const nlohmann::json state = parse_json(json);
   if (state.at("name") != name_) {
     return;  // it writes another file now
   }

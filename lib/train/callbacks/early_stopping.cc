@@ -1,5 +1,6 @@
 #include "train/callbacks/early_stopping.h"
 
+#include "base/json.h"
 #include "train/callbacks/saved_state.h"
 
 namespace meshtrain {
@@ -75,16 +76,15 @@ void EarlyStopping::on_train_end() {
 }
 
 std::string EarlyStopping::save_state() const {
-  return nlohmann::json({{"best", saved_number(monitor_.best())},
-                         {"best_epoch", best_epoch_},
-                         {"has_weights", has_weights_},
-                         {"stopped_epoch", stopped_epoch_},
-                         {"wait", wait_}})
-      .dump();
+  return json_text(nlohmann::json({{"best", saved_number(monitor_.best())},
+                                   {"best_epoch", best_epoch_},
+                                   {"has_weights", has_weights_},
+                                   {"stopped_epoch", stopped_epoch_},
+                                   {"wait", wait_}}));
 }
 
 void EarlyStopping::load_state(const std::string& json) {
-  const nlohmann::json state = nlohmann::json::parse(json);
+  const nlohmann::json state = parse_json(json);
   monitor_.set_best(read_number(state.at("best")));
   best_epoch_ = state.at("best_epoch");
   has_weights_ = state.at("has_weights").get<bool>() && restores_;

@@ -51,6 +51,13 @@ void ModelCheckpoint::on_train_begin(const TrainPosition& at) {
   steps_ = at.step;
 }
 
+int64_t ModelCheckpoint::steps_to_turn() const {
+  if (every_.unit == Interval::Unit::kSteps) {
+    return std::max<int64_t>(static_cast<int64_t>(every_.count) - batches_, 1);
+  }
+  return every_.unit == Interval::Unit::kSeconds ? 1 : Callback::steps_to_turn();
+}
+
 void ModelCheckpoint::on_train_batch_end(int64_t epoch, int64_t batch) {
   ++steps_;
   bool due = false;

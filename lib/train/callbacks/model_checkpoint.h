@@ -14,6 +14,7 @@ class ModelCheckpoint : public Callback {
 
   // What cannot be written is a warning, or with `checkpoint.on_error: stop` FileError (exit 74).
   void on_train_begin(const TrainPosition& at) override;
+  int64_t steps_to_turn() const override;
   void on_train_batch_end(int64_t epoch, int64_t batch) override;
   void on_epoch_end(int64_t epoch, Logs& logs) override;
   std::string save_state() const override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/python_text.h"
 #include "train/callbacks/saved_state.h"
 
@@ -57,14 +58,12 @@ bool ReduceLROnPlateau::reduce(int64_t epoch) {
 }
 
 std::string ReduceLROnPlateau::save_state() const {
-  return nlohmann::json({{"best", saved_number(monitor_.best())},
-                         {"cooldown", cooldown_left_},
-                         {"wait", wait_}})
-      .dump();
+  return json_text(nlohmann::json(
+      {{"best", saved_number(monitor_.best())}, {"cooldown", cooldown_left_}, {"wait", wait_}}));
 }
 
 void ReduceLROnPlateau::load_state(const std::string& json) {
-  const nlohmann::json state = nlohmann::json::parse(json);
+  const nlohmann::json state = parse_json(json);
   monitor_.set_best(read_number(state.at("best")));
   cooldown_left_ = state.at("cooldown");
   wait_ = state.at("wait");

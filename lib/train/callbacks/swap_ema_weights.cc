@@ -1,6 +1,6 @@
 #include "train/callbacks/swap_ema_weights.h"
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace meshtrain {
 
@@ -28,10 +28,10 @@ void SwapEmaWeights::on_epochs_end() {
 }
 
 std::string SwapEmaWeights::save_state() const {
-  return nlohmann::json({{"swapped", swapped_}}).dump();
+  return json_text(nlohmann::json({{"swapped", swapped_}}));
 }
 void SwapEmaWeights::load_state(const std::string& json) {
-  swapped_ = nlohmann::json::parse(json).at("swapped");
+  swapped_ = parse_json(json).at("swapped");
 }
 
 }  // namespace meshtrain

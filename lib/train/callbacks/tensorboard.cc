@@ -114,6 +114,10 @@ void TensorBoard::on_epoch_begin(int64_t /*epoch*/) {
   epoch_started_ = batch_started_ = context().now();
 }
 
+int64_t TensorBoard::steps_to_turn() const {
+  return update_freq_ == 0 ? Callback::steps_to_turn() : update_freq_ - step_ % update_freq_;
+}
+
 void TensorBoard::on_train_batch_end(int64_t /*epoch*/, int64_t /*batch*/) {
   ++step_;
   if (update_freq_ == 0) {

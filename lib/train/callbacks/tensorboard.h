@@ -28,6 +28,7 @@ class TensorBoard : public Callback {
 
   void on_train_begin(const TrainPosition& at) override;
   void on_epoch_begin(int64_t epoch) override;
+  int64_t steps_to_turn() const override;
   void on_train_batch_end(int64_t epoch, int64_t batch) override;
   void on_test_end(const Logs& logs) override;
   void on_epoch_end(int64_t epoch, Logs& logs) override;
