@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "cli.h"
 #include "resume.h"
@@ -64,7 +64,7 @@ std::string inspect_json(const CheckpointReader& reader) {
                                       {"bytes", reader.num_bytes()},
                                       {"tensors", tensors},
                                       {"config", reader.text("config.resolved.yaml")}};
-  return out.dump(1) + "\n";
+  return json_text(out, 1) + "\n";
 }
 
 std::string inspect_text(const CheckpointReader& reader) {

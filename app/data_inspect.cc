@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "cli.h"
 #include "config/default_object.h"
@@ -218,8 +218,7 @@ int run_data_inspect(const Arguments& arguments) {
       list.push_back(json_of(part));
     }
     out_stream().write(
-        Json{{"parts", std::move(list)}}.dump(1, ' ', false, Json::error_handler_t::replace) +
-        "\n");
+        json_text(Json{{"parts", std::move(list)}}, 1, Json::error_handler_t::replace) + "\n");
     return 0;
   }
   std::string text;

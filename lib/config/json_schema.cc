@@ -1,7 +1,7 @@
 // json_schema: the schema and the catalogue for editors, JSON Schema draft 2020-12.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "config/catalogue.h"
 #include "config/load.h"
 #include "config/scalars.h"
@@ -216,7 +216,7 @@ std::string json_schema() {
     const auto category = static_cast<Category>(i);
     schema["$defs"][definition_name(category)] = category_schema(category);
   }
-  return schema.dump(2) + "\n";
+  return json_text(schema, 2) + "\n";
 }
 
 }  // namespace meshtrain

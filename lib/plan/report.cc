@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -265,7 +265,7 @@ std::string plan_json(const PlanReport& report) {
                        {"total", m.total()}}},
                      {"flops", {{"total", report.flops}, {"per_device", report.flops_per_device}}},
                      {"warnings", warnings_json(report.warnings)}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace meshtrain

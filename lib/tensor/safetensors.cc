@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "tensor/read_error.h"
 #include "tensor/safetensors_header.h"
@@ -115,7 +115,7 @@ SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,
                                           {"data_offsets", {offset, offset + view.bytes.size()}}});
     offset += view.bytes.size();
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.append((kDataAlignment - (kLengthSize + text.size()) % kDataAlignment) % kDataAlignment,
               ' ');
   const uint64_t length = text.size();

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/checksum.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "tensor/npy_header.h"
 #include "tensor/read_error.h"
@@ -215,7 +216,7 @@ std::string manifest_text(const Manifest& manifest) {
   // One line a key, so that people can look at it.
   std::string text = "{";
   for (const auto& [key, value] : json.items()) {
-    text += fmt::format("{}\n\"{}\": {}", text.size() > 1 ? "," : "", key, value.dump());
+    text += fmt::format("{}\n\"{}\": {}", text.size() > 1 ? "," : "", key, json_text(value));
   }
   const std::string sum = checksum128(std::as_bytes(std::span(text)));
   return text + std::string(kSelfKey) + sum + std::string(kSelfEnd);
@@ -277,7 +278,7 @@ std::string state_text(const TrainState& state) {
   const TrainPosition& at = state.position;
   Json callbacks = Json::object();
   for (const auto& [name, text] : state.callbacks) {
-    callbacks[name] = Json::parse(text);
+    callbacks[name] = parse_json(text);
   }
   const Json json = {{"step", at.step},
                      {"epoch", at.epoch},
@@ -293,7 +294,7 @@ std::string state_text(const TrainState& state) {
                        {"value", number_json(state.best)},
                        {"step", state.best_step < 0 ? Json() : Json(state.best_step)}}},
                      {"callbacks", std::move(callbacks)}};
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 TrainState parse_state(std::string_view text, const std::string& path) {
@@ -314,7 +315,7 @@ TrainState parse_state(std::string_view text, const std::string& path) {
   out.best = best.number("value");
   out.best_step = best.at("step").is_null() ? -1 : best.integer("step");
   for (const auto& [name, value] : fields.at("callbacks").items()) {
-    out.callbacks[name] = value.dump();
+    out.callbacks[name] = json_text(value);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint_files.h"
@@ -101,7 +102,7 @@ class Writer {
     }
     return {{"format", "pt"},
             {"DCP_VERSION", "1.0"},
-            {"DCP_SHARDING_INFO", offsets.dump()},
+            {"DCP_SHARDING_INFO", json_text(offsets)},
             {"meshtrain_step", std::to_string(manifest_.step)}};
   }
 

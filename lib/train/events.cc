@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -28,8 +28,7 @@ std::string logs_json(const Logs& logs, const LogLists& lists) {
 }  // namespace
 
 std::string json_string(std::string_view text) {
-  return nlohmann::json(std::string(text))
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(nlohmann::json(text), -1, nlohmann::json::error_handler_t::replace);
 }
 
 std::string json_number(double value) {
@@ -63,7 +62,7 @@ void EventLog::start(const RunInfo& info) {
       event["changes"][key] = {before, after};
     }
   }
-  emit(event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  emit(json_text(event, -1, nlohmann::json::error_handler_t::replace));
 }
 
 void EventLog::end(int exit_code, std::string_view message) {

@@ -9,11 +9,11 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "train/checkpoint_files.h"
 
@@ -264,8 +264,7 @@ bool is_finished_run(const std::string& dir) {
   const std::string text = read_file((fs::path(dir) / "metrics.jsonl").string(), kMaxMetrics);
   const size_t end = text.find_last_not_of('\n');
   const size_t begin = end == std::string::npos ? end : text.rfind('\n', end) + 1;
-  const nlohmann::json last =
-      nlohmann::json::parse(begin == std::string::npos ? "" : text.substr(begin), nullptr, false);
+  const nlohmann::json last = parse_json(begin == std::string::npos ? "" : text.substr(begin));
   return last.is_object() && last.value("event", "") == "end" && last.value("exit_code", -1) == 0;
 }
 
@@ -290,7 +289,7 @@ std::string rewound_metrics(std::string_view text, const TrainPosition& at) {
     }
     const std::string_view line = text.substr(0, end + 1);
     text.remove_prefix(end + 1);
-    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json event = parse_json(line);
     if (!event.is_object() || !event.contains("event")) {
       continue;
     }

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "train/run_log.h"
 
@@ -54,13 +54,12 @@ std::string commit_of(const fs::path& git, const std::string& reference) {
 }
 
 std::string dumped(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1, Json::error_handler_t::replace) + "\n";
 }
 
 Json earlier_runs(const std::string& path) {
   std::error_code error;
-  Json last =
-      fs::exists(path, error) ? Json::parse(read_file(path, kMaxMeta), nullptr, false) : Json();
+  Json last = fs::exists(path, error) ? parse_json<Json>(read_file(path, kMaxMeta)) : Json();
   if (!last.is_object()) {
     return Json::array();
   }
@@ -100,7 +99,7 @@ RunMeta::RunMeta(std::string path, const RunInfo& info,
 }
 
 void RunMeta::end(int exit_code, std::string_view message) {
-  Json meta = Json::parse(text_);
+  Json meta = parse_json<Json>(text_);
   meta["ended"] = utc_time_ms();
   meta["exit_code"] = exit_code;
   meta["message"] = message.empty() ? Json() : Json(message);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "example.h"
 
 namespace meshtrain {
@@ -29,7 +29,7 @@ std::vector<std::string> names_below(const std::string& folder) {
 std::vector<Json> epochs_of(const ExampleFolder& folder, const std::string& run) {
   std::vector<Json> out;
   for (const std::string& line : lines_of(folder.read(run + "/metrics.jsonl"))) {
-    const Json event = Json::parse(line);
+    const Json event = parse_json(line);
     if (event.at("event") == "epoch") {
       out.push_back({event.at("epoch"), event.at("logs")});
     }

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "command.h"
 
 namespace meshtrain {
@@ -37,7 +37,7 @@ Json evaluation(std::vector<std::string> args) {
   command.folder = folder.path();
   const Result result = run(command, 300);
   REQUIRE_MESSAGE(result.exit_code == 0, result.err);
-  return Json::parse(lines_of(result.out).back())["logs"];
+  return parse_json(lines_of(result.out).back())["logs"];
 }
 
 TEST_CASE("quickstart.yaml knows more than 97 of 100 digits") {

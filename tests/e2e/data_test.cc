@@ -5,8 +5,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "command.h"
 #include "data/digits.h"
 #include "support/file_server.h"
@@ -97,7 +97,7 @@ TEST_CASE("image folder: digits on disk are learned and single images told apart
   REQUIRE_MESSAGE(train.exit_code == 0, train.err);
   double accuracy = 0;
   for (const std::string& line : lines_of(train.out)) {
-    const auto event = nlohmann::json::parse(line);
+    const auto event = parse_json(line);
     if (event["event"] == "epoch") {
       CHECK(event["steps"] == 32);  // of 1600 images
       accuracy = event["logs"]["val_accuracy"];
@@ -260,7 +260,7 @@ fit: {validation_split: 0.2, batch_size: 32}
   CHECK(text.out.find("\nclasses of y  samples  share\n0                  11  10.6%\n") !=
         std::string::npos);
   const Result json = meshtrain({"data", "inspect", "c.yaml", "--format", "json"}, folder.path());
-  const auto parts = nlohmann::json::parse(json.out)["parts"];
+  const auto parts = parse_json(json.out)["parts"];
   REQUIRE(parts.size() == 3);
   CHECK(parts[0]["part"] == "train");
   CHECK(parts[0]["samples"] == 104);
@@ -285,7 +285,7 @@ TEST_CASE("data inspect: files and folders by what is in them") {
   const auto inspect = [&](const std::string& path) {
     const Result result = meshtrain({"data", "inspect", path, "--format", "json"}, folder.path());
     REQUIRE_MESSAGE(result.exit_code == 0, result.err);
-    return nlohmann::json::parse(result.out)["parts"][0];
+    return parse_json(result.out)["parts"][0];
   };
   const auto npz = inspect("a.npz");
   CHECK(npz["source"] == "npz a.npz");

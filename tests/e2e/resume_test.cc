@@ -3,9 +3,9 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <regex>
 
+#include "base/json.h"
 #include "example.h"
 
 namespace meshtrain {
@@ -18,9 +18,9 @@ using Json = nlohmann::json;
 std::pair<std::string, std::string> outcome(const ExampleFolder& folder, const std::string& run) {
   std::string epochs;
   for (const std::string& line : lines_of(folder.read(run + "/metrics.jsonl"))) {
-    const Json event = Json::parse(line);
+    const Json event = parse_json(line);
     if (event.at("event") == "epoch") {
-      epochs += event.at("epoch").dump() + " " + event.at("logs").dump() + "\n";
+      epochs += json_text(event.at("epoch")) + " " + json_text(event.at("logs")) + "\n";
     }
   }
   return {folder.read(run + "/weights.safetensors"), epochs};
@@ -172,7 +172,7 @@ TEST_CASE("weights of another model are taken as far as they fit when that is sa
     const std::string bytes = folder.read(std::string(run) + "/weights.safetensors");
     const auto header = static_cast<size_t>(static_cast<unsigned char>(bytes[0])) +
                         (static_cast<size_t>(static_cast<unsigned char>(bytes[1])) << 8);
-    const Json about = Json::parse(bytes.substr(8, header)).at("d1/kernel").at("data_offsets");
+    const Json about = parse_json(bytes.substr(8, header)).at("d1/kernel").at("data_offsets");
     return bytes.substr(8 + header + about[0].get<size_t>(),
                         about[1].get<size_t>() - about[0].get<size_t>());
   };
@@ -236,7 +236,7 @@ TEST_CASE("inspect shows tensors and config") {
   CHECK(text.out.find("d1/kernel") != std::string::npos);
   CHECK(text.out.find("[null, model]") != std::string::npos);
   CHECK(text.out.find("name: small") != std::string::npos);
-  const Json json = Json::parse(
+  const Json json = parse_json(
       meshtrain({"inspect", "run/checkpoints/000006", "--format", "json"}, folder.path()).out);
   CHECK(json.at("step") == 6);
   CHECK(json.at("tensors").at(0).at("path") == "d1/kernel");

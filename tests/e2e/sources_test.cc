@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "command.h"
 #include "support/splitmix.h"
 #include "tensor/h5.h"
@@ -59,7 +59,7 @@ std::string table(uint64_t seed, int rows, bool is_labelled) {
 
 double last_accuracy(const Result& result) {
   REQUIRE_MESSAGE(result.exit_code == 0, result.err);
-  return nlohmann::json::parse(lines_of(result.out).back())["logs"]["accuracy"].get<double>();
+  return parse_json(lines_of(result.out).back())["logs"]["accuracy"].get<double>();
 }
 
 TEST_CASE("csv: from a table to classes and to predictions for another table") {
@@ -163,7 +163,7 @@ evaluate: {on: train}
       {"train", "sum.yaml", "-o", "run", "-q", "--log-format", "json", "checkpoint.every=never"},
       folder.path());
   REQUIRE_MESSAGE(train.exit_code == 0, train.err);
-  const nlohmann::json logs = nlohmann::json::parse(lines_of(train.out).back())["logs"];
+  const nlohmann::json logs = parse_json(lines_of(train.out).back())["logs"];
   CHECK(logs["loss"].get<double>() < 1e-3);
   const Result missing =
       meshtrain({"train", "sum.yaml", "-o", "run2", "data.train.x=data/x"}, folder.path());

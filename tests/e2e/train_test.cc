@@ -3,9 +3,9 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <regex>
 
+#include "base/json.h"
 #include "example.h"
 #include "tensor/safetensors.h"
 
@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 std::vector<Json> events_of(const std::string& text) {
   std::vector<Json> events;
   for (const std::string& line : lines_of(text)) {
-    events.push_back(Json::parse(line));
+    events.push_back(parse_json(line));
   }
   return events;
 }
@@ -52,7 +52,7 @@ TEST_CASE("the run directory holds what was run and what came out") {
   CHECK(folder.read("run/config.resolved.yaml").find("log_steps: true") != std::string::npos);
   CHECK(fs::exists(folder.file("run/checkpoints/000006/manifest.json")));
   CHECK(folder.read("run/plan.txt").find("d1/kernel") != std::string::npos);
-  CHECK(Json::parse(folder.read("run/plan.json")).contains("collectives"));
+  CHECK(parse_json(folder.read("run/plan.json")).contains("collectives"));
   const SafetensorsFile weights = read_safetensors(folder.file("run/weights.safetensors"));
   std::vector<std::string> names;
   for (const NamedTensor& weight : weights.tensors) {
@@ -94,7 +94,7 @@ TEST_CASE("with json the events are on stdout and nothing else") {
   const Result quiet =
       meshtrain({"train", "small.yaml", "-q", "--log-format", "json"}, folder.path());
   REQUIRE(lines_of(quiet.out).size() == 1);
-  CHECK(Json::parse(quiet.out).at("event") == "evaluate");
+  CHECK(parse_json(quiet.out).at("event") == "evaluate");
   CHECK(quiet.err.empty());
 }
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "example.h"
 #include "tensor/npy.h"
 
@@ -53,7 +53,7 @@ TEST_CASE("help and version are on stdout") {
   CHECK(meshtrain({"--version"}, folder.path()).out.find("meshtrain ") == 0);
   CHECK(meshtrain({"version"}, folder.path()).out.find("meshtrain ") == 0);
   CHECK(meshtrain({"devices"}, folder.path()).exit_code == 0);
-  CHECK(Json::parse(meshtrain({"devices", "--format=json"}, folder.path()).out).contains("cpu"));
+  CHECK(parse_json(meshtrain({"devices", "--format=json"}, folder.path()).out).contains("cpu"));
 }
 
 TEST_CASE("each kind of problem has its exit code") {
@@ -96,7 +96,7 @@ TEST_CASE("validate shows every problem and tells programs where") {
   folder.write("bad.yaml", text);
   const Result bad = meshtrain({"validate", "bad.yaml", "--format", "json"}, folder.path());
   CHECK(bad.exit_code == 2);
-  const Json report = Json::parse(bad.out);
+  const Json report = parse_json(bad.out);
   CHECK(report.at("valid") == false);
   REQUIRE(report.at("errors").get<int>() >= 2);
   CHECK(report.at("diagnostics")[0].at("line") == 10);
@@ -105,7 +105,7 @@ TEST_CASE("validate shows every problem and tells programs where") {
   const Result layout =
       meshtrain({"validate", "small.yaml", "--mesh", "1x3", "--format=json"}, folder.path());
   CHECK(layout.exit_code == 2);
-  CHECK(Json::parse(layout.out).at("diagnostics")[0].at("code") == "E204");
+  CHECK(parse_json(layout.out).at("diagnostics")[0].at("code") == "E204");
 }
 
 TEST_CASE("validate takes milliseconds") {
@@ -129,7 +129,7 @@ TEST_CASE("plan and the dry run show the same and start nothing") {
   CHECK(dry.out == plan.out);
   CHECK_FALSE(std::filesystem::exists(folder.file("runs")));
   const Json json =
-      Json::parse(meshtrain({"plan", "small.yaml", "--format", "json"}, folder.path()).out);
+      parse_json(meshtrain({"plan", "small.yaml", "--format", "json"}, folder.path()).out);
   for (const char* key :
        {"mesh", "batch", "variables", "outputs", "collectives", "memory", "flops", "warnings"}) {
     CHECK_MESSAGE(json.contains(key), key);
@@ -162,12 +162,12 @@ data: {train: {source: random, samples: 8, shape: [8], labels: [1]}}
 )");
   const Result plan = meshtrain({"plan", "blocks.yaml", "--format", "json"}, folder.path());
   REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
-  const Json json = Json::parse(plan.out);
+  const Json json = parse_json(plan.out);
   REQUIRE(json.at("outputs").size() == 2);
   CHECK(json.at("outputs")[1].at("key") == "block_1/sum/output");
   CHECK(json.at("outputs")[1].at("rule").at("key") == "block_\\d+/output");
   CHECK(json.at("variables")[2].at("path") == "block_1/up/kernel");
-  CHECK(json.at("variables")[2].at("layouts").at("storage") == Json::parse(R"([null, "model"])"));
+  CHECK(json.at("variables")[2].at("layouts").at("storage") == parse_json(R"([null, "model"])"));
 }
 
 TEST_CASE("results that cannot be written are exit code 74") {
@@ -218,12 +218,12 @@ TEST_CASE("evaluate repeats the evaluation of the run and predict fits it") {
   const ExampleFolder folder;
   REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "run"}, folder.path()).exit_code == 0);
   const std::vector<std::string> lines = lines_of(folder.read("run/metrics.jsonl"));
-  const Json trained = Json::parse(lines[lines.size() - 2]);
+  const Json trained = parse_json(lines[lines.size() - 2]);
   const Result evaluated = meshtrain(
       {"evaluate", "small.yaml", "--weights", "run/weights.safetensors", "--log-format=json"},
       folder.path());
   REQUIRE_MESSAGE(evaluated.exit_code == 0, evaluated.err);
-  CHECK(Json::parse(evaluated.out).at("logs") == trained.at("logs"));
+  CHECK(parse_json(evaluated.out).at("logs") == trained.at("logs"));
 
   HostTensor samples(DType::kFloat32, {5, 6});
   for (int64_t i = 0; i < samples.size(); ++i) {
@@ -259,7 +259,7 @@ TEST_CASE("the config can be shown with origins and read from standard input") {
   command.folder = folder.path();
   command.input = kExample;
   CHECK(run(command).exit_code == 0);
-  CHECK(Json::parse(meshtrain({"schema"}, folder.path()).out).contains("properties"));
+  CHECK(parse_json(meshtrain({"schema"}, folder.path()).out).contains("properties"));
 }
 
 TEST_CASE("every template is a valid config") {

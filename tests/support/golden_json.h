@@ -3,17 +3,20 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "base/file.h"
+#include "base/json.h"
 
 namespace meshtrain::test {
 
 // `name`: without the folder and the end, "keras/losses".
 inline nlohmann::json golden_json(const std::string& name) {
-  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/" + name + ".json");
-  REQUIRE_MESSAGE(file.good(), name);
-  return nlohmann::json::parse(file);
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 28;
+  nlohmann::json json = parse_json(
+      read_file(std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/" + name + ".json", kMaxBytes));
+  REQUIRE_MESSAGE(!json.is_discarded(), name);
+  return json;
 }
 
 }  // namespace meshtrain::test

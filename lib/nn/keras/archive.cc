@@ -1,7 +1,6 @@
 #include "nn/keras/archive.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "tensor/npy_header.h"
 #include "tensor/zip.h"
 
@@ -14,7 +13,7 @@ constexpr const char* kMetadata = "metadata.json";
 constexpr const char* kWeights = "model.weights.h5";
 
 std::string version_of(const std::string& metadata) {
-  const auto parsed = nlohmann::json::parse(metadata, nullptr, false);
+  const auto parsed = parse_json(metadata);
   if (!parsed.is_object() || !parsed.contains("keras_version") ||
       !parsed.at("keras_version").is_string()) {
     return "";

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -12,9 +12,9 @@ namespace {
 
 // With U+FFFD in the place of what is no UTF-8.
 std::string valid_utf8(std::string_view text) {
-  const std::string quoted = nlohmann::json(std::string(text))
-                                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return nlohmann::json::parse(quoted).get<std::string>();
+  const std::string quoted =
+      json_text(nlohmann::json(text), -1, nlohmann::json::error_handler_t::replace);
+  return parse_json(quoted).get<std::string>();
 }
 
 }  // namespace

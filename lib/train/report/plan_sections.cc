@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "train/report/html.h"
 #include "train/report/sections.h"
@@ -31,7 +31,7 @@ struct Plan {
 // plan.json is our own, yet a file that anybody may have changed: a part of another form is no
 // part.
 Plan read_plan(const RunRecord& record) {
-  Plan out{.json = Json::parse(record.plan, nullptr, false)};
+  Plan out{.json = parse_json<Json>(record.plan)};
   if (!out.json.is_object()) {
     out.json = Json();
     return out;

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/diagnostic.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "train/run_dir.h"
 
@@ -26,7 +26,7 @@ std::string text_of(const std::string& path) {
 
 std::string json_of(const std::string& path) {
   std::string text = text_of(path);
-  return Json::accept(text) ? text : "";
+  return parse_json(text).is_discarded() ? "" : text;
 }
 
 // Of one type or another: what a damaged line has in their place counts as nothing.
@@ -90,7 +90,7 @@ RunSession session_of(const Json& event) {
   for (const auto& [key, values] : changes.items()) {
     std::vector<std::string> change = {key};
     for (const Json& value : values) {
-      change.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+      change.push_back(value.is_string() ? value.get<std::string>() : json_text(value));
     }
     change.resize(3);
     out.changes.push_back(std::move(change));
@@ -177,7 +177,7 @@ RunRecord read_run_record(const std::string& folder) {
   RunRecord out{.folder = folder};
   const std::string metrics = text_of(folder + "/metrics.jsonl");
   for (const std::string& line : split(metrics, '\n')) {
-    const Json event = Json::parse(line, nullptr, false);
+    const Json event = parse_json(line);
     if (event.is_object()) {
       take(event, out);
     }

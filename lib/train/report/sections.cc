@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "train/report/chart.h"
 #include "train/report/html.h"
@@ -223,10 +223,10 @@ std::string config_section(const RunRecord& record) {
         "<pre>{}</pre></details>",
         html_text(record.resolved_config));
   }
-  const nlohmann::ordered_json meta = nlohmann::ordered_json::parse(record.meta, nullptr, false);
+  const nlohmann::ordered_json meta = parse_json<nlohmann::ordered_json>(record.meta);
   if (meta.is_object()) {
     out += fmt::format("<details><summary>meta.json</summary><pre>{}</pre></details>",
-                       html_text(meta.dump(1)));
+                       html_text(json_text(meta, 1)));
   }
   return out.empty() ? "" : section("Config", out);
 }

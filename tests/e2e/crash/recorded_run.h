@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "command.h"
 #include "crash/crash_states.h"
 
@@ -97,9 +97,9 @@ inline std::pair<std::string, std::string> outcome(const FastFolder& folder) {
   };
   std::string epochs;
   for (const std::string& line : lines_of(text("metrics.jsonl"))) {
-    const nlohmann::json event = nlohmann::json::parse(line);
+    const nlohmann::json event = parse_json(line);
     if (event.at("event") == "epoch") {
-      epochs += event.at("epoch").dump() + event.at("logs").dump() + "\n";
+      epochs += json_text(event.at("epoch")) + json_text(event.at("logs")) + "\n";
     }
   }
   return {text("weights.safetensors"), epochs};

@@ -1,7 +1,7 @@
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json.h"
 #include "config/catalogue.h"
 #include "config/schema.h"
 #include "doctest/doctest.h"
@@ -85,14 +85,14 @@ TEST_CASE("show_config: its text is a config that means the same") {
 }
 
 TEST_CASE("json_schema: names every section and class") {
-  const nlohmann::json schema = nlohmann::json::parse(json_schema());
+  const nlohmann::json schema = parse_json(json_schema());
   for (const std::string& name : root_section().names()) {
     CAPTURE(name);
     CHECK(schema["properties"].contains(name));
   }
-  CHECK(schema["$defs"]["callback"].dump().find("\"EarlyStopping\"") != std::string::npos);
+  CHECK(json_text(schema["$defs"]["callback"]).find("\"EarlyStopping\"") != std::string::npos);
   CHECK(schema["additionalProperties"] == false);
-  const std::string layers = schema["$defs"]["layer"].dump();
+  const std::string layers = json_text(schema["$defs"]["layer"]);
   for (const std::string& name : class_names(Category::kLayer)) {
     CHECK(layers.find("\"" + name + "\"") != std::string::npos);
   }

@@ -1,8 +1,7 @@
 // Configs as Keras' JSON and as Keras scripts.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "keras_files.h"
 #include "nn/keras/export_json.h"
 #include "nn/keras/export_python.h"
@@ -64,7 +63,7 @@ std::string two_outputs() {
 
 TEST_CASE("the JSON has Keras' fields") {
   const Built built(two_outputs());
-  const Json json = Json::parse(keras_json(built.config, *built.model));
+  const Json json = parse_json(keras_json(built.config, *built.model));
   CHECK(json.at("class_name") == "Functional");
   CHECK(json.at("registered_name") == "Functional");
   const Json& config = json.at("config");

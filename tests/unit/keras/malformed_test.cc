@@ -3,8 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "keras_files.h"
 #include "tensor/zip.h"
 
@@ -119,11 +118,11 @@ void replace_each(nlohmann::json& node, const std::function<void()>& check) {
 
 TEST_CASE("members of other types never end in a crash") {
   for (const std::string name : {"mlp", "shared"}) {
-    nlohmann::json model =
-        nlohmann::json::parse(read_keras_archive(test::keras_file(name + ".keras")).config);
+    nlohmann::json model = parse_json(read_keras_archive(test::keras_file(name + ".keras")).config);
     size_t count = 0;
     replace_each(model, [&] {
-      const test::Caught error = caught([&] { test::Built built(import_text(model.dump()).yaml); });
+      const test::Caught error =
+          caught([&] { test::Built built(import_text(json_text(model)).yaml); });
       CAPTURE(error.text);
       CHECK(error.code != "?");
       ++count;

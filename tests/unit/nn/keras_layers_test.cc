@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/json.h"
 #include "config/catalogue.h"
 #include "config/load.h"
 #include "nn/model.h"
@@ -41,7 +42,7 @@ ModelConfig model_config(const Json& c, DType dtype) {
                        {"model", {{"layers", layers}, {"outputs", "layer"}}},
                        {"compile", {{"loss", "mse"}}}};
   LoadOptions options;
-  options.source = std::make_shared<const SourceFile>("case.yaml", config.dump());
+  options.source = std::make_shared<const SourceFile>("case.yaml", json_text(config));
   options.require_data = false;
   return load_config(options).model;
 }
@@ -163,8 +164,8 @@ CaseRun run_case(const Json& c, const Model& model, DType dtype) {
 
 void check_case(const Json& c, DType dtype) {
   CAPTURE(c["class_name"]);
-  CAPTURE(c["config"].dump());
-  CAPTURE(c.value("call", Json()).dump());
+  CAPTURE(json_text(c["config"]));
+  CAPTURE(json_text(c.value("call", Json())));
   CAPTURE(dtype_name(dtype));
   Diagnostics diagnostics;
   const Model model(model_config(c, dtype), dtype, diagnostics);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/json.h"
 #include "from_golden.h"
 #include "nn/loss_functions.h"
 #include "support/golden_json.h"
@@ -144,7 +145,7 @@ TEST_CASE("every loss and its gradient is Keras'") {
   std::set<std::string> compared;
   const Json all = test::golden_json("keras/losses");
   for (const Json& c : all["cases"]) {
-    CAPTURE(c.dump(-1).substr(0, 200));
+    CAPTURE(json_text(c).substr(0, 200));
     check_loss_case(all, c, DType::kFloat64);
     check_loss_case(all, c, DType::kFloat32);
     compared.insert(c["class_name"]);
@@ -156,7 +157,7 @@ TEST_CASE("every metric follows Keras' over its batches") {
   std::set<std::string> compared;
   const Json all = test::golden_json("keras/metrics");
   for (const Json& c : all["cases"]) {
-    CAPTURE(c.dump(-1).substr(0, 300));
+    CAPTURE(json_text(c).substr(0, 300));
     check_metric_case(all, c, DType::kFloat64);
     check_metric_case(all, c, DType::kFloat32);
     compared.insert(c["class_name"]);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "base/json.h"
 #include "from_golden.h"
 #include "nn/regularizers.h"
 #include "optimizer_testing.h"
@@ -74,7 +75,7 @@ TEST_CASE("optimizers make Keras' fifty steps on weights of ranks 1 and 2 and 4"
   for (const Json& c : golden["cases"]) {
     const std::string name = c["class_name"];
     CAPTURE(name);
-    CAPTURE(c["config"].dump());
+    CAPTURE(json_text(c["config"]));
     const Optimizer optimizer(object_from_json(Category::kOptimizer, name, c["config"]));
     // Neither the multiplication of the loss nor the division of its gradients exists here.
     const double factor = 1 / c["config"].value("loss_scale_factor", 1.0);
@@ -105,7 +106,7 @@ TEST_CASE("a loss scale moves and skips steps as Keras' does") {
   for (const Json& c : golden["scaled"]) {
     const std::string name = c["class_name"];
     CAPTURE(name);
-    CAPTURE(c["config"].dump());
+    CAPTURE(json_text(c["config"]));
     const ConfigObject inner = object_from_json(Category::kOptimizer, name, c["config"]);
     ConfigObject outer =
         object_from_json(Category::kOptimizer, "LossScaleOptimizer", c["loss_scale"]);
@@ -134,8 +135,8 @@ TEST_CASE("regularizers and their gradients are Keras'") {
   const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["cases"].size() >= 20);
   for (const Json& c : golden["cases"]) {
-    CAPTURE(c["class_name"].dump());
-    CAPTURE(c["config"].dump());
+    CAPTURE(json_text(c["class_name"]));
+    CAPTURE(json_text(c["config"]));
     const ConfigObject regularizer =
         object_from_json(Category::kRegularizer, c["class_name"], c["config"]);
     const HostTensor weight = signed_doubles(c["seed"], c["shape"].get<Shape>(), 2);
@@ -156,8 +157,8 @@ TEST_CASE("constraints project as Keras' do") {
   const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["constraints"].size() >= 15);
   for (const Json& c : golden["constraints"]) {
-    CAPTURE(c["class_name"].dump());
-    CAPTURE(c["config"].dump());
+    CAPTURE(json_text(c["class_name"]));
+    CAPTURE(json_text(c["config"]));
     const ConfigObject constraint =
         object_from_json(Category::kConstraint, c["class_name"], c["config"]);
     const HostTensor weight = signed_doubles(c["seed"], c["shape"].get<Shape>(), 2);

@@ -2,6 +2,7 @@
 // tests/reference/README.md states the fields.
 #include <cmath>
 
+#include "base/json.h"
 #include "from_golden.h"
 #include "nn/schedules.h"
 #include "support/golden_json.h"
@@ -27,7 +28,7 @@ TEST_CASE("activations and their gradients are Keras'") {
   int compared = 0;
   for (const Json& c : json["cases"]) {
     CAPTURE(c["name"]);
-    CAPTURE(c["arguments"].dump());
+    CAPTURE(json_text(c["arguments"]));
     ConfigValue activation;
     activation.data = std::make_shared<ConfigObject>(
         object_from_json(Category::kActivation, c["name"], c["arguments"]));
@@ -55,7 +56,7 @@ TEST_CASE("activations of rows and their gradients are Keras'") {
   const HostTensor x = signed_doubles(1, {3, 6}, 4);
   for (const Json& c : json["row_cases"]) {
     CAPTURE(c["name"]);
-    CAPTURE(c["arguments"].dump());
+    CAPTURE(json_text(c["arguments"]));
     ConfigValue activation;
     activation.data = std::make_shared<ConfigObject>(
         object_from_json(Category::kActivation, c["name"], c["arguments"]));
@@ -88,7 +89,7 @@ TEST_CASE("schedules are Keras' at every step") {
   const Json json = golden_json("keras/schedules");
   for (const Json& c : json["cases"]) {
     CAPTURE(c["class_name"]);
-    CAPTURE(c["config"].dump());
+    CAPTURE(json_text(c["config"]));
     const ConfigObject schedule =
         object_from_json(Category::kSchedule, c["class_name"], c["config"]);
     std::vector<double> rates;

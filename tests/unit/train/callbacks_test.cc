@@ -3,11 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "config/load.h"
 #include "fake_runner.h"
+#include "support/golden_json.h"
 #include "support/temp_folder.h"
 #include "train/callbacks/make_callbacks.h"
 
@@ -19,8 +20,7 @@ using Json = nlohmann::json;
 constexpr int kBatches = 3;  // of an epoch in the reference
 
 std::vector<Json> golden_cases() {
-  std::ifstream in(MESHTRAIN_SOURCE_DIR "/tests/golden/keras/callbacks.json");
-  return Json::parse(in).get<std::vector<Json>>();
+  return test::golden_json("keras/callbacks").get<std::vector<Json>>();
 }
 
 Config config_of(const Json& callbacks, const test::TempFolder& folder) {
@@ -30,7 +30,7 @@ Config config_of(const Json& callbacks, const test::TempFolder& folder) {
       "fit: {epochs: 25}\n"
       "data: {train: {source: random, samples: 8, shape: [4], labels: [2]}}\n"
       "callbacks: " +
-      callbacks.dump() + "\n";
+      json_text(callbacks) + "\n";
   LoadOptions options;
   options.files = {folder.write("config.yaml", text)};
   return load_config(options);
@@ -141,7 +141,7 @@ class Process {
 };
 
 std::string name_of(const Json& golden) {
-  return golden.at("callbacks").dump();
+  return json_text(golden.at("callbacks"));
 }
 
 void check_files(const Json& golden, const test::TempFolder& folder) {

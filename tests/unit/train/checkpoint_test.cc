@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "checkpoint_case.h"
 #include "support/temp_folder.h"
 #include "train/checkpoint_files.h"
@@ -67,7 +67,7 @@ TEST_CASE("shards say where their pieces lie as PyTorch's reader wants it") {
         fmt::format("000001/model/shard-{:05}-model-00001-of-00001.safetensors", shard)));
     CHECK(reader.metadata().at("format") == "pt");
     CHECK(reader.metadata().at("DCP_VERSION") == "1.0");
-    const auto sharding = nlohmann::json::parse(reader.metadata().at("DCP_SHARDING_INFO"));
+    const auto sharding = parse_json(reader.metadata().at("DCP_SHARDING_INFO"));
     const auto offsets = sharding.at("d/kernel").at("saved_offsets").get<std::vector<int64_t>>();
     const auto* entry = reader.find("d/kernel");
     REQUIRE(entry != nullptr);
@@ -126,8 +126,8 @@ TEST_CASE("state and manifest read back as they were written") {
   CHECK(state.cursor.data == "00ff");
   CHECK(state.cursor.remainder == "drop");
   CHECK(state.cursor.seed == 42);
-  CHECK(nlohmann::json::parse(state.callbacks.at("EarlyStopping")) ==
-        nlohmann::json::parse(notes.state.callbacks.at("EarlyStopping")));
+  CHECK(parse_json(state.callbacks.at("EarlyStopping")) ==
+        parse_json(notes.state.callbacks.at("EarlyStopping")));
   CHECK(reader.manifest().mesh.size() == 2);
   CHECK(reader.manifest().run_id == "0123abcd");
   CHECK(reader.find("d/kernel")->layout == "[b, a]");
