@@ -1,0 +1,287 @@
+#include "backend/cuda/conv.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backend/cuda/libraries.h"
+#include "backend/cuda/matmul_layout.h"
+#include "backend/cuda/trial_memory.h"
+#include "base/error.h"
+
+namespace meshtrain::cuda {
+namespace {
+
+constexpr int64_t kMostEngines = 64;
+constexpr int64_t kMostWorkspace = int64_t{512} << 20;
+enum Uid : int64_t { kX = 'x', kKernel = 'w', kY = 'y' };
+
+cudnnDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return CUDNN_DATA_FLOAT;
+    case DType::kFloat64:
+      return CUDNN_DATA_DOUBLE;
+    case DType::kFloat16:
+      return CUDNN_DATA_HALF;
+    case DType::kBFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      throw InternalError(fmt::format("a convolution of {}", dtype_name(dtype)));
+  }
+}
+
+// Strides of dims (outer, channels, spatial...) whose channels are adjacent, then the last spatial.
+std::vector<int64_t> channels_last(const std::vector<int64_t>& dims) {
+  std::vector<int64_t> strides(dims.size());
+  int64_t step = strides[1] = 1;
+  step *= dims[1];
+  for (size_t d = dims.size(); d-- > 2;) {
+    strides[d] = step;
+    step *= dims[d];
+  }
+  strides[0] = step;
+  return strides;
+}
+
+CudnnObject tensor(const Core& core, Uid uid, DType dtype, const std::vector<int64_t>& dims,
+                   const std::vector<int64_t>& strides, const std::byte* data) {
+  CudnnObject result(core, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  result.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(uid));
+  result.set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(dtype));
+  result.set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
+  result.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
+  result.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{std::min(alignment_of(data, 0), 16u)});
+  result.finalize();
+  return result;
+}
+
+// How each kind of convolution calls what it is made of.
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t conv, x, kernel, y, alpha, beta;
+};
+
+OperationNames names_of(gpu::ConvOp op) {
+  switch (op) {
+    case gpu::ConvOp::kForward:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    case gpu::ConvOp::kDgrad:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case gpu::ConvOp::kWgrad:
+      break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+}
+
+std::string key_of(const gpu::Conv& conv) {
+  const ConvShape& s = conv.shape;
+  constexpr const char* kNames[] = {"conv", "conv dgrad", "conv wgrad"};
+  return fmt::format(
+      "{} {} x{} input {} channels {} output {} filters {} cells {} strides {} dilations {} pads "
+      "{} groups {} @{},{},{}",
+      kNames[static_cast<int>(conv.op)], dtype_name(s.dtype), conv.images, fmt::join(s.input, "x"),
+      s.channels, fmt::join(s.output, "x"), s.filters, fmt::join(s.cells, "x"),
+      fmt::join(s.strides, "x"), fmt::join(s.dilations, "x"), fmt::join(s.pads, ","), s.groups,
+      alignment_of(conv.x, 0), alignment_of(conv.kernel, 0), alignment_of(conv.y, 0));
+}
+
+bool has_note(const auto& notes, auto note) {
+  return std::find(notes.begin(), notes.end(), note) != notes.end();
+}
+
+// Every run gives the same bits, in the precision that was asked for.
+bool is_allowed(const CudnnObject& engine, bool allows_tensor_cores) {
+  for (const cudnnBackendNumericalNote_t note : engine.numerical_notes()) {
+    const bool is_tensor_core = note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    if (note != CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP && !(is_tensor_core && allows_tensor_cores))
+      return false;
+  }
+  return !has_note(engine.behavior_notes(), CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER);
+}
+
+// What cuDNN recommends, best first, then what it falls back to.
+std::vector<CudnnObject> engine_configs(const Core& core, const CudnnObject& graph) {
+  std::vector<CudnnObject> configs;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    CudnnObject heuristics(core, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (heuristics.try_finalize() != CUDNN_STATUS_SUCCESS)
+      continue;
+    for (CudnnObject& config : heuristics.read_all(
+             CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostEngines))
+      configs.push_back(std::move(config));
+  }
+  return configs;
+}
+
+}  // namespace
+
+ConvLayout conv_layout(const ConvShape& s, int64_t images) {
+  ConvLayout layout;
+  layout.x = {images, s.channels};
+  layout.kernel = {s.filters, s.channels / s.groups};
+  layout.y = {images, s.filters};
+  // One that has a single place everywhere can be left out.
+  size_t left_out = 3;
+  for (size_t d = 0; d < 3; ++d) {
+    if (s.input[d] == 1 && s.output[d] == 1 && s.cells[d] == 1)
+      left_out = std::min(left_out, d);
+  }
+  for (size_t d = 0; d < 3; ++d) {
+    if (d == left_out)
+      continue;
+    layout.x.push_back(s.input[d]);
+    layout.kernel.push_back(s.cells[d]);
+    layout.y.push_back(s.output[d]);
+    layout.steps.push_back(s.strides[d]);
+    layout.dilations.push_back(s.dilations[d]);
+    layout.pads_before.push_back(s.pads[d]);
+    // Places that windows reach behind the input; where they end before its end, none.
+    const int64_t reach = (s.output[d] - 1) * s.strides[d] + (s.cells[d] - 1) * s.dilations[d] + 1;
+    layout.pads_after.push_back(std::max<int64_t>(reach - s.pads[d] - s.input[d], 0));
+  }
+  layout.x_strides = channels_last(layout.x);
+  layout.kernel_strides = channels_last(layout.kernel);
+  layout.y_strides = channels_last(layout.y);
+  return layout;
+}
+
+Convs::~Convs() {
+  plans_.clear();
+  if (handle_ != nullptr)
+    cudnn().cudnnDestroy(handle_);
+}
+
+const ConvPlan& Convs::plan(const gpu::Conv& conv) {
+  const std::string key = key_of(conv);
+  const auto found = plans_.find(key);
+  if (found != plans_.end())
+    return *found->second;
+  if (handle_ == nullptr)
+    core_.check(cudnn().cudnnCreate(&handle_), "cudnnCreate");
+  std::unique_ptr<ConvPlan> plan = choose(conv, key);
+  run_once(*plan, conv);
+  return *plans_.emplace(key, std::move(plan)).first->second;
+}
+
+void Convs::add_operation(const gpu::Conv& conv, std::vector<CudnnObject>& parts) const {
+  const ConvLayout layout = conv_layout(conv.shape, conv.images);
+  const DType dtype = conv.shape.dtype;
+  const bool is_double = dtype == DType::kFloat64;
+  CudnnObject description(core_, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  description.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, static_cast<int64_t>(layout.steps.size()));
+  description.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE,
+                  is_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+  description.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+  description.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, layout.pads_before);
+  description.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, layout.pads_after);
+  description.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, layout.dilations);
+  description.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, layout.steps);
+  description.finalize();
+
+  const OperationNames names = names_of(conv.op);
+  CudnnObject x = tensor(core_, kX, dtype, layout.x, layout.x_strides, conv.x);
+  CudnnObject kernel =
+      tensor(core_, kKernel, dtype, layout.kernel, layout.kernel_strides, conv.kernel);
+  CudnnObject y = tensor(core_, kY, dtype, layout.y, layout.y_strides, conv.y);
+  CudnnObject operation(core_, names.type);
+  operation.set(names.conv, description);
+  operation.set(names.x, x);
+  operation.set(names.kernel, kernel);
+  operation.set(names.y, y);
+  const double one = 1, zero = 0;
+  const float one_float = 1, zero_float = 0;
+  const cudnnBackendAttributeType_t type = is_double ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
+  operation.set(names.alpha, type, 1, is_double ? static_cast<const void*>(&one) : &one_float);
+  operation.set(names.beta, type, 1, is_double ? static_cast<const void*>(&zero) : &zero_float);
+  operation.finalize();
+  for (CudnnObject* part : {&description, &x, &kernel, &y, &operation})
+    parts.push_back(std::move(*part));
+}
+
+// Engines that cuDNN compiles when they are asked for come last: that takes a second.
+std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string& key) const {
+  auto chosen = std::make_unique<ConvPlan>();
+  add_operation(conv, chosen->parts);
+  CudnnObject graph(core_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, chosen->parts.back());
+  graph.finalize();
+  chosen->parts.push_back(std::move(graph));
+  std::vector<CudnnObject> configs = engine_configs(core_, chosen->parts.back());
+  const bool allows_tensor_cores = conv.shape.dtype != DType::kFloat32 || core_.options.use_tf32;
+  for (const bool is_compiled : {false, true}) {
+    for (CudnnObject& config : configs) {
+      CudnnObject engine(core_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+      config.read(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+      const bool compiles =
+          has_note(engine.behavior_notes(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+      if (compiles != is_compiled || !is_allowed(engine, allows_tensor_cores))
+        continue;
+      CudnnObject plan(core_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+      if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
+        continue;
+      const int64_t bytes = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      if (bytes > kMostWorkspace)
+        continue;
+      chosen->workspace_bytes = static_cast<size_t>(bytes);
+      for (CudnnObject* part : {&config, &engine, &plan})
+        chosen->parts.push_back(std::move(*part));
+      return chosen;
+    }
+  }
+  core_.fail(fmt::format("cuDNN {} has no deterministic engine for {} (of {} that it knows)",
+                         cudnn().cudnnGetVersion(), key, configs.size()));
+}
+
+void Convs::run_once(const ConvPlan& plan, const gpu::Conv& conv) const {
+  const int64_t bytes[] = {conv.images * conv.shape.output_bytes(),
+                           conv.images * conv.shape.input_bytes(),
+                           conv.shape.kernel_elements() * conv.shape.item_size()};
+  const size_t result = (static_cast<size_t>(bytes[static_cast<int>(conv.op)]) + 255) / 256 * 256;
+  const TrialMemory trial(result + plan.workspace_bytes);
+  if (trial.data() == nullptr)
+    return;
+  enqueue(plan, conv.op == gpu::ConvOp::kDgrad ? trial.data() : conv.x,
+          conv.op == gpu::ConvOp::kWgrad ? trial.data() : conv.kernel,
+          conv.op == gpu::ConvOp::kForward ? trial.data() : conv.y, trial.data() + result,
+          core_.work);
+}
+
+void Convs::enqueue(const ConvPlan& plan, const std::byte* x, const std::byte* kernel,
+                    const std::byte* y, std::byte* workspace, cudaStream_t stream) const {
+  const std::array<const void*, 3> data = {x, kernel, y};
+  const std::array<int64_t, 3> uids = {kX, kKernel, kY};
+  CudnnObject pack(core_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data.data());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  pack.finalize();
+  core_.check(cudnn().cudnnSetStream(handle_, stream), "cudnnSetStream");
+  core_.check(cudnn().cudnnBackendExecute(handle_, plan.parts.back().get(), pack.get()),
+              "cudnnBackendExecute");
+}
+
+}  // namespace meshtrain::cuda

@@ -1,0 +1,54 @@
+// CUDA's large libraries, opened when a function of theirs is first needed: a run without
+// convolutions loads no cuDNN, one whose kernels are in the cache no NVRTC. Each throws
+// RuntimeFailure that names the file where it cannot be opened.
+#pragma once
+
+#include <cublasLt.h>
+#include <cudnn_graph.h>
+#include <nvrtc.h>
+
+#include <string>
+
+namespace meshtrain::cuda {
+
+// clang-format off
+#define MESHTRAIN_NVRTC(X) \
+  X(nvrtcVersion) X(nvrtcGetNumSupportedArchs) X(nvrtcGetSupportedArchs) X(nvrtcGetErrorString) \
+  X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) \
+  X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetPTXSize) X(nvrtcGetPTX)
+#define MESHTRAIN_CUBLASLT(X) \
+  X(cublasLtGetVersion) X(cublasLtGetStatusName) X(cublasLtGetStatusString) X(cublasLtCreate) \
+  X(cublasLtDestroy) X(cublasLtMatmul) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) \
+  X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy) \
+  X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate) \
+  X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute) \
+  X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoCheck)
+#define MESHTRAIN_CUDNN(X) \
+  X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnGetLastErrorString) X(cudnnCreate) \
+  X(cudnnDestroy) X(cudnnSetStream) X(cudnnBackendCreateDescriptor) \
+  X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) \
+  X(cudnnBackendFinalize) X(cudnnBackendExecute)
+// clang-format on
+
+// Functions under their own names: nvrtc().nvrtcVersion(&major, &minor).
+#define MESHTRAIN_FUNCTION(name) decltype(&::name) name = nullptr;
+struct Nvrtc {
+  MESHTRAIN_NVRTC(MESHTRAIN_FUNCTION)
+};
+struct CublasLt {
+  MESHTRAIN_CUBLASLT(MESHTRAIN_FUNCTION)
+};
+struct Cudnn {
+  MESHTRAIN_CUDNN(MESHTRAIN_FUNCTION)
+};
+#undef MESHTRAIN_FUNCTION
+
+const Nvrtc& nvrtc();
+const CublasLt& cublas_lt();
+const Cudnn& cudnn();
+
+// "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19": of the libraries that are open, else of those that the
+// build had. Opens nothing.
+std::string library_versions();
+
+}  // namespace meshtrain::cuda

@@ -1,0 +1,45 @@
+// Modules of generated kernels on a device: compiled, or taken from the cache, and loaded.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backend/cuda/cache.h"
+#include "backend/cuda/core.h"
+
+namespace meshtrain::cuda {
+
+// Machine code for the device of a text, from the cache or from the compiler.
+std::string machine_code(const Core& core, const Cache& cache, const std::string& text);
+
+// Loaded code; unloaded when it goes, so after the plans that use it.
+class Module {
+ public:
+  Module(const Core& core, const std::string& code);
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // Ready to be launched with that much dynamic shared memory: loaded here, since a capture is no
+  // place for it.
+  cudaKernel_t kernel(const std::string& name, unsigned shared_bytes) const;
+
+ private:
+  const Core& core_;
+  cudaLibrary_t library_ = nullptr;
+};
+
+// One Module for every text.
+class Modules {
+ public:
+  Modules(const Core& core, const Cache& cache) : core_(core), cache_(cache) {}
+  const Module& load(const std::string& text);
+
+ private:
+  const Core& core_;
+  const Cache& cache_;
+  std::map<std::string, std::unique_ptr<Module>> modules_;  // by checksum of the text
+};
+
+}  // namespace meshtrain::cuda

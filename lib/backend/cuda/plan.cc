@@ -1,0 +1,175 @@
+#include "backend/cuda/plan.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/checksum.h"
+
+namespace meshtrain::cuda {
+namespace {
+
+// The same calls, one after the other (--no-cuda-graph).
+class StreamPlan final : public gpu::Plan {
+ public:
+  StreamPlan(Core& core, std::shared_ptr<const Prepared> prepared, std::vector<gpu::Window> windows,
+             int first, int steps)
+      : core_(core),
+        prepared_(std::move(prepared)),
+        windows_(std::move(windows)),
+        first_(first),
+        steps_(steps) {}
+
+  void run() override {
+    core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+    core_.follow_copies();
+    for (int step = first_; step < first_ + steps_; ++step) {
+      for (size_t call = 0; call < prepared_->num_calls(); ++call)
+        prepared_->enqueue(call, Shift(windows_, step), core_.work);
+    }
+  }
+
+ private:
+  Core& core_;
+  std::shared_ptr<const Prepared> prepared_;
+  std::vector<gpu::Window> windows_;
+  int first_, steps_;
+};
+
+using Nodes = std::vector<cudaGraphNode_t>;
+
+// Calls become nodes by capturing each by itself, behind the nodes of those it comes after.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(Core& core) : core_(core) {
+    core_.check(cudaGraphCreate(&graph_, 0), "cudaGraphCreate");
+    if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) {
+      cudaGraphDestroy(graph_);
+      core_.check(cudaGetLastError(), "cudaStreamCreateWithFlags");
+    }
+  }
+  ~GraphBuilder() {
+    cudaStreamDestroy(stream_);
+    cudaGraphDestroy(graph_);
+  }
+  GraphBuilder(const GraphBuilder&) = delete;
+  GraphBuilder& operator=(const GraphBuilder&) = delete;
+
+  // All calls, the first of them behind `before`; returns what the next step comes after.
+  Nodes add_step(const Prepared& prepared, const Shift& shift, const Nodes& before) {
+    std::vector<Nodes> ends;
+    for (size_t call = 0; call < prepared.num_calls(); ++call) {
+      Nodes after;
+      for (const int earlier : prepared.after(call))
+        add_all(after, ends[static_cast<size_t>(earlier)]);
+      if (prepared.after(call).empty())
+        after = before;
+      ends.push_back(capture(after, [&] { prepared.enqueue(call, shift, stream_); }));
+    }
+    Nodes last;
+    for (const int call : prepared.last_calls())
+      add_all(last, ends[static_cast<size_t>(call)]);
+    if (last.size() < 2)
+      return last;
+    cudaGraphNode_t meeting = nullptr;
+    core_.check(cudaGraphAddEmptyNode(&meeting, graph_, last.data(), last.size()),
+                "cudaGraphAddEmptyNode");
+    return {meeting};
+  }
+
+  cudaGraphExec_t instantiate() {
+    cudaGraphExec_t result = nullptr;
+    core_.check(cudaGraphInstantiate(&result, graph_, 0), "cudaGraphInstantiate");
+    return result;
+  }
+
+ private:
+  static void add_all(Nodes& to, const Nodes& nodes) {
+    for (const cudaGraphNode_t node : nodes) {
+      if (std::find(to.begin(), to.end(), node) == to.end())
+        to.push_back(node);
+    }
+  }
+
+  // Relaxed: libraries may load a kernel meanwhile. Nothing of this process uses another stream.
+  template <class Enqueue>
+  Nodes capture(const Nodes& after, const Enqueue& enqueue) {
+    core_.check(cudaStreamBeginCaptureToGraph(stream_, graph_, after.data(), nullptr, after.size(),
+                                              cudaStreamCaptureModeRelaxed),
+                "cudaStreamBeginCaptureToGraph");
+    cudaGraph_t same = nullptr;
+    Nodes result;
+    try {
+      enqueue();
+      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+      const cudaGraphNode_t* nodes = nullptr;
+      size_t count = 0;
+      core_.check(
+          cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, nullptr, &count),
+          "cudaStreamGetCaptureInfo");
+      if (status == cudaStreamCaptureStatusActive)
+        result.assign(nodes, nodes + count);
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &same);
+      cudaGetLastError();
+      throw;
+    }
+    core_.check(cudaStreamEndCapture(stream_, &same),
+                "cudaStreamEndCapture (--no-cuda-graph runs the same calls without a graph)");
+    return result;
+  }
+
+  Core& core_;
+  cudaGraph_t graph_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+class GraphPlan final : public gpu::Plan {
+ public:
+  GraphPlan(Core& core, std::shared_ptr<const Prepared> prepared,
+            std::span<const gpu::Window> windows, int first, int steps)
+      : core_(core), prepared_(std::move(prepared)) {
+    GraphBuilder builder(core);
+    Nodes before;
+    for (int step = first; step < first + steps; ++step)
+      before = builder.add_step(*prepared_, Shift(windows, step), before);
+    graph_ = builder.instantiate();
+    const cudaError_t status = cudaGraphUpload(graph_, core.work);
+    if (status != cudaSuccess) {
+      cudaGraphExecDestroy(graph_);
+      core.check(status, "cudaGraphUpload");
+    }
+  }
+  ~GraphPlan() override {
+    cudaStreamSynchronize(core_.work);  // it may be running
+    cudaGraphExecDestroy(graph_);
+  }
+
+  void run() override {
+    core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+    core_.follow_copies();
+    core_.check(cudaGraphLaunch(graph_, core_.work), "cudaGraphLaunch");
+  }
+
+ private:
+  Core& core_;
+  std::shared_ptr<const Prepared> prepared_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<gpu::Plan> Planner::make(const std::vector<gpu::Command>& commands,
+                                         const std::vector<gpu::Window>& windows, int first,
+                                         int steps) {
+  const std::string text = fingerprint(commands);
+  std::weak_ptr<const Prepared>& known = prepared_[checksum128(std::as_bytes(std::span(text)))];
+  std::shared_ptr<const Prepared> prepared = known.lock();
+  if (prepared == nullptr)
+    known = prepared = std::make_shared<const Prepared>(makers_, commands);
+  Core& core = makers_.core;
+  if (!core.options.use_graph)
+    return std::make_unique<StreamPlan>(core, std::move(prepared), windows, first, steps);
+  return std::make_unique<GraphPlan>(core, std::move(prepared), windows, first, steps);
+}
+
+}  // namespace meshtrain::cuda

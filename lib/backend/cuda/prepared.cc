@@ -1,0 +1,168 @@
+#include "backend/cuda/prepared.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "backend/cuda/filters.h"
+#include "base/error.h"
+
+namespace meshtrain::cuda {
+namespace {
+
+constexpr int kMostWorkspaces = 4;
+
+size_t workspace_bytes(const std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*>& call) {
+  if (const auto* matmul = std::get_if<const MatmulPlan*>(&call))
+    return (*matmul)->workspace_bytes;
+  if (const auto* conv = std::get_if<const ConvPlan*>(&call))
+    return (*conv)->workspace_bytes;
+  return 0;
+}
+
+}  // namespace
+
+uint64_t Shift::operator()(uint64_t value) const {
+  for (const gpu::Window& window : windows_) {
+    const uint64_t begin = reinterpret_cast<uint64_t>(window.begin);
+    if (value >= begin && value < begin + static_cast<uint64_t>(window.bytes))
+      return value + static_cast<uint64_t>(step_ * window.stride);
+  }
+  return value;
+}
+
+Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands) : makers_(makers) {
+  Core& core = makers.core;
+  const auto allocate = [&](int64_t bytes) {
+    void* data = nullptr;
+    core.check(cudaMalloc(&data, static_cast<size_t>(bytes)), "cudaMalloc (turned filter)");
+    memory_.push_back(data);
+    return static_cast<std::byte*>(data);
+  };
+  try {
+    gpu::Joined joined = gpu::join(turn_filters(commands, allocate));
+    calls_ = std::move(joined.calls);
+    const bool has_kernels = std::any_of(calls_.begin(), calls_.end(), [](const gpu::Call& call) {
+      return std::holds_alternative<gpu::KernelCall>(call.what);
+    });
+    const Module* const module = has_kernels ? &makers.modules.load(joined.module) : nullptr;
+    for (const gpu::Call& call : calls_) {
+      const PathScope scope(core, call.path);
+      if (const auto* kernel = std::get_if<gpu::KernelCall>(&call.what))
+        ready_.push_back(module->kernel(kernel->kernel, kernel->shared_bytes));
+      else if (const auto* matmul = std::get_if<gpu::Matmul>(&call.what))
+        ready_.push_back(&makers.matmuls.plan(*matmul));
+      else
+        ready_.push_back(&makers.convs.plan(std::get<gpu::Conv>(call.what)));
+    }
+    assign_workspaces();
+  } catch (...) {
+    for (void* data : memory_)
+      cudaFree(data);
+    throw;
+  }
+}
+
+Prepared::~Prepared() {
+  for (void* data : memory_)
+    cudaFree(data);
+}
+
+void Prepared::assign_workspaces() {
+  std::vector<std::vector<int>> after;
+  std::vector<size_t> bytes;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    after.push_back(calls_[i].after);
+    bytes.push_back(workspace_bytes(ready_[i]));
+  }
+  WorkspaceShares shares = share_workspaces(after, bytes, kMostWorkspaces);
+  after_ = std::move(shares.after);
+  std::vector<size_t> most(kMostWorkspaces);
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    if (shares.workspace[i] >= 0) {
+      size_t& size = most[static_cast<size_t>(shares.workspace[i])];
+      size = std::max(size, bytes[i]);
+    }
+  }
+  for (const int workspace : shares.workspace) {
+    workspaces_.push_back(
+        workspace < 0 ? nullptr
+                      : makers_.workspaces.memory(workspace, most[static_cast<size_t>(workspace)]));
+  }
+}
+
+std::vector<int> Prepared::last_calls() const {
+  std::vector<bool> is_last(calls_.size(), true);
+  for (const std::vector<int>& before : after_) {
+    for (const int call : before)
+      is_last[static_cast<size_t>(call)] = false;
+  }
+  std::vector<int> result;
+  for (size_t i = 0; i < is_last.size(); ++i) {
+    if (is_last[i])
+      result.push_back(static_cast<int>(i));
+  }
+  return result;
+}
+
+void Prepared::launch(cudaKernel_t kernel, const gpu::KernelCall& call, const Shift& shift,
+                      cudaStream_t stream) const {
+  std::vector<uint64_t> params(std::max<size_t>(call.params.size(), 1));
+  std::transform(call.params.begin(), call.params.end(), params.begin(), shift);
+  void* arguments[] = {params.data()};
+  makers_.core.check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(call.grid),
+                                      dim3(gpu::kThreads), arguments, call.shared_bytes, stream),
+                     "cudaLaunchKernel");
+}
+
+void Prepared::enqueue(size_t i, const Shift& shift, cudaStream_t stream) const {
+  const gpu::Call& call = calls_[i];
+  const PathScope scope(makers_.core, call.path);
+  if (const auto* kernel = std::get_if<gpu::KernelCall>(&call.what)) {
+    launch(std::get<cudaKernel_t>(ready_[i]), *kernel, shift, stream);
+  } else if (const auto* matmul = std::get_if<gpu::Matmul>(&call.what)) {
+    makers_.matmuls.enqueue(*std::get<const MatmulPlan*>(ready_[i]), shift(matmul->spec.a),
+                            shift(matmul->spec.b), shift(matmul->spec.c), workspaces_[i], stream);
+  } else {
+    const gpu::Conv& conv = std::get<gpu::Conv>(call.what);
+    makers_.convs.enqueue(*std::get<const ConvPlan*>(ready_[i]), shift(conv.x), shift(conv.kernel),
+                          shift(conv.y), workspaces_[i], stream);
+  }
+}
+
+namespace {
+
+void add(std::string& text, const gpu::Launch& launch) {
+  text += fmt::format("{} {} {}", launch.body->name, launch.blocks, fmt::join(launch.args, ","));
+}
+void add(std::string& text, const gpu::Matmul& matmul) {
+  const MatmulSpec& s = matmul.spec;
+  text += fmt::format("matmul {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", dtype_name(s.dtype),
+                      fmt::ptr(s.a), fmt::ptr(s.b), fmt::ptr(s.c), s.m, s.n, s.k, s.a_row,
+                      s.a_column, s.b_row, s.b_column, s.c_row, matmul.batch, matmul.a_step,
+                      matmul.b_step, matmul.c_step);
+}
+void add(std::string& text, const gpu::Conv& conv) {
+  const ConvShape& s = conv.shape;
+  text += fmt::format("conv {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+                      static_cast<int>(conv.op), dtype_name(s.dtype), s.input, s.output, s.cells,
+                      s.strides, s.dilations, s.pads, s.channels, s.filters, s.groups, conv.images,
+                      fmt::ptr(conv.x), fmt::ptr(conv.kernel), fmt::ptr(conv.y));
+}
+
+}  // namespace
+
+std::string fingerprint(const std::vector<gpu::Command>& commands) {
+  std::string text;
+  for (const gpu::Command& command : commands) {
+    std::visit([&](const auto& what) { add(text, what); }, command.what);
+    for (const Access& access : command.accesses) {
+      text += fmt::format(" {}{}-{}", access.is_write ? 'w' : 'r', fmt::ptr(access.begin),
+                          fmt::ptr(access.end));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace meshtrain::cuda

@@ -1,0 +1,83 @@
+// Commands as calls of the runtime and the libraries, each ready to be enqueued.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "backend/cuda/conv.h"
+#include "backend/cuda/core.h"
+#include "backend/cuda/matmul.h"
+#include "backend/cuda/modules.h"
+#include "backend/cuda/workspaces.h"
+#include "backend/gpu/join.h"
+
+namespace meshtrain::cuda {
+
+// What makes calls: one of each for a device.
+struct Makers {
+  explicit Makers(Core& core)
+      : core(core),
+        cache(core.options.cache_dir),
+        modules(core, cache),
+        matmuls(core, cache),
+        convs(core),
+        workspaces(core) {}
+
+  Core& core;
+  Cache cache;
+  Modules modules;
+  Matmuls matmuls;
+  Convs convs;
+  Workspaces workspaces;
+};
+
+// Moves addresses in windows to the part of a step.
+class Shift {
+ public:
+  Shift(std::span<const gpu::Window> windows, int64_t step) : windows_(windows), step_(step) {}
+  uint64_t operator()(uint64_t value) const;
+  template <class Byte>
+  Byte* operator()(Byte* address) const {
+    return reinterpret_cast<Byte*>((*this)(reinterpret_cast<uint64_t>(address)));
+  }
+
+ private:
+  std::span<const gpu::Window> windows_;
+  int64_t step_;
+};
+
+class Prepared {
+ public:
+  Prepared(Makers& makers, const std::vector<gpu::Command>& commands);
+  ~Prepared();
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+
+  size_t num_calls() const { return calls_.size(); }
+  // Earlier calls that must have ended when a call begins.
+  const std::vector<int>& after(size_t call) const { return after_[call]; }
+  // Calls that no other one waits for.
+  std::vector<int> last_calls() const;
+  void enqueue(size_t call, const Shift& shift, cudaStream_t stream) const;
+
+ private:
+  using Ready = std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*>;
+  void assign_workspaces();
+  void launch(cudaKernel_t kernel, const gpu::KernelCall& call, const Shift& shift,
+              cudaStream_t stream) const;
+
+  Makers& makers_;
+  std::vector<void*> memory_;  // of turned filters
+  std::vector<gpu::Call> calls_;
+  std::vector<Ready> ready_;
+  std::vector<std::vector<int>> after_;
+  std::vector<std::byte*> workspaces_;
+};
+
+// The same for equal commands: everything that they consist of, as text.
+std::string fingerprint(const std::vector<gpu::Command>& commands);
+
+}  // namespace meshtrain::cuda
