@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "backend/gpu/load.h"
 #include "base/text.h"
 #include "cli.h"
 #include "train/events.h"
@@ -37,23 +40,64 @@ Host this_host() {
   return host;
 }
 
+// Those that runs can use, and why there are none.
+struct Gpus {
+  std::vector<gpu::DeviceInfo> devices;
+  std::string reason;
+};
+
+Gpus find_gpus() {
+  Gpus out;
+  gpu::Runtime* runtime = gpu::load_runtime(out.reason);
+  const int count = runtime == nullptr ? 0 : runtime->device_count(out.reason);
+  for (int i = 0; i < count; ++i) {
+    out.devices.push_back(runtime->info(i));
+  }
+  return out;
+}
+
+std::string as_json(const Host& host, const Gpus& gpus) {
+  std::string list;
+  for (const gpu::DeviceInfo& device : gpus.devices) {
+    list += fmt::format(
+        R"({}{{"name":{},"compute_capability":{},"memory":{},"free":{},"driver":{}}})",
+        list.empty() ? "" : ",", json_string(device.name), static_cast<double>(device.compute) / 10,
+        device.total_bytes, device.free_bytes, json_string(device.driver));
+  }
+  return fmt::format(R"({{"cpu":{{"name":{},"cores":{},"memory":{}}},"gpus":[{}],"auto":{}}})"
+                     "\n",
+                     json_string(host.cpu), host.cores, host.memory, list,
+                     gpus.devices.empty() ? R"("cpu")" : R"("gpu:0")");
+}
+
+std::string as_text(const Host& host, const Gpus& gpus) {
+  std::string out = fmt::format(
+      "cpu   {}\n"
+      "      {} core{}, {} of memory; any number of virtual devices (cpu:8)\n",
+      host.cpu, host.cores, host.cores == 1 ? "" : "s", format_bytes(host.memory));
+  for (size_t i = 0; i < gpus.devices.size(); ++i) {
+    const gpu::DeviceInfo& device = gpus.devices[i];
+    out += fmt::format(
+        "gpu:{} {}, compute capability {}.{}\n"
+        "      {} of memory, {} free; any number of virtual devices (gpu:{}x8)\n",
+        i, device.name, device.compute / 10, device.compute % 10, format_bytes(device.total_bytes),
+        format_bytes(device.free_bytes), i);
+  }
+  if (gpus.devices.empty()) {
+    out += fmt::format("gpu   none: {}\n", gpus.reason);
+    return out + "auto  as many virtual CPU devices as the mesh needs\n";
+  }
+  return out +
+         fmt::format("      driver {}, {}\n", gpus.devices[0].driver, gpus.devices[0].libraries) +
+         "auto  gpu:0 for a mesh of one device, else as many virtual CPU devices as it needs\n";
+}
+
 }  // namespace
 
 int run_devices(const Arguments& arguments) {
   const Host host = this_host();
-  if (arguments.format == "json") {
-    out_stream().write(
-        fmt::format(R"({{"cpu":{{"name":{},"cores":{},"memory":{}}},"gpus":[],"auto":"cpu"}})"
-                    "\n",
-                    json_string(host.cpu), host.cores, host.memory));
-    return 0;
-  }
-  out_stream().write(
-      fmt::format("cpu   {}\n"
-                  "      {} core{}, {} of memory; any number of virtual devices (cpu:8)\n"
-                  "gpu   none: this build has no GPU support\n"
-                  "auto  as many virtual CPU devices as the mesh needs\n",
-                  host.cpu, host.cores, host.cores == 1 ? "" : "s", format_bytes(host.memory)));
+  const Gpus gpus = find_gpus();
+  out_stream().write(arguments.format == "json" ? as_json(host, gpus) : as_text(host, gpus));
   return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "exec/executor.h"
+#include "train/device_memory.h"
 #include "train/feeder.h"
 
 namespace meshtrain {
@@ -25,9 +26,16 @@ struct Engine::Impl {
       : setup(config, &spec, options.dump_ir),
         device(open_device(setup.distribution().devices, device_options(config, options))),
         workers(device == nullptr ? make_worker_pool(options.num_workers) : nullptr),
-        store(setup.mesh(), setup.variables(), device),
+        store(setup.mesh(), setup.variables(), checked(device)),
         feeder(device) {
     initialize();
+  }
+
+  std::shared_ptr<gpu::Device> checked(const std::shared_ptr<gpu::Device>& opened) const {
+    if (opened != nullptr) {
+      check_variables_fit(setup, *opened);
+    }
+    return opened;
   }
 
   // A program for one kind of step and batch size.
@@ -80,6 +88,9 @@ struct Engine::Impl {
     if (slot == nullptr) {
       slot = std::make_unique<Compiled>();
       meshtrain::Compiled made = setup.compile(kind, batch);
+      if (device != nullptr) {
+        check_program_fits(setup, kind, batch, made.program, *device);
+      }
       slot->graph = std::move(made.graph);
       slot->executor = std::make_unique<Executor>(std::move(made.program), workers, store);
     }
