@@ -10,12 +10,13 @@ namespace meshtrain::gpu {
 
 // CUDA C++ without includes. It compiles with NVRTC and, behind tests/support's shim, with GCC.
 //
-//   kThreads, mt_f16, mt_bf16 (structs of 16 bits), mt_compute<T> (what a T is computed in)
-//   mt_load(p), mt_store(p, x); mt_get, mt_put<T> on values; mt_rounded<T>(x) = mt_get(mt_put<T>(x))
-//   mt_pack<T, N>, mt_read(out, p, i, n), mt_write(p, i, n, x): N neighbours in one access
+//   kThreads; mt_f16, mt_bf16: structs of 16 bits; mt_compute<T>: what a T is computed in
+//   mt_load(p), mt_store(p, x), and on values mt_get(x), mt_put<T>(x)
+//   mt_rounded<T>(x): x as it comes back after it was stored as a T
+//   mt_pack<T, N>; mt_read(out, p, i, n), mt_write(p, i, n, x): N neighbours in one access
 //   mt_NAME(...) for every elementwise op, on mt_compute types
-//   mt_warp_reduce<Op, Lanes>(x), mt_block_reduce<Op>(x, shared): Op is mt_sum, mt_largest or
-//   mt_smallest; mt_block_scan(x, all, shared)
+//   mt_warp_reduce<Op, Lanes>(x), mt_block_reduce<Op>(x, shared), where Op is mt_sum, mt_largest
+//   or mt_smallest; mt_block_scan(x, all, shared)
 //   mt_philox(block, stream, step, key low, key high).v[0..3]
 //   mt_float_of(bits), mt_bits_of(x), mt_double_of(bits); mt_mul_rn, mt_add_rn on doubles
 std::string_view preamble();

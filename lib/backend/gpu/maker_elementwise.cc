@@ -1,0 +1,295 @@
+// Tapes of elementwise ops: one pass over the result, a few neighbours at a time. What lies between
+// operands and results is computed in compute_type and not rounded to 16 bits, as on the CPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "backend/gpu/kernel_text.h"
+#include "backend/gpu/maker.h"
+#include "backend/gpu/preamble.h"
+
+namespace meshtrain::gpu {
+namespace {
+
+enum class Pattern {
+  kFull,    // lies as the results do
+  kScalar,  // one element
+  kStrided,
+};
+
+bool is_16_bit(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+}
+
+bool only_on_floats(std::string_view op) {
+  constexpr std::string_view kOps[] = {
+      "exp",   "log", "log1p", "expm1", "tanh",       "sigmoid",   "softplus",      "sqrt",
+      "rsqrt", "erf", "sin",   "cos",   "reciprocal", "is_finite", "channel_affine"};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
+
+class TapeText {
+ public:
+  TapeText(const Shape& shape, const std::vector<View>& operands,
+           const std::vector<TapeInstruction>& tape, const std::vector<TapeResult>& results)
+      : operands_(operands),
+        tape_(tape),
+        results_(results),
+        loop_(coalesced(shape, operands)),
+        indices_(loop_) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const std::vector<int64_t>& strides = loop_.strides[i + 1];
+      const bool is_scalar =
+          std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; });
+      patterns_.push_back(strides == loop_.strides[0] ? Pattern::kFull
+                          : is_scalar                 ? Pattern::kScalar
+                                                      : Pattern::kStrided);
+      if (patterns_.back() == Pattern::kStrided)
+        strided_.push_back(i + 1);
+    }
+    choose_pack();
+  }
+
+  Launch launch() {
+    const int64_t total = num_elements(loop_.sizes);
+    const int each = pack_ > 1 ? pack_ : kSpread;
+    Launch launch;
+    launch.blocks = blocks_for(total, each);
+    launch.work = total * static_cast<int64_t>(operands_.size() + results_.size());
+    const int64_t step = static_cast<int64_t>(launch.blocks) * kThreads * each;
+    for (const View& operand : operands_)
+      launch.args.push_back(reinterpret_cast<uint64_t>(operand.data));
+    for (const TapeResult& result : results_)
+      launch.args.push_back(reinterpret_cast<uint64_t>(result.view.data));
+    std::string text = declarations();
+    // Without coordinates, one kernel serves every size.
+    if (strided_.empty()) {
+      const size_t first = launch.args.size();
+      text += fmt::format("const {0} n = ({0})arg[{1}], step = ({0})arg[{2}];\n", indices_.type(),
+                          first, first + 1);
+      launch.args.push_back(static_cast<uint64_t>(total));
+      launch.args.push_back(static_cast<uint64_t>(step));
+    } else {
+      text += fmt::format("const {} n = {}, step = {};\n", indices_.type(), indices_.number(total),
+                          indices_.number(step));
+    }
+    text += pack_ > 1 ? packed_loop() : spread_loop();
+    launch.body = make_body("tape", std::move(text), 0, false);
+    return launch;
+  }
+
+ private:
+  static StridedLoop coalesced(const Shape& shape, const std::vector<View>& operands) {
+    StridedLoop loop{shape, {row_major_strides(shape)}};
+    for (const View& operand : operands)
+      loop.strides.push_back(operand.strides);
+    coalesce(loop);
+    return loop;
+  }
+
+  // Neighbours that a thread computes together: they must be in one row of strided operands.
+  void choose_pack() {
+    int64_t widest = 1;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (patterns_[i] != Pattern::kScalar)
+        widest = std::max(widest, operands_[i].item_size());
+    }
+    for (const TapeResult& result : results_)
+      widest = std::max(widest, result.view.item_size());
+    pack_ = largest_pack(widest);
+    for (const TapeResult& result : results_) {
+      while (!is_aligned(result.view.data, pack_ * result.view.item_size()))
+        pack_ /= 2;
+    }
+    while (!strided_.empty() && loop_.sizes.back() % pack_ != 0)
+      pack_ /= 2;
+  }
+
+  std::string declarations() const {
+    std::string text;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      text += fmt::format("const {0}* p{1} = (const {0}*)arg[{1}];\n",
+                          type_name(operands_[i].dtype), i);
+    }
+    for (size_t r = 0; r < results_.size(); ++r) {
+      text += fmt::format("{0}* to{1} = ({0}*)arg[{2}];\n", type_name(results_[r].view.dtype), r,
+                          operands_.size() + r);
+    }
+    return text;
+  }
+
+  std::string scalars() const {
+    std::string text;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (patterns_[i] == Pattern::kScalar)
+        text +=
+            fmt::format("const {} a{} = mt_load(p{});\n", compute_type(operands_[i].dtype), i, i);
+    }
+    return text;
+  }
+
+  std::string arrays(int count) const {
+    std::string text;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (patterns_[i] != Pattern::kScalar)
+        text += fmt::format("{} a{}[{}] = {{}};\n", compute_type(operands_[i].dtype), i, count);
+    }
+    for (size_t r = 0; r < results_.size(); ++r)
+      text += fmt::format("{} r{}[{}];\n", compute_type(results_[r].view.dtype), r, count);
+    return text;
+  }
+
+  std::string packed_loop() const {
+    std::string text = scalars();
+    text += fmt::format(
+        "for ({0} i = (({0})block * kThreads + threadIdx.x) * {1}u; i < n; i += step) {{\n",
+        indices_.type(), pack_);
+    text += arrays(pack_) + indices_.split("i", strided_);
+    for (size_t i = 0; i < operands_.size(); ++i)
+      text += packed_read(i);
+    text += compute(pack_);
+    for (size_t r = 0; r < results_.size(); ++r)
+      text += fmt::format("mt_write(to{0}, i, n, r{0});\n", r);
+    return text + "}\n";
+  }
+
+  std::string packed_read(size_t i) const {
+    const int64_t bytes = pack_ * operands_[i].item_size();
+    if (patterns_[i] == Pattern::kScalar)
+      return "";
+    if (patterns_[i] == Pattern::kFull) {
+      if (is_aligned(operands_[i].data, bytes))
+        return fmt::format("mt_read(a{0}, p{0}, i, n);\n", i);
+      return fmt::format(
+          "#pragma unroll\nfor (int e = 0; e < {0}; ++e) if (i + e < n) a{1}[e] = mt_load(p{1} + i "
+          "+ "
+          "e);\n",
+          pack_, i);
+    }
+    const std::vector<int64_t>& strides = loop_.strides[i + 1];
+    std::string text =
+        fmt::format("const {} o{} = {};\n", indices_.offset_type(), i, indices_.offset(i + 1));
+    const bool in_packs = strides.back() == 1 && is_aligned(operands_[i].data, bytes) &&
+                          std::all_of(strides.begin(), strides.end() - 1,
+                                      [this](int64_t stride) { return stride % pack_ == 0; });
+    if (in_packs)
+      return text + fmt::format("mt_read(a{0}, p{0}, o{0}, o{0} + {1});\n", i, pack_);
+    return text +
+           fmt::format(
+               "#pragma unroll\nfor (int e = 0; e < {0}; ++e) a{1}[e] = mt_load(p{1} + o{1} + "
+               "e * {2});\n",
+               pack_, i, strides.back());
+  }
+
+  // Elements kThreads apart: the threads of a warp read neighbours.
+  std::string spread_loop() const {
+    std::string text = scalars();
+    text += fmt::format("for ({0} i = ({0})block * {1}u + threadIdx.x; i < n; i += step) {{\n",
+                        indices_.type(), kSpread * kThreads);
+    text += arrays(kSpread);
+    text += fmt::format(
+        "#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\nconst {} j = i + e * kThreads;\n"
+        "if (j >= n) break;\n",
+        kSpread, indices_.type());
+    text += indices_.split("j", strided_);
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (patterns_[i] != Pattern::kScalar) {
+        text += fmt::format("a{0}[e] = mt_load(p{0} + ({1}));\n", i,
+                            patterns_[i] == Pattern::kFull ? "j" : indices_.offset(i + 1));
+      }
+    }
+    text += "}\n" + compute(kSpread);
+    for (size_t r = 0; r < results_.size(); ++r) {
+      text += fmt::format(
+          "#pragma unroll\nfor (int e = 0; e < {0}; ++e) if (i + e * kThreads < n) mt_store(to{1} "
+          "+ "
+          "(i + e * kThreads), r{1}[e]);\n",
+          kSpread, r);
+    }
+    return text + "}\n";
+  }
+
+  std::string compute(int count) const {
+    std::string text = fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\n", count);
+    for (size_t i = 0; i < tape_.size(); ++i) {
+      const DType dtype = tape_[i].dtype;
+      text += fmt::format("const {} v{} = {};\n", compute_type(dtype), i, expression(tape_[i]));
+    }
+    for (size_t r = 0; r < results_.size(); ++r)
+      text += fmt::format("r{}[e] = v{};\n", r, results_[r].instruction);
+    return text + "}\n";
+  }
+
+  DType dtype_of(int arg) const {
+    const int num_operands = static_cast<int>(operands_.size());
+    return arg < num_operands ? operands_[static_cast<size_t>(arg)].dtype
+                              : tape_[static_cast<size_t>(arg - num_operands)].dtype;
+  }
+
+  std::string argument(int arg) const {
+    const size_t i = static_cast<size_t>(arg);
+    if (i >= operands_.size())
+      return fmt::format("v{}", i - operands_.size());
+    return patterns_[i] == Pattern::kScalar ? fmt::format("a{}", i) : fmt::format("a{}[e]", i);
+  }
+
+  std::string expression(const TapeInstruction& instruction) const {
+    if (instruction.op == "constant")
+      return rounded(instruction.low, instruction.dtype);
+    MESHTRAIN_CHECK(!instruction.args.empty(), "op `{}` without operands", instruction.op);
+    const DType dtype = dtype_of(instruction.args[instruction.op == "select" ? 1 : 0]);
+    if (instruction.op == "cast")
+      return cast(argument(instruction.args[0]), dtype, instruction.dtype);
+    MESHTRAIN_CHECK(find_element_op(instruction.op) >= 0 &&
+                        (is_floating(dtype) || !only_on_floats(instruction.op)),
+                    "no GPU kernel for op `{}` on {}", instruction.op, dtype_name(dtype));
+    std::string text = fmt::format("mt_{}(", instruction.op);
+    for (size_t a = 0; a < instruction.args.size(); ++a)
+      text += (a == 0 ? "" : ", ") + argument(instruction.args[a]);
+    if (instruction.op == "clamp") {
+      text += ", " + rounded(instruction.low, dtype) + ", " + rounded(instruction.high, dtype);
+    }
+    return text + ")";
+  }
+
+  // The element of `dtype` that this value becomes, as it is computed with.
+  static std::string rounded(double value, DType dtype) {
+    const std::string text = literal(value, dtype);
+    return is_16_bit(dtype) ? fmt::format("mt_rounded<{}>({})", type_name(dtype), text) : text;
+  }
+
+  // Floating to integer truncates towards zero; to bool tests for zero.
+  static std::string cast(const std::string& value, DType from, DType to) {
+    if (to == DType::kBool)
+      return fmt::format("mt_cast_bool({})", value);
+    const bool through_int = is_floating(from) && !is_floating(to) && dtype_size(to) == 1;
+    return fmt::format("({}){}{}", compute_type(to), through_int ? "(int)" : "", value);
+  }
+
+  const std::vector<View>& operands_;
+  const std::vector<TapeInstruction>& tape_;
+  const std::vector<TapeResult>& results_;
+  StridedLoop loop_;  // array 0: the results, then the operands
+  Indices indices_;
+  std::vector<Pattern> patterns_;
+  std::vector<size_t> strided_;  // arrays of the loop
+  int pack_ = 1;
+};
+
+}  // namespace
+
+void GpuMaker::tape(const Shape& shape, const std::vector<View>& operands,
+                    const std::vector<TapeInstruction>& tape,
+                    const std::vector<TapeResult>& results) {
+  if (num_elements(shape) == 0)
+    return;
+  std::vector<Access> accesses;
+  for (const View& operand : operands)
+    accesses.push_back(whole_access(operand, false));
+  for (const TapeResult& result : results)
+    accesses.push_back(whole_access(result.view, true));
+  add(TapeText(shape, operands, tape, results).launch(), std::move(accesses));
+}
+
+}  // namespace meshtrain::gpu
