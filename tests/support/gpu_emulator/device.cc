@@ -1,0 +1,208 @@
+// gpu::Runtime and gpu::Device on the host. Enqueued work is done as late as the contract allows,
+// and uploads of the copy stream now and then as early as it allows, so that a caller who does not
+// wait where it must finds out.
+#include "backend/gpu/device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "support/gpu_emulator/plan.h"
+
+namespace meshtrain::gpu {
+namespace {
+
+constexpr int64_t kDefaultBytes = int64_t{16} << 30;
+
+int64_t total_bytes() {
+  const char* text = std::getenv("MESHTRAIN_EMULATOR_BYTES");
+  return text == nullptr || *text == '\0' ? kDefaultBytes : std::atoll(text);
+}
+
+DeviceInfo info_of(int64_t free) {
+  return {"GPU emulator", 90, total_bytes(), free, "none", "host compiler " + host_compiler()};
+}
+
+// What was enqueued and not yet done.
+class Queue {
+ public:
+  void push(std::function<void()> work) {
+    waiting_.push_back(std::move(work));
+    ++pushed_;
+  }
+  int64_t pushed() const { return pushed_; }
+  // Until as much as `count` of all that was ever pushed is done.
+  void drain(int64_t count) {
+    while (pushed_ - static_cast<int64_t>(waiting_.size()) < count) {
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      work();
+    }
+  }
+  void drain() { drain(pushed_); }
+
+ private:
+  std::deque<std::function<void()>> waiting_;
+  int64_t pushed_ = 0;
+};
+
+class HostMemory final : public PinnedMemory {
+ public:
+  explicit HostMemory(int64_t bytes) : memory_(static_cast<size_t>(std::max<int64_t>(bytes, 1))) {}
+  std::byte* data() override { return memory_.data(); }
+
+ private:
+  std::vector<std::byte> memory_;
+};
+
+class QueueEvent final : public Event {
+ public:
+  explicit QueueEvent(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
+  void record() override { place_ = queue_->pushed(); }
+  void wait() override { queue_->drain(place_); }
+
+ private:
+  std::shared_ptr<Queue> queue_;
+  int64_t place_ = 0;
+};
+
+class HostPlan final : public Plan {
+ public:
+  HostPlan(std::shared_ptr<Queue> queue, std::shared_ptr<const Steps> steps, int first, int count)
+      : queue_(std::move(queue)), steps_(std::move(steps)), first_(first), count_(count) {}
+
+  void run() override {
+    const EmulatorOptions options = EmulatorOptions::from_environment();
+    const bool is_watched = runs_++ < options.watched_runs;
+    queue_->push(
+        [steps = steps_, first = first_, count = count_, is_watched, options, run = runs_] {
+          for (int step = first; step < first + count; ++step) {
+            const uint64_t seed =
+                options.seed == 0 ? 0 : hash_mix(options.seed, static_cast<uint64_t>(run + step));
+            steps->run(step, is_watched, seed);
+          }
+        });
+  }
+
+ private:
+  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<const Steps> steps_;
+  int first_, count_, runs_ = 0;
+};
+
+class HostDevice final : public Device {
+ public:
+  explicit HostDevice(DeviceOptions options)
+      : options_(std::move(options)), memory_(total_bytes()) {}
+  ~HostDevice() override = default;
+
+  DeviceInfo info() override { return info_of(memory_.free_bytes()); }
+
+  std::byte* allocate(int64_t bytes) override {
+    std::byte* memory = memory_.allocate(bytes);
+    if (memory == nullptr) {
+      throw RuntimeFailure(ExitCode::kMesh,
+                           fmt::format("gpu:0: allocating {} bytes failed: {} of {} are free",
+                                       bytes, memory_.free_bytes(), total_bytes()));
+    }
+    return memory;
+  }
+
+  void free(std::byte* memory) override {
+    synchronize();
+    MESHTRAIN_CHECK(memory_.free(memory), "{} was not allocated", static_cast<void*>(memory));
+  }
+
+  std::unique_ptr<PinnedMemory> allocate_pinned(int64_t bytes) override {
+    return std::make_unique<HostMemory>(bytes);
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<QueueEvent>(queue_); }
+
+  void upload(std::byte* to, const void* from, int64_t bytes) override {
+    check(to, bytes);
+    synchronize();
+    copy(to, from, bytes);
+  }
+  void download(void* to, const std::byte* from, int64_t bytes) override {
+    check(from, bytes);
+    synchronize();
+    copy(to, from, bytes);
+  }
+  // Before or after the plans that wait: both may happen. Uploads keep their own order.
+  void enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) override {
+    check(to, bytes);
+    const bool is_early = hash_mix(EmulatorOptions::from_environment().seed, ++uploads_) % 2 == 0;
+    if (is_early && *waiting_uploads_ == 0) {
+      queue_->push([] {});  // events count it
+      copy(to, from, bytes);
+      return;
+    }
+    ++*waiting_uploads_;
+    queue_->push([=, waiting = waiting_uploads_] {
+      copy(to, from, bytes);
+      --*waiting;
+    });
+  }
+  void enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) override {
+    check(from, bytes);
+    queue_->push([=] { copy(to, from, bytes); });
+  }
+
+  std::unique_ptr<Plan> make_plan(const std::vector<Command>& commands,
+                                  const std::vector<Window>& windows, int first,
+                                  int steps) override {
+    for (const Window& window : windows) {
+      MESHTRAIN_CHECK(window.stride % 256 == 0, "a window's steps are {} bytes apart",
+                      window.stride);
+      check(window.begin, window.bytes);
+      check(window.begin + window.stride * (first + steps - 1), window.bytes);
+    }
+    return std::make_unique<HostPlan>(
+        queue_, std::make_shared<Steps>(memory_, commands, windows, options_.cache_dir), first,
+        steps);
+  }
+
+  void synchronize() override { queue_->drain(); }
+
+ private:
+  static void copy(void* to, const void* from, int64_t bytes) {
+    if (bytes > 0)
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void check(const std::byte* begin, int64_t bytes) const {
+    MESHTRAIN_CHECK(memory_.contains(begin, begin + bytes), "{} bytes at {} lie in no allocation",
+                    bytes, static_cast<const void*>(begin));
+  }
+
+  DeviceOptions options_;
+  DeviceMemory memory_;
+  std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+  std::shared_ptr<int> waiting_uploads_ = std::make_shared<int>(0);
+  uint64_t uploads_ = 0;
+};
+
+class HostRuntime final : public Runtime {
+ public:
+  int device_count(std::string& reason) override {
+    if (host_compiler().empty())
+      reason = "the GPU emulator needs a C++ compiler: $CXX or g++";
+    return host_compiler().empty() ? 0 : 1;
+  }
+  DeviceInfo info(int) override { return info_of(total_bytes()); }
+  std::unique_ptr<Device> open(int index, const DeviceOptions& options) override {
+    MESHTRAIN_CHECK(index == 0, "the emulator has no device {}", index);
+    return std::make_unique<HostDevice>(options);
+  }
+};
+
+}  // namespace
+}  // namespace meshtrain::gpu
+
+extern "C" __attribute__((visibility("default"))) meshtrain::gpu::Runtime* meshtrain_gpu_runtime(
+    int abi) {
+  static meshtrain::gpu::HostRuntime runtime;
+  return abi == meshtrain::gpu::kAbi ? &runtime : nullptr;
+}

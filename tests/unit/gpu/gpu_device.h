@@ -1,0 +1,43 @@
+// The device that the GPU suites run on: that of $MESHTRAIN_GPU_LIBRARY, otherwise the emulator of
+// this build.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "backend/gpu/load.h"
+
+namespace meshtrain::test {
+
+// Null, with a message, where there is no device, or no compiler for the emulator: the case has
+// nothing to show then.
+inline gpu::Runtime* test_runtime() {
+  ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_EMULATOR, 0);
+  std::string reason;
+  gpu::Runtime* runtime = gpu::load_runtime(reason);
+  if (runtime == nullptr) {
+    const bool is_emulator =
+        std::string_view(std::getenv("MESHTRAIN_GPU_LIBRARY")) == MESHTRAIN_EMULATOR;
+    const bool may_skip = !is_emulator || reason.find("needs a C++ compiler") != std::string::npos;
+    REQUIRE_MESSAGE(may_skip, reason);
+    MESSAGE("skipped: " << reason);
+  }
+  return runtime;
+}
+
+inline std::unique_ptr<gpu::Device> open_test_device() {
+  gpu::Runtime* runtime = test_runtime();
+  gpu::DeviceOptions options;
+  options.use_tf32 = false;
+  return runtime == nullptr ? nullptr : runtime->open(0, options);
+}
+
+// Runs the emulator in another order of calls, blocks and threads; real devices have their own.
+inline void set_emulator_seed(uint64_t seed) {
+  ::setenv("MESHTRAIN_EMULATOR_SEED", std::to_string(seed).c_str(), 1);
+}
+
+}  // namespace meshtrain::test

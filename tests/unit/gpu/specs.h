@@ -1,0 +1,100 @@
+// A catalogue of what a KernelMaker can be asked for: every function, dtype and kind of shape, with
+// operands of fixed seeds. Tests compare two backends on it, and compile all of its kernels.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/kernel_maker.h"
+
+namespace meshtrain::test {
+
+enum class Values : uint8_t {
+  kResult,    // garbage before, compared after
+  kSigned,    // in [-2, 2)
+  kPositive,  // in [0.1, 2.1)
+  kSpecial,   // infinities, NaN, zeros of both signs, ties of rounding, small and large numbers
+  kSmallIntegers,  // whole numbers in [-4, 4], from 0 where there is no sign
+  kIds,            // whole numbers in [-2, 13)
+  kBool,           // 0 or 1
+  kStep,           // 7
+  kFewValues,      // of five numbers: ties
+};
+
+// An array of a spec, in memory of its own, between bytes that must stay as they are.
+struct SpecArray {
+  DType dtype = DType::kFloat32;
+  int64_t size = 1;  // elements
+  Values values = Values::kSigned;
+  bool is_updated = false;  // an operand that is a result, too
+  int64_t shift = 0;        // elements by which it is off a multiple of 256 bytes
+
+  bool is_compared() const { return is_updated || values == Values::kResult; }
+};
+
+using SpecPointers = std::vector<std::byte*>;
+
+struct KernelSpec {
+  std::string name;  // "reduce sum float32 (16, 8) over 1"
+  std::vector<SpecArray> arrays;
+  // Makes the kernels; the pointers are those of the arrays.
+  std::function<void(KernelMaker& maker, const SpecPointers& memory)> make;
+  // Numbers may differ by a small part (tolerance_of) of `scale` plus their own size; 0: not at
+  // all.
+  double scale = 0.1;
+  bool is_exact = false;  // floats have equal bits, too
+};
+
+// Relative to sizes of numbers: float32 1e-5, float64 1e-12, 16 bits their rounding, others 0.
+double tolerance_of(DType dtype);
+void fill_array(const SpecArray& array, uint64_t seed, std::byte* memory);
+
+// By the part of KernelMaker that they are about.
+struct SpecFamily {
+  std::string_view name;
+  std::vector<KernelSpec> (*specs)();
+};
+const std::vector<SpecFamily>& spec_families();
+
+// For those who write specs.
+class SpecList {
+ public:
+  KernelSpec& add(std::string name, std::vector<SpecArray> arrays,
+                  std::function<void(KernelMaker&, const SpecPointers&)> make) {
+    list_.push_back({std::move(name), std::move(arrays), std::move(make)});
+    return list_.back();
+  }
+  std::vector<KernelSpec> take() { return std::move(list_); }
+
+ private:
+  std::vector<KernelSpec> list_;
+};
+
+inline SpecArray result(DType dtype, int64_t size) {
+  return {dtype, size, Values::kResult};
+}
+inline SpecArray result(DType dtype, const Shape& shape) {
+  return result(dtype, num_elements(shape));
+}
+inline SpecArray operand(DType dtype, const Shape& shape, Values values = Values::kSigned) {
+  return {dtype, num_elements(shape), values};
+}
+std::vector<DType> float_dtypes();  // float32, float64, bfloat16, float16
+
+std::vector<KernelSpec> tape_specs();
+std::vector<KernelSpec> cast_specs();
+std::vector<KernelSpec> copy_specs();
+std::vector<KernelSpec> reduce_specs();
+std::vector<KernelSpec> matmul_specs();
+std::vector<KernelSpec> scan_specs();
+std::vector<KernelSpec> conv_specs();
+std::vector<KernelSpec> pool_specs();
+std::vector<KernelSpec> lookup_specs();
+std::vector<KernelSpec> random_specs();
+std::vector<KernelSpec> warp_specs();
+std::vector<KernelSpec> optimizer_specs();
+std::vector<KernelSpec> combine_specs();
+
+}  // namespace meshtrain::test
