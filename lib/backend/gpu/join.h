@@ -10,6 +10,15 @@
 
 namespace meshtrain::gpu {
 
+// A node of a CUDA graph takes about 2 us, a block that waits for memory and computes little about
+// 0.5 us: launches of up to so many blocks, and so many elements in all, are put behind one another
+// in one block.
+constexpr int64_t kTinyBlocks = 4;
+constexpr int64_t kTinyWork = 16384;
+
+// Words of parameters that every CUDA version and device passes to a kernel (4 KB).
+constexpr size_t kMaxParams = 512;
+
 // One launch of a __global__ function of the module: kThreads threads a block, one parameter, a
 // struct of `params` by value.
 struct KernelCall {

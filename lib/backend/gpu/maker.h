@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/gpu/command.h"
+#include "backend/gpu/runs.h"
 #include "backend/kernel_maker.h"
 
 namespace meshtrain::gpu {
@@ -70,6 +71,10 @@ class GpuMaker final : public KernelMaker {
   void add(Launch launch, std::vector<Access> accesses);
   void add(Matmul matmul);
   void add(Conv conv);
+  void add_images(const ConvShape& shape, ConvOp op, const std::vector<ConvJob>& jobs);
+  // The gradient of one kernel: of each run apart, and their sum.
+  void add_wgrad(const ConvShape& shape, bool in_library, const std::vector<Run>& runs,
+                 std::byte* to);
 
   struct Block {
     std::byte* memory;

@@ -1,0 +1,187 @@
+// Three passes over the commands in their order, each of which moves a command only to a place
+// before its own, behind everything that it must wait for:
+//   1. equal launches become instances of one launch (Group);
+//   2. tiny groups become members of one block (Chain);
+//   3. what must wait for what among the chains, without what follows from the rest.
+#include "backend/gpu/join.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "backend/gpu/dependencies.h"
+#include "backend/gpu/module_text.h"
+
+namespace meshtrain::gpu {
+namespace {
+
+constexpr uint64_t kMaxGrid = (uint64_t{1} << 31) - 1;
+
+// Things that are placed in one order: instances of a group, members of a chain. Those of a place
+// are indices of the pass before.
+struct Placed {
+  std::vector<std::vector<int>> places;
+  std::vector<std::vector<int>> after;  // earlier places, with repetitions
+
+  // `previous`: what the thing waits for, as places here; its own place may be among them.
+  void put(int thing, size_t place, const std::vector<int>& previous) {
+    if (place == places.size()) {
+      places.emplace_back();
+      after.emplace_back();
+    }
+    places[place].push_back(thing);
+    for (int other : previous) {
+      if (other != static_cast<int>(place))
+        after[place].push_back(other);
+    }
+  }
+};
+
+std::vector<int> mapped(const std::vector<int>& things, const std::vector<int>& place_of) {
+  std::vector<int> out;
+  for (int thing : things)
+    out.push_back(place_of[static_cast<size_t>(thing)]);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+const Launch* launch_of(const Command& command) {
+  return std::get_if<Launch>(&command.what);
+}
+
+// Instances of one launch: each needs a word for its first block beside its arguments.
+Placed make_groups(const std::vector<Command>& commands) {
+  struct Open {
+    size_t group;
+    uint64_t blocks;
+    size_t words;
+  };
+  Placed groups;
+  std::vector<int> group_of;
+  std::unordered_map<std::string_view, Open> open;
+  MemoryOrder order;
+  for (size_t i = 0; i < commands.size(); ++i) {
+    const std::vector<int> previous = mapped(order.add(commands[i].accesses), group_of);
+    size_t place = groups.places.size();
+    if (const Launch* launch = launch_of(commands[i])) {
+      const size_t words = launch->args.size() + 1;
+      MESHTRAIN_CHECK(launch->blocks <= kMaxGrid && launch->blocks > 0 && words <= kMaxParams,
+                      "{} has {} blocks and {} arguments", launch->body->name, launch->blocks,
+                      launch->args.size());
+      const auto [found, is_new] = open.try_emplace(launch->body->name, Open{place, 0, 0});
+      Open& group = found->second;
+      const bool fits = (previous.empty() || previous.back() < static_cast<int>(group.group)) &&
+                        group.words + words <= kMaxParams &&
+                        group.blocks + launch->blocks <= kMaxGrid;
+      if (!fits)
+        group = {place, 0, 0};
+      place = group.group;
+      group.blocks += launch->blocks;
+      group.words += words;
+    }
+    groups.put(static_cast<int>(i), place, previous);
+    group_of.push_back(static_cast<int>(place));
+  }
+  return groups;
+}
+
+// Words of arguments of a group that is small enough to be computed by one block; 0: it is not.
+size_t tiny_words(const std::vector<Command>& commands, const std::vector<int>& group) {
+  uint64_t blocks = 0;
+  int64_t work = 0;
+  size_t words = 0;
+  for (int i : group) {
+    const Launch* launch = launch_of(commands[static_cast<size_t>(i)]);
+    if (launch == nullptr)
+      return 0;
+    blocks += launch->blocks;
+    work += launch->work;
+    words += launch->args.size();
+    if (blocks > kTinyBlocks || work > kTinyWork)
+      return 0;
+  }
+  return std::max<size_t>(words, 1);
+}
+
+// Tiny groups join the last chain there is, since that one is behind most of what they wait for.
+Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
+  Placed chains;
+  std::vector<int> chain_of;
+  int last = -1;
+  size_t last_words = 0;
+  for (size_t g = 0; g < groups.places.size(); ++g) {
+    const std::vector<int> previous = mapped(groups.after[g], chain_of);
+    size_t place = chains.places.size();
+    if (const size_t words = tiny_words(commands, groups.places[g]); words > 0) {
+      const bool joins = last >= 0 && last_words + words <= kMaxParams &&
+                         (previous.empty() || previous.back() <= last);
+      if (!joins) {
+        last = static_cast<int>(place);
+        last_words = 0;
+      }
+      place = static_cast<size_t>(last);
+      last_words += words;
+    }
+    chains.put(static_cast<int>(g), place, previous);
+    chain_of.push_back(static_cast<int>(place));
+  }
+  return chains;
+}
+
+// "a, b and 3 more": each path once.
+std::string paths_of(const std::vector<Command>& commands, const std::vector<int>& members) {
+  constexpr size_t kNamed = 3;
+  std::vector<std::string_view> paths;
+  for (int i : members) {
+    const std::string_view path = commands[static_cast<size_t>(i)].path;
+    if (std::find(paths.begin(), paths.end(), path) == paths.end())
+      paths.push_back(path);
+  }
+  std::string text;
+  for (size_t i = 0; i < std::min(paths.size(), kNamed); ++i) {
+    text += i == 0 ? "" : ", ";
+    text += paths[i];
+  }
+  if (paths.size() > kNamed)
+    text += fmt::format(" and {} more", paths.size() - kNamed);
+  return text;
+}
+
+}  // namespace
+
+Joined join(const std::vector<Command>& commands) {
+  const Placed groups = make_groups(commands);
+  const Placed chains = make_chains(commands, groups);
+  ModuleText module;
+  PathReduction paths;
+  Joined joined;
+  for (size_t c = 0; c < chains.places.size(); ++c) {
+    Call call;
+    std::vector<int> after = chains.after[c];
+    std::sort(after.begin(), after.end());
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+    call.after = paths.add(after);
+    for (int g : chains.places[c]) {
+      const std::vector<int>& members = groups.places[static_cast<size_t>(g)];
+      call.commands.insert(call.commands.end(), members.begin(), members.end());
+    }
+    call.path = paths_of(commands, call.commands);
+    std::vector<const Launch*> launches;
+    for (int i : call.commands)
+      launches.push_back(launch_of(commands[static_cast<size_t>(i)]));
+    const Command& first = commands[static_cast<size_t>(call.commands[0])];
+    if (const auto* matmul = std::get_if<Matmul>(&first.what)) {
+      call.what = *matmul;
+    } else if (const auto* conv = std::get_if<Conv>(&first.what)) {
+      call.what = *conv;
+    } else {
+      call.what =
+          chains.places[c].size() == 1 ? module.instances(launches) : module.chain(launches);
+    }
+    joined.calls.push_back(std::move(call));
+  }
+  joined.module = module.take();
+  return joined;
+}
+
+}  // namespace meshtrain::gpu

@@ -1,0 +1,102 @@
+#include "backend/gpu/module_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/gpu/preamble.h"
+#include "base/checksum.h"
+#include "base/hash.h"
+
+namespace meshtrain::gpu {
+namespace {
+
+constexpr std::string_view kParams = R"(
+template <int N> struct mt_params { unsigned long long v[N]; };
+)";
+
+// The instance that this block belongs to is the last that begins at or before it.
+std::string instances_text(const std::string& body, size_t count, size_t words) {
+  if (count == 1)
+    return fmt::format("  {}(params.v, blockIdx.x, shared);\n", body);
+  return fmt::format(R"(  unsigned low = 0, high = {0};
+  while (high - low > 1) {{
+    const unsigned middle = (low + high) / 2;
+    if (blockIdx.x >= (unsigned)params.v[middle]) low = middle; else high = middle;
+  }}
+  {1}(params.v + {0} + low * {2}, blockIdx.x - (unsigned)params.v[low], shared);
+)",
+                     count, body, words);
+}
+
+}  // namespace
+
+ModuleText::ModuleText() : text_(std::string(preamble()) + std::string(kParams)) {}
+
+void ModuleText::add_body(const KernelBody& body) {
+  if (!names_.insert(body.name).second)
+    return;
+  text_ += fmt::format(
+      "static __device__ void {}(const unsigned long long* arg, unsigned block, "
+      "unsigned char* shared) {{\n{}}}\n",
+      body.name, body.text);
+}
+
+void ModuleText::add_kernel(const KernelCall& call, const std::string& text) {
+  if (!names_.insert(call.kernel).second)
+    return;
+  text_ += fmt::format(R"(extern "C" __global__ void __launch_bounds__(kThreads)
+{}(const __grid_constant__ mt_params<{}> params) {{
+  extern __shared__ __align__(16) unsigned char shared[];
+{}}}
+)",
+                       call.kernel, std::max<size_t>(call.params.size(), 1), text);
+}
+
+KernelCall ModuleText::instances(const std::vector<const Launch*>& launches) {
+  const KernelBody& body = *launches[0]->body;
+  KernelCall call;
+  call.shared_bytes = body.shared_bytes;
+  call.has_barriers = body.has_barriers;
+  uint64_t blocks = 0;
+  for (const Launch* launch : launches) {
+    if (launches.size() > 1)
+      call.params.push_back(blocks);
+    blocks += launch->blocks;
+  }
+  for (const Launch* launch : launches)
+    call.params.insert(call.params.end(), launch->args.begin(), launch->args.end());
+  call.grid = static_cast<unsigned>(blocks);
+  call.kernel = fmt::format("{}_x{}", body.name, launches.size());
+  add_body(body);
+  add_kernel(call, instances_text(body.name, launches.size(), launches[0]->args.size()));
+  return call;
+}
+
+KernelCall ModuleText::chain(const std::vector<const Launch*>& launches) {
+  KernelCall call;
+  call.has_barriers = true;
+  std::string text;
+  for (const Launch* launch : launches) {
+    const KernelBody& body = *launch->body;
+    add_body(body);
+    call.shared_bytes = std::max(call.shared_bytes, body.shared_bytes);
+    // What one body leaves in memory, or in shared memory, is the next one's.
+    text += text.empty() ? "" : "  __syncthreads();\n";
+    const std::string args = fmt::format("params.v + {}", call.params.size());
+    if (launch->blocks == 1) {
+      text += fmt::format("  {}({}, 0u, shared);\n", body.name, args);
+    } else {
+      const bool shares = body.has_barriers || body.shared_bytes > 0;
+      text += fmt::format(
+          "  for (unsigned block = 0; block < {}u; ++block) {{ {}{}({}, block, shared); }}\n",
+          launch->blocks, shares ? "if (block > 0) __syncthreads(); " : "", body.name, args);
+    }
+    call.params.insert(call.params.end(), launch->args.begin(), launch->args.end());
+  }
+  call.kernel = fmt::format("chain_{}", hex64(hash_text(text)));
+  add_kernel(call, text);
+  return call;
+}
+
+}  // namespace meshtrain::gpu

@@ -1,0 +1,31 @@
+// The text of a module: the preamble, every body once, and the kernels that call them.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/gpu/join.h"
+
+namespace meshtrain::gpu {
+
+class ModuleText {
+ public:
+  ModuleText();
+  // Launches of one body, whose blocks lie behind one another in one grid. Parameters: the first
+  // block of each where there are several, then the arguments of each.
+  KernelCall instances(const std::vector<const Launch*>& launches);
+  // One block that computes them one after the other, each from its first block to its last.
+  // Parameters: the arguments of each.
+  KernelCall chain(const std::vector<const Launch*>& launches);
+  std::string take() { return std::move(text_); }
+
+ private:
+  void add_body(const KernelBody& body);
+  void add_kernel(const KernelCall& call, const std::string& text);
+
+  std::string text_;
+  std::set<std::string> names_;  // of bodies and kernels in the text
+};
+
+}  // namespace meshtrain::gpu
