@@ -13,10 +13,6 @@ uint64_t blocks_for(int64_t elements, int64_t of_thread) {
       std::clamp<int64_t>((elements + of_block - 1) / of_block, 1, kMaxBlocks));
 }
 
-bool is_aligned(const void* address, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(bytes) == 0;
-}
-
 int largest_pack(int64_t item_size) {
   return static_cast<int>(std::min<int64_t>(16 / item_size, 8));
 }

@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kMostArgs = 400;  // of a launch, as far as regions can be divided
 
-uint64_t address(const void* pointer) {
-  return reinterpret_cast<uint64_t>(pointer);
-}
-
 // What regions of one launch have in common.
 struct Form {
   StridedLoop loop;  // over accesses, which are `pack` elements or one word; strides in elements

@@ -17,10 +17,6 @@ namespace {
 constexpr int64_t kTile = 32;          // edge of a transposed tile
 constexpr int64_t kSmallestPlane = 8;  // below, tiles would be mostly empty
 
-uint64_t address(const void* pointer) {
-  return reinterpret_cast<uint64_t>(pointer);
-}
-
 // Bytes side by side on both sides: words, and the bytes behind the last whole word.
 Launch straight_copy(const std::byte* from, std::byte* to, int64_t bytes) {
   const int64_t word = common_word(

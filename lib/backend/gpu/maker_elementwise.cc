@@ -59,9 +59,9 @@ class TapeText {
     launch.work = total * static_cast<int64_t>(operands_.size() + results_.size());
     const int64_t step = static_cast<int64_t>(launch.blocks) * kThreads * each;
     for (const View& operand : operands_)
-      launch.args.push_back(reinterpret_cast<uint64_t>(operand.data));
+      launch.args.push_back(address(operand.data));
     for (const TapeResult& result : results_)
-      launch.args.push_back(reinterpret_cast<uint64_t>(result.view.data));
+      launch.args.push_back(address(result.view.data));
     std::string text = declarations();
     // Without coordinates, one kernel serves every size.
     if (strided_.empty()) {

@@ -103,7 +103,7 @@ void GpuMaker::optimizer(const OptimizerSpec& spec) {
   const auto add_array = [&](const void* data, bool is_write) {
     while (!is_aligned(data, pack * item))
       pack /= 2;
-    launch.args.push_back(reinterpret_cast<uint64_t>(data));
+    launch.args.push_back(address(data));
     uses.push_back({static_cast<const std::byte*>(data), spec.num_elements * item, is_write});
   };
   add_array(spec.args.param, false);
@@ -114,7 +114,7 @@ void GpuMaker::optimizer(const OptimizerSpec& spec) {
     add_array(spec.args.new_slots[s], true);
   }
   const auto add_scalar = [&](const std::byte* data) {
-    launch.args.push_back(reinterpret_cast<uint64_t>(data));
+    launch.args.push_back(address(data));
     uses.push_back({data, item, false});
   };
   const size_t scalars = launch.args.size();

@@ -35,12 +35,8 @@ class RandomText {
 
   std::vector<uint64_t> args() const {
     constexpr uint64_t kHalf = 0xffffffffu;  // arguments of 2^40 and more would be addresses
-    return {reinterpret_cast<uint64_t>(piece_.step),
-            piece_.seed & kHalf,
-            piece_.seed >> 32,
-            piece_.first & kHalf,
-            piece_.first >> 32,
-            piece_.stream};
+    return {address(piece_.step), piece_.seed & kHalf, piece_.seed >> 32,
+            piece_.first & kHalf, piece_.first >> 32,  piece_.stream};
   }
 
   // for (i...) { unsigned bits[lanes] = ...; INNER }
@@ -83,7 +79,7 @@ void GpuMaker::random_bits(const RandomPiece& piece, std::byte* out) {
   launch.blocks = random.blocks();
   launch.work = total;
   launch.args = random.args();
-  launch.args.push_back(reinterpret_cast<uint64_t>(out));
+  launch.args.push_back(address(out));
   std::string text = "unsigned* to = (unsigned*)arg[6];\n";
   if (random.lanes() == kLanes && is_aligned(out, 16)) {
     text += random.loop("mt_write(to, i, n, bits.v);\n");
@@ -107,8 +103,8 @@ void GpuMaker::dropout(const RandomPiece& piece, DType dtype, double rate, const
   launch.blocks = random.blocks();
   launch.work = 2 * total;
   launch.args = random.args();
-  launch.args.push_back(reinterpret_cast<uint64_t>(x));
-  launch.args.push_back(reinterpret_cast<uint64_t>(out));
+  launch.args.push_back(address(x));
+  launch.args.push_back(address(out));
   const int lanes = random.lanes();
   const auto item = static_cast<int64_t>(dtype_size(dtype));
   std::string text = fmt::format("const {0}* x = (const {0}*)arg[6];\n{0}* to = ({0}*)arg[7];\n",

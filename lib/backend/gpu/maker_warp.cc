@@ -164,8 +164,7 @@ void GpuMaker::affine_warp(const WarpShape& shape, bool transposed, const std::b
   Launch launch;
   launch.blocks = blocks_for(total, 1);
   launch.work = total * (transposed ? 5 + shape.height : 5);
-  launch.args = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(transforms),
-                 reinterpret_cast<uint64_t>(out)};
+  launch.args = {address(x), address(transforms), address(out)};
   std::string text = fmt::format(
       "typedef {0} E;\ntypedef {1} T;\n"
       "const long long height = {2}, width = {3}, channels = {4};\n"

@@ -38,10 +38,11 @@ template <class T> MT_FN T mt_copy(T x) { return x; }
 MT_FN float mt_neg(float x) { return -x; }
 MT_FN double mt_neg(double x) { return -x; }
 template <class T> MT_FN T mt_neg(T x) { return (T)(MT_WRAP(0) - MT_WRAP(x)); }
-template <class T> MT_FN T mt_abs(T x) { return x < T(0) ? mt_neg(x) : x; }
+template <class T> MT_FN bool mt_is_below_0(T x) { return x < T(1) && x != T(0); }
+template <class T> MT_FN T mt_abs(T x) { return mt_is_below_0(x) ? mt_neg(x) : x; }
 MT_FN float mt_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
 MT_FN double mt_sign(double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; }
-template <class T> MT_FN T mt_sign(T x) { return (T)((x > T(0)) - (x < T(0))); }
+template <class T> MT_FN T mt_sign(T x) { return (T)((x > T(0)) - mt_is_below_0(x)); }
 template <class T> MT_FN T mt_add(T a, T b) { return (T)(MT_WRAP(a) + MT_WRAP(b)); }
 template <class T> MT_FN T mt_sub(T a, T b) { return (T)(MT_WRAP(a) - MT_WRAP(b)); }
 template <class T> MT_FN T mt_mul(T a, T b) { return (T)(MT_WRAP(a) * MT_WRAP(b)); }
@@ -66,7 +67,7 @@ template <class T> MT_FN T mt_softplus(T x) {
 MT_FN float mt_pow(float x, float y) { return powf(x, y); }
 MT_FN double mt_pow(double x, double y) { return pow(x, y); }
 template <class T> MT_FN T mt_pow(T base, T exponent) {
-  if (exponent < T(0)) return (T)(base == T(1));
+  if (mt_is_below_0(exponent)) return (T)(base == T(1));
   typename mt_wrap<T>::type result = 1, factor = MT_WRAP(base);
   for (typename mt_wrap<T>::type e = MT_WRAP(exponent); e != 0; e >>= 1) {
     if (e & 1) result *= factor;
