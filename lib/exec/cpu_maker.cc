@@ -7,6 +7,7 @@
 #include "backend/cpu/copy.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/group.h"
+#include "backend/cpu/half_arrays.h"
 #include "backend/cpu/lookup.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/optimizer.h"
@@ -14,10 +15,26 @@
 #include "backend/cpu/random.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/scan.h"
+#include "backend/cpu/types.h"
 #include "backend/cpu/warp.h"
 #include "comm/local/combine.h"
 
 namespace meshtrain {
+namespace {
+
+DType computed_in(DType dtype) {
+  return cpu::is_half(dtype) ? DType::kFloat32 : dtype;
+}
+template <class Spec>
+Spec computed(Spec spec) {
+  spec.dtype = computed_in(spec.dtype);
+  return spec;
+}
+int64_t elements_of(const ScanShape& shape) {
+  return shape.outer * shape.size * shape.inner;
+}
+
+}  // namespace
 
 void CpuMaker::begin_step(std::string_view) {
   scratch_.begin_step();
@@ -25,20 +42,60 @@ void CpuMaker::begin_step(std::string_view) {
 
 void CpuMaker::begin_group() {
   group_begin_ = kernels_.size();
+  in_group_ = true;
 }
 
 void CpuMaker::end_group() {
-  if (kernels_.size() <= group_begin_ + 1)
-    return;
+  in_group_ = false;
   const auto first = kernels_.begin() + static_cast<std::ptrdiff_t>(group_begin_);
   cpu::KernelList members(std::make_move_iterator(first), std::make_move_iterator(kernels_.end()));
   kernels_.erase(first, kernels_.end());
-  add(cpu::make_group(std::move(members)));
+  for (cpu::KernelList* list : {&before_, &members, &after_}) {
+    if (!list->empty())
+      kernels_.push_back(cpu::make_group(std::move(*list)));
+    list->clear();
+  }
+}
+
+void CpuMaker::add(cpu::KernelPtr kernel) {
+  cpu::KernelList list;
+  list.push_back(std::move(kernel));
+  add(std::move(list));
 }
 
 void CpuMaker::add(cpu::KernelList list) {
-  for (cpu::KernelPtr& kernel : list)
-    kernels_.push_back(std::move(kernel));
+  const auto append = [&](cpu::KernelList& more) {
+    for (cpu::KernelPtr& kernel : more)
+      kernels_.push_back(std::move(kernel));
+    more.clear();
+  };
+  if (!in_group_)
+    append(before_);
+  append(list);
+  if (!in_group_)
+    append(after_);
+}
+
+std::byte* CpuMaker::read(DType dtype, const void* data, int64_t elements) {
+  auto* array = static_cast<std::byte*>(const_cast<void*>(data));
+  if (!cpu::is_half(dtype) || data == nullptr)
+    return array;
+  cpu::HalfArrays arrays(dtype, elements);
+  arrays.add(array);
+  arrays.take_scratch(scratch_);
+  before_.push_back(arrays.widen());
+  return arrays.wide(array);
+}
+
+std::byte* CpuMaker::written(DType dtype, void* data, int64_t elements) {
+  auto* array = static_cast<std::byte*>(data);
+  if (!cpu::is_half(dtype) || data == nullptr)
+    return array;
+  cpu::HalfArrays arrays(dtype, elements);
+  arrays.add(array);
+  arrays.take_scratch(scratch_);
+  after_.push_back(arrays.narrow());
+  return arrays.wide(array);
 }
 
 void CpuMaker::tape(const Shape& shape, const std::vector<View>& operands,
@@ -56,7 +113,9 @@ void CpuMaker::fill(const View& to, double value) {
 }
 
 void CpuMaker::iota(const View& to, size_t axis, int64_t start) {
-  add(cpu::make_iota(to, axis, start));
+  View wide = computed(to);
+  wide.data = written(to.dtype, to.data, num_elements(to.shape));
+  add(cpu::make_iota(wide, axis, start));
 }
 
 void CpuMaker::reduce(Reduction reduction, const View& x, const std::vector<bool>& reduced,
@@ -69,16 +128,19 @@ void CpuMaker::matmul(const MatmulSpec& spec) {
 }
 
 void CpuMaker::argmax(const ScanShape& shape, const std::byte* x, std::byte* out) {
-  add(cpu::make_argmax(shape, x, out));
+  add(cpu::make_argmax(computed(shape), read(shape.dtype, x, elements_of(shape)), out));
 }
 
 void CpuMaker::cumsum(const ScanShape& shape, const std::byte* x, std::byte* out) {
-  add(cpu::make_cumsum(shape, x, out));
+  const int64_t elements = elements_of(shape);
+  add(cpu::make_cumsum(computed(shape), read(shape.dtype, x, elements),
+                       written(shape.dtype, out, elements)));
 }
 
 void CpuMaker::top_k(const ScanShape& shape, int64_t k, const std::byte* x, std::byte* values,
                      std::byte* indices) {
-  add(cpu::make_top_k(shape, k, x, values, indices));
+  add(cpu::make_top_k(computed(shape), k, read(shape.dtype, x, elements_of(shape)),
+                      written(shape.dtype, values, shape.outer * k), indices));
 }
 
 void CpuMaker::conv(const ConvShape& shape, const std::vector<ConvJob>& jobs) {
@@ -99,7 +161,7 @@ void CpuMaker::channel_sums(DType dtype, int64_t rows, int64_t channels,
 }
 
 void CpuMaker::pool(PoolOp op, const PoolShape& shape, const std::vector<PoolJob>& jobs) {
-  add(cpu::make_pool(op, shape, jobs));
+  add(cpu::make_pool(op, shape, jobs, scratch_));
 }
 
 void CpuMaker::gather_rows(const LookupShape& shape, const std::byte* table, const std::byte* ids,
@@ -109,7 +171,9 @@ void CpuMaker::gather_rows(const LookupShape& shape, const std::byte* table, con
 
 void CpuMaker::scatter_add_rows(const LookupShape& shape, const std::byte* updates,
                                 const std::byte* ids, std::byte* out) {
-  add(cpu::make_scatter_add_rows(shape, updates, ids, out));
+  add(cpu::make_scatter_add_rows(computed(shape),
+                                 read(shape.dtype, updates, shape.num_ids * shape.row_elements),
+                                 ids, written(shape.dtype, out, shape.rows * shape.row_elements)));
 }
 
 void CpuMaker::one_hot(const LookupShape& shape, const std::byte* ids, std::byte* out) {
@@ -128,11 +192,25 @@ void CpuMaker::dropout(const RandomPiece& piece, DType dtype, double rate, const
 void CpuMaker::affine_warp(const WarpShape& shape, bool transposed, const std::byte* x,
                            const std::byte* transforms, std::byte* out) {
   const auto make = transposed ? cpu::make_affine_warp_transpose : cpu::make_affine_warp;
-  add(make(shape, x, transforms, out));
+  const int64_t elements = shape.images * shape.height * shape.width * shape.channels;
+  add(make(computed(shape), read(shape.dtype, x, elements), transforms,
+           written(shape.dtype, out, elements)));
 }
 
 void CpuMaker::optimizer(const OptimizerSpec& spec) {
-  add(cpu::make_optimizer(spec));
+  OptimizerSpec wide = computed(spec);
+  const DType dtype = spec.dtype;
+  const int64_t n = spec.num_elements;
+  wide.args.param = read(dtype, spec.args.param, n);
+  wide.args.grad = read(dtype, spec.args.grad, n);
+  wide.args.new_param = written(dtype, spec.args.new_param, n);
+  for (size_t i = 0; i < std::size(wide.args.slots); ++i) {
+    wide.args.slots[i] = read(dtype, spec.args.slots[i], n);
+    wide.args.new_slots[i] = written(dtype, spec.args.new_slots[i], n);
+  }
+  wide.rate = read(dtype, spec.rate, 1);
+  wide.decay = read(dtype, spec.decay, 1);
+  add(cpu::make_optimizer(wide));
 }
 
 void CpuMaker::combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) {

@@ -51,12 +51,18 @@ class CpuMaker final : public KernelMaker {
   void combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) override;
 
  private:
-  void add(cpu::KernelPtr kernel) { kernels_.push_back(std::move(kernel)); }
+  void add(cpu::KernelPtr kernel);
   void add(cpu::KernelList list);
+  // For kernels that have no loops for 16 bits: `elements` of them as float32 in scratch, converted
+  // before (after) the kernel that is added next. Other types: the array itself.
+  std::byte* read(DType dtype, const void* data, int64_t elements);
+  std::byte* written(DType dtype, void* data, int64_t elements);
 
   StepScratch& scratch_;
   cpu::KernelList kernels_;
   size_t group_begin_ = 0;
+  bool in_group_ = false;
+  cpu::KernelList before_, after_;  // conversions around the members of a group, or the next kernel
 };
 
 }  // namespace meshtrain

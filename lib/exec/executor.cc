@@ -44,7 +44,9 @@ std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* aren
 }
 
 Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
-    : impl_(make_cpu_executor(std::move(program), std::move(workers), variables)) {}
+    : impl_(variables.device() != nullptr
+                ? make_gpu_executor(std::move(program), variables)
+                : make_cpu_executor(std::move(program), std::move(workers), variables)) {}
 
 Executor::~Executor() = default;
 
