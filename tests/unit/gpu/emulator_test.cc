@@ -92,7 +92,7 @@ TEST_CASE("emulator: writes outside of what a command names are found") {
   says(e.run({launch(kNumbers, {e.address()}, {e.access(0, 1024, false)})}), "only reads");
   says(e.run({launch(kNumbers, {e.address()}, {e.access(0, Emulated::kBytes + 4, true)})}),
        "lie in no allocation");
-  says(e.run({launch("((unsigned*)shared)[threadIdx.x] = 1u;", {}, {}, false, 1020)}),
+  says(e.run({launch("((unsigned*)shared)[threadIdx.x] = 1u;", {0}, {}, false, 1020)}),
        "beyond its 1020 bytes");
 }
 
@@ -113,13 +113,13 @@ TEST_CASE("emulator: barriers that not all threads reach are errors") {
   if (e.device == nullptr)
     return;
   const std::vector<Access> none;
-  says(e.run({launch("if (threadIdx.x == 3u) return; __syncthreads();", {}, none, true)}),
+  says(e.run({launch("if (threadIdx.x == 3u) return; __syncthreads();", {0}, none, true)}),
        "255 threads wait at __syncthreads, 0 in a shuffle, 1 have ended");
   says(e.run({launch("if (threadIdx.x < 4u) __shfl_xor_sync(0xffffffffu, 1, 1); else "
                      "__syncthreads();",
-                     {}, none, true)}),
+                     {0}, none, true)}),
        "252 threads wait at __syncthreads, 4 in a shuffle");
-  says(e.run({launch("__syncthreads();", {}, none, false)}), "is said to have none");
+  says(e.run({launch("__syncthreads();", {0}, none, false)}), "is said to have none");
 }
 
 TEST_CASE("emulator: a missing barrier gives other results in another order") {

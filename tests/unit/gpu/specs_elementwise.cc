@@ -241,7 +241,11 @@ std::vector<KernelSpec> cast_specs() {
         .is_exact = true;
   };
   for (DType from : whole)
-    add(from, whole, from == kBool ? Values::kBool : Values::kSmallIntegers, "");
+    add(from, whole,
+        from == kBool       ? Values::kBool
+        : is_floating(from) ? Values::kFewValues
+                            : Values::kSmallIntegers,
+        "");
   add(kF32, {kBool, DType::kUInt8, kI32, DType::kUInt32, DType::kInt64}, Values::kPositive,
       " positive");
   add(kF32, {kI32, DType::kInt64, DType::kFloat64}, Values::kSigned, " signed");
