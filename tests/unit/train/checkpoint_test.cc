@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "checkpoint_case.h"
+#include "support/instrumented.h"
 #include "support/temp_folder.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_folder.h"
@@ -184,6 +185,7 @@ std::string damage(const std::string& path) {
 }
 
 TEST_CASE("every flipped bit is found") {
+  constexpr int kFlips = test::kIsInstrumented ? 1000 : 10000;
   const TempFolder folder;
   Stored stored(test::mesh_cases()[1]);
   REQUIRE(test::save_step(folder.path(), stored, 1).saved);
@@ -191,7 +193,7 @@ TEST_CASE("every flipped bit is found") {
   REQUIRE(damage(path).empty());
   const std::vector<std::string> files = files_of(path);
   uint64_t random = 1;
-  for (int round = 0; round < 10000; ++round) {
+  for (int round = 0; round < kFlips; ++round) {
     random = hash_mix(random, static_cast<uint64_t>(round));
     const std::string file = path + "/" + files[random % files.size()];
     const uint64_t size = fs::file_size(file);
