@@ -125,7 +125,8 @@ Layout one_device(const LayoutCase& c) {
 }
 
 // Two steps of the model under a layout: all outputs and the weights afterwards.
-Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed, bool read_all) {
+Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed, bool read_all,
+                   std::shared_ptr<gpu::Device> device) {
   Graph graph = c.graph;
   if (!read_all) {
     graph.outputs.resize(1);  // the loss alone: pending sums travel as they do in training
@@ -142,7 +143,7 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   CHECK(memory_plan_problem(compiled.program) == "");
 
   Random random(data_seed);
-  VariableStore store(layout.mesh, graph.variables);
+  VariableStore store(layout.mesh, graph.variables, std::move(device));
   for (int v = 0; v < static_cast<int>(graph.variables.size()); ++v) {
     store.write(v, first_value(graph.variables[v], random));
   }

@@ -1,14 +1,12 @@
 // Random models of every layer that has a kernel of its own, or moves data between samples,
 // positions or channels: on random meshes, under random layouts, pins and ZeRO levels, every
 // intermediate tensor, gradient, moving average and updated weight equals one device's.
+#include "support/random_models.h"
+
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <set>
-
-#include "support/engine_case.h"
-#include "support/layout_case.h"
-#include "train/step_graph.h"
 
 using namespace meshtrain;
 using namespace meshtrain::testing;
@@ -16,153 +14,6 @@ using namespace meshtrain::testing;
 namespace {
 
 constexpr int kCases = 400;
-
-// One entry of `layers` each, in YAML flow style.
-using Entries = std::vector<std::string>;
-
-const Entries kImageLayers = {
-    "Conv2D: {filters: 8, kernel_size: 3, padding: same, activation: relu}",
-    "Conv2D: {filters: 4, kernel_size: [2, 3], strides: 2, use_bias: false}",
-    "Conv2D: {filters: 8, kernel_size: 3, padding: same, groups: 2}",
-    "Conv2D: {filters: 4, kernel_size: 2, dilation_rate: 2, padding: same}",
-    "DepthwiseConv2D: {kernel_size: 3, depth_multiplier: 2, padding: same}",
-    "SeparableConv2D: {filters: 8, kernel_size: 3, strides: 2, padding: same}",
-    "Conv2DTranspose: {filters: 4, kernel_size: 3, strides: 2, padding: same}",
-    "Conv2D: {filters: 4, kernel_size: 3, padding: same, data_format: channels_first}",
-    "MaxPooling2D: {pool_size: 3, strides: 2, padding: same}",
-    "AveragePooling2D: {pool_size: 3, strides: 2, padding: same}",
-    "AdaptiveMaxPooling2D: {output_size: [3, 2]}",
-    "AdaptiveAveragePooling2D: {output_size: 4}",
-    "ZeroPadding2D: {padding: [[1, 0], [0, 2]]}",
-    "Cropping2D: {cropping: [[1, 0], [0, 1]]}",
-    "UpSampling2D: {size: [1, 2]}",
-    "UpSampling2D: {size: 2, interpolation: bilinear}",
-    "Resizing: {height: 4, width: 6}",
-    "Resizing: {height: 6, width: 3, interpolation: bicubic, crop_to_aspect_ratio: true}",
-    "CenterCrop: {height: 3, width: 4}",
-    "BatchNormalization",
-    "BatchNormalization: {axis: 1, momentum: 0.5}",
-    "LayerNormalization: {axis: [1, 3]}",
-    "RMSNormalization",
-    "GroupNormalization: {groups: 2}",
-    "UnitNormalization: {axis: [1, 2]}",
-    "SpatialDropout2D: 0.3",
-    "Dropout: 0.3",
-    "GaussianNoise: 0.3",
-    "GaussianDropout: 0.3",
-    "AlphaDropout: {rate: 0.3, noise_shape: [null, 1, null, null]}",
-    "PReLU: {shared_axes: [1, 2], alpha_initializer: ones}",
-    "ELU",
-    "RandomFlip",
-    "RandomCrop: {height: 3, width: 4}",
-    "RandomRotation: 0.3",
-    "RandomTranslation: {height_factor: 0.4, width_factor: 0.3, fill_mode: wrap}",
-    "RandomZoom: {height_factor: 0.4, fill_mode: constant}",
-    "RandomContrast: {factor: 0.5, value_range: [-2, 2]}",
-    "RandomBrightness: {factor: 0.2, value_range: [-2, 2]}",
-    "Dense: {units: 4, activation: tanh}",
-};
-const Entries kStepLayers = {
-    "Conv1D: {filters: 8, kernel_size: 3, padding: causal, dilation_rate: 2}",
-    "Conv1D: {filters: 4, kernel_size: 2, strides: 2}",
-    "DepthwiseConv1D: {kernel_size: 3, padding: same}",
-    "SeparableConv1D: {filters: 8, kernel_size: 3, padding: same, depth_multiplier: 2}",
-    "Conv1DTranspose: {filters: 4, kernel_size: 2, strides: 3}",
-    "MaxPooling1D: {pool_size: 2, padding: same}",
-    "AveragePooling1D: {pool_size: 3, strides: 1, padding: same}",
-    "AdaptiveMaxPooling1D: {output_size: 3}",
-    "AdaptiveAveragePooling1D: {output_size: 2}",
-    "ZeroPadding1D: {padding: [2, 0]}",
-    "Cropping1D",
-    "UpSampling1D: {size: 2}",
-    "SpatialDropout1D: 0.3",
-    "BatchNormalization: {scale: false}",
-    "LayerNormalization",
-    "Softmax: {axis: 1}",
-    "Permute: {dims: [2, 1]}",
-};
-const Entries kVolumeLayers = {
-    "Conv3D: {filters: 4, kernel_size: 2, padding: same}",
-    "Conv3D: {filters: 4, kernel_size: [2, 1, 2], strides: 2, groups: 2}",
-    "Conv3DTranspose: {filters: 2, kernel_size: 2, strides: [1, 2, 1]}",
-    "MaxPooling3D: {pool_size: 2, strides: 1}",
-    "AveragePooling3D: {pool_size: 2, padding: same}",
-    "AdaptiveMaxPooling3D: {output_size: [2, 1, 2]}",
-    "AdaptiveAveragePooling3D: {output_size: 2}",
-    "ZeroPadding3D: {padding: [1, 0, 1]}",
-    "Cropping3D: {cropping: [[1, 0], [0, 1], [0, 0]]}",
-    "UpSampling3D: {size: [1, 2, 1]}",
-    "SpatialDropout3D: 0.3",
-    "BatchNormalization",
-};
-
-struct Family {
-  const char* shape;
-  const Entries& layers;
-  Entries ends;  // to (batch, features)
-};
-
-const Family kFamilies[] = {
-    {"[8, 6, 4]", kImageLayers, {"GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten"}},
-    {"[8, 4]", kStepLayers, {"GlobalAveragePooling1D", "GlobalMaxPooling1D", "Flatten"}},
-    {"[4, 3, 4, 4]", kVolumeLayers, {"GlobalAveragePooling3D", "GlobalMaxPooling3D", "Flatten"}},
-};
-
-struct RandomModel {
-  std::string yaml;
-  std::vector<std::string> class_names;
-};
-
-RandomModel random_model(Random& random) {
-  const Family& family = kFamilies[random.chance(60) ? 0 : 1 + random.below(2)];
-  RandomModel out;
-  std::string layers = fmt::format("    - Input: {{shape: {}}}\n", family.shape);
-  const auto add = [&](const std::string& entry) {
-    layers += "    - " + entry + "\n";
-    out.class_names.push_back(entry.substr(0, entry.find(':')));
-  };
-  const int64_t count = 1 + random.below(4);
-  for (int64_t i = 0; i < count; ++i) {
-    add(family
-            .layers[static_cast<size_t>(random.below(static_cast<int64_t>(family.layers.size())))]);
-  }
-  add(family.ends[static_cast<size_t>(random.below(3))]);
-  if (random.chance(20)) {
-    add("RepeatVector: 2");
-  }
-  add("Dense: {units: 4, name: head}");
-  out.yaml = fmt::format(
-      "dtype_policy: float64\nseed: {}\nmodel:\n  layers:\n{}compile: {{loss: mse, "
-      "optimizer: sgd}}\n",
-      random.below(1000), layers);
-  return out;
-}
-
-// The training step of a model, or nothing when its layers do not fit together.
-std::optional<LayoutCase> training_step(const RandomModel& random_model, Random& random) {
-  const Config config = test::config_from(random_model.yaml);
-  Diagnostics diagnostics;
-  const Model model(config.model, DType::kFloat64, diagnostics);
-  if (diagnostics.has_errors()) {
-    return std::nullopt;
-  }
-  std::map<std::string, Sharding> pins;
-  for (const auto& layer : model.layers()) {
-    if (random.chance(30)) {
-      pins[layer->name + "/output"] = Sharding();
-    }
-  }
-  const auto without_batch = [](const Shape& shape) {
-    return Shape(shape.begin() + 1, shape.end());
-  };
-  DataSpec data;
-  data.inputs.push_back({without_batch(model.calls().front().output_shape), DType::kFloat64});
-  data.targets.push_back({without_batch(model.calls().back().output_shape), DType::kFloat64});
-  const Optimizer optimizer(config.compile.optimizer);
-  const StepGraphs graphs(config, model, optimizer, data, DType::kFloat64, pins, diagnostics);
-  REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
-  return layout_case(graphs.train(8, true));
-}
 
 }  // namespace
 
@@ -173,30 +24,20 @@ TEST_CASE("random models: every tensor of every sharded step equals one device's
   for (int seed = 0; seed < cases; ++seed) {
     CAPTURE(seed);
     Random random(static_cast<uint64_t>(seed) * 104729 + 3);
-    RandomModel model;
-    std::optional<LayoutCase> step;
-    while (!step) {
-      model = random_model(random);
-      step = training_step(model, random);
-    }
-    CAPTURE(model.yaml);
-    seen.insert(model.class_names.begin(), model.class_names.end());
-    const Layout layout = random_layout(random, *step);
-    const Layout single = one_device(*step);
+    const LayerStep step = random_layer_step(random);
+    CAPTURE(step.yaml);
+    seen.insert(step.class_names.begin(), step.class_names.end());
+    const Layout layout = random_layout(random, step.step);
+    const Layout single = one_device(step.step);
     const uint64_t data_seed = static_cast<uint64_t>(seed) + 777;
-    compare_tensors(run_layout(*step, layout, data_seed, true),
-                    run_layout(*step, single, data_seed, true));
-    compare_tensors(run_layout(*step, layout, data_seed, false),
-                    run_layout(*step, single, data_seed, false));
+    compare_tensors(run_layout(step.step, layout, data_seed, true),
+                    run_layout(step.step, single, data_seed, true));
+    compare_tensors(run_layout(step.step, layout, data_seed, false),
+                    run_layout(step.step, single, data_seed, false));
   }
   if (cases >= kCases) {
-    for (const Family& family : kFamilies) {
-      for (const Entries* entries : {&family.layers, &family.ends}) {
-        for (const std::string& entry : *entries) {
-          const std::string class_name = entry.substr(0, entry.find(':'));
-          CHECK_MESSAGE(seen.contains(class_name), "no case has a ", class_name);
-        }
-      }
+    for (const std::string& class_name : random_layer_classes()) {
+      CHECK_MESSAGE(seen.contains(class_name), "no case has a ", class_name);
     }
   }
 }

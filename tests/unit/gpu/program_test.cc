@@ -1,0 +1,228 @@
+// Whole programs on the device against the processor: random graphs and models in float64, the
+// guides' models as they train.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/hash.h"
+#include "gpu_device.h"
+#include "support/convnet.h"
+#include "support/engine_case.h"
+#include "support/instrumented.h"
+#include "support/random_models.h"
+#include "support/random_steps.h"
+#include "support/splitmix.h"
+
+namespace meshtrain::test {
+namespace {
+
+using meshtrain::testing::compare_tensors;
+using meshtrain::testing::Layout;
+using meshtrain::testing::LayoutCase;
+using meshtrain::testing::Random;
+using meshtrain::testing::random_layout;
+using meshtrain::testing::run_layout;
+
+// $MESHTRAIN_RANDOM_CASES, or as many as fit into the time of a suite.
+int num_cases(int otherwise) {
+  const char* asked = std::getenv("MESHTRAIN_RANDOM_CASES");
+  return asked != nullptr ? std::atoi(asked) : kIsInstrumented ? otherwise / 4 : otherwise;
+}
+
+void check_case(const LayoutCase& step, Random& random, uint64_t seed, bool read_all) {
+  const Layout layout = random_layout(random, step);
+  set_emulator_seed(seed);
+  compare_tensors(run_layout(step, layout, seed, read_all, open_test_device()),
+                  run_layout(step, layout, seed, read_all));
+}
+
+TEST_CASE("random graphs have the CPU's tensors on the GPU") {
+  if (test_runtime() == nullptr)
+    return;
+  for (int i = 0; i < num_cases(12); ++i) {
+    CAPTURE(i);
+    const auto seed = static_cast<uint64_t>(i);
+    Random random(seed * 7919 + 5);
+    check_case(random_graph_step(random), random, seed, i % 3 != 0);
+  }
+}
+
+TEST_CASE("random models have the CPU's tensors on the GPU") {
+  if (test_runtime() == nullptr)
+    return;
+  for (int i = 0; i < num_cases(16); ++i) {
+    CAPTURE(i);
+    const auto seed = static_cast<uint64_t>(i);
+    Random random(seed * 104729 + 11);
+    const meshtrain::testing::LayerStep model = random_layer_step(random);
+    CAPTURE(model.yaml);
+    check_case(model.step, random, seed, i % 3 != 0);
+  }
+}
+
+constexpr const char* kMlp = R"(
+name: mlp
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Flatten
+    - Dense: {name: d1, units: 200, use_bias: false, activation: relu}
+    - Dropout: {name: drop, rate: 0.3}
+    - Dense: {name: d2, units: 10, activation: softmax}
+compile: {loss: SparseCategoricalCrossentropy, metrics: [accuracy]}
+fit: {batch_size: 16}
+)";
+
+constexpr const char* kSplitMlp = R"(
+distribution:
+  type: ModelParallel
+  device_mesh: {shape: [2, 4], axis_names: [data, model]}
+  layout_map:
+    d1/kernel: [null, model]
+    d2/output: [data, null]
+)";
+
+constexpr const char* kMirrored = R"(
+name: mirrored
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Flatten
+    - Dense: {units: 256, activation: relu}
+    - Dense: {units: 256, activation: relu}
+    - Dense: {units: 10}
+compile:
+  optimizer: {Adam: {learning_rate: 1e-3}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+  metrics: [accuracy]
+fit: {batch_size: 16}
+)";
+
+constexpr const char* kDataParallel = R"(
+distribution: {type: DataParallel, device_mesh: {shape: [8], axis_names: [data]}}
+)";
+
+// Images in which something is to be learned: each class has a picture of its own under noise.
+Dataset pictures(int64_t samples) {
+  HostTensor x(DType::kFloat32, {samples, 28, 28, 1});
+  HostTensor y(DType::kInt32, {samples});
+  for (int64_t s = 0; s < samples; ++s) {
+    const int64_t label = s % 10;
+    y.data<int32_t>()[s] = static_cast<int32_t>(label);
+    for (int64_t j = 0; j < 784; ++j) {
+      x.data<float>()[s * 784 + j] =
+          splitmix_unit(301, static_cast<uint64_t>(label * 784 + j)) +
+          0.3F * splitmix_signed(302, static_cast<uint64_t>(s * 784 + j));
+    }
+  }
+  return dataset_of(std::move(x), std::move(y));
+}
+
+struct Training {
+  std::vector<double> losses;
+  uint64_t hash = 0;  // of all weights afterwards
+  Logs logs;
+};
+
+Training train(const std::string& yaml, const std::vector<std::string>& overrides,
+               const Dataset& data, int64_t steps, bool keeps = false) {
+  EngineOptions options;
+  options.num_workers = 2;
+  Engine engine(config_from(yaml, overrides), data_spec(data), options);
+  const int64_t batch = engine.setup().config().fit.batch_size.value;
+  if (keeps)
+    engine.keep(data);
+  Training out;
+  std::vector<int64_t> rows;
+  const int64_t most = engine.steps_at_once(batch);
+  for (int64_t step = 0; step < steps;) {
+    const int64_t count = std::min(most, std::min<int64_t>(steps - step, 3));
+    engine.train_steps(count, [&] {
+      rows = rows_of_step(step++, batch, data.num_samples);
+      return Batch{&data, rows};
+    });
+    for (int64_t i = 0; i < count; ++i) {
+      engine.show_step(i);
+      out.losses.push_back(engine.last_loss());
+    }
+  }
+  out.logs = engine.logs();
+  for (const std::string& path : engine.weight_paths()) {
+    const HostTensor weight = engine.read_variable(path);
+    out.hash = hash_mix(out.hash, hash_bytes(weight.bytes(), weight.num_bytes()));
+  }
+  return out;
+}
+
+void check_close(const Training& got, const Training& want, double tolerance) {
+  REQUIRE(got.losses.size() == want.losses.size());
+  for (size_t i = 0; i < want.losses.size(); ++i) {
+    CAPTURE(i);
+    const double off = std::abs(got.losses[i] - want.losses[i]);
+    CHECK_MESSAGE(off <= tolerance * (1 + std::abs(want.losses[i])), got.losses[i], " for ",
+                  want.losses[i]);
+  }
+  CHECK(want.losses.back() < want.losses.front());
+}
+
+struct Guide {
+  const char* name;
+  const char* yaml;
+  const char* layout;
+  int64_t steps;
+};
+const Guide kGuides[] = {{"mlp", kMlp, kSplitMlp, 20},
+                         {"mirrored", kMirrored, kDataParallel, 20},
+                         {"convnet", kConvnet, kSplitChannels, 20}};
+
+TEST_CASE("the guides' models learn on the GPU what they learn on the CPU") {
+  if (test_runtime() == nullptr)
+    return;
+  const Dataset data = pictures(80);
+  for (const Guide& guide : kGuides) {
+    CAPTURE(guide.name);
+    const int64_t steps = kIsInstrumented ? 3 : guide.steps;
+    const std::vector<std::string> common = {"fit.batch_size=8", "seed=7"};
+    const auto with = [&](const char* device, std::vector<std::string> more = {}) {
+      more.insert(more.end(), common.begin(), common.end());
+      more.push_back(std::string("distribution.device_mesh.devices=") + device);
+      return more;
+    };
+    const std::string one = std::string(guide.yaml) +
+                            "distribution: {type: DataParallel, device_mesh: {shape: [1], "
+                            "axis_names: [data]}}\n";
+    set_emulator_seed(3);
+    const Training cpu = train(one, with("cpu"), data, steps);
+    check_close(train(one, with("gpu:0"), data, steps), cpu, 1e-4);
+    const Training eight =
+        train(std::string(guide.yaml) + guide.layout, with("gpu:0x8"), data, steps, true);
+    check_close(eight, cpu, 1e-4);
+    REQUIRE(eight.logs.size() == cpu.logs.size());
+    for (size_t i = 0; i < cpu.logs.size(); ++i)
+      CHECK(eight.logs[i].second == doctest::Approx(cpu.logs[i].second).epsilon(1e-4));
+    const std::vector<std::string> wide = {"dtype_policy=float64"};
+    const int64_t few = std::min<int64_t>(steps, 5);
+    check_close(train(std::string(guide.yaml) + guide.layout, with("gpu:0x8", wide), data, few),
+                train(one, with("cpu", wide), data, few), 1e-9);
+  }
+}
+
+TEST_CASE("twenty repeats on the GPU end with one hash in whatever order it computes") {
+  if (test_runtime() == nullptr)
+    return;
+  const Dataset data = pictures(32);
+  std::set<uint64_t> hashes;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    set_emulator_seed(seed);
+    hashes.insert(train(std::string(kMlp) + kSplitMlp,
+                        {"distribution.device_mesh.devices=gpu:0x8", "fit.batch_size=8"}, data, 4,
+                        seed % 2 == 0)
+                      .hash);
+  }
+  CHECK(hashes.size() == 1);
+}
+
+}  // namespace
+}  // namespace meshtrain::test
