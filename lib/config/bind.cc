@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "config/precision.h"
 #include "config/scalars.h"
 
 namespace meshtrain {
@@ -143,12 +144,11 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   }
   const ConfigValue& seed = field_of(tree, "seed");
   config.seed = located<int64_t>(seed, seed.integer());
-  const ConfigValue& policy = field_of(tree, "dtype_policy");
-  config.dtype_policy = located<std::string>(policy, policy.string());
   bind_distribution(field_of(tree, "distribution"), root.find("distribution"), config.distribution,
                     diagnostics);
   bind_model(field_of(tree, "model"), config.model, diagnostics);
   bind_compile(field_of(tree, "compile"), config.model, config.compile, diagnostics);
+  bind_precision(tree, config, diagnostics);
   bind_data(field_of(tree, "data"), first_file, config.data, diagnostics);
   bind_fit(field_of(tree, "fit"), folder_of(first_file), config.fit, diagnostics);
   bind_evaluate(field_of(tree, "evaluate"), config.evaluate);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "config/precision.h"
+
 namespace meshtrain {
 
 // Of windows, strides and paddings: a size in int64 stays one when multiplied by it.
@@ -73,7 +75,7 @@ ClassSpec layer_class(std::string name, std::string help, Args args) {
   for (const Spec& common :
        {text("name", "null", "name in variable paths; Keras' automatic name when null"),
         boolean("trainable", "true", "whether fit changes its weights"),
-        choice("dtype", {"float32", "float64"}, "null", "dtype policy of this layer"),
+        choice("dtype", dtype_policy_names(), "null", "dtype policy of this layer"),
         object("activity_regularizer", ValueKind::kObject, Category::kRegularizer, "null",
                "penalty on the output"),
         make_spec("inputs", ValueKind::kNames, "null",

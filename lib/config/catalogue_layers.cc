@@ -20,13 +20,15 @@ Args prelu_args() {
 
 std::vector<ClassSpec> core() {
   return {
-      layer_class("Input", "an input of the model; the shape is without the batch",
-                  {required_shape("shape", "sizes without the batch; null = unknown")
-                       .unknown_ok()
-                       .empty_ok(),
-                   integer("batch_size", "null", "fixed batch size").least(1).most(kMaxSize),
-                   choice("dtype", {"float32", "float64", "int32", "int64", "uint8", "bool"},
-                          "null", "element type; the dtype policy's when null")}),
+      layer_class(
+          "Input", "an input of the model; the shape is without the batch",
+          {required_shape("shape", "sizes without the batch; null = unknown")
+               .unknown_ok()
+               .empty_ok(),
+           integer("batch_size", "null", "fixed batch size").least(1).most(kMaxSize),
+           choice("dtype",
+                  {"float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8", "bool"},
+                  "null", "element type; the dtype policy's when null")}),
       layer_class("Flatten", "(batch, ...) to (batch, product)",
                   {choice("data_format", {"channels_last", "channels_first"}, "null",
                           "channels_first moves the channels last before")}),

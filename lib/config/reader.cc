@@ -331,12 +331,7 @@ ConfigValue Reader::choice(const YamlNode& node, const Spec& spec, const std::st
   }
   Diagnostic& d = wrong("E113", node.loc, spec, owner,
                         fmt::format("must be {}, not `{}`", join(spec.allowed, " or "), node.text));
-  const bool is_dtype = spec.name == "dtype_policy" || spec.name == "dtype";
-  if (is_dtype && (starts_with(node.text, "mixed_") || ends_with(node.text, "float16"))) {
-    d.help("half precision comes with a later release");
-  } else {
-    suggest(d, node.text, spec.allowed);
-  }
+  suggest(d, node.text, spec.allowed);
   return fallback(spec, node.loc);
 }
 

@@ -1,5 +1,7 @@
 #include "config/schema.h"
 
+#include "config/precision.h"
+
 namespace meshtrain {
 namespace {
 
@@ -98,7 +100,9 @@ const Section& compile_section() {
        make_spec("loss_weights", ValueKind::kFloatPerOutput, "null",
                  "factor on each output's loss"),
        later("run_eagerly", "eager execution"), later("jit_compile", "XLA"),
-       later("steps_per_execution", "steps per call"), later("auto_scale_loss", "loss scaling")}};
+       later("steps_per_execution", "steps per call"),
+       boolean("auto_scale_loss", "true",
+               "with mixed_float16, put the optimizer into a LossScaleOptimizer")}};
   return kSection;
 }
 
@@ -202,7 +206,11 @@ const Section& root_section() {
       {integer("version", "1", "of this format").least(1).most(1),
        text("name", "null", "of the run; the file's name when null"),
        integer("seed", "1337", "of all random numbers").least(0),
-       choice("dtype_policy", {"float32", "float64"}, "float32", "type of weights and computation"),
+       choice("dtype_policy", dtype_policy_names(), "float32",
+              "type of weights and computation; mixed_*: float32 weights, computation in 16 bits"),
+       map_of("dtype_policy_map", ValueKind::kText, "layer or pattern -> its dtype policy"),
+       choice("matmul_precision", {"default", "highest"}, "default",
+              "float32 products on a GPU: default computes in TF32, highest in float32"),
        map_of("vars", ValueKind::kAny, "values for expressions: `units: =d_model`"),
        section("distribution", distribution_section(), "mesh and layouts"),
        section("model", model_section(), "the layers").required(),

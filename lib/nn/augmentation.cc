@@ -174,13 +174,15 @@ class RandomCrop : public AugmentationLayer {
   ValueId picks(CallContext& context, ValueId x, int64_t input, int64_t size) const {
     Builder& b = context.builder;
     const int64_t batch = b.shape(x)[0];
-    const ValueId draw = random_uniform(context, {batch, 1, 1}, seed(context), 0,
+    CallContext wide = context;  // 16 bits hold few whole numbers
+    wide.compute_dtype = at_least_float32(context.compute_dtype);
+    const DType dtype = wide.compute_dtype;
+    const ValueId draw = random_uniform(wide, {batch, 1, 1}, seed(context), 0,
                                         static_cast<double>(input - size + 1));
     const ValueId start = b.minimum(b.unary("floor", draw), static_cast<double>(input - size));
     const Shape table = {batch, size, input};
-    const DType dtype = b.dtype(x);
     const ValueId place = b.add(b.iota(table, 1, dtype), start);
-    return b.cast(b.binary("eq", place, b.iota(table, 2, dtype)), dtype);
+    return b.cast(b.binary("eq", place, b.iota(table, 2, dtype)), b.dtype(x));
   }
 };
 

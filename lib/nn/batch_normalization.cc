@@ -34,6 +34,7 @@ Statistics batch_statistics(Builder& b, ValueId x) {
 class BatchNormalization : public AxesLayer {
  public:
   using AxesLayer::AxesLayer;
+  bool casts_weights() const override { return false; }
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     const Shape output = AxesLayer::build(inputs, diagnostics);
@@ -53,10 +54,11 @@ class BatchNormalization : public AxesLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    const ValueId x = to_compute(context, inputs[0]);
+    const ValueId x = to_float32(context, inputs[0]);
     const size_t rank = b.shape(x).size();
     const auto axis = static_cast<size_t>(axes(rank)[0]);
-    return move_axis(b, normalized(context, move_axis(b, x, axis, rank - 1)), rank - 1, axis);
+    const ValueId y = to_compute(context, normalized(context, move_axis(b, x, axis, rank - 1)));
+    return move_axis(b, y, rank - 1, axis);
   }
 
  private:

@@ -205,7 +205,7 @@ class EinsumDense : public ConfiguredLayer {
       fans.in *= in_input && !in_output ? static_cast<double>(size->second) : 1;
       fans.out *= in_output && !in_input ? static_cast<double>(size->second) : 1;
     }
-    kernel_ = add_weight("kernel", kernel, dtype,
+    kernel_ = add_weight("kernel", kernel, variable_dtype,
                          make_initializer(config_.arg("kernel_initializer"), fans));
     const std::string bias_axes = string_or(&config_, "bias_axes", "");
     if (bias_axes.empty()) {
@@ -227,7 +227,8 @@ class EinsumDense : public ConfiguredLayer {
          ++i) {
       bias.push_back(contains(bias_axes, equation_.output[i]) ? sizes_[equation_.output[i]] : 1);
     }
-    bias_ = add_weight("bias", bias, dtype, make_initializer(config_.arg("bias_initializer")));
+    bias_ =
+        add_weight("bias", bias, variable_dtype, make_initializer(config_.arg("bias_initializer")));
     return true;
   }
 

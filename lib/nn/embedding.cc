@@ -9,6 +9,7 @@ class Embedding : public ConfiguredLayer {
  public:
   using ConfiguredLayer::ConfiguredLayer;
   bool casts_inputs() const override { return false; }
+  bool casts_weights() const override { return false; }
 
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     if (!takes_one(inputs, diagnostics)) {

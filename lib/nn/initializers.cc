@@ -46,6 +46,9 @@ void for_each_uniform(Stream s, int64_t count, F f) {
 
 template <class F>
 HostTensor fill(const Shape& shape, DType dtype, Stream s, F value_of) {
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
+    return fill(shape, DType::kFloat32, s, value_of).cast(dtype);
+  }
   HostTensor out(dtype, shape);
   dispatch_float(dtype, [&]<class T>(T) {
     T* data = out.data<T>();

@@ -60,21 +60,10 @@ std::shared_ptr<const ConfigObject> object_of_weight(const ConfigObject* layer,
   throw ConfigError(std::move(found));
 }
 
-// The policy of one layer: its own `dtype` argument, else the config's.
-DType layer_dtype(const ConfigObject& object, DType policy, Diagnostics& diagnostics) {
-  if (!object.has("dtype") || object.class_name == "Input") {
-    return policy;
-  }
-  const std::string& name = object.string("dtype");
-  const std::optional<DType> dtype = parse_dtype(name);
-  if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
-    diagnostics
-        .error("E113", object.loc_of("dtype"),
-               fmt::format("{} cannot compute in `{}`", object.class_name, name))
-        .help("write float32 or float64");
-    return policy;
-  }
-  return *dtype;
+// The policy of one layer: its own `dtype` argument, which the reader has checked, else the
+// config's.
+DTypePolicy policy_of(const ConfigObject& object, const DTypePolicy& policy) {
+  return object.has("dtype") ? dtype_policy(object.string("dtype")) : policy;
 }
 
 }  // namespace
@@ -110,8 +99,8 @@ int Layer::add_weight(std::string_view weight_name, Shape shape, DType weight_dt
   return static_cast<int>(weights.size()) - 1;
 }
 
-std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype,
-                                  Diagnostics& diagnostics) {
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy,
+                                  Diagnostics&) {
   const ConfigObject& object = config.object;
   const auto found = layer_table().find(object.class_name);
   MESHTRAIN_CHECK(found != layer_table().end(), "no layer {}", object.class_name);
@@ -119,7 +108,9 @@ std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype,
   layer->name = config.name.value;
   layer->class_name = object.class_name;
   layer->loc = object.loc;
-  layer->dtype = layer_dtype(object, dtype, diagnostics);
+  const DTypePolicy own = policy_of(object, policy);
+  layer->dtype = own.compute;
+  layer->variable_dtype = own.variable;
   layer->trainable = boolean_or(&object, "trainable", true);
   layer->path_prefix_ = layer->name + "/";
   return layer;
@@ -166,7 +157,7 @@ Shape ConfiguredLayer::activated_shape(std::span<const Shape> inputs, const Shap
 int ConfiguredLayer::add_weight(std::string_view weight_name, Shape shape, bool weight_trainable) {
   const ConfigValue& initializer =
       argument_of_weight(config_, std::string(weight_name), "initializer");
-  return add_weight(weight_name, std::move(shape), dtype, make_initializer(initializer),
+  return add_weight(weight_name, std::move(shape), variable_dtype, make_initializer(initializer),
                     weight_trainable);
 }
 
@@ -190,6 +181,10 @@ Initializer filled_with(double value) {
 
 ValueId to_compute(CallContext& context, ValueId x) {
   return context.builder.cast(x, context.compute_dtype);
+}
+
+ValueId to_float32(CallContext& context, ValueId x) {
+  return context.builder.cast(x, at_least_float32(context.compute_dtype));
 }
 
 Shape AxesLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {

@@ -61,7 +61,8 @@ class ConfiguredLayer : public Layer {
   Shape activated_shape(std::span<const Shape> inputs, const Shape& shape,
                         Diagnostics& diagnostics) const;
   using Layer::add_weight;
-  // A weight of the layer's dtype that begins as the argument "<weight name>_initializer" says.
+  // A weight of the layer's variable dtype that begins as the argument "<weight name>_initializer"
+  // says.
   int add_weight(std::string_view weight_name, Shape shape, bool trainable = true);
   // The argument `seed`, else the run's.
   int64_t seed(const CallContext& context) const;
@@ -107,6 +108,8 @@ inline bool is_failed(const Shape& shape) {
 Initializer filled_with(double value);
 // x in the dtype that the layer computes in.
 ValueId to_compute(CallContext& context, ValueId x);
+// x in at least float32: that dtype, or float32 where it has 16 bits.
+ValueId to_float32(CallContext& context, ValueId x);
 // Product of the sizes after the batch; kUnknownDim when one is unknown.
 int64_t elements_per_sample(const Shape& shape);
 // Whether the product of the sizes, unknown ones aside, is above 2^48 (kMaxElements).

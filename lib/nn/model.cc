@@ -48,17 +48,17 @@ Shape input_shape(const LayerConfig& config, Diagnostics& diagnostics) {
   return shape;
 }
 
-DType input_dtype(const LayerConfig& config, DType policy, Diagnostics& diagnostics) {
+DType input_dtype(const LayerConfig& config, DType floatx, Diagnostics& diagnostics) {
   const ConfigValue& given = value_or_null(config.object, "dtype");
   if (!given.is_string()) {
-    return policy;
+    return floatx;
   }
   const std::optional<DType> dtype = parse_dtype(given.string());
   if (!dtype) {
     diagnostics.error("E113", given.loc, fmt::format("`{}` is no dtype", given.string()))
         .help("write float32, float64, int32, int64 or uint8");
   }
-  return dtype.value_or(policy);
+  return dtype.value_or(floatx);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ class ModelBuilder {
     if (config.object.class_name == "Input") {
       call.is_input = true;
       call.output_shape = input_shape(config, diagnostics_);
-      call.dtype = input_dtype(config, model_.dtype_, diagnostics_);
+      call.dtype = input_dtype(config, model_.policy_.floatx(), diagnostics_);
       call.layer = kNone;
       model_.inputs_.push_back(static_cast<int>(model_.calls_.size()));
     } else {
@@ -127,7 +127,7 @@ class ModelBuilder {
       inputs_ok = false;
     }
     call.output_shape = failed_shape();
-    call.dtype = model_.dtype_;
+    call.dtype = model_.policy_.compute;
     Layer* layer = find_or_make(config, call);
     if (layer == nullptr || !inputs_ok) {
       return;
@@ -171,7 +171,7 @@ class ModelBuilder {
       return model_.layers_[call.layer].get();
     }
     try {
-      model_.layers_.push_back(make_layer(config, model_.dtype_, diagnostics_));
+      model_.layers_.push_back(make_layer(config, model_.policy_, diagnostics_));
     } catch (const ConfigError& error) {
       diagnostics_.append(error.diagnostics());
       call.layer = kNone;
@@ -243,8 +243,8 @@ class ModelBuilder {
   std::vector<Located<std::string>> names_;  // of the calls
 };
 
-Model::Model(const ModelConfig& config, DType dtype, Diagnostics& diagnostics)
-    : name_(config.name.value), dtype_(dtype) {
+Model::Model(const ModelConfig& config, const DTypePolicy& policy, Diagnostics& diagnostics)
+    : name_(config.name.value), policy_(policy) {
   ModelBuilder builder(*this, diagnostics);
   for (const LayerConfig& layer : config.layers) {
     builder.add(layer);
@@ -287,7 +287,10 @@ std::vector<ValueId> Model::apply(Builder& builder, std::span<const ValueId> inp
     const int first = first_weight_[call.layer];
     context.weight = [&](int index) {
       const ValueId updated = fresh[first + index];
-      return updated != kNone ? updated : builder.variable_use(parameters[first + index]);
+      const ValueId value =
+          updated != kNone ? updated : builder.variable_use(parameters[first + index]);
+      const bool cast = layer.casts_weights() && is_floating(builder.dtype(value));
+      return cast ? builder.cast(value, layer.dtype) : value;
     };
     context.update = [&](int index, ValueId value) { fresh[first + index] = value; };
     std::vector<ValueId> arguments;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/precision.h"
 #include "ir/builder.h"
 #include "tensor/host_tensor.h"
 
@@ -38,7 +39,7 @@ struct CallContext {
   int64_t seed = 0;
   DType compute_dtype = DType::kFloat32;
   // The weight's value in its compute layout (a fresh var_use in each call of it), or what `update`
-  // gave it before in this step.
+  // gave it before in this step; in compute_dtype where the layer casts_weights().
   std::function<ValueId(int weight_index)> weight;
   // The value that a weight which does not train takes at the end of the step; only when training.
   std::function<void(int weight_index, ValueId value)> update;
@@ -55,17 +56,20 @@ class Layer {
   virtual ValueId call(CallContext& context, std::span<const ValueId> inputs) = 0;
   // The dtype of the output; by default the policy's. Layers that only move elements keep integers.
   virtual DType output_dtype(std::span<const DType> inputs) const;
-  // Whether floating inputs are cast to the compute dtype before `call` (all but Embedding).
+  // Whether floating inputs, and weights, are cast to the compute dtype before `call` sees them:
+  // Keras' autocast of a layer and of a variable.
   virtual bool casts_inputs() const { return true; }
+  virtual bool casts_weights() const { return true; }
   // The arguments as configured; null for a layer that keeps none.
   virtual const ConfigObject* config() const { return nullptr; }
 
   std::string name;
   std::string class_name;
   SourceLoc loc;
-  DType dtype = DType::kFloat32;  // policy: of the weights and of the computation
-  bool trainable = true;          // false: none of its weights trains
-  std::vector<Weight> weights;    // trainable first, in Keras' creation order
+  DType dtype = DType::kFloat32;           // policy: of the computation and the output
+  DType variable_dtype = DType::kFloat32;  // policy: of the weights
+  bool trainable = true;                   // false: none of its weights trains
+  std::vector<Weight> weights;             // trainable first, in Keras' creation order
 
  protected:
   // Index of the new weight "<layer name>/<weight name>". A layer that is built again (Call) gets
@@ -76,17 +80,19 @@ class Layer {
                  bool trainable = true);
   std::string path_prefix_;  // "d1/"
   friend class Model;
-  friend std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype,
+  friend std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy,
                                            Diagnostics& diagnostics);
 };
 
 // `diagnostics` collects what is wrong with its arguments.
-std::unique_ptr<Layer> make_layer(const LayerConfig& config, DType dtype, Diagnostics& diagnostics);
+// Of this policy unless its `dtype` says another.
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy,
+                                  Diagnostics& diagnostics);
 
 class Model {
  public:
   // Builds every layer; all problems go to `diagnostics`.
-  Model(const ModelConfig& config, DType dtype, Diagnostics& diagnostics);
+  Model(const ModelConfig& config, const DTypePolicy& policy, Diagnostics& diagnostics);
   Model(Model&&) = default;
 
   struct Call {               // one use of a layer, in order
@@ -121,7 +127,7 @@ class Model {
 
  private:
   std::string name_;
-  DType dtype_;
+  DTypePolicy policy_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<Call> calls_;
   std::vector<int> inputs_, outputs_;

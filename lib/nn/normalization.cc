@@ -1,5 +1,6 @@
 // Normalization within each sample: LayerNormalization, GroupNormalization, RMSNormalization,
-// UnitNormalization. Source: Keras 3 layers/normalization; keras-semantics 5.5.
+// UnitNormalization. Computed in at least float32. Source: Keras 3 layers/normalization;
+// keras-semantics 5.5, 12.
 #include "nn/layers.h"
 
 namespace meshtrain {
@@ -12,10 +13,13 @@ ValueId standardized(Builder& b, ValueId x, const std::vector<int64_t>& axes, do
   return b.mul(centred, b.unary("rsqrt", b.add(variance, epsilon)));
 }
 
-// A layer with gamma and beta, which `scale` and `center` ask for.
+// A layer with gamma and beta, which `scale` and `center` ask for. Nothing is cast before its
+// float32 arithmetic.
 class AffineLayer : public AxesLayer {
  public:
   using AxesLayer::AxesLayer;
+  bool casts_inputs() const override { return false; }
+  bool casts_weights() const override { return false; }
 
  protected:
   void add_gamma_and_beta(const Shape& sizes) {
@@ -26,10 +30,13 @@ class AffineLayer : public AxesLayer {
   // y gamma + beta, these laid out as `spread`.
   ValueId affine(CallContext& context, ValueId y, const Shape& spread) const {
     Builder& b = context.builder;
+    const auto weight = [&](int index) {
+      return b.reshape(b.cast(context.weight(index), b.dtype(y)), spread);
+    };
     if (gamma_ != kNone) {
-      y = b.mul(y, b.reshape(context.weight(gamma_), spread));
+      y = b.mul(y, weight(gamma_));
     }
-    return beta_ == kNone ? y : b.add(y, b.reshape(context.weight(beta_), spread));
+    return beta_ == kNone ? y : b.add(y, weight(beta_));
   }
 
  private:
@@ -51,10 +58,10 @@ class LayerNormalization : public AffineLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    const ValueId x = to_compute(context, inputs[0]);
+    const ValueId x = to_float32(context, inputs[0]);
     const Shape shape = b.shape(x);
     const ValueId y = standardized(b, x, axes(shape.size()), config_.number("epsilon"));
-    return affine(context, y, spread_sizes(shape));
+    return to_compute(context, affine(context, y, spread_sizes(shape)));
   }
 };
 
@@ -66,18 +73,19 @@ class RMSNormalization : public AxesLayer {
   Shape build(std::span<const Shape> inputs, Diagnostics& diagnostics) override {
     const Shape output = AxesLayer::build(inputs, diagnostics);
     if (!is_failed(output)) {
-      scale_ = add_weight("scale", sizes(output), dtype, filled_with(1));
+      scale_ = add_weight("scale", sizes(output), variable_dtype, filled_with(1));
     }
     return output;
   }
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    const ValueId x = to_compute(context, inputs[0]);
+    const ValueId x = to_float32(context, inputs[0]);
     const Shape shape = b.shape(x);
     const ValueId mean = b.reduce_mean(b.square(x), axes(shape.size()), true);
     const ValueId y = b.mul(x, b.unary("rsqrt", b.add(mean, config_.number("epsilon"))));
-    return b.mul(y, b.reshape(context.weight(scale_), spread_sizes(shape)));
+    const ValueId scale = b.cast(context.weight(scale_), b.dtype(y));
+    return to_compute(context, b.mul(y, b.reshape(scale, spread_sizes(shape))));
   }
 
  private:
@@ -91,9 +99,9 @@ class UnitNormalization : public AxesLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    const ValueId x = to_compute(context, inputs[0]);
+    const ValueId x = to_float32(context, inputs[0]);
     const ValueId sum = b.reduce_sum(b.square(x), axes(b.shape(x).size()), true);
-    return b.mul(x, b.unary("rsqrt", b.maximum(sum, 1e-24)));
+    return to_compute(context, b.mul(x, b.unary("rsqrt", b.maximum(sum, 1e-24))));
   }
 };
 
@@ -127,7 +135,7 @@ class GroupNormalization : public AffineLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    const ValueId x = to_compute(context, inputs[0]);
+    const ValueId x = to_float32(context, inputs[0]);
     const Shape shape = b.shape(x);
     const auto axis = static_cast<size_t>(axes(shape.size())[0]);
     const int64_t groups = config_.integer("groups") < 0 ? shape[axis] : config_.integer("groups");
@@ -144,7 +152,8 @@ class GroupNormalization : public AffineLayer {
     }
     const ValueId y =
         standardized(b, b.reshape(x, in_groups(shape)), over, config_.number("epsilon"));
-    return b.reshape(affine(context, y, in_groups(spread_sizes(shape))), shape);
+    return b.reshape(to_compute(context, affine(context, y, in_groups(spread_sizes(shape)))),
+                     shape);
   }
 };
 

@@ -123,8 +123,8 @@ class Normalization : public AxesLayer {
   // Keras' variables of statistics from data; `count` is there for its weight files.
   void add_statistics(const Shape& input) {
     const Shape shape = sizes(input);
-    mean_ = add_weight("mean", shape, dtype, filled_with(0), false);
-    variance_ = add_weight("variance", shape, dtype, filled_with(1), false);
+    mean_ = add_weight("mean", shape, variable_dtype, filled_with(0), false);
+    variance_ = add_weight("variance", shape, variable_dtype, filled_with(1), false);
     add_weight("count", {}, DType::kInt32, filled_with(0), false);
   }
 

@@ -114,11 +114,12 @@ DataSpec data_spec(const Dataset& dataset) {
 
 Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir)
     : config_(config), dump_ir_(std::move(dump_ir)), warnings_(config.warnings) {
-  dtype_ = config.dtype_policy.value == "float64" ? DType::kFloat64 : DType::kFloat32;
+  const DTypePolicy policy = dtype_policy(config.dtype_policy.value);
+  dtype_ = policy.floatx();
   Diagnostics diagnostics;
   distribution_ = make_distribution(config, diagnostics);
   check_optimizer(config.compile.optimizer, diagnostics);
-  model_ = std::make_unique<Model>(config.model, dtype_, diagnostics);
+  model_ = std::make_unique<Model>(config.model, policy, diagnostics);
   diagnostics.throw_if_errors();
   optimizer_ = std::make_unique<Optimizer>(config.compile.optimizer);
   if (data != nullptr) {

@@ -249,6 +249,12 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
   };
   frame.predictions = model_.apply(builder, inputs, frame.parameters, training, frame.step,
                                    config_.seed.value, pinned, &frame.penalties, &frame.moved);
+  for (ValueId& prediction : frame.predictions) {
+    const bool is_half = dtype_size(builder.dtype(prediction)) == 2;
+    if (with_targets && is_half) {  // losses and metrics are computed in float32
+      prediction = builder.cast(prediction, dtype_);
+    }
+  }
 }
 
 void StepGraphs::add_losses(Frame& frame) const {

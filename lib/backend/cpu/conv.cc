@@ -5,6 +5,7 @@
 #include <map>
 
 #include "backend/cpu/conv_dnnl.h"
+#include "backend/cpu/conv_half.h"
 #include "backend/cpu/conv_plan.h"
 #include "backend/cpu/types.h"
 
@@ -280,12 +281,16 @@ KernelList make_correlation(const ConvShape& shape, bool transposed,
 KernelList make_conv(const ConvShape& shape, const std::vector<ConvJob>& jobs,
                      ScratchAllocator& scratch) {
   KernelList list = make_dnnl_conv(shape, ConvKind::kForward, jobs, scratch);
+  if (list.empty() && is_half(shape.dtype))
+    return make_half_conv(shape, ConvKind::kForward, jobs, scratch);
   return list.empty() ? make_correlation(shape, false, jobs, scratch) : std::move(list);
 }
 
 KernelList make_conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& jobs,
                            ScratchAllocator& scratch) {
   KernelList list = make_dnnl_conv(shape, ConvKind::kDgrad, jobs, scratch);
+  if (list.empty() && is_half(shape.dtype))
+    return make_half_conv(shape, ConvKind::kDgrad, jobs, scratch);
   return list.empty() ? make_correlation(shape, true, jobs, scratch) : std::move(list);
 }
 

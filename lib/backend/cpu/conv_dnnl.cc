@@ -5,11 +5,14 @@
 
 #include "backend/cpu/conv_blocks.h"
 #include "backend/cpu/conv_region.h"
+#include "backend/cpu/half_arrays.h"
+#include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
 namespace {
 
 constexpr double kProductsPerNanosecond = 65;
+constexpr double kHalfProductsPerNanosecond = 250;  // with AMX
 constexpr int64_t kMinImages = 4;  // fewer are cut in parts of images by our own loops
 constexpr int64_t kChunks = 16;
 constexpr double kMinChunkCost = 10e3;  // nanoseconds
@@ -22,7 +25,12 @@ constexpr size_t kMaxTerms = 32;  // of scattered images there may be more
 
 double cost_of_image(const ConvShape& s) {
   const double pixels = static_cast<double>(s.output[0] * s.output[1] * s.output[2]);
-  return pixels * static_cast<double>(s.kernel_elements()) / kProductsPerNanosecond;
+  return pixels * static_cast<double>(s.kernel_elements()) /
+         (s.dtype == DType::kFloat32 ? kProductsPerNanosecond : kHalfProductsPerNanosecond);
+}
+
+bool has_primitives(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
 }
 
 // A run of images: [begin, end).
@@ -85,12 +93,28 @@ std::map<int64_t, ConvPrimitive> make_primitives(const ConvShape& shape, ConvKin
   return primitives;
 }
 
+// oneDNN's own way from one order to the other: it puts pairs of channels side by side.
+KernelPtr reorder_kernels(const dnnl::memory::desc& plain, const dnnl::memory::desc& blocks,
+                          const std::vector<KernelMove>& moves) {
+  const OneThread guard;
+  const dnnl::reorder::primitive_desc description(dnnl_engine(), plain, dnnl_engine(), blocks,
+                                                  own_scratch());
+  const dnnl::reorder reorder(description);
+  auto calls = std::make_unique<PrimitiveCalls>(static_cast<double>(blocks.get_size()) *
+                                                static_cast<double>(moves.size()));
+  for (const KernelMove& move : moves) {
+    calls->add(reorder, description.scratchpad_desc(),
+               {{DNNL_ARG_FROM, &plain, move.from, false}, {DNNL_ARG_TO, &blocks, move.to, true}});
+  }
+  return calls;
+}
+
 }  // namespace
 
 KernelList make_dnnl_conv(const ConvShape& shape, ConvKind kind, const std::vector<ConvJob>& jobs,
                           ScratchAllocator& scratch) {
   const int64_t images = static_cast<int64_t>(jobs.size());
-  if (shape.dtype != DType::kFloat32 || images < kMinImages)
+  if (!has_primitives(shape.dtype) || images < kMinImages)
     return {};
   const bool is_forward = kind == ConvKind::kForward;
   const int64_t from_bytes = is_forward ? shape.input_bytes() : shape.output_bytes();
@@ -111,7 +135,7 @@ KernelList make_dnnl_conv(const ConvShape& shape, ConvKind kind, const std::vect
 
   KernelList list;
   std::map<const std::byte*, const std::byte*> blocked;  // of each kernel
-  const dnnl::memory::desc plain = plain_kernel(shape);
+  const dnnl::memory::desc plain = plain_kernel(shape, shape.dtype);
   const dnnl::memory::desc& blocks = primitives.begin()->second.kernel;
   std::vector<KernelMove> moves;
   for (const ConvJob& job : jobs) {
@@ -124,7 +148,9 @@ KernelList make_dnnl_conv(const ConvShape& shape, ConvKind kind, const std::vect
       place = to;
     }
   }
-  if (!moves.empty()) {
+  if (!moves.empty() && is_half(shape.dtype)) {
+    list.push_back(reorder_kernels(plain, blocks, moves));
+  } else if (!moves.empty()) {
     list.push_back(
         make_block_kernels(std::make_shared<const KernelBlocks>(shape, blocks), std::move(moves)));
   }
@@ -153,15 +179,14 @@ KernelList make_dnnl_wgrad(const ConvShape& shape, const std::vector<WgradJob>& 
                            ScratchAllocator& scratch) {
   const int64_t num_jobs = static_cast<int64_t>(jobs.size());
   const int64_t images = static_cast<int64_t>(jobs[0].images.size());
-  if (shape.dtype != DType::kFloat32 || images * num_jobs < kMinImages)
+  if (!has_primitives(shape.dtype) || images * num_jobs < kMinImages)
     return {};
   // Measured 1.1 to 1.5 times slower than our loops: most of a block of 16 channels, not all.
   const int64_t channels = shape.channels / shape.groups;
-  if (shape.groups == 1 && channels > 8 && channels < 16)
+  if (shape.dtype == DType::kFloat32 && shape.groups == 1 && channels > 8 && channels < 16)
     return {};
   const double cost = cost_of_image(shape) * static_cast<double>(images * num_jobs);
-  const double sum_cost =
-      static_cast<double>(shape.kernel_elements() * shape.item_size()) / kSumBytesPerNanosecond;
+  const double sum_cost = static_cast<double>(shape.kernel_elements() * 4) / kSumBytesPerNanosecond;
   int64_t wanted = 2;  // a power of two
   while (static_cast<double>(wanted) < std::min(kSumShare * cost / sum_cost, kMaxWgradChunks))
     wanted *= 2;
@@ -186,12 +211,17 @@ KernelList make_dnnl_wgrad(const ConvShape& shape, const std::vector<WgradJob>& 
   const int64_t bytes = static_cast<int64_t>(blocks.get_size());
   auto calls = std::make_unique<PrimitiveCalls>(cost);
   std::map<int64_t, std::vector<KernelMove>> sums;  // by the number of terms
+  HalfArrays rounded(shape.dtype, shape.kernel_elements());
+  for (const WgradJob& job : jobs)
+    rounded.add(is_half(shape.dtype) ? job.to : nullptr);
+  rounded.take_scratch(scratch);
   for (size_t j = 0; j < jobs.size(); ++j) {
     const int64_t terms = static_cast<int64_t>(chunks[j].size());
-    std::byte* term = jobs[j].to;
-    if (terms > 1 || blocks != plain_kernel(shape)) {
+    std::byte* const to = is_half(shape.dtype) ? rounded.wide(jobs[j].to) : jobs[j].to;
+    std::byte* term = to;
+    if (terms > 1 || blocks != plain_kernel(shape, DType::kFloat32)) {
       term = scratch.take(terms * bytes);
-      sums[terms].push_back({term, jobs[j].to});
+      sums[terms].push_back({term, to});
     }
     for (const Run& chunk : chunks[j]) {
       const ConvPrimitive& p = primitives.at(static_cast<int64_t>(chunk.end - chunk.begin));
@@ -208,6 +238,8 @@ KernelList make_dnnl_wgrad(const ConvShape& shape, const std::vector<WgradJob>& 
   const auto shared = std::make_shared<const KernelBlocks>(shape, blocks);
   for (auto& [terms, moves] : sums)
     list.push_back(make_sum_kernels(shared, terms, std::move(moves)));
+  if (is_half(shape.dtype))
+    list.push_back(rounded.narrow());
   return list;
 }
 

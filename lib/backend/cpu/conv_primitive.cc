@@ -1,7 +1,5 @@
 #include "backend/cpu/conv_primitive.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -14,37 +12,6 @@ namespace {
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 
-constexpr auto kFloat = dnnl::memory::data_type::f32;
-
-// Primitives are made for as many threads as the maker may use.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
-const dnnl::engine& engine() {
-  static const dnnl::engine instance(dnnl::engine::kind::cpu, 0);
-  return instance;
-}
-
-// On the CPU a stream has no state: whoever executes computes at once, on its own thread.
-const dnnl::stream& stream() {
-  static const dnnl::stream instance(engine());
-  return instance;
-}
-
-dnnl::primitive_attr own_scratch() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
 // The first of the three spatial dimensions that oneDNN is told of: it has two or three.
 size_t first_dim(const ConvShape& s) {
   const bool is_flat = s.input[0] == 1 && s.output[0] == 1 && s.cells[0] == 1 && s.pads[0] == 0;
@@ -52,15 +19,15 @@ size_t first_dim(const ConvShape& s) {
 }
 
 // oneDNN names channels before sizes, wherever they lie.
-Desc images_desc(int64_t images, int64_t channels, const Index3& size, size_t first) {
+Desc images_desc(DType dtype, int64_t images, int64_t channels, const Index3& size, size_t first) {
   Dims dims{images, channels};
   dims.insert(dims.end(), size.begin() + static_cast<ptrdiff_t>(first), size.end());
   using Tag = dnnl::memory::format_tag;
-  return Desc(dims, kFloat, first == 1 ? Tag::nhwc : Tag::ndhwc);
+  return Desc(dims, dnnl_type(dtype), first == 1 ? Tag::nhwc : Tag::ndhwc);
 }
 
 // Strides row-major for (cells..., channels of a group, filters).
-Desc kernel_desc(const ConvShape& s, bool is_any) {
+Desc kernel_desc(const ConvShape& s, DType dtype, bool is_any) {
   const size_t first = first_dim(s);
   const int64_t channels = s.channels / s.groups;
   Dims dims{s.filters / s.groups, channels}, strides{1, s.filters};
@@ -75,7 +42,8 @@ Desc kernel_desc(const ConvShape& s, bool is_any) {
     strides.insert(strides.begin() + static_cast<ptrdiff_t>(before), step);
     step *= s.cells[d];
   }
-  return is_any ? Desc(dims, kFloat, dnnl::memory::format_tag::any) : Desc(dims, kFloat, strides);
+  const dnnl::memory::data_type type = dnnl_type(dtype);
+  return is_any ? Desc(dims, type, dnnl::memory::format_tag::any) : Desc(dims, type, strides);
 }
 
 struct Window {
@@ -115,96 +83,46 @@ std::optional<ConvPrimitive> finish(const ConvShape& s, const Description& descr
 
 std::optional<ConvPrimitive> make(const ConvShape& s, ConvKind kind, int64_t images,
                                   const Desc& kernel) {
-  const Desc x = images_desc(images, s.channels, s.input, first_dim(s));
-  const Desc y = images_desc(images, s.filters, s.output, first_dim(s));
+  const Desc x = images_desc(s.dtype, images, s.channels, s.input, first_dim(s));
+  const Desc y = images_desc(s.dtype, images, s.filters, s.output, first_dim(s));
   const Window w = window_of(s);
   const dnnl::primitive_attr attributes = own_scratch();
   const auto algorithm = dnnl::algorithm::convolution_direct;
   // The transposes ask for a forward convolution beside them, of any format.
   using Forward = dnnl::convolution_forward;
-  const Desc any = kernel_desc(s, true);
+  const Desc any = kernel_desc(s, s.dtype, true);
   const Forward::primitive_desc forward(
       {dnnl::prop_kind::forward_training, algorithm, x, kind == ConvKind::kForward ? kernel : any,
        y, w.strides, w.dilations, w.before, w.after},
-      attributes, engine());
+      attributes, dnnl_engine());
   if (kind == ConvKind::kForward)
     return finish<Forward>(s, forward, x, forward.weights_desc(), y);
   if (kind == ConvKind::kDgrad) {
     using Dgrad = dnnl::convolution_backward_data;
     const Dgrad::primitive_desc dgrad(
-        {algorithm, x, kernel, y, w.strides, w.dilations, w.before, w.after}, attributes, engine(),
-        forward);
+        {algorithm, x, kernel, y, w.strides, w.dilations, w.before, w.after}, attributes,
+        dnnl_engine(), forward);
     return finish<Dgrad>(s, dgrad, x, dgrad.weights_desc(), y);
   }
   using Wgrad = dnnl::convolution_backward_weights;
   const Wgrad::primitive_desc wgrad(
-      {algorithm, x, kernel, y, w.strides, w.dilations, w.before, w.after}, attributes, engine(),
-      forward);
+      {algorithm, x, kernel, y, w.strides, w.dilations, w.before, w.after}, attributes,
+      dnnl_engine(), forward);
   return finish<Wgrad>(s, wgrad, x, wgrad.diff_weights_desc(), y);
 }
 
 }  // namespace
 
-Desc plain_kernel(const ConvShape& shape) {
-  return kernel_desc(shape, false);
+Desc plain_kernel(const ConvShape& shape, DType dtype) {
+  return kernel_desc(shape, dtype, false);
 }
 
 std::optional<ConvPrimitive> make_conv_primitive(const ConvShape& shape, ConvKind kind,
                                                  int64_t images, const Desc* kernel) {
-  const OneThread guard;
-  try {
-    return make(shape, kind, images, kernel != nullptr ? *kernel : kernel_desc(shape, true));
-  } catch (const dnnl::error& error) {
-    if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments)
-      return std::nullopt;
-    throw;
-  }
-}
-
-void PrimitiveCalls::add(const dnnl::primitive& primitive, const Desc& scratch,
-                         const std::vector<Argument>& arguments) {
-  Call call;
-  call.primitive = primitive;
-  for (const Argument& argument : arguments) {
-    // oneDNN has no memory of constants.
-    std::byte* data = const_cast<std::byte*>(argument.data);
-    call.memories.emplace_back(*argument.desc, engine(), data);
-    call.arguments.push_back({argument.name, call.memories.back().get()});
-    call.accesses.push_back({data, data + argument.desc->get_size(), argument.is_write});
-  }
-  if (scratch.get_size() > 0) {
-    call.scratch = dnnl::memory(scratch, engine(), DNNL_MEMORY_NONE);
-    call.arguments.push_back({DNNL_ARG_SCRATCHPAD, call.scratch.get()});
-    scratch_bytes_ = std::max(scratch_bytes_, scratch.get_size());
-  }
-  stream();  // made now, not within a step
-  calls_.push_back(std::move(call));
-}
-
-void PrimitiveCalls::accesses(int64_t begin, int64_t end, std::vector<Access>& out) const {
-  if (begin >= end)
-    return;
-  for (size_t a = 0; a < calls_[begin].accesses.size(); ++a) {
-    for (int64_t i = begin; i < end; ++i) {
-      const Access& access = calls_[i].accesses[a];
-      if (i == begin || access.begin != calls_[i - 1].accesses[a].begin)
-        add_access(out, access.begin, access.end - access.begin, access.is_write);
-    }
-  }
-}
-
-void PrimitiveCalls::run(int64_t begin, int64_t end, std::byte* scratch) const {
-  for (int64_t i = begin; i < end; ++i) {
-    const Call& call = calls_[i];
-    // Workers keep their units from step to step as a rule.
-    if (call.scratch && call.scratch.get_data_handle() != scratch)
-      call.scratch.set_data_handle(scratch);
-    const dnnl_status_t status =
-        dnnl_primitive_execute(call.primitive.get(), stream().get(),
-                               static_cast<int>(call.arguments.size()), call.arguments.data());
-    MESHTRAIN_CHECK(status == dnnl_success, "oneDNN cannot convolve: status {}",
-                    static_cast<int>(status));
-  }
+  const DType dtype = kind == ConvKind::kWgrad ? DType::kFloat32 : shape.dtype;
+  return try_primitive([&] {
+    return make(shape, kind, images, kernel != nullptr ? *kernel : kernel_desc(shape, dtype, true));
+  });
 }
 
 }  // namespace meshtrain::cpu

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backend/cpu/conv_dnnl.h"
+#include "backend/cpu/conv_half.h"
 #include "backend/cpu/conv_region.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/types.h"
@@ -244,6 +245,8 @@ KernelList make_conv_wgrad(const ConvShape& conv, const std::vector<WgradJob>& j
   MESHTRAIN_CHECK(images > 0, "the gradient of a kernel over no images");
   if (KernelList list = make_dnnl_wgrad(conv, jobs, scratch); !list.empty())
     return list;
+  if (is_half(conv.dtype))
+    return make_half_wgrad(conv, jobs, scratch);
   const int64_t panels = ceil_div(shape.filters / (shape.is_depthwise() ? 1 : shape.groups),
                                   kernels().panel_columns[type_index(shape.dtype)]);
   const int64_t wanted = ceil_div(kUnits, static_cast<int64_t>(jobs.size()) * panels);

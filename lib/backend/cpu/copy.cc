@@ -40,6 +40,8 @@ template <class F>
 void dispatch_size(int64_t item_size, F&& function) {
   if (item_size == 1) {
     function(uint8_t{});
+  } else if (item_size == 2) {
+    function(uint16_t{});
   } else if (item_size == 4) {
     function(uint32_t{});
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/half_tape.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -441,6 +442,10 @@ void Tape::accesses(int64_t begin, int64_t end, std::vector<Access>& out) const 
 KernelPtr make_tape(const Shape& shape, const std::vector<View>& operands,
                     const std::vector<TapeInstruction>& tape,
                     const std::vector<TapeResult>& results) {
+  if (has_halves(operands, tape)) {
+    const WideTape wide = widened_tape(operands, tape, results);
+    return std::make_unique<Tape>(shape, operands, wide.instructions, wide.results);
+  }
   return std::make_unique<Tape>(shape, operands, tape, results);
 }
 

@@ -10,6 +10,7 @@ namespace meshtrain::cpu {
 
 // Operands have strides over the tape's shape (0 where they broadcast). A result may be exactly one
 // of the operands in memory, where that operand has the result's shape and size of elements.
+// 16-bit types: half_tape.h.
 KernelPtr make_tape(const Shape& shape, const std::vector<View>& operands,
                     const std::vector<TapeInstruction>& tape,
                     const std::vector<TapeResult>& results);

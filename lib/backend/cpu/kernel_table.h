@@ -21,6 +21,8 @@ enum TypeIndex : int {
   kTypeI64,
   kTypeF32,
   kTypeF64,
+  kTypeBF16,  // 16 bits are only read and written: see half.h
+  kTypeF16,
   kNumTypes
 };
 
@@ -39,13 +41,15 @@ struct ElementParams {
 using ElementLoop = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n,
                              const ElementParams& params);
 
-// out[r] = sum (max, min) over c of x[r * row_stride + c], r < rows.
+// out[r] = sum (max, min) over c of x[r * row_stride + c], r < rows. Of 16-bit elements `out` is
+// float32.
 using ReduceRows = void (*)(void* out, const void* x, int64_t rows, int64_t columns,
                             int64_t row_stride);
 // out[c] = sum (max, min) over r of x[r * row_stride + c], c < columns.
 using ReduceColumns = void (*)(void* out, const void* x, int64_t rows, int64_t columns,
                                int64_t row_stride);
-// out[i] = sources[0][i] + sources[1][i] + ... in this order (or max, min).
+// out[i] = sources[0][i] + sources[1][i] + ... in this order (or max, min); 16-bit elements are
+// added up in float32 and rounded once.
 using CombineMany = void (*)(void* out, const void* const* sources, int64_t num_sources, int64_t n);
 
 // Fields of the Philox counter that every element of a call shares.
@@ -100,7 +104,7 @@ struct PoolArgs {
 
 struct KernelTable {
   ElementLoop element[static_cast<int>(ElementOp::kCount)][kNumTypes] = {};
-  ElementLoop cast[kNumTypes][kNumTypes] = {};  // [from][to]
+  ElementLoop cast[kNumTypes][kNumTypes] = {};  // [from][to]; 16 bits to and from float32 only
   ReduceRows reduce_rows[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
   ReduceColumns reduce_columns[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
   CombineMany combine_many[static_cast<int>(Reduction::kCount)][kNumTypes] = {};
@@ -118,10 +122,11 @@ struct KernelTable {
   PanelLoop panel[static_cast<int>(PanelKind::kCount)][kNumTypes] = {};  // float32 and float64
   int64_t panel_lanes[kNumTypes] = {};
   int64_t panel_columns[kNumTypes] = {};
-  // y[c] = largest (mean) of the window; float32 and float64, as the next three.
+  // y[c] = largest (mean) of the window; floats, as the next three.
   void (*max_pool[kNumTypes])(void* y, const PoolArgs& window) = {};
   void (*avg_pool[kNumTypes])(void* y, const PoolArgs& window) = {};
-  // Adds dy[c] to dx where x has its first largest, dy[c] / cells to every cell.
+  // Adds dy[c] to dx where x has its first largest, dy[c] / cells to every cell. Of 16-bit
+  // elements dx is float32.
   void (*max_pool_grad[kNumTypes])(void* dx, const void* dy, const PoolArgs& window) = {};
   void (*avg_pool_grad[kNumTypes])(void* dx, const void* dy, const PoolArgs& window) = {};
   // out[c] = sum of u[r, c], out[channels + c] = sum of u[r, c] * v[r, c], in double; r < rows.

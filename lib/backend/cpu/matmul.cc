@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/kernel_table.h"
+#include "backend/cpu/matmul_half.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -155,6 +156,8 @@ class Matmul final : public Kernel {
 }  // namespace
 
 KernelPtr make_matmul(MatmulSpec spec) {
+  if (is_half(spec.dtype))
+    return make_half_matmul(spec);
   return std::make_unique<Matmul>(std::move(spec));
 }
 

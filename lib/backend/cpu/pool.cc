@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/conv_region.h"
+#include "backend/cpu/half_arrays.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -15,6 +16,8 @@ class Pool final : public Kernel {
   Pool(PoolOp op, const PoolShape& shape, std::vector<PoolJob> jobs)
       : op_(op), s_(shape), jobs_(std::move(jobs)), type_(type_index(shape.dtype)) {
     item_ = static_cast<int64_t>(dtype_size(shape.dtype));
+    const bool is_grad = op == PoolOp::kMaxGrad || op == PoolOp::kAverageGrad;
+    grad_scale_ = is_grad && is_half(shape.dtype) ? 2 : 1;
     steps_ = {s_.input[1] * s_.input[2] * s_.channels, s_.input[2] * s_.channels, s_.channels};
     num_cells_ = s_.cells[0] * s_.cells[1] * s_.cells[2];
     inner_.resize(static_cast<size_t>(num_cells_));
@@ -38,7 +41,8 @@ class Pool final : public Kernel {
     for (int64_t j = begin; j < end && jobs_[j].dy != nullptr; ++j)
       add_access(out, jobs_[j].dy, s_.output_bytes(), false);
     for (int64_t j = begin; j < end; ++j)
-      add_access(out, jobs_[j].to, is_grad ? s_.input_bytes() : s_.output_bytes(), true);
+      add_access(out, jobs_[j].to, is_grad ? s_.input_bytes() * grad_scale_ : s_.output_bytes(),
+                 true);
   }
   void run(int64_t begin, int64_t end, std::byte* scratch) const override {
     for (int64_t j = begin; j < end; ++j)
@@ -70,7 +74,7 @@ class Pool final : public Kernel {
 
   void run_image(const PoolJob& job, int64_t* scratch) const {
     if (op_ == PoolOp::kMaxGrad || op_ == PoolOp::kAverageGrad)
-      std::memset(job.to, 0, static_cast<size_t>(s_.input_bytes()));
+      std::memset(job.to, 0, static_cast<size_t>(s_.input_bytes() * grad_scale_));
     Index3 first{};
     int64_t pixel = 0;
     for (int64_t z = 0; z < s_.output[0]; ++z) {
@@ -113,10 +117,10 @@ class Pool final : public Kernel {
         table.avg_pool[type_](job.to + small, window);
         break;
       case PoolOp::kMaxGrad:
-        table.max_pool_grad[type_](job.to + base, job.dy + small, window);
+        table.max_pool_grad[type_](job.to + base * grad_scale_, job.dy + small, window);
         break;
       case PoolOp::kAverageGrad:
-        table.avg_pool_grad[type_](job.to + base, job.dy + small, window);
+        table.avg_pool_grad[type_](job.to + base * grad_scale_, job.dy + small, window);
         break;
     }
   }
@@ -126,14 +130,29 @@ class Pool final : public Kernel {
   std::vector<PoolJob> jobs_;
   TypeIndex type_;
   int64_t item_ = 4, num_cells_ = 1;
+  int64_t grad_scale_ = 1;  // bytes of an element of dx by those of x
   Index3 steps_{};
   std::vector<int64_t> inner_;  // places of the cells of a window inside of the image
 };
 
 }  // namespace
 
-KernelPtr make_pool(PoolOp op, const PoolShape& shape, std::vector<PoolJob> jobs) {
-  return std::make_unique<Pool>(op, shape, std::move(jobs));
+KernelList make_pool(PoolOp op, const PoolShape& shape, std::vector<PoolJob> jobs,
+                     ScratchAllocator& scratch) {
+  KernelList list;
+  if (!is_half(shape.dtype) || op == PoolOp::kMax || op == PoolOp::kAverage) {
+    list.push_back(std::make_unique<Pool>(op, shape, std::move(jobs)));
+    return list;
+  }
+  HalfArrays sums(shape.dtype, shape.input_bytes() / 2);  // windows may overlap
+  for (const PoolJob& job : jobs)
+    sums.add(job.to);
+  sums.take_scratch(scratch);
+  for (PoolJob& job : jobs)
+    job.to = sums.wide(job.to);
+  list.push_back(std::make_unique<Pool>(op, shape, std::move(jobs)));
+  list.push_back(sums.narrow());
+  return list;
 }
 
 }  // namespace meshtrain::cpu

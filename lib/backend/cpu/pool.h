@@ -1,4 +1,5 @@
-// Pools and their gradients over images with channels last, float32 and float64.
+// Pools and their gradients over images with channels last; those of 16 bits are added up in
+// float32.
 #pragma once
 
 #include <array>
@@ -7,6 +8,7 @@
 
 namespace meshtrain::cpu {
 
-KernelPtr make_pool(PoolOp op, const PoolShape& shape, std::vector<PoolJob> jobs);
+KernelList make_pool(PoolOp op, const PoolShape& shape, std::vector<PoolJob> jobs,
+                     ScratchAllocator& scratch);
 
 }  // namespace meshtrain::cpu

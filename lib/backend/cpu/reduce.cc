@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/copy.h"
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -26,7 +27,11 @@ struct GroupShape {
 class GroupReduce final : public Kernel {
  public:
   GroupReduce(Reduction reduction, GroupShape shape, const View& x, std::byte* out)
-      : shape_(std::move(shape)), in_(x.data), out_(out), item_size_(x.item_size()) {
+      : shape_(std::move(shape)),
+        in_(x.data),
+        out_(out),
+        item_size_(x.item_size()),
+        out_size_(is_half(x.dtype) ? 4 : x.item_size()) {
     const int type = type_index(x.dtype);
     rows_loop_ = kernels().reduce_rows[static_cast<int>(reduction)][type];
     columns_loop_ = kernels().reduce_columns[static_cast<int>(reduction)][type];
@@ -59,7 +64,7 @@ class GroupReduce final : public Kernel {
       const int64_t columns = std::min(columns_per_unit_, shape_.inner - column);
       if (uniform_rows_) {
         const int64_t distance = shape_.outer_strides[0];
-        rows_loop_(out_ + first * item_size_, in_ + first * distance * item_size_, last - first,
+        rows_loop_(out_ + first * out_size_, in_ + first * distance * item_size_, last - first,
                    shape_.size, distance);
         continue;
       }
@@ -79,13 +84,13 @@ class GroupReduce final : public Kernel {
     } else {
       out.push_back(reads_);
     }
-    const int64_t result = shape_.inner * item_size_;
+    const int64_t result = shape_.inner * out_size_;
     if (columns_units_ > 1 && first + 1 == last) {
       const int64_t from = begin % columns_units_ * columns_per_unit_;
       const int64_t to =
           std::min(((end - 1) % columns_units_ + 1) * columns_per_unit_, shape_.inner);
-      out.push_back({out_ + first * result + from * item_size_,
-                     out_ + first * result + to * item_size_, true});
+      out.push_back(
+          {out_ + first * result + from * out_size_, out_ + first * result + to * out_size_, true});
     } else {
       out.push_back({out_ + first * result, out_ + last * result, true});
     }
@@ -100,7 +105,7 @@ class GroupReduce final : public Kernel {
         in_ + (offset_of(shape_.outer, shape_.outer_strides, shape_.outer.size(), outer) +
                begin * shape_.stride + column) *
                   item_size_;
-    std::byte* out = out_ + (index * shape_.inner + column) * item_size_;
+    std::byte* out = out_ + (index * shape_.inner + column) * out_size_;
     if (shape_.inner == 1 && shape_.stride == 1) {
       rows_loop_(out, x, 1, n, 0);
     } else {
@@ -111,7 +116,7 @@ class GroupReduce final : public Kernel {
   GroupShape shape_;
   const std::byte* in_;
   std::byte* out_;
-  int64_t item_size_;
+  int64_t item_size_, out_size_;
   int64_t num_outer_ = 1, outers_per_unit_ = 1, columns_per_unit_ = 1, columns_units_ = 1;
   bool x_contiguous_ = false, uniform_rows_ = false;
   ReduceRows rows_loop_;
@@ -155,6 +160,7 @@ View view_of(std::byte* data, DType dtype, const std::vector<Dim>& dims) {
 KernelList make_reduce(Reduction reduction, const View& x, const std::vector<bool>& reduced,
                        const View& out, ScratchAllocator& scratch) {
   KernelList list;
+  const DType sums = is_half(x.dtype) ? DType::kFloat32 : x.dtype;  // rounded once, at the end
   std::vector<Dim> dims = coalesced(x, reduced);
   View source = view_of(x.data, x.dtype, dims);
   const auto is_reduced = [](const Dim& dim) { return dim.reduced; };
@@ -203,14 +209,20 @@ KernelList make_reduce(Reduction reduction, const View& x, const std::vector<boo
       left[d].stride = stride;
       stride *= left[d].size;
     }
-    std::byte* place = last ? out.data : scratch.take(stride * x.item_size());
+    std::byte* place = last && sums == x.dtype
+                           ? out.data
+                           : scratch.take(stride * static_cast<int64_t>(dtype_size(sums)));
     list.push_back(std::make_unique<GroupReduce>(reduction, group, source, place));
     dims = std::move(left);
-    source = view_of(place, x.dtype, dims);
+    source = view_of(place, sums, dims);
   }
   if (list.empty()) {  // nothing was reduced but dimensions of size 1
     View flat = contiguous_view(out.data, out.dtype, source.shape);
     list.push_back(make_copy(source, flat));
+  } else if (sums != x.dtype) {
+    const View flat = contiguous_view(out.data, out.dtype, source.shape);
+    list.push_back(
+        make_tape(source.shape, {source}, {{"cast", {0}, out.dtype, 0, 0}}, {{0, flat}}));
   }
   return list;
 }

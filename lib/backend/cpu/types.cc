@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensor/host_tensor.h"
+
 namespace meshtrain::cpu {
 
 TypeIndex type_index(DType dtype) {
@@ -21,12 +23,22 @@ TypeIndex type_index(DType dtype) {
       return kTypeF32;
     case DType::kFloat64:
       return kTypeF64;
+    case DType::kBFloat16:
+      return kTypeBF16;
+    case DType::kFloat16:
+      return kTypeF16;
     default:
       throw InternalError("the CPU backend has no kernels for " + std::string(dtype_name(dtype)));
   }
 }
 
 void store_value(void* place, DType dtype, double value) {
+  if (is_half(dtype)) {
+    HostTensor element(dtype, {1});
+    element.set(0, value);
+    std::memcpy(place, element.bytes(), 2);
+    return;
+  }
   dispatch_compute(dtype, [&]<class T>(T) {
     const T converted = dtype == DType::kBool ? static_cast<T>(value != 0) : static_cast<T>(value);
     std::memcpy(place, &converted, sizeof(T));
@@ -49,6 +61,9 @@ void fill_elements(std::byte* out, const std::byte* value, int64_t item_size, in
   switch (item_size) {
     case 1:
       std::memset(out, std::to_integer<int>(*value), static_cast<size_t>(count));
+      return;
+    case 2:
+      fill_typed<uint16_t>(out, value, count);
       return;
     case 4:
       fill_typed<uint32_t>(out, value, count);

@@ -6,7 +6,11 @@
 
 namespace meshtrain::cpu {
 
-// Throws InternalError for the types that graphs do not compute with (float16, int8, ...).
+// bfloat16 or float16: kept in 16 bits, computed with as float32.
+inline bool is_half(DType dtype) {
+  return dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+}
+// Throws InternalError for the types that graphs do not compute with (int8, uint64, ...).
 TypeIndex type_index(DType dtype);
 // Stores `value`, converted to the dtype, at `place`.
 void store_value(void* place, DType dtype, double value);

@@ -23,8 +23,8 @@ OrderedJson serialized(const std::string& module, const std::string& class_name,
           {"registered_name", nullptr}};
 }
 
-OrderedJson policy(DType dtype) {
-  return serialized("keras", "DTypePolicy", {{"name", std::string(dtype_name(dtype))}});
+OrderedJson policy(const std::string& name) {
+  return serialized("keras", "DTypePolicy", {{"name", name}});
 }
 
 OrderedJson sizes(const Shape& shape) {
@@ -66,10 +66,9 @@ class JsonWriter {
     for (size_t i = 0; i < model_.calls().size(); ++i) {
       layers.push_back(layer(static_cast<int>(i)));
     }
-    const DType dtype = config_.dtype_policy.value == "float64" ? DType::kFloat64 : DType::kFloat32;
     return {{"name", model_.name()},
             {"trainable", true},
-            {"dtype", policy(dtype)},
+            {"dtype", policy(config_.dtype_policy.value)},
             {"layers", std::move(layers)},
             {"build_input_shape", sizes(first_input().output_shape)}};
   }
@@ -158,7 +157,7 @@ class JsonWriter {
     const Layer& made = *model_.layers()[entry.layer];
     OrderedJson config = {{"name", names_.of_call(call)},
                           {"trainable", made.trainable},
-                          {"dtype", policy(made.dtype)}};
+                          {"dtype", policy(dtype_policy_name({made.dtype, made.variable_dtype}))}};
     for (const auto& [spec, value] : keras_args(object, Category::kLayer, true)) {
       if (!config.contains(spec->name)) {
         config[spec->name] = json(*value, *spec);

@@ -64,6 +64,9 @@ class ScriptWriter {
       out +=
           "import jax\n\njax.config.update(\"jax_enable_x64\", True)\n"
           "keras.config.set_floatx(\"float64\")\n";
+    } else if (config_.dtype_policy.value != "float32") {
+      out += fmt::format("keras.config.set_dtype_policy({})\n",
+                         python_text(config_.dtype_policy.value));
     }
     return out + fmt::format("keras.utils.set_random_seed({})\n", config_.seed.value);
   }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "config/flow.h"
 #include "config/layer_names.h"
+#include "config/precision.h"
 #include "config/schema.h"
 #include "nn/keras/import_graph.h"
 #include "nn/keras/import_values.h"
@@ -76,8 +77,8 @@ class ConfigWriter {
     for (const KerasLayer& layer : model_.layers) {
       const auto dtype = layer.config.find("dtype");
       if (layer.class_name != "Input" && dtype != layer.config.end() &&
-          !policy_name(*dtype).empty()) {
-        ++counts[policy_name(*dtype)];
+          !policy_name(*dtype, layer.name).empty()) {
+        ++counts[policy_name(*dtype, layer.name)];
       }
     }
     int most = 0;
@@ -154,7 +155,8 @@ class ConfigWriter {
 
   void add_dtype(const KerasLayer& layer, const ClassSpec& spec, std::vector<std::string>& parts) {
     const auto dtype = layer.config.find("dtype");
-    const std::string policy = dtype == layer.config.end() ? policy_ : policy_name(*dtype);
+    const std::string policy =
+        dtype == layer.config.end() ? policy_ : policy_name(*dtype, layer.name);
     if (policy.empty() || policy == policy_) {
       return;
     }
@@ -185,7 +187,7 @@ class ConfigWriter {
       add("batch_size", shape[0]);
     }
     const std::string dtype = policy_name(config.value("dtype", Json()));
-    if (!dtype.empty() && dtype != policy_) {
+    if (!dtype.empty() && dtype != dtype_name(dtype_policy(policy_).floatx())) {
       add("dtype", dtype);
     }
     return out;

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "config/object_spec.h"
 #include "config/reader.h"
+#include "mesh/layout_map.h"
 #include "nn/arguments.h"
 #include "tensor/npy_header.h"
 
@@ -319,15 +320,28 @@ const ClassSpec* find_activation(const std::string& class_name) {
   return nullptr;
 }
 
-std::string policy_name(const Json& dtype) {
+std::string policy_name(const Json& dtype, std::string_view layer) {
   if (dtype.is_string()) {
     return dtype.get<std::string>();
   }
-  if (dtype.is_object() && dtype.contains("config") && dtype.at("config").is_object()) {
-    const Json& name = dtype.at("config").value("name", Json());
-    return name.is_string() ? name.get<std::string>() : "";
+  if (!dtype.is_object() || !dtype.contains("config") || !dtype.at("config").is_object()) {
+    return "";
   }
-  return "";
+  const Json& config = dtype.at("config");
+  if (config.contains("policy_map") && config.at("policy_map").is_object()) {
+    const Json& map = config.at("policy_map");
+    if (const auto exact = map.find(layer); exact != map.end()) {
+      return policy_name(*exact, layer);
+    }
+    for (const auto& [key, policy] : map.items()) {
+      if (Pattern(key).full_match(layer)) {
+        return policy_name(policy, layer);
+      }
+    }
+    return policy_name(config.value("default_policy", Json()), layer);
+  }
+  const Json& name = config.value("name", Json());
+  return name.is_string() ? name.get<std::string>() : "";
 }
 
 void ValueImporter::problem(const std::string& owner, const std::string& what) {

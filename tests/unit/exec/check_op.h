@@ -25,7 +25,7 @@ struct Case {
 
 // Runs the case over every way to split its factors on meshes of one and two axes, with one, two
 // and three workers (bit for bit the same), and compares with the interpreter on whole tensors. As
-// it is, and in float64 where it computes in float32.
+// it is, and in float64, bfloat16 and float16 where it computes in float32.
 void check_everywhere(const Case& c);
 
 }  // namespace meshtrain::testing

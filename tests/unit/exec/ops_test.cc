@@ -46,7 +46,7 @@ TEST_CASE("select and clamp and cast equal the interpreter") {
   check_everywhere({"select", {{{16, 8}, DType::kBool, Values::kBool}, {{16, 8}}, {{}}}});
   check_everywhere({"select", {{{16, 1}, DType::kBool, Values::kBool}, {{8}}, {{16, 8}}}});
   check_everywhere({"clamp", {{{16, 9}}}, {{"low", -0.5}, {"high", 1.0}}});
-  for (const char* to : {"bool", "int32", "int64", "float32", "float64"}) {
+  for (const char* to : {"bool", "int32", "int64", "float32", "float64", "bfloat16", "float16"}) {
     check_everywhere({"cast", {{{16, 9}}}, {{"dtype", std::string(to)}}});
     check_everywhere(
         {"cast", {{{16, 9}, DType::kInt32, Values::kSmallIds}}, {{"dtype", std::string(to)}}});
@@ -149,7 +149,7 @@ TEST_CASE("lookups equal the interpreter with split vocabularies and ids") {
   const Operand ids{{16, 2}, DType::kInt32, Values::kSmallIds};
   check_everywhere({"gather_rows", {{{8, 16}}, ids}});
   check_everywhere({"scatter_add_rows", {{{16, 2, 8}}, ids}, {{"num_rows", int64_t{8}}}});
-  for (const char* dtype : {"float32", "float64", "int32"}) {
+  for (const char* dtype : {"float32", "float64", "int32", "bfloat16", "float16"}) {
     check_everywhere(
         {"one_hot", {ids}, {{"num_classes", int64_t{8}}, {"dtype", std::string(dtype)}}});
   }

@@ -168,8 +168,8 @@ TEST_CASE("what is not in meshtrain is refused by layer and argument") {
            {layer("Dense", R"("name": "d", "units": 2, "kernel_initializer":
                {"class_name": "Mine", "config": {}})"),
             "E416", "initializer `Mine`"},
-           {layer("Dense", R"("name": "d", "units": 2, "dtype": "mixed_float16")"), "E416",
-            "the dtype policy `mixed_float16`"}}) {
+           {layer("Dense", R"("name": "d", "units": 2, "dtype": "int8_from_float32")"), "E416",
+            "the dtype policy `int8_from_float32`"}}) {
     CAPTURE(c.layers);
     const test::Caught error = caught([&] { import_text(sequential(good + ", " + c.layers)); });
     CAPTURE(error.text);

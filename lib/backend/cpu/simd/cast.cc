@@ -1,6 +1,6 @@
 // Conversion between element types. Floating to integer truncates towards zero; to bool tests for
 // zero.
-#include "backend/cpu/simd/math.h"
+#include "backend/cpu/simd/half.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -42,6 +42,17 @@ void fill_from(KernelTable& table, int from) {
   row[kTypeF64] = cast_loop<From, double>;
 }
 
+template <class H>
+void widen_loop(void* out, const void* a, const void*, const void*, int64_t n,
+                const ElementParams&) {
+  widen(static_cast<float*>(out), static_cast<const H*>(a), n);
+}
+template <class H>
+void narrow_loop(void* out, const void* a, const void*, const void*, int64_t n,
+                 const ElementParams&) {
+  narrow(static_cast<H*>(out), static_cast<const float*>(a), n);
+}
+
 }  // namespace
 
 void MESHTRAIN_FILL(fill_cast)(KernelTable& table) {
@@ -52,6 +63,10 @@ void MESHTRAIN_FILL(fill_cast)(KernelTable& table) {
   fill_from<int64_t>(table, kTypeI64);
   fill_from<float>(table, kTypeF32);
   fill_from<double>(table, kTypeF64);
+  table.cast[kTypeBF16][kTypeF32] = widen_loop<BFloat16>;
+  table.cast[kTypeF16][kTypeF32] = widen_loop<Float16>;
+  table.cast[kTypeF32][kTypeBF16] = narrow_loop<BFloat16>;
+  table.cast[kTypeF32][kTypeF16] = narrow_loop<Float16>;
 }
 
 }  // namespace meshtrain::cpu

@@ -1,5 +1,5 @@
 // Loops over tensors whose last dimension is the channel: per-channel sums, and windows of pools.
-#include "backend/cpu/simd/math.h"
+#include "backend/cpu/simd/half.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -187,6 +187,102 @@ void avg_pool_grad(void* dx, const void* dy, const PoolArgs& window) {
   }
 }
 
+// --- pools of 16 bits: a chunk of a window's cells is widened ------------------------------------
+
+// The largest of the window's cells in the channels [first, first + channels).
+template <class H>
+void largest_half(float* best, const PoolArgs& window, int64_t first, int64_t channels) {
+  float cell[kChunk];
+  const H* x = static_cast<const H*>(window.x) + first;
+  widen(best, x + window.offsets[0], channels);
+  for (int64_t i = 1; i < window.cells; ++i) {
+    widen(cell, x + window.offsets[i], channels);
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c)
+      best[c] = larger(best[c], cell[c]);
+  }
+}
+
+template <class H>
+void max_pool_half(void* y, const PoolArgs& window) {
+  float best[kChunk];
+  for (int64_t begin = 0; begin < window.channels; begin += kChunk) {
+    const int64_t left = window.channels - begin;
+    const int64_t n = left < kChunk ? left : kChunk;
+    if (window.cells == 0) {
+      for (int64_t c = 0; c < n; ++c)
+        best[c] = -__builtin_inff();
+    } else {
+      largest_half<H>(best, window, begin, n);
+    }
+    narrow(static_cast<H*>(y) + begin, best, n);
+  }
+}
+
+template <class H>
+void max_pool_grad_half(void* dx, const void* dy, const PoolArgs& window) {
+  float best[kChunk], rest[kChunk], cell[kChunk];
+  for (int64_t begin = 0; window.cells > 0 && begin < window.channels; begin += kChunk) {
+    const int64_t left = window.channels - begin;
+    const int64_t n = left < kChunk ? left : kChunk;
+    largest_half<H>(best, window, begin, n);
+    widen(rest, static_cast<const H*>(dy) + begin, n);
+    for (int64_t i = 0; i < window.cells; ++i) {
+      widen(cell, static_cast<const H*>(window.x) + begin + window.offsets[i], n);
+      float* to = static_cast<float*>(dx) + begin + window.offsets[i];
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c) {
+        const bool found = cell[c] == best[c] || cell[c] != cell[c];
+        to[c] += found ? rest[c] : 0.0f;
+        rest[c] = found ? 0.0f : rest[c];
+      }
+    }
+  }
+}
+
+template <class H>
+void avg_pool_half(void* y, const PoolArgs& window) {
+  float total[kChunk], cell[kChunk];
+  const float count = static_cast<float>(window.cells > 0 ? window.cells : 1);
+  for (int64_t begin = 0; begin < window.channels; begin += kChunk) {
+    const int64_t left = window.channels - begin;
+    const int64_t n = left < kChunk ? left : kChunk;
+    for (int64_t c = 0; c < n; ++c)
+      total[c] = 0;
+    for (int64_t i = 0; i < window.cells; ++i) {
+      widen(cell, static_cast<const H*>(window.x) + begin + window.offsets[i], n);
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c)
+        total[c] += cell[c];
+    }
+    for (int64_t c = 0; c < n; ++c)
+      total[c] /= count;
+    narrow(static_cast<H*>(y) + begin, total, n);
+  }
+}
+
+template <class H>
+void avg_pool_grad_half(void* dx, const void* dy, const PoolArgs& window) {
+  float g[kChunk];
+  for (int64_t begin = 0; begin < window.channels; begin += kChunk) {
+    const int64_t left = window.channels - begin;
+    const int64_t n = left < kChunk ? left : kChunk;
+    widen(g, static_cast<const H*>(dy) + begin, n);
+    PoolArgs chunk = window;
+    chunk.channels = n;
+    avg_pool_grad<float>(static_cast<float*>(dx) + begin, g, chunk);
+  }
+}
+
+template <class H>
+void fill_half(KernelTable& table) {
+  constexpr int type = kIndexOf<H>;
+  table.max_pool[type] = max_pool_half<H>;
+  table.max_pool_grad[type] = max_pool_grad_half<H>;
+  table.avg_pool[type] = avg_pool_half<H>;
+  table.avg_pool_grad[type] = avg_pool_grad_half<H>;
+}
+
 template <class T>
 void fill_type(KernelTable& table) {
   constexpr int type = kIndexOf<T>;
@@ -202,6 +298,8 @@ void fill_type(KernelTable& table) {
 void MESHTRAIN_FILL(fill_channels)(KernelTable& table) {
   fill_type<float>(table);
   fill_type<double>(table);
+  fill_half<BFloat16>(table);
+  fill_half<Float16>(table);
 }
 
 }  // namespace meshtrain::cpu

@@ -1,7 +1,7 @@
 // Philox4x32-10 (base/philox.h), many blocks at once, and dropout by its bits.
 #include <immintrin.h>
 
-#include "backend/cpu/simd/math.h"
+#include "backend/cpu/simd/half.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -122,12 +122,26 @@ void dropout(void* out, const void* x, const uint32_t* bits, int64_t n, uint32_t
   }
 }
 
+template <class H>
+void dropout_half(void* out, const void* x, const uint32_t* bits, int64_t n, uint32_t threshold,
+                  double scale) {
+  float block[kHalfBlock];
+  for (int64_t i = 0; i < n; i += kHalfBlock) {
+    const int64_t count = n - i < kHalfBlock ? n - i : kHalfBlock;
+    widen(block, static_cast<const H*>(x) + i, count);
+    dropout<float>(block, block, bits + i, count, threshold, scale);
+    narrow(static_cast<H*>(out) + i, block, count);
+  }
+}
+
 }  // namespace
 
 void MESHTRAIN_FILL(fill_random)(KernelTable& table) {
   table.random_bits = random_bits;
   table.dropout[kTypeF32] = dropout<float>;
   table.dropout[kTypeF64] = dropout<double>;
+  table.dropout[kTypeBF16] = dropout_half<BFloat16>;
+  table.dropout[kTypeF16] = dropout_half<Float16>;
 }
 
 }  // namespace meshtrain::cpu

@@ -4,7 +4,7 @@
 // block sums are added up in double (rows) or as a second level (columns). So float32 keeps its
 // accuracy over millions of terms, and the result depends on nothing but the number of rows and
 // columns.
-#include "backend/cpu/simd/math.h"
+#include "backend/cpu/simd/half.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -237,6 +237,77 @@ void combine_many(void* out, const void* const* sources, int64_t num_sources, in
   }
 }
 
+// --- 16 bits: blocks are widened, then reduced as above ------------------------------------------
+
+template <class Op, class H>
+void reduce_half_rows(void* out, const void* x, int64_t rows, int64_t columns, int64_t row_stride) {
+  float* o = static_cast<float*>(out);
+  float block[kRowBlock];
+  for (int64_t r = 0; r < rows; ++r) {
+    const H* row = static_cast<const H*>(x) + r * row_stride;
+    double total = 0;
+    for (int64_t c = 0; c < columns; c += kRowBlock) {
+      const int64_t n = columns - c < kRowBlock ? columns - c : kRowBlock;
+      widen(block, row + c, n);
+      const double part = static_cast<double>(reduce_block<Op, float>(block, n));
+      total = c == 0 ? part : Op::of(total, part);
+    }
+    o[r] = static_cast<float>(total);
+  }
+}
+
+template <class Op, class H>
+void reduce_half_columns(void* out, const void* x, int64_t rows, int64_t columns,
+                         int64_t row_stride) {
+  constexpr int64_t kWide = 64;  // columns at once
+  float* o = static_cast<float*>(out);
+  const H* in = static_cast<const H*>(x);
+  float block[kColumnBlock * kWide], totals[2 * kWide];
+  for (int64_t c = 0; c < columns; c += kWide) {
+    const int64_t n = columns - c < kWide ? columns - c : kWide;
+    for (int64_t r = 0; r < rows; r += kColumnBlock) {
+      const int64_t count = rows - r < kColumnBlock ? rows - r : kColumnBlock;
+      for (int64_t i = 0; i < count; ++i)
+        widen(block + i * kWide, in + (r + i) * row_stride + c, n);
+      reduce_columns<Op, float>(totals + (r == 0 ? 0 : kWide), block, count, n, kWide);
+      if (r > 0)
+        reduce_columns<Op, float>(totals, totals, 2, n, kWide);
+    }
+    for (int64_t i = 0; i < n; ++i)
+      o[c + i] = totals[i];
+  }
+}
+
+template <class Op, class H>
+void combine_halves(void* out, const void* const* sources, int64_t num_sources, int64_t n) {
+  float total[kHalfBlock], term[kHalfBlock];
+  for (int64_t i = 0; i < n; i += kHalfBlock) {
+    const int64_t count = n - i < kHalfBlock ? n - i : kHalfBlock;
+    widen(total, static_cast<const H*>(sources[0]) + i, count);
+    for (int64_t s = 1; s < num_sources; ++s) {
+      widen(term, static_cast<const H*>(sources[s]) + i, count);
+      const void* both[] = {total, term};
+      combine_many<Op, float>(total, both, 2, count);
+    }
+    narrow(static_cast<H*>(out) + i, total, count);
+  }
+}
+
+template <class Op, class H>
+void fill_half(KernelTable& table, Reduction kind) {
+  const int k = static_cast<int>(kind);
+  table.reduce_rows[k][kIndexOf<H>] = reduce_half_rows<Op, H>;
+  table.reduce_columns[k][kIndexOf<H>] = reduce_half_columns<Op, H>;
+  table.combine_many[k][kIndexOf<H>] = combine_halves<Op, H>;
+}
+
+template <class H>
+void fill_half_type(KernelTable& table) {
+  fill_half<Sum, H>(table, Reduction::kSum);
+  fill_half<Max, H>(table, Reduction::kMax);
+  fill_half<Min, H>(table, Reduction::kMin);
+}
+
 template <class Op, class T>
 void fill(KernelTable& table, Reduction kind) {
   const int k = static_cast<int>(kind);
@@ -261,6 +332,8 @@ void MESHTRAIN_FILL(fill_reduce)(KernelTable& table) {
   fill_type<int64_t>(table);
   fill_type<float>(table);
   fill_type<double>(table);
+  fill_half_type<BFloat16>(table);
+  fill_half_type<Float16>(table);
   for (int k = 0; k < static_cast<int>(Reduction::kCount); ++k) {
     table.reduce_rows[k][kTypeBool] = table.reduce_rows[k][kTypeU8];
     table.reduce_columns[k][kTypeBool] = table.reduce_columns[k][kTypeU8];
