@@ -30,19 +30,19 @@ constexpr std::string_view kTerms = R"(
 constexpr unsigned rows = kThreads / lanes;
 const unsigned t = threadIdx.x, part = block / groups;
 const unsigned lane = terms_adjacent ? t % lanes : t / rows;
-const U k = (U)(block % groups) * rows + (terms_adjacent ? t / lanes : t % rows);
+const U output = (U)(block % groups) * rows + (terms_adjacent ? t / lanes : t % rows);
 A all = none;
-if (k < outputs) {
+if (output < outputs) {
   const U last = ((U)part + 1) * part_terms, end = last < terms ? last : terms;
   U r = (U)part * part_terms + lane;
   A b = none, c = none, d = none;
   for (; r + 3 * lanes < end; r += 4 * lanes) {
-    all = join(all, term(k, r));
-    b = join(b, term(k, r + lanes));
-    c = join(c, term(k, r + 2 * lanes));
-    d = join(d, term(k, r + 3 * lanes));
+    all = join(all, term(output, r));
+    b = join(b, term(output, r + lanes));
+    c = join(c, term(output, r + 2 * lanes));
+    d = join(d, term(output, r + 3 * lanes));
   }
-  for (; r < end; r += lanes) all = join(all, term(k, r));
+  for (; r < end; r += lanes) all = join(all, term(output, r));
   all = join(join(all, b), join(c, d));
 }
 )";
@@ -108,7 +108,7 @@ if (lane == 0)
                         step, high);
     shared_bytes = static_cast<unsigned>(fold.value_bytes) * kThreads;
   }
-  text += "if (lane == 0 && k < outputs) result(k, part, all);\n";
+  text += "if (lane == 0 && output < outputs) result(output, part, all);\n";
   return make_body(fold.kind, std::move(text), shared_bytes, plan.lanes > 1);
 }
 
