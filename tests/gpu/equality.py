@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Trains the guides' models and the quickstart on the CPU and on a GPU and compares the losses of every step.
+
+  tests/gpu/equality.py --meshtrain PROGRAM [--device gpu:0] [--configs DIR] [--repeats N] [--seconds S]
+
+The GPU trains on one device, and on eight virtual ones in the config's own mesh; both must follow the CPU's
+losses within 1e-4 over 100 steps in full float32, dropout included. Then the same run --repeats times must
+leave the same weights, byte for byte. One line a comparison; exit status 1 when one fails. `--device cpu`
+tries the program itself where there is no GPU.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+STEPS = 100
+TOLERANCE = 1e-4
+# Config: (mesh of one device, what makes 100 short steps of it).
+MODELS = {
+    "keras_guide_data_parallel": ("1", ["fit.epochs=13"]),
+    "keras_guide_model_parallel": ("1x1", ["fit.epochs=13"]),
+    "jax_guide_convnet": ("1", ["fit.epochs=1", "data.train={source: digits, samples: 6400}",
+                                "data.test={source: digits, split: test, samples: 64}"]),
+    "quickstart": ("1x1", ["fit.epochs=1", f"fit.limit_steps={STEPS}"]),
+}
+REPEATED = ["quickstart", "jax_guide_convnet"]
+
+
+class Failed(Exception):
+    pass
+
+
+class Runner:
+    def __init__(self, arguments, folder):
+        self.program, self.configs = str(arguments.meshtrain), arguments.configs
+        self.folder, self.end, self.runs = folder, time.monotonic() + arguments.seconds, 0
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def train(self, model, devices, *arguments):
+        """The run's folder."""
+        self.runs += 1
+        run = self.folder / str(self.runs)
+        command = [self.program, "train", str(self.configs / f"{model}.yaml"), "--devices", devices, "-q", "-o",
+                   str(run), "run.log_steps=true", "matmul_precision=highest", "checkpoint.every=never",
+                   *MODELS[model][1], *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=max(1.0, self.left()), check=False)
+        except subprocess.TimeoutExpired:
+            raise Failed("out of time") from None
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(command)}\n  exit status {done.returncode}: {done.stderr.strip()}")
+        return run
+
+    def losses(self, *arguments):
+        lines = (self.train(*arguments) / "metrics.jsonl").read_text().splitlines()
+        losses = [e["loss"] for e in map(json.loads, lines) if e["event"] == "step"][:STEPS]
+        if len(losses) != STEPS:
+            raise Failed(f"{len(losses)} steps instead of {STEPS}")
+        return losses
+
+
+def compare(runner, model, device):
+    """A sentence on how far the losses are apart; Failed when too far."""
+    one_mesh = MODELS[model][0]
+    reference = runner.losses(model, "cpu:8")
+    said = []
+    for devices, arguments in ((one(device), ["--mesh", one_mesh]), (eight(device), [])):
+        theirs = runner.losses(model, devices, *arguments)
+        gaps = [abs(a - b) / max(1.0, abs(a)) for a, b in zip(reference, theirs, strict=True)]
+        gap = max(gaps)
+        said.append(f"{devices} {gap:.1g}")
+        if not gap <= TOLERANCE:  # NaN too
+            step = next(i for i, g in enumerate(gaps) if not g <= TOLERANCE)
+            raise Failed(f"{devices} is {gap:.2g} from the CPU's losses, first at step {step + 1}: "
+                         f"{theirs[step]!r} beside {reference[step]!r}")
+    return ", ".join(said)
+
+
+def one(device):
+    return "cpu:1" if device == "cpu" else device
+
+
+def eight(device):
+    return "cpu:8" if device == "cpu" else f"{device}x8"
+
+
+def repeat(runner, model, device, count):
+    hashes = set()
+    for _ in range(count):
+        run = runner.train(model, one(device), "--mesh", MODELS[model][0], "fit.limit_steps=30")
+        hashes.add(hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest())
+    if len(hashes) != 1:
+        raise Failed(f"{count} runs left {len(hashes)} different weights")
+    return f"{count} runs, sha256 {hashes.pop()[:16]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--meshtrain", type=pathlib.Path, default=ROOT / "build/release/app/meshtrain")
+    parser.add_argument("--configs", type=pathlib.Path, default=ROOT / "configs")
+    parser.add_argument("--device", default="gpu:0")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=600, help="for everything")
+    arguments = parser.parse_args()
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(arguments, pathlib.Path(folder))
+        checks = [(f"{m} follows the CPU", compare, (m, arguments.device)) for m in MODELS]
+        checks += [(f"{m} repeats", repeat, (m, arguments.device, arguments.repeats)) for m in REPEATED]
+        for name, check, rest in checks:
+            try:
+                print(f"ok      {name}: {check(runner, *rest)}", flush=True)
+            except Failed as error:
+                failures += 1
+                print(f"FAILED  {name}: {error}", flush=True)
+    print(f"{len(checks) - failures} passed, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
