@@ -105,12 +105,13 @@ Launch strided_copy(StridedLoop loop, const std::byte* from, std::byte* to, int6
       "#pragma unroll\n"
       "for (int e = 0; e < {5}; ++e) {{\n"
       "const {1} j = i + e * kThreads;\n"
-      "if (j >= n) break;\n",
+      "if (j < n) {{\n",
       type, indices.type(), indices.number(total), kSpread * kThreads,
       indices.number(static_cast<int64_t>(launch.blocks) * kThreads * kSpread), kSpread,
       indices.offset_type());
   text += indices.split("j", {0, 1});
-  text += fmt::format("x[e] = from[{}];\no[e] = {};\n}}\n", indices.offset(0), indices.offset(1));
+  text +=
+      fmt::format("x[e] = from[{}];\no[e] = {};\n}}\n}}\n", indices.offset(0), indices.offset(1));
   text += fmt::format(
       "#pragma unroll\nfor (int e = 0; e < {}; ++e) if (i + e * kThreads < n) to[o[e]] = x[e];\n"
       "}}\n",

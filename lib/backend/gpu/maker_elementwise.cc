@@ -190,7 +190,7 @@ class TapeText {
     text += arrays(kSpread);
     text += fmt::format(
         "#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\nconst {} j = i + e * kThreads;\n"
-        "if (j >= n) break;\n",
+        "if (j < n) {{\n",
         kSpread, indices_.type());
     text += indices_.split("j", strided_);
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -199,7 +199,7 @@ class TapeText {
                             patterns_[i] == Pattern::kFull ? "j" : indices_.offset(i + 1));
       }
     }
-    text += "}\n" + compute(kSpread);
+    text += "}\n}\n" + compute(kSpread);
     for (size_t r = 0; r < results_.size(); ++r) {
       text += fmt::format(
           "#pragma unroll\nfor (int e = 0; e < {0}; ++e) if (i + e * kThreads < n) mt_store(to{1} "

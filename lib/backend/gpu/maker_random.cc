@@ -60,7 +60,7 @@ class RandomText {
     return text + std::string(inner) + "}\n";
   }
   // The bits of element e; in a loop over e < lanes.
-  std::string_view bits() const { return lanes_ == 1 ? "bits.v[lane]" : "bits.v[e]"; }
+  std::string_view bits() const { return lanes_ == 1 ? "mt_philox_lane(bits, lane)" : "bits.v[e]"; }
 
  private:
   const RandomPiece& piece_;

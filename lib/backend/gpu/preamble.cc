@@ -158,6 +158,12 @@ MT_FN mt_philox_block mt_philox(unsigned long long block, unsigned stream, unsig
   out.v[0] = c0; out.v[1] = c1; out.v[2] = c2; out.v[3] = c3;
   return out;
 }
+// v[lane], in registers.
+MT_FN unsigned mt_philox_lane(const mt_philox_block& block, unsigned lane) {
+  const unsigned low = lane % 2u == 0u ? block.v[0] : block.v[1];
+  const unsigned high = lane % 2u == 0u ? block.v[2] : block.v[3];
+  return lane < 2u ? low : high;
+}
 
 // Reductions in an order that does not change from run to run. Every thread must come along.
 struct mt_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return mt_add(a, b); } };

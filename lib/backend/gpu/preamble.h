@@ -17,7 +17,7 @@ namespace meshtrain::gpu {
 //   mt_NAME(...) for every elementwise op, on mt_compute types
 //   mt_warp_reduce<Op, Lanes>(x), mt_block_reduce<Op>(x, shared), where Op is mt_sum, mt_largest
 //   or mt_smallest; mt_block_scan(x, all, shared)
-//   mt_philox(block, stream, step, key low, key high).v[0..3]
+//   mt_philox(block, stream, step, key low, key high).v[0..3]; mt_philox_lane(result, lane)
 //   mt_float_of(bits), mt_bits_of(x), mt_double_of(bits); mt_mul_rn, mt_add_rn on doubles
 std::string_view preamble();
 
