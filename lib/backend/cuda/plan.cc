@@ -102,9 +102,11 @@ class GraphBuilder {
       enqueue();
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       const cudaGraphNode_t* nodes = nullptr;
+      // Libraries may let kernels begin before others end; whoever comes next waits for the end.
+      const cudaGraphEdgeData* ignored = nullptr;
       size_t count = 0;
       core_.check(
-          cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, nullptr, &count),
+          cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &ignored, &count),
           "cudaStreamGetCaptureInfo");
       if (status == cudaStreamCaptureStatusActive)
         result.assign(nodes, nodes + count);
