@@ -3,11 +3,11 @@
 
 #include <filesystem>
 
+#include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli.h"
 #include "resume.h"
-#include "table.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_writer.h"
 #include "verify.h"
@@ -86,7 +86,7 @@ std::string inspect_text(const CheckpointReader& reader) {
                     std::string(dtype_name(tensor.dtype)), shape_string(tensor.shape),
                     tensor.layout, std::to_string(tensor.pieces.size())});
   }
-  return out + aligned(rows) + "\n" + reader.text("config.resolved.yaml");
+  return out + aligned_columns(rows) + "\n" + reader.text("config.resolved.yaml");
 }
 
 }  // namespace

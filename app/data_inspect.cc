@@ -5,13 +5,13 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli.h"
 #include "config/default_object.h"
 #include "data/array_stats.h"
 #include "data/guess_source.h"
-#include "table.h"
 #include "train/run_data.h"
 
 namespace meshtrain {
@@ -133,7 +133,7 @@ std::string text_of(const InspectedPart& part) {
                     number_text(array.stats.mean), format_thousands(array.stats.nans),
                     format_thousands(array.stats.infinities), format_bytes(array.bytes)});
   }
-  out += "\n" + aligned(rows, {3, 4, 5, 6, 7, 8});
+  out += "\n" + aligned_columns(rows, {3, 4, 5, 6, 7, 8});
   for (const InspectedArray& array : part.arrays) {
     if (!array.stats.classes) {
       continue;
@@ -146,7 +146,7 @@ std::string text_of(const InspectedPart& part) {
     }
     const size_t all = rows.size() - 1;
     rows.resize(std::min(rows.size(), kMaxShownClasses + 1));
-    out += "\n" + aligned(rows, {1, 2});
+    out += "\n" + aligned_columns(rows, {1, 2});
     if (all > kMaxShownClasses) {
       out += fmt::format("... {} more\n", all - kMaxShownClasses);
     }

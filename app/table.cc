@@ -3,23 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
+
+#include "base/columns.h"
 
 namespace meshtrain {
-namespace {
-
-size_t width_of(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u;  // no continuation byte of UTF-8
-  }));
-}
-
-}  // namespace
 
 void Table::add(std::vector<Lines> row) {
   for (size_t c = 0; c < row.size(); ++c) {
     for (const std::string& line : row[c]) {
-      columns_[c].width = std::max(columns_[c].width, width_of(line));
+      columns_[c].width = std::max(columns_[c].width, visible_width(line));
     }
   }
   rows_.push_back(std::move(row));
@@ -58,32 +50,11 @@ std::string Table::row_text(const std::vector<Lines>& row, const char* bar) cons
   for (size_t line = 0; line < height; ++line) {
     for (size_t c = 0; c < row.size(); ++c) {
       const std::string text = line < row[c].size() ? row[c][line] : "";
-      const std::string blank(columns_[c].width - width_of(text), ' ');
+      const std::string blank(columns_[c].width - visible_width(text), ' ');
       out += fmt::format("{} {}{} ", bar, columns_[c].right ? blank : text,
                          columns_[c].right ? text : blank);
     }
     out += fmt::format("{}\n", bar);
-  }
-  return out;
-}
-
-std::string aligned(const std::vector<std::vector<std::string>>& rows,
-                    const std::vector<size_t>& right) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) {
-      widths[c] = std::max(widths[c], row[c].size());
-    }
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < row.size(); ++c) {
-      const bool is_right = std::find(right.begin(), right.end(), c) != right.end();
-      line += is_right ? fmt::format("{:>{}}  ", row[c], widths[c])
-                       : fmt::format("{:<{}}  ", row[c], widths[c]);
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return out;
 }

@@ -29,9 +29,4 @@ class Table {
   std::vector<std::vector<Lines>> rows_;
 };
 
-// A table without lines: columns as wide as their widest text, two blanks apart. Columns whose
-// index is in `right` are aligned to the right.
-std::string aligned(const std::vector<std::vector<std::string>>& rows,
-                    const std::vector<size_t>& right = {});
-
 }  // namespace meshtrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -25,26 +26,6 @@ std::string layout_text(const Sharding& sharding, const DeviceMesh& mesh) {
 
 int64_t bytes_of(const Shape& shape, DType dtype) {
   return num_elements(shape) * static_cast<int64_t>(dtype_size(dtype));
-}
-
-// Columns padded to their widest cell, two spaces between them.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t c = 0; c < row.size(); ++c) {
-      widths[c] = std::max(widths[c], row[c].size());
-    }
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < row.size(); ++c) {
-      line += fmt::format("{:<{}}", row[c], c + 1 < row.size() ? widths[c] + 2 : 0);
-    }
-    out += std::string(trim("|" + line).substr(1)) + "\n";
-  }
-  return out;
 }
 
 std::string count_text(double count) {  // "40.9 M"
@@ -92,7 +73,7 @@ std::string variable_table(const PlanReport& report) {
                     v.rule_key.empty() ? "-" : v.rule_key + "  " + v.rule_place});
     four = four || v.layout.storage != v.layout.compute || v.layout.storage != v.layout.state;
   }
-  std::string out = table(rows);
+  std::string out = aligned_columns(rows);
   if (four) {
     rows = {{"variable", "storage", "compute", "gradient", "optimizer state"}};
     for (const PlannedVariable& v : report.variables) {
@@ -101,7 +82,7 @@ std::string variable_table(const PlanReport& report) {
                       layout_text(v.layout.grad, report.mesh),
                       layout_text(v.layout.state, report.mesh)});
     }
-    out += "\n" + table(rows);
+    out += "\n" + aligned_columns(rows);
   }
   if (!report.outputs.empty()) {
     rows = {{"tensor", "shape", "layout", "rule"}};
@@ -109,7 +90,7 @@ std::string variable_table(const PlanReport& report) {
       rows.push_back({o.key, size_text(o.shape), layout_text(o.sharding, report.mesh),
                       o.rule_key + "  " + o.rule_place});
     }
-    out += "\n" + table(rows);
+    out += "\n" + aligned_columns(rows);
   }
   return out;
 }
@@ -132,8 +113,9 @@ std::string collective_table(const PlanReport& report) {
                     shortened(c.cause, 60)});
     total += c.bytes_sent;
   }
-  return table(rows) + fmt::format("traffic   {} collectives, {} sent by each device per step\n",
-                                   report.collectives.size(), format_bytes(total));
+  return aligned_columns(rows) +
+         fmt::format("traffic   {} collectives, {} sent by each device per step\n",
+                     report.collectives.size(), format_bytes(total));
 }
 
 }  // namespace

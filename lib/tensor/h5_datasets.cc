@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/printable.h"
 #include "tensor/h5_server.h"
 #include "tensor/read_error.h"
 
@@ -12,13 +13,6 @@ namespace meshtrain {
 namespace {
 
 constexpr uint64_t kChildMemory = uint64_t{2} << 30;  // the largest chunk twice
-
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }, '?');
-  return text;
-}
 
 void check_signature(const std::string& path) {
   constexpr unsigned char kSignature[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
@@ -75,7 +69,7 @@ uint64_t H5Datasets::number(uint64_t limit) const {
 std::string H5Datasets::text() const {
   std::string out(number(kMaxH5Text), '\0');
   need(out.data(), out.size());
-  return printable(out);
+  return without_controls(out);
 }
 
 void H5Datasets::expect(char kind) const {

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "base/isolate.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "tensor/h5.h"
 #include "tensor/h5_handle.h"
-#include "tensor/npy_header.h"
 #include "tensor/read_error.h"
 
 // The child walks the file and sends each thing it finds: a kind, and what belongs to it.
@@ -279,7 +279,7 @@ class Receiver {
         out.datasets.push_back(dataset(bytes_left));
       } else if (kind == 'E') {
         const std::string code = text();
-        const std::string message = printable_text(text());
+        const std::string message = without_controls(text());
         read_error(code == "E406" ? "E406" : "E405", source_.path, "{}", message);
       } else {
         damaged("the reader lost its way");
@@ -290,13 +290,6 @@ class Receiver {
  private:
   [[noreturn]] void damaged(const std::string& why) {
     read_error("E405", source_.path, "the HDF5 file is damaged: {}", why);
-  }
-  static std::string printable_text(const std::string& text) {
-    std::string out = text;
-    std::replace_if(
-        out.begin(), out.end(),
-        [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }, '?');
-    return out;
   }
   void need(void* to, size_t count) {
     if (!process_.receive(to, count)) {

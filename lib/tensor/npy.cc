@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "tensor/npy_header.h"
 

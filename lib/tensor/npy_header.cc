@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/printable.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
@@ -176,15 +177,6 @@ class HeaderParser {
 
 NpyHeader parse_npy_header(std::string_view text, const std::string& name) {
   return HeaderParser(text, name).parse();
-}
-
-std::string printable(std::string_view text) {
-  constexpr size_t kMax = 40;
-  std::string out(text.substr(0, kMax));
-  for (char& c : out) {
-    c = c >= 32 && c < 127 ? c : '?';
-  }
-  return text.size() > kMax ? out + "..." : out;
 }
 
 }  // namespace meshtrain

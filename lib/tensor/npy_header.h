@@ -18,7 +18,4 @@ struct NpyHeader {
 // `name` stands for the file in messages.
 NpyHeader parse_npy_header(std::string_view text, const std::string& name);
 
-// `text` with what a terminal should not see replaced by "?", at most 40 characters.
-std::string printable(std::string_view text);
-
 }  // namespace meshtrain

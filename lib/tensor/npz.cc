@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "tensor/npy.h"
-#include "tensor/npy_header.h"
 #include "tensor/zip.h"
 
 namespace meshtrain {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/printable.h"
 #include "base/text.h"
-#include "tensor/npy_header.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <set>
 
+#include "base/printable.h"
 #include "base/text.h"
-#include "tensor/npy_header.h"
 #include "tensor/zip_directory.h"
 
 namespace meshtrain {

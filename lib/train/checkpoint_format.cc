@@ -7,8 +7,8 @@
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/text.h"
-#include "tensor/npy_header.h"
 #include "tensor/read_error.h"
 #include "train/checkpoint_json.h"
 #include "train/checkpoint_tiling.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "tensor/npy_header.h"
+#include "base/printable.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "tensor/npy_header.h"
+#include "base/printable.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/columns.h"
+
 namespace meshtrain {
 namespace {
 
@@ -60,19 +62,6 @@ std::string metrics_text(const Logs& values, bool absolute) {
     out += fmt::format(" - {}: {}", name, progress_number(value, absolute));
   }
   return out;
-}
-
-// Columns that a text takes: characters without the escape sequences.
-int64_t visible_width(std::string_view text) {
-  int64_t width = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
-      i = std::min(text.find('m', i), text.size());
-    } else if ((static_cast<unsigned char>(text[i]) & 0xC0u) != 0x80u) {
-      ++width;  // not a continuation byte of UTF-8
-    }
-  }
-  return width;
 }
 
 }  // namespace
@@ -168,7 +157,7 @@ void Progbar::draw(int64_t current, double now, bool final) {
   const std::string line =
       fmt::format("{} {}{}{} {}{}", bar_text(current, target_), kBold, time, kReset,
                   progress_step_time(per_step), metrics_text(values_, true));
-  const int64_t width = visible_width(line);
+  const auto width = static_cast<int64_t>(visible_width(line));
   std::string out(static_cast<size_t>(width_), '\b');
   out += '\r';
   out += line;

@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "nn/keras/weights.h"
-#include "tensor/npy_header.h"
 #include "tensor/safetensors.h"
 #include "tensor/weights.h"
 

@@ -1,7 +1,7 @@
 #include "nn/keras/archive.h"
 
 #include "base/json.h"
-#include "tensor/npy_header.h"
+#include "base/printable.h"
 #include "tensor/zip.h"
 
 namespace meshtrain {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "config/flow.h"
 #include "config/layer_names.h"
@@ -11,7 +12,6 @@
 #include "config/schema.h"
 #include "nn/keras/import_graph.h"
 #include "nn/keras/import_values.h"
-#include "tensor/npy_header.h"
 
 namespace meshtrain {
 namespace {

@@ -3,11 +3,11 @@
 #include <map>
 #include <set>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "config/catalogue.h"
 #include "nn/keras/import_nodes.h"
 #include "nn/keras/import_ops.h"
-#include "tensor/npy_header.h"
 
 namespace meshtrain {
 namespace {

@@ -1,6 +1,6 @@
 #include "nn/keras/import_json.h"
 
-#include "tensor/npy_header.h"
+#include "base/printable.h"
 
 namespace meshtrain {
 

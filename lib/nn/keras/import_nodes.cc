@@ -1,6 +1,6 @@
 #include "nn/keras/import_nodes.h"
 
-#include "tensor/npy_header.h"
+#include "base/printable.h"
 
 namespace meshtrain {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "config/object_spec.h"
 #include "config/reader.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
-#include "tensor/npy_header.h"
 
 namespace meshtrain {
 namespace {

@@ -1,0 +1,35 @@
+// Text for people: columns, and what strangers' files hold.
+#include <doctest/doctest.h>
+
+#include "base/columns.h"
+#include "base/printable.h"
+
+namespace meshtrain {
+namespace {
+
+TEST_CASE("columns are as wide as their widest text in characters") {
+  CHECK(aligned_columns({{"a", "b"}, {"größe", "c"}, {"x", "yy"}}) ==
+        "a      b\ngröße  c\nx      yy\n");
+  CHECK(aligned_columns({{"name", "n"}, {"a", "10"}, {"b", "9"}}, {1}) ==
+        "name   n\na     10\nb      9\n");
+}
+
+TEST_CASE("rows of different lengths and empty cells leave no blanks at the end") {
+  CHECK(aligned_columns({{"a"}, {"bb", "c", ""}, {"", "d"}}) == "a\nbb  c\n    d\n");
+  CHECK(aligned_columns({}) == "");
+}
+
+TEST_CASE("escape sequences and continuation bytes take no width") {
+  CHECK(visible_width("\x1b[31mred\x1b[0m") == 3);
+  CHECK(visible_width("é") == 1);
+  CHECK(visible_width("\x1b[3") == 0);
+}
+
+TEST_CASE("text of strangers cannot steer a terminal") {
+  CHECK(printable("a\x1b[2Jb\xff") == "a?[2Jb?");
+  CHECK(printable(std::string(50, 'x')) == std::string(40, 'x') + "...");
+  CHECK(without_controls("größe\n\x7f") == "größe??");
+}
+
+}  // namespace
+}  // namespace meshtrain
