@@ -95,9 +95,7 @@ class HostPlan final : public Plan {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(DeviceOptions options)
-      : options_(std::move(options)), memory_(total_bytes()) {}
-  ~HostDevice() override = default;
+  HostDevice() : memory_(total_bytes()) {}
 
   DeviceInfo info() override { return info_of(memory_.free_bytes()); }
 
@@ -160,9 +158,8 @@ class HostDevice final : public Device {
       check(window.begin, window.bytes);
       check(window.begin + window.stride * (first + steps - 1), window.bytes);
     }
-    return std::make_unique<HostPlan>(
-        queue_, std::make_shared<Steps>(memory_, commands, windows, options_.cache_dir), first,
-        steps);
+    return std::make_unique<HostPlan>(queue_, std::make_shared<Steps>(memory_, commands, windows),
+                                      first, steps);
   }
 
   void synchronize() override { queue_->drain(); }
@@ -177,7 +174,6 @@ class HostDevice final : public Device {
                     bytes, static_cast<const void*>(begin));
   }
 
-  DeviceOptions options_;
   DeviceMemory memory_;
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
   std::shared_ptr<int> waiting_uploads_ = std::make_shared<int>(0);
@@ -192,9 +188,9 @@ class HostRuntime final : public Runtime {
     return host_compiler().empty() ? 0 : 1;
   }
   DeviceInfo info(int) override { return info_of(total_bytes()); }
-  std::unique_ptr<Device> open(int index, const DeviceOptions& options) override {
+  std::unique_ptr<Device> open(int index, const DeviceOptions&) override {
     MESHTRAIN_CHECK(index == 0, "the emulator has no device {}", index);
-    return std::make_unique<HostDevice>(options);
+    return std::make_unique<HostDevice>();
   }
 };
 

@@ -77,20 +77,15 @@ std::string epilogue(const std::string& text, const std::vector<std::string>& ke
   return out;
 }
 
-fs::path folder_of(const std::string& cache_dir) {
-  fs::path folder = cache_dir;
-  if (cache_dir.empty()) {
-    folder = fs::temp_directory_path() / fmt::format("meshtrain-gpu-emulator-{}", ::getuid());
-  }
+fs::path cache_folder() {
+  const fs::path folder =
+      fs::temp_directory_path() / fmt::format("meshtrain-gpu-emulator-{}", ::getuid());
   fs::create_directories(folder);
   return folder;
 }
 
-// Once in a process: modules that nobody made or used for a day.
+// Modules that nobody made or used for a day.
 void remove_old(const fs::path& folder) {
-  static std::set<fs::path> seen;
-  if (!seen.insert(folder).second)
-    return;
   const auto limit = fs::file_time_type::clock::now() - std::chrono::hours(24);
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
@@ -129,11 +124,13 @@ std::string host_compiler() {
   return found;
 }
 
-Module::Module(const std::string& text, const std::vector<std::string>& kernels,
-               const std::string& cache_dir) {
+Module::Module(const std::string& text, const std::vector<std::string>& kernels) {
+  static const fs::path folder = [] {
+    const fs::path found = cache_folder();
+    remove_old(found);
+    return found;
+  }();
   const std::string source = prelude() + text + epilogue(text, kernels);
-  const fs::path folder = folder_of(cache_dir);
-  remove_old(folder);
   const fs::path object =
       folder / fmt::format("{:016x}.so", hash_text(host_compiler() + kFlags + source));
   std::error_code none;
@@ -158,7 +155,7 @@ const EmulatorKernel& Module::kernel(const std::string& name) const {
   return *found;
 }
 
-std::shared_ptr<const Module> find_module(const Joined& joined, const std::string& cache_dir) {
+std::shared_ptr<const Module> find_module(const Joined& joined) {
   static std::map<std::string, std::shared_ptr<const Module>> modules;
   std::set<std::string> kernels;
   for (const Call& call : joined.calls) {
@@ -169,8 +166,8 @@ std::shared_ptr<const Module> find_module(const Joined& joined, const std::strin
     return nullptr;
   std::shared_ptr<const Module>& module = modules[joined.module];
   if (module == nullptr) {
-    module = std::make_shared<Module>(
-        joined.module, std::vector<std::string>(kernels.begin(), kernels.end()), cache_dir);
+    module = std::make_shared<Module>(joined.module,
+                                      std::vector<std::string>(kernels.begin(), kernels.end()));
   }
   return module;
 }

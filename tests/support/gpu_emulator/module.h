@@ -15,10 +15,9 @@ std::string host_compiler();
 
 class Module {
  public:
-  // Compiles the text with the shim in front, unless `cache_dir` has the result (empty: the
-  // system's folder of temporary files). Throws InternalError with the compiler's words.
-  Module(const std::string& text, const std::vector<std::string>& kernels,
-         const std::string& cache_dir);
+  // Compiles the text with the shim in front, unless an earlier process left the result in the
+  // system's folder of temporary files. Throws InternalError with the compiler's words.
+  Module(const std::string& text, const std::vector<std::string>& kernels);
 
   const EmulatorKernel& kernel(const std::string& name) const;
   const EmulatorModule& abi() const { return *abi_; }
@@ -28,6 +27,6 @@ class Module {
 };
 
 // One module for equal texts in this process.
-std::shared_ptr<const Module> find_module(const Joined& joined, const std::string& cache_dir);
+std::shared_ptr<const Module> find_module(const Joined& joined);
 
 }  // namespace meshtrain::gpu

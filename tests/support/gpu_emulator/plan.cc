@@ -108,7 +108,7 @@ EmulatorOptions EmulatorOptions::from_environment() {
 }
 
 Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& commands,
-             const std::vector<Window>& windows, const std::string& cache_dir)
+             const std::vector<Window>& windows)
     : memory_(memory), windows_(windows) {
   for (const Command& command : commands) {
     for (const Access& access : command.accesses) {
@@ -120,7 +120,7 @@ Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& commands,
   }
   Joined joined = join(commands);
   check_order(commands, joined.calls);
-  module_ = find_module(joined, cache_dir);
+  module_ = find_module(joined);
   calls_ = std::move(joined.calls);
   for (const Call& call : calls_) {
     const auto* kernel = std::get_if<KernelCall>(&call.what);

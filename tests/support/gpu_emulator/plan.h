@@ -29,7 +29,7 @@ class Steps {
   // Throws InternalError where an access lies in no allocation, or where commands that touch the
   // same memory may run at the same time.
   Steps(const DeviceMemory& memory, const std::vector<Command>& commands,
-        const std::vector<Window>& windows, const std::string& cache_dir);
+        const std::vector<Window>& windows);
   // Throws InternalError naming the step of a call that did what it must not.
   void run(int step, bool is_watched, uint64_t seed) const;
 

@@ -214,6 +214,9 @@ std::vector<KernelSpec> tape_specs() {
     add_chain(list, dtype, {31, 129});
   add_chain(list, kF32, {1, 1});
   add_chain(list, kF32, {300, 512});
+  add_chain(list, kF32, {2200, 1001});  // more than all blocks of a launch do in one turn
+  add_ops(list, "turns", {{"add"}}, {DType::kFloat64, DType::kFloat64}, Values::kSigned, {1100001},
+          {});
   return list.take();
 }
 
@@ -316,6 +319,8 @@ std::vector<KernelSpec> copy_specs() {
     for (size_t i : {0u, 1u, 6u, 8u, 10u, 14u})
       add_copy(list, dtype, cases[i]);
   }
+  const CopyCase many_tiles = {"many tiles", {1500, 1501}, 2251500, 2251500, {1, 1500}, {1501, 1}};
+  add_copy(list, DType::kUInt8, many_tiles);
   for (DType dtype : {kBool, DType::kUInt8, kI32, DType::kUInt32, DType::kInt64, kF32,
                       DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
     for (int64_t size : {1, 777, 0, 40000}) {

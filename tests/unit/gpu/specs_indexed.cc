@@ -48,6 +48,9 @@ std::vector<KernelSpec> lookup_specs() {
     add_lookups(list, dtype, cases[0]);
     add_lookups(list, dtype, cases[1]);
   }
+  for (DType dtype : {kF32, DType::kBFloat16, DType::kFloat16})
+    add_lookups(list, dtype, {5000, 12, 3, 0, 12});  // many of each
+  add_lookups(list, kF32, {2500, 700, 70, 0, 700});
   return list.take();
 }
 
@@ -67,6 +70,7 @@ std::vector<KernelSpec> random_specs() {
       {{1}, (uint64_t{1} << 34) - 1, {1}},
       {{70000}, (uint64_t{1} << 34) - 9, {1}},
       {{0}, 0, {1}},
+      {{700, 800}, 1, {801, 1}},  // more than all blocks of a launch do in one turn
       {{5, 7}, 2, {0, 0}},
   };
   SpecList list;
@@ -104,6 +108,25 @@ std::vector<KernelSpec> random_specs() {
   return list.take();
 }
 
+namespace {
+
+void add_warp(SpecList& list, const WarpShape& shape, bool transposed, Values transforms) {
+  const int64_t size = shape.images * shape.height * shape.width * shape.channels;
+  list.add(fmt::format("warp {} fill {}{}{}{}", dtype_name(shape.dtype),
+                       static_cast<int>(shape.fill), shape.nearest ? " nearest" : "",
+                       transposed ? " transposed" : "",
+                       transforms == Values::kSpecial ? " special" : ""),
+           {{shape.dtype, size, Values::kSigned},
+            {kF64, 6 * shape.images, transforms},
+            result(shape.dtype, size)},
+           [=](KernelMaker& maker, const SpecPointers& memory) {
+             maker.affine_warp(shape, transposed, memory[0], memory[1], memory[2]);
+           })
+      .scale = 5;
+}
+
+}  // namespace
+
 std::vector<KernelSpec> warp_specs() {
   SpecList list;
   for (DType dtype : {kF32, kF64}) {
@@ -114,16 +137,9 @@ std::vector<KernelSpec> warp_specs() {
           WarpShape shape{3, 9, 7, 2, dtype, nearest, fill, 0.75};
           if (dtype == kF64)
             shape = {1, 20, 21, 1, dtype, nearest, fill, 0};
-          const int64_t size = shape.images * shape.height * shape.width * shape.channels;
-          list.add(fmt::format("warp {} fill {}{}{}", dtype_name(dtype), static_cast<int>(fill),
-                               nearest ? " nearest" : "", transposed ? " transposed" : ""),
-                   {{dtype, size, Values::kSigned},
-                    {kF64, 6 * shape.images, Values::kSigned},
-                    result(dtype, size)},
-                   [=](KernelMaker& maker, const SpecPointers& memory) {
-                     maker.affine_warp(shape, transposed, memory[0], memory[1], memory[2]);
-                   })
-              .scale = 5;
+          add_warp(list, shape, transposed, Values::kSigned);
+          shape.images = 6;
+          add_warp(list, shape, transposed, Values::kSpecial);  // places far away, or nowhere
         }
       }
     }
@@ -207,6 +223,7 @@ std::vector<KernelSpec> optimizer_specs() {
     add_optimizer(list, rule, kF32, 1, true, true);
   }
   add_optimizer(list, rules[7], kF32, 200000, false, true);
+  add_optimizer(list, rules[0], kF64, 1100003, false, false);
   return list.take();
 }
 
@@ -258,6 +275,7 @@ std::vector<KernelSpec> combine_specs() {
   }
   add_combine(list, Reduction::kSum, DType::kBool, 1, 4, 9, 2);
   add_combine(list, Reduction::kSum, kF32, 2, 16, 16, 64);
+  add_combine(list, Reduction::kSum, kF64, 2, 1, 600000, 2);
   return list.take();
 }
 
