@@ -269,6 +269,7 @@ std::vector<KernelSpec> combine_specs() {
       add_combine(list, reduction, dtype, 4, 5, 16, 4);
     }
     add_combine(list, reduction, kF32, 2, 1, 5000, 2);
+    add_combine(list, reduction, kF32, 2, 1, 5000, 3);
     add_combine(list, reduction, kF32, 8, 100, 1, 1);
     add_combine(list, reduction, kF32, 8, 1, 1, 8);
     add_combine(list, reduction, kF32, 64, 3, 20, 2);
