@@ -6,7 +6,7 @@
 #include "backend/gpu/join.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
 
 #include "backend/gpu/dependencies.h"
 #include "backend/gpu/module_text.h"
@@ -49,35 +49,50 @@ const Launch* launch_of(const Command& command) {
   return std::get_if<Launch>(&command.what);
 }
 
-// Instances of one launch: each needs a word for its first block beside its arguments.
-Placed make_groups(const std::vector<Command>& commands) {
-  struct Open {
-    size_t group;
+// The groups of one body with as many arguments, in their order.
+class Groups {
+ public:
+  // The first group behind `last` that has room, or a new one at `place`.
+  size_t put(const Launch& launch, int last, size_t place) {
+    const size_t words = launch.args.size() + 1;  // one for its first block
+    auto group = std::upper_bound(
+        groups_.begin(), groups_.end(), last,
+        [](int after, const Group& g) { return after < static_cast<int>(g.place); });
+    while (group != groups_.end() &&
+           (group->words + words > kMaxParams || group->blocks + launch.blocks > kMaxGrid))
+      ++group;
+    if (group == groups_.end())
+      group = groups_.insert(group, {place, 0, 0});
+    group->blocks += launch.blocks;
+    group->words += words;
+    return group->place;
+  }
+
+ private:
+  struct Group {
+    size_t place;
     uint64_t blocks;
     size_t words;
   };
+  std::vector<Group> groups_;
+};
+
+// Instances of one launch.
+Placed make_groups(const std::vector<Command>& commands) {
   Placed groups;
   std::vector<int> group_of;
-  std::unordered_map<std::string_view, Open> open;
+  std::map<std::pair<std::string_view, size_t>, Groups> of_body;
   MemoryOrder order;
   for (size_t i = 0; i < commands.size(); ++i) {
     const std::vector<int> previous = mapped(order.add(commands[i].accesses), group_of);
     size_t place = groups.places.size();
     if (const Launch* launch = launch_of(commands[i])) {
-      const size_t words = launch->args.size() + 1;
-      MESHTRAIN_CHECK(launch->blocks <= kMaxGrid && launch->blocks > 0 && words <= kMaxParams,
-                      "{} has {} blocks and {} arguments", launch->body->name, launch->blocks,
-                      launch->args.size());
-      const auto [found, is_new] = open.try_emplace(launch->body->name, Open{place, 0, 0});
-      Open& group = found->second;
-      const bool fits = (previous.empty() || previous.back() < static_cast<int>(group.group)) &&
-                        group.words + words <= kMaxParams &&
-                        group.blocks + launch->blocks <= kMaxGrid;
-      if (!fits)
-        group = {place, 0, 0};
-      place = group.group;
-      group.blocks += launch->blocks;
-      group.words += words;
+      MESHTRAIN_CHECK(
+          launch->blocks <= kMaxGrid && launch->blocks > 0 && launch->args.size() < kMaxParams,
+          "{} has {} blocks and {} arguments", launch->body->name, launch->blocks,
+          launch->args.size());
+      const int last = previous.empty() ? -1 : previous.back();
+      place = of_body[{launch->body->name, launch->args.size()}].put(*launch, last, place);
     }
     groups.put(static_cast<int>(i), place, previous);
     group_of.push_back(static_cast<int>(place));

@@ -50,7 +50,7 @@ Command product(std::vector<Access> accesses) {
 bool conflict(const Command& a, const Command& b) {
   for (const Access& x : a.accesses) {
     for (const Access& y : b.accesses) {
-      if ((x.is_write || y.is_write) && x.begin < y.end && y.begin < x.end)
+      if ((x.is_write || y.is_write) && std::max(x.begin, y.begin) < std::min(x.end, y.end))
         return true;
     }
   }
@@ -140,6 +140,20 @@ std::vector<Command> random_commands(uint64_t seed, int count, int64_t bytes) {
   return out;
 }
 
+// to[i] = a[i] * factor + b[size - 1 - i].
+const char* const kThroughShared = R"(
+unsigned* all = (unsigned*)shared;
+const unsigned t = threadIdx.x;
+all[255 - t] = ((const unsigned*)arg[1])[t];
+__syncthreads();
+((unsigned*)arg[2])[t] = ((const unsigned*)arg[0])[t] * {}u + all[t];
+)";
+const char* const kStraight = R"(
+const unsigned i = block * kThreads + threadIdx.x, n = (unsigned)arg[3];
+if (i < n)
+  ((unsigned*)arg[2])[i] = ((const unsigned*)arg[0])[i] * {}u + ((const unsigned*)arg[1])[n - 1 - i];
+)";
+
 const KernelCall& kernel_of(const Call& call) {
   return std::get<KernelCall>(call.what);
 }
@@ -183,8 +197,8 @@ TEST_CASE("a launch does not move before what it waits for") {
       launch(1, {range(20, 30, false), range(30, 40, true)}), launch(1, {range(50, 60, true)})};
   const Joined joined = gpu::join(list);
   REQUIRE(joined.calls.size() == 3);
-  CHECK(joined.calls[0].commands == std::vector<int>{0});
-  CHECK(joined.calls[2].commands == std::vector<int>{2, 3});
+  CHECK(joined.calls[0].commands == std::vector<int>{0, 3});
+  CHECK(joined.calls[2].commands == std::vector<int>{2});
   CHECK(joined.calls[2].after == std::vector<int>{1});
 }
 
@@ -309,7 +323,6 @@ TEST_CASE("joined commands compute what they compute one after the other") {
     expected[i] = static_cast<uint32_t>(splitmix_bits(5, i));
   device->upload(memory, expected.data(), kWords * 4);
 
-  // to[i] = a[i] * factor + b[size - 1 - i], through shared memory or straight.
   std::vector<Command> list;
   uint64_t n = 0;
   const auto below = [&](uint64_t limit) { return splitmix_below(6, n++, limit); };
@@ -324,16 +337,7 @@ TEST_CASE("joined commands compute what they compute one after the other") {
         place = below(static_cast<uint64_t>(kWords / 512)) * 512;
       } while (place == to);
     }
-    const std::string text = fmt::format(
-        shares ? "unsigned* all = (unsigned*)shared;\n"
-                 "const unsigned t = threadIdx.x;\n"
-                 "all[255 - t] = ((const unsigned*)arg[1])[t];\n"
-                 "__syncthreads();\n"
-                 "((unsigned*)arg[2])[t] = ((const unsigned*)arg[0])[t] * {}u + all[t];\n"
-               : "const unsigned i = block * kThreads + threadIdx.x, n = (unsigned)arg[3];\n"
-                 "if (i < n) ((unsigned*)arg[2])[i] = ((const unsigned*)arg[0])[i] * {}u +\n"
-                 "    ((const unsigned*)arg[1])[n - 1 - i];\n",
-        factor);
+    const std::string text = fmt::format(fmt::runtime(shares ? kThroughShared : kStraight), factor);
     gpu::Launch out;
     out.body = gpu::make_body("mix", text, shares ? 1024 : 0, shares);
     out.blocks = static_cast<uint64_t>((size + 255) / 256);
