@@ -67,7 +67,7 @@ KernelCall ModuleText::instances(const std::vector<const Launch*>& launches) {
   for (const Launch* launch : launches)
     call.params.insert(call.params.end(), launch->args.begin(), launch->args.end());
   call.grid = static_cast<unsigned>(blocks);
-  call.kernel = fmt::format("{}_x{}", body.name, launches.size());
+  call.kernel = fmt::format("{}_x{}_{}", body.name, launches.size(), launches[0]->args.size());
   add_body(body);
   add_kernel(call, instances_text(body.name, launches.size(), launches[0]->args.size()));
   return call;
