@@ -103,6 +103,10 @@ patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "${binaries[@]}"
 for library in "$root"/lib/*; do
   patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
 done
+# The CUDA part opens CUDA's libraries when it needs them; here is where a toolkit has them.
+if [ -n "$cuda_part" ]; then
+  patchelf --force-rpath --set-rpath "\$ORIGIN:/usr/local/cuda/lib64" "$root/lib/libmeshtrain_cuda.so"
+fi
 
 # Texts: licences of what is packed, and of what is linked in (the -dev packages).
 packages+=" $(sed -n '/^packages="/,/^"/p' scripts/install_dependencies.sh | grep -E -- '-dev$')"
