@@ -1,9 +1,8 @@
 #include "backend/gpu/kernel_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstdlib>
+
+#include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
 
@@ -41,56 +40,11 @@ std::string word_type(int64_t bytes) {
   }
 }
 
-Indices::Indices(const StridedLoop& loop) : loop_(loop) {
-  constexpr int64_t kLimit = int64_t{1} << 30;
-  is_wide_ = num_elements(loop.sizes) > kLimit;
-  for (const std::vector<int64_t>& strides : loop.strides) {
-    int64_t reach = 0;
-    for (size_t d = 0; d < loop.rank(); ++d)
-      reach += (loop.sizes[d] - 1) * std::abs(strides[d]);
-    is_wide_ = is_wide_ || reach > kLimit;
-  }
-}
-
-std::string Indices::number(int64_t value) const {
-  return fmt::format("{}{}", value, is_wide_ ? "ull" : "u");
-}
-
-std::string Indices::split(std::string_view index, const std::vector<size_t>& arrays) const {
-  const auto moves = [&](size_t d) {
-    return std::any_of(arrays.begin(), arrays.end(),
-                       [&](size_t a) { return loop_.strides[a][d] != 0; });
-  };
-  size_t first = 0;
-  while (first < loop_.rank() && !moves(first))
-    ++first;
-  std::string text;
-  std::string rest(index);
-  for (size_t d = loop_.rank(); d-- > first;) {
-    const std::string size = number(loop_.sizes[d]);
-    if (moves(d)) {
-      text += fmt::format("const {} c{} = {};\n", type(), d,
-                          d == 0 ? rest : fmt::format("{} % {}", rest, size));
-    }
-    if (d > first) {
-      text += fmt::format("const {} q{} = {} / {};\n", type(), d, rest, size);
-      rest = fmt::format("q{}", d);
-    }
-  }
-  return text;
-}
-
-std::string Indices::offset(size_t array) const {
-  std::string text;
-  for (size_t d = 0; d < loop_.rank(); ++d) {
-    const int64_t stride = loop_.strides[array][d];
-    if (stride == 0)
-      continue;
-    text += fmt::format("{}({})c{}", text.empty() ? "" : " + ", offset_type(), d);
-    if (stride != 1)
-      text += fmt::format(" * {}", stride);
-  }
-  return text.empty() ? "0" : text;
+std::string loop_types(const StridedLoop& loop, int64_t step) {
+  int64_t reach = 0;
+  for (const std::vector<int64_t>& strides : loop.strides)
+    reach = std::max(reach, reach_of(loop.sizes, strides));
+  return index_types(reach + num_elements(loop.sizes) + step);
 }
 
 }  // namespace meshtrain::gpu

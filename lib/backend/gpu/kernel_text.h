@@ -1,5 +1,5 @@
-// What generated loops have in common: how many blocks they take, how they count, where the
-// elements of strided arrays lie.
+// What generated loops over elements have in common: how many blocks they take, how they count, how
+// wide their accesses are.
 #pragma once
 
 #include <string>
@@ -31,23 +31,7 @@ int64_t common_word(std::vector<int64_t> bytes);
 // The type of words of 1, 2, 4, 8 or 16 bytes that are only moved.
 std::string word_type(int64_t bytes);
 
-// Flat indices in a loop over `sizes`, as text. 32 bits where all indices and offsets fit.
-class Indices {
- public:
-  explicit Indices(const StridedLoop& loop);
-
-  std::string_view type() const { return is_wide_ ? "unsigned long long" : "unsigned"; }
-  std::string_view offset_type() const { return is_wide_ ? "long long" : "int"; }
-  std::string number(int64_t value) const;  // a literal of type()
-  // "const unsigned c1 = i % 5u;...": coordinates in the dimensions where one of these arrays of
-  // the loop moves.
-  std::string split(std::string_view index, const std::vector<size_t>& arrays) const;
-  // Offset of an array's element at these coordinates.
-  std::string offset(size_t array) const;
-
- private:
-  StridedLoop loop_;
-  bool is_wide_;
-};
+// index_types (text.h) for such a loop, whose threads go on by `step`.
+std::string loop_types(const StridedLoop& loop, int64_t step);
 
 }  // namespace meshtrain::gpu

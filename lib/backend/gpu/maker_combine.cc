@@ -7,6 +7,7 @@
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/maker.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -75,7 +76,6 @@ std::string combine_text(const Form& form, Reduction reduction, DType dtype, uin
                               : reduction == Reduction::kMax ? "mt_max"
                                                              : "mt_min";
   const bool is_copy = form.num_sources == 1, is_flat = form.count > 0;
-  const Indices indices(form.loop);
   std::string text = fmt::format(
       "typedef {} E;\n"
       "const unsigned long long* region = arg + {} + block / (unsigned)arg[0] * {}u;\n"
@@ -91,12 +91,14 @@ std::string combine_text(const Form& form, Reduction reduction, DType dtype, uin
         "n; i += step) {{\n",
         form.pack);
   } else {
-    text += fmt::format("for ({0} j = ({0})part * kThreads + threadIdx.x; j < {1}; j += {2}) {{\n",
-                        indices.type(), indices.number(num_elements(form.loop.sizes)),
-                        indices.number(static_cast<int64_t>(blocks) * kThreads));
-    text += indices.split("j", {0, 1});
-    text += fmt::format("const {0} o = {1}, i = {2};\n", indices.offset_type(), indices.offset(0),
-                        indices.offset(1));
+    const int64_t step = static_cast<int64_t>(blocks) * kThreads;
+    text += loop_types(form.loop, step) +
+            offset_line("to_of", form.loop.sizes, form.loop.strides[0]) +
+            offset_line("from_of", form.loop.sizes, form.loop.strides[1]);
+    text += fmt::format(
+        "for (U j = (U)part * kThreads + threadIdx.x; j < {}u; j += {}u) {{\n"
+        "const I o = to_of(j), i = from_of(j);\n",
+        num_elements(form.loop.sizes), step);
   }
   const std::string_view out = is_flat ? "i" : "o";
   if (is_copy)

@@ -10,6 +10,7 @@
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/maker.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -90,32 +91,27 @@ int64_t widen(StridedLoop& loop, const std::byte* from, const std::byte* to, int
 // Element by element in the order of the result, each thread kSpread of them, kThreads apart.
 Launch strided_copy(StridedLoop loop, const std::byte* from, std::byte* to, int64_t item) {
   const std::string type = word_type(widen(loop, from, to, item));
-  const Indices indices(loop);
   const int64_t total = num_elements(loop.sizes);
   Launch launch;
   launch.blocks = blocks_for(total, kSpread);
   launch.args = {address(from), address(to)};
-  std::string text = fmt::format(
-      "const {0}* from = (const {0}*)arg[0];\n"
-      "{0}* to = ({0}*)arg[1];\n"
-      "const {1} n = {2};\n"
-      "for ({1} i = ({1})block * {3}u + threadIdx.x; i < n; i += {4}) {{\n"
-      "{0} x[{5}];\n"
-      "{6} o[{5}];\n"
-      "#pragma unroll\n"
-      "for (int e = 0; e < {5}; ++e) {{\n"
-      "const {1} j = i + e * kThreads;\n"
-      "if (j < n) {{\n",
-      type, indices.type(), indices.number(total), kSpread * kThreads,
-      indices.number(static_cast<int64_t>(launch.blocks) * kThreads * kSpread), kSpread,
-      indices.offset_type());
-  text += indices.split("j", {0, 1});
-  text +=
-      fmt::format("x[e] = from[{}];\no[e] = {};\n}}\n}}\n", indices.offset(0), indices.offset(1));
+  const int64_t step = static_cast<int64_t>(launch.blocks) * kThreads * kSpread;
+  std::string text = loop_types(loop, step) + type_line("T", type) +
+                     offset_line("from_of", loop.sizes, loop.strides[0]) +
+                     offset_line("to_of", loop.sizes, loop.strides[1]);
   text += fmt::format(
-      "#pragma unroll\nfor (int e = 0; e < {}; ++e) if (i + e * kThreads < n) to[o[e]] = x[e];\n"
+      "const T* from = (const T*)arg[0];\n"
+      "T* to = (T*)arg[1];\n"
+      "for (U i = (U)block * {1}u + threadIdx.x; i < {2}u; i += {3}u) {{\n"
+      "T x[{0}];\n"
+      "#pragma unroll\n"
+      "for (int e = 0; e < {0}; ++e) if (i + e * kThreads < {2}u) x[e] = from[from_of(i + e * "
+      "kThreads)];\n"
+      "#pragma unroll\n"
+      "for (int e = 0; e < {0}; ++e) if (i + e * kThreads < {2}u) to[to_of(i + e * kThreads)] = "
+      "x[e];\n"
       "}}\n",
-      kSpread);
+      kSpread, kSpread * kThreads, total, step);
   launch.body = make_body("copy_strided", std::move(text), 0, false);
   return launch;
 }
@@ -125,51 +121,45 @@ Launch strided_copy(StridedLoop loop, const std::byte* from, std::byte* to, int6
 Launch tiled_copy(const StridedLoop& loop, size_t d, const std::byte* from, std::byte* to,
                   int64_t item) {
   const int64_t rows = loop.sizes[d], columns = loop.sizes.back();
-  StridedLoop planes;
-  planes.strides.resize(2);
+  StridedLoop tiles;
+  tiles.strides.resize(2);
+  const auto add_dimension = [&](int64_t size, int64_t from_stride, int64_t to_stride) {
+    tiles.sizes.push_back(size);
+    tiles.strides[0].push_back(from_stride);
+    tiles.strides[1].push_back(to_stride);
+  };
   for (size_t other = 0; other + 1 < loop.rank(); ++other) {
-    if (other == d)
-      continue;
-    planes.sizes.push_back(loop.sizes[other]);
-    for (size_t a = 0; a < 2; ++a)
-      planes.strides[a].push_back(loop.strides[a][other]);
+    if (other != d)
+      add_dimension(loop.sizes[other], loop.strides[0][other], loop.strides[1][other]);
   }
-  planes.sizes.push_back((rows + kTile - 1) / kTile);
-  planes.strides[0].push_back(kTile);
-  planes.strides[1].push_back(kTile * loop.strides[1][d]);
-  planes.sizes.push_back((columns + kTile - 1) / kTile);
-  planes.strides[0].push_back(kTile * loop.strides[0].back());
-  planes.strides[1].push_back(kTile);
-  const size_t rank = planes.rank();
-  const Indices indices(planes);
-  const Indices whole(loop);
-  const std::string_view offset = whole.offset_type();
-  const int64_t tiles = num_elements(planes.sizes);
+  const int64_t row_tiles = (rows + kTile - 1) / kTile,
+                column_tiles = (columns + kTile - 1) / kTile;
+  add_dimension(row_tiles, kTile, kTile * loop.strides[1][d]);
+  add_dimension(column_tiles, kTile * loop.strides[0].back(), kTile);
+  const int64_t count = num_elements(tiles.sizes);
   Launch launch;
-  launch.blocks = static_cast<uint64_t>(std::min<int64_t>(tiles, kMaxBlocks));
+  launch.blocks = static_cast<uint64_t>(std::min<int64_t>(count, kMaxBlocks));
   launch.args = {address(from), address(to)};
-  const std::string type = word_type(item);
-  std::string text = fmt::format(
-      "const {0}* from = (const {0}*)arg[0];\n"
-      "{0}* to = ({0}*)arg[1];\n"
-      "{0} (*tile)[{1}] = ({0} (*)[{1}])shared;\n"
-      "const unsigned x = threadIdx.x % {2}u, y = threadIdx.x / {2}u;\n"
-      "for ({3} i = block; i < {4}; i += {5}) {{\n",
-      type, kTile + 1, kTile, whole.type(), whole.number(tiles),
-      whole.number(static_cast<int64_t>(launch.blocks)));
-  text += indices.split("i", {0, 1});
+  std::string text = loop_types(loop, 0) + type_line("T", word_type(item)) +
+                     offset_line("from_of", tiles.sizes, tiles.strides[0]) +
+                     offset_line("to_of", tiles.sizes, tiles.strides[1]);
   text += fmt::format(
-      "const unsigned row = (unsigned)c{0} * {2}u, column = (unsigned)c{1} * {2}u;\n"
-      "const {3} in = {4}, out = {5};\n"
+      "const T* from = (const T*)arg[0];\n"
+      "T* to = (T*)arg[1];\n"
+      "T (*tile)[{1}] = (T (*)[{1}])shared;\n"
+      "const unsigned x = threadIdx.x % {0}u, y = threadIdx.x / {0}u;\n"
+      "for (U i = block; i < {2}u; i += {3}u) {{\n"
+      "const U row = i / {4}u % {5}u * {0}u, column = i % {4}u * {0}u;\n"
+      "const I in = from_of(i), out = to_of(i);\n"
       "__syncthreads();\n"
-      "for (unsigned k = y; k < {2}u; k += {6}u)\n"
-      "if (row + x < {7}u && column + k < {8}u) tile[k][x] = from[in + x + ({3})k * {9}];\n"
+      "for (unsigned k = y; k < {0}u; k += {6}u)\n"
+      "if (row + x < {7}u && column + k < {8}u) tile[k][x] = from[in + x + (I)k * {9}];\n"
       "__syncthreads();\n"
-      "for (unsigned k = y; k < {2}u; k += {6}u)\n"
-      "if (row + k < {7}u && column + x < {8}u) to[out + x + ({3})k * {10}] = tile[x][k];\n"
+      "for (unsigned k = y; k < {0}u; k += {6}u)\n"
+      "if (row + k < {7}u && column + x < {8}u) to[out + x + (I)k * {10}] = tile[x][k];\n"
       "}}\n",
-      rank - 2, rank - 1, kTile, offset, indices.offset(0), indices.offset(1), kThreads / kTile,
-      rows, columns, loop.strides[0].back(), loop.strides[1][d]);
+      kTile, kTile + 1, count, launch.blocks, column_tiles, row_tiles, kThreads / kTile, rows,
+      columns, loop.strides[0].back(), loop.strides[1][d]);
   const unsigned shared = static_cast<unsigned>(kTile * (kTile + 1) * item);
   launch.body = make_body("copy_tiled", std::move(text), shared, true);
   return launch;

@@ -8,6 +8,7 @@
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/maker.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -33,11 +34,7 @@ class TapeText {
  public:
   TapeText(const Shape& shape, const std::vector<View>& operands,
            const std::vector<TapeInstruction>& tape, const std::vector<TapeResult>& results)
-      : operands_(operands),
-        tape_(tape),
-        results_(results),
-        loop_(coalesced(shape, operands)),
-        indices_(loop_) {
+      : operands_(operands), tape_(tape), results_(results), loop_(coalesced(shape, operands)) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const std::vector<int64_t>& strides = loop_.strides[i + 1];
       const bool is_scalar =
@@ -45,8 +42,7 @@ class TapeText {
       patterns_.push_back(strides == loop_.strides[0] ? Pattern::kFull
                           : is_scalar                 ? Pattern::kScalar
                                                       : Pattern::kStrided);
-      if (patterns_.back() == Pattern::kStrided)
-        strided_.push_back(i + 1);
+      has_strided_ = has_strided_ || patterns_.back() == Pattern::kStrided;
     }
     choose_pack();
   }
@@ -62,17 +58,15 @@ class TapeText {
       launch.args.push_back(address(operand.data));
     for (const TapeResult& result : results_)
       launch.args.push_back(address(result.view.data));
-    std::string text = declarations();
+    std::string text = loop_types(loop_, step) + declarations();
     // Without coordinates, one kernel serves every size.
-    if (strided_.empty()) {
+    if (!has_strided_) {
       const size_t first = launch.args.size();
-      text += fmt::format("const {0} n = ({0})arg[{1}], step = ({0})arg[{2}];\n", indices_.type(),
-                          first, first + 1);
+      text += fmt::format("const U n = (U)arg[{}], step = (U)arg[{}];\n", first, first + 1);
       launch.args.push_back(static_cast<uint64_t>(total));
       launch.args.push_back(static_cast<uint64_t>(step));
     } else {
-      text += fmt::format("const {} n = {}, step = {};\n", indices_.type(), indices_.number(total),
-                          indices_.number(step));
+      text += constant_line("U", "n", total) + constant_line("U", "step", step);
     }
     text += pack_ > 1 ? packed_loop() : spread_loop();
     launch.body = make_body("tape", std::move(text), 0, false);
@@ -102,7 +96,7 @@ class TapeText {
       while (!is_aligned(result.view.data, pack_ * result.view.item_size()))
         pack_ /= 2;
     }
-    while (!strided_.empty() && loop_.sizes.back() % pack_ != 0)
+    while (has_strided_ && loop_.sizes.back() % pack_ != 0)
       pack_ /= 2;
   }
 
@@ -111,6 +105,8 @@ class TapeText {
     for (size_t i = 0; i < operands_.size(); ++i) {
       text += fmt::format("const {0}* p{1} = (const {0}*)arg[{1}];\n",
                           type_name(operands_[i].dtype), i);
+      if (patterns_[i] == Pattern::kStrided)
+        text += offset_line(fmt::format("at{}", i), loop_.sizes, loop_.strides[i + 1]);
     }
     for (size_t r = 0; r < results_.size(); ++r) {
       text += fmt::format("{0}* to{1} = ({0}*)arg[{2}];\n", type_name(results_[r].view.dtype), r,
@@ -143,9 +139,8 @@ class TapeText {
   std::string packed_loop() const {
     std::string text = scalars();
     text += fmt::format(
-        "for ({0} i = (({0})block * kThreads + threadIdx.x) * {1}u; i < n; i += step) {{\n",
-        indices_.type(), pack_);
-    text += arrays(pack_) + indices_.split("i", strided_);
+        "for (U i = ((U)block * kThreads + threadIdx.x) * {}u; i < n; i += step) {{\n", pack_);
+    text += arrays(pack_);
     for (size_t i = 0; i < operands_.size(); ++i)
       text += packed_read(i);
     text += compute(pack_);
@@ -162,49 +157,45 @@ class TapeText {
       if (is_aligned(operands_[i].data, bytes))
         return fmt::format("mt_read(a{0}, p{0}, i, n);\n", i);
       return fmt::format(
-          "#pragma unroll\nfor (int e = 0; e < {0}; ++e) if (i + e < n) a{1}[e] = mt_load(p{1} + i "
-          "+ "
-          "e);\n",
+          "#pragma unroll\n"
+          "for (int e = 0; e < {0}; ++e) if (i + e < n) a{1}[e] = mt_load(p{1} + i + e);\n",
           pack_, i);
     }
     const std::vector<int64_t>& strides = loop_.strides[i + 1];
-    std::string text =
-        fmt::format("const {} o{} = {};\n", indices_.offset_type(), i, indices_.offset(i + 1));
+    std::string text = fmt::format("const I o{0} = at{0}(i);\n", i);
     const bool in_packs = strides.back() == 1 && is_aligned(operands_[i].data, bytes) &&
                           std::all_of(strides.begin(), strides.end() - 1,
                                       [this](int64_t stride) { return stride % pack_ == 0; });
     if (in_packs)
       return text + fmt::format("mt_read(a{0}, p{0}, o{0}, o{0} + {1});\n", i, pack_);
-    return text +
-           fmt::format(
-               "#pragma unroll\nfor (int e = 0; e < {0}; ++e) a{1}[e] = mt_load(p{1} + o{1} + "
-               "e * {2});\n",
-               pack_, i, strides.back());
+    return text + fmt::format(
+                      "#pragma unroll\n"
+                      "for (int e = 0; e < {0}; ++e) a{1}[e] = mt_load(p{1} + o{1} + e * {2});\n",
+                      pack_, i, strides.back());
   }
 
   // Elements kThreads apart: the threads of a warp read neighbours.
   std::string spread_loop() const {
     std::string text = scalars();
-    text += fmt::format("for ({0} i = ({0})block * {1}u + threadIdx.x; i < n; i += step) {{\n",
-                        indices_.type(), kSpread * kThreads);
+    text += fmt::format("for (U i = (U)block * {}u + threadIdx.x; i < n; i += step) {{\n",
+                        kSpread * kThreads);
     text += arrays(kSpread);
     text += fmt::format(
-        "#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\nconst {} j = i + e * kThreads;\n"
+        "#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\nconst U j = i + e * kThreads;\n"
         "if (j < n) {{\n",
-        kSpread, indices_.type());
-    text += indices_.split("j", strided_);
+        kSpread);
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (patterns_[i] != Pattern::kScalar) {
-        text += fmt::format("a{0}[e] = mt_load(p{0} + ({1}));\n", i,
-                            patterns_[i] == Pattern::kFull ? "j" : indices_.offset(i + 1));
+        text += fmt::format("a{0}[e] = mt_load(p{0} + {1});\n", i,
+                            patterns_[i] == Pattern::kFull ? "j" : fmt::format("at{}(j)", i));
       }
     }
     text += "}\n}\n" + compute(kSpread);
     for (size_t r = 0; r < results_.size(); ++r) {
       text += fmt::format(
-          "#pragma unroll\nfor (int e = 0; e < {0}; ++e) if (i + e * kThreads < n) mt_store(to{1} "
-          "+ "
-          "(i + e * kThreads), r{1}[e]);\n",
+          "#pragma unroll\n"
+          "for (int e = 0; e < {0}; ++e)\n"
+          "if (i + e * kThreads < n) mt_store(to{1} + i + e * kThreads, r{1}[e]);\n",
           kSpread, r);
     }
     return text + "}\n";
@@ -271,9 +262,8 @@ class TapeText {
   const std::vector<TapeInstruction>& tape_;
   const std::vector<TapeResult>& results_;
   StridedLoop loop_;  // array 0: the results, then the operands
-  Indices indices_;
   std::vector<Pattern> patterns_;
-  std::vector<size_t> strided_;  // arrays of the loop
+  bool has_strided_ = false;
   int pack_ = 1;
 };
 

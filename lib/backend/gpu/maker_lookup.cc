@@ -6,6 +6,7 @@
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/maker.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -16,12 +17,12 @@ constexpr int64_t kScatterBlocks = 528;  // each looks at all ids
 constexpr int64_t kFewestColumns = 32;
 constexpr int kReadAhead = 8;
 
-// "for (U i...; i < total; ...) {": one element a thread and turn, where U counts up to `total`.
+// "for (U i...; i < total; ...) {": one element a thread and turn.
 std::string element_loop(int64_t total, uint64_t blocks) {
-  const Indices indices({{total}, {}});
-  return fmt::format("for ({0} i = ({0})block * kThreads + threadIdx.x; i < {1}; i += {2}) {{\n",
-                     indices.type(), indices.number(total),
-                     indices.number(static_cast<int64_t>(blocks) * kThreads));
+  const int64_t step = static_cast<int64_t>(blocks) * kThreads;
+  return index_types(total + step) +
+         fmt::format("for (U i = (U)block * kThreads + threadIdx.x; i < {}u; i += {}u) {{\n", total,
+                     step);
 }
 
 // A block owns a range of rows and of columns. It looks through all ids in chunks, keeps those of

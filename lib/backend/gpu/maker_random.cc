@@ -6,6 +6,7 @@
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/maker.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
 #include "base/philox.h"
 
 namespace meshtrain::gpu {
@@ -41,20 +42,18 @@ class RandomText {
 
   // for (i...) { unsigned bits[lanes] = ...; INNER }
   std::string loop(std::string_view inner) const {
-    const Indices indices(loop_);
-    std::string text = fmt::format(
+    const int64_t step = static_cast<int64_t>(blocks()) * kThreads * lanes_;
+    std::string text = loop_types(loop_, step) +
+                       offset_line("index_of", loop_.sizes, loop_.strides[1]) +
+                       constant_line("U", "n", total());
+    text += fmt::format(
         "const unsigned step = (unsigned)*(const long long*)arg[0];\n"
         "const unsigned k0 = (unsigned)arg[1], k1 = (unsigned)arg[2];\n"
         "const unsigned long long first = arg[4] << 32 | arg[3];\n"
-        "const {0} n = {1};\n"
-        "for ({0} i = (({0})block * kThreads + threadIdx.x) * {2}u; i < n; i += {3}) {{\n",
-        indices.type(), indices.number(total()), lanes_,
-        indices.number(static_cast<int64_t>(blocks()) * kThreads * lanes_));
-    text += indices.split("i", {1});
-    text += fmt::format(
-        "const unsigned long long index = first + {};\n"
+        "for (U i = ((U)block * kThreads + threadIdx.x) * {}u; i < n; i += {}u) {{\n"
+        "const unsigned long long index = first + index_of(i);\n"
         "const mt_philox_block bits = mt_philox(index / 4u, (unsigned)arg[5], step, k0, k1);\n",
-        indices.offset(1));
+        lanes_, step);
     if (lanes_ == 1)
       text += "const unsigned lane = (unsigned)index % 4u;\n";
     return text + std::string(inner) + "}\n";
