@@ -97,8 +97,8 @@ KernelBodyPtr fold_body(const Fold& fold, const FoldPlan& plan) {
                         std::min(high, warp) / 2, low);
   }
   unsigned shared_bytes = 0;
-  if (high > warp) {
-    const unsigned step = std::max(low, warp);
+  const unsigned step = std::max(low, warp);
+  if (high > step) {
     text += fmt::format(R"(A* values = (A*)shared;
 values[t] = all;
 __syncthreads();

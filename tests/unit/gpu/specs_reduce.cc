@@ -176,6 +176,8 @@ std::vector<KernelSpec> matmul_specs() {
     add_matmul(list, dtype, {1, 1, 300});
     add_matmul(list, dtype, {3, 5, 0});
     add_matmul(list, dtype, {6, 10, 8, false, true, 5, 0, true});
+    add_matmul(list, dtype, {60, 70, 3, false, false, 4});
+    add_matmul(list, dtype, {60, 70, 3, true, true, 4});
   }
   add_matmul(list, kF32, {64, 128, 784});
   add_matmul(list, kF32, {200, 10, 64});
