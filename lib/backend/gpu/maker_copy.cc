@@ -153,10 +153,10 @@ Launch tiled_copy(const StridedLoop& loop, size_t d, const std::byte* from, std:
       "const I in = from_of(i), out = to_of(i);\n"
       "__syncthreads();\n"
       "for (unsigned k = y; k < {0}u; k += {6}u)\n"
-      "if (row + x < {7}u && column + k < {8}u) tile[k][x] = from[in + x + (I)k * {9}];\n"
+      "if (row + x < {7}u && column + k < {8}u) tile[k][x] = from[in + (I)x + (I)k * {9}];\n"
       "__syncthreads();\n"
       "for (unsigned k = y; k < {0}u; k += {6}u)\n"
-      "if (row + k < {7}u && column + x < {8}u) to[out + x + (I)k * {10}] = tile[x][k];\n"
+      "if (row + k < {7}u && column + x < {8}u) to[out + (I)x + (I)k * {10}] = tile[x][k];\n"
       "}}\n",
       kTile, kTile + 1, count, launch.blocks, column_tiles, row_tiles, kThreads / kTile, rows,
       columns, loop.strides[0].back(), loop.strides[1][d]);
