@@ -130,8 +130,9 @@ Training train(const std::string& yaml, const std::vector<std::string>& override
                const Dataset& data, int64_t steps, bool keeps = false) {
   EngineOptions options;
   options.num_workers = 2;
-  Engine engine(config_from(yaml, overrides), data_spec(data), options);
-  const int64_t batch = engine.setup().config().fit.batch_size.value;
+  const Config config = config_from(yaml, overrides);
+  Engine engine(config, data_spec(data), options);
+  const int64_t batch = config.fit.batch_size.value;
   if (keeps)
     engine.keep(data);
   Training out;
