@@ -117,22 +117,6 @@ bool is_allowed(const CudnnObject& engine, bool allows_tensor_cores) {
   return !has_note(engine.behavior_notes(), CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER);
 }
 
-// What cuDNN recommends, best first, then what it falls back to.
-std::vector<CudnnObject> engine_configs(const Core& core, const CudnnObject& graph) {
-  std::vector<CudnnObject> configs;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    CudnnObject heuristics(core, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (heuristics.try_finalize() != CUDNN_STATUS_SUCCESS)
-      continue;
-    for (CudnnObject& config : heuristics.read_all(
-             CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostEngines))
-      configs.push_back(std::move(config));
-  }
-  return configs;
-}
-
 }  // namespace
 
 ConvLayout conv_layout(const ConvShape& s, int64_t images) {
@@ -165,6 +149,13 @@ ConvLayout conv_layout(const ConvShape& s, int64_t images) {
   return layout;
 }
 
+Convs::Convs(Core& core, std::string_view description)
+    : core_(core), described_(CudnnObject(core, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)) {
+  described_->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                  static_cast<int64_t>(description.size()), description.data());
+  described_->finalize();
+}
+
 Convs::~Convs() {
   plans_.clear();
   if (handle_ != nullptr)
@@ -176,10 +167,11 @@ const ConvPlan& Convs::plan(const gpu::Conv& conv) {
   const auto found = plans_.find(key);
   if (found != plans_.end())
     return *found->second;
-  if (handle_ == nullptr)
+  if (handle_ == nullptr && !described_)
     core_.check(cudnn().cudnnCreate(&handle_), "cudnnCreate");
   std::unique_ptr<ConvPlan> plan = choose(conv, key);
-  run_once(*plan, conv);
+  if (!described_)
+    run_once(*plan, conv);
   return *plans_.emplace(key, std::move(plan)).first->second;
 }
 
@@ -219,16 +211,35 @@ void Convs::add_operation(const gpu::Conv& conv, std::vector<CudnnObject>& parts
     parts.push_back(std::move(*part));
 }
 
+// What cuDNN recommends, best first, then what it falls back to.
+std::vector<CudnnObject> Convs::engine_configs(const CudnnObject& graph) const {
+  std::vector<CudnnObject> configs;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    CudnnObject heuristics(core_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (described_)
+      heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *described_);
+    if (heuristics.try_finalize() != CUDNN_STATUS_SUCCESS)
+      continue;
+    for (CudnnObject& config : heuristics.read_all(
+             CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostEngines))
+      configs.push_back(std::move(config));
+  }
+  return configs;
+}
+
 // Engines that cuDNN compiles when they are asked for come last: that takes a second.
 std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string& key) const {
   auto chosen = std::make_unique<ConvPlan>();
   add_operation(conv, chosen->parts);
   CudnnObject graph(core_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+  if (!described_)
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, chosen->parts.back());
   graph.finalize();
   chosen->parts.push_back(std::move(graph));
-  std::vector<CudnnObject> configs = engine_configs(core_, chosen->parts.back());
+  std::vector<CudnnObject> configs = engine_configs(chosen->parts.back());
   const bool allows_tensor_cores = conv.shape.dtype != DType::kFloat32 || core_.options.use_tf32;
   for (const bool is_compiled : {false, true}) {
     for (CudnnObject& config : configs) {
@@ -239,7 +250,10 @@ std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string
       if (compiles != is_compiled || !is_allowed(engine, allows_tensor_cores))
         continue;
       CudnnObject plan(core_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+      if (described_)
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *described_);
+      else
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
         continue;

@@ -4,7 +4,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/cuda/core.h"
@@ -29,6 +31,8 @@ struct ConvPlan {
 class Convs {
  public:
   explicit Convs(Core& core) : core_(core) {}
+  // For a GPU that is not here, by cuDNN's description of it as JSON: plans are made, not run.
+  Convs(Core& core, std::string_view description);
   ~Convs();
   Convs(const Convs&) = delete;
   Convs& operator=(const Convs&) = delete;
@@ -44,9 +48,11 @@ class Convs {
   // Adds the objects of the operation, itself last.
   void add_operation(const gpu::Conv& conv, std::vector<CudnnObject>& parts) const;
   std::unique_ptr<ConvPlan> choose(const gpu::Conv& conv, const std::string& key) const;
+  std::vector<CudnnObject> engine_configs(const CudnnObject& graph) const;
   void run_once(const ConvPlan& plan, const gpu::Conv& conv) const;
 
   Core& core_;
+  std::optional<CudnnObject> described_;
   cudnnHandle_t handle_ = nullptr;
   std::map<std::string, std::unique_ptr<ConvPlan>> plans_;
 };
