@@ -168,7 +168,8 @@ Launch tiled_copy(const StridedLoop& loop, size_t d, const std::byte* from, std:
 Launch copy_launch(const View& from, const View& to) {
   const StridedLoop loop = in_order_of_result(from, to);
   const bool runs = loop.strides[0].back() == 1 || loop.sizes.back() == 1;
-  if (loop.rank() == 1 && runs)
+  const bool lands = loop.strides[1].back() == 1 || loop.sizes.back() == 1;
+  if (loop.rank() == 1 && runs && lands)
     return straight_copy(from.data, to.data, loop.sizes[0] * from.item_size());
   if (!runs && loop.strides[1].back() == 1 && loop.sizes.back() >= kSmallestPlane) {
     for (size_t d = 0; d + 1 < loop.rank(); ++d) {

@@ -222,6 +222,9 @@ TEST_CASE("optimizers equal the CPU's") {
 TEST_CASE("collectives equal the CPU's") {
   check_family("combine");
 }
+TEST_CASE("random views are read and written as on the CPU") {
+  check_family("view");
+}
 
 }  // namespace
 }  // namespace meshtrain::test

@@ -96,5 +96,6 @@ std::vector<KernelSpec> random_specs();
 std::vector<KernelSpec> warp_specs();
 std::vector<KernelSpec> optimizer_specs();
 std::vector<KernelSpec> combine_specs();
+std::vector<KernelSpec> view_specs();
 
 }  // namespace meshtrain::test
