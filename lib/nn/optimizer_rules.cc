@@ -1,5 +1,6 @@
 #include "nn/optimizer_rules.h"
 
+#include "config/precision.h"
 #include "nn/arguments.h"
 
 namespace meshtrain {
@@ -16,14 +17,19 @@ ValueId RuleStep::t(DType dtype, double ahead) {
                 [&] { return b.add(b.cast(iteration_, dtype), 1 + ahead); });
 }
 
+// In 16 bits 0.999 would be 1, and t would stand still.
 ValueId RuleStep::power(double base, DType dtype, double ahead) {
-  return shared(fmt::format("{}^(t + {})", base, ahead), dtype,
-                [&] { return b.binary("pow", b.constant(base, dtype), t(dtype, ahead)); });
+  return shared(fmt::format("{}^(t + {})", base, ahead), dtype, [&] {
+    const DType wide = at_least_float32(dtype);
+    return b.cast(b.binary("pow", b.constant(base, wide), t(wide, ahead)), dtype);
+  });
 }
 
 ValueId RuleStep::rest(double base, DType dtype) {
-  return shared(fmt::format("1 - {}^t", base), dtype,
-                [&] { return b.sub(b.constant(1, dtype), power(base, dtype)); });
+  return shared(fmt::format("1 - {}^t", base), dtype, [&] {
+    const DType wide = at_least_float32(dtype);
+    return b.cast(b.sub(b.constant(1, wide), power(base, wide)), dtype);
+  });
 }
 
 ValueId RuleStep::decay_rate(double weight_decay, DType dtype) {

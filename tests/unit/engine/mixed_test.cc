@@ -1,0 +1,252 @@
+// Training with dtype policies of 16 bits, step by step beside Keras 3 on JAX, and on meshes.
+// tests/reference/README.md says how the numbers were made.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/engine_case.h"
+#include "support/golden_json.h"
+#include "support/instrumented.h"
+#include "support/splitmix.h"
+
+using namespace meshtrain;
+using namespace meshtrain::test;
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kSamples = 640, kPixels = 144;
+
+const Json& golden() {
+  static const Json json = golden_json("parity/mixed");
+  return json;
+}
+
+const Json& run_of(const std::string& model, const std::string& optimizer,
+                   const std::string& policy) {
+  for (const Json& run : golden()["runs"]) {
+    if (run["model"] == model && run["optimizer"] == optimizer && run["policy"] == policy) {
+      return run;
+    }
+  }
+  throw std::runtime_error("no golden run of " + model + " " + optimizer + " " + policy);
+}
+
+Dataset data_of(const std::string& model) {
+  const bool is_image = model == "convnet";
+  HostTensor x(DType::kFloat32, is_image ? Shape{kSamples, 12, 12, 1} : Shape{kSamples, kPixels});
+  HostTensor y(DType::kInt32, {kSamples});
+  for (int64_t s = 0; s < kSamples; ++s) {
+    y.data<int32_t>()[s] = static_cast<int32_t>(s % 10);
+    for (int64_t j = 0; j < kPixels; ++j) {
+      x.data<float>()[s * kPixels + j] =
+          splitmix_signed(401, static_cast<uint64_t>(s % 10 * kPixels + j)) +
+          0.5F * splitmix_signed(402, static_cast<uint64_t>(s * kPixels + j));
+    }
+  }
+  return dataset_of(std::move(x), std::move(y));
+}
+
+std::string yaml_of(const std::string& model, const std::string& optimizer) {
+  return R"(
+model:
+  layers:
+)" +
+         std::string(model == "mlp" ? R"(
+    - Input: {shape: [144]}
+    - Dense: {name: d1, units: 64, activation: relu}
+    - Dense: {name: d2, units: 64, activation: tanh}
+    - Dense: {name: d3, units: 10, dtype: float32}
+)"
+                                    : R"(
+    - Input: {shape: [12, 12, 1]}
+    - Conv2D: {name: c1, filters: 8, kernel_size: 3, activation: relu}
+    - BatchNormalization: {name: bn}
+    - MaxPooling2D: 2
+    - Conv2D: {name: c2, filters: 16, kernel_size: 3, padding: same, use_bias: false}
+    - LayerNormalization: {name: ln}
+    - ReLU
+    - GlobalAveragePooling2D
+    - Dense: {name: d1, units: 10, dtype: float32}
+)") + R"(
+compile:
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+  optimizer: )" +
+         optimizer + "\nfit: {batch_size: 64}\n";
+}
+
+std::string optimizer_text(const Json& run) {
+  if (run["optimizer"] == "adam") {
+    return "{Adam: {learning_rate: 2.0e-3}}";
+  }
+  if (run["optimizer"] == "sgd") {
+    return "{SGD: {learning_rate: 0.05, momentum: 0.9}}";
+  }
+  return "{LossScaleOptimizer: {inner_optimizer: {SGD: {learning_rate: 0.05}}, initial_scale: " +
+         run["scale"]["initial_scale"].dump() +
+         ", dynamic_growth_steps: " + run["scale"]["dynamic_growth_steps"].dump() + "}}";
+}
+
+// An engine of a golden run with its initial weights.
+struct Training {
+  Config config;
+  Engine engine;
+
+  Training(const Json& run, const Dataset& data, std::vector<std::string> overrides = {})
+      : config(make_config(run, std::move(overrides))), engine(config, data_spec(data)) {
+    for (const auto& [path, spec] : run["initial_weights"].items()) {
+      HostTensor value(DType::kFloat32, spec["shape"].get<Shape>());
+      for (int64_t i = 0; i < value.size(); ++i) {
+        value.data<float>()[i] =
+            splitmix_signed(spec["seed"].get<uint64_t>(), static_cast<uint64_t>(i), spec["scale"]);
+      }
+      engine.write_variable(path, value);
+    }
+  }
+
+  static Config make_config(const Json& run, std::vector<std::string> overrides) {
+    overrides.push_back("dtype_policy=" + run["policy"].get<std::string>());
+    return config_from(yaml_of(run["model"].get<std::string>(), optimizer_text(run)), overrides);
+  }
+};
+
+double train_step(Engine& engine, const Dataset& data, size_t step) {
+  engine.train_step({&data, rows_of_step(static_cast<int64_t>(step), 64, kSamples)});
+  return engine.last_loss();
+}
+
+size_t steps_of(const Json& run) {
+  return kIsInstrumented ? run["losses"].size() / 5 : run["losses"].size();
+}
+
+// Relative to the loss, or to a tenth where it is smaller.
+double difference(double loss, double expected) {
+  return std::abs(loss - expected) / std::max(expected, 0.1);
+}
+
+void compare(const std::string& model, const std::string& optimizer, const std::string& policy,
+             double bound) {
+  CAPTURE(model);
+  CAPTURE(optimizer);
+  CAPTURE(policy);
+  const Json& run = run_of(model, optimizer, policy);
+  const Dataset data = data_of(model);
+  Training training(run, data);
+  Engine& engine = training.engine;
+  const auto losses = run["losses"].get<std::vector<double>>();
+  double worst = 0;
+  for (size_t step = 0; step < steps_of(run); ++step) {
+    const double loss = train_step(engine, data, step);
+    const double off = difference(loss, losses[step]);
+    CHECK_MESSAGE(off <= bound, "step ", step, ": ", loss, " against ", losses[step],
+                  ", relative difference ", off);
+    worst = std::max(worst, off);
+    if (run.contains("scales")) {
+      const Json& scales = run["scales"][step];
+      CHECK(engine.read_variable("loss_scale_optimizer/dynamic_scale").at(0) ==
+            scales[0].get<double>());
+      CHECK(engine.read_variable("loss_scale_optimizer/step_counter").at(0) ==
+            scales[1].get<double>());
+      CHECK(engine.iterations() == scales[2].get<int64_t>());
+    }
+  }
+  MESSAGE(model << " " << optimizer << " " << policy << ": largest relative difference of a loss "
+                << worst);
+}
+
+// Every mesh beside one device: the same loss but for rounding.
+void compare_meshes(const std::string& model, const std::string& policy) {
+  const std::string columns =
+      model == "mlp" ? "'d[12]/kernel': [null, model]" : "'c./kernel': [null, null, null, model]";
+  const Json& run = run_of(model, "adam", policy);
+  const Dataset data = data_of(model);
+  std::vector<double> losses;
+  Training one(run, data);
+  for (size_t step = 0; step < steps_of(run); ++step) {
+    losses.push_back(train_step(one.engine, data, step));
+  }
+  for (const std::string& mesh :
+       {std::string("{type: DataParallel, device_mesh: {shape: [8]}}"),
+        std::string("{type: DataParallel, device_mesh: {shape: [4]}, zero: 3}"),
+        "{type: ModelParallel, batch_dim_name: data, device_mesh: {shape: [2, 4], axis_names: "
+        "[data, model]}, layout_map: {" +
+            columns + "}}"}) {
+    CAPTURE(mesh);
+    Training training(run, data, {"distribution=" + mesh});
+    double worst = 0;
+    for (size_t step = 0; step < losses.size(); ++step) {
+      worst = std::max(worst, difference(train_step(training.engine, data, step), losses[step]));
+    }
+    CHECK(worst <= 5e-3);
+    MESSAGE(model << " " << policy << " on " << mesh << ": " << worst);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("mixed_bfloat16 trains as Keras does") {
+  compare("mlp", "adam", "mixed_bfloat16", 5e-3);
+  compare("convnet", "adam", "mixed_bfloat16", 5e-3);
+}
+
+TEST_CASE("mixed_float16 trains as Keras does with the loss scale that comes by itself") {
+  compare("mlp", "adam", "mixed_float16", 2e-3);
+  compare("convnet", "adam", "mixed_float16", 2e-3);
+}
+
+TEST_CASE("weights of 16 bits train as Keras' do") {
+  compare("mlp", "sgd", "bfloat16", 2e-2);
+  compare("mlp", "sgd", "float16", 2e-2);
+}
+
+// Keras has 1 for 0.999 there, and a step of 0: its bfloat16 weights stay where they are.
+TEST_CASE("weights of bfloat16 move under Adam") {
+  Json run = run_of("mlp", "adam", "mixed_bfloat16");
+  run["policy"] = "bfloat16";
+  const Dataset data = data_of("mlp");
+  Training training(run, data);
+  const HostTensor before = training.engine.read_variable("d1/kernel");
+  CHECK(before.dtype() == DType::kBFloat16);
+  for (size_t step = 0; step < 10; ++step)
+    train_step(training.engine, data, step);
+  const HostTensor after = training.engine.read_variable("d1/kernel");
+  int64_t moved = 0;
+  for (int64_t i = 0; i < before.size(); ++i)
+    moved += before.at(i) != after.at(i);
+  CHECK(moved > before.size() / 2);
+  CHECK(training.engine.last_loss() < 2);
+}
+
+TEST_CASE("a loss scale that is too large is halved step by step and grows again as Keras' does") {
+  compare("mlp", "scaled_sgd", "mixed_float16", 2e-3);
+  compare("convnet", "scaled_sgd", "mixed_float16", 2e-3);
+}
+
+TEST_CASE("auto_scale_loss: false leaves the optimizer as it is") {
+  const Json& run = run_of("mlp", "adam", "mixed_float16");
+  const Config config = Training::make_config(run, {"compile.auto_scale_loss=false"});
+  CHECK(config.compile.optimizer.class_name == "Adam");
+  CHECK(Training::make_config(run, {}).compile.optimizer.class_name == "LossScaleOptimizer");
+}
+
+TEST_CASE("16 bits give the same losses on every mesh but for rounding") {
+  compare_meshes("mlp", "mixed_bfloat16");
+  compare_meshes("convnet", "mixed_bfloat16");
+  compare_meshes("mlp", "mixed_float16");
+}
+
+TEST_CASE("dtype_policy_map: keys match layers as a whole, and a layer's own dtype wins") {
+  const Json& run = run_of("mlp", "adam", "mixed_bfloat16");
+  const Config config =
+      Training::make_config(run, {"dtype_policy_map={'d.': float16, d2: mixed_float16}"});
+  Diagnostics diagnostics;
+  const Model model(config.model, dtype_policy(config.dtype_policy.value), diagnostics);
+  REQUIRE(model.layers().size() == 3);
+  CHECK(model.layers()[0]->dtype == DType::kFloat16);
+  CHECK(model.layers()[0]->variable_dtype == DType::kFloat16);
+  CHECK(model.layers()[1]->dtype == DType::kFloat16);
+  CHECK(model.layers()[1]->variable_dtype == DType::kFloat32);
+  CHECK(model.layers()[2]->dtype == DType::kFloat32);
+}
