@@ -167,11 +167,10 @@ Launch tiled_copy(const StridedLoop& loop, size_t d, const std::byte* from, std:
 
 Launch copy_launch(const View& from, const View& to) {
   const StridedLoop loop = in_order_of_result(from, to);
-  const bool runs = loop.strides[0].back() == 1 || loop.sizes.back() == 1;
-  const bool lands = loop.strides[1].back() == 1 || loop.sizes.back() == 1;
-  if (loop.rank() == 1 && runs && lands)
+  const bool reads_runs = loop.strides[0].back() == 1, writes_runs = loop.strides[1].back() == 1;
+  if (loop.rank() == 1 && ((reads_runs && writes_runs) || loop.sizes[0] == 1))
     return straight_copy(from.data, to.data, loop.sizes[0] * from.item_size());
-  if (!runs && loop.strides[1].back() == 1 && loop.sizes.back() >= kSmallestPlane) {
+  if (!reads_runs && writes_runs && loop.sizes.back() >= kSmallestPlane) {
     for (size_t d = 0; d + 1 < loop.rank(); ++d) {
       if (loop.strides[0][d] == 1 && loop.sizes[d] >= kSmallestPlane)
         return tiled_copy(loop, d, from.data, to.data, from.item_size());

@@ -302,6 +302,7 @@ std::vector<KernelSpec> copy_specs() {
       {"channels last", {3, 8, 6, 6}, 864, 864, {288, 1, 48, 8}, {288, 36, 6, 1}},
       {"slice", {10, 6}, 600, 60, {60, 3}, {6, 1}, 64, 0},
       {"into a part", {10, 6}, 60, 200, {6, 1}, {20, 1}, 0, 7},
+      {"into every fifth", {12}, 12, 60, {1}, {5}, 0, 2},
       {"backwards", {9, 11}, 99, 99, {11, -1}, {11, 1}, 10, 0},
       {"backwards rows", {9, 11}, 99, 99, {-11, 1}, {11, 1}, 88, 0},
       {"repeated rows", {50, 24}, 24, 1200, {0, 1}, {24, 1}},
@@ -320,7 +321,7 @@ std::vector<KernelSpec> copy_specs() {
     add_copy(list, kF32, c);
   for (DType dtype : {kBool, DType::kUInt8, DType::kFloat16, DType::kBFloat16, kI32, DType::kUInt32,
                       DType::kInt64, DType::kFloat64}) {
-    for (size_t i : {0u, 1u, 7u, 9u, 11u, 15u})
+    for (size_t i : {0u, 1u, 7u, 8u, 10u, 12u, 16u})
       add_copy(list, dtype, cases[i]);
   }
   const CopyCase many_tiles = {"many tiles", {1500, 1501}, 2251500, 2251500, {1, 1500}, {1501, 1}};
