@@ -1,13 +1,13 @@
 // Which convolutions are cuDNN's.
 #pragma once
 
-#include "backend/gpu/command.h"
+#include "backend/kernel_maker.h"
 
 namespace meshtrain::gpu {
 
-// float32 and 16-bit floats, with channels last, any strides, dilations and padding before and
-// behind. Not: float64, and one channel a group, where a library made for matrix products reads
-// most of its operands in vain.
-bool library_takes(const ConvShape& shape, ConvOp op);
+// float32 and 16-bit floats in all three directions: one to three spatial dimensions, any strides,
+// dilations, groups, and padding before and behind. Its plans can be made without a GPU, and tests
+// do that. Not float64, which proves that meshes are equal: its sums have an order of our own.
+bool library_takes(const ConvShape& shape);
 
 }  // namespace meshtrain::gpu

@@ -13,9 +13,6 @@
 namespace meshtrain::gpu {
 namespace {
 
-// Channels and filters of a group that the library's grouped kernels load as one vector.
-constexpr int64_t kGroupMultiple = 8;
-
 int64_t pixels_of(const std::array<int64_t, 3>& sizes) {
   return sizes[0] * sizes[1] * sizes[2];
 }
@@ -136,22 +133,19 @@ Launch direct_launch(const ConvShape& shape, bool is_dgrad, const Run& run) {
 
 }  // namespace
 
-bool library_takes(const ConvShape& shape, ConvOp) {
-  const bool has_type = shape.dtype == DType::kFloat32 || shape.dtype == DType::kFloat16 ||
-                        shape.dtype == DType::kBFloat16;
-  bool fits = has_type && pixels_of(shape.input) > 0 && pixels_of(shape.output) > 0;
+bool library_takes(const ConvShape& shape) {
+  bool fits = shape.dtype == DType::kFloat32 || shape.dtype == DType::kFloat16 ||
+              shape.dtype == DType::kBFloat16;
   for (size_t d = 0; d < shape.input.size(); ++d) {
-    // Padding behind, below zero where the last cells of x meet no window. Two results that the
-    // library cannot have: fewer than fit in x, and windows that begin inside of it.
+    // Padding behind; below zero where the last cells of x meet no window. The library has no
+    // windows that begin inside of x, and none less than fit.
     const int64_t behind = (shape.output[d] - 1) * shape.strides[d] +
                            (shape.cells[d] - 1) * shape.dilations[d] + 1 - shape.input[d] -
                            shape.pads[d];
-    fits = fits && shape.pads[d] >= 0 && behind > -shape.strides[d];
+    fits = fits && shape.input[d] > 0 && shape.output[d] > 0 && shape.pads[d] >= 0 &&
+           behind > -shape.strides[d];
   }
-  if (shape.groups == 1)
-    return fits;
-  return fits && !shape.is_depthwise() && shape.channels / shape.groups % kGroupMultiple == 0 &&
-         shape.filters / shape.groups % kGroupMultiple == 0;
+  return fits;
 }
 
 void GpuMaker::add(Conv conv) {
@@ -167,7 +161,7 @@ void GpuMaker::add(Conv conv) {
 }
 
 void GpuMaker::add_images(const ConvShape& shape, ConvOp op, const std::vector<ConvJob>& jobs) {
-  const bool is_dgrad = op == ConvOp::kDgrad, in_library = library_takes(shape, op);
+  const bool is_dgrad = op == ConvOp::kDgrad, in_library = library_takes(shape);
   const int64_t from = is_dgrad ? shape.output_bytes() : shape.input_bytes();
   const int64_t to = is_dgrad ? shape.input_bytes() : shape.output_bytes();
   const int64_t kernel = shape.kernel_elements() * shape.item_size();
@@ -203,7 +197,7 @@ void GpuMaker::conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& jo
 void GpuMaker::conv_wgrad(const ConvShape& shape, const std::vector<WgradJob>& jobs) {
   if (shape.kernel_elements() == 0)
     return;
-  const bool in_library = library_takes(shape, ConvOp::kWgrad);
+  const bool in_library = library_takes(shape);
   for (const WgradJob& job : jobs) {
     std::vector<Places> places;
     for (const WgradJob::Images& images : job.images)
