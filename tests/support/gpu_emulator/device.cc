@@ -82,7 +82,7 @@ class HostPlan final : public Plan {
           for (int step = first; step < first + count; ++step) {
             const uint64_t seed =
                 options.seed == 0 ? 0 : hash_mix(options.seed, static_cast<uint64_t>(run + step));
-            steps->run(step, is_watched, seed);
+            steps->run(step, is_watched && step == first, seed);
           }
         });
   }

@@ -12,7 +12,7 @@ namespace meshtrain::gpu {
 namespace {
 
 // More memory than this is not watched: it would be copied for every call.
-constexpr int64_t kWatchedBytes = int64_t{64} << 20;
+constexpr int64_t kWatchedBytes = int64_t{8} << 20;
 
 int64_t number_of(const char* variable, int64_t otherwise) {
   const char* text = std::getenv(variable);

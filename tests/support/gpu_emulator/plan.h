@@ -16,8 +16,9 @@ struct EmulatorOptions {
   // $MESHTRAIN_EMULATOR_SEED: 0 = calls, blocks and threads in their order; otherwise in an order
   // of its own for each number: calls in any order that `after` allows.
   uint64_t seed = 0;
-  // $MESHTRAIN_EMULATOR_WATCHED_RUNS: in as many first runs of every plan, each call finds garbage
-  // in all memory that it does not name, and what it writes where it must not is an error.
+  // $MESHTRAIN_EMULATOR_WATCHED_RUNS: in the first step of as many first runs of every plan, each
+  // call finds garbage in all memory that it does not name, and what it writes where it must not is
+  // an error; unless there is much memory.
   int watched_runs = 1;
 
   static EmulatorOptions from_environment();

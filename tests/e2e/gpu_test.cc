@@ -1,0 +1,109 @@
+// `--devices gpu` from the command line, on the emulated GPU.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "base/json.h"
+#include "example.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+Result run_on_gpu(std::vector<std::string> args, const std::string& folder,
+                  decltype(Command::watch) watch = {}) {
+  Command command;
+  command.args = std::move(args);
+  command.folder = folder;
+  command.environment = {"MESHTRAIN_GPU_LIBRARY=" MESHTRAIN_EMULATOR, "MESHTRAIN_EMULATOR_SEED=5"};
+  command.watch = std::move(watch);
+  return run(command, 120);
+}
+
+// Whether the emulator has what it needs, a compiler; says so where it has not.
+bool has_gpu() {
+  const Result devices = run_on_gpu({"devices"}, ".");
+  const bool has = (devices.out + devices.err).find("needs a C++ compiler") == std::string::npos;
+  if (!has)
+    MESSAGE("skipped: the GPU emulator needs a C++ compiler");
+  return has;
+}
+
+std::vector<Json> epochs_of(const TemporaryFolder& folder, const std::string& run) {
+  std::vector<Json> out;
+  for (const std::string& line : lines_of(folder.read(run + "/metrics.jsonl"))) {
+    const Json event = parse_json(line);
+    if (event.at("event") == "epoch")
+      out.push_back(event.at("logs"));
+  }
+  return out;
+}
+
+// Each epoch's loss within 1e-4; predictions may fall on the other side of a tie.
+void check_epochs(const std::vector<Json>& got, const std::vector<Json>& want) {
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    CAPTURE(i);
+    for (const auto& [name, value] : want[i].items()) {
+      const double number = value.get<double>(), other = got[i].at(name).get<double>();
+      const bool is_loss = name.find("loss") != std::string::npos;
+      CHECK_MESSAGE(std::abs(other - number) <= (is_loss ? 1e-4 * (1 + number) : 0.01), name,
+                    " is ", other, ", not ", number);
+    }
+  }
+}
+
+TEST_CASE("the quickstart trains on a GPU as on the processor") {
+  if (!has_gpu())
+    return;
+  const TemporaryFolder folder;
+  const std::string config = std::string(MESHTRAIN_SOURCE_DIR) + "/configs/quickstart.yaml";
+  const std::vector<std::string> train = {
+      "train", config, "--epochs", "2", "data.train={source: digits, slice: '[:1000]'}", "-o"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), train.begin(), train.end());
+    return more;
+  };
+  const Result cpu = meshtrain(with({"cpu", "--devices", "cpu:8"}), folder.path());
+  REQUIRE_MESSAGE(cpu.exit_code == 0, cpu.err);
+  const Result gpu = run_on_gpu(with({"gpu", "--devices", "gpu:0x8"}), folder.path());
+  REQUIRE_MESSAGE(gpu.exit_code == 0, gpu.err);
+  check_epochs(epochs_of(folder, "gpu"), epochs_of(folder, "cpu"));
+  const Result again =
+      run_on_gpu(with({"again", "--devices", "gpu:0x8", "--no-cuda-graph"}), folder.path());
+  REQUIRE_MESSAGE(again.exit_code == 0, again.err);
+  const bool same =
+      folder.read("again/weights.safetensors") == folder.read("gpu/weights.safetensors");
+  CHECK(same);
+}
+
+TEST_CASE("a run goes on from the GPU to the processor and back") {
+  if (!has_gpu())
+    return;
+  const ExampleFolder folder;
+  const auto args = [](const char* run, const char* devices, const char* epochs) {
+    return std::vector<std::string>{"train", "small.yaml", "-o",    run,       "--epochs",
+                                    epochs,  "--devices",  devices, "--resume"};
+  };
+  REQUIRE(meshtrain(args("whole", "cpu:4", "30"), folder.path()).exit_code == 0);
+  const Result stopped =
+      run_on_gpu(args("run", "gpu:0x4", "100000"), folder.path(),
+                 [](const std::string& out, const std::string&, int pid) {
+                   return out.find("Epoch 3/") != std::string::npos && kill(pid, SIGTERM) == 0;
+                 });
+  CHECK_MESSAGE(stopped.exit_code == 75, stopped.err);
+  const size_t before = epochs_of(folder, "run").size();
+  REQUIRE(before < 30);
+  const std::string more = std::to_string(before + 2);
+  const Result on_cpu = meshtrain(args("run", "cpu:4", more.c_str()), folder.path());
+  CHECK_MESSAGE(on_cpu.exit_code == 0, on_cpu.err);
+  const Result back = run_on_gpu(args("run", "gpu:0x4", "30"), folder.path());
+  CHECK_MESSAGE(back.exit_code == 0, back.err);
+  check_epochs(epochs_of(folder, "run"), epochs_of(folder, "whole"));
+}
+
+}  // namespace
+}  // namespace meshtrain
