@@ -6,8 +6,10 @@
 
 #include "../gpu/specs.h"
 #include "backend/cuda/libraries.h"
+#include "backend/gpu/conv.h"
 #include "backend/gpu/maker.h"
 #include "gpu_description.h"
+#include "support/splitmix.h"
 #include "support/temp_folder.h"
 
 namespace meshtrain::test {
@@ -146,6 +148,41 @@ TEST_CASE("cuDNN plans every convolution of the catalogue that is its own") {
       for (const gpu::Conv& conv : convs)
         CHECK(!planner.convs.plan(conv).parts.empty());
     }
+  }
+}
+
+// A shape of 1 to 3 spatial dimensions; of every third, the padding behind is its own.
+ConvShape random_shape(uint64_t seed) {
+  uint64_t n = 0;
+  const auto below = [&](uint64_t limit) { return splitmix_below(seed, n++, limit); };
+  constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  ConvShape shape;
+  shape.dtype = kDTypes[below(3)];
+  shape.groups = below(2) == 0 ? 1 : 1 + below(5);
+  const bool is_depthwise = shape.groups > 1 && below(2) == 0;
+  shape.channels = shape.groups * (is_depthwise ? 1 : 1 + below(20));
+  shape.filters = shape.groups * (1 + below(20));
+  for (size_t d = static_cast<size_t>(below(3)); d < 3; ++d) {
+    shape.cells[d] = 1 + below(5);
+    shape.strides[d] = 1 + below(3);
+    shape.dilations[d] = 1 + below(2);
+    const int64_t window = (shape.cells[d] - 1) * shape.dilations[d] + 1;
+    shape.input[d] = window + below(20);
+    shape.pads[d] = below(static_cast<uint64_t>(window));
+    const int64_t behind = seed % 3 == 0 ? below(static_cast<uint64_t>(window)) : shape.pads[d];
+    shape.output[d] = (shape.input[d] + shape.pads[d] + behind - window) / shape.strides[d] + 1;
+  }
+  return shape;
+}
+
+TEST_CASE("cuDNN plans whatever it is said to take") {
+  Planner planner(90, true);
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const ConvShape shape = random_shape(seed);
+    CAPTURE(seed);
+    CHECK(gpu::library_takes(shape));
+    for (const gpu::ConvOp op : {gpu::ConvOp::kForward, gpu::ConvOp::kDgrad, gpu::ConvOp::kWgrad})
+      CHECK(!has(planner.notes(shape, op), CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
   }
 }
 
