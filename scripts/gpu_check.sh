@@ -258,7 +258,8 @@ part_bench() {
   if [ $status -eq 0 ]; then
     result bench passed "every goal met"
   else
-    result bench FAILED "$(grep -cE 'MISSED|not measured' "$out/bench.md" 2>/dev/null || echo all) goals missed or not measured; $(tail -1 "$log")"
+    result bench FAILED "$(grep -cE '\| (MISSED|not measured) \|' "$out/bench.md") goals missed or not measured; $(
+      tail -1 "$log")"
   fi
 }
 

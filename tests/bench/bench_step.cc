@@ -5,6 +5,7 @@
 //   b64            784-256-256-10, cross-entropy from logits, Adam, batch 64
 //   c64            the convnet of Keras' guide to distributed training with JAX, Adam, batch 64
 //   b64v8          the same on eight virtual devices (v1, v2, v4 likewise); two without a suffix
+//   b64:mixed_bfloat16   with this dtype_policy
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +63,11 @@ struct Workload {
   void step() { engine->train_step({&data, rows[static_cast<size_t>(steps++ % kBatches)]}); }
 };
 
-Workload make(const std::string& name) {
+Workload make(const std::string& name_and_policy) {
+  const size_t colon = name_and_policy.find(':');
+  const std::string name = name_and_policy.substr(0, colon);
+  const std::string policy =
+      colon == std::string::npos ? "float32" : name_and_policy.substr(colon + 1);
   const size_t v = name.find('v');
   const int64_t batch = std::stoll(name.substr(1, v - 1));
   const std::string devices = v == std::string::npos ? "2" : name.substr(v + 1);
@@ -72,7 +77,7 @@ Workload make(const std::string& name) {
       config_from(is_a   ? kA
                   : is_c ? kC
                          : kB,
-                  {fmt::format("fit.batch_size={}", batch),
+                  {fmt::format("fit.batch_size={}", batch), "dtype_policy=" + policy,
                    fmt::format("distribution.device_mesh.shape=[{}]", devices)}));
   HostTensor x(DType::kFloat32,
                is_c ? Shape{kBatches * batch, 28, 28, 1} : Shape{kBatches * batch, 784});

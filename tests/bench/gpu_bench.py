@@ -24,6 +24,8 @@ from gpu_sides import Meshtrain, Missing, Peer, seconds_to_line
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = {"torch": "gpu_torch.py", "jax": "gpu_jax.py"}
+# Modes that share a process: what takes too long to compile takes no other mode with it.
+GROUPS = {"torch": [("eager",), ("compile", "compile_ro", "compile_graph")], "jax": [("jit", "keras", "scan")]}
 NAMES = {"meshtrain": "meshtrain", "torch eager": "PyTorch eager", "torch compile": "PyTorch compile",
          "torch compile_ro": "compile, reduce-overhead", "torch compile_graph": "compile, step in one CUDA graph",
          "jax keras": "JAX as Keras calls it", "jax jit": "JAX jit", "jax scan": "JAX scan of 32"}
@@ -54,9 +56,10 @@ class Bench:
         self.workloads = gw.workloads(self.tiny)
         self.meshtrain = Meshtrain(arguments.meshtrain, "cpu:1" if self.tiny else "gpu:0", folder, self.tiny)
         self.folder = folder
-        self.peers = {}  # (peer, workload): Peer
+        self.peers = {}  # (workload, side): Peer
         self.modes = {}  # (workload, side): microseconds of each round
         self.missing = []  # [what, why]
+        self.absent = []  # peers that this machine does not have
         self.checks = {}  # workload: {side: largest relative difference of a loss}
 
     def python_of(self, peer):
@@ -73,22 +76,23 @@ class Bench:
         self.missing.append([what, str(error)])
         print(f"missing: {what}: {error}", file=sys.stderr, flush=True)
 
-    def prepare_peer(self, peer, name):
-        """Starts a peer, compiles its modes, looks whether they train. Runs beside other preparations."""
-        w = self.workloads[name]
-        side = self.peers[peer, name] = Peer(self.python_of(peer), SCRIPTS[peer], name, self.device, self.tiny)
+    def prepare_peer(self, name, peer, group):
+        """Starts a peer, compiles its modes; {mode: losses}. Runs beside other preparations."""
+        process = Peer(self.python_of(peer), SCRIPTS[peer], name, self.device, self.tiny)
         until = Clock(0.45 * self.arguments.budget)
         found = {}
         try:
-            modes = side.ask("modes", until.left())
-            if not w.bf16:
-                found["check"] = side.ask("check", until.left())["losses"]
+            modes = [m for m in process.ask("modes", until.left()) if m in group]
+            if not self.workloads[name].bf16 and group == GROUPS[peer][0]:
+                found["check"] = process.ask("check", until.left())["losses"]
         except Missing as error:
             self.note(f"{name} {peer}", error)
-            return found
+            process.close()
+            modes = []
         for mode in modes:
+            self.peers[name, f"{peer} {mode}"] = process
             try:
-                found[mode] = side.ask(f"prepare {mode}", until.left())["losses"]
+                found[mode] = process.ask(f"prepare {mode}", until.left())["losses"]
             except Missing as error:
                 self.note(f"{name} {NAMES[f'{peer} {mode}']}", error)
         return found
@@ -96,14 +100,15 @@ class Bench:
     def prepare(self, names):
         """Which sides can be timed: self.modes; whether all of them compute the same: self.checks."""
         peers = [p for p in SCRIPTS if self.has(p)]
-        for peer in SCRIPTS:
-            if peer not in peers:
-                self.note(f"all of {peer}", f"{self.python_of(peer)} has no {peer}")
+        self.absent = [p for p in SCRIPTS if p not in peers]
+        for peer in self.absent:
+            print(f"absent: {self.python_of(peer)} has no {peer}", file=sys.stderr, flush=True)
         for name in names:
             self.meshtrain.write_data(self.workloads[name])
         with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) - 2)) as pool:
-            jobs = {(peer, name): pool.submit(self.prepare_peer, peer, name) for name in names for peer in peers}
-            found = {key: job.result() for key, job in jobs.items()}
+            jobs = {(name, peer): [pool.submit(self.prepare_peer, name, peer, group) for group in GROUPS[peer]]
+                    for name in names for peer in peers}
+            found = {key: {m: l for job in made for m, l in job.result().items()} for key, made in jobs.items()}
         for name in names:
             w = self.workloads[name]
             self.modes[name, "meshtrain"] = []
@@ -114,7 +119,7 @@ class Bench:
                 except Missing as error:
                     self.note(f"{name} losses", error)
             for peer in peers:
-                self.compare_losses(name, peer, ours, found[peer, name])
+                self.compare_losses(name, peer, ours, found[name, peer])
 
     def compare_losses(self, name, peer, ours, found):
         """Takes the modes that train as the others do; the rest is not timed."""
@@ -137,8 +142,8 @@ class Bench:
         w = self.workloads[name]
         if side == "meshtrain":
             return self.meshtrain.us(w, self.clock.left())
-        peer, mode = side.split(" ")
-        return self.peers[peer, name].ask(f"run {mode} {steps}", min(TURN_SECONDS, self.clock.left()))["us"]
+        command = f"run {side.split(' ')[1]} {steps}"
+        return self.peers[name, side].ask(command, min(TURN_SECONDS, self.clock.left()))["us"]
 
     def time_steps(self, reserve):
         """Rounds in which every side takes its turn, until they are done or `reserve` seconds are left."""
@@ -189,14 +194,13 @@ class Bench:
         return {side: statistics.median(t) for side, t in times.items()}
 
     def matmul_rate(self):
-        for (peer, _), side in self.peers.items():
-            if peer == "torch":
+        for (_, side), process in self.peers.items():
+            if side == "torch eager":
                 try:
-                    return side.ask("matmul", self.clock.left())["tflops"]
+                    return process.ask("matmul", self.clock.left())["tflops"]
                 except Missing as error:
                     self.note("matmul rate", error)
                     return None
-        self.note("matmul rate", "there is no PyTorch to measure it")
         return None
 
 
@@ -272,6 +276,7 @@ def markdown(record, workloads):
     out += [f"Losses of {gw.CHECK_STEPS} steps without dropout, full float32, largest difference from meshtrain's "
             "as a part of the largest loss: "
             + "; ".join(f"{n} " + ", ".join(f"{p} {v:.1g}" for p, v in c.items()) for n, c in record["checks"].items()), ""]
+    out += [f"Not installed here, so not compared with: {peer}" for peer in record["absent"]]
     out += [f"Missing: {what}: {why}" for what, why in record["missing"]]
     return "\n".join(out).rstrip() + "\n"
 
@@ -312,12 +317,12 @@ def main():
         bench.prepare(names)
         record["matmul_tflops"] = bench.matmul_rate()
         bench.time_steps(reserve=5.0)
-        for side in bench.peers.values():
-            side.close()
+        for process in set(bench.peers.values()):
+            process.close()
     record["rounds_us"] = {n: {s: t for (m, s), t in bench.modes.items() if m == n and t} for n in names}
     record["medians"] = {n: {s: statistics.median(t) for s, t in sides.items()}
                          for n, sides in record["rounds_us"].items()}
-    record["checks"], record["missing"] = bench.checks, bench.missing
+    record["checks"], record["missing"], record["absent"] = bench.checks, bench.missing, bench.absent
     record["goals"] = goals_of(record, bench.workloads)
     text = markdown(record, bench.workloads)
     print(text, end="")

@@ -25,7 +25,8 @@ class Peer:
         self.broken = None
         self.errors = []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+                                        stderr=subprocess.PIPE, text=True,
+                                        env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "2"})
         self.reader = concurrent.futures.ThreadPoolExecutor(1)
         self.reader.submit(lambda: self.errors.extend(self.process.stderr))
 
