@@ -187,6 +187,20 @@ TEST_CASE("mnist_convnet.yaml learns the built-in digits") {
   CHECK((kIsInstrumented || logs["accuracy"].get<double>() > 0.95));
 }
 
+TEST_CASE("mixed_convnet.yaml learns the digits as well in 16 bits as in 32") {
+  std::vector<std::string> args = {config("mixed_convnet")};
+  if (kIsInstrumented) {
+    args.insert(args.end(), {"--limit-steps", "2", "fit.epochs=1", "data.test.samples=256"});
+  }
+  for (const char* policy : {"mixed_bfloat16", "mixed_float16"}) {
+    std::vector<std::string> with_policy = args;
+    with_policy.push_back(std::string("dtype_policy=") + policy);
+    const Json logs = evaluation(with_policy);
+    CHECK(std::isfinite(logs["loss"].get<double>()));
+    CHECK((kIsInstrumented || logs["accuracy"].get<double>() > 0.97));
+  }
+}
+
 TEST_CASE("cifar_resnet.yaml runs on any mesh that divides its batch") {
   const std::vector<std::string> small = {config("cifar_resnet"), "vars.units=1",
                                           "data.train.samples=32", "data.test.samples=32",

@@ -97,8 +97,11 @@ class WideProduct final : public Kernel {
       : spec_(spec),
         widen_(kernels().cast[type_index(spec.dtype)][kTypeF32]),
         narrow_(kernels().cast[kTypeF32][type_index(spec.dtype)]) {
+    // Where the result is small, narrower units, so that several workers have work.
+    const bool is_small = spec.m * spec.n * static_cast<int64_t>(spec.batches.size()) < kFewUnits;
+    columns_ = is_small ? kBlock / 4 : kBlock;
     row_blocks_ = ceil_div(spec.m, kBlock);
-    column_blocks_ = ceil_div(spec.n, kBlock);
+    column_blocks_ = ceil_div(spec.n, columns_);
   }
 
   int64_t units() const override {
@@ -126,7 +129,7 @@ class WideProduct final : public Kernel {
   }
   void run(int64_t begin, int64_t end, std::byte* scratch) const override {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t column = unit % column_blocks_ * kBlock;
+      const int64_t column = unit % column_blocks_ * columns_;
       const int64_t row = unit / column_blocks_ % row_blocks_ * kBlock;
       const auto batch = static_cast<size_t>(unit / column_blocks_ / row_blocks_);
       multiply(spec_.batches[batch], row, column, reinterpret_cast<float*>(scratch));
@@ -136,6 +139,7 @@ class WideProduct final : public Kernel {
  private:
   static constexpr int64_t kBlock = 256;  // rows and columns of a unit
   static constexpr int64_t kDepth = 512;  // terms at a time
+  static constexpr int64_t kFewUnits = 4 * kBlock * kBlock;
 
   static void add(std::vector<Access>& out, const std::byte* data, int64_t first, int64_t reach,
                   bool is_write) {
@@ -165,7 +169,7 @@ class WideProduct final : public Kernel {
 
   void multiply(const MatmulSpec::Batch& batch, int64_t row, int64_t column, float* a) const {
     const int64_t rows = std::min(kBlock, spec_.m - row);
-    const int64_t columns = std::min(kBlock, spec_.n - column);
+    const int64_t columns = std::min(columns_, spec_.n - column);
     float* const b = a + kBlock * kDepth;
     float* const c = b + kBlock * kDepth;
     std::fill(c, c + rows * columns, 0.0f);
@@ -188,7 +192,7 @@ class WideProduct final : public Kernel {
 
   MatmulSpec spec_;
   ElementLoop widen_, narrow_;
-  int64_t row_blocks_ = 1, column_blocks_ = 1;
+  int64_t columns_ = kBlock, row_blocks_ = 1, column_blocks_ = 1;
 };
 
 }  // namespace

@@ -174,50 +174,77 @@ std::vector<int64_t> allocations_of_convolution(DType dtype) {
 TEST_CASE("convolutions allocate nothing, but for what oneDNN takes in a call of its own") {
   for (int64_t count : allocations_of_convolution(DType::kFloat64))
     CHECK(count == 0);
-  const std::vector<int64_t> counts = allocations_of_convolution(DType::kFloat32);
-  for (int64_t count : counts) {
-    CHECK(count == counts[0]);
-    CHECK(count <= 3 * 8 * 8);  // of a call for each image in each of the steps
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    const std::vector<int64_t> counts = allocations_of_convolution(dtype);
+    for (int64_t count : counts) {
+      CHECK(count == counts[0]);
+      CHECK(count <= 3 * 8 * 8);  // of a call for each image in each of the steps
+    }
+  }
+}
+
+TEST_CASE("products of 16 bits allocate nothing, but for what oneDNN takes in a call of its own") {
+  for (DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    ProgramBuilder builder(DeviceMesh{});
+    const Sharding whole = Sharding::replicated(2);
+    const int a = builder.input({64, 300}, dtype, whole),
+              b = builder.input({300, 80}, dtype, whole);
+    const int c = builder.buffer({64, 80}, dtype, whole);
+    builder.step("einsum", {a, b}, {c}, {{"equation", std::string("ij,jk->ik")}});
+    builder.output(c);
+    VariableStore store(DeviceMesh{}, {});
+    Executor executor(builder.take(), make_worker_pool(2), store);
+    executor.run();
+    for (int i = 0; i < 3; ++i) {
+      const int64_t before = num_allocations();
+      executor.run();
+      CHECK(num_allocations() - before <= (dtype == DType::kBFloat16 ? 8 : 0));
+    }
   }
 }
 
 // y = tanh(a) * a + a and z = y * b, both where their operands were.
+void check_in_place(DType dtype, int64_t n) {
+  ProgramBuilder builder(DeviceMesh{});
+  const Sharding whole = Sharding::replicated(1);
+  const int a = builder.input({n}, dtype, whole);
+  const int b = builder.input({n}, dtype, whole);
+  const int y = builder.buffer({n}, dtype, whole);
+  const int z = builder.buffer({n}, dtype, whole);
+  builder.program().buffers[y].offset = builder.program().buffers[b].offset;
+  builder.program().buffers[z].offset = builder.program().buffers[a].offset;
+  FusedTape tape;
+  tape.num_inputs = 2;
+  tape.instructions = {{&find_op("tanh"), {0}, {}, dtype},
+                       {&find_op("mul"), {2, 0}, {}, dtype},
+                       {&find_op("add"), {3, 0}, {}, dtype},
+                       {&find_op("mul"), {4, 1}, {}, dtype}};
+  tape.results = {2, 3};
+  builder.step("tanh", {a, b}, {y, z});
+  builder.program().steps.back().fused = 0;
+  builder.program().fusions.push_back(tape);
+  builder.output(y);
+  builder.output(z);
+  VariableStore store(DeviceMesh{}, {});
+  Executor executor(builder.take(), make_worker_pool(2), store);
+  const HostTensor av = random_tensor(dtype, {n}, 4), bv = random_tensor(dtype, {n}, 5);
+  executor.set_input(0, av.bytes(), av.num_bytes());
+  executor.set_input(1, bv.bytes(), bv.num_bytes());
+  executor.run();
+  const HostTensor yv = executor.output(0), zv = executor.output(1);
+  const double limit = dtype == DType::kFloat32 ? 1e-6 : dtype == DType::kFloat16 ? 2e-3 : 2e-2;
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double want = std::tanh(av.at(i)) * av.at(i) + av.at(i);
+    wrong += std::abs(yv.at(i) - want) > limit || std::abs(zv.at(i) - want * bv.at(i)) > limit;
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("results may take the place of operands that later instructions read") {
-  const DType f32 = DType::kFloat32;
-  for (int64_t n : {1, 7, 13, 1024, 5000, 1000003}) {
-    ProgramBuilder builder(DeviceMesh{});
-    const Sharding whole = Sharding::replicated(1);
-    const int a = builder.input({n}, f32, whole);
-    const int b = builder.input({n}, f32, whole);
-    const int y = builder.buffer({n}, f32, whole);
-    const int z = builder.buffer({n}, f32, whole);
-    builder.program().buffers[y].offset = builder.program().buffers[b].offset;
-    builder.program().buffers[z].offset = builder.program().buffers[a].offset;
-    FusedTape tape;
-    tape.num_inputs = 2;
-    tape.instructions = {{&find_op("tanh"), {0}, {}, f32},
-                         {&find_op("mul"), {2, 0}, {}, f32},
-                         {&find_op("add"), {3, 0}, {}, f32},
-                         {&find_op("mul"), {4, 1}, {}, f32}};
-    tape.results = {2, 3};
-    builder.step("tanh", {a, b}, {y, z});
-    builder.program().steps.back().fused = 0;
-    builder.program().fusions.push_back(tape);
-    builder.output(y);
-    builder.output(z);
-    VariableStore store(DeviceMesh{}, {});
-    Executor executor(builder.take(), make_worker_pool(2), store);
-    const HostTensor av = random_tensor(f32, {n}, 4), bv = random_tensor(f32, {n}, 5);
-    executor.set_input(0, av.bytes(), av.num_bytes());
-    executor.set_input(1, bv.bytes(), bv.num_bytes());
-    executor.run();
-    const HostTensor yv = executor.output(0), zv = executor.output(1);
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const double want = std::tanh(av.at(i)) * av.at(i) + av.at(i);
-      wrong += std::abs(yv.at(i) - want) > 1e-6 || std::abs(zv.at(i) - want * bv.at(i)) > 1e-6;
-    }
-    CHECK(wrong == 0);
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (int64_t n : {1, 7, 13, 1024, 5000, 1000003})
+      check_in_place(dtype, n);
   }
 }
 
