@@ -119,6 +119,8 @@ struct MatmulCase {
   int64_t batches = 1;
   int64_t gap = 0;           // elements between rows of each matrix
   bool is_shuffled = false;  // batches in no regular order, the first B shared by all
+  int64_t spread = 1;        // steps between neighbours in A and B
+  bool is_nested = false;    // batches as two loops, the outer one with the smaller steps
 };
 
 void add_matmul(SpecList& list, DType dtype, const MatmulCase& c) {
@@ -127,24 +129,31 @@ void add_matmul(SpecList& list, DType dtype, const MatmulCase& c) {
   spec.m = c.m;
   spec.n = c.n;
   spec.k = c.k;
-  const int64_t a_line = (c.transpose_a ? c.m : c.k) + c.gap;
-  const int64_t b_line = (c.transpose_b ? c.k : c.n) + c.gap;
-  spec.a_row = c.transpose_a ? 1 : a_line;
-  spec.a_column = c.transpose_a ? a_line : 1;
-  spec.b_row = c.transpose_b ? 1 : b_line;
-  spec.b_column = c.transpose_b ? b_line : 1;
+  const int64_t a_line = (c.transpose_a ? c.m : c.k) * c.spread + c.gap;
+  const int64_t b_line = (c.transpose_b ? c.k : c.n) * c.spread + c.gap;
+  spec.a_row = c.transpose_a ? c.spread : a_line;
+  spec.a_column = c.transpose_a ? a_line : c.spread;
+  spec.b_row = c.transpose_b ? c.spread : b_line;
+  spec.b_column = c.transpose_b ? b_line : c.spread;
   spec.c_row = c.n + c.gap;
   const int64_t a_size = a_line * (c.transpose_a ? c.k : c.m);
   const int64_t b_size = b_line * (c.transpose_b ? c.n : c.k), c_size = spec.c_row * c.m;
   for (int64_t i = 0; i < c.batches; ++i) {
     const int64_t place = c.is_shuffled ? (i * 3 + 1) % c.batches : i;
-    spec.batches.push_back({place * a_size, c.is_shuffled ? 0 : i * b_size, i * c_size});
+    const int64_t turned = c.is_nested ? i % 2 * (c.batches / 2) + i / 2 : i;
+    spec.batches.push_back(
+        c.is_nested
+            ? MatmulSpec::Batch{turned * a_size, i * b_size, turned * c_size}
+            : MatmulSpec::Batch{place * a_size, c.is_shuffled ? 0 : i * b_size, i * c_size});
   }
   SpecArray out{dtype, c_size * c.batches, Values::kSigned};
   out.is_updated = true;  // what lies between rows stays
-  list.add(fmt::format("matmul {} {}x{}x{}{}{} batches {} gap {}{}", dtype_name(dtype), c.m, c.n,
-                       c.k, c.transpose_a ? " A'" : "", c.transpose_b ? " B'" : "", c.batches,
-                       c.gap, c.is_shuffled ? " shuffled" : ""),
+  list.add(fmt::format("matmul {} {}x{}x{}{}{} batches {} gap {} spread {}{}", dtype_name(dtype),
+                       c.m, c.n, c.k, c.transpose_a ? " A'" : "", c.transpose_b ? " B'" : "",
+                       c.batches, c.gap, c.spread,
+                       c.is_shuffled ? " shuffled"
+                       : c.is_nested ? " nested"
+                                     : ""),
            {{dtype, a_size * c.batches, Values::kSigned},
             {dtype, b_size * c.batches, Values::kSigned},
             out},
@@ -178,6 +187,10 @@ std::vector<KernelSpec> matmul_specs() {
     add_matmul(list, dtype, {6, 10, 8, false, true, 5, 0, true});
     add_matmul(list, dtype, {60, 70, 3, false, false, 4});
     add_matmul(list, dtype, {60, 70, 3, true, true, 4});
+    add_matmul(list, dtype, {5, 24, 16, false, true, 6, 0, false, 1, true});
+    add_matmul(list, dtype, {50, 60, 30, false, false, 6, 0, false, 1, true});
+    for (bool transpose : {false, true})  // large, and not for a library
+      add_matmul(list, dtype, {70, 90, 41, transpose, !transpose, 2, 1, false, 2});
   }
   add_matmul(list, kF32, {64, 128, 784});
   add_matmul(list, kF32, {200, 10, 64});
@@ -187,8 +200,10 @@ std::vector<KernelSpec> matmul_specs() {
 
 std::vector<KernelSpec> scan_specs() {
   SpecList list;
-  const std::vector<ScanShape> shapes = {{4, 10, 1}, {3, 7, 5},   {1, 1000, 1}, {300, 9, 1},
-                                         {1, 1, 1},  {2, 300, 3}, {65, 33, 2},  {2, 5000, 1}};
+  const std::vector<ScanShape> shapes = {{4, 10, 1},   {3, 7, 5},   {1, 1000, 1}, {300, 9, 1},
+                                         {1, 1, 1},    {2, 300, 3}, {65, 33, 2},  {2, 5000, 1},
+                                         {3, 40, 1},   {1, 600, 1}, {2, 9000, 3}, {1, 50257, 1},
+                                         {40, 35, 250}};
   for (DType dtype :
        {kF32, DType::kFloat64, DType::kBFloat16, DType::kFloat16, kI32, DType::kInt64}) {
     for (ScanShape shape : shapes) {
@@ -212,7 +227,7 @@ std::vector<KernelSpec> scan_specs() {
                })
           .scale = std::sqrt(static_cast<double>(shape.size));
       for (int64_t k : {int64_t{1}, int64_t{4}, shape.size}) {
-        if (shape.inner != 1 || k > shape.size || (k == shape.size && k > 40))
+        if (shape.inner != 1 || k > shape.size || (k == shape.size && k > 600))
           continue;
         for (Values values : {Values::kFewValues, Values::kSigned, Values::kSpecial}) {
           if (values != Values::kFewValues && !is_floating(dtype))

@@ -142,9 +142,19 @@ std::vector<KernelSpec> conv_specs() {
   };
   for (const ConvShape& shape : shapes)
     add_conv(list, shape, kF32, {1, 3});
-  for (DType dtype : {kF64, DType::kBFloat16, DType::kFloat16}) {
+  for (DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (size_t i : {0u, 1u, 4u, 6u})
       add_conv(list, shapes[i], dtype, {1, 2});
+  }
+  for (const ConvShape& shape : shapes)
+    add_conv(list, shape, kF64, {1, 2});
+  // Many pixels for few elements of a kernel; several kernels; images out of order.
+  for (const Images& images : {Images{1, 8}, Images{2, 3}, Images{3, 2, true}})
+    add_conv(list, conv_shape({1, 20, 18}, {1, 3, 3}, 2, 3, 1, 1, 1, 1), kF64, images);
+  for (DType dtype : {kF32, kF64, DType::kBFloat16}) {
+    ConvShape fewer = conv_shape({1, 12, 20}, {1, 3, 3}, 3, 4, 1, 1, 1, 1);
+    fewer.output = {1, 12, 17};  // than fit
+    add_conv(list, fewer, dtype, {1, 8});
   }
   for (size_t i : {0u, 4u, 6u}) {
     add_conv(list, shapes[i], kF32, {4, 2});
