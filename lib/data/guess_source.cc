@@ -6,11 +6,11 @@
 
 #include "base/text.h"
 #include "config/default_object.h"
+#include "data/hdf5_rows.h"
 #include "data/idx.h"
 #include "data/image.h"
 #include "data/image_listing.h"
 #include "data/sources.h"
-#include "tensor/h5.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
 #include "tensor/safetensors.h"
@@ -112,8 +112,9 @@ Guessed read_guessed(const std::string& path, const Visit& visit) {
     return {"npz " + path, {}};
   }
   if (begin.starts_with("\x89HDF\r\n\x1a\n")) {
-    for (NamedTensor& tensor : read_h5(path).datasets) {
-      visit_array(tensor.name, *as_rows(std::move(tensor.tensor)), visit);
+    const Hdf5File opened({path, {}});
+    for (const std::string& name : opened.names()) {
+      visit_array(name, *opened.rows(name), visit);
     }
     return {"HDF5 " + path, {}};
   }

@@ -36,7 +36,8 @@ class H5Datasets {
 
   // Throws ConfigError E320 for a dataset that is not there, lies behind a soft or external link or
   // in other files, needs a filter that is no part of the library, holds no numbers, or declares
-  // more elements than are stored. Numbers in the other byte order are turned when read.
+  // more elements than are stored. Numbers in the other byte order are turned when read; a single
+  // number is an array of one.
   H5Dataset open(const std::string& name);
 
   // Copies rows `order` of dimension 0 to `to`. Several threads may call it. Throws ConfigError

@@ -217,12 +217,15 @@ class Server {
     check_filters(properties, name);
     const std::optional<DType> dtype = h5_dtype(type, dataset);
     const int rank = H5Sget_simple_extent_ndims(space);
-    if (!dtype || rank < 1 || rank > static_cast<int>(kMaxH5Rank) ||
-        H5Sget_simple_extent_type(space) != H5S_SIMPLE) {
+    const bool is_scalar = H5Sget_simple_extent_type(space) == H5S_SCALAR;
+    if (!dtype || rank < (is_scalar ? 0 : 1) || rank > static_cast<int>(kMaxH5Rank) ||
+        (!is_scalar && H5Sget_simple_extent_type(space) != H5S_SIMPLE)) {
       throw Refused{fmt::format("dataset `{}` holds no array of numbers", name)};
     }
-    std::vector<hsize_t> sizes(static_cast<size_t>(rank));
-    H5Sget_simple_extent_dims(space, sizes.data(), nullptr);
+    std::vector<hsize_t> sizes(is_scalar ? 1 : static_cast<size_t>(rank), 1);
+    if (!is_scalar) {
+      H5Sget_simple_extent_dims(space, sizes.data(), nullptr);
+    }
     check_storage(dataset, properties, name, sizes, dtype_size(*dtype));
     const bool as_stored = *dtype == DType::kBool || *dtype == DType::kBFloat16;
     put('D');
@@ -262,8 +265,9 @@ class Server {
     const H5Handle from(H5Dget_space(opened.dataset), H5Sclose);
     const H5Handle into(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
                         H5Sclose);
-    if (H5Sselect_hyperslab(from, H5S_SELECT_SET, start.data(), nullptr, sizes.data(), nullptr) <
-            0 ||
+    const bool is_scalar = H5Sget_simple_extent_type(from) == H5S_SCALAR;
+    if ((!is_scalar && H5Sselect_hyperslab(from, H5S_SELECT_SET, start.data(), nullptr,
+                                           sizes.data(), nullptr) < 0) ||
         H5Dread(opened.dataset, opened.memory, into, from, H5P_DEFAULT, to) < 0) {
       throw Refused{fmt::format("rows {} to {} are damaged", begin, begin + count - 1)};
     }

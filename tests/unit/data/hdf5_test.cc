@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "data/guess_source.h"
 #include "data/sources.h"
 #include "source_config.h"
 #include "support/malformed.h"
@@ -38,8 +39,10 @@ void add_dataset(hid_t file, const char* name, std::vector<hsize_t> sizes, const
     H5Pset_deflate(properties, 6);
     H5Pset_fletcher32(properties);
   }
-  const H5Handle space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
-                       H5Sclose);
+  const H5Handle space(
+      sizes.empty() ? H5Screate(H5S_SCALAR)
+                    : H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
+      H5Sclose);
   const H5Handle dataset(
       H5Dcreate2(file, name, layout.stored, space, links, properties, H5P_DEFAULT), H5Dclose);
   REQUIRE(dataset.ok());
@@ -142,6 +145,21 @@ TEST_CASE("hdf5: inputs and labels and weights of several files") {
   CHECK(read_rows(*dataset.targets[0].rows, {0, 1, 2, 3}) == Values{0, 1, 0, 1});
   REQUIRE(dataset.sample_weight != nullptr);
   CHECK(dataset.sample_weight->dtype() == DType::kFloat32);
+}
+
+TEST_CASE("hdf5: compressed datasets and single numbers of a file can be looked into") {
+  const TempFolder folder;
+  const std::string path = write_file(folder, "a.h5", [&](hid_t file) {
+    add_dataset(file, "x", {5, 2}, {.chunk = {2, 2}, .is_packed = true});
+    add_dataset(file, "vars/step", {}, {.stored = H5T_STD_I64LE});
+  });
+  std::string found;
+  const Guessed guessed = read_guessed(path, [&](const std::string& name, const Rows& rows, bool) {
+    found += fmt::format("{} {} {}\n", name, dtype_name(rows.dtype()), shape_string(rows.shape()));
+    CHECK(read_rows(rows, {0})[0] == 0);
+  });
+  CHECK(guessed.description == "HDF5 " + path);
+  CHECK(found == "vars/step int64 (1,)\nx float32 (5, 2)\n");
 }
 
 TEST_CASE("hdf5: rows that are larger than a run and many threads") {
