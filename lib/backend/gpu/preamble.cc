@@ -165,46 +165,23 @@ MT_FN unsigned mt_philox_lane(const mt_philox_block& block, unsigned lane) {
   return lane < 2u ? low : high;
 }
 
-// Reductions in an order that does not change from run to run. Every thread must come along.
-struct mt_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return mt_add(a, b); } };
-struct mt_largest { template <class T> static __device__ __forceinline__ T of(T a, T b) { return mt_max(a, b); } };
-struct mt_smallest { template <class T> static __device__ __forceinline__ T of(T a, T b) { return mt_min(a, b); } };
-// Over the Lanes (a power of two, at most 32) neighbouring threads of a warp; all of them get it.
-template <class Op, int Lanes = 32, class T> MT_FN T mt_warp_reduce(T x) {
-#pragma unroll
-  for (int lanes = Lanes / 2; lanes > 0; lanes /= 2)
-    x = Op::of(x, (T)__shfl_xor_sync(0xffffffffu, x, lanes));
-  return x;
-}
-// Over the block; all threads get it. `shared`: kThreads / 32 elements, free again after the next
-// __syncthreads().
-template <class Op, class T> MT_FN T mt_block_reduce(T x, void* shared) {
-  T* parts = (T*)shared;
-  x = mt_warp_reduce<Op>(x);
-  __syncthreads();
-  if (threadIdx.x % 32u == 0u) parts[threadIdx.x / 32u] = x;
-  __syncthreads();
-  T all = parts[0];
-#pragma unroll
-  for (unsigned i = 1; i < kThreads / 32u; ++i) all = Op::of(all, parts[i]);
-  return all;
-}
-// The sum of x over the threads before this one; `all`: over all. `shared`: kThreads elements.
+// The sum of x over the threads before this one; `all`: over all. `shared`: kThreads elements, which
+// afterwards hold the sums up to and with each thread's. Every thread must come along.
 template <class T> MT_FN T mt_block_scan(T x, T& all, void* shared) {
-  T* parts = (T*)shared;
+  T* sums = (T*)shared;
   T sum = x;
   __syncthreads();
-  parts[threadIdx.x] = x;
+  sums[threadIdx.x] = x;
   for (unsigned reach = 1; reach < kThreads; reach *= 2) {
     __syncthreads();
-    const T before = threadIdx.x >= reach ? parts[threadIdx.x - reach] : T(0);
+    const T before = threadIdx.x >= reach ? sums[threadIdx.x - reach] : T(0);
     __syncthreads();
-    sum += before;
-    parts[threadIdx.x] = sum;
+    sum = mt_add(sum, before);
+    sums[threadIdx.x] = sum;
   }
   __syncthreads();
-  all = parts[kThreads - 1];
-  return sum - x;
+  all = sums[kThreads - 1];
+  return mt_sub(sum, x);
 }
 )";
 
@@ -294,14 +271,6 @@ std::string literal(double value, DType dtype) {
   }
   const std::string text = fmt::format("{:a}{}", exact, is_double ? "" : "f");
   return std::signbit(exact) ? "(" + text + ")" : text;
-}
-
-std::string load(DType, std::string_view pointer, std::string_view index) {
-  return fmt::format("mt_load({} + ({}))", pointer, index);
-}
-
-std::string store(DType, std::string_view pointer, std::string_view index, std::string_view value) {
-  return fmt::format("mt_store({} + ({}), {})", pointer, index, value);
 }
 
 }  // namespace meshtrain::gpu

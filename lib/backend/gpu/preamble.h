@@ -15,8 +15,7 @@ namespace meshtrain::gpu {
 //   mt_rounded<T>(x): x as it comes back after it was stored as a T
 //   mt_pack<T, N>; mt_read(out, p, i, n), mt_write(p, i, n, x): N neighbours in one access
 //   mt_NAME(...) for every elementwise op, on mt_compute types
-//   mt_warp_reduce<Op, Lanes>(x), mt_block_reduce<Op>(x, shared), where Op is mt_sum, mt_largest
-//   or mt_smallest; mt_block_scan(x, all, shared)
+//   mt_block_scan(x, all, shared): running sums over the threads of a block
 //   mt_philox(block, stream, step, key low, key high).v[0..3]; mt_philox_lane(result, lane)
 //   mt_float_of(bits), mt_bits_of(x), mt_double_of(bits); mt_mul_rn, mt_add_rn on doubles
 std::string_view preamble();
@@ -27,9 +26,5 @@ std::string_view type_name(DType dtype);
 std::string_view compute_type(DType dtype);
 // A literal of `compute_type(dtype)` that reads back exactly the value; NaN and infinity included.
 std::string literal(double value, DType dtype);
-// Expressions that read pointer[index] as compute_type and that write it, rounded to nearest even.
-std::string load(DType dtype, std::string_view pointer, std::string_view index);
-std::string store(DType dtype, std::string_view pointer, std::string_view index,
-                  std::string_view value);
 
 }  // namespace meshtrain::gpu
