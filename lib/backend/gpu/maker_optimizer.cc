@@ -8,6 +8,7 @@
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/maker.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -32,6 +33,43 @@ class UpdateText {
     }
   }
 
+  // Arguments: param, grad, new_param; of each slot the old and the new one; rate, perhaps decay;
+  // the number of elements and what threads go on by.
+  std::string text(int pack) const {
+    const int slots = num_slots(), scalars = 3 + 2 * slots;
+    const bool has_decay = spec_.decay != nullptr;
+    const int sizes = scalars + (has_decay ? 2 : 1);
+    std::string text = type_line("T", compute_type(spec_.dtype)) +
+                       type_line("E", type_name(spec_.dtype)) +
+                       fmt::format("const T rate = mt_load((const E*)arg[{}]);\n", scalars);
+    if (has_decay)
+      text += fmt::format("const T decay = mt_load((const E*)arg[{}]);\n", scalars + 1);
+    text += fmt::format(
+        "const unsigned long long n = arg[{0}], step = arg[{1}];\n"
+        "for (unsigned long long i = ((unsigned long long)block * kThreads + threadIdx.x) * {2}u; "
+        "i < n; i += step) {{\n"
+        "T ps[{2}], gs[{2}];\n"
+        "mt_read(ps, (const E*)arg[0], i, n);\n"
+        "mt_read(gs, (const E*)arg[1], i, n);\n",
+        sizes, sizes + 1, pack);
+    for (int s = 0; s < slots; ++s) {
+      text += fmt::format("T ss{0}[{1}], ns{0}[{1}];\nmt_read(ss{0}, (const E*)arg[{2}], i, n);\n",
+                          s, pack, 3 + 2 * s);
+    }
+    text += fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\n", pack) +
+            "T p = ps[e];\nconst T g = gs[e];\n";
+    for (int s = 0; s < slots; ++s)
+      text += fmt::format("const T s{0} = ss{0}[e];\nT n{0};\n", s);
+    text += update() + "ps[e] = p;\n";
+    for (int s = 0; s < slots; ++s)
+      text += fmt::format("ns{0}[e] = n{0};\n", s);
+    text += "}\nmt_write((E*)arg[2], i, n, ps);\n";
+    for (int s = 0; s < slots; ++s)
+      text += fmt::format("mt_write((E*)arg[{}], i, n, ns{});\n", 4 + 2 * s, s);
+    return text + "}\n";
+  }
+
+ private:
   // Statements that end with the new parameter in `p`.
   std::string update() const {
     std::string text = spec_.decay != nullptr ? "T w = p - p * decay;\n" : "T w = p;\n";
@@ -51,7 +89,6 @@ class UpdateText {
     }
   }
 
- private:
   bool is_variant() const { return spec_.args.scalars[kVariant] != 0; }
   bool has_momentum() const { return spec_.args.scalars[kMomentumFactor] > 0; }
   std::string number(double value) const { return literal(value, spec_.dtype); }
@@ -113,49 +150,17 @@ void GpuMaker::optimizer(const OptimizerSpec& spec) {
     add_array(spec.args.slots[s], false);
     add_array(spec.args.new_slots[s], true);
   }
-  const auto add_scalar = [&](const std::byte* data) {
-    launch.args.push_back(address(data));
-    uses.push_back({data, item, false});
-  };
-  const size_t scalars = launch.args.size();
-  add_scalar(spec.rate);
-  if (spec.decay != nullptr)
-    add_scalar(spec.decay);
+  for (const std::byte* scalar : {spec.rate, spec.decay}) {
+    if (scalar == nullptr)
+      continue;
+    launch.args.push_back(address(scalar));
+    uses.push_back({scalar, item, false});
+  }
   launch.blocks = blocks_for(spec.num_elements, pack);
   launch.work = spec.num_elements * (3 + 2 * slots);
-  const size_t sizes = launch.args.size();
   launch.args.push_back(static_cast<uint64_t>(spec.num_elements));
   launch.args.push_back(launch.blocks * kThreads * static_cast<uint64_t>(pack));
-
-  std::string text =
-      fmt::format("typedef {} T;\ntypedef {} E;\nconst T rate = mt_load((const E*)arg[{}]);\n",
-                  compute_type(spec.dtype), type_name(spec.dtype), scalars);
-  if (spec.decay != nullptr)
-    text += fmt::format("const T decay = mt_load((const E*)arg[{}]);\n", scalars + 1);
-  text += fmt::format(
-      "const unsigned long long n = arg[{0}], step = arg[{1}];\n"
-      "for (unsigned long long i = ((unsigned long long)block * kThreads + threadIdx.x) * {2}u; i "
-      "< n; "
-      "i += step) {{\n"
-      "T ps[{2}], gs[{2}];\n"
-      "mt_read(ps, (const E*)arg[0], i, n);\nmt_read(gs, (const E*)arg[1], i, n);\n",
-      sizes, sizes + 1, pack);
-  for (int s = 0; s < slots; ++s) {
-    text += fmt::format("T ss{0}[{1}], ns{0}[{1}];\nmt_read(ss{0}, (const E*)arg[{2}], i, n);\n", s,
-                        pack, 3 + 2 * s);
-  }
-  text += fmt::format(
-      "#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\nT p = ps[e];\nconst T g = gs[e];\n", pack);
-  for (int s = 0; s < slots; ++s)
-    text += fmt::format("const T s{0} = ss{0}[e];\nT n{0};\n", s);
-  text += update.update() + "ps[e] = p;\n";
-  for (int s = 0; s < slots; ++s)
-    text += fmt::format("ns{0}[e] = n{0};\n", s);
-  text += "}\nmt_write((E*)arg[2], i, n, ps);\n";
-  for (int s = 0; s < slots; ++s)
-    text += fmt::format("mt_write((E*)arg[{}], i, n, ns{});\n", 4 + 2 * s, s);
-  text += "}\n";
-  launch.body = make_body("optimizer", std::move(text), 0, false);
+  launch.body = make_body("optimizer", update.text(pack), 0, false);
   add(std::move(launch), uses);
 }
 
