@@ -11,9 +11,10 @@
 
 namespace meshtrain::test {
 
-// The first GPU; null, with a message, where there is none: the case has nothing to show then.
+// The first GPU of $MESHTRAIN_GPU_LIBRARY, by default of this build's; null, with a message, where
+// there is none: the case has nothing to show then.
 inline std::unique_ptr<gpu::Device> open_cuda_device(const gpu::DeviceOptions& options = {}) {
-  ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_CUDA_LIBRARY, 1);
+  ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_CUDA_LIBRARY, 0);
   std::string reason;
   gpu::Runtime* runtime = gpu::load_runtime(reason);
   if (runtime == nullptr) {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "../gpu/specs.h"
+#include "backend/cuda/modules.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/gpu/join.h"
 #include "backend/gpu/maker.h"
@@ -40,7 +41,8 @@ void compile_family(const SpecFamily& family, int compute) {
   const cuda::Architecture architecture =
       cuda::choose_architecture(compute, cuda::supported_architectures(core));
   REQUIRE(architecture.option == fmt::format("sm_{}", compute));
-  const std::string code = cuda::compile(core, joined.module, architecture);
+  const cuda::Cache cache(MESHTRAIN_CUBINS);
+  const std::string code = cuda::machine_code(core, cache, joined.module);
   int kernels = 0;
   for (const gpu::Call& call : joined.calls) {
     if (const auto* kernel = std::get_if<gpu::KernelCall>(&call.what)) {
