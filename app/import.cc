@@ -93,8 +93,7 @@ void check_folder(const std::string& folder, bool has_weights) {
 std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& imported,
                                     Source& source) {
   Diagnostics diagnostics;
-  const DType dtype = config.dtype_policy.value == "float64" ? DType::kFloat64 : DType::kFloat32;
-  const Model model(config.model, dtype, diagnostics);
+  const Model model(config.model, dtype_policy(config.dtype_policy.value), diagnostics);
   diagnostics.throw_if_errors();
   if (!source.weights) {
     return {};

@@ -71,14 +71,19 @@ class ConfigWriter {
     }
   }
 
+  // What Keras matches with the keys of a DTypePolicyMap.
+  std::string path_of(const KerasLayer& layer) const {
+    return model_.is_sequential ? model_.name + "/" + layer.name : layer.name;
+  }
+
   // The dtype policy of most layers becomes the config's.
   void find_policy() {
     std::map<std::string, int> counts;
     for (const KerasLayer& layer : model_.layers) {
       const auto dtype = layer.config.find("dtype");
       if (layer.class_name != "Input" && dtype != layer.config.end() &&
-          !policy_name(*dtype, layer.name).empty()) {
-        ++counts[policy_name(*dtype, layer.name)];
+          !policy_name(*dtype, path_of(layer)).empty()) {
+        ++counts[policy_name(*dtype, path_of(layer))];
       }
     }
     int most = 0;
@@ -156,7 +161,7 @@ class ConfigWriter {
   void add_dtype(const KerasLayer& layer, const ClassSpec& spec, std::vector<std::string>& parts) {
     const auto dtype = layer.config.find("dtype");
     const std::string policy =
-        dtype == layer.config.end() ? policy_ : policy_name(*dtype, layer.name);
+        dtype == layer.config.end() ? policy_ : policy_name(*dtype, path_of(layer));
     if (policy.empty() || policy == policy_) {
       return;
     }

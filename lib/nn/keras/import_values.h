@@ -37,7 +37,7 @@ class ValueImporter {
 const ClassSpec* find_activation(const std::string& class_name);
 
 // The name of a dtype policy: a text, a DTypePolicy object, or what a DTypePolicyMap has for the
-// layer (keras/src/dtype_policies); "" when it is none of these.
+// layer's path (keras/src/dtype_policies); "" when it is none of these.
 std::string policy_name(const nlohmann::json& dtype, std::string_view layer = {});
 
 }  // namespace meshtrain

@@ -96,9 +96,7 @@ void TensorBoard::on_train_begin(const TrainPosition& at) {
 void TensorBoard::write_model() {
   const Config& config = context().config;
   Diagnostics diagnostics;  // nothing: the run has such a model already
-  const Model model(config.model,
-                    config.dtype_policy.value == "float64" ? DType::kFloat64 : DType::kFloat32,
-                    diagnostics);
+  const Model model(config.model, dtype_policy(config.dtype_policy.value), diagnostics);
   EventFile& file = open(train_);
   file.graph(graph_nodes(model));
   try {

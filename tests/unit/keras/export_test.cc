@@ -91,6 +91,22 @@ TEST_CASE("the JSON has Keras' fields") {
   CHECK(compile.at("metrics") == Json{{"near", {"mae"}}});
 }
 
+TEST_CASE("policies are Keras' of those names") {
+  const Built built(
+      "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4]}\n"
+      "    - Dense: {name: d, units: 3}\n    - Dense: {name: e, units: 2, dtype: float32}\n");
+  const Json config = parse_json(keras_json(built.config, *built.model)).at("config");
+  CHECK(config.at("dtype").at("config").at("name") == "mixed_bfloat16");
+  const Json& layers = config.at("layers");
+  CHECK(layers[0].at("config").at("dtype") == "float32");
+  CHECK(layers[1].at("config").at("dtype").at("config").at("name") == "mixed_bfloat16");
+  CHECK(layers[2].at("config").at("dtype").at("config").at("name") == "float32");
+  const std::string script =
+      keras_script(built.config, *built.model, KerasDistribution(), "m.yaml", "m.weights.h5");
+  CHECK(script.find("keras.config.set_dtype_policy(\"mixed_bfloat16\")") != std::string::npos);
+  CHECK(script.find("dtype=\"float32\", name=\"e\"") != std::string::npos);
+}
+
 TEST_CASE("the metadata name a version and a time") {
   CHECK(keras_metadata(86400) ==
         R"({"keras_version":"3.15.1","date_saved":"1970-01-02@00:00:00"})");

@@ -117,6 +117,24 @@ TEST_CASE("a policy that most layers have becomes the config's") {
   CHECK(yaml.find("- Flatten: {name: c, dtype: float32}") != std::string::npos);
 }
 
+TEST_CASE("mixed policies and maps of policies are those of the layers") {
+  const std::string map = R"({"class_name": "DTypePolicyMap", "config": {"default_policy":
+      "mixed_float16", "policy_map": {"m/b.*": {"class_name": "DTypePolicy", "config":
+      {"name": "mixed_bfloat16"}}, "m/c": {"class_name": "DTypePolicy", "config":
+      {"name": "float32"}}}}})";
+  std::string layers;
+  for (const char* name : {"a", "b1", "b2", "c"}) {
+    layers += (layers.empty() ? "" : ", ") +
+              layer("Dense", R"("units": 2, "dtype": )" + map + R"(, "name": ")" + name + "\"");
+  }
+  const std::string yaml = import_text(sequential(layers)).yaml;
+  CHECK(yaml.find("dtype_policy: mixed_bfloat16\n") != std::string::npos);
+  CHECK(yaml.find("- Input: {name: x, shape: [4]}") != std::string::npos);
+  CHECK(yaml.find("- Dense: {name: a, dtype: mixed_float16, units: 2}") != std::string::npos);
+  CHECK(yaml.find("- Dense: {name: b1, units: 2}") != std::string::npos);
+  CHECK(yaml.find("- Dense: {name: c, dtype: float32, units: 2}") != std::string::npos);
+}
+
 TEST_CASE("models of Keras 2 are read as well") {
   const std::string json = R"({"class_name": "Functional", "config": {"name": "old", "layers": [
     {"class_name": "InputLayer", "name": "a", "inbound_nodes": [],

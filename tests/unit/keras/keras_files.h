@@ -43,8 +43,8 @@ struct Built {
 
   explicit Built(const std::string& yaml) : config(config_of(yaml)) {
     Diagnostics diagnostics;
-    const DType dtype = config.dtype_policy.value == "float64" ? DType::kFloat64 : DType::kFloat32;
-    model = std::make_unique<Model>(config.model, dtype, diagnostics);
+    model =
+        std::make_unique<Model>(config.model, dtype_policy(config.dtype_policy.value), diagnostics);
     diagnostics.throw_if_errors();
   }
 };
