@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "train/callbacks/monitor.h"
@@ -19,21 +20,6 @@ namespace meshtrain {
 namespace {
 
 constexpr int kMaxFailures = 3;  // in a row, then the run stops
-
-// Bytes that the system can still give, or 0 when it does not say.
-int64_t available_memory() {
-  int64_t kib = 0;
-  if (FILE* file = fopen("/proc/meminfo", "re")) {
-    char line[256];
-    while (fgets(line, sizeof(line), file) != nullptr) {
-      if (sscanf(line, "MemAvailable: %ld kB", &kib) == 1) {
-        break;
-      }
-    }
-    fclose(file);
-  }
-  return kib * 1024;
-}
 
 int64_t resident_memory() {
   long pages = 0;
@@ -190,6 +176,35 @@ void Checkpointer::take_notes(const TrainPosition& at) {
             .texts = options_.texts};
 }
 
+// Starts to write a copy of the state while training goes on; false when there is no memory for it.
+bool Checkpointer::start_beside() {
+  if (!config_.checkpoint.async || !fits_in_memory()) {
+    return false;
+  }
+  std::string why;
+  try {
+    snapshot_.copy();
+    const SignalsBlocked blocked;
+    saving_ = std::async(std::launch::async, [this] {
+      return write_checkpoint(folder_, snapshot_, notes_, options_.before_commit);
+    });
+    return true;
+  } catch (const RuntimeFailure& failure) {
+    if (failure.exit_code() != ExitCode::kMesh) {
+      throw;
+    }
+    why = failure.what();
+  } catch (const std::system_error& error) {  // no thread: there is no room for its stack
+    why = error.what();
+  }
+  if (!waits_for_saves_) {
+    options_.warn(fmt::format("training waits while checkpoints are written: {}", why));
+  }
+  waits_for_saves_ = true;
+  snapshot_.drop_copies();
+  return false;
+}
+
 void Checkpointer::start(const TrainPosition& at) {
   const double begin = options_.now();
   if (new_best_) {
@@ -197,12 +212,7 @@ void Checkpointer::start(const TrainPosition& at) {
   }
   new_best_ = false;
   take_notes(at);
-  if (config_.checkpoint.async && fits_in_memory()) {
-    snapshot_.copy();
-    const SignalsBlocked blocked;
-    saving_ = std::async(std::launch::async, [this] {
-      return write_checkpoint(folder_, snapshot_, notes_, options_.before_commit);
-    });
+  if (start_beside()) {
     blocked_ = options_.now() - begin;
   } else {
     snapshot_.borrow();

@@ -66,6 +66,7 @@ class Checkpointer : public TrainControl {
   void choose_monitor();
   void save(const TrainPosition& at, Wait wait);
   void start(const TrainPosition& at);
+  bool start_beside();
   void take_notes(const TrainPosition& at);
   void check_finite(const SaveResult& result, const std::string& rejected) const;
   void finish_save();  // waits for the save in flight
@@ -92,7 +93,8 @@ class Checkpointer : public TrainControl {
 
   CheckpointNotes notes_;  // of the save in flight
   std::future<SaveResult> saving_;
-  double blocked_ = 0;  // seconds that the steps waited for it
+  double blocked_ = 0;            // seconds that the steps waited for it
+  bool waits_for_saves_ = false;  // for lack of memory, as the user knows
 
   TrainState state_;         // best, cursor
   bool has_cursor_ = false;  // the checksum of the data is known

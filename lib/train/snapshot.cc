@@ -122,6 +122,11 @@ void Snapshot::borrow() {
   point_to(variables);
 }
 
+void Snapshot::drop_copies() {
+  copies_.clear();
+  borrow();
+}
+
 void Snapshot::copy() {
   if (copies_.empty()) {
     size_t total = 0;

@@ -35,6 +35,8 @@ class Snapshot {
   void copy();
   // From now on the data are the store's own again, or a copy where these are on a GPU.
   void borrow();
+  // The same, and gives back the memory of copies.
+  void drop_copies();
 
   int64_t num_bytes() const { return num_bytes_; }
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }

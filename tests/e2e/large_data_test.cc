@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "address_space.h"
 #include "command.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
@@ -165,22 +166,6 @@ fit: {epochs: 1000, batch_size: 100}
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-
-// Limits the address space of programs begun meanwhile.
-class AddressSpace {
- public:
-  explicit AddressSpace(rlim_t bytes) {
-    REQUIRE(getrlimit(RLIMIT_AS, &before_) == 0);
-    const rlimit limit = {bytes, before_.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-  }
-  ~AddressSpace() { setrlimit(RLIMIT_AS, &before_); }
-  AddressSpace(const AddressSpace&) = delete;
-  AddressSpace& operator=(const AddressSpace&) = delete;
-
- private:
-  rlimit before_ = {};
-};
 
 std::string little_endian(uint64_t value, int bytes) {
   std::string out;

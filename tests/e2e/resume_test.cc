@@ -3,8 +3,10 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 #include <regex>
 
+#include "address_space.h"
 #include "base/json.h"
 #include "example.h"
 
@@ -242,6 +244,44 @@ TEST_CASE("inspect shows tensors and config") {
   CHECK(json.at("tensors").at(0).at("path") == "d1/kernel");
   CHECK(json.at("tensors").at(0).at("pieces") == 2);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+TEST_CASE("without memory for a copy of the state training waits until it is saved") {
+  const TemporaryFolder folder;
+  folder.write("large.yaml",
+               "name: large\n"
+               "data: {train: {source: random, samples: 16, shape: [4000], labels: [8000]}}\n"
+               "model: {layers: [{Input: {shape: [4000]}}, {Dense: {units: 8000}}]}\n"
+               "compile: {optimizer: adam, loss: mse}\n"
+               "fit: {batch_size: 16, epochs: 2}\n"
+               "checkpoint: {memory: 4GiB}\n");
+  constexpr rlim_t kState = rlim_t{366} << 20;  // weights, momenta and velocities
+  rlim_t peak = 0;
+  Command command;
+  command.folder = folder.path();
+  command.args = {"train", "large.yaml", "-o", "sync", "checkpoint.async=false"};
+  command.watch = [&](const std::string&, const std::string&, int pid) {
+    std::ifstream status(fmt::format("/proc/{}/status", pid));
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmPeak:")) {
+        peak = std::max<rlim_t>(peak, std::stoull(line.substr(7)) * 1024);
+      }
+    }
+    return false;
+  };
+  REQUIRE(run(command).exit_code == 0);
+  REQUIRE(peak > kState);
+  const AddressSpace limit(peak + kState / 2);  // the last weights took a third at the end
+  const Result result = meshtrain({"train", "large.yaml", "-o", "run"}, folder.path());
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.find("training waits while checkpoints are written") != std::string::npos);
+  CHECK(fs::exists(folder.file("run/checkpoints/000002/manifest.json")));
+  CHECK(meshtrain({"verify", "run", "--checksums"}, folder.path()).exit_code == 0);
+}
+
+#endif
 
 TEST_CASE("two processes do not write into one run") {
   const ExampleFolder folder;
