@@ -20,6 +20,7 @@ namespace {
 constexpr int kMostSteps = 32;                             // of a run
 constexpr int64_t kMostFeed = int64_t{64} << 20;           // bytes of all slots together
 constexpr int64_t kLargestSlotOutput = int64_t{64} << 10;  // bytes of all outputs of a step
+constexpr int64_t kSmallBuffer = int64_t{16} << 10;
 constexpr int64_t kSlotAlignment = 256;
 constexpr int64_t kScalarRoom = 2;  // in numbers of 32 bits
 
@@ -96,6 +97,7 @@ class GpuExecutor final : public Executor::Impl {
     int64_t large = kNone;
   };
 
+  void move_small_buffers();
   void choose_slots();
   void run_prologue();
   gpu::GpuMaker make_maker();
@@ -109,7 +111,7 @@ class GpuExecutor final : public Executor::Impl {
   void enqueue(const Slots& slots, int steps, bool up) const;
 
   std::shared_ptr<gpu::Device> device_;
-  DeviceBlock arena_;
+  DeviceBlock arena_, small_buffers_;
   std::vector<DeviceBlock> scratch_;
   BufferMemory memory_;
   int max_steps_ = 1;
@@ -128,6 +130,7 @@ class GpuExecutor final : public Executor::Impl {
 GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
     : Impl(std::move(p)), device_(variables.device()), arena_(device_, program.arena_bytes) {
   memory_.bases = buffer_addresses(program, arena_.data(), variables);
+  move_small_buffers();
   memory_.presummed = find_presummed(program);
   tables_.resize(program.inputs.size());
   for (std::unique_ptr<gpu::Event>& event : done_)
@@ -142,6 +145,24 @@ GpuExecutor::~GpuExecutor() {
   } catch (...) {
     // The device failed before, and whoever asked for that work was told.
   }
+}
+
+// In the arena they would take turns in the same memory, and steps that have nothing to do with
+// each other would wait for each other.
+void GpuExecutor::move_small_buffers() {
+  std::vector<std::pair<size_t, int64_t>> places;
+  int64_t bytes = 0;
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    const int64_t own = buffer.piece_bytes * buffer.num_pieces;
+    if (buffer.variable == kNone && own <= kSmallBuffer) {
+      places.emplace_back(b, bytes);
+      bytes += aligned(own);
+    }
+  }
+  small_buffers_ = DeviceBlock(device_, bytes);
+  for (const auto& [b, place] : places)
+    memory_.bases[b] = small_buffers_.data() + place;
 }
 
 // As many steps at once as there is room for; outputs that are large stay where they are, of one

@@ -1,7 +1,7 @@
 // Three passes over the commands in their order, each of which moves a command only to a place
-// before its own, behind everything that it must wait for:
+// behind everything that it must wait for:
 //   1. equal launches become instances of one launch (Group);
-//   2. tiny groups become members of one block (Chain);
+//   2. tiny groups become members of one block (Chain), stage by stage;
 //   3. what must wait for what among the chains, without what follows from the rest.
 #include "backend/gpu/join.h"
 
@@ -118,29 +118,72 @@ size_t tiny_words(const std::vector<Command>& commands, const std::vector<int>& 
   return std::max<size_t>(words, 1);
 }
 
+// Whether something that is not tiny waits for a group: the others (metrics, counters) can be
+// computed beside all that follows.
+std::vector<bool> waited_for(const Placed& groups, const std::vector<size_t>& words) {
+  std::vector<bool> out(words.size());
+  for (size_t g = words.size(); g-- > 0;) {
+    out[g] = out[g] || words[g] == 0;
+    for (int earlier : groups.after[g])
+      out[static_cast<size_t>(earlier)] = out[static_cast<size_t>(earlier)] || out[g];
+  }
+  return out;
+}
+
 // Tiny groups join the last chain there is, since that one is behind most of what they wait for.
+// Those that nothing waits for come after everything else, in chains of their own.
 Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
+  std::vector<size_t> words;
+  for (const std::vector<int>& group : groups.places)
+    words.push_back(tiny_words(commands, group));
+  const std::vector<bool> is_waited_for = waited_for(groups, words);
   Placed chains;
-  std::vector<int> chain_of;
+  std::vector<int> chain_of(words.size(), -1);
   int last = -1;
   size_t last_words = 0;
-  for (size_t g = 0; g < groups.places.size(); ++g) {
+  const auto put = [&](size_t g) {
     const std::vector<int> previous = mapped(groups.after[g], chain_of);
     size_t place = chains.places.size();
-    if (const size_t words = tiny_words(commands, groups.places[g]); words > 0) {
-      const bool joins = last >= 0 && last_words + words <= kMaxParams &&
+    if (words[g] > 0) {
+      const bool joins = last >= 0 && last_words + words[g] <= kMaxParams &&
                          (previous.empty() || previous.back() <= last);
       if (!joins) {
         last = static_cast<int>(place);
         last_words = 0;
       }
       place = static_cast<size_t>(last);
-      last_words += words;
+      last_words += words[g];
     }
     chains.put(static_cast<int>(g), place, previous);
-    chain_of.push_back(static_cast<int>(place));
+    chain_of[g] = static_cast<int>(place);
+  };
+  for (size_t g = 0; g < words.size(); ++g) {
+    if (is_waited_for[g])
+      put(g);
+  }
+  last = -1;
+  for (size_t g = 0; g < words.size(); ++g) {
+    if (!is_waited_for[g])
+      put(g);
   }
   return chains;
+}
+
+// The groups of a chain in stages: those of one do not wait for each other.
+std::vector<std::vector<int>> stages_of(const Placed& groups, const std::vector<int>& chain) {
+  std::map<int, size_t> stage_of;
+  std::vector<std::vector<int>> stages;
+  for (int g : chain) {
+    size_t stage = 0;
+    for (int earlier : groups.after[static_cast<size_t>(g)]) {
+      if (const auto found = stage_of.find(earlier); found != stage_of.end())
+        stage = std::max(stage, found->second + 1);
+    }
+    stage_of[g] = stage;
+    stages.resize(std::max(stages.size(), stage + 1));
+    stages[stage].push_back(g);
+  }
+  return stages;
 }
 
 // "a, b and 3 more": each path once.
@@ -176,22 +219,24 @@ Joined join(const std::vector<Command>& commands) {
     std::sort(after.begin(), after.end());
     after.erase(std::unique(after.begin(), after.end()), after.end());
     call.after = paths.add(after);
-    for (int g : chains.places[c]) {
-      const std::vector<int>& members = groups.places[static_cast<size_t>(g)];
-      call.commands.insert(call.commands.end(), members.begin(), members.end());
+    std::vector<std::vector<const Launch*>> stages;
+    for (const std::vector<int>& stage : stages_of(groups, chains.places[c])) {
+      stages.emplace_back();
+      for (int g : stage) {
+        for (int i : groups.places[static_cast<size_t>(g)]) {
+          call.commands.push_back(i);
+          stages.back().push_back(launch_of(commands[static_cast<size_t>(i)]));
+        }
+      }
     }
     call.path = paths_of(commands, call.commands);
-    std::vector<const Launch*> launches;
-    for (int i : call.commands)
-      launches.push_back(launch_of(commands[static_cast<size_t>(i)]));
     const Command& first = commands[static_cast<size_t>(call.commands[0])];
     if (const auto* matmul = std::get_if<Matmul>(&first.what)) {
       call.what = *matmul;
     } else if (const auto* conv = std::get_if<Conv>(&first.what)) {
       call.what = *conv;
     } else {
-      call.what =
-          chains.places[c].size() == 1 ? module.instances(launches) : module.chain(launches);
+      call.what = chains.places[c].size() == 1 ? module.instances(stages[0]) : module.chain(stages);
     }
     joined.calls.push_back(std::move(call));
   }

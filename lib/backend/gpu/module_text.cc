@@ -11,6 +11,7 @@
 namespace meshtrain::gpu {
 namespace {
 
+constexpr const char* kBarrier = "  __syncthreads();\n";
 constexpr std::string_view kParams = R"(
 template <int N> struct mt_params { unsigned long long v[N]; };
 )";
@@ -27,6 +28,18 @@ std::string instances_text(const std::string& body, size_t count, size_t words) 
   {1}(params.v + {0} + low * {2}, blockIdx.x - (unsigned)params.v[low], shared);
 )",
                      count, body, words);
+}
+
+// A launch from its first block to its last, computed by one block; its arguments begin at `first`.
+std::string blocks_text(const Launch& launch, size_t first) {
+  const KernelBody& body = *launch.body;
+  const std::string args = fmt::format("params.v + {}", first);
+  if (launch.blocks == 1)
+    return fmt::format("  {}({}, 0u, shared);\n", body.name, args);
+  const bool shares = body.has_barriers || body.shared_bytes > 0;
+  return fmt::format(
+      "  for (unsigned block = 0; block < {}u; ++block) {{ {}{}({}, block, shared); }}\n",
+      launch.blocks, shares ? "if (block > 0) __syncthreads(); " : "", body.name, args);
 }
 
 }  // namespace
@@ -73,26 +86,24 @@ KernelCall ModuleText::instances(const std::vector<const Launch*>& launches) {
   return call;
 }
 
-KernelCall ModuleText::chain(const std::vector<const Launch*>& launches) {
+KernelCall ModuleText::chain(const std::vector<std::vector<const Launch*>>& stages) {
   KernelCall call;
   call.has_barriers = true;
   std::string text;
-  for (const Launch* launch : launches) {
-    const KernelBody& body = *launch->body;
-    add_body(body);
-    call.shared_bytes = std::max(call.shared_bytes, body.shared_bytes);
-    // What one body leaves in memory, or in shared memory, is the next one's.
-    text += text.empty() ? "" : "  __syncthreads();\n";
-    const std::string args = fmt::format("params.v + {}", call.params.size());
-    if (launch->blocks == 1) {
-      text += fmt::format("  {}({}, 0u, shared);\n", body.name, args);
-    } else {
-      const bool shares = body.has_barriers || body.shared_bytes > 0;
-      text += fmt::format(
-          "  for (unsigned block = 0; block < {}u; ++block) {{ {}{}({}, block, shared); }}\n",
-          launch->blocks, shares ? "if (block > 0) __syncthreads(); " : "", body.name, args);
+  bool is_shared_used = false;  // since the last barrier
+  for (const std::vector<const Launch*>& stage : stages) {
+    // What a stage leaves in memory is for the next one.
+    text += text.empty() ? "" : kBarrier;
+    is_shared_used = false;
+    for (const Launch* launch : stage) {
+      const KernelBody& body = *launch->body;
+      add_body(body);
+      call.shared_bytes = std::max(call.shared_bytes, body.shared_bytes);
+      text += is_shared_used && body.shared_bytes > 0 ? kBarrier : "";
+      is_shared_used = is_shared_used || body.shared_bytes > 0;
+      text += blocks_text(*launch, call.params.size());
+      call.params.insert(call.params.end(), launch->args.begin(), launch->args.end());
     }
-    call.params.insert(call.params.end(), launch->args.begin(), launch->args.end());
   }
   call.kernel = fmt::format("chain_{}", hex64(hash_text(text)));
   add_kernel(call, text);

@@ -15,9 +15,9 @@ class ModuleText {
   // Launches of one body, whose blocks lie behind one another in one grid. Parameters: the first
   // block of each where there are several, then the arguments of each.
   KernelCall instances(const std::vector<const Launch*>& launches);
-  // One block that computes them one after the other, each from its first block to its last.
-  // Parameters: the arguments of each.
-  KernelCall chain(const std::vector<const Launch*>& launches);
+  // One block that computes stage after stage, each launch of a stage from its first block to its
+  // last. The launches of a stage do not depend on each other. Parameters: the arguments of each.
+  KernelCall chain(const std::vector<std::vector<const Launch*>>& stages);
   std::string take() { return std::move(text_); }
 
  private:

@@ -250,16 +250,46 @@ TEST_CASE("launches of many blocks or much work stay by themselves") {
 }
 
 TEST_CASE("a tiny launch joins an earlier block where what it waits for is before") {
-  const std::vector<Command> list = {tiny(0, {range(0, 10, true)}), tiny(1, {range(10, 20, true)}),
+  const std::vector<Command> list = {tiny(0, {range(0, 10, true)}),
+                                     tiny(1, {range(10, 20, true)}),
                                      product({range(0, 20, false), range(20, 30, true)}),
                                      tiny(2, {range(0, 10, false), range(30, 40, true)}),
-                                     tiny(3, {range(20, 30, false), range(40, 50, true)})};
+                                     tiny(3, {range(20, 30, false), range(40, 50, true)}),
+                                     product({range(30, 50, false), range(50, 60, true)})};
   const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 3);
+  REQUIRE(joined.calls.size() == 4);
   CHECK(joined.calls[0].commands == std::vector<int>{0, 1, 3});
   CHECK(joined.calls[1].after == std::vector<int>{0});
   CHECK(joined.calls[2].commands == std::vector<int>{4});
   CHECK(joined.calls[2].after == std::vector<int>{1});
+  CHECK(joined.calls[3].after == std::vector<int>{2});
+}
+
+TEST_CASE("tiny launches that nothing waits for are one block behind everything else") {
+  const std::vector<Command> list = {tiny(0, {range(0, 10, true)}),
+                                     tiny(1, {range(0, 10, false), range(10, 20, true)}),
+                                     product({range(0, 10, false), range(20, 30, true)}),
+                                     tiny(2, {range(20, 30, false), range(30, 40, true)})};
+  const Joined joined = gpu::join(list);
+  REQUIRE(joined.calls.size() == 3);
+  CHECK(joined.calls[0].commands == std::vector<int>{0});
+  CHECK(joined.calls[2].commands == std::vector<int>{1, 3});
+  CHECK(joined.calls[2].after == std::vector<int>{1});
+}
+
+TEST_CASE("a block waits between stages and not between launches") {
+  const std::vector<Command> list = {tiny(0, {range(0, 10, true)}), tiny(1, {range(10, 20, true)}),
+                                     tiny(2, {range(20, 30, true)}),
+                                     tiny(3, {range(0, 30, false), range(30, 40, true)})};
+  const Joined joined = gpu::join(list);
+  REQUIRE(joined.calls.size() == 1);
+  const size_t kernel = joined.module.find(kernel_of(joined.calls[0]).kernel);
+  REQUIRE(kernel != std::string::npos);
+  int barriers = 0;
+  for (size_t at = kernel; (at = joined.module.find("__syncthreads", at)) != std::string::npos;
+       ++at)
+    ++barriers;
+  CHECK(barriers == 1);
 }
 
 TEST_CASE("empty accesses and a command's own memory make nothing wait") {
