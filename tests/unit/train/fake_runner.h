@@ -13,9 +13,20 @@ namespace meshtrain {
 class FakeRunner : public StepRunner {
  public:
   void train_step(const Batch& batch) override {
-    trained.emplace_back(batch.rows.begin(), batch.rows.end());
-    add(batch);
+    train_steps(1, [&] { return batch; });
   }
+  int64_t steps_at_once(int64_t) override { return most_steps; }
+  void train_steps(int64_t count, const std::function<Batch()>& next) override {
+    runs.push_back(count);
+    losses_.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      const Batch batch = next();
+      trained.emplace_back(batch.rows.begin(), batch.rows.end());
+      add(batch);
+      losses_.push_back(last_loss_);
+    }
+  }
+  void show_step(int64_t index) override { last_loss_ = losses_.at(static_cast<size_t>(index)); }
   void test_step(const Batch& batch) override {
     tested.emplace_back(batch.rows.begin(), batch.rows.end());
     add(batch);
@@ -69,6 +80,8 @@ class FakeRunner : public StepRunner {
   void set_learning_rate(double value) override { rate = static_cast<float>(value); }
   int64_t iterations() const override { return static_cast<int64_t>(trained.size()); }
 
+  int64_t most_steps = 1;
+  std::vector<int64_t> runs;                          // steps of each run of training
   std::vector<std::vector<int64_t>> trained, tested;  // the rows of each step
   std::map<std::string, HostTensor> weights;
   int finalized = 0;
@@ -88,6 +101,7 @@ class FakeRunner : public StepRunner {
   }
 
   double total_ = 0, count_ = 0, last_loss_ = 0;
+  std::vector<double> losses_;  // of the last run
 };
 
 // One input and one label column: `labels[i]` is the loss of sample i.

@@ -220,6 +220,63 @@ TEST_CASE("step events hold the loss of their batch in the shortest digits") {
   CHECK(lines[2].find(R"({"event":"epoch","epoch":1,"steps":2,"seconds":)") == 0);
 }
 
+// Wants to act after every third step.
+struct EveryThird : TrainControl {
+  void on_fit_begin(const TrainPosition&) override {}
+  int64_t steps_to_turn(const TrainPosition& at) const override { return 3 - at.step % 3; }
+  void after_step(const TrainPosition& at, bool last) override {
+    steps.push_back(at.step);
+    lasts.push_back(last);
+  }
+  void during_validation(const TrainPosition&) override {}
+  void after_epoch(const TrainPosition&, const Logs&) override {}
+  void on_fit_end(const TrainPosition&) override {}
+  void during_evaluation() override {}
+  std::string save_to(const std::string&, const TrainPosition&) override { return ""; }
+
+  std::vector<int64_t> steps;
+  std::vector<bool> lasts;
+};
+
+TEST_CASE("steps that nobody must look between run together and are reported one by one") {
+  Session s(config_of(2, 1));
+  s.runner.most_steps = 4;
+  std::vector<std::string> lines;
+  EventLog events(true, false);
+  events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
+  s.trainer.add_observer(events);
+  s.trainer.fit(dataset_of({1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7}), nullptr);
+  CHECK(s.runner.runs == std::vector<int64_t>{4, 2, 1});  // the smaller batch by itself
+  CHECK(s.runner.trained == Rows{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12}});
+  REQUIRE(lines.size() == 8);
+  for (int step = 1; step <= 7; ++step) {
+    CHECK(lines[static_cast<size_t>(step - 1)] ==
+          fmt::format(R"({{"event":"step","epoch":1,"step":{0},"loss":{0}}})", step));
+  }
+}
+
+TEST_CASE("steps run together up to where somebody acts") {
+  Session s(config_of(1, 2));
+  s.runner.most_steps = 32;
+  EveryThird control;
+  s.trainer.set_control(control);
+  s.trainer.fit(dataset_of({1, 2, 3, 4, 5}), nullptr);
+  CHECK(s.runner.runs == std::vector<int64_t>{3, 2, 1, 3, 1});
+  CHECK(control.steps == std::vector<int64_t>{3, 5, 6, 9, 10});
+  CHECK(control.lasts == std::vector<bool>{false, true, false, false, true});
+}
+
+TEST_CASE("a loss that is not finite among steps that run together names its step") {
+  Session s(config_of(1, 1));
+  s.runner.most_steps = 4;
+  try {
+    s.trainer.fit(dataset_of({1, 2, std::numeric_limits<double>::infinity(), 4}), nullptr);
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.diagnostics().list()[0].message == "the loss is inf at step 3 of epoch 1");
+  }
+}
+
 TEST_CASE("a run that goes on trains what is left of its epoch") {
   Session s(config_of(2, 3));
   s.trainer.start_at({.step = 4, .epoch = 1, .batch = 1});
