@@ -1,29 +1,25 @@
 #include "train/not_finite.h"
 
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <type_traits>
+#include <cstdint>
 
 namespace meshtrain {
 namespace {
 
-template <class T>
-NotFinite count(std::span<const std::byte> bytes) {
-  const T* values = reinterpret_cast<const T*>(bytes.data());
-  const size_t size = bytes.size() / sizeof(T);
-  // An exponent of ones means NaN or infinity. Integers, so that the loop becomes vector code.
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+// An exponent of ones means NaN or infinity, the latter where the rest is zero.
+template <class Bits>
+NotFinite count(std::span<const std::byte> bytes, Bits exponent) {
   const Bits* bits = reinterpret_cast<const Bits*>(bytes.data());
-  Bits found = 0;
+  const size_t size = bytes.size() / sizeof(Bits);
+  Bits found = 0;  // gathered first, so that the loop becomes vector code
   for (size_t i = 0; i < size; ++i) {
-    found |= static_cast<Bits>((bits[i] & kExponent) == kExponent);
+    found |= static_cast<Bits>((bits[i] & exponent) == exponent);
   }
+  const Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
   NotFinite out;
   for (size_t i = 0; i < size && found != 0; ++i) {
-    out.nan += std::isnan(values[i]) ? 1 : 0;
-    out.infinite += std::isinf(values[i]) ? 1 : 0;
+    if ((bits[i] & exponent) == exponent) {
+      ((bits[i] & ~sign) == exponent ? out.infinite : out.nan) += 1;
+    }
   }
   return out;
 }
@@ -40,9 +36,18 @@ NotFinite not_finite(const CheckpointTensor& tensor, std::span<const std::byte> 
   if (tensor.kind == TensorKind::kMetric) {
     return {};
   }
-  return tensor.dtype == DType::kFloat32   ? count<float>(bytes)
-         : tensor.dtype == DType::kFloat64 ? count<double>(bytes)
-                                           : NotFinite{};
+  switch (tensor.dtype) {
+    case DType::kFloat16:
+      return count<uint16_t>(bytes, 0x7c00);
+    case DType::kBFloat16:
+      return count<uint16_t>(bytes, 0x7f80);
+    case DType::kFloat32:
+      return count<uint32_t>(bytes, 0x7f800000);
+    case DType::kFloat64:
+      return count<uint64_t>(bytes, 0x7ff0000000000000);
+    default:
+      return {};
+  }
 }
 
 std::string in_words(const NotFinite& found) {

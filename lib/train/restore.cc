@@ -213,10 +213,13 @@ class Restorer {
         engine_.store().variables()[engine_.setup().graphs().iteration_variable()];
     std::string theirs;
     for (const auto& [path, tensor] : saved_) {
-      if (tensor->kind == TensorKind::kScalar && ends_with(path, "/iteration")) {
-        theirs = optimizer_of(path);
+      // A loss scale has a counter of its own beside its optimizer's.
+      if (tensor->kind == TensorKind::kScalar && ends_with(path, "/iteration") &&
+          optimizer_of(theirs) != optimizer_of(wanted.path)) {
+        theirs = path;
       }
     }
+    theirs = optimizer_of(theirs);
     constexpr const char* kHelp = "--reset-optimizer takes the weights alone";
     if (theirs != optimizer_of(wanted.path)) {
       report(diagnostics, "E412",

@@ -217,6 +217,8 @@ TEST_CASE("stopping at any step and going on gives the bits of never stopping") 
        {std::vector<std::string>{}, kAll,
         std::vector<std::string>{"compile.optimizer={SGD: {learning_rate: 0.05, momentum: 0.9}}",
                                  "dtype_policy=float32", "data.remainder=drop"},
+        std::vector<std::string>{"dtype_policy=mixed_float16"},
+        std::vector<std::string>{"dtype_policy=bfloat16", "data.remainder=drop"},
         std::vector<std::string>{"fit.steps_per_epoch=2", "fit.epochs=5",
                                  "checkpoint.async=false"}}) {
     Case whole(overrides);
@@ -242,7 +244,7 @@ TEST_CASE("stopping at any step and going on gives the bits of never stopping") 
       CHECK(logs == expected.epochs);
     }
   }
-  CHECK(stops == 25);
+  CHECK(stops == 38);
 }
 
 TEST_CASE("a run stopped again and again ends with the same bits") {

@@ -14,6 +14,7 @@
 #include "support/temp_folder.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_folder.h"
+#include "train/not_finite.h"
 
 namespace meshtrain {
 namespace {
@@ -137,6 +138,24 @@ TEST_CASE("state and manifest read back as they were written") {
   CHECK(reader.text("nothing.txt").empty());
 }
 
+TEST_CASE("signatures tell models and plans apart") {
+  const TempFolder folder;
+  const auto manifest_of = [&](size_t mesh, int64_t step) {
+    Stored stored(test::mesh_cases()[mesh], static_cast<uint64_t>(step));
+    REQUIRE(test::save_step(folder.path(), stored, step).saved);
+    return CheckpointReader(folder.path() + "/" + checkpoint_name(step)).manifest();
+  };
+  const Manifest first = manifest_of(6, 1), same = manifest_of(6, 2), other = manifest_of(7, 3);
+  CHECK(first.plan_signature.size() == 32);
+  CHECK(first.plan_signature == same.plan_signature);
+  CHECK(first.plan_signature != other.plan_signature);
+  CHECK(first.model_signature == other.model_signature);
+  std::vector<CheckpointTensor> tensors = first.tensors;
+  CHECK(plan_signature(first.mesh, tensors) == first.plan_signature);
+  tensors[0].layout = "[a, null]";
+  CHECK(plan_signature(first.mesh, tensors) != first.plan_signature);
+}
+
 TEST_CASE("a copy in flight does not see what training writes") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[3]);
@@ -164,6 +183,26 @@ TEST_CASE("a state that is not finite is set aside and never a checkpoint") {
   CHECK(caught([&] { CheckpointReader(folder.file("rejected/000004")).verify(); }).code == "E414");
   CHECK_FALSE(test::save_step(folder.path(), stored, 5).saved);  // the newest one only is kept
   CHECK(names_in(folder.file("rejected")) == std::vector<std::string>{"000005"});
+}
+
+TEST_CASE("NaN and infinity are counted in every floating type") {
+  for (DType dtype :
+       {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32}) {
+    HostTensor x(dtype, {70});
+    CheckpointTensor tensor;
+    tensor.dtype = dtype;
+    for (int64_t i = 0; i < x.size(); ++i)
+      x.set(i, static_cast<double>(i));
+    CHECK(not_finite(tensor, {x.bytes(), x.num_bytes()}).nan == 0);
+    if (!is_floating(dtype))
+      continue;
+    x.set(3, std::numeric_limits<double>::quiet_NaN());
+    x.set(66, std::numeric_limits<double>::infinity());
+    x.set(69, -std::numeric_limits<double>::infinity());
+    const NotFinite found = not_finite(tensor, {x.bytes(), x.num_bytes()});
+    CHECK(found.nan == 1);
+    CHECK(found.infinite == 2);
+  }
 }
 
 TEST_CASE("a step that is there already is not replaced") {
