@@ -14,6 +14,10 @@ constexpr size_t kShown = 5;
 constexpr int64_t kSpare = int64_t{64} << 20;  // libraries' workspaces, compiled kernels
 constexpr int64_t kMostSlots = int64_t{64} << 20;
 
+std::string layout_of(const Sharding& sharding, const DeviceMesh& mesh) {
+  return sharding.used_axes() == 0 ? "replicated" : sharding_string(sharding, mesh);
+}
+
 struct Tensor {
   std::string name, layout;
   Shape shape;
@@ -77,7 +81,7 @@ std::vector<Tensor> tensors_of(const Program& program) {
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     if (buffer.variable == kNone) {
-      out.push_back({names[b], sharding_string(buffer.sharding, program.mesh), buffer.global_shape,
+      out.push_back({names[b], layout_of(buffer.sharding, program.mesh), buffer.global_shape,
                      buffer.dtype, buffer.piece_bytes * buffer.num_pieces});
     }
   }
@@ -108,8 +112,7 @@ void check_variables_fit(const Setup& setup, gpu::Device& device) {
   for (const Variable& v : setup.variables()) {
     const int64_t bytes = PieceMap(setup.mesh(), v.layout.storage, v.shape, v.dtype).total_bytes();
     (v.role == VariableRole::kWeight ? weights : others) += bytes;
-    tensors.push_back(
-        {v.path, sharding_string(v.layout.storage, setup.mesh()), v.shape, v.dtype, bytes});
+    tensors.push_back({v.path, layout_of(v.layout.storage, setup.mesh()), v.shape, v.dtype, bytes});
   }
   if (fits(weights + others, device)) {
     return;
