@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "support/engine_case.h"
 #include "support/layout_case.h"
+#include "support/test_gpu.h"
 
 using namespace meshtrain;
 using namespace meshtrain::test;
@@ -162,7 +163,7 @@ Dataset data_of(Random& random, bool with_nan) {
 }
 
 Tensors train(const std::string& yaml, const Dataset& data) {
-  const Config config = config_from(yaml);
+  const Config config = config_from(on_test_gpu(yaml));
   EngineOptions options;
   options.num_workers = 2;
   Engine engine(config, data_spec(data), options);
