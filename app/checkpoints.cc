@@ -61,6 +61,8 @@ std::string inspect_json(const CheckpointReader& reader) {
                                       {"written_by", manifest.written_by},
                                       {"run_id", manifest.run_id},
                                       {"mesh", mesh},
+                                      {"model_signature", manifest.model_signature},
+                                      {"plan_signature", manifest.plan_signature},
                                       {"bytes", reader.num_bytes()},
                                       {"tensors", tensors},
                                       {"config", reader.text("config.resolved.yaml")}};

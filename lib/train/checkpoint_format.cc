@@ -166,6 +166,12 @@ void check_sum(std::string_view text, const std::string& path) {
   }
 }
 
+std::string signature(std::vector<std::string> lines) {
+  std::sort(lines.begin(), lines.end());
+  const std::string text = join(lines, "");
+  return checksum128(std::as_bytes(std::span(text)));
+}
+
 }  // namespace
 
 std::string_view tensor_kind_name(TensorKind kind) {
@@ -180,9 +186,21 @@ std::string model_signature(const std::vector<CheckpointTensor>& tensors) {
                                   shape_string(tensor.shape)));
     }
   }
-  std::sort(lines.begin(), lines.end());
-  const std::string text = join(lines, "");
-  return checksum128(std::as_bytes(std::span(text)));
+  return signature(std::move(lines));
+}
+
+std::string plan_signature(const std::vector<MeshAxis>& mesh,
+                           const std::vector<CheckpointTensor>& tensors) {
+  std::vector<std::string> lines;
+  for (const CheckpointTensor& tensor : tensors) {
+    lines.push_back(fmt::format("{} {}\n", tensor.path, tensor.layout));
+  }
+  std::string axes;
+  for (const MeshAxis& axis : mesh) {
+    axes += fmt::format("{}={} ", axis.name, axis.size);
+  }
+  lines.push_back(axes + "\n");
+  return signature(std::move(lines));
 }
 
 std::string manifest_text(const Manifest& manifest) {
@@ -207,6 +225,7 @@ std::string manifest_text(const Manifest& manifest) {
                      {"time", manifest.time},
                      {"config_xxh3_128", manifest.config_checksum},
                      {"model_signature", manifest.model_signature},
+                     {"plan_signature", manifest.plan_signature},
                      {"mesh", {{"axes", std::move(axes)}, {"sizes", std::move(sizes)}}},
                      {"tensors", std::move(tensors)},
                      {"files", std::move(files)},
@@ -243,6 +262,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   out.epoch = fields.integer("epoch");
   out.config_checksum = fields.text("config_xxh3_128");
   out.model_signature = fields.text("model_signature");
+  out.plan_signature = fields.has("plan_signature") ? fields.text("plan_signature") : "";
   const JsonFields mesh(fields.at("mesh"), path);
   const std::vector<int64_t> sizes = mesh.sizes("sizes");
   for (const Json& axis : mesh.at("axes")) {

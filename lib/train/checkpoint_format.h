@@ -91,6 +91,7 @@ struct Manifest {
   std::string written_by, run_id, parent_run, time;
   int64_t step = 0, epoch = 0;
   std::string config_checksum, model_signature;
+  std::string plan_signature;  // "" in checkpoints of before it was written
   std::vector<MeshAxis> mesh;
   std::vector<CheckpointTensor> tensors;
   std::map<std::string, CheckpointFile> files;
@@ -100,6 +101,9 @@ struct Manifest {
 
 // Of the weights' paths, shapes and dtypes.
 std::string model_signature(const std::vector<CheckpointTensor>& tensors);
+// Of the mesh and of how every tensor lies on it.
+std::string plan_signature(const std::vector<MeshAxis>& mesh,
+                           const std::vector<CheckpointTensor>& tensors);
 
 std::string manifest_text(const Manifest& manifest);
 std::string state_text(const TrainState& state);

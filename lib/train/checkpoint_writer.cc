@@ -37,6 +37,7 @@ class Writer {
     manifest_.mesh = snapshot.mesh().axes();
     manifest_.tensors = snapshot.tensors();
     manifest_.model_signature = model_signature(manifest_.tensors);
+    manifest_.plan_signature = plan_signature(manifest_.mesh, manifest_.tensors);
   }
 
   void write() {

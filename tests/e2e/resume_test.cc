@@ -241,6 +241,7 @@ TEST_CASE("inspect shows tensors and config") {
   const Json json = parse_json(
       meshtrain({"inspect", "run/checkpoints/000006", "--format", "json"}, folder.path()).out);
   CHECK(json.at("step") == 6);
+  CHECK(json.at("plan_signature").get<std::string>().size() == 32);
   CHECK(json.at("tensors").at(0).at("path") == "d1/kernel");
   CHECK(json.at("tensors").at(0).at("pieces") == 2);
 }
