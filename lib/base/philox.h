@@ -38,11 +38,6 @@ inline uint32_t philox_bits(uint64_t seed, uint32_t stream, uint32_t step, uint6
       seed)[index % 4];
 }
 
-// Uniform in [0, 1): the top 24 bits, so the value is exact in float32.
-inline double philox_uniform(uint32_t bits) {
-  return static_cast<double>(bits >> 8) * 0x1p-24;
-}
-
 // An integer threshold t such that bits < t happens with probability `p` (0 <= p < 1).
 inline uint32_t philox_threshold(double p) {
   const double scaled = p * 4294967296.0;
