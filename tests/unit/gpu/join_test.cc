@@ -315,6 +315,26 @@ TEST_CASE("the text of a module has every body once") {
   CHECK(joined.module.find(head, first + 1) == std::string::npos);
 }
 
+TEST_CASE("what follows from the rest is left out as far as is looked back") {
+  constexpr int kFar = gpu::PathReduction::kReach + 100;
+  gpu::PathReduction paths;
+  int wrong = 0;
+  for (int node = 0; node < 3 * kFar; ++node) {
+    std::vector<int> after;
+    for (int back : {kFar, 1000, 1}) {
+      if (node >= back)
+        after.push_back(node - back);
+    }
+    std::vector<int> expected;
+    if (node >= kFar)  // too far back to know that it follows
+      expected.push_back(node - kFar);
+    if (node >= 1)
+      expected.push_back(node - 1);
+    wrong += paths.add(after) != expected;
+  }
+  CHECK(wrong == 0);
+}
+
 // In near-linear time: counted, since clocks of busy machines say little.
 TEST_CASE("finding the order of 20000 commands takes few steps") {
   constexpr int kCommands = 20000;
