@@ -1,11 +1,11 @@
 // TensorBoard: event files of scalars, histograms and the graph (keras-semantics 11; Keras 3
 // callbacks/tensorboard.py), in `log_dir`/train and `log_dir`/validation.
 //
-//   train       epoch_<log>, epoch_learning_rate, epoch_steps_per_second   step = epoch from 0
-//               batch_<log>, batch_steps_per_second                        step = batches since the
-//               start <weight path>/histogram                                    step = epoch from
-//               0 keras (the model as Keras' JSON), config, and the graph of the layers
-//   validation  epoch_<log> without val_;  evaluation_<log>_vs_iterations  step = optimizer steps
+//   train       epoch_<log>, epoch_learning_rate, epoch_steps_per_second: step = epoch from 0
+//               batch_<log>, batch_steps_per_second: step = batches since the start
+//               <weight path>/histogram: step = epoch from 0
+//               keras (the model as Keras' JSON), config, and the graph of the layers
+//   validation  epoch_<log> without val_; evaluation_<log>_vs_iterations: step = optimizer steps
 //
 // A run that goes on cuts the files back to what they were at its checkpoint and continues in a new
 // one, so that each step is there once.
