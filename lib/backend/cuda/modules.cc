@@ -40,7 +40,8 @@ Module::~Module() {
   cudaLibraryUnload(library_);
 }
 
-cudaKernel_t Module::kernel(const std::string& name, unsigned shared_bytes) const {
+cudaKernel_t Module::kernel(const std::string& name, unsigned shared_bytes,
+                            size_t parameter_bytes) const {
   cudaKernel_t kernel = nullptr;
   core_.check(cudaLibraryGetKernel(&kernel, library_, name.c_str()), "cudaLibraryGetKernel");
   // The runtime takes kernels where it takes functions.
@@ -51,6 +52,10 @@ cudaKernel_t Module::kernel(const std::string& name, unsigned shared_bytes) cons
     core_.fail(fmt::format("kernel {} can run only {} threads a block of {}", name,
                            attributes.maxThreadsPerBlock, gpu::kThreads));
   }
+  size_t offset = 0, bytes = 0;
+  core_.check(cudaFuncGetParamInfo(function, 0, &offset, &bytes), "cudaFuncGetParamInfo");
+  MESHTRAIN_CHECK(bytes == parameter_bytes, "{} takes {} bytes, not {}", name, bytes,
+                  parameter_bytes);
   if (shared_bytes + attributes.sharedSizeBytes > kSharedByDefault) {
     core_.check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared_bytes)),

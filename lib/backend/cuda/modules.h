@@ -21,9 +21,9 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Ready to be launched with that much dynamic shared memory: loaded here, since a capture is no
-  // place for it.
-  cudaKernel_t kernel(const std::string& name, unsigned shared_bytes) const;
+  // Ready to be launched with that much dynamic shared memory and one parameter of that size:
+  // loaded here, since a capture is no place for it.
+  cudaKernel_t kernel(const std::string& name, unsigned shared_bytes, size_t parameter_bytes) const;
 
  private:
   const Core& core_;

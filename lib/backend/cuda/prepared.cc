@@ -12,6 +12,11 @@ namespace {
 
 constexpr int kMostWorkspaces = 4;
 
+// Of a kernel's parameter, which is never empty.
+size_t num_words(const gpu::KernelCall& call) {
+  return std::max<size_t>(call.params.size(), 1);
+}
+
 size_t workspace_bytes(const std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*>& call) {
   if (const auto* matmul = std::get_if<const MatmulPlan*>(&call))
     return (*matmul)->workspace_bytes;
@@ -49,7 +54,8 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands) : 
     for (const gpu::Call& call : calls_) {
       const PathScope scope(core, call.path);
       if (const auto* kernel = std::get_if<gpu::KernelCall>(&call.what))
-        ready_.push_back(module->kernel(kernel->kernel, kernel->shared_bytes));
+        ready_.push_back(module->kernel(kernel->kernel, kernel->shared_bytes,
+                                        num_words(*kernel) * sizeof(uint64_t)));
       else if (const auto* matmul = std::get_if<gpu::Matmul>(&call.what))
         ready_.push_back(&makers.matmuls.plan(*matmul));
       else
@@ -107,7 +113,7 @@ std::vector<int> Prepared::last_calls() const {
 
 void Prepared::launch(cudaKernel_t kernel, const gpu::KernelCall& call, const Shift& shift,
                       cudaStream_t stream) const {
-  std::vector<uint64_t> params(std::max<size_t>(call.params.size(), 1));
+  std::vector<uint64_t> params(num_words(call));
   std::transform(call.params.begin(), call.params.end(), params.begin(), shift);
   void* arguments[] = {params.data()};
   makers_.core.check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(call.grid),

@@ -1,12 +1,14 @@
 // The loader with real files. Each case names another library: a process keeps what it has opened.
 #include "backend/gpu/load.h"
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "base/error.h"
 #include "support/temp_folder.h"
 
 namespace meshtrain::test {
@@ -75,6 +77,23 @@ TEST_CASE("the CUDA library loads without a driver and says what it lacks") {
   // The large libraries wait until something is computed.
   for (const char* name : {"libcublasLt.so", "libcudnn.so", "libcudnn_graph.so"})
     CHECK_MESSAGE(!has_library(name), name);
+}
+
+// Types are the same on both sides although neither exports them.
+TEST_CASE("what the library throws is caught as what it is") {
+  void* const library = ::dlopen(MESHTRAIN_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != nullptr);
+  const auto entry = reinterpret_cast<gpu::EntryPoint>(::dlsym(library, gpu::kEntryPoint));
+  const bool has_entry = entry != nullptr;
+  REQUIRE(has_entry);
+  CHECK(entry(gpu::kAbi + 1) == nullptr);
+  gpu::Runtime* const runtime = entry(gpu::kAbi);
+  REQUIRE(runtime != nullptr);
+  CHECK_THROWS_AS(runtime->info(99), RuntimeFailure);  // no machine has so many
+  const Caught error = caught([&] { runtime->open(99, {}); });
+  CHECK(error.exit_code == 4);
+  CHECK(error.says("gpu:99"));
+  CHECK(error.says("cudaGetDeviceProperties failed: "));
 }
 
 }  // namespace
