@@ -219,6 +219,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   check_run_labels(engine.setup(), data);
   check_callbacks(engine.setup(), data.validation.has_value(), diagnostics);
   diagnostics.throw_if_errors();
+  engine.check_memory(std::min<int64_t>(config_.fit.batch_size, data.train->num_samples));
   prepare(engine, data, target);
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));

@@ -370,6 +370,12 @@ void Engine::restore_counters(int64_t iterations, double fixed_rate) {
   impl_->fixed_rate = fixed_rate;
 }
 
+void Engine::check_memory(int64_t batch_size) {
+  if (impl_->device != nullptr) {
+    impl_->compiled(StepKind::kTrain, batch_size);
+  }
+}
+
 const Program& Engine::train_program(int64_t batch_size) {
   return impl_->compiled(StepKind::kTrain, batch_size).executor->program();
 }

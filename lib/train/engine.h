@@ -77,6 +77,10 @@ class Engine : public StepRunner {
   double fixed_learning_rate() const;
   void restore_counters(int64_t iterations, double fixed_rate);
 
+  // On a GPU: throws ConfigError E630 where training on batches of this size does not fit, before
+  // any of that is allocated.
+  void check_memory(int64_t batch_size);
+
   // The compiled program and the partitioned graph for `batch_size` (plan, tests).
   const Program& train_program(int64_t batch_size);
   const Graph& train_graph(int64_t batch_size);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/json.h"
 #include "example.h"
@@ -14,11 +15,13 @@ namespace {
 using Json = nlohmann::json;
 
 Result run_on_gpu(std::vector<std::string> args, const std::string& folder,
-                  decltype(Command::watch) watch = {}) {
+                  decltype(Command::watch) watch = {},
+                  const std::vector<std::string>& environment = {}) {
   Command command;
   command.args = std::move(args);
   command.folder = folder;
   command.environment = {"MESHTRAIN_GPU_LIBRARY=" MESHTRAIN_EMULATOR, "MESHTRAIN_EMULATOR_SEED=5"};
+  command.environment.insert(command.environment.end(), environment.begin(), environment.end());
   command.watch = std::move(watch);
   return run(command, 120);
 }
@@ -103,6 +106,74 @@ TEST_CASE("a run goes on from the GPU to the processor and back") {
   const Result back = run_on_gpu(args("run", "gpu:0x4", "30"), folder.path());
   CHECK_MESSAGE(back.exit_code == 0, back.err);
   check_epochs(epochs_of(folder, "run"), epochs_of(folder, "whole"));
+}
+
+constexpr const char* kLarge = R"(
+data: {train: {source: random, samples: 1024, shape: [1024], classes: 10}}
+model:
+  layers:
+    - Input: {shape: [1024]}
+    - Dense: {units: 2048, activation: relu}
+    - Dense: {units: 2048, activation: relu}
+    - Dense: {units: 10}
+compile:
+  optimizer: adam
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 1024, limit_steps: 1}
+)";
+
+TEST_CASE("what does not fit on a GPU is refused with what is largest and what would fit") {
+  if (!has_gpu())
+    return;
+  const TemporaryFolder folder;
+  folder.write("large.yaml", kLarge);
+  const auto train = [&](int megabytes, std::vector<std::string> more = {}) {
+    std::vector<std::string> args = {"train", "large.yaml", "--devices", "gpu:0", "-o", "run"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_on_gpu(args, folder.path(), {},
+                      {fmt::format("MESHTRAIN_EMULATOR_BYTES={}", megabytes << 20)});
+  };
+  const Result variables = train(100);
+  CHECK(variables.exit_code == 4);
+  CHECK(variables.err.find("error[E630]: weights (24 MiB) and optimizer state (48 MiB) need 72 MiB "
+                           "of GPU memory; 100 MiB of 100 MiB are free") == 0);
+  CHECK(variables.err.find("16 MiB: dense_1/kernel float32 (2048, 2048), replicated") !=
+        std::string::npos);
+  CHECK(variables.err.find("saves up to 48 MiB") != std::string::npos);
+
+  const Result step = train(200);
+  CHECK(step.exit_code == 4);
+  CHECK(step.err.find("error[E630]: a train step with a batch of 1024 needs") == 0);
+  const size_t found = step.err.find("write `batch_size: ");
+  REQUIRE_MESSAGE(found != std::string::npos, step.err);
+  const std::string batch = std::to_string(std::atoi(step.err.c_str() + found + 19));
+  const std::string larger = std::to_string(std::stoi(batch) + 1);
+  CHECK(train(200, {"--batch-size", larger}).exit_code == 4);
+  CHECK_FALSE(std::filesystem::exists(folder.path() + "/run"));
+  const Result fits = train(200, {"--batch-size", batch});
+  CHECK_MESSAGE(fits.exit_code == 0, fits.err);
+}
+
+TEST_CASE("GPUs that are not there are refused with those that are") {
+  if (!has_gpu())
+    return;
+  const TemporaryFolder folder;
+  folder.write("large.yaml", kLarge);
+  const auto train = [&](const char* devices) {
+    return run_on_gpu({"train", "large.yaml", "-o", "run", "--devices", devices}, folder.path());
+  };
+  const Result other = train("gpu:3");
+  CHECK(other.exit_code == 4);
+  CHECK(other.err.find("error[E620]: there is no GPU number 3; there is 1") == 0);
+  CHECK(other.err.find("the first one is `gpu:0`") != std::string::npos);
+  const Result several = train("gpu:0-1");
+  CHECK(several.exit_code == 4);
+  CHECK(several.err.find("error[E620]: `gpu:0-1` asks for several GPUs; a run uses one") == 0);
+  CHECK(train("gpu:0x0").exit_code == 2);
+  const Result none = run_on_gpu({"train", "large.yaml", "-o", "run", "--devices", "gpu"},
+                                 folder.path(), {}, {"MESHTRAIN_GPU_LIBRARY=/nowhere.so"});
+  CHECK(none.exit_code == 4);
+  CHECK(none.err.find("error[E620]: `gpu` cannot be used here: cannot load /nowhere.so") == 0);
 }
 
 }  // namespace
