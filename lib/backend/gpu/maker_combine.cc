@@ -18,22 +18,38 @@ constexpr size_t kMostArgs = 400;  // of a launch, as far as regions can be divi
 struct Form {
   StridedLoop loop;  // over accesses, which are `pack` elements or one word; strides in elements
   size_t num_sources = 1;
-  int64_t unit = 1;   // bytes of an element, or of a word where elements are only copied
-  int pack = 1;       // elements of one access
-  int64_t count = 0;  // > 0: side by side, so many elements
+  bool is_stepped = false;  // sources are one step apart, as pieces are: then two words tell them
+  int64_t unit = 1;         // bytes of an element, or of a word where elements are only copied
+  int pack = 1;             // elements of one access
+  int64_t count = 0;        // > 0: side by side, so many elements
 
   bool operator==(const Form& other) const {
     return loop.sizes == other.loop.sizes && loop.strides == other.loop.strides &&
-           num_sources == other.num_sources && unit == other.unit && pack == other.pack &&
-           count == other.count;
+           num_sources == other.num_sources && is_stepped == other.is_stepped &&
+           unit == other.unit && pack == other.pack && count == other.count;
   }
+  // Arguments of a region.
+  size_t words() const { return is_stepped ? 3 : 1 + num_sources; }
 };
+
+uint64_t step_of(const Region& region) {
+  return address(region.sources[1]) - address(region.sources[0]);
+}
+
+bool is_stepped(const Region& region) {
+  for (size_t s = 2; s < region.sources.size(); ++s) {
+    if (address(region.sources[s]) - address(region.sources[s - 1]) != step_of(region))
+      return false;
+  }
+  return region.sources.size() > 2 && region.sources[1] > region.sources[0];
+}
 
 Form form_of(const Region& region, int64_t item) {
   Form form;
   form.loop = {region.shape, {region.to_strides, region.from_strides}};
   coalesce(form.loop);
   form.num_sources = region.sources.size();
+  form.is_stepped = is_stepped(region);
   const bool side_by_side =
       (form.loop.strides[0].back() == 1 && form.loop.strides[1].back() == 1) ||
       form.loop.sizes.back() == 1;
@@ -70,7 +86,7 @@ Form form_of(const Region& region, int64_t item) {
 }
 
 // Arguments: blocks of a region; elements and step where they are side by side; then of each region
-// the addresses of the result and of its sources.
+// the addresses of the result and of its sources, or of the first source and the bytes to the next.
 std::string combine_text(const Form& form, Reduction reduction, DType dtype, uint64_t blocks) {
   const std::string_view op = reduction == Reduction::kSum   ? "mt_add"
                               : reduction == Reduction::kMax ? "mt_max"
@@ -82,7 +98,7 @@ std::string combine_text(const Form& form, Reduction reduction, DType dtype, uin
       "const unsigned part = block % (unsigned)arg[0];\n"
       "E* to = (E*)region[0];\n",
       is_copy ? word_type(form.unit) : std::string(type_name(dtype)), is_flat ? 3 : 1,
-      1 + form.num_sources);
+      form.words());
   if (is_flat) {
     text += fmt::format(
         "const unsigned long long n = arg[1], step = arg[2];\n"
@@ -109,13 +125,14 @@ std::string combine_text(const Form& form, Reduction reduction, DType dtype, uin
       "mt_read(sum, (const E*)region[1], i, {1});\n"
       "#pragma unroll 8\n"
       "for (int s = 2; s <= {2}; ++s) {{\n"
-      "mt_read(x, (const E*)region[s], i, {1});\n"
+      "mt_read(x, (const E*){6}, i, {1});\n"
       "#pragma unroll\n"
       "for (int e = 0; e < {0}; ++e) sum[e] = {3}(sum[e], x[e]);\n"
       "}}\n"
       "mt_write(to, {4}, {5}, sum);\n"
       "}}\n",
-      form.pack, end, form.num_sources, op, out, is_flat ? "n" : fmt::format("o + {}", form.pack));
+      form.pack, end, form.num_sources, op, out, is_flat ? "n" : fmt::format("o + {}", form.pack),
+      form.is_stepped ? "(region[1] + (s - 1) * region[2])" : "region[s]");
   return text;
 }
 
@@ -129,7 +146,7 @@ void GpuMaker::combine(Reduction reduction, DType dtype, const std::vector<Regio
       continue;
     MESHTRAIN_CHECK(!region.sources.empty());
     Form form = form_of(region, item);
-    const size_t most = std::max<size_t>((kMostArgs - 3) / (1 + form.num_sources), 1);
+    const size_t most = std::max<size_t>((kMostArgs - 3) / form.words(), 1);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& candidate) {
       return candidate.first == form && candidate.second.size() < most;
     });
@@ -157,8 +174,13 @@ void GpuMaker::combine(Reduction reduction, DType dtype, const std::vector<Regio
       launch.args.push_back(address(region->to));
       accesses.push_back(
           whole_access({region->to, dtype, region->shape, region->to_strides}, true));
+      if (form.is_stepped) {
+        launch.args.push_back(address(region->sources[0]));
+        launch.args.push_back(step_of(*region));
+      }
       for (const std::byte* source : region->sources) {
-        launch.args.push_back(address(source));
+        if (!form.is_stepped)
+          launch.args.push_back(address(source));
         View view{const_cast<std::byte*>(source), dtype, region->shape, region->from_strides};
         accesses.push_back(whole_access(view, false));
       }

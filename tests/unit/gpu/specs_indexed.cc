@@ -231,14 +231,15 @@ namespace {
 
 // A (rows, columns) part of a wider result from parts of several pieces.
 void add_combine(SpecList& list, Reduction reduction, DType dtype, int64_t sources, int64_t rows,
-                 int64_t columns, int64_t regions) {
+                 int64_t columns, int64_t regions, bool is_reversed = false) {
   const int64_t from_row = columns + 3, to_row = columns + 1,
                 item = static_cast<int64_t>(dtype_size(dtype));
   const Values numbers = is_floating(dtype) ? Values::kSigned : Values::kSmallIntegers;
   SpecArray to{dtype, regions * rows * to_row, numbers};
   to.is_updated = true;
-  list.add(fmt::format("combine {} {} {} of {} {}x{}", static_cast<int>(reduction),
-                       dtype_name(dtype), regions, sources, rows, columns),
+  list.add(fmt::format("combine {} {} {} of {} {}x{}{}", static_cast<int>(reduction),
+                       dtype_name(dtype), regions, sources, rows, columns,
+                       is_reversed ? " reversed" : ""),
            {{dtype, regions * sources * rows * from_row, numbers}, to},
            [=](KernelMaker& maker, const SpecPointers& memory) {
              std::vector<Region> out;
@@ -249,8 +250,9 @@ void add_combine(SpecList& list, Reduction reduction, DType dtype, int64_t sourc
                region.to_strides = {to_row, 1};
                region.from_strides = {from_row, 1};
                for (int64_t s = 0; s < sources; ++s) {
+                 const int64_t source = is_reversed ? sources - 1 - s : s;
                  region.sources.push_back(memory[0] +
-                                          ((s * regions + r) * rows * from_row + 2) * item);
+                                          ((source * regions + r) * rows * from_row + 2) * item);
                }
                out.push_back(std::move(region));
              }
@@ -277,6 +279,8 @@ std::vector<KernelSpec> combine_specs() {
   add_combine(list, Reduction::kSum, DType::kBool, 1, 4, 9, 2);
   add_combine(list, Reduction::kSum, kF32, 2, 16, 16, 64);
   add_combine(list, Reduction::kSum, kF64, 2, 1, 600000, 2);
+  add_combine(list, Reduction::kSum, kF32, 1024, 1, 40, 2);  // more than arguments of a launch
+  add_combine(list, Reduction::kSum, kF32, 7, 3, 20, 60, true);
   return list.take();
 }
 
