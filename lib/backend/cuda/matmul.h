@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "backend/cuda/cache.h"
 #include "backend/cuda/core.h"
@@ -51,6 +52,10 @@ class Matmuls {
  private:
   std::unique_ptr<MatmulPlan> describe(const gpu::Matmul& matmul, const MatmulLayout& layout);
   void choose(MatmulPlan& plan, const gpu::Matmul& matmul, const std::string& key);
+  // Takes the fastest of these, as long as there is time and memory for it.
+  void measure(MatmulPlan& plan, const gpu::Matmul& matmul,
+               const std::vector<cublasLtMatmulHeuristicResult_t>& found);
+  void run_trial(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* memory);
 
   Core& core_;
   const Cache& cache_;

@@ -53,14 +53,18 @@ size_t fastest_of(const Core& core, size_t count, const Run& run) {
   float best = std::numeric_limits<float>::infinity();
   size_t fastest = 0;
   for (size_t i = 0; i < count; ++i) {
-    run(i);
-    timer.start();
-    for (int repeat = 0; repeat < kRepeats; ++repeat)
+    try {
       run(i);
-    const float time = timer.stop();
-    if (time < best) {
-      best = time;
-      fastest = i;
+      timer.start();
+      for (int repeat = 0; repeat < kRepeats; ++repeat)
+        run(i);
+      const float time = timer.stop();
+      if (time < best) {
+        best = time;
+        fastest = i;
+      }
+    } catch (const RuntimeFailure&) {
+      // One that cannot be run after all; if none can, the run itself says so.
     }
   }
   return fastest;
@@ -142,33 +146,45 @@ void Matmuls::choose(MatmulPlan& plan, const gpu::Matmul& matmul, const std::str
   const bool is_measured = operations >= kLongOperations && cache_.keeps();
   const std::string cache_key =
       fmt::format("cuBLASLt {}, {}, {}", cublas_lt().cublasLtGetVersion(), core_.name, key);
-  const TrialMemory trial(result_bytes(matmul) + kMostWorkspace);
-  const auto run = [&] {
-    enqueue(plan, spec.a, spec.b, trial.data(), trial.data() + result_bytes(matmul), core_.work);
+  const auto is_known = [&] {
+    return is_measured && restore(plan, handle_.get(), cache_.find("matmul", cache_key));
   };
-  if (!is_measured || !restore(plan, handle_.get(), cache_.find("matmul", cache_key))) {
+  if (!is_known()) {
     const std::vector<cublasLtMatmulHeuristicResult_t> found =
         candidates(core_, handle_.get(), plan, matmul, is_measured ? kCandidates : 1);
     if (found.empty())
       core_.fail(fmt::format("cuBLASLt has no algorithm for the product {}", key));
     take(plan, found.front());
-    if (is_measured && trial.data() != nullptr && tuning_seconds_ < kMostSeconds) {
-      const auto begin = std::chrono::steady_clock::now();
-      take(plan, found[fastest_of(core_, found.size(), [&](size_t i) {
-             take(plan, found[i]);
-             run();
-           })]);
-      tuning_seconds_ +=
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    }
+    if (is_measured)
+      measure(plan, matmul, found);
     // Another process may have been faster; what is in the cache counts.
-    if (is_measured && !restore(plan, handle_.get(), cache_.find("matmul", cache_key))) {
+    if (is_measured && !is_known()) {
       cache_.store("matmul", cache_key,
                    {reinterpret_cast<const char*>(&plan.algorithm), sizeof(plan.algorithm)});
     }
   }
+  const TrialMemory trial(result_bytes(matmul) + plan.workspace_bytes);
   if (trial.data() != nullptr)
-    run();
+    run_trial(plan, matmul, trial.data());
+}
+
+void Matmuls::run_trial(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* memory) {
+  enqueue(plan, matmul.spec.a, matmul.spec.b, memory, memory + result_bytes(matmul), core_.work);
+}
+
+void Matmuls::measure(MatmulPlan& plan, const gpu::Matmul& matmul,
+                      const std::vector<cublasLtMatmulHeuristicResult_t>& found) {
+  const TrialMemory trial(result_bytes(matmul) + kMostWorkspace);
+  if (trial.data() == nullptr || tuning_seconds_ >= kMostSeconds)
+    return;
+  const auto begin = std::chrono::steady_clock::now();
+  const size_t fastest = fastest_of(core_, found.size(), [&](size_t i) {
+    take(plan, found[i]);
+    run_trial(plan, matmul, trial.data());
+  });
+  take(plan, found[fastest]);
+  tuning_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace meshtrain::cuda

@@ -87,9 +87,11 @@ struct Planner {
     core.options.use_tf32 = use_tf32;
   }
   // The notes of the engine that was chosen.
-  std::vector<cudnnBackendNumericalNote_t> notes(const ConvShape& shape, gpu::ConvOp op) {
+  std::vector<cudnnBackendNumericalNote_t> notes(const ConvShape& shape, gpu::ConvOp op,
+                                                 uint64_t offset = 0) {
     gpu::Conv conv{op, shape, 16};
-    conv.x = conv.kernel = conv.y = reinterpret_cast<const std::byte*>(uint64_t{1} << 40);
+    conv.kernel = reinterpret_cast<const std::byte*>(uint64_t{1} << 40);
+    conv.x = conv.y = conv.kernel + offset;
     const cuda::ConvPlan& plan = convs.plan(conv);
     return plan.parts[plan.parts.size() - 2].numerical_notes();
   }
@@ -122,6 +124,21 @@ TEST_CASE("cuDNN plans every convolution deterministically and in the precision 
               CHECK(!has(notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuDNN plans convolutions of images that begin anywhere") {
+  for (const int compute : {80, 90, 120}) {
+    Planner planner(compute, true);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      const uint64_t item = dtype_size(dtype);
+      for (const uint64_t offset : {item, 2 * item, 3 * item}) {
+        for (const gpu::ConvOp op :
+             {gpu::ConvOp::kForward, gpu::ConvOp::kDgrad, gpu::ConvOp::kWgrad})
+          CHECK(!has(planner.notes(image_shape(dtype, 9, 5, 7, 3, 1), op, offset),
+                     CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
       }
     }
   }
