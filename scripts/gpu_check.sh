@@ -2,7 +2,7 @@
 # Everything that only a GPU can show, in nine minutes, without a network and without Debian's packages:
 #   scripts/gpu_check.sh [TARBALL] [--parts build,tests,sanitizer,equality,bench] [--out DIR]
 #                        [--budget SECONDS] [--python PYTHON] [--dry-run]
-#   TARBALL    of scripts/package.sh --with-tests; default the newest in build/
+#   TARBALL    of scripts/package.sh --with-tests; default that in build/
 #   --parts    only these, and build, which the others need
 #   --out      report.txt and the logs; default $OUT, else build/gpu_check
 #   --budget   for all parts together; a part that is left out gives its share to the others
@@ -16,6 +16,7 @@
 # bench      tests/bench/gpu_bench.py: beside PyTorch and JAX
 # One line a part, then a table. Exit status 0 only when every part that was asked for passed.
 set -uo pipefail
+from=$PWD
 cd "$(dirname "$0")/.." || exit 1
 
 # Parts of the time; build takes the few seconds it needs.
@@ -54,6 +55,16 @@ if [ -z "$out" ] || ! [ "$budget" -gt 0 ]; then
   usage
 fi
 
+absolute() {
+  case $1 in
+    /* | "") echo "$1" ;;
+    *) echo "$from/$1" ;;
+  esac
+}
+tarball=$(absolute "$tarball")
+if [ "$out" != build/gpu_check ]; then
+  out=$(absolute "$out")
+fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 # Arguments of `train` for the least of a run that has everything in it.
@@ -119,8 +130,8 @@ find_sanitizer() {
 part_build() {
   local log=$out/build.log
   if [ -z "$tarball" ]; then
-    # Where there are several, the one with tests.
-    tarball=$(find build -maxdepth 1 -name 'meshtrain-*.tar.gz' 2>/dev/null | sort | tail -1)
+    # Where both are, the one with tests, which sorts first.
+    tarball=$(find build -maxdepth 1 -name 'meshtrain-*.tar.gz' 2>/dev/null | sort | head -1)
   fi
   if [ -n "$tarball" ]; then
     if ! tar -C "$work" -xzf "$tarball" 2>"$log"; then
@@ -205,36 +216,58 @@ part_tests() {
   fi
 }
 
+# The three tools side by side on one program after the other; without a graph, so that they can name
+# the kernel.
 part_sanitizer() {
-  local log=$out/sanitizer.log sanitizer tool ends=$((SECONDS + $1)) bad=() count=0 suite
+  local log=$out/sanitizer.log sanitizer ends=$((SECONDS + $1)) bad=() names=() name tool seconds status
+  local tools="memcheck racecheck initcheck"
+  declare -A commands
   : >"$log"
   if ! sanitizer=$(find_sanitizer); then
     result sanitizer $cannot "there is no compute-sanitizer"
     return
   fi
-  local each=$(($1 / 12))
-  for tool in memcheck racecheck initcheck; do
-    for suite in $suites; do
-      count=$((count + 1))
-      echo "== $tool $(basename "$suite")" >>"$log"
-      # --error-exitcode: a finding of the tool is a failure even where the suite's checks pass
-      MESHTRAIN_RANDOM_CASES=2 with_libraries $((each < ends - SECONDS ? each : 1)) "$sanitizer" --tool $tool \
-        --error-exitcode 86 --print-limit 20 "$suite" >>"$log" 2>&1 ||
-        bad+=("$tool $(basename "$suite") (exit status $?)")
+  for config in quickstart jax_guide_convnet; do
+    names+=("$config")
+    commands[$config]="$program train configs/$config.yaml --devices ${device}x8 --no-cuda-graph"
+  done
+  for suite in $suites; do
+    names+=("$(basename "$suite")")
+    commands[$(basename "$suite")]=$suite
+  done
+  local left=${#names[@]}
+  for name in "${names[@]}"; do
+    seconds=$(((ends - SECONDS) / left))
+    left=$((left - 1))
+    for tool in $tools; do
+      local words=("${short_run[@]}" -o "$work/$tool-$name")
+      [ -e "configs/$name.yaml" ] || words=()
+      # A finding of the tool is a failure even where the program's own checks pass.
+      (
+        # shellcheck disable=SC2086  # words of a command
+        MESHTRAIN_RANDOM_CASES=2 with_libraries $((seconds > 1 ? seconds : 1)) "$sanitizer" --tool $tool \
+          --error-exitcode 86 --print-limit 20 ${commands[$name]} "${words[@]}" >"$work/$tool-$name.log" 2>&1
+        echo $? >"$work/$tool-$name.status"
+      ) &
     done
-    for config in quickstart jax_guide_convnet; do
-      count=$((count + 1))
-      echo "== $tool $config" >>"$log"
-      with_libraries $((each < ends - SECONDS ? each : 1)) "$sanitizer" --tool $tool --error-exitcode 86 \
-        --print-limit 20 "$program" train configs/$config.yaml --devices "$device"x8 --no-cuda-graph \
-        "${short_run[@]}" -o "$work/$tool-$config" >>"$log" 2>&1 ||
-        bad+=("$tool $config (exit status $?)")
+    wait
+    for tool in $tools; do
+      status=$(cat "$work/$tool-$name.status")
+      { echo "== $tool $name"; cat "$work/$tool-$name.log"; } >>"$log"
+      case $status in
+        0) ;;
+        124 | 137) bad+=("$tool $name (not done in $seconds s)") ;;
+        *) bad+=("$tool $name (exit status $status)") ;;
+      esac
     done
   done
+  if grep -q 'skipped: ' "$log"; then
+    bad+=("$(grep -m1 -o 'skipped: .*' "$log")")
+  fi
   if [ ${#bad[@]} -gt 0 ]; then
-    result sanitizer FAILED "${#bad[@]} of $count: $(printf '%s; ' "${bad[@]}")"
+    result sanitizer FAILED "$(printf '%s; ' "${bad[@]}")"
   else
-    result sanitizer passed "memcheck, racecheck, initcheck: $count runs clean"
+    result sanitizer passed "$tools clean on: ${names[*]}"
   fi
 }
 

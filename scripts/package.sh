@@ -8,6 +8,7 @@
 # Inside: bin/meshtrain, lib/ (the CUDA part, where it was built, and every shared library but glibc's,
 # CUDA's and the driver's), configs/, README.md, share/licenses/.
 set -euo pipefail
+from=$PWD
 cd "$(dirname "$0")/.."
 
 readonly newest_glibc=2.36
@@ -30,7 +31,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --with-tests) with_tests=1 ;;
     --check) check=1 ;;
-    --build-dir) build=${2:?--build-dir needs a folder}; shift ;;
+    --build-dir) build=$(cd "$from" && realpath "${2:?--build-dir needs a folder}"); shift ;;
     --output) output=${2:?--output needs a file}; shift ;;
     *)
       sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" >&2
@@ -58,7 +59,11 @@ fi
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 [ -n "$version" ] || die "$build is not configured"
 name=meshtrain-$version-linux-x86_64
-output=${output:-build/$name${with_tests:+-tests}.tar.gz}
+case $output in
+  /*) ;;
+  "") output=build/$name${with_tests:+-tests}.tar.gz ;;
+  *) output=$from/$output ;;
+esac
 cuda_part=$(find "$build" -name libmeshtrain_cuda.so -print -quit)
 
 stage=$(mktemp -d)
