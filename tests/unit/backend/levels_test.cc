@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <climits>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "backend/cpu/kernel_table.h"
 #include "base/philox.h"
 #include "support/splitmix.h"
+#include "tensor/host_tensor.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -121,6 +123,49 @@ TEST_CASE("arithmetic and sums are bit for bit the same on every level") {
         table.reduce_columns[kind][kTypeF32](c2.data(), m.data(), 5, n, n);
         CHECK(same_bits(c1, c2));
       }
+    }
+  }
+}
+
+// Every value of 16 bits becomes float32 and comes back; a float32 in the middle of two goes to the
+// even one; as HostTensor converts, on every level and at every place of a loop.
+TEST_CASE("16 bits widen and round as elements of tensors do on every level") {
+  for (const auto& [dtype, type] :
+       {std::pair(DType::kBFloat16, kTypeBF16), std::pair(DType::kFloat16, kTypeF16)}) {
+    HostTensor all(dtype, {65536}), wide(DType::kFloat32, {65536}), back(dtype, {65536});
+    for (int64_t i = 0; i < all.size(); ++i)
+      all.data<uint16_t>()[i] = static_cast<uint16_t>(i);
+    HostTensor numbers(DType::kFloat32, {4 * 65536});
+    for (int64_t i = 0; i < numbers.size(); ++i) {
+      const float value = static_cast<float>(all.at(i % 65536));
+      const uint32_t middle = dtype == DType::kBFloat16 ? 0x8000 : 0x1000;
+      const uint32_t change = std::array{0u, middle - 1, middle, middle + 1}[i / 65536];
+      numbers.data<float>()[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(value) + change);
+    }
+    HostTensor rounded(dtype, numbers.shape());
+    for (int level = 0; level < num_kernel_levels(); ++level) {
+      const KernelTable& table = kernels_of_level(level);
+      int64_t wrong = 0;
+      for (int64_t begin : {0, 3}) {
+        const auto n = all.size() - begin;
+        table.cast[type][kTypeF32](wide.data<float>() + begin, all.data<uint16_t>() + begin,
+                                   nullptr, nullptr, n, {});
+        table.cast[kTypeF32][type](back.data<uint16_t>() + begin, wide.data<float>() + begin,
+                                   nullptr, nullptr, n, {});
+        for (int64_t i = begin; i < all.size(); ++i) {
+          const bool is_nan = std::isnan(all.at(i));
+          wrong += is_nan ? !std::isnan(wide.at(i)) || !std::isnan(back.at(i))
+                          : wide.at(i) != all.at(i) || back.at(i) != all.at(i);
+        }
+      }
+      table.cast[kTypeF32][type](rounded.data<uint16_t>(), numbers.data<float>(), nullptr, nullptr,
+                                 numbers.size(), {});
+      HostTensor one(dtype, {1});
+      for (int64_t i = 0; i < numbers.size(); ++i) {
+        one.set(0, numbers.at(i));
+        wrong += std::isnan(one.at(0)) ? !std::isnan(rounded.at(i)) : one.at(0) != rounded.at(i);
+      }
+      CHECK(wrong == 0);
     }
   }
 }
