@@ -2,7 +2,7 @@
 # Makes build/meshtrain-VERSION-linux-x86_64.tar.gz: what runs on any x86-64 Linux with glibc 2.36 or
 # newer, wherever it is unpacked. Needs Debian's packages (install_dependencies.sh).
 #   scripts/package.sh [--with-tests] [--check] [--build-dir DIR] [--output FILE]
-#   --with-tests   the GPU's suites and their data too, in libexec/ (for scripts/gpu_check.sh)
+#   --with-tests   the GPU's suites too, in libexec/ (for scripts/gpu_check.sh)
 #   --check        then trains from it where there is nothing but glibc; as root, or with unshare
 #   --build-dir    packs what is built there already, instead of building in build/release
 # Inside: bin/meshtrain, lib/ (the CUDA part, where it was built, and every shared library but glibc's,

@@ -149,6 +149,9 @@ class Bench:
         """Rounds in which every side takes its turn, until they are done or `reserve` seconds are left."""
         gone, steps = set(), {}
         for key in self.modes:
+            if self.clock.left() < reserve:
+                gone.add(key)
+                continue
             try:
                 us = self.measure(*key, 64 if self.tiny else 320)
                 steps[key] = max(64, int(self.arguments.seconds * 1e6 / us))
