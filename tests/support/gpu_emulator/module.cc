@@ -84,12 +84,12 @@ fs::path cache_folder() {
   return folder;
 }
 
-// Modules that nobody made or used for a day.
+// What nobody made or used for a day.
 void remove_old(const fs::path& folder) {
   const auto limit = fs::file_time_type::clock::now() - std::chrono::hours(24);
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".so" && entry.last_write_time(ignored) < limit)
+    if (entry.last_write_time(ignored) < limit)
       fs::remove(entry.path(), ignored);
   }
 }
