@@ -138,7 +138,7 @@ struct CheckpointConfig {
 struct Config {
   Located<std::string> name;
   Located<int64_t> seed{1337, {}};
-  Located<std::string> dtype_policy{"float32", {}};  // of dtype_policy_names()
+  Located<std::string> dtype_policy{"float32", {}};      // of dtype_policy_names()
   Located<std::string> matmul_precision{"default", {}};  // default | highest
   DistributionConfig distribution;
   ModelConfig model;
