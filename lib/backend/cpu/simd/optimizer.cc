@@ -1,5 +1,6 @@
 // Optimizer rules, one pass over parameter, gradient and slots. Formulas and the order of slots:
-// ir/ops/optimizer.cc. Scalars are in OptimizerScalars order; new_param may be param, and so on.
+// ir/ops/optimizer.cc. Scalars are in the order of OptimizerField; new_param may be param, and so
+// on.
 #include "backend/cpu/simd/math.h"
 
 namespace meshtrain::cpu {
