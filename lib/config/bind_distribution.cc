@@ -83,7 +83,7 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
   if (!is_device_list(out.devices.value)) {
     diagnostics
         .error("E113", devices.loc, fmt::format("`devices` cannot be `{}`", out.devices.value))
-        .help("write auto, cpu:8 (virtual devices), gpu:0-7, or gpu:0x8");
+        .help("write auto, cpu:8 (virtual devices), gpu:0, or gpu:0x8 (virtual on one)");
   }
 }
 
