@@ -86,13 +86,17 @@ TEST_CASE("killed at random moments a run still ends with the same bits") {
   const int kills = wanted != nullptr ? std::atoi(wanted) : 8;
   int killed = 0, ended = 0, in_training = 0;
   uint64_t random = 12345;
-  while (killed < kills || ended == 0) {
+  // Kills before a first save prove little, and on a busy machine they are the most.
+  const auto more_kills = [&] {
+    return (killed < kills || in_training * 2 < kills) && killed < 20 * kills;
+  };
+  while (more_kills() || ended == 0) {
     random = random * 6364136223846793005u + 1442695040888963407u;
     Command command;
     command.args = {"train", "../tiny.yaml", "-o", "run", "-q", "--resume"};
     command.args.insert(command.args.end(), longer.begin(), longer.end());
     command.folder = folder.file("work");
-    if (killed < kills) {
+    if (more_kills()) {
       const double wait = 0.6 * whole.count() * static_cast<double>(random >> 40) / (1 << 24);
       command.watch = [wait](const std::string&, const std::string&, int pid) {
         usleep(static_cast<useconds_t>(wait));
@@ -117,7 +121,7 @@ TEST_CASE("killed at random moments a run still ends with the same bits") {
   }
   MESSAGE(killed << " kills, " << in_training << " of them after a first save, " << ended
                  << " runs that came to their end");
-  CHECK(in_training * 4 > killed);
+  CHECK(in_training * 2 >= kills);
 }
 
 // The number of the first call of a kind on a path that holds all of `parts`.

@@ -208,7 +208,12 @@ TEST_CASE("a gather of many equal pieces is few launches") {
   Made made;
   made.maker.combine(Reduction::kSum, DType::kFloat32, columns(made, 64, 1));
   CHECK(made.launches().size() == 1);
-  made.maker.combine(Reduction::kSum, DType::kFloat32, columns(made, 64, 16));
+  std::vector<Region> many = columns(made, 64, 16);
+  made.maker.combine(Reduction::kSum, DType::kFloat32, many);
+  CHECK(made.launches().size() == 1);  // the sources are one step apart
+  for (Region& region : many)
+    std::reverse(region.sources.begin(), region.sources.end());
+  made.maker.combine(Reduction::kSum, DType::kFloat32, many);
   CHECK(made.launches().size() == 3);  // by the size of the argument list
 }
 
