@@ -22,8 +22,10 @@ std::string machine_code(const Core& core, const Cache& cache, const std::string
                     core.compute / 10, core.compute % 10, compiler_version(core),
                     supported.front() / 10, supported.front() % 10));
   }
-  const std::string key =
-      fmt::format("NVRTC {}\n{}\n{}", compiler_version(core), compile_options(architecture), text);
+  int driver = 0;  // stays 0 where there is none
+  cudaDriverGetVersion(&driver);
+  const std::string key = fmt::format("NVRTC {}, driver {}\n{}\n{}", compiler_version(core), driver,
+                                      compile_options(architecture), text);
   if (std::optional<std::string> code = cache.find("cubin", key))
     return std::move(*code);
   std::string code = compile(core, text, architecture);
