@@ -3,7 +3,7 @@
 # newer, wherever it is unpacked. Needs Debian's packages (install_dependencies.sh).
 #   scripts/package.sh [--with-tests] [--check] [--build-dir DIR] [--output FILE]
 #   --with-tests   the GPU's suites too, in libexec/ (for scripts/gpu_check.sh)
-#   --check        then trains from it where there is nothing but glibc; as root, or with unshare
+#   --check        then trains from it where there is nothing but glibc; as root, with unshare or with sudo
 #   --build-dir    packs what is built there already, instead of building in build/release
 # Inside: bin/meshtrain, lib/ (the CUDA part, where it was built, and every shared library but glibc's,
 # CUDA's and the driver's), configs/, README.md, share/licenses/.
@@ -150,8 +150,17 @@ for library in libc.so.6 libm.so.6 libmvec.so.1 libdl.so.2 libpthread.so.0 librt
   cp -L "/lib/x86_64-linux-gnu/$library" "$bare/lib/x86_64-linux-gnu/"
 done
 tar -C "$bare/opt" -xzf "$output"
-enter=(env -i "$(command -v chroot)" "$bare")
-[ "$(id -u)" -eq 0 ] || enter=(env -i "$(command -v unshare)" --map-root-user "$(command -v chroot)" "$bare")
+chroot=$(PATH=$PATH:/usr/sbin:/sbin command -v chroot)
+enter=(env -i "$chroot" "$bare")
+if [ "$(id -u)" -ne 0 ]; then
+  if unshare --map-root-user true 2>/dev/null; then
+    enter=(env -i "$(command -v unshare)" --map-root-user "$chroot" "$bare")
+  elif sudo -n true 2>/dev/null; then
+    enter=(sudo -n env -i "$chroot" --userspec="$(id -u):$(id -g)" "$bare")
+  else
+    die "--check needs root, sudo or user namespaces"
+  fi
+fi
 inside=/opt/$name
 ln -s "$inside/bin/meshtrain" "$bare/proc/self/exe"  # where the loader learns what $ORIGIN is
 "${enter[@]}" "$inside/bin/meshtrain" --version
