@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/file.h"
 #include "base/system_calls.h"
@@ -80,9 +81,9 @@ void LineLog::close() {
     return;
   }
   const bool complete = (waiting_.empty() || write_waiting()) && !lost_;
-  const int result = ::close(fd_);
-  fd_ = -1;
-  if (!complete || result != 0) {
+  // Linux closes the descriptor even when it reports EINTR.
+  const bool closed = ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR;
+  if (!complete || !closed) {
     throw FileError(ExitCode::kWriteFailed, "cannot write", path_,
                     complete ? errno : error_number_);
   }

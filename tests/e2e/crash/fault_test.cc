@@ -142,6 +142,23 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+TEST_CASE("a close that a signal interrupts has closed the file") {
+  FastFolder folder;
+  REQUIRE(run_recorded(folder, {}).exit_code == 0);
+  const auto expected = outcome(folder);
+  const int close = call_on(folder, 'E', {"metrics.csv"});
+  REQUIRE(close > 0);
+  // Faults also count calls that are not written down, of which there are a few before.
+  for (int n = close - 4; n < close + 8; ++n) {
+    CAPTURE(n);
+    start_again(folder);
+    const Result result = run_recorded(
+        folder, {.more = {}, .environment = {fmt::format("MESHTRAIN_FAULT={}:EINTR", n)}});
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(outcome(folder) == expected);
+  }
+}
+
 TEST_CASE("a save that fails says why and training goes on") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {}).exit_code == 0);
