@@ -330,7 +330,7 @@ void GpuExecutor::enqueue(const Slots& slots, int steps, bool up) const {
 
 void GpuExecutor::run(int steps) {
   MESHTRAIN_CHECK(steps >= 1 && steps <= max_steps_);
-  gpu::Plan& todo = plan(steps);
+  gpu::Plan& planned = plan(steps);
   if (!inputs.empty())
     enqueue(*small_, steps, true);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -339,7 +339,7 @@ void GpuExecutor::run(int steps) {
       break;
     }
   }
-  todo.run();
+  planned.run();
   if (results_ != nullptr)
     enqueue(*results_, steps, false);
   done_[half_]->record();
