@@ -24,7 +24,8 @@ const Section& mesh_section() {
                  "[2, 4], 2x4 or data=2,model=4; null = one axis over all devices"),
        make_spec("axis_names", ValueKind::kTextList, "null",
                  "one name per axis; [batch] or [batch, model] when null"),
-       text("devices", "auto", "auto, cpu:8 (eight virtual), gpu:0, or gpu:0x8 (eight virtual on one)")}};
+       text("devices", "auto",
+            "auto, cpu:8 (eight virtual), gpu:0, or gpu:0x8 (eight virtual on one)")}};
   return kSection;
 }
 
