@@ -1,0 +1,62 @@
+// ProcessGroup: the processes of one run, which all do the same in the same order.
+//
+// Implemented over MPI (comm/mpi, a library that is loaded when a launcher of MPI started the
+// process), over TCP (comm/tcp: what processes with a GPU each need beside NCCL), and by threads of
+// one process (tests/support).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/rules.h"
+#include "tensor/dtype.h"
+
+namespace meshtrain {
+
+// `bytes` at `data` of this process for, or from, process `peer`.
+struct Message {
+  int peer = 0;
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+
+// A transfer that was prepared once and is done again and again. run() returns when what this
+// process receives is there and what it sends may be overwritten. All processes that take part must
+// run theirs in the same order.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  virtual void run() = 0;
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Among the processes on this host.
+  virtual int local_rank() const = 0;
+  virtual int local_size() const = 0;
+
+  // Collective over all processes, by the thread that made the group. What each process gave, by
+  // rank.
+  virtual std::vector<std::string> all_gather(std::string_view mine) = 0;
+
+  // Transfers between memory of the host, run by that thread too. At most one message to and one
+  // from each peer; what one sends, the other must receive with the same number of bytes. Throws
+  // RuntimeFailure (exit 8) where the group moves no tensors (TCP).
+  virtual std::unique_ptr<Transfer> make_exchange(std::vector<Message> sends,
+                                                  std::vector<Message> receives) = 0;
+  // In place, over `ranks` (this process among them, the same list on each): the library's own
+  // algorithm, whose order of additions may differ from run to run of another size.
+  virtual std::unique_ptr<Transfer> make_all_reduce(Reduction reduction, DType dtype,
+                                                    std::byte* data, int64_t elements,
+                                                    const std::vector<int>& ranks) = 0;
+};
+
+}  // namespace meshtrain
