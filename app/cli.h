@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/processes.h"
 #include "config/load.h"
 #include "streams.h"
 #include "train/console.h"
@@ -40,6 +41,7 @@ struct Arguments {
   bool checksums = false;
   std::string template_name;
   FetchArguments fetch;
+  Processes processes;  // that run the verb; made before it begins
 };
 
 // What the flags say of an engine.
