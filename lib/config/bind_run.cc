@@ -63,6 +63,8 @@ void bind_run(ConfigValue& tree, RunConfig& out, Diagnostics& diagnostics) {
   out.resume = located<std::string>(resume, resume.string());
   out.max_time = parsed<double>(field_of(tree, "max_time"), "max_time", parse_duration,
                                 "write 23h30m, 90 min or 45s", diagnostics);
+  const ConfigValue& check_replicas = field_of(tree, "check_replicas");
+  out.check_replicas = located<int64_t>(check_replicas, check_replicas.integer());
   bind_signals(field_of(tree, "on_signal"), out, diagnostics);
 }
 

@@ -120,6 +120,7 @@ struct RunConfig {
   Located<int64_t> verbose{-1, {}};          // -1 auto, 0, 1, 2
   Located<std::string> resume{"never", {}};  // never | auto | latest | best
   Located<double> max_time;                  // seconds; 0 = no limit
+  Located<int64_t> check_replicas{500, {}};  // steps between comparisons; 0 = never
   // Signal and what it does: checkpoint-exit | checkpoint | report | exit | ignore.
   std::vector<std::pair<std::string, std::string>> on_signal;
 };

@@ -180,6 +180,8 @@ const Section& run_section() {
        choice("resume", {"never", "auto", "latest", "best"}, "never",
               "auto: go on from the newest checkpoint of this run, or start afresh"),
        text("max_time", "null", "save and leave before this time is over: 23h30m"),
+       count("check_replicas", "500",
+             "steps between comparisons of what several processes hold alike; 0: never", 0),
        map_of("on_signal", ValueKind::kText,
               "signal -> checkpoint-exit, checkpoint, report, exit, ignore")}};
   return kSection;
