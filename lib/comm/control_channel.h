@@ -1,0 +1,202 @@
+// ControlChannel: how the processes of a run notice that one of them is lost, hangs or does
+// something else than the others, and end together then, within seconds and with one message.
+//
+// A star of TCP connections to rank 0, served by a thread of its own in each process. Each second
+// every rank reports where it is; rank 0 judges:
+//   E601 a rank ended or stopped answering      E603 ranks are in different collectives
+//   E602 a rank hangs                           E604 ranks have different losses at one step
+// It prints one message and tells all to leave; each runs its hooks (on_abort) and ends with that
+// exit code. The others do the same when rank 0 is lost. E605 is for errors that MPI or NCCL
+// report: fail(8, ...).
+//
+//   ControlChannel control(group, ControlOptions::from_environment());  // collective
+//   const char* name = control.keep("all-reduce of bucket 3");          // once, when preparing
+//   control.progress(step, epoch, "forward");                           // in the loop
+//   control.enter(signature, name);  transfer->run();  control.leave();
+//   control.finish();                                                   // all ranks, at the end
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/process_group.h"
+
+namespace meshtrain {
+
+struct ControlOptions {
+  double silence_seconds = 10;      // a link without a word for so long is lost
+  double collective_seconds = 120;  // for a rank to come to where another one waits
+  double join_seconds = 60;         // for all to connect at the start
+  double hook_seconds = 5;          // for the hooks of on_abort, together
+  // Where the others find rank 0, a name or an address, beside the addresses of its interfaces; and
+  // the one interface to use ("eth0", empty: all). Between processes of one host it is loopback.
+  std::string address, interface;
+  // "the same command with --resume", in messages.
+  std::string resume_command;
+  std::function<void(std::string_view)> print;  // default: to standard error
+  // The end of the process; for tests, which end a thread instead. default: _exit
+  std::function<void(int)> exit;
+  // SIGKILL to itself so long after it was told to leave; 0: never.
+  double last_resort_seconds = 15;
+
+  // MESHTRAIN_HEARTBEAT_TIMEOUT (silence_seconds), MESHTRAIN_COLLECTIVE_TIMEOUT,
+  // MESHTRAIN_JOIN_TIMEOUT (seconds) and MESHTRAIN_INTERFACE. Throws ConfigError (exit 2).
+  static ControlOptions from_environment();
+};
+
+// What the main thread does, written by it and read by the thread of the channel: no lock, a few
+// nanoseconds. A reader sees all values of one moment.
+class Activity {
+ public:
+  struct Values {
+    int64_t step = 0, epoch = 0;
+    const char* phase = "";  // "data", "forward"
+    uint64_t sequence = 0;   // of the collective entered last; 0: none yet
+    uint64_t signature = 0;
+    const char* collective = "";
+    bool inside = false;  // of that collective
+    int64_t loss_step = 0;
+    uint64_t loss_hash = 0;  // 0: none
+  };
+
+  template <class Change>
+  void change(Change&& change) {
+    // No fence: a reader that sees any of the new values sees `begun_` as well.
+    begun_.store(++changes_, std::memory_order_release);
+    change(values_);
+    step_.store(values_.step, std::memory_order_release);
+    epoch_.store(values_.epoch, std::memory_order_release);
+    phase_.store(values_.phase, std::memory_order_release);
+    sequence_.store(values_.sequence, std::memory_order_release);
+    signature_.store(values_.signature, std::memory_order_release);
+    collective_.store(values_.collective, std::memory_order_release);
+    inside_.store(values_.inside, std::memory_order_release);
+    loss_step_.store(values_.loss_step, std::memory_order_release);
+    loss_hash_.store(values_.loss_hash, std::memory_order_release);
+    done_.store(changes_, std::memory_order_release);
+  }
+  Values read() const;
+
+ private:
+  Values values_;  // of the writer
+  uint64_t changes_ = 0;
+  std::atomic<uint64_t> begun_{0}, sequence_{0}, signature_{0}, loss_hash_{0}, done_{0};
+  std::atomic<int64_t> step_{0}, epoch_{0}, loss_step_{0};
+  std::atomic<const char*> phase_{""}, collective_{""};
+  std::atomic<bool> inside_{false};
+};
+
+class ControlChannel {
+ public:
+  // Collective, by the thread that made the group, which is used here only. Throws ConfigError E612
+  // (exit 8: a rank did not connect in time), E613 (exit 8: no address to be reached at) or E640
+  // (exit 4: too few open files allowed).
+  ControlChannel(ProcessGroup& group, ControlOptions options);
+  // Without finish(), the others take this rank for lost.
+  ~ControlChannel();
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
+
+  int rank() const;
+  int size() const;
+  std::string describe(int rank) const;  // "rank 5 on host h2 (pid 20407)"
+
+  // --- by the main thread, in the step --------------------------------------------------------
+  // Texts must live as long as the channel: literals, or what keep() returned.
+  void progress(int64_t step, int64_t epoch, const char* phase) {
+    activity_.change([&](Activity::Values& v) {
+      v.step = step;
+      v.epoch = epoch;
+      v.phase = phase;
+    });
+  }
+  // A hash of the bits of the loss of `step` (from 1, going up), the same on all ranks.
+  void loss(int64_t step, uint64_t hash);
+  // Before and after what ranks do together. All ranks enter the same collectives in the same
+  // order, also those in which only some of them talk to each other; the channel counts them.
+  // `signature` (of kind, bytes, dtype; the same on all ranks, 0: not compared) tells them apart.
+  void enter(uint64_t signature, const char* name) {
+    activity_.change([&](Activity::Values& v) {
+      ++v.sequence;
+      v.signature = signature;
+      v.collective = name;
+      v.inside = true;
+    });
+  }
+  void leave() {
+    activity_.change([](Activity::Values& v) { v.inside = false; });
+  }
+
+  // --- by any thread --------------------------------------------------------------------------
+  // A copy of `text` that lives as long as the channel, one for equal texts.
+  const char* keep(std::string_view text);
+
+  // While it lives, others wait for this rank as long as `limit_seconds` from its start, and then
+  // it hangs (E602). For what takes long now and then: the first compilation, opening data.
+  class Announcement {
+   public:
+    Announcement(Announcement&& other) noexcept
+        : channel_(std::exchange(other.channel_, nullptr)), id_(other.id_) {}
+    Announcement& operator=(Announcement&&) = delete;
+    ~Announcement();
+
+   private:
+    friend class ControlChannel;
+    Announcement(ControlChannel* channel, uint64_t id) : channel_(channel), id_(id) {}
+    ControlChannel* channel_;
+    uint64_t id_;
+  };
+  [[nodiscard]] Announcement announce(std::string what, double limit_seconds);
+
+  // What each rank gave under `key`, by rank, when all have. A key may be used again and again, by
+  // one thread of a rank at a time; other keys do not wait for it. A rank that comes more than
+  // `limit_seconds` after the first hangs (E602); 0: collective_seconds. At most 64 MiB of text.
+  std::vector<std::string> all_gather(std::string_view key, std::string text,
+                                      double limit_seconds = 0);
+
+  // The step of the newest complete checkpoint, on all ranks, for the message.
+  void set_last_checkpoint(int64_t step);
+
+  // Runs `hook` when the processes must leave: in a thread of its own, newest first, while the
+  // channel still serves all_gather(); all hooks together have hook_seconds, then the process ends.
+  // Lives at most as long as the channel; its end waits for a hook that is running.
+  class Hook {
+   public:
+    Hook(Hook&& other) noexcept
+        : channel_(std::exchange(other.channel_, nullptr)), id_(other.id_) {}
+    Hook& operator=(Hook&&) = delete;
+    ~Hook();
+
+   private:
+    friend class ControlChannel;
+    Hook(ControlChannel* channel, uint64_t id) : channel_(channel), id_(id) {}
+    ControlChannel* channel_;
+    uint64_t id_;
+  };
+  [[nodiscard]] Hook on_abort(std::function<void()> hook);
+  // Whether the processes are leaving: what waits in a loop should stop.
+  bool aborting() const { return aborting_.load(std::memory_order_relaxed); }
+
+  // This rank ends with `exit_code`, and all others with it. Rank 0 prints `text` (whole lines, as
+  // the message is shown) once, also when several ranks fail with the same text, and says which
+  // they were unless it was all of them.
+  [[noreturn]] void fail(int exit_code, const std::string& text);
+
+  // --- the end --------------------------------------------------------------------------------
+  // Returns when all ranks have called it: none of them is missed from then on.
+  void finish();
+
+ private:
+  class Impl;
+  Activity activity_;
+  std::atomic<bool> aborting_{false};
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace meshtrain
