@@ -140,8 +140,11 @@ ExitCode Diagnostics::exit_code() const {
         return ExitCode::kCheckpoint;
       case '5':
         return ExitCode::kDiverged;
-      case '6':
-        return ExitCode::kMesh;
+      case '6':  // E60x, E612 to E614: processes that are lost or do not meet
+        return d.code == "E611" ? ExitCode::kConfig
+               : starts_with(d.code, "E60") || (d.code > "E611" && d.code < "E615")
+                   ? ExitCode::kRankLost
+                   : ExitCode::kMesh;
       default:
         return ExitCode::kConfig;
     }
