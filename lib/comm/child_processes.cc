@@ -1,0 +1,364 @@
+#include "comm/child_processes.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/system_calls.h"
+#include "base/text.h"
+
+extern char** environ;
+
+namespace meshtrain {
+namespace {
+
+constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr double kSecondsToTerminate = 3;
+constexpr double kSecondsToKill = 5;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What execvpe() takes, made before fork(): a child of a process with threads may not allocate.
+class PointerList {
+ public:
+  explicit PointerList(std::vector<std::string> texts) : texts_(std::move(texts)) {
+    for (std::string& text : texts_) {
+      pointers_.push_back(text.data());
+    }
+    pointers_.push_back(nullptr);
+  }
+  PointerList(const PointerList&) = delete;
+  PointerList& operator=(const PointerList&) = delete;
+  char** data() { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<char*> pointers_;
+};
+
+std::vector<std::string> environment_of(const ChildCommand& command) {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    bool replaced = false;
+    for (const auto& [name, value] : command.environment) {
+      replaced = replaced || starts_with(text, name + "=");
+    }
+    if (!replaced) {
+      out.emplace_back(text);
+    }
+  }
+  for (const auto& [name, value] : command.environment) {
+    out.push_back(name + "=" + value);
+  }
+  return out;
+}
+
+// Signals wait while it lives, to be read from fd().
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int number : kPassedOn) {
+      sigaddset(&held, number);
+    }
+    sigaddset(&held, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &held, &before_);
+    struct sigaction action = {};  // an ignored SIGCHLD would lose the children's codes
+    action.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &action, &child_before_);
+    fd_ = signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK);
+    MESHTRAIN_CHECK(fd_ >= 0, "signalfd: {}", std::strerror(errno));
+  }
+  ~HeldSignals() {
+    close(fd_);
+    sigaction(SIGCHLD, &child_before_, nullptr);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  int fd() const { return fd_; }
+  const sigset_t& before() const { return before_; }
+
+ private:
+  int fd_ = -1;
+  sigset_t before_;
+  struct sigaction child_before_;
+};
+
+struct Child {
+  std::string name;
+  pid_t pid = -1;
+  int input = -1;  // the end of its standard input that this process holds
+  bool running = true;
+};
+
+struct Pipe {
+  int read = -1, write = -1;
+
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      throw RuntimeFailure(ExitCode::kMesh,
+                           fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    }
+    read = ends[0];
+    write = ends[1];
+  }
+  ~Pipe() {
+    close_end(read);
+    close_end(write);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  static void close_end(int& end) {
+    if (end >= 0) {
+      close(end);
+      end = -1;
+    }
+  }
+};
+
+// Between fork and exec; only calls that are allowed there.
+[[noreturn]] void become(char** words, char** environment, int input, int death_signal,
+                         pid_t parent, const sigset_t& mask, int report) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, death_signal);
+  if (getppid() != parent) {
+    _exit(127);
+  }
+  dup2(input, STDIN_FILENO);
+  signal(SIGPIPE, SIG_DFL);
+  signal(SIGXFSZ, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  execvpe(words[0], words, environment);
+  const int error_number = errno;
+  [[maybe_unused]] const ssize_t written = write(report, &error_number, sizeof(error_number));
+  _exit(127);
+}
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = retrying([&] { return write(fd, text.data(), text.size()); });
+    if (count < 0) {
+      return;  // it has ended, which wait() will say
+    }
+    text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+Child start(const ChildCommand& command, const HeldSignals& signals) {
+  PointerList words(command.words);
+  PointerList environment(environment_of(command));
+  Pipe report, input;
+  if (!command.input) {
+    Pipe::close_end(input.read);
+    input.read = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  }
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    become(words.data(), environment.data(), input.read, command.death_signal, parent,
+           signals.before(), report.write);
+  }
+  if (pid < 0) {
+    throw RuntimeFailure(ExitCode::kMesh, fmt::format("cannot start `{}`: {}", command.words[0],
+                                                      std::strerror(errno)));
+  }
+  setpgid(pid, pid);  // both do it: whoever comes first
+  Pipe::close_end(report.write);
+  int error_number = 0;
+  if (retrying([&] { return read(report.read, &error_number, sizeof(error_number)); }) > 0) {
+    waitpid(pid, nullptr, 0);
+    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
+                                                          std::strerror(error_number)));
+  }
+  Child child{command.name, pid};
+  if (command.input) {
+    child.input = std::exchange(input.write, -1);
+    write_all(child.input, *command.input);
+  }
+  return child;
+}
+
+class Children {
+ public:
+  Children(const std::vector<ChildCommand>& commands, const ChildrenOptions& options)
+      : options_(options) {
+    try {
+      for (const ChildCommand& command : commands) {
+        children_.push_back(start(command, signals_));
+      }
+    } catch (...) {
+      pass_on(SIGKILL);
+      for (Child& child : children_) {
+        waitpid(child.pid, nullptr, 0);
+        Pipe::close_end(child.input);
+      }
+      throw;
+    }
+  }
+
+  ChildrenEnd run() {
+    while (true) {
+      reap();
+      if (num_running() == 0) {
+        return end_;
+      }
+      hurry();
+      wait();
+    }
+  }
+
+ private:
+  int num_running() const {
+    int count = 0;
+    for (const Child& child : children_) {
+      count += child.running ? 1 : 0;
+    }
+    return count;
+  }
+
+  void pass_on(int number) {
+    for (const Child& child : children_) {
+      if (!child.running) {
+        continue;
+      }
+      if (child.input >= 0 && number != SIGKILL) {
+        write_all(child.input, fmt::format("signal {}\n", number));
+      } else {
+        kill(child.pid, number);
+      }
+    }
+  }
+
+  void reap() {
+    for (Child& child : children_) {
+      int status = 0;
+      if (!child.running ||
+          retrying([&] { return waitpid(child.pid, &status, WNOHANG); }) != child.pid) {
+        continue;
+      }
+      child.running = false;
+      Pipe::close_end(child.input);
+      const bool killed = WIFSIGNALED(status);
+      const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (killed && !sent_kill_ && options_.say) {
+        options_.say(fmt::format("{} (pid {}) was ended by signal {} ({})", child.name, child.pid,
+                                 WTERMSIG(status), strsignal(WTERMSIG(status))));
+      }
+      if (code != 0 && end_.exit_code == 0) {
+        end_.exit_code = code;
+        end_.name = child.name;
+        // Those that stop on request still save, for as long as that takes.
+        failed_at_ = code == static_cast<int>(ExitCode::kStopped) ? -1 : seconds_now();
+      }
+    }
+  }
+
+  // After a failure: the others end by themselves, or are made to.
+  void hurry() {
+    if (failed_at_ < 0) {
+      return;
+    }
+    const double passed = seconds_now() - failed_at_;
+    if (passed >= kSecondsToKill && !sent_kill_) {
+      sent_kill_ = true;
+      pass_on(SIGKILL);
+    } else if (passed >= kSecondsToTerminate && !sent_terminate_) {
+      sent_terminate_ = true;
+      pass_on(SIGTERM);
+    }
+  }
+
+  void wait() {
+    pollfd sources[] = {{signals_.fd(), POLLIN, 0}, {orders_, POLLIN, 0}};
+    poll(sources, 2, failed_at_ < 0 ? -1 : 100);
+    signalfd_siginfo info = {};
+    while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
+      const int number = static_cast<int>(info.ssi_signo);
+      if (number != SIGCHLD) {
+        end_.stop_signal = number;
+        pass_on(options_.translate ? options_.translate(number) : number);
+      }
+    }
+    if (sources[1].revents != 0) {
+      read_orders();
+    }
+  }
+
+  void read_orders() {
+    char bytes[256];
+    const ssize_t count = retrying([&] { return read(orders_, bytes, sizeof(bytes)); });
+    if (count <= 0) {  // whoever gave them is gone
+      orders_ = -1;
+      failed_at_ = seconds_now() - kSecondsToTerminate;
+      end_.exit_code = end_.exit_code == 0 ? static_cast<int>(ExitCode::kRankLost) : end_.exit_code;
+      return;
+    }
+    order_.append(bytes, static_cast<size_t>(count));
+    for (size_t end = order_.find('\n'); end != std::string::npos; end = order_.find('\n')) {
+      constexpr std::string_view kSignal = "signal ";
+      int number = 0;
+      if (starts_with(order_, kSignal)) {
+        std::from_chars(order_.data() + kSignal.size(), order_.data() + end, number);
+      }
+      if (number > 0) {
+        pass_on(number);
+      }
+      order_.erase(0, end + 1);
+    }
+  }
+
+  const ChildrenOptions& options_;
+  HeldSignals signals_;
+  std::vector<Child> children_;
+  ChildrenEnd end_;
+  int orders_ = options_.orders;
+  std::string order_;
+  double failed_at_ = -1;
+  bool sent_terminate_ = false, sent_kill_ = false;
+};
+
+}  // namespace
+
+ChildrenEnd run_children(const std::vector<ChildCommand>& commands,
+                         const ChildrenOptions& options) {
+  return Children(commands, options).run();
+}
+
+std::string shell_quoted(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:=,@%";
+  std::string out;
+  for (const std::string& word : words) {
+    out += out.empty() ? "" : " ";
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      out += word;
+      continue;
+    }
+    out += '\'';
+    for (const char c : word) {
+      out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    out += '\'';
+  }
+  return out;
+}
+
+}  // namespace meshtrain

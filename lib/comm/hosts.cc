@@ -1,0 +1,166 @@
+#include "comm/hosts.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/diagnostic.h"
+#include "base/file.h"
+#include "base/printable.h"
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr uint64_t kMaxHostFile = uint64_t{1} << 20;
+constexpr int kMostSlots = 65536;
+
+struct Place {
+  SourceLoc loc;  // none on the command line
+  std::string where;
+};
+
+[[noreturn]] void refuse(const Place& place, const std::string& message) {
+  Diagnostics diagnostics;
+  diagnostics.error("E140", place.loc, place.loc ? message : place.where + ": " + message)
+      .help(place.loc ? "a line for each host: `node1 slots=4`"
+                      : "names and processes: --hosts node1:4,node2:4");
+  throw ConfigError(std::move(diagnostics));
+}
+
+// A name or an address, and nothing that a program could take for an option.
+bool is_host_name(std::string_view name) {
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:";
+  return !name.empty() && name.size() <= 253 && name[0] != '-' &&
+         name.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+int parse_slots(std::string_view text, const Place& place, std::string_view entry) {
+  int slots = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), slots);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || slots < 1 ||
+      slots > kMostSlots) {
+    refuse(place, fmt::format("`{}` in `{}` is no number of processes from 1 to {}",
+                              printable(text), printable(entry), kMostSlots));
+  }
+  return slots;
+}
+
+// "node1", "node1:4", "[fe80::1]:4".
+Host parse_host(std::string_view entry, const Place& place) {
+  Host out;
+  std::string_view name = entry, slots;
+  if (starts_with(entry, "[")) {
+    const size_t end = entry.find(']');
+    name = entry.substr(1, end == std::string_view::npos ? end : end - 1);
+    const std::string_view rest = end == std::string_view::npos ? "]" : entry.substr(end + 1);
+    if (!rest.empty() && rest[0] != ':') {
+      refuse(place, fmt::format("`{}` is no address in brackets", printable(entry)));
+    }
+    slots = rest.empty() ? rest : rest.substr(1);
+    out.slots = rest.empty() ? 1 : parse_slots(slots, place, entry);
+  } else if (const size_t colon = entry.find(':'); colon != std::string_view::npos) {
+    name = entry.substr(0, colon);
+    out.slots = parse_slots(entry.substr(colon + 1), place, entry);
+  }
+  out.name = name;
+  if (!is_host_name(name)) {
+    refuse(place, name.empty() ? "there is a host without a name"
+                               : fmt::format("`{}` is no name of a host", printable(name)));
+  }
+  return out;
+}
+
+void add(Host host, const Place& place, std::vector<Host>& to) {
+  for (const Host& other : to) {
+    if (other.name == host.name) {
+      refuse(place, fmt::format("host `{}` is there twice; give it more processes instead: {}:{}",
+                                host.name, host.name, host.slots + other.slots));
+    }
+  }
+  to.push_back(std::move(host));
+}
+
+void read_line(std::string_view line, const Place& place, std::vector<Host>& to) {
+  std::optional<Host> host;
+  while (!(line = trim(line)).empty()) {
+    const std::string_view word = line.substr(0, line.find_first_of(" \t"));
+    line.remove_prefix(word.size());
+    if (!host) {
+      host = parse_host(word, place);
+    } else if (starts_with(word, "slots=")) {
+      host->slots = parse_slots(word.substr(word.find('=') + 1), place, word);
+    } else if (starts_with(word, "max_slots=") || starts_with(word, "max-slots=")) {
+      parse_slots(word.substr(word.find('=') + 1), place, word);  // never reached: slots are kept
+    } else {
+      refuse(place, fmt::format("`{}` after host `{}`", printable(word), host->name));
+    }
+  }
+  if (host) {
+    add(*host, place, to);
+  }
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::string& text) {
+  const Place place{{}, fmt::format("--hosts {}", printable(text))};
+  std::vector<Host> out;
+  for (const std::string& entry : split(text, ',')) {
+    add(parse_host(trim(entry), place), place, out);
+  }
+  return out;
+}
+
+std::vector<Host> read_host_file(const std::string& path) {
+  auto file = std::make_shared<SourceFile>();
+  file->name = path;
+  file->text = read_file(path, kMaxHostFile);
+  std::vector<Host> out;
+  int number = 0;
+  for (const std::string& line : split(file->text, '\n')) {
+    const std::string_view text = trim(std::string_view(line).substr(0, line.find('#')));
+    const Place place{{file, ++number, 1, std::max(1, static_cast<int>(text.size()))}, path};
+    read_line(text, place, out);
+  }
+  if (out.empty()) {
+    refuse({{}, path}, "no host in it");
+  }
+  return out;
+}
+
+int total_slots(const std::vector<Host>& hosts) {
+  int total = 0;
+  for (const Host& host : hosts) {
+    total += host.slots;
+  }
+  return total;
+}
+
+std::vector<Host> take_slots(std::vector<Host> hosts, int processes) {
+  if (processes > total_slots(hosts)) {
+    throw ConfigError("E140", {},
+                      fmt::format("-n {}, but the hosts take {} processes; give them more: {}:{}",
+                                  processes, total_slots(hosts), hosts[0].name,
+                                  hosts[0].slots + processes - total_slots(hosts)));
+  }
+  size_t used = 0;
+  for (int left = processes; left > 0; left -= hosts[used++].slots) {
+    hosts[used].slots = std::min(hosts[used].slots, left);
+  }
+  hosts.resize(used);
+  return hosts;
+}
+
+bool is_this_host(const std::string& name) {
+  char own[256] = {};
+  gethostname(own, sizeof(own) - 1);
+  const std::string host = own;
+  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == host ||
+         name == host.substr(0, host.find('.')) || name.substr(0, name.find('.')) == host;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,205 @@
+#include "comm/launch.h"
+
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/system_calls.h"
+
+namespace meshtrain {
+
+const char* const kServeVerb = "serve-processes";
+
+namespace {
+
+constexpr int kNotExecutable = 126, kNotFound = 127, kAgentFailed = 255;
+constexpr size_t kMaxOrder = size_t{1} << 20;
+
+struct Share {  // of the processes, on one host
+  int first = 0, count = 0, total = 0;
+  std::string master;
+  int port = 0;
+};
+
+// MASTER_PORT of the environment, or one that is free here.
+int chosen_port(bool here) {
+  if (const char* given = std::getenv("MASTER_PORT")) {
+    return std::atoi(given);
+  }
+  if (here) {
+    return free_port();
+  }
+  // Below the ports that systems give to clients, so that they are rarely in use.
+  constexpr int kFirst = 20000, kCount = 12000;
+  uint32_t random = 0;
+  MESHTRAIN_CHECK(getrandom(&random, sizeof(random), 0) == sizeof(random), "getrandom");
+  return kFirst + static_cast<int>(random % kCount);
+}
+
+Environment with_token(Environment environment) {
+  environment.emplace_back("MESHTRAIN_TOKEN", random_token());
+  return environment;
+}
+
+std::vector<ChildCommand> local_commands(const std::vector<std::string>& words, const Share& share,
+                                         const Environment& environment) {
+  std::vector<ChildCommand> out;
+  for (int i = 0; i < share.count; ++i) {
+    ChildCommand command{fmt::format("rank {}", share.first + i), words, environment};
+    const auto set = [&](const char* name, const std::string& value) {
+      command.environment.emplace_back(name, value);
+    };
+    set("RANK", std::to_string(share.first + i));
+    set("WORLD_SIZE", std::to_string(share.total));
+    set("LOCAL_RANK", std::to_string(i));
+    set("LOCAL_WORLD_SIZE", std::to_string(share.count));
+    set("MASTER_ADDR", share.master);
+    set("MASTER_PORT", std::to_string(share.port));
+    out.push_back(std::move(command));
+  }
+  return out;
+}
+
+// The token goes over standard input: command lines can be read by everyone on a machine.
+std::string order_text(const std::vector<std::string>& words, const Share& share,
+                       const Environment& environment) {
+  const nlohmann::json order = {{"words", words},       {"environment", environment},
+                                {"first", share.first}, {"count", share.count},
+                                {"total", share.total}, {"master", share.master},
+                                {"port", share.port}};
+  return json_text(order) + "\n";
+}
+
+ChildCommand remote_command(const Host& host, const std::vector<std::string>& agent,
+                            std::string order) {
+  ChildCommand command{fmt::format("host {}", host.name), agent, {}, std::move(order)};
+  command.words.push_back(host.name);
+  command.words.push_back("cd " + shell_quoted({std::filesystem::current_path().string()}) +
+                          " && exec " + shell_quoted({own_program(), kServeVerb}));
+  return command;
+}
+
+// One of several that a signal ended is a rank that was lost.
+ChildrenEnd with_own_code(ChildrenEnd end, int processes) {
+  constexpr int kFirstSignal = 129, kLastSignal = 128 + 64;
+  if (processes > 1 && end.exit_code >= kFirstSignal && end.exit_code <= kLastSignal &&
+      end.exit_code != static_cast<int>(ExitCode::kInterrupted) &&
+      end.exit_code != static_cast<int>(ExitCode::kTerminated)) {
+    end.exit_code = static_cast<int>(ExitCode::kRankLost);
+  }
+  return end;
+}
+
+// The first line of standard input, read byte by byte: what follows is for run_children().
+std::string read_order() {
+  std::string out;
+  char byte = 0;
+  while (out.size() < kMaxOrder && retrying([&] { return read(STDIN_FILENO, &byte, 1); }) == 1) {
+    if (byte == '\n') {
+      return out;
+    }
+    out += byte;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string own_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = fd >= 0 && bind(fd, any, size) == 0 && getsockname(fd, any, &size) == 0;
+  const int error_number = errno;
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (!bound) {
+    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("there is no free port on 127.0.0.1: {}",
+                                                          std::strerror(error_number)));
+  }
+  return ntohs(address.sin_port);
+}
+
+std::string random_token() {
+  uint64_t bits[2];
+  MESHTRAIN_CHECK(getrandom(bits, sizeof(bits), 0) == sizeof(bits), "getrandom");
+  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
+}
+
+ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
+                          const Environment& environment, const ChildrenOptions& options) {
+  const Share share{0, count, count, "127.0.0.1", chosen_port(true)};
+  return with_own_code(run_children(local_commands(words, share, with_token(environment)), options),
+                       count);
+}
+
+ChildrenEnd run_on_hosts(const std::vector<std::string>& words, const std::vector<Host>& hosts,
+                         const std::vector<std::string>& agent, const Environment& environment,
+                         const ChildrenOptions& options) {
+  const bool here = is_this_host(hosts[0].name);
+  if (here && hosts.size() == 1) {
+    return run_processes(words, hosts[0].slots, environment, options);
+  }
+  const Environment shared = with_token(environment);
+  Share share{0, 0, total_slots(hosts), hosts[0].name, chosen_port(here)};
+  std::vector<ChildCommand> commands;
+  for (const Host& host : hosts) {
+    share.count = host.slots;
+    if (is_this_host(host.name)) {
+      for (ChildCommand& command : local_commands(words, share, shared)) {
+        commands.push_back(std::move(command));
+      }
+    } else {
+      commands.push_back(remote_command(host, agent, order_text(words, share, shared)));
+    }
+    share.first += host.slots;
+  }
+  ChildrenEnd end = run_children(commands, options);
+  if (end.exit_code == kNotFound || end.exit_code == kNotExecutable) {
+    throw RuntimeFailure(
+        ExitCode::kRankLost,
+        fmt::format("{} cannot start `{}` (exit code {}): the program must be at the same path on "
+                    "every host, and `{}` on this one",
+                    end.name, own_program(), end.exit_code, agent[0]));
+  }
+  if (end.exit_code == kAgentFailed) {
+    options.say(fmt::format("{}: `{}` did not reach it, or was cut off (exit code {})", end.name,
+                            shell_quoted(agent), end.exit_code));
+    end.exit_code = static_cast<int>(ExitCode::kRankLost);
+  }
+  return with_own_code(end, share.total);
+}
+
+int serve_processes(const ChildrenOptions& options) {
+  const nlohmann::json order = parse_json(read_order());
+  if (!order.is_object()) {
+    throw RuntimeFailure(ExitCode::kConfig,
+                         fmt::format("{} is what `meshtrain launch` starts on other hosts; its "
+                                     "orders come on standard input",
+                                     kServeVerb));
+  }
+  const Share share{order.at("first"), order.at("count"), order.at("total"), order.at("master"),
+                    order.at("port")};
+  ChildrenOptions with_orders = options;
+  with_orders.orders = STDIN_FILENO;
+  return run_children(local_commands(order.at("words"), share, order.at("environment")),
+                      with_orders)
+      .exit_code;
+}
+
+}  // namespace meshtrain
