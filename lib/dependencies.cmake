@@ -116,6 +116,28 @@ else()
   endif()
 endif()
 
+# Several hosts: a library of its own, too, made where Open MPI is.
+set(MESHTRAIN_MPI_MISSING "")
+if(MESHTRAIN_MPI STREQUAL "OFF")
+  set(MESHTRAIN_MPI_MISSING "configured with -DMESHTRAIN_MPI=OFF")
+else()
+  set(MPI_CXX_SKIP_MPICXX ON)  # the C interface alone
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    file(STRINGS ${MPI_CXX_HEADER_DIR}/mpi.h _open_mpi REGEX "^#define OPEN_MPI +1")
+  endif()
+  if(NOT MPI_CXX_FOUND)
+    set(MESHTRAIN_MPI_MISSING "no MPI was found")
+  elseif(NOT _open_mpi)
+    set(MESHTRAIN_MPI_MISSING "the MPI that was found is not Open MPI")
+  endif()
+  if(MESHTRAIN_MPI_MISSING AND MESHTRAIN_MPI STREQUAL "ON")
+    message(FATAL_ERROR "MESHTRAIN_MPI=ON, but ${MESHTRAIN_MPI_MISSING}. Install it with:\n"
+                        "  apt-get install libopenmpi-dev openmpi-bin\n"
+                        "or name its place with -DMPI_HOME=DIR")
+  endif()
+endif()
+
 if(_missing)
   message(FATAL_ERROR "Libraries are missing. Install them with:\n  apt-get install${_missing}\n"
                       "or run scripts/install_dependencies.sh")

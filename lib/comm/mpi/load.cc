@@ -1,0 +1,69 @@
+#include "comm/mpi/load.h"
+
+#include <cstdlib>
+
+#include "base/diagnostic.h"
+#include "base/library_part.h"
+#include "comm/mpi/library.h"
+#include "comm/mpi/settings.h"
+
+#ifndef MESHTRAIN_MPI_MISSING  // why the build made no MPI library; "" where it made one
+#define MESHTRAIN_MPI_MISSING ""
+#endif
+
+namespace meshtrain {
+namespace {
+
+LibraryPart mpi_part() {
+  const std::string missing = MESHTRAIN_MPI_MISSING;
+  return {.file = "libmeshtrain_mpi.so",
+          .variable = "MESHTRAIN_MPI_LIBRARY",
+          .kind = "MPI",
+          .symbol = kMpiSymbol,
+          .abi = kMpiAbi,
+          .missing = missing.empty()
+                         ? ""
+                         : fmt::format("this meshtrain was built without MPI ({}); build it "
+                                       "where Open MPI is, with cmake -DMESHTRAIN_MPI=ON",
+                                       missing)};
+}
+
+ConfigError alone(int size, const std::string& reason, const std::string& help) {
+  Diagnostics diagnostics;
+  Diagnostic& d = diagnostics.error(
+      "E614", {}, fmt::format("each of {} processes believes to be alone: {}", size, reason));
+  if (!help.empty()) {
+    d.help(help);
+  }
+  return ConfigError(std::move(diagnostics));
+}
+
+}  // namespace
+
+std::string mpi_missing() {
+  std::string reason;
+  return find_part(mpi_part(), reason).empty() ? reason : "";
+}
+
+std::shared_ptr<ProcessGroup> make_mpi_group(const LaunchEnvironment& environment, int cores,
+                                             const std::string& interface) {
+  for (const auto& [name, value] : mpi_settings(environment.local_size, cores, interface)) {
+    ::setenv(name.c_str(), value.c_str(), 0);
+  }
+  std::string reason;
+  MpiLibrary* const library = load_part<MpiLibrary>(mpi_part(), reason);
+  if (library == nullptr) {
+    throw alone(environment.size, reason, "");
+  }
+  std::shared_ptr<ProcessGroup> group = library->start();
+  if (group->size() != environment.size) {
+    throw alone(
+        environment.size,
+        fmt::format("MPI counts {}; this meshtrain uses {}", group->size(), library->version()),
+        "mixed MPI libraries? Start them with the mpirun of that library, or srun "
+        "--mpi=pmix");
+  }
+  return group;
+}
+
+}  // namespace meshtrain
