@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/message.h"
 #include "backend/rules.h"
 #include "backend/view.h"
 
@@ -235,6 +236,14 @@ class KernelMaker {
   // Collectives between the devices of one process: each region is copied from the piece that holds
   // it, or combined from the pieces that hold its terms, in this order. Regions must not overlap.
   virtual void combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) = 0;
+  // Between processes, which all make theirs in the same order. At most one message to and one from
+  // each peer; what one sends, the other receives with the same number of bytes.
+  virtual void exchange(const std::vector<Message>& sends,
+                        const std::vector<Message>& receives) = 0;
+  // In place over these processes, this one among them, the same list on each; the order of
+  // additions is the library's.
+  virtual void all_reduce(Reduction reduction, DType dtype, std::byte* data, int64_t elements,
+                          const std::vector<int>& ranks) = 0;
 };
 
 // Place in MESHTRAIN_ELEMENT_OPS; -1 where it is none of them.

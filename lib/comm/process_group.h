@@ -12,17 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/message.h"
 #include "backend/rules.h"
 #include "tensor/dtype.h"
 
 namespace meshtrain {
-
-// `bytes` at `data` of this process for, or from, process `peer`.
-struct Message {
-  int peer = 0;
-  std::byte* data = nullptr;
-  int64_t bytes = 0;
-};
 
 // A transfer that was prepared once and is done again and again. run() returns when what this
 // process receives is there and what it sends may be overwritten. All processes that take part must

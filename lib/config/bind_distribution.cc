@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -8,9 +9,17 @@
 namespace meshtrain {
 namespace {
 
+// 64xH100: devices that are not here, for plan. Whether there is such hardware is asked later.
+bool is_on_paper(std::string_view text) {
+  const size_t cross = text.find('x');
+  return cross != std::string_view::npos && cross > 0 && cross <= 6 && cross + 1 < text.size() &&
+         text.substr(0, cross).find_first_not_of("0123456789") == std::string_view::npos &&
+         std::isalpha(static_cast<unsigned char>(text[cross + 1])) != 0;
+}
+
 // cpu, cpu:8, gpu:0-7, gpu:0x8, gpu:0,2
 bool is_device_list(const std::string& text) {
-  if (text == "auto" || text == "cpu" || text == "gpu") {
+  if (text == "auto" || text == "cpu" || text == "gpu" || is_on_paper(text)) {
     return true;
   }
   if (!starts_with(text, "cpu:") && !starts_with(text, "gpu:")) {
@@ -83,7 +92,9 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
   if (!is_device_list(out.devices.value)) {
     diagnostics
         .error("E113", devices.loc, fmt::format("`devices` cannot be `{}`", out.devices.value))
-        .help("write auto, cpu:8 (virtual devices), gpu:0, or gpu:0x8 (virtual on one)");
+        .help(
+            "write auto, cpu:8 (virtual devices), gpu:0, or gpu:0x8 (virtual on one); for `plan` "
+            "64xH100, too");
   }
 }
 
@@ -168,6 +179,8 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
       axis_list(field_of(tree, "batch_dim_name"), axes, "batch_dim_name", diagnostics);
   const ConfigValue& match = field_of(tree, "layout_match");
   out.layout_match = located<std::string>(match, match.string());
+  const ConfigValue& reductions = field_of(tree, "reductions");
+  out.reductions = located<std::string>(reductions, reductions.string());
   const ConfigValue& zero = field_of(tree, "zero");
   out.zero = located<int64_t>(zero, zero.integer());
   out.zero_axes = axis_list(field_of(tree, "zero_axes"), axes, "zero_axes", diagnostics);

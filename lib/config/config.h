@@ -27,7 +27,7 @@ struct MeshConfig {
   Located<std::vector<int64_t>> shape;  // empty: one axis over all devices
   Located<std::vector<std::string>>
       axis_names;  // defaults to ["batch"] (1-D) or ["batch", "model"] (2-D)
-  Located<std::string> devices{"auto", {}};  // auto | cpu:8 | gpu:0-7 | gpu:0x8
+  Located<std::string> devices{"auto", {}};  // auto | cpu:8 | gpu:0-7 | gpu:0x8 | 64xH100
 };
 
 struct DistributionConfig {
@@ -36,6 +36,7 @@ struct DistributionConfig {
   Located<std::vector<std::string>> batch_dim_name;    // empty: the first axis; several for HSDP
   std::vector<LayoutRule> layout_map;                  // in file order
   Located<std::string> layout_match{"fullmatch", {}};  // fullmatch | search
+  Located<std::string> reductions{"auto", {}};         // auto | fixed | fast
   Located<int64_t> zero;                               // 0..3
   Located<std::vector<std::string>> zero_axes;         // empty: the batch axis
   Located<std::string> unmatched_rule{"error", {}};    // checks.unmatched_rule: error | warn | off
@@ -136,6 +137,10 @@ struct CheckpointConfig {
   Located<int64_t> memory;  // bytes for copies of the state; 0 = a quarter of what is free
 };
 
+struct PlanConfig {
+  Located<std::string> hardware;  // path of a file of hardware, empty = none
+};
+
 struct Config {
   Located<std::string> name;
   Located<int64_t> seed{1337, {}};
@@ -149,6 +154,7 @@ struct Config {
   EvaluateConfig evaluate;
   RunConfig run;
   CheckpointConfig checkpoint;
+  PlanConfig plan;
   std::vector<ConfigObject> callbacks;  // in the order they act
   // The first of that class, or null.
   const ConfigObject* callback(std::string_view class_name) const;

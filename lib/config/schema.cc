@@ -25,7 +25,8 @@ const Section& mesh_section() {
        make_spec("axis_names", ValueKind::kTextList, "null",
                  "one name per axis; [batch] or [batch, model] when null"),
        text("devices", "auto",
-            "auto, cpu:8 (eight virtual), gpu:0, or gpu:0x8 (eight virtual on one)")}};
+            "auto, cpu:8 (eight virtual), gpu:0, or gpu:0x8 (eight virtual on one); 64xH100 for "
+            "`plan`")}};
   return kSection;
 }
 
@@ -49,6 +50,9 @@ const Section& distribution_section() {
        map_of("layout_map", ValueKind::kLayout, "variable path or pattern -> layout"),
        choice("layout_match", {"fullmatch", "search"}, "fullmatch",
               "whether a pattern must match the whole path"),
+       choice("reductions", {"auto", "fixed", "fast"}, "auto",
+              "fixed: in device order, the same bits on any number of processes; fast: as is "
+              "quickest; auto: fixed between processes"),
        integer("zero", "0", "1: shard optimizer state, 2: gradients too, 3: weights too")
            .least(0)
            .most(3),
@@ -201,6 +205,14 @@ const Section& checkpoint_section() {
   return kSection;
 }
 
+const Section& plan_section() {
+  static const Section kSection{
+      "plan",
+      {make_spec("hardware", ValueKind::kPath, "null",
+                 "file of devices that `plan` estimates for, beside those it knows")}};
+  return kSection;
+}
+
 }  // namespace
 
 const Section& root_section() {
@@ -223,6 +235,7 @@ const Section& root_section() {
        section("evaluate", evaluate_section(), "what is done after fit"),
        section("run", run_section(), "where results go"),
        section("checkpoint", checkpoint_section(), "what a killed run goes on from"),
+       section("plan", plan_section(), "what `plan` estimates with"),
        object("callbacks", ValueKind::kObjectList, Category::kCallback, "null",
               "what acts on training, in order"),
        blocks_spec()}};

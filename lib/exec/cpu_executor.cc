@@ -99,7 +99,7 @@ class CpuExecutor final : public Executor::Impl {
 };
 
 CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
-    : Impl(std::move(p)), pool(std::move(workers)), arena(program.arena_bytes) {
+    : Impl(std::move(p), variables), pool(std::move(workers)), arena(program.arena_bytes) {
   memory.bases = buffer_addresses(program, arena.data(), variables);
   memory.presummed = find_presummed(program);
   run_once(prepare(program.prologue));
@@ -109,7 +109,7 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
 }
 
 cpu::KernelList CpuExecutor::prepare(const std::vector<ProgramStep>& steps) {
-  CpuMaker maker(step_scratch);
+  CpuMaker maker(step_scratch, group.get());
   for (const ProgramStep& step : steps)
     prepare_step(program, step, memory, maker);
   return maker.take();
@@ -158,11 +158,7 @@ void CpuExecutor::run(int steps) {
 }
 
 HostTensor CpuExecutor::output(int index, int) const {
-  const int buffer = program.outputs[static_cast<size_t>(index)].buffer;
-  const Buffer& b = program.buffers[buffer];
-  HostTensor whole(b.dtype, b.global_shape);
-  outputs[static_cast<size_t>(index)].gather(memory.bases[buffer], whole.bytes());
-  return whole;
+  return whole_output(index, memory.bases[program.outputs[static_cast<size_t>(index)].buffer]);
 }
 
 }  // namespace

@@ -34,6 +34,22 @@ int64_t elements_of(const ScanShape& shape) {
   return shape.outer * shape.size * shape.inner;
 }
 
+// What goes between processes. One unit, so that worker 0 runs it: the thread that made the group.
+class TransferKernel final : public cpu::Kernel {
+ public:
+  TransferKernel(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses)
+      : transfer_(std::move(transfer)), accesses_(std::move(accesses)) {}
+  void run(int64_t, int64_t, std::byte*) const override { transfer_->run(); }
+  void accesses(int64_t, int64_t, std::vector<Access>& out) const override {
+    out.insert(out.end(), accesses_.begin(), accesses_.end());
+  }
+  double cost() const override { return 0; }
+
+ private:
+  std::unique_ptr<Transfer> transfer_;
+  std::vector<Access> accesses_;
+};
+
 }  // namespace
 
 void CpuMaker::begin_step(std::string_view) {
@@ -215,6 +231,24 @@ void CpuMaker::optimizer(const OptimizerSpec& spec) {
 
 void CpuMaker::combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) {
   add(local::make_combine(reduction, dtype, regions));
+}
+
+void CpuMaker::exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) {
+  std::vector<Access> accesses;
+  for (const Message& message : sends)
+    accesses.push_back({message.data, message.data + message.bytes, false});
+  for (const Message& message : receives)
+    accesses.push_back({message.data, message.data + message.bytes, true});
+  add(std::make_unique<TransferKernel>(group_->make_exchange(sends, receives),
+                                       std::move(accesses)));
+}
+
+void CpuMaker::all_reduce(Reduction reduction, DType dtype, std::byte* data, int64_t elements,
+                          const std::vector<int>& ranks) {
+  const int64_t bytes = elements * static_cast<int64_t>(dtype_size(dtype));
+  add(std::make_unique<TransferKernel>(
+      group_->make_all_reduce(reduction, dtype, data, elements, ranks),
+      std::vector<Access>{{data, data + bytes, true}}));
 }
 
 }  // namespace meshtrain

@@ -3,14 +3,16 @@
 
 #include "backend/cpu/kernel.h"
 #include "backend/kernel_maker.h"
+#include "comm/process_group.h"
 #include "exec/memory.h"
 
 namespace meshtrain {
 
 class CpuMaker final : public KernelMaker {
  public:
-  // `scratch` must live as long as the kernels.
-  explicit CpuMaker(StepScratch& scratch) : scratch_(scratch) {}
+  // `scratch` must live as long as the kernels. `group`: of several processes, else null.
+  explicit CpuMaker(StepScratch& scratch, ProcessGroup* group = nullptr)
+      : scratch_(scratch), group_(group) {}
   cpu::KernelList take() { return std::move(kernels_); }
 
   void begin_step(std::string_view path) override;
@@ -49,6 +51,9 @@ class CpuMaker final : public KernelMaker {
                    const std::byte* transforms, std::byte* out) override;
   void optimizer(const OptimizerSpec& spec) override;
   void combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) override;
+  void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) override;
+  void all_reduce(Reduction reduction, DType dtype, std::byte* data, int64_t elements,
+                  const std::vector<int>& ranks) override;
 
  private:
   void add(cpu::KernelPtr kernel);
@@ -59,6 +64,7 @@ class CpuMaker final : public KernelMaker {
   std::byte* written(DType dtype, void* data, int64_t elements);
 
   StepScratch& scratch_;
+  ProcessGroup* group_;
   cpu::KernelList kernels_;
   size_t group_begin_ = 0;
   bool in_group_ = false;

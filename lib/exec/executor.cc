@@ -7,18 +7,24 @@ namespace {
 
 PieceMap piece_map(const Program& program, int buffer) {
   const Buffer& b = program.buffers[buffer];
-  return PieceMap(program.mesh, b.sharding, b.global_shape, b.dtype);
+  return PieceMap(program.part, b.sharding, b.global_shape, b.dtype);
 }
 
 }  // namespace
 
-Executor::Impl::Impl(Program p) : program(std::move(p)) {
+Executor::Impl::Impl(Program p, const VariableStore& variables)
+    : program(std::move(p)), group(variables.group()) {
   for (const Program::NamedBuffer& input : program.inputs) {
     inputs.push_back(piece_map(program, input.buffer));
   }
   for (const Program::NamedBuffer& output : program.outputs) {
     outputs.push_back(piece_map(program, output.buffer));
   }
+}
+
+HostTensor Executor::Impl::whole_output(int index, const std::byte* pieces) const {
+  const Buffer& b = program.buffers[program.outputs[static_cast<size_t>(index)].buffer];
+  return gather_whole(program.part, b.sharding, b.global_shape, b.dtype, pieces, group.get());
 }
 
 std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* arena,
@@ -58,11 +64,16 @@ int Executor::max_steps() const {
   return impl_->max_steps();
 }
 
+Executor::RowRange Executor::input_rows(int index) const {
+  const PieceMap& map = impl_->inputs.at(static_cast<size_t>(index));
+  return {map.first_row(), map.num_rows()};
+}
+
 void Executor::set_input(int index, const void* data, size_t num_bytes, int step) {
   const PieceMap& map = impl_->inputs.at(static_cast<size_t>(index));
-  MESHTRAIN_CHECK(static_cast<int64_t>(num_bytes) == map.global_bytes(),
+  MESHTRAIN_CHECK(static_cast<int64_t>(num_bytes) == map.slab_bytes(),
                   "input `{}` takes {} bytes, not {}",
-                  program().inputs[static_cast<size_t>(index)].name, map.global_bytes(), num_bytes);
+                  program().inputs[static_cast<size_t>(index)].name, map.slab_bytes(), num_bytes);
   impl_->set_input(index, data, num_bytes, step);
 }
 

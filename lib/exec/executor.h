@@ -1,5 +1,6 @@
 // Executor: runs a Program on the virtual devices of this process: on its processor cores
-// (cpu_executor.cc), or on a GPU (gpu_executor.cc).
+// (cpu_executor.cc), or on a GPU (gpu_executor.cc). Of several processes each has an executor for
+// its part of the mesh, and all call the same functions in the same order.
 //
 // Devices are work, not threads: what computes, computes the pieces of each step for all of them; a
 // collective is a function over all devices' buffers, summed in device order.
@@ -21,35 +22,43 @@ class WorkerPool;
 std::shared_ptr<WorkerPool> make_worker_pool(int num_workers);  // 0: one per core
 
 // Storage of variables, shared by all programs of a model. A variable has one buffer of
-// mesh.size_of(axes) pieces, where `axes` are those of its storage layout.
+// part.num_pieces(axes) pieces, where `axes` are those of its storage layout.
 class VariableStore {
  public:
-  // In the memory of `device`, or of the host where there is none. Throws RuntimeFailure (exit 4)
+  // In the memory of `device`, or of the host where there is none. `group`: the processes that the
+  // parts of the mesh belong to; null where the part is the whole. Throws RuntimeFailure (exit 4)
   // when the memory cannot be had.
-  VariableStore(const DeviceMesh& mesh, std::vector<Variable> variables,
-                std::shared_ptr<gpu::Device> device = nullptr);
+  VariableStore(MeshPart part, std::vector<Variable> variables,
+                std::shared_ptr<gpu::Device> device = nullptr,
+                std::shared_ptr<ProcessGroup> group = nullptr);
   ~VariableStore();
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
   int find(std::string_view path) const;  // kNone when absent
   const std::vector<Variable>& variables() const { return variables_; }
   const std::shared_ptr<gpu::Device>& device() const { return device_; }
+  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+  const MeshPart& part() const { return part_; }
+  // Where the pieces of this process are in the whole tensor.
+  PieceMap map(int variable) const;
   // Of piece 0, in the memory of the device; pieces follow at piece_bytes(variable).
   std::byte* data(int variable) { return addresses_[static_cast<size_t>(variable)]; }
   int64_t piece_bytes(int variable) const;
-  // All pieces, one after the other, into memory of the host.
+  // All pieces of this process, one after the other, into memory of the host, and from there.
   void copy_pieces(int variable, std::byte* to) const;
-  HostTensor read(int variable) const;                // the whole tensor
-  void write(int variable, const HostTensor& value);  // scatters; dtype and shape must agree
+  void write_pieces(int variable, const std::byte* from);
+  // The whole tensor; collective where it is split over processes.
+  HostTensor read(int variable) const;
+  // This process's part of the whole tensor; dtype and shape must agree.
+  void write(int variable, const HostTensor& value);
   void fill(int variable, double value);
   int64_t total_bytes() const;
 
  private:
-  PieceMap map(int variable) const;
-
-  DeviceMesh mesh_;
+  MeshPart part_;
   std::vector<Variable> variables_;
   std::shared_ptr<gpu::Device> device_;
+  std::shared_ptr<ProcessGroup> group_;
   std::vector<HostTensor> storage_;     // of the host, one for each variable
   std::byte* device_memory_ = nullptr;  // of the device, for all
   std::vector<std::byte*> addresses_;
@@ -87,20 +96,26 @@ class Executor {
   const Program& program() const;
   // Steps of one run at most: 1 on the CPU, and where outputs are large.
   int max_steps() const;
-  // Writes the whole (global) tensor of an input; scattered to the pieces. `index` is into
-  // Program::inputs. Data of `num_bytes` in the input's dtype, row-major.
+  // The rows (along dimension 0) of an input that this process computes with; one of a scalar.
+  struct RowRange {
+    int64_t first = 0, count = 1;
+  };
+  RowRange input_rows(int index) const;
+  // Writes these rows of the whole (global) tensor of an input; scattered to the pieces. `index` is
+  // into Program::inputs. Data of `num_bytes` in the input's dtype, row-major.
   void set_input(int index, const void* data, size_t num_bytes, int step = 0);
-  // For inputs whose pieces lie one after the other as the global tensor does (split over
-  // dimension 0 or whole): memory of the host to write the whole tensor into; nullptr otherwise.
+  // For inputs whose pieces lie one after the other as the tensor does (split over dimension 0 or
+  // whole): memory of the host to write those rows into; nullptr otherwise.
   std::byte* input_data(int index, int step = 0);
   // Whether such an input may be gathered from tables.
   bool can_gather(int index) const;
-  // Its samples are these rows of the table, which must outlive the executor's next use.
+  // Its input_rows() are these rows of the table, which must outlive the executor's next use.
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step = 0);
   // May return before a GPU has computed it; whatever reads results waits.
   void run(int steps = 1);
-  // The whole tensor of an output (index into Program::outputs) of a step of the last run.
+  // The whole tensor of an output (index into Program::outputs) of a step of the last run;
+  // collective where it is split over processes.
   HostTensor output(int index, int step = 0) const;
   double output_scalar(int index, int step = 0) const;
 

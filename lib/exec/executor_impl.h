@@ -8,7 +8,7 @@
 namespace meshtrain {
 
 struct Executor::Impl {
-  explicit Impl(Program program);
+  Impl(Program program, const VariableStore& variables);
   virtual ~Impl() = default;
 
   virtual int max_steps() const { return 1; }
@@ -19,7 +19,11 @@ struct Executor::Impl {
   virtual void run(int steps) = 0;
   virtual HostTensor output(int index, int step) const = 0;
 
+  // The whole of an output from the pieces of this process.
+  HostTensor whole_output(int index, const std::byte* pieces) const;
+
   Program program;
+  std::shared_ptr<ProcessGroup> group;  // null: the only process
   std::vector<PieceMap> inputs, outputs;
 };
 

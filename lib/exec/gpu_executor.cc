@@ -128,7 +128,9 @@ class GpuExecutor final : public Executor::Impl {
 };
 
 GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
-    : Impl(std::move(p)), device_(variables.device()), arena_(device_, program.arena_bytes) {
+    : Impl(std::move(p), variables),
+      device_(variables.device()),
+      arena_(device_, program.arena_bytes) {
   memory_.bases = buffer_addresses(program, arena_.data(), variables);
   move_small_buffers();
   memory_.presummed = find_presummed(program);
@@ -197,7 +199,7 @@ void GpuExecutor::choose_slots() {
 
 int64_t GpuExecutor::samples(size_t input) const {
   const Shape& shape = program.buffers[program.inputs[input].buffer].global_shape;
-  return shape.empty() ? kScalarRoom : shape[0];
+  return shape.empty() ? kScalarRoom : inputs[input].num_rows();
 }
 
 gpu::GpuMaker GpuExecutor::make_maker() {
@@ -349,21 +351,16 @@ void GpuExecutor::run(int steps) {
 
 HostTensor GpuExecutor::output(int index, int step) const {
   const size_t o = static_cast<size_t>(index);
-  const int buffer = program.outputs[o].buffer;
-  const Buffer& b = program.buffers[buffer];
-  HostTensor whole(b.dtype, b.global_shape);
   const int half = 1 - half_;  // of the last run
   if (results_ != nullptr) {
     done_[half]->wait();
-    outputs[o].gather(results_->host_slot(half * max_steps_ + step) + output_offsets_[o],
-                      whole.bytes());
-    return whole;
+    return whole_output(index, results_->host_slot(half * max_steps_ + step) + output_offsets_[o]);
   }
   HostTensor pieces(DType::kUInt8, {std::max<int64_t>(outputs[o].total_bytes(), 1)});
   if (outputs[o].total_bytes() > 0)
-    device_->download(pieces.bytes(), memory_.bases[buffer], outputs[o].total_bytes());
-  outputs[o].gather(pieces.bytes(), whole.bytes());
-  return whole;
+    device_->download(pieces.bytes(), memory_.bases[program.outputs[o].buffer],
+                      outputs[o].total_bytes());
+  return whole_output(index, pieces.bytes());
 }
 
 }  // namespace

@@ -1,30 +1,40 @@
 #include "exec/pieces.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace meshtrain {
 
-PieceMap::PieceMap(const DeviceMesh& mesh, const Sharding& sharding, const Shape& global,
-                   DType dtype)
-    : local_(local_shape(global, sharding, mesh)),
+PieceMap::PieceMap(const MeshPart& part, const Sharding& sharding, const Shape& global, DType dtype)
+    : local_(local_shape(global, sharding, part.mesh())),
       item_size_(static_cast<int64_t>(dtype_size(dtype))) {
   MESHTRAIN_CHECK(sharding.partial == 0, "pieces of a pending value");
   piece_bytes_ = num_elements(local_) * item_size_;
-  global_bytes_ = num_elements(global) * item_size_;
   global_strides_ = row_major_strides(global);
   for (int64_t& stride : global_strides_)
     stride *= item_size_;
   const AxisMask axes = sharding.used_axes();
-  const int64_t num_pieces = mesh.size_of(axes);
-  is_whole_ = true;
+  const int64_t num_pieces = part.num_pieces(axes);
+  int64_t end_row = 0;
   for (int64_t p = 0; p < num_pieces; ++p) {
     const std::vector<int64_t> start =
-        local_start(global, sharding, mesh, device_of_piece(mesh, axes, p));
+        local_start(global, sharding, part.mesh(), part.device_of(axes, p));
     int64_t byte = 0;
     for (size_t d = 0; d < start.size(); ++d)
       byte += start[d] * global_strides_[d];
     starts_.push_back(byte);
-    is_whole_ = is_whole_ && byte == p * piece_bytes_;
+    const int64_t row = start.empty() ? 0 : start[0];
+    first_row_ = p == 0 ? row : std::min(first_row_, row);
+    end_row = std::max(end_row, row + (local_.empty() ? 1 : local_[0]));
+  }
+  num_rows_ = end_row - first_row_;
+  row_bytes_ = global.empty() ? item_size_ : global_strides_[0];
+  is_whole_ = true;
+  for (int64_t p = 0; p < num_pieces; ++p) {
+    int64_t& start = starts_[static_cast<size_t>(p)];
+    start -= slab_offset();
+    is_whole_ = is_whole_ && start == p * piece_bytes_;
   }
   for (size_t d = 1; d < local_.size(); ++d)
     is_whole_ = is_whole_ && local_[d] == global[d];
@@ -39,36 +49,66 @@ void PieceMap::for_each_run(Move&& move) const {
   for (size_t p = 0; p < starts_.size(); ++p) {
     int64_t in_pieces = static_cast<int64_t>(p) * piece_bytes_;
     for (int64_t row = 0; row < rows; ++row) {
-      int64_t in_whole = starts_[p];
+      int64_t in_slab = starts_[p];
       int64_t rest = row;
       for (size_t d = local_.empty() ? 0 : local_.size() - 1; d-- > 0;) {
-        in_whole += rest % local_[d] * global_strides_[d];
+        in_slab += rest % local_[d] * global_strides_[d];
         rest /= local_[d];
       }
-      move(in_whole, in_pieces, run);
+      move(in_slab, in_pieces, run);
       in_pieces += run;
     }
   }
 }
 
-void PieceMap::scatter(const std::byte* whole, std::byte* pieces) const {
+void PieceMap::scatter(const std::byte* slab, std::byte* pieces) const {
   if (is_whole_) {
-    std::memcpy(pieces, whole, static_cast<size_t>(global_bytes_));
+    std::memcpy(pieces, slab, static_cast<size_t>(slab_bytes()));
     return;
   }
-  for_each_run([&](int64_t in_whole, int64_t in_pieces, int64_t bytes) {
-    std::memcpy(pieces + in_pieces, whole + in_whole, static_cast<size_t>(bytes));
+  for_each_run([&](int64_t in_slab, int64_t in_pieces, int64_t bytes) {
+    std::memcpy(pieces + in_pieces, slab + in_slab, static_cast<size_t>(bytes));
   });
 }
 
-void PieceMap::gather(const std::byte* pieces, std::byte* whole) const {
+void PieceMap::gather(const std::byte* pieces, std::byte* slab) const {
   if (is_whole_) {
-    std::memcpy(whole, pieces, static_cast<size_t>(global_bytes_));
+    std::memcpy(slab, pieces, static_cast<size_t>(slab_bytes()));
     return;
   }
-  for_each_run([&](int64_t in_whole, int64_t in_pieces, int64_t bytes) {
-    std::memcpy(whole + in_whole, pieces + in_pieces, static_cast<size_t>(bytes));
+  for_each_run([&](int64_t in_slab, int64_t in_pieces, int64_t bytes) {
+    std::memcpy(slab + in_slab, pieces + in_pieces, static_cast<size_t>(bytes));
   });
+}
+
+HostTensor gather_whole(const MeshPart& part, const Sharding& sharding, const Shape& global,
+                        DType dtype, const std::byte* pieces, ProcessGroup* group) {
+  HostTensor whole(dtype, global);
+  const PieceMap own(part, sharding, global, dtype);
+  if ((sharding.used_axes() & part.crossing()) == 0) {
+    own.gather(pieces, whole.bytes() + own.slab_offset());
+    return whole;
+  }
+  MESHTRAIN_CHECK(group != nullptr && group->size() == part.processes());
+  // Of several processes with the same pieces the first one gives them.
+  const auto gives = [&](const MeshPart& of) {
+    return of.holder(of.device(0), sharding.used_axes(), 0) == of.rank();
+  };
+  std::string_view mine;
+  if (gives(part))
+    mine = {reinterpret_cast<const char*>(pieces), static_cast<size_t>(own.total_bytes())};
+  const std::vector<std::string> all = group->all_gather(mine);
+  for (int rank = 0; rank < part.processes(); ++rank) {
+    const MeshPart of = part.of(rank);
+    if (!gives(of))
+      continue;
+    const PieceMap map(of, sharding, global, dtype);
+    MESHTRAIN_CHECK(static_cast<int64_t>(all[static_cast<size_t>(rank)].size()) ==
+                    map.total_bytes());
+    map.gather(reinterpret_cast<const std::byte*>(all[static_cast<size_t>(rank)].data()),
+               whole.bytes() + map.slab_offset());
+  }
+  return whole;
 }
 
 }  // namespace meshtrain

@@ -6,31 +6,45 @@
 namespace meshtrain {
 
 StepContext::StepContext(const Program& program_, const ProgramStep& step_,
-                         const BufferMemory& memory, KernelMaker& maker_)
-    : program(program_), step(step_), maker(maker_), memory_(memory) {
+                         const BufferMemory& memory, KernelMaker& maker_, int64_t only)
+    : program(program_), step(step_), maker(maker_), memory_(memory), only_(only) {
+  if (only != kNone) {
+    devices_ = {only};
+    return;
+  }
+  const DeviceMesh& mesh = program.part.local();
   AxisMask used = 0, summed = 0;
   for (int b : step.outputs) {
     used |= program.buffers[b].axes;
     summed |= memory.presummed[b];
   }
-  for (int axis = 0; axis < program.mesh.num_axes(); ++axis) {
-    if ((used >> axis & 1u) == 0 || program.mesh.axis_size(axis) == 1) {
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if ((used >> axis & 1u) == 0 || mesh.axis_size(axis) == 1) {
       continue;
     }
     ((summed >> axis & 1u) != 0 ? summed_axes_ : axes_).push_back(axis);
   }
-  const int64_t num_pieces = program.mesh.size_of(axes_);
+  const int64_t num_pieces = mesh.size_of(axes_);
   for (int64_t p = 0; p < num_pieces; ++p) {
-    devices_.push_back(device_of_piece(program.mesh, used & ~summed, p));
+    devices_.push_back(device_of_piece(mesh, used & ~summed, p));
   }
 }
 
+std::byte* StepContext::base(int buffer) const {
+  const Buffer& b = program.buffers[buffer];
+  const int64_t first = only_ == kNone ? 0 : program.part.piece(b.axes, only_);
+  return memory_.bases[buffer] + first * b.piece_bytes;
+}
+
 std::byte* StepContext::piece(const Buffer& buffer, std::byte* base, int64_t piece) const {
-  return base + distinct_piece(program.mesh, buffer.axes, device(piece)) * buffer.piece_bytes;
+  if (only_ != kNone)
+    return base;
+  return base + program.part.piece(buffer.axes, device(piece)) * buffer.piece_bytes;
 }
 
 std::vector<int64_t> StepContext::start(const Buffer& buffer, int64_t piece) const {
-  return local_start(buffer.global_shape, buffer.sharding, program.mesh, device(piece));
+  const MeshPart& part = program.part;
+  return local_start(buffer.global_shape, buffer.sharding, part.mesh(), part.device(device(piece)));
 }
 
 bool StepContext::is_uniform() const {
@@ -48,14 +62,15 @@ View StepContext::view_over(const std::vector<int>& axes, const Buffer& buffer, 
   // Distance of pieces along each axis: pieces are numbered over the buffer's axes in mesh order.
   int64_t distance = num_elements(buffer.shape);
   std::map<int, int64_t> axis_stride;
-  for (int axis = program.mesh.num_axes(); axis-- > 0;) {
+  const DeviceMesh& mesh = program.part.local();
+  for (int axis = mesh.num_axes(); axis-- > 0;) {
     if ((buffer.axes >> axis & 1u) == 0)
       continue;
     axis_stride[axis] = distance;
-    distance *= program.mesh.axis_size(axis);
+    distance *= mesh.axis_size(axis);
   }
   for (int axis : axes) {
-    out.shape.push_back(program.mesh.axis_size(axis));
+    out.shape.push_back(mesh.axis_size(axis));
     const auto found = axis_stride.find(axis);
     out.strides.push_back(found == axis_stride.end() ? 0 : found->second);
   }
@@ -121,24 +136,34 @@ const PreparationTable& preparations() {
   return table;
 }
 
+void (*adder_of(const ProgramStep& step))(StepContext&) {
+  const std::string_view op = step.op->name;
+  if (step.fused != kNone || is_tape_op(op))
+    return add_tape;
+  const auto found = preparations().find(op);
+  MESHTRAIN_CHECK(found != preparations().end(), "{}: there is no kernel for op `{}`", step.path,
+                  op);
+  return found->second;
+}
+
 }  // namespace
 
 void prepare_step(const Program& program, const ProgramStep& step, const BufferMemory& memory,
                   KernelMaker& maker) {
-  maker.begin_step(step.path);
-  StepContext context(program, step, memory, maker);
-  const bool is_empty = std::all_of(step.outputs.begin(), step.outputs.end(),
-                                    [&](int b) { return program.buffers[b].piece_bytes == 0; });
-  if (is_empty)
+  const auto holds_nothing = [&](int b) { return program.buffers[b].piece_bytes == 0; };
+  if (std::all_of(step.outputs.begin(), step.outputs.end(), holds_nothing))
     return;
-  const std::string_view op = step.op->name;
-  if (step.fused != kNone || is_tape_op(op)) {
-    add_tape(context);
-  } else {
-    const auto found = preparations().find(op);
-    MESHTRAIN_CHECK(found != preparations().end(), "{}: there is no kernel for op `{}`", step.path,
-                    op);
-    found->second(context);
+  const auto add = adder_of(step);
+  const bool apart = program.fixed_reductions && !step.op->collective;
+  AxisMask used = 0;
+  for (const int b : step.outputs)
+    used |= program.buffers[b].axes;
+  const int64_t pieces = apart ? program.part.num_pieces(used) : 1;
+  for (int64_t p = 0; p < pieces; ++p) {
+    maker.begin_step(step.path);
+    StepContext context(program, step, memory, maker,
+                        apart ? device_of_piece(program.part.local(), used, p) : kNone);
+    add(context);
   }
 }
 

@@ -20,15 +20,17 @@ struct BufferMemory {
   std::vector<AxisMask> presummed;  // of each buffer: find_presummed
 };
 
-// Makes the kernels of a step. Throws InternalError naming the step when there is none for it.
+// Makes the kernels of a step: of all pieces together, or with fixed reductions for one piece after
+// the other. Throws InternalError naming the step when there is none for it.
 void prepare_step(const Program& program, const ProgramStep& step, const BufferMemory& memory,
                   KernelMaker& maker);
 
 // What the functions below work on.
 class StepContext {
  public:
+  // `only`: a local device, where only the pieces of that one are seen.
   StepContext(const Program& program, const ProgramStep& step, const BufferMemory& memory,
-              KernelMaker& maker);
+              KernelMaker& maker, int64_t only = kNone);
 
   const Program& program;
   const ProgramStep& step;
@@ -36,15 +38,15 @@ class StepContext {
 
   const Buffer& input(size_t i) const { return program.buffers[step.inputs.at(i)]; }
   const Buffer& output(size_t i) const { return program.buffers[step.outputs.at(i)]; }
-  std::byte* input_base(size_t i) const { return memory_.bases[step.inputs.at(i)]; }
-  std::byte* output_base(size_t i) const { return memory_.bases[step.outputs.at(i)]; }
+  std::byte* input_base(size_t i) const { return base(step.inputs.at(i)); }
+  std::byte* output_base(size_t i) const { return base(step.outputs.at(i)); }
 
-  // Mesh axes with more than one position over which the results differ, in mesh order.
+  // Mesh axes with more than one local position over which the results differ, in mesh order.
   const std::vector<int>& axes() const { return axes_; }
   // Pending axes whose terms this step adds up itself (presum.h); not among axes().
   const std::vector<int>& summed_axes() const { return summed_axes_; }
   AxisMask presummed_of_input(size_t i) const { return memory_.presummed[step.inputs.at(i)]; }
-  // Pieces to compute, and for each the device that stands for it.
+  // Pieces to compute, and for each the local device that stands for it.
   int64_t num_pieces() const { return static_cast<int64_t>(devices_.size()); }
   int64_t device(int64_t piece) const { return devices_[piece]; }
   std::byte* piece(const Buffer& buffer, std::byte* base, int64_t piece) const;
@@ -76,7 +78,10 @@ class StepContext {
   bool has_attr(std::string_view name) const { return step.attrs.find(name) != step.attrs.end(); }
 
  private:
+  std::byte* base(int buffer) const;
+
   const BufferMemory& memory_;
+  int64_t only_;
   std::vector<int> axes_, summed_axes_;
   std::vector<int64_t> devices_;
 };

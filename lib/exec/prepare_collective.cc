@@ -1,8 +1,14 @@
 // Collectives: the regions in which the pieces of a result overlap those of the operand. Both
-// shardings are known, so that the six moves are one function.
-#include <algorithm>
-
+// shardings are known, so that the six moves are one function. Pieces that other processes hold
+// come by an exchange first.
+//
+// An all-reduce between processes is two of these: each process gets all terms of a share of the
+// elements and adds them up in device order, then the shares are gathered. Each device sends
+// 2 (n - 1) / n of the bytes, as the best algorithms do, and the result does not depend on how the
+// mesh is split over processes.
+#include "exec/exchange.h"
 #include "exec/prepare.h"
+#include "exec/region_planner.h"
 
 namespace meshtrain {
 namespace {
@@ -19,121 +25,168 @@ Reduction reduction_of(Combine combine) {
   return Reduction::kSum;
 }
 
-// The part of one piece of the result that one position of the operand's pieces covers.
-struct Overlap {
-  Shape shape;
-  int64_t from = 0, to = 0;  // first element in either piece
-};
-
-// Nothing when they do not meet.
-std::optional<Overlap> overlap(const Buffer& source, const std::vector<int64_t>& source_start,
-                               const Buffer& target, const std::vector<int64_t>& target_start) {
-  Overlap out;
-  const std::vector<int64_t> source_strides = row_major_strides(source.shape);
-  const std::vector<int64_t> target_strides = row_major_strides(target.shape);
-  for (size_t d = 0; d < source_start.size(); ++d) {
-    const int64_t begin = std::max(source_start[d], target_start[d]);
-    const int64_t end =
-        std::min(source_start[d] + source.shape[d], target_start[d] + target.shape[d]);
-    if (begin >= end)
-      return std::nullopt;
-    out.shape.push_back(end - begin);
-    out.from += (begin - source_start[d]) * source_strides[d];
-    out.to += (begin - target_start[d]) * target_strides[d];
-  }
-  return out;
-}
-
-class RegionPlanner {
+// One collective over its operands (a bucket has several).
+class Collective {
  public:
-  // `presummed`: axes along which only the pieces at position 0 hold something.
-  RegionPlanner(const DeviceMesh& mesh, const Buffer& source, const std::byte* source_base,
-                AxisMask presummed, const Buffer& target, std::byte* target_base)
-      : mesh_(mesh),
-        source_(source),
-        target_(target),
-        source_base_(source_base),
-        target_base_(target_base),
-        kept_(source.sharding.partial & target.sharding.partial) {
-    const std::vector<int> empty_axes = list_of(presummed);
-    const int64_t num_sources = mesh.size_of(source.axes);
-    for (int64_t p = 0; p < num_sources; ++p) {
-      const int64_t device = device_of_piece(mesh, source.axes, p);
-      if (mesh.index_along(device, empty_axes) != 0)
-        continue;
-      source_pieces_.push_back(p);
-      source_devices_.push_back(device);
-      source_starts_.push_back(local_start(source.global_shape, source.sharding, mesh, device));
-    }
-  }
+  explicit Collective(StepContext& context)
+      : context_(context), maker_(context.maker), part_(context.program.part) {}
 
-  void add_regions(std::vector<Region>& out) const {
-    const int64_t num_targets = mesh_.size_of(target_.axes);
-    for (int64_t p = 0; p < num_targets; ++p)
-      add_piece(p, out);
+  void make() {
+    const AxisMask axes = settled(0) & part_.crossing();
+    if (context_.step.op->name != "all_reduce" || axes == 0) {
+      move([&](size_t i) { return target(i); }, &Collective::source, true);
+      return;
+    }
+    for (size_t i = 1; i < num_operands(); ++i)
+      MESHTRAIN_CHECK((settled(i) & part_.crossing()) == axes, "{}: other axes",
+                      context_.step.path);
+    group_ = part_.group(axes);
+    if (context_.program.fixed_reductions) {
+      move([&](size_t i) { return share(i, axes); }, &Collective::source_as_run, true);
+      gather_shares(part_.place_in_group(axes));
+    } else {
+      move([&](size_t i) { return target(i); }, &Collective::source, false);
+      reduce_by_library();
+    }
   }
 
  private:
-  static std::vector<int> list_of(AxisMask mask) {
-    std::vector<int> axes;
-    for (int axis = 0; axis < kMaxAxes; ++axis) {
-      if ((mask >> axis & 1u) != 0)
-        axes.push_back(axis);
-    }
-    return axes;
+  size_t num_operands() const { return context_.step.inputs.size(); }
+  AxisMask settled(size_t i) const {
+    return context_.input(i).sharding.partial & ~context_.output(i).sharding.partial;
   }
 
-  void add_piece(int64_t piece, std::vector<Region>& out) const {
-    const int64_t device = device_of_piece(mesh_, target_.axes, piece);
-    const std::vector<int64_t> start =
-        local_start(target_.global_shape, target_.sharding, mesh_, device);
-    const std::vector<int> kept = list_of(kept_);
-    const int64_t item = static_cast<int64_t>(dtype_size(target_.dtype));
-    const int64_t rank_in_kept = mesh_.index_along(device, kept);
-    // One region for each position of the split axes; its terms differ along the settled axes only.
-    std::map<std::vector<int64_t>, size_t> region_of;
-    for (size_t s = 0; s < source_devices_.size(); ++s) {
-      if (mesh_.index_along(source_devices_[s], kept) != rank_in_kept)
-        continue;
-      const auto meet = overlap(source_, source_starts_[s], target_, start);
-      if (!meet)
-        continue;
-      const auto [place, is_new] = region_of.try_emplace(source_starts_[s], out.size());
-      if (is_new) {
-        Region region;
-        region.to = target_base_ + piece * target_.piece_bytes + meet->to * item;
-        region.shape = meet->shape;
-        region.to_strides = row_major_strides(target_.shape);
-        region.from_strides = row_major_strides(source_.shape);
-        out.push_back(std::move(region));
+  static Side side(const Buffer& buffer, std::byte* base) {
+    return {buffer, base, [&buffer](const MeshPart& part, int64_t device) {
+              return whole_box(buffer, part, device);
+            }};
+  }
+  Side source(size_t i) const { return side(context_.input(i), context_.input_base(i)); }
+  Side target(size_t i) const { return side(context_.output(i), context_.output_base(i)); }
+  Side source_as_run(size_t i) const {
+    const Buffer& buffer = context_.input(i);
+    return {buffer, context_.input_base(i), [&buffer](const MeshPart& part, int64_t device) {
+              return run_box(buffer, part, device, 0, num_elements(buffer.shape));
+            }};
+  }
+  // Elements of each piece of a result that the process at this place of its group adds up.
+  std::pair<int64_t, int64_t> share_of(const Buffer& buffer, int64_t place) const {
+    const int64_t n = num_elements(buffer.shape), count = static_cast<int64_t>(group_.size());
+    return {n * place / count, n * (place + 1) / count};
+  }
+  Side share(size_t i, AxisMask axes) const {
+    const Buffer& buffer = context_.output(i);
+    return {buffer, context_.output_base(i),
+            [this, &buffer, axes](const MeshPart& part, int64_t device) {
+              const auto [begin, end] = share_of(buffer, part.place_in_group(axes));
+              return run_box(buffer, part, device, begin, end);
+            }};
+  }
+
+  // From all sources to all targets, other processes' included `with_others`.
+  template <class Target>
+  void move(Target&& to, Side (Collective::*from)(size_t) const, bool with_others) {
+    Exchange exchange;
+    std::vector<RegionPlanner> planners;
+    for (size_t i = 0; i < num_operands(); ++i) {
+      planners.emplace_back(part_, (this->*from)(i), context_.presummed_of_input(i), to(i));
+      planners.back().plan(exchange, with_others);
+    }
+    exchange.make(maker_);
+    std::vector<std::vector<Region>> regions;
+    for (const RegionPlanner& planner : planners)
+      regions.push_back(planner.regions(exchange, maker_));
+    maker_.begin_group();
+    for (size_t i = 0; i < num_operands(); ++i) {
+      const Buffer& terms = context_.input(i);
+      if (!regions[i].empty())
+        maker_.combine(reduction_of(terms.sharding.combine), terms.dtype, regions[i]);
+    }
+    maker_.end_group();
+  }
+
+  View run_of(size_t i, int64_t piece, std::pair<int64_t, int64_t> range) const {
+    const Buffer& buffer = context_.output(i);
+    const int64_t item = static_cast<int64_t>(dtype_size(buffer.dtype));
+    return contiguous_view(
+        context_.output_base(i) + piece * buffer.piece_bytes + range.first * item, buffer.dtype,
+        {range.second - range.first});
+  }
+
+  // Every process of the group gets the shares that the others have added up.
+  void gather_shares(int64_t place) {
+    struct Arrival {
+      Exchange::Slot slot;
+      View to;
+    };
+    Exchange exchange;
+    std::vector<Arrival> arrivals;
+    for (int64_t peer = 0; peer < static_cast<int64_t>(group_.size()); ++peer) {
+      for (size_t i = 0; i < num_operands() && peer != place; ++i) {
+        const Buffer& buffer = context_.output(i);
+        for (int64_t p = 0; p < buffer.num_pieces; ++p) {
+          const View mine = run_of(i, p, share_of(buffer, place));
+          const View theirs = run_of(i, p, share_of(buffer, peer));
+          const int rank = group_[static_cast<size_t>(peer)];
+          if (mine.shape[0] > 0)
+            exchange.send(rank, mine);
+          if (theirs.shape[0] > 0) {
+            const int64_t bytes = theirs.shape[0] * theirs.item_size();
+            arrivals.push_back({exchange.receive(rank, bytes, theirs.data), theirs});
+          }
+        }
       }
-      // Pieces are numbered in device order, so that terms are added in device order.
-      out[place->second].sources.push_back(source_base_ + source_pieces_[s] * source_.piece_bytes +
-                                           meet->from * item);
     }
+    exchange.make(maker_);
+    maker_.begin_group();
+    for (const Arrival& arrival : arrivals) {
+      std::byte* const at = exchange.address(arrival.slot);
+      if (at != arrival.to.data)
+        maker_.copy(contiguous_view(at, arrival.to.dtype, arrival.to.shape), arrival.to);
+    }
+    maker_.end_group();
   }
 
-  const DeviceMesh& mesh_;
-  const Buffer& source_;
-  const Buffer& target_;
-  const std::byte* source_base_;
-  std::byte* target_base_;
-  AxisMask kept_;  // pending before and after
-  std::vector<int64_t> source_pieces_, source_devices_;
-  std::vector<std::vector<int64_t>> source_starts_;
+  // The results hold the sums of this process's terms.
+  void reduce_by_library() {
+    std::vector<View> results;
+    int64_t elements = 0;
+    for (size_t i = 0; i < num_operands(); ++i) {
+      const Buffer& buffer = context_.output(i);
+      const int64_t n = num_elements(buffer.shape) * buffer.num_pieces;
+      results.push_back(contiguous_view(context_.output_base(i), buffer.dtype, {n}));
+      elements += n;
+    }
+    const Reduction reduction = reduction_of(context_.input(0).sharding.combine);
+    const View& first = results[0];
+    if (results.size() == 1) {
+      maker_.all_reduce(reduction, first.dtype, first.data, elements, group_);
+      return;
+    }
+    std::byte* const packed = maker_.scratch(elements * first.item_size());
+    copy_all(results, packed, true);
+    maker_.all_reduce(reduction, first.dtype, packed, elements, group_);
+    copy_all(results, packed, false);
+  }
+
+  void copy_all(const std::vector<View>& results, std::byte* packed, bool pack) {
+    maker_.begin_group();
+    for (const View& result : results) {
+      const View in_pack = contiguous_view(packed, result.dtype, result.shape);
+      maker_.copy(pack ? result : in_pack, pack ? in_pack : result);
+      packed += result.shape[0] * result.item_size();
+    }
+    maker_.end_group();
+  }
+
+  StepContext& context_;
+  KernelMaker& maker_;
+  const MeshPart& part_;
+  std::vector<int> group_;  // processes that settle something together
 };
 
 void add_collective(StepContext& context) {
-  context.maker.begin_group();
-  for (size_t i = 0; i < context.step.inputs.size(); ++i) {
-    const Buffer& source = context.input(i);
-    std::vector<Region> regions;
-    RegionPlanner(context.program.mesh, source, context.input_base(i),
-                  context.presummed_of_input(i), context.output(i), context.output_base(i))
-        .add_regions(regions);
-    context.maker.combine(reduction_of(source.sharding.combine), source.dtype, regions);
-  }
-  context.maker.end_group();
+  Collective(context).make();
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ bool pending_axes_are_major(const Buffer& buffer) {
 
 std::vector<AxisMask> find_presummed(const Program& program) {
   std::vector<AxisMask> out(program.buffers.size(), 0);
+  if (program.fixed_reductions)
+    return out;
   for (const ProgramStep& step : program.steps) {
     if (step.fused != kNone || !adds_up(step.op->name))
       continue;

@@ -5,9 +5,13 @@
 
 namespace meshtrain {
 
-VariableStore::VariableStore(const DeviceMesh& mesh, std::vector<Variable> variables,
-                             std::shared_ptr<gpu::Device> device)
-    : mesh_(mesh), variables_(std::move(variables)), device_(std::move(device)) {
+VariableStore::VariableStore(MeshPart part, std::vector<Variable> variables,
+                             std::shared_ptr<gpu::Device> device,
+                             std::shared_ptr<ProcessGroup> group)
+    : part_(std::move(part)),
+      variables_(std::move(variables)),
+      device_(std::move(device)),
+      group_(std::move(group)) {
   std::vector<int64_t> offsets;
   int64_t total = 0;
   for (size_t v = 0; v < variables_.size(); ++v) {
@@ -33,7 +37,7 @@ VariableStore::~VariableStore() {
 
 PieceMap VariableStore::map(int variable) const {
   const Variable& v = variables_[static_cast<size_t>(variable)];
-  return PieceMap(mesh_, v.layout.storage, v.shape, v.dtype);
+  return PieceMap(part_, v.layout.storage, v.shape, v.dtype);
 }
 
 int VariableStore::find(std::string_view path) const {
@@ -58,20 +62,27 @@ void VariableStore::copy_pieces(int variable, std::byte* to) const {
   }
 }
 
+void VariableStore::write_pieces(int variable, const std::byte* from) {
+  const int64_t bytes = map(variable).total_bytes();
+  std::byte* to = addresses_[static_cast<size_t>(variable)];
+  if (device_ == nullptr) {
+    std::copy_n(from, bytes, to);
+  } else if (bytes > 0) {
+    device_->upload(to, from, bytes);
+  }
+}
+
 HostTensor VariableStore::read(int variable) const {
   const Variable& v = variables_[static_cast<size_t>(variable)];
   const PieceMap pieces = map(variable);
-  HostTensor whole(v.dtype, v.shape);
-  if (device_ == nullptr) {
-    pieces.gather(addresses_[static_cast<size_t>(variable)], whole.bytes());
-  } else if (pieces.is_whole()) {
-    copy_pieces(variable, whole.bytes());
-  } else {
-    HostTensor copy(DType::kUInt8, {pieces.total_bytes()});
+  HostTensor copy;
+  const std::byte* from = addresses_[static_cast<size_t>(variable)];
+  if (device_ != nullptr) {
+    copy = HostTensor(DType::kUInt8, {pieces.total_bytes()});
     copy_pieces(variable, copy.bytes());
-    pieces.gather(copy.bytes(), whole.bytes());
+    from = copy.bytes();
   }
-  return whole;
+  return gather_whole(part_, v.layout.storage, v.shape, v.dtype, from, group_.get());
 }
 
 void VariableStore::write(int variable, const HostTensor& value) {
@@ -80,15 +91,14 @@ void VariableStore::write(int variable, const HostTensor& value) {
                   v.path, dtype_name(v.dtype), shape_string(v.shape), dtype_name(value.dtype()),
                   shape_string(value.shape()));
   const PieceMap pieces = map(variable);
-  std::byte* to = addresses_[static_cast<size_t>(variable)];
+  const std::byte* slab = value.bytes() + pieces.slab_offset();
   if (device_ == nullptr) {
-    pieces.scatter(value.bytes(), to);
+    pieces.scatter(slab, addresses_[static_cast<size_t>(variable)]);
     return;
   }
   HostTensor scattered(DType::kUInt8, {std::max<int64_t>(pieces.total_bytes(), 1)});
-  pieces.scatter(value.bytes(), scattered.bytes());
-  if (pieces.total_bytes() > 0)
-    device_->upload(to, scattered.bytes(), pieces.total_bytes());
+  pieces.scatter(slab, scattered.bytes());
+  write_pieces(variable, scattered.bytes());
 }
 
 void VariableStore::fill(int variable, double value) {

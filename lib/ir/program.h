@@ -2,8 +2,9 @@
 // runs. Made by lower_program (passes) from a partitioned Graph; run by exec.
 //
 // A value that is equal on several devices is stored and computed once per distinct piece: a buffer
-// has `num_pieces` pieces, numbered by distinct_piece() over `axes` (the axes it is split or
-// pending over). A real mesh would hold one piece on every device; `plan` reports that.
+// has `num_pieces` pieces, numbered by MeshPart::piece() over `axes` (the axes it is split or
+// pending over). A real mesh would hold one piece on every device; `plan` reports that. Of several
+// processes each has a program for its own part of the mesh; they differ in nothing else.
 #pragma once
 
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "mesh/mesh_part.h"
 
 namespace meshtrain {
 
@@ -20,7 +22,7 @@ struct Buffer {
   DType dtype = DType::kFloat32;
   Sharding sharding;
   AxisMask axes = 0;        // sharding.used_axes()
-  int64_t num_pieces = 1;   // mesh.size_of(axes)
+  int64_t num_pieces = 1;   // part.num_pieces(axes)
   int64_t piece_bytes = 0;  // exact, no padding: a value split over dimension 0 lies as the whole
   int64_t offset = 0;       // of piece 0 in the arena, 64-byte aligned; pieces follow one another
   int variable = kNone;     // lives in the variable store instead of the arena
@@ -56,7 +58,11 @@ struct FusedTape {
 };
 
 struct Program {
-  DeviceMesh mesh;
+  MeshPart part;  // of the mesh that this process has
+  // Whether each piece is computed apart and terms are added in device order, so that the result
+  // does not depend on how the mesh is split over processes. Otherwise the pieces of a process are
+  // computed together, and their terms added up first.
+  bool fixed_reductions = false;
   std::vector<Variable> variables;
   std::vector<Buffer> buffers;
   std::vector<ProgramStep> prologue;  // constants: run once, when the program is made ready

@@ -19,8 +19,8 @@ namespace meshtrain {
 class MeshPart {
  public:
   MeshPart() = default;  // one device
-  // All devices, of the only process.
-  explicit MeshPart(DeviceMesh mesh);
+  // All devices, of the only process. A mesh is a part of itself.
+  MeshPart(DeviceMesh mesh);  // NOLINT(google-explicit-constructor)
   // Throws Error (exit 4) when `processes` does not divide the number of devices.
   MeshPart(DeviceMesh mesh, int processes, int rank);
 
@@ -41,6 +41,10 @@ class MeshPart {
   int holder(int64_t device, AxisMask axes, int asking) const;
   // Axes along which the grid has more than one position.
   AxisMask crossing() const;
+  // The processes that differ from this one only along `axes`, in the order of their places there:
+  // the same list on each of them. And the place of this one in the list.
+  std::vector<int> group(AxisMask axes) const;
+  int64_t place_in_group(AxisMask axes) const;
   // The part of another process.
   MeshPart of(int rank) const { return MeshPart(mesh_, processes_, rank); }
 
@@ -53,12 +57,14 @@ class MeshPart {
   int64_t device_of(AxisMask axes, int64_t piece) const {
     return device(device_of_piece(local_, axes, piece));
   }
+  // The piece of mine that a device of the whole mesh would hold in my place of the grid.
+  int64_t piece_like(AxisMask axes, int64_t device) const;
 
  private:
   int64_t grid_coordinate(int process, int axis) const;
 
   DeviceMesh mesh_, local_;
-  std::vector<int64_t> grid_;
+  std::vector<int64_t> grid_;  // one for each axis
   int processes_ = 1, rank_ = 0;
 };
 

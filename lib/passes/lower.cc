@@ -10,12 +10,12 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const DeviceMesh& mesh)
+  Lowering(const Graph& graph, const MeshPart& part)
       : graph_(graph),
         groups_(fuse_groups(graph)),
         buffer_of_(graph.values.size(), kNone),
         place_(graph.values.size(), kNone) {
-    program_.mesh = mesh;
+    program_.part = part;
     program_.buffers.reserve(graph.values.size());
     program_.steps.reserve(graph.nodes.size());
     program_.variables = graph.variables;
@@ -41,11 +41,11 @@ class Lowering {
     const Value& val = value(v);
     Buffer b;
     b.global_shape = val.shape;
-    b.shape = local_shape(val.shape, *val.sharding, program_.mesh);
+    b.shape = local_shape(val.shape, *val.sharding, program_.part.mesh());
     b.dtype = val.dtype;
     b.sharding = *val.sharding;
     b.axes = val.sharding->used_axes();
-    b.num_pieces = program_.mesh.size_of(b.axes);
+    b.num_pieces = program_.part.num_pieces(b.axes);
     b.piece_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(b.dtype));
     b.value = v;
     program_.buffers.push_back(std::move(b));
@@ -289,8 +289,8 @@ class Lowering {
 
 }  // namespace
 
-Program lower_program(const Graph& graph, const DeviceMesh& mesh) {
-  return Lowering(graph, mesh).run();
+Program lower_program(const Graph& graph, const MeshPart& part) {
+  return Lowering(graph, part).run();
 }
 
 }  // namespace meshtrain

@@ -104,7 +104,8 @@ Compiled compile(Graph graph, const DeviceMesh& mesh, const CompileOptions& opti
     }
   }
   const Stopwatch watch;
-  out.program = lower_program(graph, mesh);
+  out.program = lower_program(graph, MeshPart(mesh, options.processes, options.rank));
+  out.program.fixed_reductions = options.fixed_reductions;
   out.times.push_back({"lower", watch.milliseconds()});
   out.times.push_back({"verify", verifying});
   out.graph = std::move(graph);

@@ -18,9 +18,11 @@ struct CompileOptions {
   PropagateOptions propagate;
   bool verify_each = true;  // names the pass that broke what the last verifier sees
   bool bucket = true;
-  bool early_gradients = false;  // reduce each gradient as soon as it exists
-  std::string dump_dir;          // empty: nothing is written
-  std::string dump_name;         // prefix of the files: "train"
+  bool early_gradients = false;   // reduce each gradient as soon as it exists
+  int processes = 1, rank = 0;    // that the mesh is split over, and the one to lower for
+  bool fixed_reductions = false;  // Program::fixed_reductions
+  std::string dump_dir;           // empty: nothing is written
+  std::string dump_name;          // prefix of the files: "train"
 };
 
 struct PassTime {

@@ -66,11 +66,11 @@ std::vector<PlannedCollective> planned_collectives(const Graph& graph, const Dev
 PlannedMemory planned_memory(const Program& program) {
   PlannedMemory memory;
   for (const Variable& variable : program.variables) {
-    const int64_t stored = local_bytes(variable, variable.layout.storage, program.mesh);
+    const int64_t stored = local_bytes(variable, variable.layout.storage, program.part.mesh());
     if (variable.role == VariableRole::kWeight) {
       memory.weights += stored;
       memory.gradients +=
-          variable.trainable ? local_bytes(variable, variable.layout.grad, program.mesh) : 0;
+          variable.trainable ? local_bytes(variable, variable.layout.grad, program.part.mesh()) : 0;
     } else {
       memory.optimizer += stored;
     }

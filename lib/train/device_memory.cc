@@ -81,7 +81,7 @@ std::vector<Tensor> tensors_of(const Program& program) {
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     if (buffer.variable == kNone) {
-      out.push_back({names[b], layout_of(buffer.sharding, program.mesh), buffer.global_shape,
+      out.push_back({names[b], layout_of(buffer.sharding, program.part.mesh()), buffer.global_shape,
                      buffer.dtype, buffer.piece_bytes * buffer.num_pieces});
     }
   }

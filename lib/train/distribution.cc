@@ -30,6 +30,14 @@ int64_t product(const std::vector<int64_t>& shape) {
   return out;
 }
 
+// The same kind of devices, `count` of them: "cpu:8", "gpu:0x8", "64xH100".
+std::string as_many(const std::string& devices, int64_t count) {
+  const size_t cross = devices.find('x');
+  const bool is_on_paper = cross != std::string::npos && !starts_with(devices, "gpu");
+  return is_on_paper ? fmt::format("{}{}", count, devices.substr(cross))
+                     : fmt::format("{}{}", starts_with(devices, "gpu") ? "gpu:0x" : "cpu:", count);
+}
+
 DeviceMesh make_mesh(const MeshConfig& config, const std::optional<int64_t>& devices,
                      Diagnostics& diagnostics) {
   std::vector<int64_t> shape = config.shape.value;
@@ -46,9 +54,8 @@ DeviceMesh make_mesh(const MeshConfig& config, const std::optional<int64_t>& dev
         .error("E210", config.shape.loc ? config.shape.loc : config.devices.loc,
                fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape),
                            product(shape), config.devices.value, *devices))
-        .help(fmt::format(
-            "write `devices: {}{}` or `devices: auto`",
-            starts_with(config.devices.value, "gpu") ? "gpu:0x" : "cpu:", product(shape)));
+        .help(fmt::format("write `devices: {}` or `devices: auto`",
+                          as_many(config.devices.value, product(shape))));
     return {};
   }
   if (product(shape) > 65536) {
@@ -86,13 +93,22 @@ AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
 
 }  // namespace
 
-Distribution make_distribution(const Config& config, Diagnostics& diagnostics) {
+Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics) {
   const DistributionConfig& from = config.distribution;
   Distribution out;
   out.devices = parse_devices(from.mesh.devices, diagnostics);
   out.mesh = make_mesh(from.mesh, out.devices.count, diagnostics);
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
+  }
+  if (out.mesh.num_devices() % processes != 0) {
+    diagnostics
+        .error("E210", from.mesh.shape.loc,
+               fmt::format("{} devices do not split over {} processes", out.mesh.num_devices(),
+                           processes))
+        .help(fmt::format("a mesh of {} devices, or as many processes as divide {}",
+                          (out.mesh.num_devices() / processes + 1) * processes,
+                          out.mesh.num_devices()));
   }
   settle_auto(out.devices, out.mesh.num_devices());
   const std::vector<std::string> names = from.batch_dim_name->empty()

@@ -23,10 +23,11 @@ gpu::DeviceOptions device_options(const Config& config, const EngineOptions& opt
 
 struct Engine::Impl {
   Impl(const Config& config, const DataSpec& spec, const EngineOptions& options)
-      : setup(config, &spec, options.dump_ir),
+      : processes(options.processes),
+        setup(config, &spec, options.dump_ir, processes.size(), processes.rank()),
         device(open_device(setup.distribution().devices, device_options(config, options))),
         workers(device == nullptr ? make_worker_pool(options.num_workers) : nullptr),
-        store(setup.mesh(), setup.variables(), checked(device)),
+        store(setup.part(), setup.variables(), checked(device), processes.group),
         feeder(device) {
     initialize();
   }
@@ -155,6 +156,7 @@ struct Engine::Impl {
     return variable;
   }
 
+  Processes processes;
   Setup setup;
   std::shared_ptr<gpu::Device> device;  // null: the processor
   std::shared_ptr<WorkerPool> workers;
@@ -183,6 +185,10 @@ const DeviceMesh& Engine::mesh() const {
 }
 const Diagnostics& Engine::warnings() const {
   return impl_->setup.warnings();
+}
+
+const Processes& Engine::processes() const {
+  return impl_->processes;
 }
 
 void Engine::train_step(const Batch& batch) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/processes.h"
 #include "config/config.h"
 #include "data/dataset.h"
 #include "ir/program.h"
@@ -22,6 +23,7 @@ struct EngineOptions {
   int num_workers = 0;         // threads; 0 = one per core
   std::string dump_ir;         // folder for the graph after each pass; empty = none
   bool use_cuda_graph = true;  // on a GPU; false: kernel by kernel
+  Processes processes = {};    // that the mesh is split over
 };
 
 class VariableStore;
@@ -38,6 +40,9 @@ class Engine : public StepRunner {
   const Model& model() const;
   const DeviceMesh& mesh() const;
   const Diagnostics& warnings() const;  // layout rules that act on nothing, ...
+  // The processes that this one computes with; all call the functions below in the same order, and
+  // get the same results.
+  const Processes& processes() const;
 
   void train_step(const Batch& batch) override;  // updates weights, optimizer state and metrics
   int64_t steps_at_once(int64_t batch_size) override;

@@ -78,7 +78,10 @@ const DeviceTable& Feeder::table(const Rows& rows, DType dtype) {
 }
 
 void Feeder::feed_rows(Executor& executor, int index, const Rows& from,
-                       std::span<const int64_t> rows, int step) {
+                       std::span<const int64_t> all_rows, int step) {
+  const Executor::RowRange range = executor.input_rows(index);
+  const std::span<const int64_t> rows =
+      all_rows.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.count));
   const Buffer& buffer = buffer_of(executor, index);
   const size_t row_bytes = from.row_bytes();
   if (kept_.contains(&from) && executor.can_gather(index)) {
@@ -114,8 +117,9 @@ void Feeder::feed_weights(Executor& executor, int index, const Batch& batch, int
     feed_rows(executor, index, *batch.dataset->sample_weight, batch.rows, step);
     return;
   }
-  const std::vector<float> ones(
-      static_cast<size_t>(num_elements(buffer_of(executor, index).global_shape)), 1.0f);
+  Shape shape = buffer_of(executor, index).global_shape;
+  shape[0] = executor.input_rows(index).count;
+  const std::vector<float> ones(static_cast<size_t>(num_elements(shape)), 1.0f);
   executor.set_input(index, ones.data(), ones.size() * sizeof(float), step);
 }
 

@@ -24,7 +24,8 @@ class Feeder {
   // must outlive the feeder.
   bool keep(const Dataset& dataset);
 
-  // Writes all inputs of step `step` of the executor's next run. Throws ConfigError E324 when the
+  // Writes all inputs of step `step` of the executor's next run, of the batch what this process
+  // computes with. Throws ConfigError E324 when the
   // dataset has no such array, and what reading it throws.
   void feed(Executor& executor, const Batch& batch, double learning_rate, int step);
 

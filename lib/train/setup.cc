@@ -112,15 +112,17 @@ DataSpec data_spec(const Dataset& dataset) {
   return spec;
 }
 
-Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir)
+Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, int processes,
+             int rank)
     : config_(config), dump_ir_(std::move(dump_ir)), warnings_(config.warnings) {
   const DTypePolicy policy = dtype_policy(config.dtype_policy.value);
   dtype_ = policy.floatx();
   Diagnostics diagnostics;
-  distribution_ = make_distribution(config, diagnostics);
+  distribution_ = make_distribution(config, processes, diagnostics);
   check_optimizer(config.compile.optimizer, diagnostics);
   model_ = std::make_unique<Model>(config.model, policy, diagnostics);
   diagnostics.throw_if_errors();
+  part_ = MeshPart(mesh(), processes, rank);
   optimizer_ = std::make_unique<Optimizer>(config.compile.optimizer);
   if (data != nullptr) {
     data_ = *data;
@@ -228,6 +230,11 @@ void Setup::resolve(Diagnostics& diagnostics) {
   }
 }
 
+bool Setup::fixed_reductions() const {
+  const std::string& reductions = config_.distribution.reductions.value;
+  return reductions == "fixed" || (reductions == "auto" && !part_.is_whole());
+}
+
 Graph Setup::global_graph(StepKind kind, int64_t batch) const {
   Graph graph = kind == StepKind::kTest      ? graphs_->test(batch)
                 : kind == StepKind::kPredict ? graphs_->predict(batch)
@@ -239,6 +246,9 @@ Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
   CompileOptions options;
   options.bucket = bucket;
   options.early_gradients = distribution_.zero >= 2;
+  options.processes = part_.processes();
+  options.rank = part_.rank();
+  options.fixed_reductions = fixed_reductions();
   options.dump_dir = dump_ir_;
 #ifdef NDEBUG
   options.verify_each = !dump_ir_.empty();  // a third of the time of all passes

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/dataset.h"
+#include "mesh/mesh_part.h"
 #include "passes/pipeline.h"
 #include "train/distribution.h"
 #include "train/step_graph.h"
@@ -22,9 +23,10 @@ DataSpec data_spec(const Dataset& dataset);
 class Setup {
  public:
   // Without `data`, shapes and dtypes of inputs and targets are what the model and the loss imply.
-  // Throws ConfigError with every problem of the model, the layouts, the mesh and the data's
-  // shapes.
-  Setup(const Config& config, const DataSpec* data, std::string dump_ir = {});
+  // Programs are those of one of several processes. Throws ConfigError with every problem of the
+  // model, the layouts, the mesh and the data's shapes.
+  Setup(const Config& config, const DataSpec* data, std::string dump_ir = {}, int processes = 1,
+        int rank = 0);
   ~Setup();
 
   const Config& config() const { return config_; }
@@ -33,6 +35,9 @@ class Setup {
   const Optimizer& optimizer() const { return *optimizer_; }
   const Distribution& distribution() const { return distribution_; }
   const DeviceMesh& mesh() const { return distribution_.mesh; }
+  const MeshPart& part() const { return part_; }  // of the process
+  // Whether sums over devices are added in device order whatever the number of processes.
+  bool fixed_reductions() const;
   const ResolvedLayouts& layouts() const { return layouts_; }
   const StepGraphs& graphs() const { return *graphs_; }
   const Diagnostics& warnings() const { return warnings_; }
@@ -54,6 +59,7 @@ class Setup {
   std::string dump_ir_;
   DType dtype_ = DType::kFloat32;
   Distribution distribution_;
+  MeshPart part_;
   DataSpec data_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;

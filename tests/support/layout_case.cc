@@ -124,9 +124,8 @@ Layout one_device(const LayoutCase& c) {
   return out;
 }
 
-// Two steps of the model under a layout: all outputs and the weights afterwards.
 Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed, bool read_all,
-                   std::shared_ptr<gpu::Device> device) {
+                   const Place& place) {
   Graph graph = c.graph;
   if (!read_all) {
     graph.outputs.resize(1);  // the loss alone: pending sums travel as they do in training
@@ -139,11 +138,17 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   CompileOptions options;
   options.propagate.batch_axes = layout.batch_axes;
   options.propagate.pins = layout.pins;
+  options.fixed_reductions = place.fixed_reductions;
+  if (place.group != nullptr) {
+    options.processes = place.group->size();
+    options.rank = place.group->rank();
+  }
   Compiled compiled = compile(graph, layout.mesh, options);
-  CHECK(memory_plan_problem(compiled.program) == "");
+  const std::string problem = memory_plan_problem(compiled.program);
+  MESHTRAIN_CHECK(problem.empty(), "{}", problem);
 
   Random random(data_seed);
-  VariableStore store(layout.mesh, graph.variables, std::move(device));
+  VariableStore store(compiled.program.part, graph.variables, place.device, place.group);
   for (int v = 0; v < static_cast<int>(graph.variables.size()); ++v) {
     store.write(v, first_value(graph.variables[v], random));
   }
@@ -157,7 +162,11 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
     for (const auto& [name, index] : inputs) {
       const Buffer& buffer = executor.program().buffers[executor.program().inputs[index].buffer];
       const HostTensor value = input_value(name, buffer, random);
-      executor.set_input(index, value.bytes(), value.num_bytes());
+      const Executor::RowRange rows = executor.input_rows(index);
+      const size_t row_bytes =
+          value.num_bytes() /
+          std::max<size_t>(1, buffer.global_shape.empty() ? 1 : buffer.global_shape[0]);
+      executor.set_input(index, value.bytes() + rows.first * row_bytes, rows.count * row_bytes);
     }
     executor.run();
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/gpu/device.h"
+#include "comm/process_group.h"
 #include "ir/graph.h"
 #include "mesh/device_mesh.h"
 #include "tensor/host_tensor.h"
@@ -54,12 +55,19 @@ Layout one_device(const LayoutCase& c);
 
 using Tensors = std::map<std::string, HostTensor>;
 
-// Two steps under a layout, on the processor or a device: all outputs (the loss alone unless
+// Where a step runs.
+struct Place {
+  std::shared_ptr<gpu::Device> device = nullptr;  // null: the processor
+  std::shared_ptr<ProcessGroup> group = nullptr;  // null: the only process
+  bool fixed_reductions = false;
+};
+
+// Two steps under a layout: all outputs (the loss alone unless
 // `read_all`: pending sums then travel as they do in training) and the variables afterwards. Inputs
 // and first weights are drawn from `data_seed`, by name; integer inputs are below 16,
 // "learning_rate" is 0.05.
 Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed, bool read_all,
-                   std::shared_ptr<gpu::Device> device = nullptr);
+                   const Place& place = {});
 // Within 1e-9, relative to 1 + the wanted number.
 void compare_tensors(const Tensors& sharded, const Tensors& expected);
 

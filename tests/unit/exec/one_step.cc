@@ -7,11 +7,11 @@ namespace meshtrain::testing {
 int ProgramBuilder::buffer(const Shape& global, DType dtype, const Sharding& sharding) {
   Buffer b;
   b.global_shape = global;
-  b.shape = local_shape(global, sharding, program_.mesh);
+  b.shape = local_shape(global, sharding, program_.part.mesh());
   b.dtype = dtype;
   b.sharding = sharding;
   b.axes = sharding.used_axes();
-  b.num_pieces = program_.mesh.size_of(b.axes);
+  b.num_pieces = program_.part.num_pieces(b.axes);
   b.piece_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(dtype));
   b.offset = program_.arena_bytes;
   program_.arena_bytes += (b.piece_bytes * b.num_pieces + 63) / 64 * 64;

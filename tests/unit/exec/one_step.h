@@ -14,7 +14,7 @@ namespace meshtrain::testing {
 // Buffers one after the other, steps as they are added; inputs "0", "1", ... and outputs the same.
 class ProgramBuilder {
  public:
-  explicit ProgramBuilder(DeviceMesh mesh) { program_.mesh = std::move(mesh); }
+  explicit ProgramBuilder(DeviceMesh mesh) { program_.part = std::move(mesh); }
 
   int buffer(const Shape& global, DType dtype, const Sharding& sharding);
   int input(const Shape& global, DType dtype, const Sharding& sharding);

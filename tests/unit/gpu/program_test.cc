@@ -34,7 +34,7 @@ int num_cases(int otherwise) {
 void check_case(const LayoutCase& step, Random& random, uint64_t seed, bool read_all) {
   const Layout layout = random_layout(random, step);
   set_emulator_seed(seed);
-  compare_tensors(run_layout(step, layout, seed, read_all, open_test_device()),
+  compare_tensors(run_layout(step, layout, seed, read_all, {.device = open_test_device()}),
                   run_layout(step, layout, seed, read_all));
 }
 

@@ -1,0 +1,16 @@
+// Message: bytes that one process sends to another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace meshtrain {
+
+// `bytes` at `data` of this process for, or from, process `peer`.
+struct Message {
+  int peer = 0;
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,54 @@
+#include "exec/exchange.h"
+
+namespace meshtrain {
+namespace {
+
+int64_t bytes_of(const View& view) {
+  return num_elements(view.shape) * view.item_size();
+}
+
+}  // namespace
+
+void Exchange::send(int peer, const View& part) {
+  Outgoing& to = sends_[peer];
+  to.parts.push_back(part);
+  to.bytes += bytes_of(part);
+}
+
+Exchange::Slot Exchange::receive(int peer, int64_t bytes, std::byte* direct) {
+  Incoming& from = receives_[peer];
+  const Slot slot{peer, from.bytes};
+  from.direct = from.parts == 0 ? direct : nullptr;
+  ++from.parts;
+  from.bytes += bytes;
+  return slot;
+}
+
+std::byte* Exchange::pack(const Outgoing& outgoing, KernelMaker& maker) const {
+  if (outgoing.parts.size() == 1 && is_contiguous(outgoing.parts[0]))
+    return outgoing.parts[0].data;
+  std::byte* const packed = maker.scratch(outgoing.bytes);
+  std::byte* to = packed;
+  for (const View& part : outgoing.parts) {
+    maker.copy(part, contiguous_view(to, part.dtype, part.shape));
+    to += bytes_of(part);
+  }
+  return packed;
+}
+
+void Exchange::make(KernelMaker& maker) {
+  if (sends_.empty() && receives_.empty())
+    return;
+  std::vector<Message> sends, receives;
+  maker.begin_group();
+  for (const auto& [peer, outgoing] : sends_)
+    sends.push_back({peer, pack(outgoing, maker), outgoing.bytes});
+  maker.end_group();
+  for (auto& [peer, incoming] : receives_) {
+    incoming.data = incoming.direct != nullptr ? incoming.direct : maker.scratch(incoming.bytes);
+    receives.push_back({peer, incoming.data, incoming.bytes});
+  }
+  maker.exchange(sends, receives);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,191 @@
+#include "exec/region_planner.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace meshtrain {
+
+Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device) {
+  return {local_start(buffer.global_shape, buffer.sharding, part.mesh(), device), buffer.shape, 0,
+          0};
+}
+
+Box run_box(const Buffer& buffer, const MeshPart& part, int64_t device, int64_t begin,
+            int64_t end) {
+  const Box whole = whole_box(buffer, part, device);
+  const std::vector<int64_t> strides = row_major_strides(buffer.global_shape);
+  int64_t key = 0;
+  for (size_t d = 0; d < strides.size(); ++d)
+    key += whole.start[d] * strides[d];
+  return {{begin}, {end - begin}, key, begin};
+}
+
+RegionPlanner::RegionPlanner(const MeshPart& part, Side source, AxisMask presummed, Side target)
+    : part_(part),
+      source_(std::move(source)),
+      target_(std::move(target)),
+      kept_(source_.buffer.sharding.partial & target_.buffer.sharding.partial) {
+  const DeviceMesh& mesh = part.mesh();
+  const int64_t num_sources = mesh.size_of(source_.buffer.axes);
+  for (int64_t p = 0; p < num_sources; ++p) {
+    const int64_t device = device_of_piece(mesh, source_.buffer.axes, p);
+    if (part.piece_like(presummed, device) == 0)
+      sources_.push_back({device, source_.box(part, device)});
+  }
+}
+
+// Nothing when they do not meet.
+std::optional<RegionPlanner::Overlap> RegionPlanner::overlap(const Box& source, const Box& target) {
+  if (source.key != target.key)
+    return std::nullopt;
+  Overlap out{{}, source.first, target.first};
+  const std::vector<int64_t> source_strides = row_major_strides(source.shape);
+  const std::vector<int64_t> target_strides = row_major_strides(target.shape);
+  for (size_t d = 0; d < source.start.size(); ++d) {
+    const int64_t begin = std::max(source.start[d], target.start[d]);
+    const int64_t end =
+        std::min(source.start[d] + source.shape[d], target.start[d] + target.shape[d]);
+    if (begin >= end)
+      return std::nullopt;
+    out.shape.push_back(end - begin);
+    out.from += (begin - source.start[d]) * source_strides[d];
+    out.to += (begin - target.start[d]) * target_strides[d];
+  }
+  return out;
+}
+
+// Calls visit(source, overlap) for every term of the piece that a device holds. Sources are in
+// device order, so that terms are added in device order.
+template <class Visit>
+void RegionPlanner::for_each_term(int64_t device, const Box& box, Visit&& visit) const {
+  const DeviceMesh& mesh = part_.mesh();
+  const int64_t kept = distinct_piece(mesh, kept_, device);
+  for (const Source& source : sources_) {
+    if (distinct_piece(mesh, kept_, source.device) != kept)
+      continue;
+    if (const auto meet = overlap(source.box, box))
+      visit(source, *meet);
+  }
+}
+
+void RegionPlanner::plan(Exchange& exchange, bool with_others) {
+  plan_receives(exchange, with_others);
+  for (int rank = 0; rank < part_.processes() && with_others; ++rank) {
+    if (rank != part_.rank())
+      plan_sends(rank, exchange);
+  }
+}
+
+void RegionPlanner::plan_receives(Exchange& exchange, bool with_others) {
+  const Buffer& target = target_.buffer;
+  const int64_t num_targets = part_.num_pieces(target.axes);
+  for (int64_t p = 0; p < num_targets; ++p) {
+    const int64_t device = part_.device_of(target.axes, p);
+    const Box box = target_.box(part_, device);
+    // One region for each position of the split axes; its terms differ along the settled axes only.
+    std::map<std::pair<std::vector<int64_t>, int64_t>, size_t> region_of;
+    for_each_term(device, box, [&](const Source& source, const Overlap& meet) {
+      if (!with_others && part_.holder(source.device, source_.buffer.axes) != part_.rank())
+        return;
+      const auto [place, is_new] =
+          region_of.try_emplace({source.box.start, source.box.key}, planned_.size());
+      if (is_new) {
+        planned_.push_back({target_.base + p * target.piece_bytes + meet.to * item(),
+                            meet.shape,
+                            box.shape,
+                            false,
+                            {}});
+      }
+      add_term(planned_[place->second], source, meet, exchange);
+    });
+  }
+}
+
+namespace {
+
+// Whether a box of this shape within one of shape `whole` is a run of its elements.
+bool is_run(const Shape& shape, const Shape& whole) {
+  size_t d = 0;
+  while (d < shape.size() && shape[d] == 1)
+    ++d;
+  for (++d; d < shape.size(); ++d) {
+    if (shape[d] != whole[d])
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void RegionPlanner::add_term(Planned& region, const Source& source, const Overlap& meet,
+                             Exchange& exchange) {
+  const int holder = part_.holder(source.device, source_.buffer.axes);
+  if (holder == part_.rank()) {
+    region.terms.push_back({false, {}, local_address(source, meet)});
+    return;
+  }
+  const bool may_arrive_there = is_copy() && is_run(meet.shape, region.target_shape);
+  region.has_remote = true;
+  region.terms.push_back({true,
+                          exchange.receive(holder, num_elements(meet.shape) * item(),
+                                           may_arrive_there ? region.to : nullptr),
+                          nullptr});
+}
+
+void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
+  const MeshPart peer = part_.of(rank);
+  const AxisMask axes = target_.buffer.axes;
+  const int64_t num_targets = peer.num_pieces(axes);
+  for (int64_t p = 0; p < num_targets; ++p) {
+    const int64_t device = peer.device_of(axes, p);
+    for_each_term(device, target_.box(peer, device),
+                  [&](const Source& source, const Overlap& meet) {
+                    if (part_.holder(source.device, source_.buffer.axes, rank) == part_.rank()) {
+                      exchange.send(rank, {local_address(source, meet), dtype(), meet.shape,
+                                           row_major_strides(source.box.shape)});
+                    }
+                  });
+  }
+}
+
+std::byte* RegionPlanner::local_address(const Source& source, const Overlap& meet) const {
+  const int64_t piece = part_.piece_like(source_.buffer.axes, source.device);
+  return source_.base + piece * source_.buffer.piece_bytes + meet.from * item();
+}
+
+bool RegionPlanner::is_copy() const {
+  return (source_.buffer.sharding.partial & ~target_.buffer.sharding.partial) == 0;
+}
+
+std::vector<Region> RegionPlanner::regions(const Exchange& exchange, KernelMaker& maker) const {
+  std::vector<Region> out;
+  for (const Planned& planned : planned_) {
+    Region region{planned.to, {}, planned.shape, row_major_strides(planned.target_shape), {}};
+    region.from_strides = planned.has_remote ? row_major_strides(planned.shape) : source_strides();
+    for (const Term& term : planned.terms) {
+      region.sources.push_back(term.is_remote       ? exchange.address(term.slot)
+                               : planned.has_remote ? packed(term.local, planned.shape, maker)
+                                                    : term.local);
+    }
+    if (region.sources.size() > 1 || region.sources[0] != region.to)  // else it arrived there
+      out.push_back(std::move(region));
+  }
+  return out;
+}
+
+// The terms of a region have equal strides, and those that came from others have no gaps.
+const std::byte* RegionPlanner::packed(std::byte* local, const Shape& shape,
+                                       KernelMaker& maker) const {
+  const std::vector<int64_t> from = source_strides(), to = row_major_strides(shape);
+  bool is_packed = true;
+  for (size_t d = 0; d < shape.size(); ++d)
+    is_packed = is_packed && (shape[d] == 1 || from[d] == to[d]);
+  if (is_packed)
+    return local;
+  std::byte* const copy = maker.scratch(num_elements(shape) * item());
+  maker.copy({local, dtype(), shape, from}, contiguous_view(copy, dtype(), shape));
+  return copy;
+}
+
+}  // namespace meshtrain

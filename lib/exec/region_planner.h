@@ -1,0 +1,86 @@
+// Which parts of the pieces of one buffer become parts of the pieces of another: copies, or sums of
+// the pieces that hold terms, in device order; and what processes send each other for it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "exec/exchange.h"
+#include "ir/program.h"
+
+namespace meshtrain {
+
+// What a piece covers. Pieces with different keys have nothing in common.
+struct Box {
+  std::vector<int64_t> start;
+  Shape shape;
+  int64_t key = 0;
+  int64_t first = 0;  // element of the piece where the box begins
+};
+// Of the piece that a device holds: all of it, or its elements [begin, end) as one dimension.
+Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device);
+Box run_box(const Buffer& buffer, const MeshPart& part, int64_t device, int64_t begin, int64_t end);
+
+// One side of a move: the pieces of this process at `base`, and what any process's pieces cover.
+struct Side {
+  const Buffer& buffer;
+  std::byte* base = nullptr;
+  std::function<Box(const MeshPart& part, int64_t device)> box;
+};
+
+class RegionPlanner {
+ public:
+  // `presummed`: axes along which only the source's pieces at local position 0 hold something.
+  RegionPlanner(const MeshPart& part, Side source, AxisMask presummed, Side target);
+
+  // `with_others`: also from pieces that other processes hold, by the exchange.
+  void plan(Exchange& exchange, bool with_others);
+  // After exchange.make().
+  std::vector<Region> regions(const Exchange& exchange, KernelMaker& maker) const;
+
+ private:
+  struct Source {
+    int64_t device;
+    Box box;
+  };
+  // The part of one piece of the target that one piece of the source covers.
+  struct Overlap {
+    Shape shape;
+    int64_t from = 0, to = 0;  // first element in either piece
+  };
+  struct Term {
+    bool is_remote = false;
+    Exchange::Slot slot;
+    std::byte* local = nullptr;
+  };
+  // A region whose terms are not all here yet.
+  struct Planned {
+    std::byte* to = nullptr;
+    Shape shape, target_shape;
+    bool has_remote = false;
+    std::vector<Term> terms;
+  };
+
+  static std::optional<Overlap> overlap(const Box& source, const Box& target);
+  template <class Visit>
+  void for_each_term(int64_t device, const Box& box, Visit&& visit) const;
+  void plan_receives(Exchange& exchange, bool with_others);
+  void plan_sends(int rank, Exchange& exchange) const;
+  void add_term(Planned& region, const Source& source, const Overlap& meet, Exchange& exchange);
+  std::byte* local_address(const Source& source, const Overlap& meet) const;
+  const std::byte* packed(std::byte* local, const Shape& shape, KernelMaker& maker) const;
+
+  bool is_copy() const;  // every region has one term
+  DType dtype() const { return source_.buffer.dtype; }
+  int64_t item() const { return static_cast<int64_t>(dtype_size(dtype())); }
+  std::vector<int64_t> source_strides() const { return row_major_strides(sources_[0].box.shape); }
+
+  const MeshPart& part_;
+  Side source_, target_;
+  AxisMask kept_;                // pending before and after
+  std::vector<Source> sources_;  // of all processes
+  std::vector<Planned> planned_;
+};
+
+}  // namespace meshtrain
