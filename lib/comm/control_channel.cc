@@ -1,0 +1,346 @@
+#include "comm/control_channel.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <set>
+
+#include "base/diagnostic.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "comm/control_thread.h"
+#include "comm/meeting.h"
+#include "comm/network.h"
+
+namespace meshtrain {
+namespace {
+
+// A number of seconds from the environment.
+void read_seconds(const char* name, double* seconds) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') {
+    return;
+  }
+  const std::string_view text = value;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), *seconds);
+  if (problem != std::errc() || end != text.data() + text.size() ||
+      !(*seconds > 0 && *seconds <= 1e6)) {
+    throw ConfigError("E140", {},
+                      fmt::format("{}=`{}`: must be a number of seconds above 0", name, text));
+  }
+}
+
+// What a rank says of itself, and rank 0 of where it is; fields of one line each.
+std::string lines(const std::vector<std::string>& fields) {
+  return join(fields, "\n");
+}
+
+// Where rank 0 waits for the others.
+struct Place {
+  std::vector<Socket> listeners;
+  std::vector<std::string> hosts;  // names and addresses to look for it, in this order
+  int port = 0;
+  Token token = {};
+};
+
+Place open_place(const ControlOptions& options, bool one_host, int size) {
+  Place place;
+  allow_open_files(size + 16);
+  std::vector<Address> to_bind;
+  if (!options.interface.empty()) {
+    const std::vector<Address> addresses = addresses_of(options.interface);
+    to_bind = {addresses[0]};
+    place.hosts = {addresses[0].text()};
+  } else if (one_host) {
+    std::string error;
+    to_bind = resolve("127.0.0.1", 0, &error);
+    place.hosts = {"127.0.0.1"};
+  } else {
+    to_bind = {any_address(0, true), any_address(0, false)};
+    for (const Address& address : addresses_of("")) {
+      place.hosts.push_back(address.text());
+    }
+    if (!options.address.empty()) {
+      place.hosts.push_back(options.address);
+    }
+  }
+  for (const Address& address : to_bind) {
+    if (Socket listener = listen_at(address); listener && place.listeners.empty()) {
+      place.port = local_address(listener).port();
+      place.listeners.push_back(std::move(listener));
+    }
+  }
+  if (place.listeners.empty() || place.hosts.empty()) {
+    throw ConfigError("E613", {},
+                      fmt::format("rank 0 has no network address where the others could reach it; "
+                                  "the interfaces are {}",
+                                  join(network_interfaces(), ", ")));
+  }
+  place.token = random_token();
+  return place;
+}
+
+// Of an error that is to be the same on all ranks.
+std::string error_lines(const ConfigError& error) {
+  const Diagnostic& first = error.diagnostics().list().front();
+  return lines({"error", first.code, first.message});
+}
+
+}  // namespace
+
+ControlOptions ControlOptions::from_environment() {
+  ControlOptions options;
+  read_seconds("MESHTRAIN_HEARTBEAT_TIMEOUT", &options.silence_seconds);
+  read_seconds("MESHTRAIN_COLLECTIVE_TIMEOUT", &options.collective_seconds);
+  read_seconds("MESHTRAIN_JOIN_TIMEOUT", &options.join_seconds);
+  options.interface = chosen_interface();
+  return options;
+}
+
+Activity::Values Activity::read() const {
+  Values values;
+  uint64_t done = 0;
+  do {
+    done = done_.load(std::memory_order_acquire);
+    values.step = step_.load(std::memory_order_acquire);
+    values.epoch = epoch_.load(std::memory_order_acquire);
+    values.phase = phase_.load(std::memory_order_acquire);
+    values.sequence = sequence_.load(std::memory_order_acquire);
+    values.signature = signature_.load(std::memory_order_acquire);
+    values.collective = collective_.load(std::memory_order_acquire);
+    values.inside = inside_.load(std::memory_order_acquire);
+    values.loss_step = loss_step_.load(std::memory_order_acquire);
+    values.loss_hash = loss_hash_.load(std::memory_order_acquire);
+  } while (begun_.load(std::memory_order_acquire) != done);
+  return values;
+}
+
+class ControlChannel::Impl {
+ public:
+  Impl(ProcessGroup& group, ControlOptions given, const Activity& activity,
+       std::atomic<bool>& aborting)
+      : options(std::move(given)), rank(group.rank()), size(group.size()) {
+    if (!options.print) {
+      options.print = print_to_stderr;
+    }
+    std::vector<std::string> hosts;
+    for (const std::string& text :
+         group.all_gather(lines({host_name(), std::to_string(::getpid()), host_id()}))) {
+      const std::vector<std::string> fields = split(text, '\n');
+      views.push_back({fields.at(0), std::atoll(fields.at(1).c_str())});
+      hosts.push_back(fields.at(2));
+    }
+    Token token;
+    std::vector<Link> links = connect(group, hosts, &token);
+    control = std::make_unique<ControlThread>(desk, activity, aborting, options, rank, views,
+                                              std::move(hosts), std::move(links),
+                                              fmt::format("{:016x}", hash_mix(token[0], token[1])));
+    thread = quiet_thread([this] { control->run(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(desk.mutex);
+      desk.stop = true;
+    }
+    desk.wake();
+    thread.join();
+  }
+
+  // Collective.
+  std::vector<Link> connect(ProcessGroup& group, const std::vector<std::string>& hosts,
+                            Token* token) {
+    Place place;
+    std::string mine;
+    if (rank == 0) {
+      const bool one_host = std::count(hosts.begin(), hosts.end(), hosts[0]) == size;
+      try {
+        place = open_place(options, one_host, size);
+        mine = lines({join(place.hosts, " "), std::to_string(place.port),
+                      std::to_string(place.token[0]), std::to_string(place.token[1])});
+      } catch (const ConfigError& error) {
+        mine = error_lines(error);
+      }
+    }
+    const std::vector<std::string> fields = split(group.all_gather(mine)[0], '\n');
+    if (fields[0] == "error") {
+      throw ConfigError(fields.at(1), {}, fields.at(2));
+    }
+    *token = {std::strtoull(fields.at(2).c_str(), nullptr, 10),
+              std::strtoull(fields.at(3).c_str(), nullptr, 10)};
+    std::vector<Socket> sockets(static_cast<size_t>(size));
+    if (rank == 0) {
+      sockets = accept_ranks(place.listeners, *token, size, options.join_seconds, options.print);
+    } else {
+      const int port = std::atoi(fields.at(1).c_str());
+      const auto find = [&](std::string* error) {
+        std::vector<Address> addresses;
+        for (const std::string& host : split(fields[0], ' ')) {
+          const std::vector<Address> some = resolve(host, port, error);
+          addresses.insert(addresses.end(), some.begin(), some.end());
+        }
+        return addresses;
+      };
+      sockets[0] = join_rank_zero(find, fmt::format("{} port {}", fields[0], port), *token, rank,
+                                  size, options.join_seconds);
+    }
+    std::vector<Link> links;
+    for (Socket& socket : sockets) {
+      if (socket) {
+        watch_peer(socket, options.silence_seconds);
+      }
+      links.emplace_back(std::move(socket));
+    }
+    return links;
+  }
+
+  // Throws when the processes leave and leaving returns, as it does in tests only.
+  void check_left() const {
+    if (desk.left) {
+      throw RuntimeFailure(static_cast<ExitCode>(*desk.left), "the processes of this run leave");
+    }
+  }
+
+  ControlOptions options;
+  const int rank, size;
+  std::vector<RankView> views;
+  ControlDesk desk;
+  std::unique_ptr<ControlThread> control;
+  std::thread thread;
+  std::mutex texts_mutex;
+  std::set<std::string, std::less<>> texts;  // of keep()
+};
+
+ControlChannel::ControlChannel(ProcessGroup& group, ControlOptions options)
+    : impl_(std::make_unique<Impl>(group, std::move(options), activity_, aborting_)) {}
+
+ControlChannel::~ControlChannel() = default;
+
+int ControlChannel::rank() const {
+  return impl_->rank;
+}
+
+int ControlChannel::size() const {
+  return impl_->size;
+}
+
+std::string ControlChannel::describe(int rank) const {
+  return meshtrain::describe(impl_->views.at(static_cast<size_t>(rank)), rank);
+}
+
+void ControlChannel::loss(int64_t step, uint64_t hash) {
+  if (impl_->rank == 0) {
+    ControlDesk::Loss& slot =
+        impl_->desk.losses[static_cast<size_t>(step) % impl_->desk.losses.size()];
+    slot.begun.store(step, std::memory_order_release);
+    slot.hash.store(hash, std::memory_order_release);
+    slot.done.store(step, std::memory_order_release);
+  }
+  activity_.change([&](Activity::Values& v) {
+    v.loss_step = step;
+    v.loss_hash = hash;
+  });
+}
+
+const char* ControlChannel::keep(std::string_view text) {
+  const std::lock_guard lock(impl_->texts_mutex);
+  return impl_->texts.emplace(text).first->c_str();
+}
+
+ControlChannel::Announcement ControlChannel::announce(std::string what, double limit_seconds) {
+  ControlDesk& desk = impl_->desk;
+  const std::lock_guard lock(desk.mutex);
+  desk.announcements.push_back({++desk.last_id, std::move(what), steady_seconds(), limit_seconds});
+  return Announcement(this, desk.last_id);
+}
+
+ControlChannel::Announcement::~Announcement() {
+  if (channel_ != nullptr) {
+    ControlDesk& desk = channel_->impl_->desk;
+    const std::lock_guard lock(desk.mutex);
+    std::erase_if(desk.announcements, [this](const auto& entry) { return entry.id == id_; });
+  }
+}
+
+std::vector<std::string> ControlChannel::all_gather(std::string_view key, std::string text,
+                                                    double limit_seconds) {
+  MESHTRAIN_CHECK(key.size() <= kMostKeyBytes && text.size() <= kMostTextBytes,
+                  "all_gather of {} bytes under a key of {}", text.size(), key.size());
+  const double limit = limit_seconds > 0 ? limit_seconds : impl_->options.collective_seconds;
+  ControlDesk& desk = impl_->desk;
+  std::unique_lock lock(desk.mutex);
+  impl_->check_left();
+  MESHTRAIN_CHECK(!desk.finished, "all_gather of `{}` after finish()", key);
+  desk.gathers.push_back({std::string(key), std::move(text), limit});
+  desk.wake();
+  const std::string name(key);
+  desk.changed.wait(lock,
+                    [&] { return desk.gathered.count(name) > 0 || desk.left || desk.finished; });
+  const auto found = desk.gathered.find(name);
+  if (found == desk.gathered.end()) {
+    impl_->check_left();
+    throw InternalError(fmt::format("all_gather of `{}` was still waiting in finish()", key));
+  }
+  std::vector<std::string> texts = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) {
+    desk.gathered.erase(found);
+  }
+  return texts;
+}
+
+void ControlChannel::set_last_checkpoint(int64_t step) {
+  impl_->desk.last_checkpoint.store(step);
+}
+
+ControlChannel::Hook ControlChannel::on_abort(std::function<void()> hook) {
+  uint64_t id = 0;
+  {
+    const std::lock_guard lock(impl_->desk.mutex);
+    id = ++impl_->desk.last_id;
+  }
+  const std::lock_guard lock(impl_->desk.hooks_mutex);
+  impl_->desk.hooks.push_back({id, std::move(hook)});
+  return Hook(this, id);
+}
+
+ControlChannel::Hook::~Hook() {
+  if (channel_ != nullptr) {
+    ControlDesk& desk = channel_->impl_->desk;
+    const std::lock_guard lock(desk.hooks_mutex);
+    std::erase_if(desk.hooks, [this](const auto& hook) { return hook.id == id_; });
+  }
+}
+
+void ControlChannel::fail(int exit_code, const std::string& text) {
+  ControlDesk& desk = impl_->desk;
+  std::unique_lock lock(desk.mutex);
+  if (desk.finished) {
+    impl_->options.print(text);
+    impl_->options.exit ? impl_->options.exit(exit_code) : ::_exit(exit_code);
+    desk.left = exit_code;
+  }
+  if (!desk.left) {
+    desk.failure = {impl_->rank, exit_code, text};
+    desk.last_resort.start(impl_->options.last_resort_seconds);
+    desk.wake();
+    desk.changed.wait(lock, [&] { return desk.left.has_value(); });
+  }
+  throw RuntimeFailure(static_cast<ExitCode>(*desk.left), text);
+}
+
+void ControlChannel::finish() {
+  ControlDesk& desk = impl_->desk;
+  std::unique_lock lock(desk.mutex);
+  impl_->check_left();
+  desk.finish = true;
+  desk.wake();
+  desk.changed.wait(lock, [&] { return desk.finished || desk.left; });
+  if (!desk.finished) {
+    impl_->check_left();
+  }
+}
+
+}  // namespace meshtrain

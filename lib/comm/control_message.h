@@ -1,0 +1,134 @@
+// What goes over the links of the control channel: frames of at most 64 KiB, each with its length,
+// its kind and fields in the order in which they are written. Bytes from a link are taken apart
+// with all limits checked.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "comm/socket.h"
+
+namespace meshtrain {
+
+enum class FrameKind : uint8_t {
+  kBeat,      // from rank 0, empty: it is there
+  kReport,    // to rank 0: RankReport
+  kGather,    // to rank 0: key, limit, last part?, part of the text
+  kGathered,  // from rank 0: key, rank, last part?, part of that rank's text
+  kFail,      // to rank 0: exit code, text
+  kAbort,     // from rank 0: exit code, whether to show where this rank is
+  kDone,      // to rank 0: finish() was called
+  kAllDone,   // from rank 0: by all
+};
+
+constexpr size_t kMostFrameBytes = size_t{64} << 10;
+constexpr size_t kMostPartBytes = size_t{60} << 10;  // of a text, in one frame
+constexpr size_t kMostTextBytes = size_t{64} << 20;  // of all_gather()
+constexpr size_t kMostKeyBytes = 1024;
+
+// One frame in the making; done() is what goes over the link.
+class FrameWriter {
+ public:
+  explicit FrameWriter(FrameKind kind) : bytes_(4, '\0') { put(kind); }
+
+  template <class T>
+  requires std::is_trivially_copyable_v<T> &&
+      (!std::is_convertible_v<T, std::string_view>)FrameWriter& put(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  FrameWriter& put(std::string_view text) {
+    put(static_cast<uint32_t>(text.size()));
+    bytes_.append(text);
+    return *this;
+  }
+  std::string done() {
+    const auto length = static_cast<uint32_t>(bytes_.size() - 4);
+    std::memcpy(bytes_.data(), &length, 4);
+    return std::move(bytes_);
+  }
+
+ private:
+  std::string bytes_;
+};
+
+// The fields of one frame, in order; ok() is false when there was less than asked for.
+class FrameReader {
+ public:
+  explicit FrameReader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <class T>
+  requires std::is_trivially_copyable_v<T> T get() {
+    T value = {};
+    if (take(sizeof value)) {
+      std::memcpy(&value, taken_.data(), sizeof value);
+    }
+    return value;
+  }
+  std::string text() {
+    const auto length = get<uint32_t>();
+    return take(length) ? std::string(taken_) : std::string();
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  bool take(size_t count) {
+    ok_ = ok_ && count <= bytes_.size();
+    if (ok_) {
+      taken_ = bytes_.substr(0, count);
+      bytes_.remove_prefix(count);
+    }
+    return ok_;
+  }
+
+  std::string_view bytes_, taken_;
+  bool ok_ = true;
+};
+
+// Where a rank is, as it says each second.
+struct RankReport {
+  int64_t step = 0, epoch = 0;
+  std::string phase;
+  uint64_t sequence = 0, signature = 0;  // of the collective entered last
+  std::string collective;
+  bool inside = false;
+  double inside_seconds = 0;  // about
+  std::string announced;      // the newest announcement; empty: none
+  double announced_seconds = 0, announced_limit = 0;
+  int64_t loss_step = 0;
+  uint64_t loss_hash = 0;
+
+  std::string frame() const;
+  bool read(FrameReader& from);  // false: malformed
+};
+
+// A connection with what waits to be sent and what came.
+class Link {
+ public:
+  Link() = default;
+  explicit Link(Socket socket) : socket_(std::move(socket)) {}
+
+  int fd() const { return socket_.fd(); }
+  bool open() const { return static_cast<bool>(socket_); }
+  bool wants_to_send() const { return open() && !out_.empty(); }
+  void send(std::string_view frame);
+  void flush();  // as much as goes now
+  // What came; false when the other end closed it, or the network did: `lost_host` then.
+  bool receive();
+  bool lost_host() const { return lost_host_; }
+  // The next whole frame. False: there is none now, or what came is no frame (`malformed`).
+  bool next(FrameKind* kind, std::string* payload);
+  bool malformed() const { return malformed_; }
+  void close() { socket_.close(); }
+
+ private:
+  Socket socket_;
+  std::string out_, in_;
+  size_t sent_ = 0, read_ = 0;
+  bool lost_host_ = false, malformed_ = false;
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,416 @@
+#include "comm/control_thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace meshtrain {
+namespace {
+
+// A closed link is told of a little later: who was about to end everything has done so by then.
+constexpr double kEndedSeconds = 0.1;
+// The others may be slow to close their links after the end.
+constexpr double kLingerSeconds = 2;
+
+}  // namespace
+
+ControlDesk::ControlDesk() : wake_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+ControlDesk::~ControlDesk() {
+  ::close(wake_fd);
+}
+
+void ControlDesk::wake() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_fd, &one, sizeof one);
+}
+
+ControlThread::ControlThread(ControlDesk& desk, const Activity& activity,
+                             std::atomic<bool>& aborting, const ControlOptions& options, int rank,
+                             std::vector<RankView> views, std::vector<std::string> hosts,
+                             std::vector<Link> links, std::string run_name)
+    : desk_(desk),
+      activity_(activity),
+      aborting_(aborting),
+      options_(options),
+      rank_(rank),
+      interval_(std::min(1.0, options.silence_seconds / 8)),
+      views_(std::move(views)),
+      hosts_(std::move(hosts)),
+      links_(std::move(links)),
+      heard_(views_.size(), steady_seconds()),
+      run_name_(std::move(run_name)),
+      done_(views_.size(), false) {}
+
+void ControlThread::run() {
+  last_turn_ = now_ = next_tick_ = changed_at_ = steady_seconds();
+  while (!over_) {
+    wait();
+    notice_pause();
+    take_requests();
+    read_links();
+    if (now_ >= next_tick_) {
+      next_tick_ = now_ + interval_;
+      tick();
+    }
+    if (!failures_.empty() && now_ >= failures_until_) {
+      settle_failures();
+    }
+    if (leaving_) {
+      continue_leaving();
+    } else if (finished_) {
+      const bool closed =
+          std::none_of(links_.begin(), links_.end(), [](const Link& link) { return link.open(); });
+      over_ = closed || now_ > finished_at_ + kLingerSeconds;
+    }
+  }
+  links_.clear();
+  if (hooks_thread_.joinable()) {
+    hooks_thread_.join();
+  }
+}
+
+// Until something comes, or it is time for something.
+void ControlThread::wait() {
+  std::vector<pollfd> entries = {{desk_.wake_fd, POLLIN, 0}};
+  for (Link& link : links_) {
+    if (link.open()) {
+      link.flush();
+      entries.push_back(
+          {link.fd(), static_cast<short>(POLLIN | (link.wants_to_send() ? POLLOUT : 0)), 0});
+    }
+  }
+  double until = next_tick_;
+  if (leaving_ || finished_ || !failures_.empty()) {
+    until = std::min(until, now_ + 0.02);
+  }
+  const double seconds = std::clamp(until - steady_seconds(), 0.0, 1.0);
+  ::poll(entries.data(), entries.size(), static_cast<int>(seconds * 1000) + 1);
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(desk_.wake_fd, &count, sizeof count);
+}
+
+// Where this process itself did not run for a while (SIGSTOP, a suspended machine), the others have
+// not been silent: what they sent is still to be read.
+void ControlThread::notice_pause() {
+  now_ = steady_seconds();
+  const double gap = now_ - last_turn_;
+  last_turn_ = now_;
+  if (gap > interval_ + options_.silence_seconds / 4) {
+    std::fill(heard_.begin(), heard_.end(), now_);
+    paused_ = gap;
+    paused_at_ = now_;
+  }
+}
+
+void ControlThread::take_requests() {
+  std::vector<ControlDesk::GatherRequest> gathers;
+  std::optional<ControlDesk::Failure> failure;
+  bool finish = false, stop = false;
+  {
+    const std::lock_guard lock(desk_.mutex);
+    gathers.swap(desk_.gathers);
+    failure.swap(desk_.failure);
+    std::swap(finish, desk_.finish);
+    stop = desk_.stop;
+  }
+  for (const ControlDesk::GatherRequest& request : gathers) {
+    start_gather(request);
+  }
+  if (finish) {
+    set_done(rank_);
+  }
+  if (failure) {
+    add_failure(std::move(*failure));
+  }
+  over_ |= stop && !leaving_ && !finished_ && failures_.empty();
+}
+
+void ControlThread::read_links() {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (link(rank).open()) {
+      read_link(rank);
+    }
+  }
+}
+
+void ControlThread::read_link(int rank) {
+  const bool alive = link(rank).receive();
+  FrameKind kind = {};
+  std::string payload;
+  while (link(rank).next(&kind, &payload)) {
+    heard_[static_cast<size_t>(rank)] = now_;
+    handle(rank, kind, payload);
+  }
+  view(rank).malformed |= link(rank).malformed();
+  if (!alive || view(rank).malformed) {
+    view(rank).lost_host = link(rank).lost_host();
+    link_ended(rank);
+  }
+}
+
+void ControlThread::link_ended(int rank) {
+  link(rank).close();
+  if (finished_ || leaving_) {
+    return;
+  }
+  view(rank).ended = true;
+  next_tick_ = std::min(next_tick_, now_ + kEndedSeconds);
+}
+
+void ControlThread::handle(int rank, FrameKind kind, const std::string& payload) {
+  FrameReader frame(payload);
+  if (is_first()) {
+    handle_at_first(rank, kind, frame);
+  } else {
+    handle_at_others(kind, frame);
+  }
+  view(rank).malformed |= !frame.ok();
+}
+
+void ControlThread::handle_at_first(int rank, FrameKind kind, FrameReader& frame) {
+  if (kind == FrameKind::kReport) {
+    view(rank).reported = view(rank).report.read(frame);
+    check_loss(rank);
+  } else if (kind == FrameKind::kGather) {
+    const std::string key = frame.text();
+    const auto limit = frame.get<double>();
+    const bool last = frame.get<uint8_t>() != 0;
+    std::string& text = parts_[rank][key];
+    text += frame.text();
+    view(rank).malformed |= text.size() > kMostTextBytes;
+    if (last) {
+      add_text(rank, key, std::move(text), limit);
+      parts_[rank].erase(key);
+    }
+  } else if (kind == FrameKind::kFail) {
+    ControlDesk::Failure failure;
+    failure.rank = rank;
+    failure.exit_code = frame.get<int32_t>();
+    failure.text = frame.text();
+    add_failure(std::move(failure));
+  } else if (kind == FrameKind::kDone) {
+    set_done(rank);
+  } else {
+    view(rank).malformed = true;
+  }
+}
+
+void ControlThread::handle_at_others(FrameKind kind, FrameReader& frame) {
+  if (kind == FrameKind::kGathered) {
+    const std::string key = frame.text();
+    const auto rank = frame.get<int32_t>();
+    const bool last = frame.get<uint8_t>() != 0;
+    if (rank < 0 || rank >= size()) {
+      view(0).malformed = true;
+      return;
+    }
+    std::vector<std::string>& texts = incoming_[key];
+    texts.resize(views_.size());
+    texts[static_cast<size_t>(rank)] += frame.text();
+    if (last && rank == size() - 1) {
+      deliver(key, std::move(texts));
+      incoming_.erase(key);
+    }
+  } else if (kind == FrameKind::kAbort) {
+    const auto exit_code = frame.get<int32_t>();
+    start_leaving(exit_code);
+  } else if (kind == FrameKind::kAllDone) {
+    finished_ = true;
+    finished_at_ = now_;
+    {
+      const std::lock_guard lock(desk_.mutex);
+      desk_.finished = true;
+    }
+    desk_.changed.notify_all();
+    link(0).close();
+  } else if (kind != FrameKind::kBeat) {
+    view(0).malformed = true;
+  }
+}
+
+void ControlThread::send_to_all(const std::string& frame) {
+  for (Link& link : links_) {
+    link.send(frame);
+  }
+}
+
+RankReport ControlThread::own_report() {
+  const Activity::Values values = activity_.read();
+  if (values.sequence != last_sequence_ || values.inside != last_inside_) {
+    last_sequence_ = values.sequence;
+    last_inside_ = values.inside;
+    changed_at_ = now_;
+  }
+  RankReport report;
+  report.step = values.step;
+  report.epoch = values.epoch;
+  report.phase = values.phase;
+  report.sequence = values.sequence;
+  report.signature = values.signature;
+  report.collective = values.collective;
+  report.inside = values.inside;
+  report.inside_seconds = values.inside ? now_ - changed_at_ : 0;
+  report.loss_step = values.loss_step;
+  report.loss_hash = values.loss_hash;
+  const std::lock_guard lock(desk_.mutex);
+  if (!desk_.announcements.empty()) {
+    const ControlDesk::Announced& newest = desk_.announcements.back();
+    report.announced = newest.what;
+    report.announced_seconds = now_ - newest.since;
+    report.announced_limit = newest.limit;
+  }
+  return report;
+}
+
+// Each second: say where this rank is, and look at the others.
+void ControlThread::tick() {
+  view(rank_).report = own_report();
+  view(rank_).reported = true;
+  for (int rank = 0; rank < size(); ++rank) {
+    view(rank).silent_seconds = link(rank).open() ? now_ - heard_[static_cast<size_t>(rank)] : 0;
+  }
+  if (is_first()) {
+    send_to_all(FrameWriter(FrameKind::kBeat).done());
+    if (!leaving_ && !finished_ && failures_.empty()) {
+      judge_all();
+    }
+    return;
+  }
+  link(0).send(view(rank_).report.frame());
+  if (leaving_ || finished_) {
+    return;
+  }
+  if (view(0).ended) {
+    rank_zero_lost(ended_verdict(views_, 0), !view(0).lost_host);
+  } else if (view(0).silent_seconds > options_.silence_seconds) {
+    rank_zero_lost(silent_verdict(views_, 0), false);
+  }
+}
+
+void ControlThread::judge_all() {
+  if (const auto verdict =
+          judge(views_, waiting(), {options_.silence_seconds, options_.collective_seconds})) {
+    stop_run(*verdict);
+  }
+}
+
+void ControlThread::check_loss(int rank) {
+  const RankReport& report = view(rank).report;
+  ControlDesk::Loss& own =
+      desk_.losses[static_cast<size_t>(report.loss_step) % desk_.losses.size()];
+  if (report.loss_hash == 0 || own.done.load(std::memory_order_acquire) != report.loss_step) {
+    return;
+  }
+  const uint64_t hash = own.hash.load(std::memory_order_acquire);
+  const bool whole = own.begun.load(std::memory_order_acquire) == report.loss_step;
+  if (whole && hash != report.loss_hash && !leaving_ && !finished_) {
+    stop_run(different_loss(views_, rank, report.loss_step));
+  }
+}
+
+// --- what the ranks do over the channel itself
+// ------------------------------------------------------------
+
+std::vector<Waiting> ControlThread::waiting() const {
+  std::vector<Waiting> list;
+  for (const auto& [key, gather] : gathers_) {
+    Waiting wait = {fmt::format("`{}`", key), now_ - gather.since, gather.limit, {}};
+    for (const auto& texts : gather.texts) {
+      wait.came.push_back(!texts.empty());
+    }
+    list.push_back(std::move(wait));
+  }
+  if (first_done_ > 0) {
+    list.push_back({"the end of the run", now_ - first_done_, options_.collective_seconds, done_});
+  }
+  return list;
+}
+
+void ControlThread::start_gather(const ControlDesk::GatherRequest& request) {
+  if (is_first()) {
+    add_text(0, request.key, request.text, request.limit);
+    return;
+  }
+  std::string_view rest = request.text;
+  do {
+    const std::string_view part = rest.substr(0, kMostPartBytes);
+    rest.remove_prefix(part.size());
+    link(0).send(FrameWriter(FrameKind::kGather)
+                     .put(std::string_view(request.key))
+                     .put(request.limit)
+                     .put(static_cast<uint8_t>(rest.empty()))
+                     .put(part)
+                     .done());
+  } while (!rest.empty());
+}
+
+void ControlThread::add_text(int rank, const std::string& key, std::string text, double limit) {
+  Gather& gather = gathers_[key];
+  if (gather.texts.empty()) {
+    gather.texts.resize(views_.size());
+    gather.since = now_;
+  }
+  gather.limit = std::max(gather.limit, limit);
+  gather.texts[static_cast<size_t>(rank)].push_back(std::move(text));
+  const auto is_empty = [](const auto& texts) { return texts.empty(); };
+  if (std::any_of(gather.texts.begin(), gather.texts.end(), is_empty)) {
+    return;
+  }
+  std::vector<std::string> all;
+  for (auto& texts : gather.texts) {
+    all.push_back(std::move(texts.front()));
+    texts.pop_front();
+  }
+  gather.since = now_;
+  if (std::all_of(gather.texts.begin(), gather.texts.end(), is_empty)) {
+    gathers_.erase(key);
+  }
+  for (int from = 0; from < size(); ++from) {
+    std::string_view rest = all[static_cast<size_t>(from)];
+    do {
+      const std::string_view part = rest.substr(0, kMostPartBytes);
+      rest.remove_prefix(part.size());
+      send_to_all(FrameWriter(FrameKind::kGathered)
+                      .put(std::string_view(key))
+                      .put(static_cast<int32_t>(from))
+                      .put(static_cast<uint8_t>(rest.empty()))
+                      .put(part)
+                      .done());
+    } while (!rest.empty());
+  }
+  deliver(key, std::move(all));
+}
+
+void ControlThread::deliver(const std::string& key, std::vector<std::string> texts) {
+  {
+    const std::lock_guard lock(desk_.mutex);
+    desk_.gathered[key].push_back(std::move(texts));
+  }
+  desk_.changed.notify_all();
+}
+
+void ControlThread::set_done(int rank) {
+  if (!is_first()) {
+    link(0).send(FrameWriter(FrameKind::kDone).done());
+    return;
+  }
+  done_[static_cast<size_t>(rank)] = true;
+  first_done_ = first_done_ > 0 ? first_done_ : now_;
+  if (std::find(done_.begin(), done_.end(), false) != done_.end()) {
+    return;
+  }
+  send_to_all(FrameWriter(FrameKind::kAllDone).done());
+  finished_ = true;
+  finished_at_ = now_;
+  {
+    const std::lock_guard lock(desk_.mutex);
+    desk_.finished = true;
+  }
+  desk_.changed.notify_all();
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,382 @@
+#include "comm/meeting.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "base/diagnostic.h"
+#include "base/hash.h"
+#include "base/system_calls.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr uint64_t kMagic = 0x316b6e617274686d;  // "mhtrank1"
+constexpr double kHandshakeSeconds = 5;
+constexpr size_t kMostRefusal = 60000;
+
+// The first that goes over a connection, from the rank that made it.
+struct Hello {
+  uint64_t magic = kMagic;
+  Token token = {};
+  int32_t rank = 0, size = 0;
+};
+
+// Rank 0's answer, which proves that it knows the token as well.
+struct Answer {
+  uint64_t magic = kMagic;
+  uint64_t proof = 0;
+};
+
+uint64_t proof_of(const Token& token) {
+  return hash_mix(hash_mix(kMagic, token[0]), token[1]);
+}
+
+template <class T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// Somebody who connected and has not shown yet who it is.
+struct Visitor {
+  Socket socket;
+  Address from;
+  double until = 0;
+  std::array<char, sizeof(Hello)> bytes = {};
+  size_t count = 0;
+};
+
+ConfigError refused(const std::string& message) {
+  return ConfigError("E612", {}, message);
+}
+
+// The meeting at rank 0.
+class Reception {
+ public:
+  Reception(const std::vector<Socket>& listeners, const Token& token, int size, double limit)
+      : listeners_(listeners),
+        token_(token),
+        size_(size),
+        limit_(limit),
+        ranks_(static_cast<size_t>(size)),
+        from_(static_cast<size_t>(size)) {}
+
+  std::vector<Socket> run(const Print& print) {
+    std::string problem;
+    const double deadline = steady_seconds() + limit_;
+    while (present_ + 1 < size_ && problem.empty()) {
+      if (steady_seconds() > deadline) {
+        problem = fmt::format("waited {:g} s for {} of {} to connect{}", limit_,
+                              rank_list(missing()), size_, strangers_note());
+      } else {
+        problem = turn();
+      }
+    }
+    if (strangers_ > 0) {
+      print(fmt::format("warning[W612]: {}\n\n", stranger_text()));
+    }
+    tell_all(problem);
+    if (!problem.empty()) {
+      throw refused(problem);
+    }
+    return std::move(ranks_);
+  }
+
+ private:
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 1; rank < size_; ++rank) {
+      if (!ranks_[static_cast<size_t>(rank)]) {
+        ranks.push_back(rank);
+      }
+    }
+    return ranks;
+  }
+
+  std::string stranger_text() const {
+    return fmt::format(
+        "dropped {} connection{} to the port of this run that did not show its token, the first "
+        "from {}",
+        strangers_, strangers_ == 1 ? "" : "s", first_stranger_);
+  }
+  std::string strangers_note() const {
+    return strangers_ == 0 ? "" : fmt::format("; {}", stranger_text());
+  }
+
+  // An empty text: all are there. Else why nothing comes of it.
+  void tell_all(const std::string& problem) {
+    const auto length = static_cast<uint32_t>(std::min(problem.size(), kMostRefusal));
+    const std::string text = std::string(bytes_of(length)) + problem.substr(0, length);
+    for (const Socket& socket : ranks_) {
+      if (socket) {
+        send_all(socket, text, steady_seconds() + 1);
+      }
+    }
+  }
+
+  // Waits a little for something to happen; returns what makes the meeting fail.
+  std::string turn() {
+    std::vector<pollfd> entries;
+    for (const Socket& listener : listeners_) {
+      entries.push_back({listener.fd(), POLLIN, 0});
+    }
+    for (const Visitor& visitor : visitors_) {
+      entries.push_back({visitor.socket.fd(), POLLIN, 0});
+    }
+    const size_t num_visitors = visitors_.size();
+    std::vector<int> waiting;
+    for (int rank = 1; rank < size_; ++rank) {
+      if (const Socket& socket = ranks_[static_cast<size_t>(rank)]) {
+        entries.push_back({socket.fd(), POLLIN, 0});
+        waiting.push_back(rank);
+      }
+    }
+    if (::poll(entries.data(), entries.size(), 100) > 0) {
+      for (size_t i = 0; i < listeners_.size(); ++i) {
+        if (entries[i].revents != 0) {
+          take_visitors(listeners_[i]);
+        }
+      }
+      for (size_t i = 0; i < waiting.size(); ++i) {  // who waits says nothing: it has ended
+        if (entries[listeners_.size() + num_visitors + i].revents != 0) {
+          return fmt::format("rank {} ended before all ranks were there", waiting[i]);
+        }
+      }
+    }
+    std::string problem;
+    for (Visitor& visitor : visitors_) {
+      if (problem.empty()) {
+        problem = listen_to(visitor);
+      }
+    }
+    std::erase_if(visitors_, [](const Visitor& visitor) { return !visitor.socket; });
+    return problem;
+  }
+
+  void take_visitors(const Socket& listener) {
+    Visitor visitor;
+    while ((visitor.socket = accept_from(listener, &visitor.from))) {
+      visitor.until = steady_seconds() + kHandshakeSeconds;
+      visitors_.push_back(std::move(visitor));
+      if (visitors_.size() > static_cast<size_t>(size_) + 32) {  // strangers in numbers
+        drop(visitors_.front());
+        visitors_.erase(visitors_.begin());
+      }
+      visitor = {};
+    }
+  }
+
+  void drop(Visitor& visitor) {
+    if (strangers_++ == 0) {
+      first_stranger_ = visitor.from.text();
+    }
+    visitor.socket.close();
+  }
+
+  // Reads what came, and lets in who has the token.
+  std::string listen_to(Visitor& visitor) {
+    while (visitor.count < visitor.bytes.size()) {
+      const ssize_t got = ::recv(visitor.socket.fd(), visitor.bytes.data() + visitor.count,
+                                 visitor.bytes.size() - visitor.count, 0);
+      if (got < 0 && errno == EINTR) {
+        continue;
+      }
+      if (got < 0 && errno == EAGAIN && steady_seconds() < visitor.until) {
+        return {};
+      }
+      if (got <= 0) {
+        drop(visitor);
+        return {};
+      }
+      visitor.count += static_cast<size_t>(got);
+    }
+    Hello hello;
+    std::memcpy(&hello, visitor.bytes.data(), sizeof hello);
+    if (hello.magic != kMagic || hello.token != token_) {
+      drop(visitor);
+      return {};
+    }
+    return let_in(visitor, hello);
+  }
+
+  std::string let_in(Visitor& visitor, const Hello& hello) {
+    const Answer answer = {kMagic, proof_of(token_)};
+    send_all(visitor.socket, bytes_of(answer), steady_seconds() + 1);
+    const std::string from = visitor.from.text();
+    const auto index = static_cast<size_t>(hello.rank);
+    if (hello.size != size_) {
+      tell(visitor, fmt::format("rank {} (from {}) says that there are {} ranks, rank 0 that there "
+                                "are {}: the same WORLD_SIZE is needed everywhere",
+                                hello.rank, from, hello.size, size_));
+    } else if (hello.rank <= 0 || hello.rank >= size_) {
+      tell(visitor,
+           fmt::format("a process from {} says that it is rank {} of {}{}", from, hello.rank, size_,
+                       hello.rank == 0 ? ": there are two with rank 0" : ""));
+    } else if (ranks_[index]) {
+      tell(visitor, fmt::format("rank {} came twice, from {} and from {}: each process needs a "
+                                "RANK of its own",
+                                hello.rank, from_[index], from));
+    } else {
+      ranks_[index] = std::move(visitor.socket);
+      from_[index] = from;
+      ++present_;
+    }
+    return std::exchange(refusal_, {});
+  }
+
+  // What is wrong with the visitor, to it, too.
+  void tell(Visitor& visitor, std::string problem) {
+    const auto length = static_cast<uint32_t>(problem.size());
+    send_all(visitor.socket, std::string(bytes_of(length)) + problem, steady_seconds() + 1);
+    refusal_ = std::move(problem);
+    visitor.socket.close();
+  }
+
+  const std::vector<Socket>& listeners_;
+  const Token token_;
+  const int size_;
+  const double limit_;
+  std::vector<Socket> ranks_;
+  std::vector<std::string> from_;
+  std::vector<Visitor> visitors_;
+  int present_ = 0;
+  int64_t strangers_ = 0;
+  std::string first_stranger_, refusal_;
+};
+
+// Whether the other end is rank 0 of this run.
+bool introduce(const Socket& socket, const Token& token, int rank, int size) {
+  const Hello hello = {kMagic, token, rank, size};
+  Answer answer;
+  const double until = steady_seconds() + kHandshakeSeconds;
+  return send_all(socket, bytes_of(hello), until) &&
+         receive_all(socket, {reinterpret_cast<char*>(&answer), sizeof answer}, until) &&
+         answer.magic == kMagic && answer.proof == proof_of(token);
+}
+
+// Waits until all ranks are there.
+void await_others(const Socket& socket, double deadline) {
+  uint32_t length = 0;
+  std::string problem;
+  bool told = receive_all(socket, {reinterpret_cast<char*>(&length), sizeof length}, deadline);
+  if (told && length == 0) {
+    return;
+  }
+  if (told && length <= kMostRefusal) {
+    problem.resize(length);
+    told = receive_all(socket, problem, deadline);
+  }
+  throw refused(told ? problem : "rank 0 ended before all ranks were there");
+}
+
+}  // namespace
+
+Token random_token() {
+  Token token;
+  const ssize_t got = retrying([&] { return ::getrandom(token.data(), sizeof token, 0); });
+  MESHTRAIN_CHECK(got == sizeof token, "getrandom: {}", std::strerror(errno));
+  return token;
+}
+
+Token token_of(std::string_view text) {
+  const uint64_t first = hash_text(text);
+  return {first, hash_text(fmt::format("{} {}", first, text))};
+}
+
+std::string to_text(const Token& token) {
+  return fmt::format("{:016x}{:016x}", token[0], token[1]);
+}
+
+void print_to_stderr(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t done = retrying([&] { return ::write(STDERR_FILENO, text.data(), text.size()); });
+    if (done <= 0) {
+      return;
+    }
+    text.remove_prefix(static_cast<size_t>(done));
+  }
+}
+
+std::string rank_list(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
+      ++last;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
+    if (last > i) {
+      text += fmt::format("{}{}", last > i + 1 ? "-" : ", ", ranks[last]);
+    }
+    i = last + 1;
+  }
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+}
+
+std::vector<Socket> accept_ranks(const std::vector<Socket>& listeners, const Token& token, int size,
+                                 double limit_seconds, const Print& print) {
+  return Reception(listeners, token, size, limit_seconds).run(print);
+}
+
+Socket join_rank_zero(const FindAddresses& find, const std::string& place, const Token& token,
+                      int rank, int size, double limit_seconds) {
+  const double deadline = steady_seconds() + limit_seconds;
+  std::string code, why;
+  do {
+    std::string error;
+    std::vector<Address> addresses = find(&error);
+    if (addresses.empty()) {
+      code = "E613";
+      why = fmt::format("`{}` cannot be found: {}", place, error);
+    } else {
+      code = "E612";
+      why = fmt::format("rank 0 did not answer at {}", place);
+    }
+    size_t index = 0;
+    while (Socket socket = connect_to_any(addresses, deadline, &index)) {
+      if (introduce(socket, token, rank, size)) {
+        await_others(socket, deadline + kHandshakeSeconds);  // rank 0 knows sooner who is missing
+        return socket;
+      }
+      why = fmt::format("what listens at {} is not rank 0 of this run", place);
+      addresses.erase(addresses.begin() + static_cast<std::ptrdiff_t>(index));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (steady_seconds() < deadline);
+  throw ConfigError(code, {}, fmt::format("rank {} waited {:g} s: {}", rank, limit_seconds, why));
+}
+
+void allow_open_files(int more) {
+  int open = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++open;
+  }
+  const auto needed = static_cast<rlim_t>(open + more);
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) {
+    return;
+  }
+  if (limit.rlim_max >= needed) {
+    limit.rlim_cur = std::min(limit.rlim_max, 2 * needed);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    return;
+  }
+  Diagnostics problem;
+  problem
+      .error("E640", {},
+             fmt::format("`ulimit -n` allows {} open files, needs {}", limit.rlim_max, needed))
+      .help(fmt::format("ulimit -n {}, or LimitNOFILE of the service that starts the processes",
+                        needed));
+  throw ConfigError(std::move(problem));
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,309 @@
+#include "comm/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "base/diagnostic.h"
+#include "base/file.h"
+#include "base/system_calls.h"
+#include "base/text.h"
+#include "comm/network.h"
+
+namespace meshtrain {
+namespace {
+
+void set_option(const Socket& socket, int level, int option, int value) {
+  ::setsockopt(socket.fd(), level, option, &value, sizeof value);
+}
+
+Socket new_socket(int family) {
+  return Socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+const sockaddr* generic(const Address& address) {
+  return reinterpret_cast<const sockaddr*>(&address.storage);
+}
+
+Address to_address(const sockaddr* from, socklen_t length) {
+  Address address;
+  std::memcpy(&address.storage, from, length);
+  address.length = length;
+  return address;
+}
+
+bool is_link_local(const Address& address) {
+  return address.storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr);
+}
+
+// One address after the other, so that a host with several gets one connection as a rule.
+constexpr double kConnectStagger = 0.25;
+
+// For poll(): -1 is without limit.
+int milliseconds_until(double deadline) {
+  if (deadline == 0) {
+    return -1;
+  }
+  return static_cast<int>(std::clamp((deadline - steady_seconds()) * 1000 + 1, 0.0, 1e9));
+}
+
+// Whether `fd` became ready before `deadline`.
+bool wait_for(int fd, short events, double deadline) {
+  pollfd entry = {fd, events, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&entry, 1, milliseconds_until(deadline));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+}  // namespace
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Socket::close() {
+  if (fd_ >= 0) {
+    ::close(std::exchange(fd_, -1));
+  }
+}
+
+std::string Address::text() const {
+  char host[NI_MAXHOST] = "?";
+  ::getnameinfo(generic(*this), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return host;
+}
+
+int Address::port() const {
+  return ntohs(storage.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+}
+
+Address Address::with_port(int port) const {
+  Address result = *this;
+  const auto number = htons(static_cast<uint16_t>(port));
+  if (storage.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6&>(result.storage).sin6_port = number;
+  } else {
+    reinterpret_cast<sockaddr_in&>(result.storage).sin_port = number;
+  }
+  return result;
+}
+
+bool Address::is_loopback() const {
+  if (storage.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+  }
+  return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
+}
+
+std::vector<Address> resolve(const std::string& host, int port, std::string* error) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int problem = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  if (problem != 0) {
+    *error = problem == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(problem);
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+      if (entry->ai_family == family) {
+        addresses.push_back(to_address(entry->ai_addr, entry->ai_addrlen).with_port(port));
+      }
+    }
+  }
+  if (addresses.empty()) {
+    *error = "no address of IPv4 or IPv6";
+  }
+  return addresses;
+}
+
+std::vector<Address> addresses_of(const std::string& interface) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    list = nullptr;
+  }
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
+  std::vector<Address> result;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family ||
+          (entry->ifa_flags & IFF_UP) == 0) {
+        continue;
+      }
+      const Address address = to_address(
+          entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      const bool wanted = interface.empty() ? !address.is_loopback() : entry->ifa_name == interface;
+      if (wanted && !is_link_local(address)) {
+        result.push_back(address);
+      }
+    }
+  }
+  if (result.empty() && !interface.empty()) {
+    throw ConfigError(
+        "E613", {},
+        fmt::format("interface `{}` is down or has no address that others reach; there are {}",
+                    interface, join(network_interfaces(), ", ")));
+  }
+  return result;
+}
+
+Address any_address(int port, bool ipv6) {
+  Address address;
+  address.storage.ss_family = ipv6 ? AF_INET6 : AF_INET;  // the rest is zero: any
+  address.length = ipv6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  return address.with_port(port);
+}
+
+Socket listen_at(const Address& address) {
+  Socket socket = new_socket(address.storage.ss_family);
+  if (!socket) {
+    return socket;
+  }
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.storage.ss_family == AF_INET6) {
+    set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  }
+  if (::bind(socket.fd(), generic(address), address.length) != 0 ||
+      ::listen(socket.fd(), SOMAXCONN) != 0) {
+    const int reason = errno;
+    socket.close();
+    errno = reason;
+  }
+  return socket;
+}
+
+Socket accept_from(const Socket& listener, Address* from) {
+  from->length = sizeof from->storage;
+  return Socket(retrying([&] {
+    return ::accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from->storage), &from->length,
+                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+  }));
+}
+
+Address local_address(const Socket& socket) {
+  Address address;
+  address.length = sizeof address.storage;
+  ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address.storage), &address.length);
+  return address;
+}
+
+Socket connect_to_any(const std::vector<Address>& addresses, double deadline, size_t* index) {
+  std::vector<std::pair<Socket, size_t>> tries;
+  size_t next = 0;
+  while (next < addresses.size() || !tries.empty()) {
+    if (next < addresses.size()) {
+      const Address& address = addresses[next++];
+      Socket socket = new_socket(address.storage.ss_family);
+      // An interrupted connect() goes on by itself, like one in progress.
+      if (socket && (::connect(socket.fd(), generic(address), address.length) == 0 ||
+                     errno == EINPROGRESS || errno == EINTR)) {
+        tries.emplace_back(std::move(socket), next - 1);
+      }
+    }
+    std::vector<pollfd> entries;
+    for (const auto& [socket, address] : tries) {
+      entries.push_back({socket.fd(), POLLOUT, 0});
+    }
+    const double turn = next < addresses.size() ? steady_seconds() + kConnectStagger : deadline;
+    const int ready =
+        ::poll(entries.data(), entries.size(), milliseconds_until(std::min(turn, deadline)));
+    if (steady_seconds() >= deadline || (ready < 0 && errno != EINTR)) {
+      break;
+    }
+    for (size_t i = entries.size(); ready > 0 && i-- > 0;) {
+      int problem = 0;
+      socklen_t length = sizeof problem;
+      if (entries[i].revents == 0) {
+        continue;
+      }
+      ::getsockopt(tries[i].first.fd(), SOL_SOCKET, SO_ERROR, &problem, &length);
+      if (problem == 0) {
+        *index = tries[i].second;
+        return std::move(tries[i].first);
+      }
+      tries.erase(tries.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return {};
+}
+
+void watch_peer(const Socket& socket, double silence_seconds) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence_seconds * 1000));
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+bool send_all(const Socket& socket, std::string_view bytes, double deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (!wait_for(socket.fd(), POLLOUT, deadline)) {
+        return false;
+      }
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool receive_all(const Socket& socket, std::span<char> bytes, double deadline) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(socket.fd(), bytes.data(), bytes.size(), 0);
+    if (got > 0) {
+      bytes = bytes.subspan(static_cast<size_t>(got));
+    } else if (got == 0) {
+      return false;
+    } else if (errno == EAGAIN) {
+      if (!wait_for(socket.fd(), POLLIN, deadline)) {
+        return false;
+      }
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string host_id() {
+  std::string boot;
+  try {
+    boot = trim(read_file("/proc/sys/kernel/random/boot_id", 4096));
+  } catch (const FileError&) {  // the name has to do
+  }
+  struct stat network = {};
+  ::stat("/proc/self/ns/net", &network);
+  return fmt::format("{} {} {}", boot, host_name(), network.st_ino);
+}
+
+}  // namespace meshtrain

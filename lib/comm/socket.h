@@ -1,0 +1,78 @@
+// TCP sockets: never blocking, closed by themselves, not inherited by programs that are started.
+// Names resolve to IPv4 and IPv6. Times are seconds of the steady clock.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace meshtrain {
+
+double steady_seconds();
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void close();
+
+ private:
+  int fd_ = -1;
+};
+
+struct Address {
+  sockaddr_storage storage = {};
+  socklen_t length = 0;
+
+  std::string text() const;  // "10.0.0.1", "::1"
+  int port() const;
+  Address with_port(int port) const;
+  bool is_loopback() const;
+};
+
+// Of a name or a number, IPv4 first; empty with the system's reason in `error` when there are none.
+std::vector<Address> resolve(const std::string& host, int port, std::string* error);
+
+// Of `interface`, or all that other hosts may reach ("": without loopback); IPv4 first, without
+// link-local ones. Throws ConfigError E613 where the interface has none.
+std::vector<Address> addresses_of(const std::string& interface);
+
+// Any address of this host, port chosen by the system if 0.
+Address any_address(int port, bool ipv6);
+// No socket and errno where that cannot be.
+Socket listen_at(const Address& address);
+// The next connection, with the address it comes from; no socket when there is none now.
+Socket accept_from(const Socket& listener, Address* from);
+Address local_address(const Socket& socket);
+// The first of `addresses` that accepts a connection, and its index; no socket where none has until
+// `deadline` or all refuse.
+Socket connect_to_any(const std::vector<Address>& addresses, double deadline, size_t* index);
+
+// No waiting for more to send; the kernel gives a peer up that does not answer for
+// `silence_seconds`.
+void watch_peer(const Socket& socket, double silence_seconds);
+
+// Whether all of it went until `deadline` (0: no limit).
+bool send_all(const Socket& socket, std::string_view bytes, double deadline);
+bool receive_all(const Socket& socket, std::span<char> bytes, double deadline);
+
+// "node7", and what tells hosts apart whatever they are called: the boot of the machine, its name
+// and the network namespace. Processes with the same id reach each other by loopback.
+std::string host_name();
+std::string host_id();
+
+}  // namespace meshtrain

@@ -1,0 +1,301 @@
+#include "comm/watchdog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/meeting.h"
+
+namespace meshtrain {
+namespace {
+
+using Views = std::vector<RankView>;
+
+const RankView& at(const Views& ranks, int rank) {
+  return ranks[static_cast<size_t>(rank)];
+}
+
+// "all-reduce of bucket 3 (#412)"
+std::string name_of(const RankReport& report) {
+  return fmt::format("{} (#{})", report.collective, report.sequence);
+}
+
+// "step 1312, forward", "opening the data (since 12 s of at most 600)"
+std::string place(const RankReport& report) {
+  std::string text =
+      report.step > 0 ? fmt::format("step {}", report.step) : "before the first step";
+  if (!report.announced.empty()) {
+    text += fmt::format(", {} (for {:.0f} s of at most {:.0f})", report.announced,
+                        report.announced_seconds, report.announced_limit);
+  } else if (!report.inside && !report.phase.empty()) {
+    text += ", " + report.phase;
+  }
+  if (report.inside) {
+    text += ", in " + name_of(report);
+  } else if (report.sequence > 0) {
+    text += ", after " + name_of(report);
+  }
+  return text;
+}
+
+bool is_excused(const RankReport& report) {
+  return !report.announced.empty() && report.announced_seconds <= report.announced_limit;
+}
+
+// What the others do: those that are in a collective which `rank` has not entered.
+std::string waiting_note(const Views& ranks, int rank) {
+  const RankReport& own = at(ranks, rank).report;
+  std::vector<int> waiting;
+  const RankReport* where = nullptr;
+  for (int other = 0; other < static_cast<int>(ranks.size()); ++other) {
+    const RankReport& report = at(ranks, other).report;
+    const bool in_it = other != rank && !at(ranks, other).ended && report.inside;
+    if (in_it &&
+        (report.sequence > own.sequence || (report.sequence == own.sequence && !own.inside))) {
+      waiting.push_back(other);
+      where = where == nullptr ? &report : where;
+    }
+  }
+  if (where == nullptr) {
+    return {};
+  }
+  return fmt::format("{} other rank{} waiting in {}, rank {} had not entered", waiting.size(),
+                     waiting.size() == 1 ? " was" : "s were", name_of(*where), rank);
+}
+
+std::vector<std::string> last_report(const Views& ranks, int rank) {
+  const RankView& view = at(ranks, rank);
+  if (!view.reported) {
+    return {"last report: none yet"};
+  }
+  const std::string others = waiting_note(ranks, rank);
+  return {fmt::format("last report: {}{}", place(view.report),
+                      others.empty() ? "" : fmt::format(" ({})", others))};
+}
+
+// E602: the announced limit of a rank has passed.
+std::optional<Verdict> judge_announcements(const Views& ranks) {
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    const RankReport& report = at(ranks, rank).report;
+    if (!report.announced.empty() && !is_excused(report)) {
+      return Verdict{
+          "E602",
+          {rank},
+          fmt::format("{} takes more than {:.0f} s for {}; training stopped",
+                      describe(at(ranks, rank), rank), report.announced_limit, report.announced),
+          last_report(ranks, rank)};
+    }
+  }
+  return std::nullopt;
+}
+
+// E603: two ranks at the same place of the sequence are in different collectives. To blame are
+// those that fewest agree with; of two halves, the one without rank 0.
+std::optional<Verdict> judge_signatures(const Views& ranks) {
+  std::map<uint64_t, std::map<uint64_t, std::vector<int>>> entered;  // sequence -> signature -> who
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    const RankReport& report = at(ranks, rank).report;
+    if (report.sequence > 0 && report.signature != 0) {
+      entered[report.sequence][report.signature].push_back(rank);
+    }
+  }
+  for (const auto& [sequence, groups] : entered) {
+    if (groups.size() < 2) {
+      continue;
+    }
+    std::vector<std::vector<int>> sorted;
+    for (const auto& [signature, members] : groups) {
+      sorted.push_back(members);
+    }
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+      return a.size() != b.size() ? a.size() < b.size() : a.front() > b.front();
+    });
+    const std::vector<int>& odd = sorted.front();
+    Verdict verdict = {
+        "E603",
+        odd,
+        fmt::format("{} entered another collective than the others; training "
+                    "stopped",
+                    odd.size() == 1 ? describe(at(ranks, odd[0]), odd[0]) : rank_list(odd)),
+        {}};
+    for (const std::vector<int>& members : sorted) {
+      const RankReport& report = at(ranks, members[0]).report;
+      verdict.notes.push_back(
+          fmt::format("{}: {}, step {}", rank_list(members), name_of(report), report.step));
+    }
+    verdict.notes.push_back(
+        "likely: another config, program or environment there; compare `meshtrain plan` on both");
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+Verdict hang_verdict(const Views& ranks, int rank, const RankReport& where, double limit) {
+  std::vector<std::string> notes = last_report(ranks, rank);
+  notes.push_back(
+      fmt::format("likely: the process is stuck or much slower than the others; `gdb -p "
+                  "{}` on {} shows where",
+                  at(ranks, rank).pid, at(ranks, rank).host));
+  return {"E602",
+          {rank},
+          fmt::format("{} did not come to {} within {:g} s; training stopped",
+                      describe(at(ranks, rank), rank), name_of(where), limit),
+          std::move(notes)};
+}
+
+// E602: a rank has waited too long in a collective, for one that has not come or, when all have,
+// for the library or the network.
+std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
+  const int size = static_cast<int>(ranks.size());
+  int stuck = -1;  // in the earliest collective
+  int last = 0;    // the rank that is furthest behind
+  for (int rank = 0; rank < size; ++rank) {
+    const RankReport& report = at(ranks, rank).report;
+    if (report.inside && report.inside_seconds > limit &&
+        (stuck < 0 || report.sequence < at(ranks, stuck).report.sequence)) {
+      stuck = rank;
+    }
+    last = report.sequence < at(ranks, last).report.sequence ? rank : last;
+  }
+  if (stuck < 0) {
+    return std::nullopt;
+  }
+  const RankReport& where = at(ranks, stuck).report;
+  std::vector<int> inside;
+  bool excused = false;
+  for (int rank = 0; rank < size; ++rank) {
+    const RankReport& report = at(ranks, rank).report;
+    excused |= report.sequence < where.sequence && is_excused(report);
+    if (report.inside && report.sequence == where.sequence) {
+      inside.push_back(rank);
+    }
+  }
+  if (excused) {
+    return std::nullopt;
+  }
+  if (at(ranks, last).report.sequence < where.sequence) {
+    return hang_verdict(ranks, last, where, limit);
+  }
+  return Verdict{"E602",
+                 inside,
+                 fmt::format("{} of {} did not get out of {} within {:g} s, though all entered it; "
+                             "training stopped",
+                             rank_list(inside), size, name_of(where), limit),
+                 {fmt::format("last report: {}", place(where)),
+                  "likely: the network between the hosts, or MPI or NCCL"}};
+}
+
+// E602: not all came to what the channel does itself.
+std::optional<Verdict> judge_waiting(const Views& ranks, const std::vector<Waiting>& waiting) {
+  for (const Waiting& wait : waiting) {
+    std::vector<int> missing;
+    bool excused = false;
+    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+      if (!wait.came[static_cast<size_t>(rank)]) {
+        missing.push_back(rank);
+        excused |= is_excused(at(ranks, rank).report);
+      }
+    }
+    if (wait.seconds <= wait.limit || missing.empty() || excused) {
+      continue;
+    }
+    const std::string who =
+        missing.size() == 1 ? describe(at(ranks, missing[0]), missing[0]) : rank_list(missing);
+    return Verdict{"E602", missing,
+                   fmt::format("{} did not come to {} within {:g} s; training stopped", who,
+                               wait.what, wait.limit),
+                   last_report(ranks, missing[0])};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string describe(const RankView& view, int rank) {
+  return fmt::format("rank {} on host {} (pid {})", rank, view.host, view.pid);
+}
+
+Verdict ended_verdict(const Views& ranks, int rank) {
+  const RankView& view = at(ranks, rank);
+  std::vector<std::string> notes = last_report(ranks, rank);
+  notes.push_back(
+      view.lost_host
+          ? fmt::format("likely: host {} is down, or the network to it", view.host)
+          : fmt::format("likely: process killed (out of memory?) or crashed; `dmesg` on {}",
+                        view.host));
+  return {"E601",
+          {rank},
+          fmt::format("{} {}; training stopped", describe(view, rank),
+                      view.malformed   ? "sent what is no message of this program"
+                      : view.lost_host ? "cannot be reached any more"
+                                       : "ended without a word (signal unknown)"),
+          std::move(notes)};
+}
+
+Verdict silent_verdict(const Views& ranks, int rank) {
+  const RankView& view = at(ranks, rank);
+  std::vector<std::string> notes = last_report(ranks, rank);
+  notes.push_back(
+      fmt::format("likely: process stopped, host {} down, or the network to it; `ps {}` there",
+                  view.host, view.pid));
+  return {"E601",
+          {rank},
+          fmt::format("{} stopped answering {:.0f} s ago; training stopped", describe(view, rank),
+                      view.silent_seconds),
+          std::move(notes)};
+}
+
+Verdict different_loss(const Views& ranks, int rank, int64_t step) {
+  return {"E604",
+          {rank},
+          fmt::format("{} has another loss at step {} than rank 0; training stopped",
+                      describe(at(ranks, rank), rank), step),
+          {"likely: a hardware error, or other libraries there; the weights differ since that step "
+           "or before"}};
+}
+
+std::optional<Verdict> judge(const Views& ranks, const std::vector<Waiting>& waiting,
+                             const Limits& limits) {
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    if (at(ranks, rank).ended) {
+      return ended_verdict(ranks, rank);
+    }
+  }
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    if (at(ranks, rank).silent_seconds > limits.silence) {
+      return silent_verdict(ranks, rank);
+    }
+  }
+  if (auto verdict = judge_signatures(ranks)) {
+    return verdict;
+  }
+  if (auto verdict = judge_announcements(ranks)) {
+    return verdict;
+  }
+  if (auto verdict = judge_collectives(ranks, limits.collective)) {
+    return verdict;
+  }
+  return judge_waiting(ranks, waiting);
+}
+
+std::string failure_text(const Verdict& verdict, int64_t checkpoint, int64_t step,
+                         const std::string& resume) {
+  std::string text = fmt::format("error[{}]: {}\n", verdict.code, verdict.message);
+  for (const std::string& note : verdict.notes) {
+    text += fmt::format("  = {}\n", note);
+  }
+  if (checkpoint > 0) {
+    const int64_t lost = step - checkpoint;
+    text += fmt::format(
+        "  = last complete checkpoint: step {}{}\n", checkpoint,
+        lost > 0 ? fmt::format(" ({} step{} would be repeated)", lost, lost == 1 ? "" : "s") : "");
+  } else {
+    text += "  = last complete checkpoint: none\n";
+  }
+  if (!resume.empty()) {
+    text += fmt::format("  = to go on: {}\n", resume);
+  }
+  return text + "\n";
+}
+
+}  // namespace meshtrain

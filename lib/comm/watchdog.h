@@ -1,0 +1,61 @@
+// Who is lost, hangs or does something else than the others: judged from what the ranks report.
+// Functions of their arguments; the control channel of rank 0 asks each second.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/control_message.h"
+
+namespace meshtrain {
+
+// What rank 0 knows of a rank.
+struct RankView {
+  std::string host;
+  int64_t pid = 0;
+  RankReport report;
+  bool reported = false;  // at least once
+  double silent_seconds = 0;
+  bool ended = false;      // its link was closed
+  bool lost_host = false;  // ... by the network
+  bool malformed = false;  // it sent what is no message
+};
+
+// Ranks that wait in the channel itself, for texts under a key or for the end.
+struct Waiting {
+  std::string what;  // "`checkpoint 500`"
+  double seconds = 0, limit = 0;
+  std::vector<bool> came;  // by rank
+};
+
+struct Limits {
+  double silence = 10, collective = 120;
+};
+
+struct Verdict {
+  std::string code;        // "E601"
+  std::vector<int> ranks;  // who is to blame; empty: nobody in particular
+  std::string message;     // one line
+  std::vector<std::string> notes;
+};
+
+std::optional<Verdict> judge(const std::vector<RankView>& ranks,
+                             const std::vector<Waiting>& waiting, const Limits& limits);
+// The two cases that a rank sees without rank 0, too.
+Verdict ended_verdict(const std::vector<RankView>& ranks, int rank);
+Verdict silent_verdict(const std::vector<RankView>& ranks, int rank);
+// E604: at `step`, `rank` has another loss than rank 0.
+Verdict different_loss(const std::vector<RankView>& ranks, int rank, int64_t step);
+
+// "rank 5 on host h2 (pid 20407)"
+std::string describe(const RankView& view, int rank);
+
+// The verdict as it is shown. `checkpoint` is the step of the newest complete one (0: none), `step`
+// the one reached, `resume` how to go on.
+std::string failure_text(const Verdict& verdict, int64_t checkpoint, int64_t step,
+                         const std::string& resume);
+
+}  // namespace meshtrain
