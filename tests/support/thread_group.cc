@@ -108,8 +108,8 @@ class ThreadAllReduce final : public Transfer {
         const double a = sum.at(e), b = term.at(e);
         sum.set(e, i + 1 == ranks_.size()          ? b
                    : reduction_ == Reduction::kSum ? a + b
-                   : reduction_ == Reduction::kMax ? std::max(a, b)
-                                                   : std::min(a, b));
+                   : reduction_ == Reduction::kMax ? (a >= b || a != a ? a : b)  // NaN wins
+                                                   : (a <= b || a != a ? a : b));
       }
     }
     std::memcpy(data_, sum.bytes(), static_cast<size_t>(bytes));

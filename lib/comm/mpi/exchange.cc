@@ -10,7 +10,7 @@ namespace meshtrain::mpi {
 namespace {
 
 // Counts of MPI are int; a longer message goes in several, told apart by their tags.
-constexpr int64_t kMostBytes = int64_t{1} << 30;
+constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 struct Copy {
   std::byte* to;

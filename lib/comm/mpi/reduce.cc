@@ -114,7 +114,7 @@ class AllReduce final : public Transfer {
   }
 
  private:
-  static constexpr int64_t kMostElements = int64_t{1} << 27;
+  static constexpr int64_t kMostElements = int64_t{1} << 24;
 
   MPI_Comm comm_;
   MPI_Op op_;

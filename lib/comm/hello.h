@@ -1,0 +1,37 @@
+// What all processes of a run must have alike before they start together: the program, its config,
+// what it was asked to do.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/process_group.h"
+
+namespace meshtrain {
+
+struct Fact {
+  std::string name;   // "config"
+  std::string value;  // of any length; only a hash is sent unless some differ
+  // The lines that say how another rank's value differs from that of rank 0; by default both
+  // values.
+  std::function<std::vector<std::string>(const std::string& first, const std::string& other)>
+      difference = nullptr;
+};
+
+// Collective; `facts` have the same names everywhere. Throws ConfigError E611 (exit 2) on every
+// rank, with each rank and host that differs from rank 0 and in what.
+void check_alike(ProcessGroup& group, const std::vector<Fact>& facts);
+
+// Collective: what ended a process before the run, empty text for nothing.
+struct Failure {
+  int exit_code = 0;
+  std::string text;  // as it is shown
+};
+// Of all ranks together, the same everywhere: nothing; one text that all ranks have; or the texts
+// of those ranks that failed, each with its rank and host, and the exit code of the first.
+Failure common_failure(ProcessGroup& group, const Failure& mine);
+
+std::string host_name();
+
+}  // namespace meshtrain
