@@ -154,6 +154,11 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   bind_evaluate(field_of(tree, "evaluate"), config.evaluate);
   bind_run(field_of(tree, "run"), config.run, diagnostics);
   bind_checkpoint(field_of(tree, "checkpoint"), config.checkpoint, diagnostics);
+  const ConfigValue& hardware = field_of(field_of(tree, "plan"), "hardware");
+  if (!hardware.is_null()) {
+    config.plan.hardware =
+        located<std::string>(hardware, resolve_path(hardware, folder_of(first_file)));
+  }
   bind_callbacks(tree, config, diagnostics);  // last: it looks at the rest
   if (require_data) {
     check_data(tree, config, diagnostics);

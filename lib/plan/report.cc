@@ -6,6 +6,7 @@
 #include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "plan/estimate_report.h"
 
 namespace meshtrain {
 namespace {
@@ -132,6 +133,7 @@ std::string plan_text(const PlanReport& report) {
       format_bytes(m.activations), format_bytes(m.total()));
   out += fmt::format("compute   {}FLOP a step, {}FLOP on each device\n", count_text(report.flops),
                      count_text(report.flops_per_device));
+  out += report.estimate ? "\n" + estimate_text(report) : "";
   const std::string warnings = report.warnings.render();
   return out + (warnings.empty() ? "" : "\n" + warnings);
 }
@@ -221,32 +223,35 @@ std::string plan_json(const PlanReport& report) {
                        {"rule", rule_json(o.rule_key, o.rule_place)}});
   }
   const PlannedMemory& m = report.memory;
-  const Json json = {{"name", report.name},
-                     {"mesh",
-                      {{"shape", report.mesh.shape()},
-                       {"axes", axes},
-                       {"devices", report.mesh.num_devices()},
-                       {"kind", report.devices}}},
-                     {"batch",
-                      {{"global", report.batch},
-                       {"per_shard", report.batch / report.batch_shards},
-                       {"shards", report.batch_shards},
-                       {"axes", report.batch_axes},
-                       {"samples", report.samples},
-                       {"full_steps", report.full_steps},
-                       {"last_batch", report.last_batch}}},
-                     {"params", report.num_params},
-                     {"variables", variables_json(report)},
-                     {"outputs", outputs},
-                     {"collectives", collectives_json(report)},
-                     {"memory",
-                      {{"weights", m.weights},
-                       {"gradients", m.gradients},
-                       {"optimizer", m.optimizer},
-                       {"step_arena", m.activations},
-                       {"total", m.total()}}},
-                     {"flops", {{"total", report.flops}, {"per_device", report.flops_per_device}}},
-                     {"warnings", warnings_json(report.warnings)}};
+  Json json = {{"name", report.name},
+               {"mesh",
+                {{"shape", report.mesh.shape()},
+                 {"axes", axes},
+                 {"devices", report.mesh.num_devices()},
+                 {"kind", report.devices}}},
+               {"batch",
+                {{"global", report.batch},
+                 {"per_shard", report.batch / report.batch_shards},
+                 {"shards", report.batch_shards},
+                 {"axes", report.batch_axes},
+                 {"samples", report.samples},
+                 {"full_steps", report.full_steps},
+                 {"last_batch", report.last_batch}}},
+               {"params", report.num_params},
+               {"variables", variables_json(report)},
+               {"outputs", outputs},
+               {"collectives", collectives_json(report)},
+               {"memory",
+                {{"weights", m.weights},
+                 {"gradients", m.gradients},
+                 {"optimizer", m.optimizer},
+                 {"step_arena", m.activations},
+                 {"total", m.total()}}},
+               {"flops", {{"total", report.flops}, {"per_device", report.flops_per_device}}},
+               {"warnings", warnings_json(report.warnings)}};
+  if (report.estimate) {
+    json["estimate"] = estimate_json(report);
+  }
   return json_text(json, 2) + "\n";
 }
 

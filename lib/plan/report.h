@@ -7,6 +7,7 @@
 
 #include "ir/program.h"
 #include "passes/pipeline.h"
+#include "plan/estimate.h"
 
 namespace meshtrain {
 
@@ -66,6 +67,7 @@ struct PlanReport {
   PlannedMemory memory;
   double flops = 0;             // of a training step, all devices together, nothing counted twice
   double flops_per_device = 0;  // what one device of a real mesh computes
+  std::optional<Estimate> estimate;  // on the hardware that was asked for
   Diagnostics warnings;
 };
 
@@ -78,7 +80,7 @@ double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
 std::string plan_text(const PlanReport& report);
 // Keys as documented in configs/README.md: mesh, batch, variables, outputs, collectives, memory,
-// flops, warnings.
+// flops, estimate (where there is one), warnings.
 std::string plan_json(const PlanReport& report);
 
 }  // namespace meshtrain

@@ -1,0 +1,75 @@
+// The time of a training step on hardware that need not be here: every kernel of the program by
+// its floating-point operations and bytes, every collective by the cost model, and a time line on
+// which collectives run beside kernels as far as data flow lets them.
+//
+// Blind for: small products (all reach the same part of the peak), what collectives take from the
+// kernels beside them, congestion, clocks under power limits, input from the host.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "plan/cost_model.h"
+
+namespace meshtrain {
+
+struct PlannedCollective;
+
+// Of one collective of a step, in seconds.
+struct EstimatedCall {
+  double seconds = 0;
+  double exposed = 0;  // of that, kernels wait for it
+  std::string algorithm;
+  GroupShape group;
+};
+
+// Where an axis of the mesh lies.
+struct AxisPlace {
+  std::string name;
+  GroupShape group;
+};
+
+struct Estimate {
+  Hardware hardware;
+  int64_t devices = 1, hosts = 1;
+  bool fits = true;  // into the memory of a device
+  std::vector<AxisPlace> axes;
+  std::vector<EstimatedCall> calls;  // beside PlanReport::collectives
+
+  // Of a step on one device, in seconds: step = compute + memory + launch + exposed + jitter.
+  double compute = 0;  // kernels that are bound by their products
+  double memory = 0;   // kernels that are bound by their bytes
+  double launch = 0;   // begin and end of kernels
+  int64_t kernels = 0;
+  double communication = 0;  // of all collectives
+  double exposed = 0;        // of that, kernels wait for it
+  double jitter = 0;         // waiting for the slowest device
+  double step = 0;
+
+  double samples_per_second = 0;
+  MatmulType products = MatmulType::kFloat32;  // how most of them are computed
+  double mfu = 0;                              // of the data sheet's peak for them
+  std::string bound;                           // "compute", "memory", "launch latency", "network"
+  std::optional<double> one_device;  // a step of the same batch there, where that may be faster
+  std::vector<std::string> notes;
+};
+
+struct EstimateInput {
+  const Program& program;
+  const DeviceMesh& mesh;
+  const std::vector<PlannedCollective>& collectives;
+  int64_t batch = 1;
+  int64_t memory = 0;      // bytes that a device needs
+  double flops = 0;        // of a step, all devices together
+  bool allow_tf32 = true;  // for float32 products
+};
+
+// The program is that of one process which has the whole mesh.
+Estimate estimate_step(const EstimateInput& input, const Hardware& hardware);
+
+// Records how long one device takes for the same batch; a note where that is less.
+void compare_with_one_device(Estimate& estimate, double one_device_step);
+
+}  // namespace meshtrain

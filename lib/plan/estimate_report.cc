@@ -1,0 +1,152 @@
+#include "plan/estimate_report.h"
+
+#include "base/columns.h"
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string place_text(const GroupShape& group) {
+  if (group.hosts == 1) {
+    return "inside a host";
+  }
+  return group.per_host() == 1 ? fmt::format("across {} hosts", group.hosts)
+                               : fmt::format("{} hosts x {}", group.hosts, group.per_host());
+}
+
+std::string hardware_line(const Estimate& e) {
+  const Hardware& h = e.hardware;
+  if (h.is_virtual) {
+    return fmt::format("hardware  {}: {} virtual device{} on one processor\n", h.name, e.devices,
+                       e.devices == 1 ? "" : "s");
+  }
+  return fmt::format(
+      "hardware  {} x {} on {} host{}; usable: {:.0f} TFLOP/s in {}, memory {:.1f} TB/s, links "
+      "{:.0f} GB/s, network {:.0f} GB/s a device\n",
+      e.devices, h.name, e.hosts, e.hosts == 1 ? "" : "s",
+      h.matmul[static_cast<size_t>(e.products)] / 1e12, matmul_type_name(e.products),
+      h.memory_rate / 1e12, h.link_rate / 1e9, h.network_rate / 1e9);
+}
+
+std::string fit_line(const PlanReport& report) {
+  const Estimate& e = *report.estimate;
+  if (e.hardware.memory == 0) {
+    return "";
+  }
+  return fmt::format("memory    {} of {} a device: {}\n", format_bytes(report.memory.total()),
+                     format_bytes(e.hardware.memory), e.fits ? "fits" : "DOES NOT FIT");
+}
+
+std::string axes_line(const Estimate& e) {
+  std::vector<std::string> axes;
+  for (const AxisPlace& axis : e.axes) {
+    axes.push_back(fmt::format("{}={} {}", axis.name, axis.group.devices, place_text(axis.group)));
+  }
+  return e.hardware.is_virtual ? "" : fmt::format("axes      {}\n", join(axes, ", "));
+}
+
+std::string calls_table(const PlanReport& report) {
+  const Estimate& e = *report.estimate;
+  if (e.calls.empty()) {
+    return "";
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"phase", "collective", "over", "lies", "sent", "algorithm", "time", "exposed"}};
+  for (size_t i = 0; i < e.calls.size(); ++i) {
+    const PlannedCollective& c = report.collectives[i];
+    const EstimatedCall& call = e.calls[i];
+    rows.push_back({std::string(phase_name(c.phase)), c.kind,
+                    fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
+                    place_text(call.group), format_bytes(c.bytes_sent), call.algorithm,
+                    seconds_text(call.seconds),
+                    call.exposed > 0 ? seconds_text(call.exposed) : "-"});
+  }
+  return "\n" + aligned_columns(rows) + "\n";
+}
+
+Json number_or_null(double value) {
+  return value > 0 ? Json(value) : Json(nullptr);
+}
+
+Json hardware_json(const Hardware& h) {
+  Json peak, usable;
+  for (size_t t = 0; t < kNumMatmulTypes; ++t) {
+    const std::string name(matmul_type_name(static_cast<MatmulType>(t)));
+    peak[name] = h.peak[t];
+    usable[name] = h.matmul[t];
+  }
+  return {{"name", h.name},
+          {"memory", h.memory == 0 ? Json(nullptr) : Json(h.memory)},
+          {"memory_rate", h.memory_rate},
+          {"peak", peak},
+          {"matmul", usable},
+          {"per_host", h.is_virtual ? Json(nullptr) : Json(h.per_host)},
+          {"link_rate", number_or_null(h.link_rate)},
+          {"switch_rate", number_or_null(h.switch_rate)},
+          {"network_rate", number_or_null(h.network_rate)}};
+}
+
+}  // namespace
+
+std::string estimate_text(const PlanReport& report) {
+  const Estimate& e = *report.estimate;
+  std::string out = hardware_line(e) + fit_line(report) + axes_line(e) + calls_table(report);
+  out += fmt::format("step      {}: products {}, memory {}, {} kernels' begin and end {}",
+                     seconds_text(e.step), seconds_text(e.compute), seconds_text(e.memory),
+                     e.kernels, seconds_text(e.launch));
+  if (!e.calls.empty()) {
+    out += fmt::format(", communication {} of {} not hidden", seconds_text(e.exposed),
+                       seconds_text(e.communication));
+  }
+  out += e.jitter > 0 ? fmt::format(", the slowest {}", seconds_text(e.jitter)) : "";
+  out += fmt::format("\nspeed     {} samples/s, MFU {:.1f}% of {}; bound by {}\n",
+                     format_thousands(static_cast<int64_t>(e.samples_per_second + 0.5)),
+                     e.mfu * 100, matmul_type_name(e.products), e.bound);
+  for (const std::string& note : e.notes) {
+    out += "note      " + note + "\n";
+  }
+  return out + "          an estimate: constants and limits are in tests/bench/README.md\n";
+}
+
+Json estimate_json(const PlanReport& report) {
+  const Estimate& e = *report.estimate;
+  Json axes = Json::array(), calls = Json::array();
+  for (const AxisPlace& axis : e.axes) {
+    axes.push_back({{"name", axis.name},
+                    {"size", axis.group.devices},
+                    {"hosts", axis.group.hosts},
+                    {"per_host", axis.group.per_host()}});
+  }
+  for (const EstimatedCall& call : e.calls) {
+    calls.push_back({{"seconds", call.seconds},
+                     {"exposed_seconds", call.exposed},
+                     {"algorithm", call.algorithm},
+                     {"hosts", call.group.hosts},
+                     {"per_host", call.group.per_host()}});
+  }
+  return {{"hardware", hardware_json(e.hardware)},
+          {"devices", e.devices},
+          {"hosts", e.hosts},
+          {"fits", e.fits},
+          {"axes", axes},
+          {"collectives", calls},
+          {"kernels", e.kernels},
+          {"compute_seconds", e.compute},
+          {"memory_seconds", e.memory},
+          {"launch_seconds", e.launch},
+          {"communication_seconds", e.communication},
+          {"overlapped_seconds", e.communication - e.exposed},
+          {"exposed_seconds", e.exposed},
+          {"jitter_seconds", e.jitter},
+          {"step_seconds", e.step},
+          {"samples_per_second", e.samples_per_second},
+          {"products", matmul_type_name(e.products)},
+          {"mfu", e.mfu},
+          {"bound", e.bound},
+          {"one_device_seconds", e.one_device ? Json(*e.one_device) : Json(nullptr)},
+          {"notes", e.notes}};
+}
+
+}  // namespace meshtrain

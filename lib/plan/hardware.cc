@@ -1,0 +1,137 @@
+#include "plan/hardware.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace meshtrain {
+namespace {
+
+constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
+
+// What large products and copies reach of the data sheet, measured on an H200: 790 of 989 TFLOP/s
+// in bfloat16, 4.3 of 4.8 TB/s. The other devices are taken to reach as much.
+constexpr double kMatmulShare = 790.0 / 989.0;
+constexpr double kMemoryShare = 4.3 / 4.8;
+
+// NVLink: 370 of 450 GB/s a direction (NCCL's own model of Hopper, 18 links of 20.6 GB/s,
+// src/graph/ topo.h; nccl-tests issues 212, 272). Network: 46 to 49 of the 50 GB/s of a 400 Gb/s
+// card (nccl-tests issues 267, 290, 309).
+constexpr double kLinkShare = 370.0 / 450.0;
+constexpr double kNetworkShare = 47.0 / 50.0;
+
+// Latencies of NCCL 2.30, src/graph/tuning.cc, microseconds: LL, LL128, Simple. A tree reaches 0.92
+// of a ring's rate; LL128 carries 120 bytes of data in 128; LL, on Hopper, at most so much.
+Hardware with_nccl(Hardware out) {
+  const auto micro = [](double ll, double ll128, double simple) {
+    return ByProtocol{ll * kMicro, ll128 * kMicro, simple * kMicro};
+  };
+  out.ring_start = micro(6.6, 14, 8.4);
+  out.tree_start = micro(6.8, 14, 8.4);
+  out.link_hop = micro(0.6, 1.9, 3.4);
+  out.link_tree_hop = micro(0.6, 1.25, 4.0);
+  out.network_hop = micro(2.7, 4.0, 14);
+  out.network_tree_hop = micro(5, 8.5, 14);
+  out.share = {1, 120.0 / 128.0, 1};
+  out.ll_rate = {141 * kGiga, 45 * kGiga, 35 * kGiga};
+  out.tree_share = 0.92;
+  // Fits MaxText 70B on 128 to 2048 and torchtitan 8B on 8 to 128 H100.
+  out.jitter = 0.005;
+  // Ramp and tail of a kernel in a CUDA graph: an estimate, to be measured.
+  out.kernel = 3 * kMicro;
+  return out;
+}
+
+// A host of eight GPUs with a switch between them and a card each. Peaks in TFLOP/s without
+// sparsity, memory in GB, rates in GB/s of the data sheet.
+struct DataSheet {
+  const char* name;
+  double memory, memory_rate;
+  std::array<double, kNumMatmulTypes> peak;
+  double link, network;  // a direction
+  double switch_rate;    // all_reduce in the switch; 0: not in this generation
+};
+
+Hardware gpu(const DataSheet& sheet) {
+  Hardware out;
+  out.name = sheet.name;
+  out.memory = static_cast<int64_t>(sheet.memory * kGiga);
+  out.memory_rate = sheet.memory_rate * kGiga * kMemoryShare;
+  for (size_t t = 0; t < kNumMatmulTypes; ++t) {
+    out.peak[t] = sheet.peak[t] * kTera;
+    out.matmul[t] = out.peak[t] * kMatmulShare;
+  }
+  out.per_host = 8;
+  out.link_rate = sheet.link * kGiga * kLinkShare;
+  out.network_rate = sheet.network * kGiga * kNetworkShare;
+  out.switch_rate = sheet.switch_rate * kGiga;
+  out.switch_start = 25 * kMicro;
+  return with_nccl(out);
+}
+
+// Virtual devices on the two Zen 5 cores that the project measured (4.1 GHz, 32 MiB of third-level
+// cache): 530 GFLOP/s in float32, 1062 in bfloat16, 52 GB/s from memory and 230 from the cache; a
+// call of a function on them costs under a microsecond. float64 is half of float32's width.
+Hardware cpu() {
+  Hardware out;
+  out.name = "cpu";
+  out.is_virtual = true;
+  out.per_host = 1 << 20;
+  out.memory_rate = 52 * kGiga;
+  out.cache_bytes = int64_t{32} << 20;
+  out.cache_rate = 230 * kGiga;
+  out.peak = {265 * kGiga, 530 * kGiga, 530 * kGiga, 1062 * kGiga, 530 * kGiga};
+  out.matmul = out.peak;
+  out.kernel = 0.5 * kMicro;
+  out.ring_start = out.tree_start = {0.08 * kMicro, 0.08 * kMicro, 0.08 * kMicro};
+  out.share = {1, 1, 1};
+  return out;
+}
+
+std::vector<Hardware> make_table() {
+  // NVIDIA's data sheets: A100 80GB SXM with HDR InfiniBand (DGX A100), H100 SXM, H200 SXM, HGX
+  // B200 (one eighth of the board). In-switch all_reduce: 480 GB/s measured on H100 and H200
+  // (nccl-tests issues 212, 272, H200: 475); B200 in proportion to its links.
+  //                       memory  rate  fp64  fp32  tf32  bf16  fp16  link  card  switch
+  constexpr DataSheet kSheets[] = {
+      {"A100", 80, 2039, {19.5, 19.5, 156, 312, 312}, 300, 25, 0},
+      {"H100", 80, 3350, {67, 67, 494.5, 989, 989}, 450, 50, 480},
+      {"H200", 141, 4800, {67, 67, 494.5, 989, 989}, 450, 50, 480},
+      {"B200", 180, 8000, {37, 75, 1125, 2250, 2250}, 900, 50, 960},
+  };
+  std::vector<Hardware> table;
+  for (const DataSheet& sheet : kSheets) {
+    table.push_back(gpu(sheet));
+  }
+  table.push_back(cpu());
+  return table;
+}
+
+}  // namespace
+
+std::string_view matmul_type_name(MatmulType type) {
+  constexpr std::string_view kNames[] = {"float64", "float32", "tf32", "bfloat16", "float16"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+std::string_view protocol_name(Protocol protocol) {
+  constexpr std::string_view kNames[] = {"LL", "LL128", "Simple"};
+  return kNames[static_cast<size_t>(protocol)];
+}
+
+const std::vector<Hardware>& known_hardware() {
+  static const std::vector<Hardware> kTable = make_table();
+  return kTable;
+}
+
+const Hardware* find_hardware(const std::vector<Hardware>& table, std::string_view name) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) ==
+           std::tolower(static_cast<unsigned char>(b));
+  };
+  const auto found = std::find_if(table.begin(), table.end(), [&](const Hardware& h) {
+    return std::equal(h.name.begin(), h.name.end(), name.begin(), name.end(), same);
+  });
+  return found == table.end() ? nullptr : &*found;
+}
+
+}  // namespace meshtrain
