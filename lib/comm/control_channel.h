@@ -46,7 +46,7 @@ struct ControlOptions {
   double last_resort_seconds = 15;
 
   // MESHTRAIN_HEARTBEAT_TIMEOUT (silence_seconds), MESHTRAIN_COLLECTIVE_TIMEOUT,
-  // MESHTRAIN_JOIN_TIMEOUT (seconds) and MESHTRAIN_INTERFACE. Throws ConfigError (exit 2).
+  // MESHTRAIN_JOIN_TIMEOUT (seconds) and MESHTRAIN_NET_INTERFACE. Throws ConfigError (exit 2).
   static ControlOptions from_environment();
 };
 

@@ -1,12 +1,11 @@
 #include "comm/hello.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/diagnostic.h"
 #include "base/hash.h"
+#include "comm/socket.h"
 
 namespace meshtrain {
 namespace {
@@ -56,11 +55,6 @@ std::vector<Rank> gather_values(ProcessGroup& group, const std::vector<Fact>& fa
 }
 
 }  // namespace
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
 
 void check_alike(ProcessGroup& group, const std::vector<Fact>& facts) {
   if (all_equal(group.all_gather(hashes(facts)))) {

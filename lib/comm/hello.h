@@ -32,6 +32,4 @@ struct Failure {
 // of those ranks that failed, each with its rank and host, and the exit code of the first.
 Failure common_failure(ProcessGroup& group, const Failure& mine);
 
-std::string host_name();
-
 }  // namespace meshtrain

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/system_calls.h"
+#include "comm/meeting.h"
 
 namespace meshtrain {
 
@@ -44,7 +45,7 @@ int chosen_port(bool here) {
 }
 
 Environment with_token(Environment environment) {
-  environment.emplace_back("MESHTRAIN_TOKEN", random_token());
+  environment.emplace_back("MESHTRAIN_TOKEN", to_text(random_token()));
   return environment;
 }
 
@@ -133,12 +134,6 @@ int free_port() {
                                                           std::strerror(error_number)));
   }
   return ntohs(address.sin_port);
-}
-
-std::string random_token() {
-  uint64_t bits[2];
-  MESHTRAIN_CHECK(getrandom(bits, sizeof(bits), 0) == sizeof(bits), "getrandom");
-  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
 }
 
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,

@@ -32,7 +32,5 @@ extern const char* const kServeVerb;
 std::string own_program();
 // A port of this machine that nobody listens at.
 int free_port();
-// 128 random bits as hexadecimal digits.
-std::string random_token();
 
 }  // namespace meshtrain

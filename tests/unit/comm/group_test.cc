@@ -5,6 +5,7 @@
 
 #include "comm/hello.h"
 #include "comm/known_answers.h"
+#include "comm/socket.h"
 #include "support/group_check.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
