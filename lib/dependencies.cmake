@@ -94,7 +94,7 @@ if(MESHTRAIN_TESTS)
 endif()
 
 # GPUs: a library of their own, made where the toolkit is. It needs the static runtime and headers to
-# build; cuBLASLt, cuDNN and NVRTC are opened when a run needs them.
+# build; cuBLASLt, cuDNN, NVRTC and NCCL are opened when a run needs them.
 set(MESHTRAIN_CUDA_MISSING "")
 if(MESHTRAIN_CUDA STREQUAL "OFF")
   set(MESHTRAIN_CUDA_MISSING "configured with -DMESHTRAIN_CUDA=OFF")
@@ -102,17 +102,21 @@ else()
   find_package(CUDAToolkit 13.0 QUIET)
   find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_HOME}/include)
   find_path(CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{NCCL_HOME}/include)
   if(NOT CUDAToolkit_FOUND OR NOT TARGET CUDA::cudart_static OR NOT CUBLASLT_INCLUDE_DIR)
     set(MESHTRAIN_CUDA_MISSING "no CUDA toolkit 13.0 or newer was found")
     set(_install "cuda-toolkit-13-0 (from NVIDIA's repository)")
   elseif(NOT CUDNN_INCLUDE_DIR)
     set(MESHTRAIN_CUDA_MISSING "cuDNN 9's cudnn_graph.h was not found")
     set(_install "libcudnn9-dev-cuda-13 (from NVIDIA's repository)")
+  elseif(NOT NCCL_INCLUDE_DIR)
+    set(MESHTRAIN_CUDA_MISSING "NCCL's nccl.h was not found")
+    set(_install "libnccl-dev (from NVIDIA's repository)")
   endif()
   if(MESHTRAIN_CUDA_MISSING AND MESHTRAIN_CUDA STREQUAL "ON")
     message(FATAL_ERROR "MESHTRAIN_CUDA=ON, but ${MESHTRAIN_CUDA_MISSING}. Install it with:\n"
                         "  apt-get install ${_install}\n"
-                        "or name its place with -DCUDAToolkit_ROOT=DIR -DCUDNN_INCLUDE_DIR=DIR")
+                        "or name its place with -DCUDAToolkit_ROOT=DIR -DCUDNN_INCLUDE_DIR=DIR -DNCCL_INCLUDE_DIR=DIR")
   endif()
 endif()
 

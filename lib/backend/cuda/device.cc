@@ -1,7 +1,12 @@
 #include "backend/cuda/device.h"
 
-#include <algorithm>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "backend/cuda/communicators.h"
 #include "backend/cuda/core.h"
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/plan.h"
@@ -10,6 +15,9 @@
 
 namespace meshtrain::cuda {
 namespace {
+
+// Smaller memory takes as much room in NCCL's, and gains nothing there.
+constexpr size_t kSharedBlock = size_t{1} << 20;
 
 class CudaPinned final : public gpu::PinnedMemory {
  public:
@@ -39,7 +47,7 @@ class CudaEvent final : public gpu::Event {
     core_.check(cudaEventRecord(event_, core_.work), "cudaEventRecord");
   }
   // Also where a kernel that was enqueued before tells of its failure.
-  void wait() override { core_.check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  void wait() override { core_.wait_for(event_); }
 
  private:
   Core& core_;
@@ -64,17 +72,22 @@ class CudaDevice final : public gpu::Device {
                                        const std::vector<gpu::Window>& windows, int first,
                                        int steps) override;
   void synchronize() override;
+  void join(const std::string& id, int rank, int size) override;
+  void abort() override { communicators_.abort(); }
+  gpu::Traffic traffic() const override { return core_.traffic; }
 
  private:
   // The thread's calls go to this device; what is enqueued on `work` follows what came before.
   void begin_work();
   void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind);
+  cudaError_t release(std::byte* memory);
 
   Core core_;
+  Communicators communicators_;
   std::unique_ptr<Planner> planner_;
 };
 
-CudaDevice::CudaDevice(int index, const gpu::DeviceOptions& options) {
+CudaDevice::CudaDevice(int index, const gpu::DeviceOptions& options) : communicators_(core_) {
   core_.index = index;
   const gpu::DeviceInfo info = device_info(index);
   core_.name = info.name;
@@ -85,6 +98,8 @@ CudaDevice::CudaDevice(int index, const gpu::DeviceOptions& options) {
               "cudaStreamCreateWithFlags");
   core_.check(cudaStreamCreateWithFlags(&core_.copies, cudaStreamNonBlocking),
               "cudaStreamCreateWithFlags");
+  core_.check(cudaStreamCreateWithFlags(&core_.messages, cudaStreamNonBlocking),
+              "cudaStreamCreateWithFlags");
   core_.check(cudaEventCreateWithFlags(&core_.copied, cudaEventDisableTiming),
               "cudaEventCreateWithFlags");
   planner_ = std::make_unique<Planner>(core_);
@@ -92,9 +107,16 @@ CudaDevice::CudaDevice(int index, const gpu::DeviceOptions& options) {
 
 CudaDevice::~CudaDevice() {
   cudaSetDevice(core_.index);
+  try {
+    core_.wait_for(core_.work);
+    core_.wait_for(core_.copies);
+  } catch (const Error&) {
+    communicators_.abort();  // nobody waits for it any more
+  }
   cudaDeviceSynchronize();
   planner_.reset();
   cudaEventDestroy(core_.copied);
+  cudaStreamDestroy(core_.messages);
   cudaStreamDestroy(core_.copies);
   cudaStreamDestroy(core_.work);
 }
@@ -117,8 +139,9 @@ void CudaDevice::begin_work() {
 std::byte* CudaDevice::allocate(int64_t bytes) {
   begin_work();
   const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  void* data = nullptr;
-  const cudaError_t status = cudaMalloc(&data, size);
+  void* data =
+      communicators_.has_joined() && size >= kSharedBlock ? communicators_.allocate(size) : nullptr;
+  const cudaError_t status = data == nullptr ? cudaMalloc(&data, size) : cudaSuccess;
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const gpu::DeviceInfo now = info();
@@ -127,18 +150,23 @@ std::byte* CudaDevice::allocate(int64_t bytes) {
   }
   core_.check(status, "cudaMalloc");
   // Zero before anything else is done with it, on any stream.
-  cudaError_t zeroed = cudaMemsetAsync(data, 0, size, core_.work);
-  if (zeroed == cudaSuccess)
-    zeroed = cudaStreamSynchronize(core_.work);
-  if (zeroed != cudaSuccess)
-    cudaFree(data);
-  core_.check(zeroed, "cudaMemsetAsync");
+  try {
+    core_.check(cudaMemsetAsync(data, 0, size, core_.work), "cudaMemsetAsync");
+    core_.wait_for(core_.work);
+  } catch (const Error&) {
+    release(static_cast<std::byte*>(data));
+    throw;
+  }
   return static_cast<std::byte*>(data);
 }
 
+cudaError_t CudaDevice::release(std::byte* memory) {
+  return communicators_.free(memory) ? cudaSuccess : cudaFree(memory);
+}
+
 void CudaDevice::free(std::byte* memory) {
-  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
-  core_.check(cudaFree(memory), "cudaFree");  // waits for what uses it
+  synchronize();  // nothing uses it
+  core_.check(release(memory), "cudaFree");
 }
 
 std::unique_ptr<gpu::PinnedMemory> CudaDevice::allocate_pinned(int64_t bytes) {
@@ -159,12 +187,12 @@ void CudaDevice::copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind 
 
 void CudaDevice::upload(std::byte* to, const void* from, int64_t bytes) {
   copy(to, from, bytes, cudaMemcpyHostToDevice);
-  core_.check(cudaStreamSynchronize(core_.work), "cudaStreamSynchronize");
+  core_.wait_for(core_.work);
 }
 
 void CudaDevice::download(void* to, const std::byte* from, int64_t bytes) {
   copy(to, from, bytes, cudaMemcpyDeviceToHost);
-  core_.check(cudaStreamSynchronize(core_.work), "cudaStreamSynchronize");
+  core_.wait_for(core_.work);
 }
 
 void CudaDevice::enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) {
@@ -189,7 +217,24 @@ std::unique_ptr<gpu::Plan> CudaDevice::make_plan(const std::vector<gpu::Command>
 
 void CudaDevice::synchronize() {
   begin_work();
-  core_.check(cudaStreamSynchronize(core_.work), "cudaStreamSynchronize");
+  core_.wait_for(core_.work);
+}
+
+void CudaDevice::join(const std::string& id, int rank, int size) {
+  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+  communicators_.join(nccl(), id, rank, size);
+  core_.communicators = &communicators_;
+}
+
+// "0000:1b:00.0 of h1".
+std::string place_of(const Core& core) {
+  std::array<char, 32> bus{};
+  core.check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), core.index),
+             "cudaDeviceGetPCIBusId");
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const char* named = std::getenv("NCCL_HOSTID");
+  return fmt::format("{} of {}", bus.data(), named == nullptr ? host.data() : named);
 }
 
 }  // namespace
@@ -212,6 +257,7 @@ gpu::DeviceInfo device_info(int index) {
   info.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   info.driver = version_text(driver);
   info.libraries = library_versions();
+  info.place = place_of(core);
   return info;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #include "base/error.h"
 
@@ -13,6 +14,10 @@ namespace {
 
 std::atomic<size_t> cublas_version = CUBLAS_VERSION;
 std::atomic<size_t> cudnn_version = CUDNN_VERSION;
+std::atomic<int> nccl_version = NCCL_VERSION_CODE;
+
+// ncclMemAlloc and ncclCommRegister.
+constexpr int kOldestNccl = NCCL_VERSION(2, 19, 0);
 
 void* open_library(const std::string& file, const char* package) {
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -56,8 +61,36 @@ Cudnn open_cudnn() {
   void* const library = open_library(file, "cuDNN (package libcudnn9-cuda)");
   Cudnn result;
   MESHTRAIN_CUDNN(MESHTRAIN_FIND)
-#undef MESHTRAIN_FIND
   cudnn_version = result.cudnnGetVersion();
+  return result;
+}
+
+std::string nccl_version_text(int version) {
+  return fmt::format("{}.{}", version / 10000, version / 100 % 100);
+}
+
+Nccl open_nccl() {
+  constexpr const char* kSettings[][2] = {
+      // Before NCCL 2.29 processes may hang where only some of them get what it needs.
+      {"NCCL_NVLS_ENABLE", "0"},
+      // One order of additions for every size of message, so that runs can be repeated.
+      {"NCCL_ALGO", "Ring"},
+      {"NCCL_PROTO", "Simple"},
+  };
+  for (const auto& [name, value] : kSettings)
+    ::setenv(name, value, 0);
+  const std::string file = fmt::format("libnccl.so.{}", NCCL_MAJOR);
+  void* const library = open_library(file, "NCCL (package libnccl2)");
+  Nccl result;
+  MESHTRAIN_NCCL(MESHTRAIN_FIND)
+#undef MESHTRAIN_FIND
+  int version = 0;
+  if (result.ncclGetVersion(&version) != ncclSuccess || version < kOldestNccl) {
+    throw RuntimeFailure(ExitCode::kMesh,
+                         fmt::format("{} is NCCL {}; several GPUs need NCCL {} or newer", file,
+                                     nccl_version_text(version), nccl_version_text(kOldestNccl)));
+  }
+  nccl_version = version;
   return result;
 }
 
@@ -78,11 +111,16 @@ const Cudnn& cudnn() {
   return library;
 }
 
+const Nccl& nccl() {
+  static const Nccl library = open_nccl();
+  return library;
+}
+
 std::string library_versions() {
   const size_t cublas = cublas_version, dnn = cudnn_version;
-  return fmt::format("CUDA {}.{}, cuBLASLt {}.{}, cuDNN {}.{}", CUDART_VERSION / 1000,
+  return fmt::format("CUDA {}.{}, cuBLASLt {}.{}, cuDNN {}.{}, NCCL {}", CUDART_VERSION / 1000,
                      CUDART_VERSION % 1000 / 10, cublas / 10000, cublas % 10000 / 100, dnn / 10000,
-                     dnn % 10000 / 100);
+                     dnn % 10000 / 100, nccl_version_text(nccl_version));
 }
 
 }  // namespace meshtrain::cuda

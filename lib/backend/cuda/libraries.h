@@ -5,6 +5,7 @@
 
 #include <cublasLt.h>
 #include <cudnn_graph.h>
+#include <nccl.h>
 #include <nvrtc.h>
 
 #include <string>
@@ -28,6 +29,11 @@ namespace meshtrain::cuda {
   X(cudnnDestroy) X(cudnnSetStream) X(cudnnBackendCreateDescriptor) \
   X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) \
   X(cudnnBackendFinalize) X(cudnnBackendExecute)
+#define MESHTRAIN_NCCL(X) \
+  X(ncclGetVersion) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGetUniqueId) \
+  X(ncclCommInitRankConfig) X(ncclCommSplit) X(ncclCommFinalize) X(ncclCommDestroy) \
+  X(ncclCommAbort) X(ncclCommGetAsyncError) X(ncclMemAlloc) X(ncclMemFree) X(ncclCommRegister) \
+  X(ncclCommDeregister) X(ncclGroupStart) X(ncclGroupEnd) X(ncclSend) X(ncclRecv) X(ncclAllReduce)
 // clang-format on
 
 // Functions under their own names: nvrtc().nvrtcVersion(&major, &minor).
@@ -41,14 +47,19 @@ struct CublasLt {
 struct Cudnn {
   MESHTRAIN_CUDNN(MESHTRAIN_FUNCTION)
 };
+struct Nccl {
+  MESHTRAIN_NCCL(MESHTRAIN_FUNCTION)
+};
 #undef MESHTRAIN_FUNCTION
 
 const Nvrtc& nvrtc();
 const CublasLt& cublas_lt();
 const Cudnn& cudnn();
+// Opened with settings of ours in the environment, where it says nothing else: NCCL reads it once.
+const Nccl& nccl();
 
-// "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19": of the libraries that are open, else of those that the
-// build had. Opens nothing.
+// "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28": of the libraries that are open, else of those
+// that the build had. Opens nothing.
 std::string library_versions();
 
 }  // namespace meshtrain::cuda

@@ -1,6 +1,7 @@
 // Which of cuBLASLt's algorithms computes a product: its own first choice, and for products that
 // take long the fastest of its first few, measured once and then read from the cache. Without a
-// cache nothing is measured, so that two runs never differ in their rounding.
+// cache nothing is measured, so that two runs never differ in their rounding; nor is it where
+// several processes must round alike.
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -143,7 +144,7 @@ void Matmuls::choose(MatmulPlan& plan, const gpu::Matmul& matmul, const std::str
   const MatmulSpec& spec = matmul.spec;
   const double operations = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) *
                             static_cast<double>(spec.k) * static_cast<double>(matmul.batch);
-  const bool is_measured = operations >= kLongOperations && cache_.keeps();
+  const bool is_measured = operations >= kLongOperations && cache_.keeps() && core_.options.measure;
   const std::string cache_key =
       fmt::format("cuBLASLt {}, {}, {}", cublas_lt().cublasLtGetVersion(), core_.name, key);
   const auto is_known = [&] {

@@ -4,11 +4,25 @@
 #include <span>
 
 #include "base/checksum.h"
+#include "base/error.h"
 
 namespace meshtrain::cuda {
 namespace {
 
-// The same calls, one after the other (--no-cuda-graph).
+struct Meeting {
+  explicit Meeting(const Core& core) {
+    core.check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+               "cudaEventCreateWithFlags");
+  }
+  ~Meeting() { cudaEventDestroy(event); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  cudaEvent_t event = nullptr;
+};
+
+// The same calls, one after the other (--no-cuda-graph), but for those that communicate: they are
+// on a stream of their own, behind what was enqueued before them, and only what needs them waits.
 class StreamPlan final : public gpu::Plan {
  public:
   StreamPlan(Core& core, std::shared_ptr<const Prepared> prepared, std::vector<gpu::Window> windows,
@@ -17,22 +31,51 @@ class StreamPlan final : public gpu::Plan {
         prepared_(std::move(prepared)),
         windows_(std::move(windows)),
         first_(first),
-        steps_(steps) {}
+        steps_(steps),
+        ready_(core),
+        arrived_(core) {}
 
   void run() override {
     core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
     core_.follow_copies();
+    core_.traffic.add(prepared_->traffic(), steps_);
     for (int step = first_; step < first_ + steps_; ++step) {
-      for (size_t call = 0; call < prepared_->num_calls(); ++call)
-        prepared_->enqueue(call, Shift(windows_, step), core_.work);
+      const Shift shift(windows_, step);
+      int last = -1, waited = -1;  // of what communicated
+      for (size_t call = 0; call < prepared_->num_calls(); ++call) {
+        if (prepared_->communicates(call)) {
+          hand_over(ready_, core_.work, core_.messages);
+          prepared_->enqueue(call, shift, core_.messages);
+          last = static_cast<int>(call);
+          continue;
+        }
+        const std::vector<int>& after = prepared_->after(call);
+        if (std::any_of(after.begin(), after.end(), [&](int before) {
+              return before > waited && prepared_->communicates(static_cast<size_t>(before));
+            })) {
+          hand_over(arrived_, core_.messages, core_.work);
+          waited = last;
+        }
+        prepared_->enqueue(call, shift, core_.work);
+      }
+      if (last > waited)
+        hand_over(arrived_, core_.messages, core_.work);
     }
   }
 
  private:
+  // What is enqueued on `to` from now on comes behind all that is on `from`.
+  void hand_over(const Meeting& meeting, cudaStream_t from, cudaStream_t to) {
+    core_.check(cudaEventRecord(meeting.event, from), "cudaEventRecord");
+    core_.check(cudaStreamWaitEvent(to, meeting.event, cudaEventWaitDefault),
+                "cudaStreamWaitEvent");
+  }
+
   Core& core_;
   std::shared_ptr<const Prepared> prepared_;
   std::vector<gpu::Window> windows_;
   int first_, steps_;
+  Meeting ready_, arrived_;
 };
 
 using Nodes = std::vector<cudaGraphNode_t>;
@@ -129,7 +172,7 @@ class GraphPlan final : public gpu::Plan {
  public:
   GraphPlan(Core& core, std::shared_ptr<const Prepared> prepared,
             std::span<const gpu::Window> windows, int first, int steps)
-      : core_(core), prepared_(std::move(prepared)) {
+      : core_(core), prepared_(std::move(prepared)), steps_(steps) {
     GraphBuilder builder(core);
     Nodes before;
     for (int step = first; step < first + steps; ++step)
@@ -142,19 +185,25 @@ class GraphPlan final : public gpu::Plan {
     }
   }
   ~GraphPlan() override {
-    cudaStreamSynchronize(core_.work);  // it may be running
+    try {
+      core_.wait_for(core_.work);  // it may be running
+    } catch (const Error&) {
+      // Whoever waits for results was told, or will be.
+    }
     cudaGraphExecDestroy(graph_);
   }
 
   void run() override {
     core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
     core_.follow_copies();
+    core_.traffic.add(prepared_->traffic(), steps_);
     core_.check(cudaGraphLaunch(graph_, core_.work), "cudaGraphLaunch");
   }
 
  private:
   Core& core_;
   std::shared_ptr<const Prepared> prepared_;
+  int steps_;
   cudaGraphExec_t graph_ = nullptr;
 };
 

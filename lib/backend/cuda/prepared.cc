@@ -17,15 +17,20 @@ size_t num_words(const gpu::KernelCall& call) {
   return std::max<size_t>(call.params.size(), 1);
 }
 
-size_t workspace_bytes(const std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*>& call) {
+template <class... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
+}  // namespace
+
+size_t Prepared::workspace_bytes(const Ready& call) {
   if (const auto* matmul = std::get_if<const MatmulPlan*>(&call))
     return (*matmul)->workspace_bytes;
   if (const auto* conv = std::get_if<const ConvPlan*>(&call))
     return (*conv)->workspace_bytes;
   return 0;
 }
-
-}  // namespace
 
 uint64_t Shift::operator()(uint64_t value) const {
   for (const gpu::Window& window : windows_) {
@@ -36,7 +41,8 @@ uint64_t Shift::operator()(uint64_t value) const {
   return value;
 }
 
-Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands) : makers_(makers) {
+Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
+    : makers_(makers), traffic_(gpu::traffic_of(commands)) {
   Core& core = makers.core;
   const auto allocate = [&](int64_t bytes) {
     void* data = nullptr;
@@ -53,13 +59,7 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands) : 
     const Module* const module = has_kernels ? &makers.modules.load(joined.module) : nullptr;
     for (const gpu::Call& call : calls_) {
       const PathScope scope(core, call.path);
-      if (const auto* kernel = std::get_if<gpu::KernelCall>(&call.what))
-        ready_.push_back(module->kernel(kernel->kernel, kernel->shared_bytes,
-                                        num_words(*kernel) * sizeof(uint64_t)));
-      else if (const auto* matmul = std::get_if<gpu::Matmul>(&call.what))
-        ready_.push_back(&makers.matmuls.plan(*matmul));
-      else
-        ready_.push_back(&makers.convs.plan(std::get<gpu::Conv>(call.what)));
+      ready_.push_back(make_ready(call, module));
     }
     assign_workspaces();
   } catch (...) {
@@ -67,6 +67,36 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands) : 
       cudaFree(data);
     throw;
   }
+}
+
+Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module) {
+  return std::visit(
+      Overloaded{[&](const gpu::KernelCall& kernel) -> Ready {
+                   return module->kernel(kernel.kernel, kernel.shared_bytes,
+                                         num_words(kernel) * sizeof(uint64_t));
+                 },
+                 [&](const gpu::Matmul& matmul) -> Ready { return &makers_.matmuls.plan(matmul); },
+                 [&](const gpu::Conv& conv) -> Ready { return &makers_.convs.plan(conv); },
+                 [&](const auto& communication) -> Ready { return communicator(communication); }},
+      call.what);
+}
+
+ncclComm_t Prepared::communicator(const gpu::Exchange& exchange) {
+  Communicators* const all = makers_.core.communicators;
+  MESHTRAIN_CHECK(all != nullptr, "{}: the device has joined no others", makers_.core.path);
+  for (const std::vector<Message>* messages : {&exchange.sends, &exchange.receives}) {
+    for (const Message& message : *messages)
+      all->announce(message.data, all->world());
+  }
+  return all->world();
+}
+
+ncclComm_t Prepared::communicator(const gpu::AllReduce& all_reduce) {
+  Communicators* const all = makers_.core.communicators;
+  MESHTRAIN_CHECK(all != nullptr, "{}: the device has joined no others", makers_.core.path);
+  const ncclComm_t communicator = all->of(all_reduce.ranks);
+  all->announce(all_reduce.data, communicator);
+  return communicator;
 }
 
 Prepared::~Prepared() {
@@ -129,10 +159,20 @@ void Prepared::enqueue(size_t i, const Shift& shift, cudaStream_t stream) const 
   } else if (const auto* matmul = std::get_if<gpu::Matmul>(&call.what)) {
     makers_.matmuls.enqueue(*std::get<const MatmulPlan*>(ready_[i]), shift(matmul->spec.a),
                             shift(matmul->spec.b), shift(matmul->spec.c), workspaces_[i], stream);
+  } else if (const auto* conv = std::get_if<gpu::Conv>(&call.what)) {
+    makers_.convs.enqueue(*std::get<const ConvPlan*>(ready_[i]), shift(conv->x),
+                          shift(conv->kernel), shift(conv->y), workspaces_[i], stream);
+  } else if (const auto* all_reduce = std::get_if<gpu::AllReduce>(&call.what)) {
+    gpu::AllReduce here = *all_reduce;
+    here.data = shift(here.data);
+    makers_.core.communicators->enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
   } else {
-    const gpu::Conv& conv = std::get<gpu::Conv>(call.what);
-    makers_.convs.enqueue(*std::get<const ConvPlan*>(ready_[i]), shift(conv.x), shift(conv.kernel),
-                          shift(conv.y), workspaces_[i], stream);
+    gpu::Exchange here = std::get<gpu::Exchange>(call.what);
+    for (std::vector<Message>* messages : {&here.sends, &here.receives}) {
+      for (Message& message : *messages)
+        message.data = shift(message.data);
+    }
+    makers_.core.communicators->enqueue(here, stream);
   }
 }
 
@@ -154,6 +194,18 @@ void add(std::string& text, const gpu::Conv& conv) {
                       static_cast<int>(conv.op), dtype_name(s.dtype), s.input, s.output, s.cells,
                       s.strides, s.dilations, s.pads, s.channels, s.filters, s.groups, conv.images,
                       fmt::ptr(conv.x), fmt::ptr(conv.kernel), fmt::ptr(conv.y));
+}
+void add(std::string& text, const gpu::Exchange& exchange) {
+  text += "exchange";
+  for (const Message& message : exchange.sends)
+    text += fmt::format(" to {} {} {}", message.peer, fmt::ptr(message.data), message.bytes);
+  for (const Message& message : exchange.receives)
+    text += fmt::format(" from {} {} {}", message.peer, fmt::ptr(message.data), message.bytes);
+}
+void add(std::string& text, const gpu::AllReduce& all_reduce) {
+  text += fmt::format("all_reduce {} {} {} {} over {}", static_cast<int>(all_reduce.reduction),
+                      dtype_name(all_reduce.dtype), fmt::ptr(all_reduce.data), all_reduce.elements,
+                      fmt::join(all_reduce.ranks, ","));
 }
 
 }  // namespace

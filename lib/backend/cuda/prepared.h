@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "backend/cuda/communicators.h"
 #include "backend/cuda/conv.h"
 #include "backend/cuda/core.h"
 #include "backend/cuda/matmul.h"
@@ -59,17 +60,25 @@ class Prepared {
   size_t num_calls() const { return calls_.size(); }
   // Earlier calls that must have ended when a call begins.
   const std::vector<int>& after(size_t call) const { return after_[call]; }
+  bool communicates(size_t call) const { return gpu::communicates(calls_[call].what); }
+  const gpu::Traffic& traffic() const { return traffic_; }
   // Calls that no other one waits for.
   std::vector<int> last_calls() const;
   void enqueue(size_t call, const Shift& shift, cudaStream_t stream) const;
 
  private:
-  using Ready = std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*>;
+  // ncclComm_t: of what communicates.
+  using Ready = std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*, ncclComm_t>;
+  Ready make_ready(const gpu::Call& call, const Module* module);
+  ncclComm_t communicator(const gpu::Exchange& exchange);
+  ncclComm_t communicator(const gpu::AllReduce& all_reduce);
   void assign_workspaces();
+  static size_t workspace_bytes(const Ready& call);
   void launch(cudaKernel_t kernel, const gpu::KernelCall& call, const Shift& shift,
               cudaStream_t stream) const;
 
   Makers& makers_;
+  gpu::Traffic traffic_;
   std::vector<void*> memory_;  // of turned filters
   std::vector<gpu::Call> calls_;
   std::vector<Ready> ready_;

@@ -5,7 +5,9 @@
 #include <cstdlib>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/libraries.h"
 #include "backend/gpu/device.h"
+#include "base/error.h"
 
 namespace meshtrain::cuda {
 namespace {
@@ -46,6 +48,16 @@ class CudaRuntime final : public gpu::Runtime {
   gpu::DeviceInfo info(int index) override { return device_info(index); }
   std::unique_ptr<gpu::Device> open(int index, const gpu::DeviceOptions& options) override {
     return open_device(index, options);
+  }
+  std::string make_id() override {
+    ncclUniqueId id;
+    const ncclResult_t status = nccl().ncclGetUniqueId(&id);
+    if (status != ncclSuccess) {
+      throw RuntimeFailure(ExitCode::kRankLost, fmt::format("ncclGetUniqueId failed: {}; {}",
+                                                            nccl().ncclGetErrorString(status),
+                                                            nccl().ncclGetLastError(nullptr)));
+    }
+    return {id.internal, sizeof(id.internal)};
   }
 };
 

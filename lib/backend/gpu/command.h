@@ -61,10 +61,42 @@ struct Conv {
   const std::byte* y = nullptr;
 };
 
+// Between processes with a GPU each. All of them do the same exchanges and all-reduces in the same
+// order, so that these are never beside each other; other work is.
+struct Exchange {
+  std::vector<Message> sends, receives;  // at most one to and one from each peer
+};
+
+// In place, over these processes: this one and others.
+struct AllReduce {
+  Reduction reduction = Reduction::kSum;
+  DType dtype = DType::kFloat32;
+  std::byte* data = nullptr;
+  int64_t elements = 0;
+  std::vector<int> ranks;
+
+  int64_t bytes() const { return elements * static_cast<int64_t>(dtype_size(dtype)); }
+};
+
+// Whether what a command or a call does needs other processes.
+template <class... What>
+bool communicates(const std::variant<What...>& what) {
+  return std::holds_alternative<Exchange>(what) || std::holds_alternative<AllReduce>(what);
+}
+
 struct Command {
-  std::variant<Launch, Matmul, Conv> what;
+  std::variant<Launch, Matmul, Conv, Exchange, AllReduce> what;
   std::vector<Access> accesses;  // decide what may run at the same time
   std::string path;              // of the step, for messages: "dense/matmul"
 };
+
+// What commands send to other processes.
+struct Traffic {
+  int64_t exchanges = 0, bytes_sent = 0;  // by them
+  int64_t bytes_reduced = 0;              // that all-reduces were over
+
+  void add(const Traffic& other, int64_t times);
+};
+Traffic traffic_of(const std::vector<Command>& commands);
 
 }  // namespace meshtrain::gpu

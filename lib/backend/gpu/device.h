@@ -2,8 +2,8 @@
 // asks for a GPU, and on the host by tests/support/gpu_emulator.
 //
 // All work of a device is in one order; upload, download and plans follow each other. Calls that
-// fail throw RuntimeFailure (exit 4) that names the call, the device, and the step where there is
-// one. A device may be used by one thread at a time.
+// fail throw RuntimeFailure that names the call, the device, and the step where there is one: exit
+// 4, or 8 where it is another process that failed. A device may be used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,19 @@ struct DeviceInfo {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;  // when asked
   std::string driver;      // "13.0"
-  std::string libraries;   // "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19"
+  std::string libraries;   // "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28"
+  // Which one it is, for finding two processes on the same: "0000:1b:00.0 of h1". Where NCCL_HOSTID
+  // is set it stands for the host, as it does for NCCL.
+  std::string place;
 };
 
 struct DeviceOptions {
   bool use_graph = true;  // false: the same commands one by one (--no-cuda-graph)
   bool use_tf32 = true;   // float32 products in TF32 (matmul_precision: default)
   std::string cache_dir;  // for compiled kernels and plans; empty: none
+  // Whether the fastest algorithm may be found by measuring, which gives another one, and other
+  // rounding, from process to process.
+  bool measure = true;
 };
 
 // Memory of which every step of a plan has its own part: that of step 0 is [begin, begin + bytes),
@@ -90,6 +96,16 @@ class Device {
                                           const std::vector<Window>& windows, int first,
                                           int steps) = 0;
   virtual void synchronize() = 0;
+
+  // Makes this device number `rank` of `size`, each in a process of its own, so that its commands
+  // may communicate: plans run on all of them, in the same order. Called by all with the id that
+  // one of them made (Runtime::make_id), once, before memory is allocated; returns when all have
+  // come.
+  virtual void join(const std::string& id, int rank, int size) = 0;
+  // Ends whatever waits for other devices: from then on it throws. By any thread, at any time.
+  virtual void abort() = 0;
+  // Of all plans that were run.
+  virtual Traffic traffic() const = 0;
 };
 
 // What the loaded library offers.
@@ -100,12 +116,14 @@ class Runtime {
   virtual int device_count(std::string& reason) = 0;
   virtual DeviceInfo info(int index) = 0;
   virtual std::unique_ptr<Device> open(int index, const DeviceOptions& options) = 0;
+  // For Device::join: any bytes.
+  virtual std::string make_id() = 0;
 };
 
 // The name and the type of the one symbol that such a library exports. `abi` must be kAbi: null
 // where it was built from other sources.
 constexpr const char* kEntryPoint = "meshtrain_gpu_runtime";
-constexpr int kAbi = 1;
+constexpr int kAbi = 2;
 using EntryPoint = Runtime* (*)(int abi);
 
 }  // namespace meshtrain::gpu

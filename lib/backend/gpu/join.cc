@@ -3,13 +3,18 @@
 //   1. equal launches become instances of one launch (Group);
 //   2. tiny groups become members of one block (Chain), stage by stage;
 //   3. what must wait for what among the chains, without what follows from the rest.
+//
+// Communications are one behind another. What waits for one of them, directly or not, is never
+// joined with what does not: it would keep from running beside the communication what could.
 #include "backend/gpu/join.h"
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "backend/gpu/dependencies.h"
 #include "backend/gpu/module_text.h"
+#include "base/error.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -21,18 +26,27 @@ constexpr uint64_t kMaxGrid = (uint64_t{1} << 31) - 1;
 struct Placed {
   std::vector<std::vector<int>> places;
   std::vector<std::vector<int>> after;  // earlier places, with repetitions
+  std::vector<int> level;               // communications up to the last that a place waits for
 
   // `previous`: what the thing waits for, as places here; its own place may be among them.
   void put(int thing, size_t place, const std::vector<int>& previous) {
     if (place == places.size()) {
       places.emplace_back();
       after.emplace_back();
+      level.push_back(level_of(previous));
     }
     places[place].push_back(thing);
     for (int other : previous) {
       if (other != static_cast<int>(place))
         after[place].push_back(other);
     }
+  }
+  // Of what waits for these places.
+  int level_of(const std::vector<int>& previous) const {
+    int out = 0;
+    for (int other : previous)
+      out = std::max(out, level[static_cast<size_t>(other)]);
+    return out;
   }
 };
 
@@ -81,20 +95,29 @@ class Groups {
 Placed make_groups(const std::vector<Command>& commands) {
   Placed groups;
   std::vector<int> group_of;
-  std::map<std::pair<std::string_view, size_t>, Groups> of_body;
+  std::map<std::tuple<std::string_view, size_t, int>, Groups> of_body;  // and level
   MemoryOrder order;
+  int last_communication = -1;
   for (size_t i = 0; i < commands.size(); ++i) {
-    const std::vector<int> previous = mapped(order.add(commands[i].accesses), group_of);
+    std::vector<int> previous = mapped(order.add(commands[i].accesses), group_of);
     size_t place = groups.places.size();
+    const int level = groups.level_of(previous);
     if (const Launch* launch = launch_of(commands[i])) {
       MESHTRAIN_CHECK(
           launch->blocks <= kMaxGrid && launch->blocks > 0 && launch->args.size() < kMaxParams,
           "{} has {} blocks and {} arguments", launch->body->name, launch->blocks,
           launch->args.size());
       const int last = previous.empty() ? -1 : previous.back();
-      place = of_body[{launch->body->name, launch->args.size()}].put(*launch, last, place);
+      place = of_body[{launch->body->name, launch->args.size(), level}].put(*launch, last, place);
+    }
+    if (communicates(commands[i].what)) {
+      if (last_communication >= 0)
+        previous.push_back(last_communication);
+      last_communication = static_cast<int>(place);
     }
     groups.put(static_cast<int>(i), place, previous);
+    if (communicates(commands[i].what))
+      ++groups.level[place];
     group_of.push_back(static_cast<int>(place));
   }
   return groups;
@@ -130,7 +153,8 @@ std::vector<bool> waited_for(const Placed& groups, const std::vector<size_t>& wo
   return out;
 }
 
-// Tiny groups join the last chain there is, since that one is behind most of what they wait for.
+// Tiny groups join the last chain of their level, since that one is behind most of what they wait
+// for.
 // Those that nothing waits for come after everything else, in chains of their own.
 Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
   std::vector<size_t> words;
@@ -139,20 +163,22 @@ Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
   const std::vector<bool> is_waited_for = waited_for(groups, words);
   Placed chains;
   std::vector<int> chain_of(words.size(), -1);
-  int last = -1;
-  size_t last_words = 0;
+  struct Last {
+    int place = -1;
+    size_t words = 0;
+  };
+  std::map<int, Last> last_of_level;
   const auto put = [&](size_t g) {
     const std::vector<int> previous = mapped(groups.after[g], chain_of);
     size_t place = chains.places.size();
     if (words[g] > 0) {
-      const bool joins = last >= 0 && last_words + words[g] <= kMaxParams &&
-                         (previous.empty() || previous.back() <= last);
-      if (!joins) {
-        last = static_cast<int>(place);
-        last_words = 0;
-      }
-      place = static_cast<size_t>(last);
-      last_words += words[g];
+      Last& last = last_of_level[groups.level[g]];
+      const bool joins = last.place >= 0 && last.words + words[g] <= kMaxParams &&
+                         (previous.empty() || previous.back() <= last.place);
+      if (!joins)
+        last = {static_cast<int>(place), 0};
+      place = static_cast<size_t>(last.place);
+      last.words += words[g];
     }
     chains.put(static_cast<int>(g), place, previous);
     chain_of[g] = static_cast<int>(place);
@@ -161,7 +187,7 @@ Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
     if (is_waited_for[g])
       put(g);
   }
-  last = -1;
+  last_of_level.clear();
   for (size_t g = 0; g < words.size(); ++g) {
     if (!is_waited_for[g])
       put(g);
@@ -205,6 +231,18 @@ std::string paths_of(const std::vector<Command>& commands, const std::vector<int
   return text;
 }
 
+// What is no launch is a call by itself.
+decltype(Call::what) alone(const Command& command) {
+  return std::visit(
+      [](const auto& what) -> decltype(Call::what) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(what)>, Launch>)
+          throw InternalError("a launch belongs to a kernel of the module");
+        else
+          return what;
+      },
+      command.what);
+}
+
 }  // namespace
 
 Joined join(const std::vector<Command>& commands) {
@@ -231,12 +269,10 @@ Joined join(const std::vector<Command>& commands) {
     }
     call.path = paths_of(commands, call.commands);
     const Command& first = commands[static_cast<size_t>(call.commands[0])];
-    if (const auto* matmul = std::get_if<Matmul>(&first.what)) {
-      call.what = *matmul;
-    } else if (const auto* conv = std::get_if<Conv>(&first.what)) {
-      call.what = *conv;
-    } else {
+    if (std::holds_alternative<Launch>(first.what)) {
       call.what = chains.places[c].size() == 1 ? module.instances(stages[0]) : module.chain(stages);
+    } else {
+      call.what = alone(first);
     }
     joined.calls.push_back(std::move(call));
   }

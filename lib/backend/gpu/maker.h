@@ -59,6 +59,9 @@ class GpuMaker final : public KernelMaker {
                    const std::byte* transforms, std::byte* out) override;
   void optimizer(const OptimizerSpec& spec) override;
   void combine(Reduction reduction, DType dtype, const std::vector<Region>& regions) override;
+  void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) override;
+  void all_reduce(Reduction reduction, DType dtype, std::byte* data, int64_t elements,
+                  const std::vector<int>& ranks) override;
 
  private:
   // Arrays that a launch reads and writes.
@@ -71,6 +74,8 @@ class GpuMaker final : public KernelMaker {
   void add(Launch launch, std::vector<Access> accesses);
   void add(Matmul matmul);
   void add(Conv conv);
+  template <class What>
+  void add_communication(What what, std::vector<Access> accesses);
   void add_images(const ConvShape& shape, ConvOp op, const std::vector<ConvJob>& jobs);
   // The gradient of one kernel: of each run apart, and their sum.
   void add_wgrad(const ConvShape& shape, bool in_library, const std::vector<Run>& runs,
@@ -80,11 +85,14 @@ class GpuMaker final : public KernelMaker {
     std::byte* memory;
     int64_t bytes;
     bool is_used;
+    int64_t free_at;  // number of communications before which no other step may have it
   };
   std::function<std::byte*(int64_t)> allocate_;
   std::vector<Block> blocks_;
   std::vector<Command> commands_;
   std::string path_;
+  int64_t communications_ = 0;  // so far
+  bool communicates_ = false;   // this step
 };
 
 }  // namespace meshtrain::gpu

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <numeric>
 
 #include "backend/gpu/command.h"
@@ -245,6 +246,8 @@ std::vector<unsigned> order_of(unsigned n, uint64_t seed) {
 }
 
 std::string run_grid(const Grid& grid) {
+  static std::mutex one_at_a_time;  // devices of one process have threads of their own
+  const std::lock_guard lock(one_at_a_time);
   const EmulatorModule& module = *grid.module;
   if (grid.shared_bytes > module.shared_bytes) {
     return fmt::format("asks for {} bytes of shared memory, of which there are {}",

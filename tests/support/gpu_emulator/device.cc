@@ -4,13 +4,16 @@
 #include "backend/gpu/device.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
-#include <deque>
-#include <functional>
+#include <exception>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "support/gpu_emulator/peers.h"
 #include "support/gpu_emulator/plan.h"
+#include "support/gpu_emulator/queue.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -22,32 +25,22 @@ int64_t total_bytes() {
   return text == nullptr || *text == '\0' ? kDefaultBytes : std::atoll(text);
 }
 
-DeviceInfo info_of(int64_t free) {
-  return {"GPU emulator", 90, total_bytes(), free, "none", "host compiler " + host_compiler()};
+// $MESHTRAIN_EMULATOR_GPUS: how many there are.
+int device_count() {
+  const char* text = std::getenv("MESHTRAIN_EMULATOR_GPUS");
+  return text == nullptr || *text == '\0' ? 1 : std::max(std::atoi(text), 1);
 }
 
-// What was enqueued and not yet done.
-class Queue {
- public:
-  void push(std::function<void()> work) {
-    waiting_.push_back(std::move(work));
-    ++pushed_;
-  }
-  int64_t pushed() const { return pushed_; }
-  // Until as much as `count` of all that was ever pushed is done.
-  void drain(int64_t count) {
-    while (pushed_ - static_cast<int64_t>(waiting_.size()) < count) {
-      const std::function<void()> work = std::move(waiting_.front());
-      waiting_.pop_front();
-      work();
-    }
-  }
-  void drain() { drain(pushed_); }
-
- private:
-  std::deque<std::function<void()>> waiting_;
-  int64_t pushed_ = 0;
-};
+DeviceInfo info_of(int index, int64_t free) {
+  const char* host = std::getenv("NCCL_HOSTID");
+  return {.name = "GPU emulator",
+          .compute = 90,
+          .total_bytes = total_bytes(),
+          .free_bytes = free,
+          .driver = "none",
+          .libraries = "host compiler " + host_compiler(),
+          .place = fmt::format("number {} of {}", index, host == nullptr ? "this host" : host)};
+}
 
 class HostMemory final : public PinnedMemory {
  public:
@@ -71,46 +64,66 @@ class QueueEvent final : public Event {
 
 class HostPlan final : public Plan {
  public:
-  HostPlan(std::shared_ptr<Queue> queue, std::shared_ptr<const Steps> steps, int first, int count)
-      : queue_(std::move(queue)), steps_(std::move(steps)), first_(first), count_(count) {}
+  HostPlan(std::shared_ptr<Queue> queue, std::shared_ptr<const Steps> steps,
+           std::shared_ptr<Peers> peers, std::shared_ptr<Traffic> traffic, int first, int count)
+      : queue_(std::move(queue)),
+        steps_(std::move(steps)),
+        peers_(std::move(peers)),
+        traffic_(std::move(traffic)),
+        first_(first),
+        count_(count) {}
 
   void run() override {
     const EmulatorOptions options = EmulatorOptions::from_environment();
     const bool is_watched = runs_++ < options.watched_runs;
-    queue_->push(
-        [steps = steps_, first = first_, count = count_, is_watched, options, run = runs_] {
-          for (int step = first; step < first + count; ++step) {
-            const uint64_t seed =
-                options.seed == 0 ? 0 : hash_mix(options.seed, static_cast<uint64_t>(run + step));
-            steps->run(step, is_watched && step == first, seed);
-          }
-        });
+    traffic_->add(steps_->traffic(), count_);
+    queue_->push([steps = steps_, peers = peers_, first = first_, count = count_, is_watched,
+                  options, run = runs_] {
+      for (int step = first; step < first + count; ++step) {
+        const uint64_t seed =
+            options.seed == 0 ? 0 : hash_mix(options.seed, static_cast<uint64_t>(run + step));
+        steps->run(step, is_watched && step == first, seed, peers.get());
+      }
+    });
   }
 
  private:
   std::shared_ptr<Queue> queue_;
   std::shared_ptr<const Steps> steps_;
+  std::shared_ptr<Peers> peers_;
+  std::shared_ptr<Traffic> traffic_;  // of the device
   int first_, count_, runs_ = 0;
 };
 
 class HostDevice final : public Device {
  public:
-  HostDevice() : memory_(total_bytes()) {}
+  explicit HostDevice(int index) : index_(index), memory_(total_bytes()) {}
+  ~HostDevice() override {
+    if (peers_ == nullptr)
+      return;
+    try {
+      synchronize();  // others may be waiting for it
+    } catch (...) {
+      // Whoever asked for that work was told.
+    }
+  }
 
-  DeviceInfo info() override { return info_of(memory_.free_bytes()); }
+  DeviceInfo info() override { return info_of(index_, memory_.free_bytes()); }
 
   std::byte* allocate(int64_t bytes) override {
+    const std::lock_guard lock(memory_.mutex());
     std::byte* memory = memory_.allocate(bytes);
     if (memory == nullptr) {
       throw RuntimeFailure(ExitCode::kMesh,
-                           fmt::format("gpu:0: allocating {} bytes failed: {} of {} are free",
-                                       bytes, memory_.free_bytes(), total_bytes()));
+                           fmt::format("gpu:{}: allocating {} bytes failed: {} of {} are free",
+                                       index_, bytes, memory_.free_bytes(), total_bytes()));
     }
     return memory;
   }
 
   void free(std::byte* memory) override {
     synchronize();
+    const std::lock_guard lock(memory_.mutex());
     MESHTRAIN_CHECK(memory_.free(memory), "{} was not allocated", static_cast<void*>(memory));
   }
 
@@ -135,6 +148,7 @@ class HostDevice final : public Device {
     const bool is_early = hash_mix(EmulatorOptions::from_environment().seed, ++uploads_) % 2 == 0;
     if (is_early && *waiting_uploads_ == 0) {
       queue_->push([] {});  // events count it
+      const std::lock_guard lock(memory_.mutex());
       copy(to, from, bytes);
       return;
     }
@@ -159,10 +173,25 @@ class HostDevice final : public Device {
       check(window.begin + window.stride * (first + steps - 1), window.bytes);
     }
     return std::make_unique<HostPlan>(queue_, std::make_shared<Steps>(memory_, commands, windows),
-                                      first, steps);
+                                      peers_, traffic_, first, steps);
   }
 
-  void synchronize() override { queue_->drain(); }
+  // What ends because of an exception does not wait for others, who may never come.
+  void synchronize() override {
+    if (peers_ != nullptr && std::uncaught_exceptions() > 0)
+      queue_->drain_or(std::chrono::seconds(1), [this] { abort(); });
+    queue_->drain();
+  }
+
+  void join(const std::string& id, int rank, int size) override {
+    peers_ = std::make_shared<Peers>(id, rank, size, fmt::format("gpu:{} (GPU emulator)", index_));
+    queue_->start_thread();
+  }
+  void abort() override {
+    if (peers_ != nullptr)
+      peers_->abort();
+  }
+  Traffic traffic() const override { return *traffic_; }
 
  private:
   static void copy(void* to, const void* from, int64_t bytes) {
@@ -174,9 +203,12 @@ class HostDevice final : public Device {
                     bytes, static_cast<const void*>(begin));
   }
 
+  int index_;
   DeviceMemory memory_;
+  std::shared_ptr<Peers> peers_;
+  std::shared_ptr<Traffic> traffic_ = std::make_shared<Traffic>();
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
-  std::shared_ptr<int> waiting_uploads_ = std::make_shared<int>(0);
+  std::shared_ptr<std::atomic<int>> waiting_uploads_ = std::make_shared<std::atomic<int>>(0);
   uint64_t uploads_ = 0;
 };
 
@@ -185,13 +217,14 @@ class HostRuntime final : public Runtime {
   int device_count(std::string& reason) override {
     if (host_compiler().empty())
       reason = "the GPU emulator needs a C++ compiler: $CXX or g++";
-    return host_compiler().empty() ? 0 : 1;
+    return host_compiler().empty() ? 0 : gpu::device_count();
   }
-  DeviceInfo info(int) override { return info_of(total_bytes()); }
+  DeviceInfo info(int index) override { return info_of(index, total_bytes()); }
   std::unique_ptr<Device> open(int index, const DeviceOptions&) override {
-    MESHTRAIN_CHECK(index == 0, "the emulator has no device {}", index);
-    return std::make_unique<HostDevice>();
+    MESHTRAIN_CHECK(index < gpu::device_count(), "the emulator has no device {}", index);
+    return std::make_unique<HostDevice>(index);
   }
+  std::string make_id() override { return Peers::make_folder(); }
 };
 
 }  // namespace

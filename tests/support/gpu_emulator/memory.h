@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ class DeviceMemory {
   bool contains(const std::byte* begin, const std::byte* end) const;
   int64_t free_bytes() const { return total_bytes_ - used_bytes_; }
   int64_t used_bytes() const { return used_bytes_; }
+  // For whoever touches the memory or this, where several threads do.
+  std::mutex& mutex() const { return mutex_; }
 
   struct Block {
     int64_t bytes = 0;
@@ -37,6 +40,7 @@ class DeviceMemory {
 
  private:
   int64_t total_bytes_, used_bytes_ = 0;
+  mutable std::mutex mutex_;
   std::map<std::byte*, Block> blocks_;  // by their beginning
 };
 

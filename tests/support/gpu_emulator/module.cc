@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -112,6 +114,22 @@ void compile(const std::string& source, const fs::path& object) {
   fs::rename(made, object);
 }
 
+// Of several processes that need the same, one compiles.
+class CompilerLock {
+ public:
+  explicit CompilerLock(const fs::path& object)
+      : file_(::open((object.string() + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+    while (file_ >= 0 && ::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~CompilerLock() { ::close(file_); }
+  CompilerLock(const CompilerLock&) = delete;
+  CompilerLock& operator=(const CompilerLock&) = delete;
+
+ private:
+  int file_;
+};
+
 }  // namespace
 
 std::string host_compiler() {
@@ -135,7 +153,9 @@ Module::Module(const std::string& text, const std::vector<std::string>& kernels)
       folder / fmt::format("{:016x}.so", hash_text(host_compiler() + kFlags + source));
   std::error_code none;
   if (!fs::exists(object)) {
-    compile(source, object);
+    const CompilerLock lock(object);
+    if (!fs::exists(object))
+      compile(source, object);
   } else {
     fs::last_write_time(object, fs::file_time_type::clock::now(), none);
   }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "support/gpu_emulator/block.h"
+#include "support/gpu_emulator/peers.h"
 #include "support/gpu_emulator/products.h"
 
 namespace meshtrain::gpu {
@@ -109,7 +110,7 @@ EmulatorOptions EmulatorOptions::from_environment() {
 
 Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& commands,
              const std::vector<Window>& windows)
-    : memory_(memory), windows_(windows) {
+    : memory_(memory), windows_(windows), traffic_(traffic_of(commands)) {
   for (const Command& command : commands) {
     for (const Access& access : command.accesses) {
       MESHTRAIN_CHECK(memory.contains(access.begin, access.end),
@@ -142,8 +143,18 @@ uint64_t Steps::moved(uint64_t address, int64_t step) const {
   return address;
 }
 
-const std::byte* Steps::moved(const std::byte* address, int64_t step) const {
-  return reinterpret_cast<const std::byte*>(moved(reinterpret_cast<uint64_t>(address), step));
+void Steps::communicate(const Call& call, int64_t step, Peers& peers) const {
+  if (const auto* all_reduce = std::get_if<AllReduce>(&call.what)) {
+    AllReduce here = *all_reduce;
+    here.data = moved(here.data, step);
+    return peers.run(here, call.path);
+  }
+  Exchange here = std::get<Exchange>(call.what);
+  for (std::vector<Message>* messages : {&here.sends, &here.receives}) {
+    for (Message& message : *messages)
+      message.data = moved(message.data, step);
+  }
+  peers.run(here, call.path);
 }
 
 void Steps::run_call(const Call& call, int64_t step, uint64_t seed) const {
@@ -151,7 +162,7 @@ void Steps::run_call(const Call& call, int64_t step, uint64_t seed) const {
     Matmul here = *matmul;
     here.spec.a = moved(here.spec.a, step);
     here.spec.b = moved(here.spec.b, step);
-    here.spec.c = const_cast<std::byte*>(moved(here.spec.c, step));
+    here.spec.c = moved(here.spec.c, step);
     return run_matmul(here);
   }
   if (const auto* conv = std::get_if<Conv>(&call.what)) {
@@ -187,9 +198,15 @@ void Steps::watch_call(const Call& call, int64_t step, uint64_t seed) const {
                   kernel == nullptr ? "a product" : kernel->kernel, problem);
 }
 
-void Steps::run(int step, bool is_watched, uint64_t seed) const {
+void Steps::run(int step, bool is_watched, uint64_t seed, Peers* peers) const {
   for (size_t c : order_of_calls(calls_, seed)) {
     const uint64_t own = seed == 0 ? 0 : hash_mix(seed, c);
+    if (communicates(calls_[c].what)) {
+      MESHTRAIN_CHECK(peers != nullptr, "{}: the device has joined no others", calls_[c].path);
+      communicate(calls_[c], step, *peers);
+      continue;
+    }
+    const std::lock_guard lock(memory_.mutex());
     if (is_watched && memory_.used_bytes() <= kWatchedBytes) {
       watch_call(calls_[c], step, own);
     } else {

@@ -11,6 +11,8 @@
 
 namespace meshtrain::gpu {
 
+class Peers;
+
 // How plans are run, from the environment at every run.
 struct EmulatorOptions {
   // $MESHTRAIN_EMULATOR_SEED: 0 = calls, blocks and threads in their order; otherwise in an order
@@ -31,20 +33,27 @@ class Steps {
   // same memory may run at the same time.
   Steps(const DeviceMemory& memory, const std::vector<Command>& commands,
         const std::vector<Window>& windows);
-  // Throws InternalError naming the step of a call that did what it must not.
-  void run(int step, bool is_watched, uint64_t seed) const;
+  // Throws InternalError naming the step of a call that did what it must not. `peers`: null where
+  // commands do not communicate.
+  void run(int step, bool is_watched, uint64_t seed, Peers* peers) const;
+  const Traffic& traffic() const { return traffic_; }  // of one step
 
  private:
+  void communicate(const Call& call, int64_t step, Peers& peers) const;
   void run_call(const Call& call, int64_t step, uint64_t seed) const;
   void watch_call(const Call& call, int64_t step, uint64_t seed) const;
   uint64_t moved(uint64_t address, int64_t step) const;
-  const std::byte* moved(const std::byte* address, int64_t step) const;
+  template <class Byte>
+  Byte* moved(Byte* address, int64_t step) const {
+    return reinterpret_cast<Byte*>(moved(reinterpret_cast<uint64_t>(address), step));
+  }
 
   const DeviceMemory& memory_;
   std::vector<std::vector<Access>> accesses_;  // of each command
   std::vector<Window> windows_;
   std::vector<Call> calls_;
   std::shared_ptr<const Module> module_;
+  Traffic traffic_;
 };
 
 }  // namespace meshtrain::gpu

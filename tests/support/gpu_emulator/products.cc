@@ -1,5 +1,6 @@
 #include "support/gpu_emulator/products.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -176,6 +177,31 @@ void add_images(const Conv& conv, Tensors& t) {
 }
 
 }  // namespace
+
+void reduce_element(Reduction reduction, DType dtype, const std::vector<const std::byte*>& sources,
+                    int64_t i, std::byte* to) {
+  const auto combine = [reduction](auto a, auto b) {
+    return reduction == Reduction::kSum   ? a + b
+           : reduction == Reduction::kMax ? std::max(a, b)
+                                          : std::min(a, b);
+  };
+  if (dtype == DType::kInt32 || dtype == DType::kInt64) {
+    const size_t size = dtype_size(dtype);
+    const auto read_int = [&](const std::byte* from) {
+      int64_t value = 0;
+      std::memcpy(&value, from + static_cast<size_t>(i) * size, size);
+      return size == sizeof(int32_t) ? static_cast<int32_t>(value) : value;
+    };
+    int64_t result = read_int(sources[0]);
+    for (size_t s = 1; s < sources.size(); ++s)
+      result = combine(result, read_int(sources[s]));
+    std::memcpy(to + static_cast<size_t>(i) * size, &result, size);
+    return;
+  }
+  store(dtype, to, i, load(dtype, sources[0], i));
+  for (size_t s = 1; s < sources.size(); ++s)
+    store(dtype, to, i, combine(load(dtype, to, i), load(dtype, sources[s], i)));
+}
 
 void run_matmul(const Matmul& matmul) {
   const MatmulSpec& s = matmul.spec;

@@ -1,0 +1,290 @@
+#include "backend/cuda/communicators.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/error.h"
+
+namespace meshtrain::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kAbortPatience = std::chrono::seconds(1);   // for a call of NCCL to return
+constexpr auto kFinishPatience = std::chrono::seconds(5);  // for the others to end, too
+
+ncclDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kUInt8:
+      return ncclUint8;
+    case DType::kInt8:
+      return ncclInt8;
+    case DType::kInt32:
+      return ncclInt32;
+    case DType::kUInt32:
+      return ncclUint32;
+    case DType::kInt64:
+      return ncclInt64;
+    case DType::kUInt64:
+      return ncclUint64;
+    case DType::kFloat16:
+      return ncclFloat16;
+    case DType::kBFloat16:
+      return ncclBfloat16;
+    case DType::kFloat32:
+      return ncclFloat32;
+    case DType::kFloat64:
+      return ncclFloat64;
+    default:
+      throw InternalError(fmt::format("an all-reduce of {}", dtype_name(dtype)));
+  }
+}
+
+ncclRedOp_t operation(Reduction reduction) {
+  MESHTRAIN_CHECK(reduction != Reduction::kCount);
+  return reduction == Reduction::kSum ? ncclSum : reduction == Reduction::kMax ? ncclMax : ncclMin;
+}
+
+std::string peers_of(const gpu::Exchange& exchange) {
+  std::vector<int> peers;
+  for (const std::vector<Message>* messages : {&exchange.sends, &exchange.receives}) {
+    for (const Message& message : *messages) {
+      if (std::find(peers.begin(), peers.end(), message.peer) == peers.end())
+        peers.push_back(message.peer);
+    }
+  }
+  return fmt::format("{}", fmt::join(peers, ", "));
+}
+
+ncclConfig_t non_blocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+}  // namespace
+
+void Patience::wait() {
+  constexpr int kSpins = 2000, kYields = 1000;
+  ++calls_;
+  if (calls_ < kSpins)
+    return;
+  if (calls_ < kSpins + kYields)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+Communicators::~Communicators() {
+  const Lock held(mutex_);
+  if (nccl_ == nullptr || is_aborted_)
+    return;
+  for (auto& [data, block] : blocks_)
+    forget(block);
+  for (const auto& [ranks, communicator] : parts_)
+    finish(communicator);
+  if (world_ != nullptr)
+    finish(world_);
+}
+
+// The others end theirs at about the same time; one that does not is not waited for.
+void Communicators::finish(ncclComm_t communicator) {
+  ncclResult_t status = nccl_->ncclCommFinalize(communicator);
+  Patience patience;
+  for (const auto end = Clock::now() + kFinishPatience;
+       status == ncclInProgress && Clock::now() < end; patience.wait())
+    nccl_->ncclCommGetAsyncError(communicator, &status);
+  if (status == ncclSuccess)
+    nccl_->ncclCommDestroy(communicator);
+  else
+    nccl_->ncclCommAbort(communicator);
+}
+
+Communicators::Lock Communicators::lock() {
+  Lock lock(mutex_);
+  if (is_aborted_)
+    core_.fail("communication was aborted, since another process failed", ExitCode::kRankLost);
+  return lock;
+}
+
+void Communicators::fail(ncclResult_t status, ncclComm_t communicator,
+                         std::string_view call) const {
+  const bool is_misuse = status == ncclInvalidUsage || status == ncclInvalidArgument;
+  const char* last = nccl_->ncclGetLastError(communicator);
+  const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format("; {}", last);
+  core_.fail(fmt::format("{} failed on rank {} of {}: {}{}", call, rank_, size_,
+                         nccl_->ncclGetErrorString(status), detail),
+             is_misuse ? ExitCode::kMesh : ExitCode::kRankLost);
+}
+
+void Communicators::settle(ncclResult_t status, ncclComm_t communicator, std::string_view call) {
+  Patience patience;
+  for (const auto end = Clock::now() + patience_; status == ncclInProgress; patience.wait()) {
+    if (Clock::now() >= end) {
+      core_.fail(
+          fmt::format("{} on rank {} of {} did not end within {} s: not all ranks came to it", call,
+                      rank_, size_,
+                      std::chrono::duration_cast<std::chrono::seconds>(patience_).count()),
+          ExitCode::kRankLost);
+    }
+    const Lock held = lock();
+    nccl_->ncclCommGetAsyncError(communicator, &status);
+  }
+  if (status != ncclSuccess)
+    fail(status, communicator, call);
+}
+
+void Communicators::join(const Nccl& nccl, const std::string& id, int rank, int size,
+                         std::chrono::milliseconds patience) {
+  MESHTRAIN_CHECK(world_ == nullptr && id.size() == sizeof(ncclUniqueId), "an id of {} bytes",
+                  id.size());
+  nccl_ = &nccl;
+  rank_ = rank;
+  size_ = size;
+  patience_ = patience;
+  ncclUniqueId unique;
+  std::memcpy(&unique, id.data(), sizeof(unique));
+  ncclConfig_t config = non_blocking();
+  ncclResult_t status;
+  {
+    const Lock held = lock();
+    status = nccl.ncclCommInitRankConfig(&world_, size, unique, rank, &config);
+  }
+  settle(status, world_, "ncclCommInitRankConfig");
+}
+
+ncclComm_t Communicators::of(const std::vector<int>& ranks) {
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  MESHTRAIN_CHECK(own != ranks.end(), "rank {} is not among {}", rank_, fmt::join(ranks, ", "));
+  if (static_cast<int>(ranks.size()) == size_)
+    return world_;
+  ncclComm_t& part = parts_[ranks];
+  if (part != nullptr)
+    return part;
+  const std::string call = fmt::format("ncclCommSplit to ranks {}", fmt::join(ranks, ", "));
+  ncclConfig_t config = non_blocking();
+  ncclResult_t status;
+  {
+    const Lock held = lock();
+    status = nccl_->ncclCommSplit(world_, *std::min_element(ranks.begin(), ranks.end()),
+                                  static_cast<int>(own - ranks.begin()), &part, &config);
+  }
+  settle(status, world_, call);
+  settle(ncclInProgress, part, call);
+  return part;
+}
+
+void Communicators::enqueue(const gpu::Exchange& exchange, cudaStream_t stream) {
+  const std::string call = fmt::format("an exchange with ranks {}", peers_of(exchange));
+  ncclResult_t status, first = ncclSuccess;
+  const auto note = [&first](ncclResult_t result) {
+    if (first == ncclSuccess && result != ncclInProgress)
+      first = result;
+  };
+  {
+    const Lock held = lock();
+    note(nccl_->ncclGroupStart());
+    for (const Message& message : exchange.sends)
+      note(nccl_->ncclSend(message.data, static_cast<size_t>(message.bytes), ncclInt8, message.peer,
+                           world_, stream));
+    for (const Message& message : exchange.receives)
+      note(nccl_->ncclRecv(message.data, static_cast<size_t>(message.bytes), ncclInt8, message.peer,
+                           world_, stream));
+    status = nccl_->ncclGroupEnd();
+  }
+  if (first != ncclSuccess)
+    fail(first, world_, call);
+  settle(status, world_, call);
+}
+
+void Communicators::enqueue(const gpu::AllReduce& all_reduce, ncclComm_t communicator,
+                            cudaStream_t stream) {
+  ncclResult_t status;
+  {
+    const Lock held = lock();
+    status = nccl_->ncclAllReduce(
+        all_reduce.data, all_reduce.data, static_cast<size_t>(all_reduce.elements),
+        data_type(all_reduce.dtype), operation(all_reduce.reduction), communicator, stream);
+  }
+  settle(status, communicator,
+         fmt::format("an all-reduce with ranks {}", fmt::join(all_reduce.ranks, ", ")));
+}
+
+void Communicators::check() {
+  const Lock held = lock();
+  const auto look = [this](ncclComm_t communicator) {
+    ncclResult_t status = ncclSuccess;
+    nccl_->ncclCommGetAsyncError(communicator, &status);
+    if (status != ncclSuccess && status != ncclInProgress)
+      fail(status, communicator, "communication");
+  };
+  look(world_);
+  for (const auto& [ranks, communicator] : parts_)
+    look(communicator);
+}
+
+// A thread that is inside of NCCL and does not come back keeps the lock: then the communicators are
+// left to the end of the process, which whoever aborts brings about.
+void Communicators::abort() {
+  if (is_aborted_.exchange(true))
+    return;
+  const Lock held(mutex_, kAbortPatience);
+  if (!held.owns_lock() || nccl_ == nullptr)
+    return;
+  for (const auto& [ranks, communicator] : parts_) {
+    if (communicator != nullptr)
+      nccl_->ncclCommAbort(communicator);
+  }
+  if (world_ != nullptr)
+    nccl_->ncclCommAbort(world_);
+}
+
+std::byte* Communicators::allocate(size_t bytes) {
+  void* data = nullptr;
+  if (nccl_->ncclMemAlloc(&data, bytes) != ncclSuccess)
+    return nullptr;
+  blocks_[static_cast<std::byte*>(data)].bytes = bytes;
+  return static_cast<std::byte*>(data);
+}
+
+void Communicators::forget(Block& block) {
+  if (is_aborted_)
+    return;  // the communicators have forgotten it themselves
+  for (const auto& [communicator, handle] : block.handles)
+    nccl_->ncclCommDeregister(communicator, handle);
+}
+
+bool Communicators::free(std::byte* memory) {
+  const auto found = blocks_.find(memory);
+  if (found == blocks_.end())
+    return false;
+  {
+    const Lock held(mutex_);
+    forget(found->second);
+  }
+  blocks_.erase(found);
+  nccl_->ncclMemFree(memory);
+  return true;
+}
+
+void Communicators::announce(const std::byte* data, ncclComm_t communicator) {
+  auto block = blocks_.upper_bound(const_cast<std::byte*>(data));
+  if (block == blocks_.begin())
+    return;
+  --block;
+  if (data >= block->first + block->second.bytes || block->second.handles.contains(communicator))
+    return;
+  void* handle = nullptr;
+  const Lock held = lock();
+  // Where it cannot be had messages are copied, as they are without.
+  if (nccl_->ncclCommRegister(communicator, block->first, block->second.bytes, &handle) ==
+          ncclSuccess &&
+      handle != nullptr)
+    block->second.handles[communicator] = handle;
+}
+
+}  // namespace meshtrain::cuda

@@ -1,0 +1,25 @@
+#include "backend/gpu/command.h"
+
+namespace meshtrain::gpu {
+
+void Traffic::add(const Traffic& other, int64_t times) {
+  exchanges += times * other.exchanges;
+  bytes_sent += times * other.bytes_sent;
+  bytes_reduced += times * other.bytes_reduced;
+}
+
+Traffic traffic_of(const std::vector<Command>& commands) {
+  Traffic out;
+  for (const Command& command : commands) {
+    if (const auto* exchange = std::get_if<Exchange>(&command.what)) {
+      ++out.exchanges;
+      for (const Message& message : exchange->sends)
+        out.bytes_sent += message.bytes;
+    } else if (const auto* all_reduce = std::get_if<AllReduce>(&command.what)) {
+      out.bytes_reduced += all_reduce->bytes();
+    }
+  }
+  return out;
+}
+
+}  // namespace meshtrain::gpu
