@@ -1,0 +1,251 @@
+// meshtrain launch: `train` as several processes, on this machine or on others. Where they compute
+// on processors mpirun starts them, with settings under which nothing waits for ever; where each
+// has a GPU this program does it itself.
+#include <net/if.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "comm/mpi/settings.h"
+#include "restarts.h"
+#include "train/distribution.h"
+
+extern char** environ;
+
+namespace meshtrain {
+namespace {
+
+void say(const std::string& text) {
+  err_stream().write(text + "\n");
+}
+
+[[noreturn]] void refuse(const std::string& message, const std::string& help) {
+  Diagnostics diagnostics;
+  diagnostics.error("E140", {}, message).help(help);
+  throw ConfigError(std::move(diagnostics));
+}
+
+// --hosts, --hostfile and -n together; empty when none is given.
+std::vector<Host> chosen_hosts(const LaunchArguments& launch) {
+  if (!launch.hosts.empty() && !launch.host_file.empty()) {
+    refuse("both --hosts and --hostfile", "one of the two");
+  }
+  std::vector<Host> hosts = !launch.host_file.empty() ? read_host_file(launch.host_file)
+                            : !launch.hosts.empty()   ? parse_hosts(launch.hosts)
+                                                      : std::vector<Host>();
+  if (hosts.empty() && launch.processes > 0) {
+    return {{"localhost", launch.processes}};
+  }
+  for (const Host& host : hosts) {
+    if (hosts.size() > 1 && (host.name == "localhost" || starts_with(host.name, "127."))) {
+      refuse(fmt::format("`{}` is another machine for each of {} hosts", host.name, hosts.size()),
+             "the name that the others know this one by");
+    }
+  }
+  return launch.processes > 0 && !hosts.empty() ? take_slots(std::move(hosts), launch.processes)
+                                                : hosts;
+}
+
+void check_interface(const std::string& name) {
+  if (name.empty() || if_nametoindex(name.c_str()) != 0) {
+    return;
+  }
+  std::vector<std::string> names;
+  struct if_nameindex* const all = if_nameindex();
+  for (const struct if_nameindex* each = all; each != nullptr && each->if_index != 0; ++each) {
+    names.emplace_back(each->if_name);
+  }
+  if_freenameindex(all);
+  Diagnostics diagnostics;
+  diagnostics.error("E613", {}, fmt::format("interface `{}` not found", printable(name)))
+      .note("there are " + join(names, ", "));
+  throw ConfigError(std::move(diagnostics));
+}
+
+// Without a shell: words between spaces.
+std::vector<std::string> agent_words(const std::string& agent) {
+  std::vector<std::string> out = split(agent, ' ');
+  std::erase(out, "");
+  return out.empty() ? std::vector<std::string>{"ssh"} : out;
+}
+
+// --- mpirun -------------------------------------------------------------------------------------
+
+std::string find_mpirun() {
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path == nullptr ? "" : path, ':')) {
+    const std::string file = (folder.empty() ? "." : folder) + "/mpirun";
+    if (access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
+  }
+  Diagnostics diagnostics;
+  diagnostics
+      .error("E614", {}, "there is no `mpirun` on PATH, which starts processes on processors")
+      .help("apt-get install openmpi-bin (Open MPI), on every host")
+      .help("with Slurm: srun --mpi=pmix meshtrain train ...");
+  throw ConfigError(std::move(diagnostics));
+}
+
+// What Open MPI should be told and the user has not told it.
+Environment settings(const std::vector<Host>& hosts, const std::string& interface) {
+  int most = 1;
+  for (const Host& host : hosts) {
+    most = std::max(most, host.slots);
+  }
+  Environment out =
+      mpi_settings(most, static_cast<int>(std::thread::hardware_concurrency()), interface);
+  if (!interface.empty()) {
+    out.emplace_back("MESHTRAIN_NET_INTERFACE", interface);
+  }
+  std::erase_if(out, [](const auto& setting) { return std::getenv(setting.first.c_str()); });
+  return out;
+}
+
+// Open MPI passes its own variables on to other hosts; these of ours it is asked to.
+std::vector<std::string> exported_names(const Environment& environment) {
+  std::vector<std::string> out;
+  const auto add = [&](std::string_view name) {
+    const bool ours = starts_with(name, "MESHTRAIN_") || starts_with(name, "OMP_");
+    if (ours && std::find(out.begin(), out.end(), name) == out.end()) {
+      out.emplace_back(name);
+    }
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    add(text.substr(0, text.find('=')));
+  }
+  for (const auto& [name, value] : environment) {
+    add(name);
+  }
+  return out;
+}
+
+std::vector<std::string> mpirun_words(const LaunchArguments& launch, const std::vector<Host>& hosts,
+                                      const Environment& environment,
+                                      const std::vector<std::string>& words) {
+  std::vector<std::string> out = {find_mpirun()};
+  const auto add = [&](std::initializer_list<std::string> more) {
+    out.insert(out.end(), more.begin(), more.end());
+  };
+  if (geteuid() == 0) {
+    add({"--allow-run-as-root"});  // who launches as root has decided so
+  }
+  if (!hosts.empty()) {
+    std::vector<std::string> places;
+    for (const Host& host : hosts) {
+      places.push_back(fmt::format("{}:{}", host.name, host.slots));
+    }
+    add({"--host", join(places, ","), "-n", std::to_string(total_slots(hosts))});
+  }
+  add({"--bind-to", "none"});  // each process divides the processors itself
+  if (!launch.agent.empty()) {
+    add({"--mca", "plm_rsh_agent", launch.agent});
+  }
+  for (const std::string& name : exported_names(environment)) {
+    add({"-x", name});
+  }
+  add({own_program()});
+  out.insert(out.end(), words.begin(), words.end());
+  return out;
+}
+
+// mpirun hands SIGUSR1 and SIGUSR2 to all processes, but kills them after SIGTERM or SIGINT: the
+// first of those becomes the one that saves.
+class MpirunSignals {
+ public:
+  int translate(int number) {
+    switch (number) {
+      case SIGINT:
+      case SIGTERM:
+        return std::exchange(asked_, true) ? SIGTERM : SIGUSR1;
+      case SIGHUP:
+        return SIGUSR2;  // as for one process: save
+      case SIGQUIT:
+        return 0;  // mpirun would end of it
+      default:
+        return number;
+    }
+  }
+
+ private:
+  bool asked_ = false;
+};
+
+bool is_own_code(int code) {
+  constexpr int kOwn[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 74, 75, 130, 143};
+  return std::find(std::begin(kOwn), std::end(kOwn), code) != std::end(kOwn);
+}
+
+ChildrenEnd run_mpirun(const LaunchArguments& launch, const std::vector<Host>& hosts,
+                       const std::vector<std::string>& words, Environment environment,
+                       bool verbose) {
+  for (auto& setting : settings(hosts, launch.interface)) {
+    environment.push_back(std::move(setting));
+  }
+  ChildCommand command{"mpirun", mpirun_words(launch, hosts, environment, words), environment};
+  command.death_signal = SIGTERM;  // then it ends its processes
+  if (verbose) {
+    for (const auto& [name, value] : environment) {
+      say(fmt::format("launch: {}", shell_quoted({name + "=" + value})));
+    }
+    say("launch: " + shell_quoted(command.words));
+  }
+  MpirunSignals signals;
+  ChildrenEnd end = run_children(
+      {command}, {.say = say, .translate = [&](int number) { return signals.translate(number); }});
+  if (!is_own_code(end.exit_code)) {
+    say(fmt::format("mpirun ended with exit code {}: a process or a host was lost", end.exit_code));
+    end.exit_code = static_cast<int>(ExitCode::kRankLost);
+  }
+  return end;
+}
+
+ChildrenEnd run_own(const LaunchArguments& launch, const std::vector<Host>& hosts,
+                    const std::vector<std::string>& words, Environment environment) {
+  std::vector<std::string> command = {own_program()};
+  command.insert(command.end(), words.begin(), words.end());
+  if (!launch.interface.empty()) {
+    environment.emplace_back("MESHTRAIN_NET_INTERFACE", launch.interface);
+    environment.emplace_back("NCCL_SOCKET_IFNAME", "=" + launch.interface);
+  }
+  return run_on_hosts(command, hosts, agent_words(launch.agent), environment, {.say = say});
+}
+
+}  // namespace
+
+int run_launch(const Arguments& arguments, bool& started) {
+  const LaunchArguments& launch = arguments.launch;
+  check_files_can_be_shared(arguments);
+  check_interface(launch.interface);
+  const std::vector<Host> hosts = chosen_hosts(launch);
+  const Config config = load_config(load_options(arguments, true));
+  Diagnostics diagnostics;
+  const bool gpus =
+      make_distribution(config, hosts.empty() ? 1 : total_slots(hosts), diagnostics).devices.is_gpu;
+  diagnostics.throw_if_errors();
+  if (hosts.empty() && gpus) {
+    return run_train(arguments, started);  // which starts one process for each GPU here
+  }
+  if (hosts.empty() && std::getenv("SLURM_JOB_ID") == nullptr) {  // whose hosts mpirun knows
+    refuse("how many processes, and where?",
+           "-n 4 for four on this machine, or --hosts node1:4,node2:4");
+  }
+  return run_with_restarts(
+      arguments, config,
+      [&](const std::vector<std::string>& words, const Environment& environment) {
+        return gpus ? run_own(launch, hosts, words, environment)
+                    : run_mpirun(launch, hosts, words, environment, arguments.verbosity > 0);
+      });
+}
+
+int run_serve_processes() {
+  return serve_processes({.say = say});
+}
+
+}  // namespace meshtrain

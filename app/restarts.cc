@@ -1,0 +1,175 @@
+#include "restarts.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/system_calls.h"
+#include "base/text.h"
+#include "resume.h"
+#include "train/checkpoint_reader.h"
+#include "training_run.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostSecondsLocked = 30;
+
+void say(const std::string& text) {
+  err_stream().write(text + "\n");
+}
+
+// Where an attempt writes, found out afterwards: the processes choose the folder where none is
+// given.
+class RunFinder {
+ public:
+  RunFinder(const Arguments& arguments, const Config& config)
+      : arguments_(arguments), options_(run_dir_options(arguments, config)), before_(latest()) {}
+
+  // "" when no folder of a run was begun or gone on with.
+  std::string run() const {
+    if (!options_.dir.empty()) {
+      return is_run_dir(options_.dir) ? options_.dir : "";
+    }
+    if (goes_on_from_path()) {
+      const ResumeTarget target = open_resume_path(arguments_.resume);
+      if (target.own) {
+        return target.run.dir;
+      }
+    }
+    const Latest now = latest();
+    return now.run != before_.run || now.changed != before_.changed ? now.run : "";
+  }
+  bool goes_on_from_path() const {
+    const std::string& mode = arguments_.resume;
+    return !mode.empty() && mode != "never" && mode != "auto" && mode != "latest" && mode != "best";
+  }
+
+ private:
+  struct Latest {
+    std::string run;
+    fs::file_time_type changed;
+  };
+  Latest latest() const {
+    std::error_code error;
+    const std::string run = latest_run(options_);
+    return {run, run.empty() ? fs::file_time_type()
+                             : fs::last_write_time(run + "/metrics.jsonl", error)};
+  }
+
+  const Arguments& arguments_;
+  const RunDirOptions options_;
+  const Latest before_;
+};
+
+// A process that still ends on another host may hold the lock for some seconds.
+void wait_for_lock(const std::string& run) {
+  const int fd = open((run + "/checkpoints/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return;
+  }
+  constexpr int kTriesPerSecond = 10;
+  for (int i = 0; i < kMostSecondsLocked * kTriesPerSecond && flock(fd, LOCK_EX | LOCK_NB) != 0;
+       ++i) {
+    usleep(1000000 / kTriesPerSecond);
+  }
+  close(fd);
+}
+
+std::vector<std::string> without_flags(std::vector<std::string> words,
+                                       std::initializer_list<std::string_view> flags) {
+  std::erase_if(words, [&](const std::string& word) {
+    return std::any_of(flags.begin(), flags.end(), [&](std::string_view flag) {
+      return starts_with(word, flag) && word.size() > flag.size() && word[flag.size()] == '=';
+    });
+  });
+  return words;
+}
+
+// What the next attempt is started with, and the step that it goes on from.
+struct Next {
+  std::vector<std::string> words;
+  int64_t step = -1;  // no checkpoint
+  std::string from;   // in words
+};
+
+Next next_attempt(const Arguments& arguments, const RunFinder& finder) {
+  Next out{arguments.given_words, -1, "from the beginning: there is no checkpoint yet"};
+  const std::string run = finder.run();
+  if (run.empty()) {
+    return out;
+  }
+  wait_for_lock(run);
+  const NewestCheckpoint newest = newest_checkpoint(run + "/checkpoints");
+  if (newest.reader == nullptr && finder.goes_on_from_path()) {
+    throw ConfigError("E400", {},
+                      fmt::format("`{}` has no checkpoint of its own yet to start again from; "
+                                  "begin it again in another folder",
+                                  run));
+  }
+  out.words =
+      without_flags(out.words, {"--resume", "--reset-cursor", "--reset-optimizer", "--run-dir"});
+  out.words.push_back("--run-dir=" + run);
+  out.words.push_back("--resume=auto");
+  if (newest.reader != nullptr) {
+    out.step = newest.reader->manifest().step;
+    out.from = fmt::format("from step {} of {}", out.step, run);
+  }
+  return out;
+}
+
+bool is_worth_a_restart(int exit_code) {
+  constexpr int kKilled = 137, kCrashed = 139;
+  return exit_code == static_cast<int>(ExitCode::kRankLost) || exit_code == kKilled ||
+         exit_code == kCrashed;
+}
+
+}  // namespace
+
+int run_with_restarts(const Arguments& arguments, const Config& config, const Attempt& attempt) {
+  const RunFinder finder(arguments, config);
+  Next next{arguments.given_words, -1, ""};
+  for (int64_t restart = 0;; ++restart) {
+    const ChildrenEnd end = attempt(next.words, {{"MESHTRAIN_RESTART", std::to_string(restart)}});
+    if (!is_worth_a_restart(end.exit_code) || end.stop_signal != 0 ||
+        restart == arguments.restarts) {
+      return end.exit_code;
+    }
+    const int64_t begun_from = next.step;
+    next = next_attempt(arguments, finder);
+    if (restart > 0 && next.step <= begun_from) {
+      say(fmt::format(
+          "not started again after exit code {}: no checkpoint was added since restart {}",
+          end.exit_code, restart));
+      return end.exit_code;
+    }
+    say(fmt::format("restart {} of {} after exit code {} of {}, {}", restart + 1,
+                    arguments.restarts, end.exit_code, end.name, next.from));
+  }
+}
+
+int run_own_processes(const Arguments& arguments, const Config& config, int count) {
+  check_files_can_be_shared(arguments);
+  return run_with_restarts(
+      arguments, config,
+      [&](const std::vector<std::string>& words, const Environment& environment) {
+        std::vector<std::string> command = {own_program()};
+        command.insert(command.end(), words.begin(), words.end());
+        return run_processes(command, count, environment, {.say = say});
+      });
+}
+
+void check_files_can_be_shared(const Arguments& arguments) {
+  if (std::find(arguments.words.begin(), arguments.words.end(), "-") != arguments.words.end()) {
+    throw ConfigError("E140", {},
+                      "several processes cannot share standard input (`-`); write the config to a "
+                      "file");
+  }
+}
+
+}  // namespace meshtrain

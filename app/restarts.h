@@ -1,0 +1,28 @@
+// Runs whose processes this one starts: again when one of them was lost, from the newest
+// checkpoint.
+#pragma once
+
+#include <functional>
+
+#include "cli.h"
+#include "comm/launch.h"
+#include "config/config.h"
+
+namespace meshtrain {
+
+// Starts the processes with these words after the program's name and waits for their end.
+using Attempt =
+    std::function<ChildrenEnd(const std::vector<std::string>& words, const Environment&)>;
+
+// One attempt with arguments.given_words, and up to arguments.restarts more after exit code 8, 137
+// or 139, each with one line on stderr. Not after a signal that asked to stop, and not when no
+// checkpoint was added since the last start. Returns the last exit code.
+int run_with_restarts(const Arguments& arguments, const Config& config, const Attempt& attempt);
+
+// `train` as `count` processes of this program on this machine, restarts included.
+int run_own_processes(const Arguments& arguments, const Config& config, int count);
+
+// Whether the words name standard input as a config, which several processes cannot share: E140.
+void check_files_can_be_shared(const Arguments& arguments);
+
+}  // namespace meshtrain

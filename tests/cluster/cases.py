@@ -1,0 +1,347 @@
+"""What processes on several hosts must do, case by case. SHORT runs with every change."""
+
+import os
+import signal
+import time
+
+import hosts
+from runs import GONE, check
+
+LONG_RUN = ["fit.epochs=100000", "data.train.samples=16", "checkpoint.every=20 steps"]
+SIX = ["--mesh", "data=2,model=3", "--devices", "cpu:6"]
+DETECT = 5          # seconds to the end of all after a loss
+HEARTBEAT = 2       # of these tests, see Bench.environment
+COLLECTIVE = 4
+
+SHORT, LONG = [], []
+
+
+def short(case):
+    SHORT.append(case)
+    return case
+
+
+def long(case):
+    LONG.append(case)
+    return case
+
+
+def reference(bench, words=(), config="model.yaml", name="one"):
+    if not os.path.exists(bench.path(name + "/weights.safetensors")):
+        bench.alone(["train", config, "-o", name, *words]).expect(0)
+    return name
+
+
+def same_on(bench, processes, config, words, one):
+    run = f"{one}-{processes}"
+    bench.mpirun(processes, ["train", config, "-o", run, *words]).expect(0)
+    bench.same(run, one)
+    bench.nothing_left()
+    bench.remove(run)
+
+
+@short
+def two_four_and_eight_processes_compute_what_one_does(bench):
+    reference(bench)
+    for processes in (2, 4, 8):
+        same_on(bench, processes, "model.yaml", [], "one")
+
+
+@short
+def six_processes_on_three_hosts_compute_what_one_does(bench):
+    words = SIX
+    reference(bench, words, name="six")
+    for processes in (2, 3, 6):
+        same_on(bench, processes, "model.yaml", words, "six")
+
+
+def ranks(bench):
+    """The processes that train, not those that only start and watch."""
+    return [pid for pid, _, words in hosts.processes("meshtrain") if "launch" not in words]
+
+
+def control_ports(bench, first, other):
+    """Ports of rank 0 that another rank is connected to: the control channel."""
+    listening = {line.split()[3].rsplit(":", 1)[1]
+                 for line in bench.net.run("h0", ["ss", "-Htlnp"]).splitlines()
+                 if f"pid={first}," in line}
+    host = bench.net.host_of(other)
+    to = {line.split()[4].rsplit(":", 1)[1]
+          for line in bench.net.run(host, ["ss", "-Htnp"]).splitlines() if f"pid={other}," in line}
+    common = sorted(listening & to)
+    check(common, f"no connection to a port of rank 0: {listening} {to}")
+    return common
+
+
+def begin(bench, run, processes=6, words=(), launch=False):
+    """A run of many steps that has saved something, with the launcher that was asked for."""
+    bench.remove(run)
+    words = ["train", "model.yaml", "-o", run, *SIX, *LONG_RUN, *words]
+    process = (bench.launch(processes, words[1:]) if launch else bench.mpirun(processes, words))
+    bench.wait_for_steps(process, run, 30)
+    return process
+
+
+def ends(bench, process, codes, seconds, began):
+    process.expect(codes)
+    passed = time.monotonic() - began
+    check(passed <= seconds, f"ended only after {passed:.1f} s\n{process.err()[-3000:]}")
+    bench.nothing_left(GONE)
+
+
+@short
+def a_killed_rank_ends_all_and_the_run_goes_on_to_the_same_bits(bench):
+    process = begin(bench, "killed", launch=True, words=["fit.epochs=60"])
+    pid, began = process.pid_of(4), time.monotonic()
+    check(bench.net.host_of(pid) == "h2", "rank 4 is on h2")
+    os.kill(pid, signal.SIGKILL)
+    ends(bench, process, 8, DETECT, began)
+    process.says(r"error\[E601\]: rank 4 on host h2 \(pid \d+\)")
+    words = [*SIX, *LONG_RUN, "fit.epochs=60"]
+    bench.mpirun(6, ["train", "model.yaml", "-o", "killed", "--resume", *words]).expect(0)
+    bench.alone(["train", "model.yaml", "-o", "whole", *words]).expect(0)
+    bench.same("killed", "whole")
+
+
+@short
+def a_stopped_rank_is_named_when_it_has_been_silent(bench):
+    process = begin(bench, "stopped", launch=True)
+    pid, began = process.pid_of(3), time.monotonic()
+    host = bench.net.host_of(pid)
+    os.kill(pid, signal.SIGSTOP)
+    ends(bench, process, 8, COLLECTIVE + DETECT, began)
+    process.says(rf"error\[E60[12]\]: rank 3 on host {host} \(pid \d+\)")
+
+
+@short
+def a_cut_cable_ends_all(bench):
+    process = begin(bench, "cut", launch=True)
+    began = time.monotonic()
+    bench.net.cut("h1")
+    try:
+        # mpirun has its daemons' word that they ended only once the cable is whole; the ranks
+        # themselves do not wait for that.
+        hosts.wait_until(lambda: not ranks(bench), HEARTBEAT + DETECT, "the end of all ranks")
+    finally:
+        ended = time.monotonic() - began
+        bench.net.mend("h1")
+    ends(bench, process, 8, 60, began)
+    process.says(r"error\[E60[12]\]: rank [23] on host h1")
+    check(ended <= HEARTBEAT + DETECT, f"ranks ended after {ended:.1f} s")
+
+
+@short
+def a_full_disk_of_one_host_is_named_and_hurts_no_checkpoint(bench):
+    bench.remove("full")
+    wrapper = bench.write("full.sh", f"""#!/bin/sh
+# From the first save on, h1's disk is full.
+case $(hostname) in h1)
+  export LD_PRELOAD='{bench.recorder}' MESHTRAIN_RECORD_FOLDER='{bench.path("full")}/checkpoints' \\
+         MESHTRAIN_FAULT=1+:ENOSPC ;;
+esac
+exec "$@"
+""")
+    process = bench.mpirun(6, ["train", "model.yaml", "-o", "full", *SIX, "checkpoint.on_error=stop"],
+                           wrapper=wrapper)
+    process.expect(74)
+    process.says(r"E42\d.*(h1|rank [23])")
+    process.says("No space left on device")
+    bench.nothing_left(GONE)
+    check(not bench.checkpoints("full"), "a checkpoint without the pieces of h1")
+
+
+@short
+def a_rank_with_another_config_is_named_before_anything_starts(bench):
+    bench.remove("other")
+    wrapper = bench.write("other.sh", """#!/bin/sh
+case $OMPI_COMM_WORLD_RANK in 3) set -- "$@" fit.batch_size=32 ;; esac
+exec "$@"
+""")
+    began = time.monotonic()
+    process = bench.mpirun(6, ["train", "model.yaml", "-o", "other", *SIX], wrapper=wrapper)
+    process.expect(2)
+    process.says(r"error\[E611\].*rank 3")
+    process.says(r"h1")
+    check(time.monotonic() - began < 20, "took too long")
+    check(not os.path.exists(bench.path("other")), "something was written")
+    bench.nothing_left(GONE)
+
+
+@short
+def a_signal_to_mpirun_saves_and_stops_all(bench):
+    process = begin(bench, "signalled", words=["fit.epochs=60"])
+    [mpirun] = [pid for pid, name, _ in hosts.processes("mpirun")]
+    began = time.monotonic()
+    os.kill(mpirun, signal.SIGUSR1)
+    ends(bench, process, 75, DETECT, began)
+    bench.mpirun(4, ["train", "model.yaml", "-o", "signalled", "--resume", "--mesh", "data=2,model=2",
+                     "--devices", "cpu:4", *LONG_RUN, "fit.epochs=60"]).expect(0)
+
+
+# --- long ---------------------------------------------------------------------------------------
+
+@long
+def a_killed_mpirun_leaves_nothing_behind(bench):
+    process = begin(bench, "orphans")
+    [mpirun] = [pid for pid, name, _ in hosts.processes("mpirun")]
+    os.kill(mpirun, signal.SIGKILL)
+    process.wait(GONE)
+    bench.nothing_left(GONE)
+
+
+@long
+def a_killed_launcher_leaves_nothing_behind(bench):
+    process = begin(bench, "orphans", launch=True)
+    [launcher] = [pid for pid, _, words in hosts.processes("meshtrain") if "launch" in words]
+    os.kill(launcher, signal.SIGKILL)
+    process.wait(GONE)
+    bench.nothing_left(GONE)
+
+
+@long
+def restarts_end_with_the_bits_of_one_run(bench):
+    words = ["fit.epochs=60"]
+    bench.remove("again")
+    process = bench.launch(6, ["model.yaml", "-o", "again", *SIX, *LONG_RUN, *words],
+                           options=["--restarts", "2"])
+    bench.wait_for_steps(process, "again", 30)
+    os.kill(process.pid_of(5), signal.SIGKILL)
+    hosts.wait_until(lambda: "restart 1 of 2" in process.err(), 60, "the first restart")
+    before = bench.checkpoints("again")[-1]
+    hosts.wait_until(lambda: bench.checkpoints("again")[-1] > before, 60, "another checkpoint")
+    os.kill(process.pid_of(1), signal.SIGKILL)
+    process.expect(0)
+    process.says(r"restart 2 of 2 after exit code 8 .* from step \d+ of again")
+    if not os.path.exists(bench.path("whole/weights.safetensors")):
+        bench.alone(["train", "model.yaml", "-o", "whole", *SIX, *LONG_RUN, *words]).expect(0)
+    bench.same("again", "whole")
+
+
+@long
+def what_fails_again_at_the_same_place_is_not_started_for_ever(bench):
+    bench.remove("stuck")
+    wrapper = bench.write("dying.sh", """#!/bin/sh
+case $OMPI_COMM_WORLD_RANK in 2) (sleep 3; kill -9 $$) & ;; esac
+exec "$@"
+""")
+    process = bench.launch(6, ["model.yaml", "-o", "stuck", *SIX, *LONG_RUN,
+                               "checkpoint.every=1000000 steps"],
+                           options=["--restarts", "5"], wrapper=wrapper)
+    process.expect(8)
+    process.says("restart 1 of 5 after exit code 8 .* there is no checkpoint yet")
+    process.says("no checkpoint was added since restart 1")
+    check("restart 2" not in process.err(), "started again without progress")
+    bench.nothing_left(GONE)
+
+
+@long
+def what_is_wrong_is_not_started_again(bench):
+    process = bench.launch(6, ["model.yaml", "-o", "wrong", *SIX, "fit.initial_weights=none.npz"],
+                           options=["--restarts", "3"])
+    process.expect((3, 6))
+    check("restart" not in process.err(), process.err())
+    bench.nothing_left(GONE)
+
+
+@long
+def guide_models_compute_what_one_process_does(bench):
+    short_fit = ["distribution.reductions=fixed", "fit.epochs=2", "fit.limit_steps=4",
+                 "run.log_steps=true"]
+    for name in ("keras_guide_data_parallel", "keras_guide_model_parallel", "mirrored_mlp",
+                 "jax_guide_convnet"):
+        config = os.path.join(bench.configs, name + ".yaml")
+        devices = {"mirrored_mlp": 2}.get(name, 8)
+        words = ["--devices", f"cpu:{devices}", *short_fit]
+        one = reference(bench, words, config, name)
+        for processes in (2, 4, 8):
+            if processes <= devices:
+                same_on(bench, processes, config, words, one)
+
+
+@long
+def zero_levels_compute_what_one_process_does(bench):
+    for level in (1, 2, 3):
+        words = [f"distribution.zero={level}", *SIX]
+        one = reference(bench, words, name=f"zero{level}")
+        for processes in (2, 6):
+            same_on(bench, processes, "model.yaml", words, one)
+
+
+@long
+def checkpoints_of_any_number_of_processes_are_taken_by_any_other(bench):
+    words = [*SIX, "distribution.zero=1"]
+    one = reference(bench, words, name="moved-one")
+    for first, second in ((6, 1), (1, 6), (2, 3), (6, 2)):
+        bench.remove("moved")
+        for processes, more in ((first, ["fit.epochs=2"]), (second, ["--resume"])):
+            line = ["train", "model.yaml", "-o", "moved", *words, *more]
+            run = bench.alone(line) if processes == 1 else bench.mpirun(processes, line)
+            run.expect(0)
+        check(bench.weights("moved") == bench.weights(one), f"{first} then {second} processes")
+
+
+@long
+def a_slow_network_is_only_slow(bench):
+    for words in (["delay", "20ms"], ["loss", "5%"], ["delay", "5ms", "reorder", "25%", "50%"]):
+        bench.net.delay("h1", words)
+        try:
+            run = "slow"
+            bench.remove(run)
+            bench.mpirun(3, ["train", "model.yaml", "-o", run, *SIX, "fit.epochs=2"],
+                         environment={"MESHTRAIN_HEARTBEAT_TIMEOUT": "20",
+                                      "MESHTRAIN_COLLECTIVE_TIMEOUT": "60"}).expect(0)
+        finally:
+            bench.net.delay("h1", [])
+        one = reference(bench, [*SIX, "fit.epochs=2"], name="slow-one")
+        bench.same(run, one)
+
+
+@long
+def a_network_that_loses_nearly_all_ends_the_run(bench):
+    process = begin(bench, "lossy", launch=True)
+    bench.net.delay("h2", ["loss", "100%"])
+    try:
+        began = time.monotonic()
+        hosts.wait_until(lambda: not ranks(bench), HEARTBEAT + DETECT, "the end of all ranks")
+    finally:
+        bench.net.delay("h2", [])
+    ends(bench, process, 8, 60, began)
+    process.says(r"error\[E60[12]\]: rank [45] on host h2")
+
+
+@long
+def a_port_that_is_blocked_ends_the_run(bench):
+    process = begin(bench, "blocked", launch=True)
+    ports = control_ports(bench, process.pid_of(0), process.pid_of(4))
+    bench.net.drop_ports("h2", ports)
+    began = time.monotonic()
+    try:
+        hosts.wait_until(lambda: not ranks(bench), HEARTBEAT + DETECT, "the end of all ranks")
+    finally:
+        bench.net.forget_drops("h2")
+    ends(bench, process, 8, 60, began)
+    process.says(r"error\[E601\]: rank [45] on host h2")
+
+
+@long
+def a_folder_that_one_host_does_not_share_is_named(bench):
+    bench.remove("apart")
+    os.makedirs(bench.path("apart"))
+    bench.net.small_disk("h1", bench.path("apart"), "1m")
+    try:
+        process = bench.mpirun(6, ["train", "model.yaml", "-o", "apart", *SIX])
+        process.expect((6, 74))
+        process.says("h1")
+        bench.nothing_left(GONE)
+    finally:
+        bench.net.unmount("h1", bench.path("apart"))
+
+
+@long
+def a_crash_of_a_rank_is_a_lost_rank(bench):
+    for number in (signal.SIGSEGV, signal.SIGABRT):
+        process = begin(bench, "crashed", launch=True)
+        pid, began = process.pid_of(1), time.monotonic()
+        os.kill(pid, number)
+        ends(bench, process, 8, DETECT, began)
+        process.says(r"error\[E601\]: rank 1 on host h0")

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""meshtrain on several hosts: cluster_test.py PROGRAM RECORDER [--long] [--only PART] [--keep]"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+
+import cases
+import hosts
+from runs import Bench
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("recorder", help="the library that makes calls on files fail")
+    parser.add_argument("--long", action="store_true", help="the long cases, not the short ones")
+    parser.add_argument("--only", default="", help="cases with this in their names")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of the runs")
+    arguments = parser.parse_args()
+    if shutil.which("mpirun") is None:
+        hosts.skip("mpirun not found (apt-get install openmpi-bin)")
+    hosts.inside()
+    folder = tempfile.mkdtemp(prefix="meshtrain-cluster-")
+    chosen = [case for case in (cases.LONG if arguments.long else cases.SHORT)
+              if arguments.only in case.__name__]
+    failures = 0
+    with hosts.Hosts(3, folder) as net:
+        bench = Bench(net, os.path.abspath(arguments.program),
+                      os.path.abspath(arguments.recorder), folder)
+        for case in chosen:
+            begin = time.monotonic()
+            try:
+                case(bench)
+                result = "passed"
+            except Exception as error:  # the other cases still say something
+                failures += 1
+                result = "FAILED"
+                print(error if isinstance(error, AssertionError) else traceback.format_exc())
+                hosts.end_all("meshtrain|mpirun|orted|prterun")
+            print(f"{result} {time.monotonic() - begin:5.1f} s  {case.__name__.replace('_', ' ')}",
+                  flush=True)
+    if arguments.keep:
+        print(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not chosen:
+        sys.exit("no such case")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
