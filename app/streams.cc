@@ -8,7 +8,7 @@
 namespace meshtrain {
 
 void TextStream::write(std::string_view text) {
-  while (!text.empty() && !closed_) {
+  while (!text.empty() && !closed_ && !is_silent_) {
     const ssize_t written = ::write(fd_, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<size_t>(written));

@@ -12,13 +12,15 @@ class TextStream {
   explicit TextStream(int fd) : fd_(fd) {}
 
   void write(std::string_view text);
+  // Nothing is written while it is silent: of several processes one speaks.
+  void silence(bool is_silent) { is_silent_ = is_silent; }
   bool is_terminal() const;
   // errno of the first write that failed for another reason than a closed pipe; 0: none did.
   int error_number() const { return error_number_; }
 
  private:
   int fd_;
-  bool closed_ = false;
+  bool closed_ = false, is_silent_ = false;
   int error_number_ = 0;
 };
 

@@ -3,7 +3,8 @@
 # the same names. Does nothing, and needs no rights, when all of them are there.
 set -eu
 
-# python3 runs the checks in tests/ that read sources and the README; the binary needs none.
+# python3 runs the checks in tests/ that read sources and the README; the binary needs none. Open MPI is
+# for runs of several processes: what is built without it does everything else.
 packages="
   clang-format
   cmake
@@ -14,6 +15,7 @@ packages="
   libdnnl-dev
   libfmt-dev
   libhdf5-dev
+  libopenmpi-dev
   libpcre2-dev
   libpng-dev
   libprotobuf-dev
@@ -24,6 +26,7 @@ packages="
   libzip-dev
   ninja-build
   nlohmann-json3-dev
+  openmpi-bin
   patchelf
   pkg-config
   protobuf-compiler

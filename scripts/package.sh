@@ -5,8 +5,8 @@
 #   --with-tests   the GPU's suites too, in libexec/ (for scripts/gpu_check.sh)
 #   --check        then trains from it where there is nothing but glibc; as root, with unshare or with sudo
 #   --build-dir    packs what is built there already, instead of building in build/release
-# Inside: bin/meshtrain, lib/ (the CUDA part, where it was built, and every shared library but glibc's,
-# CUDA's and the driver's), configs/, README.md, share/licenses/.
+# Inside: bin/meshtrain, lib/ (the parts for CUDA and MPI, where they were built, and every shared library
+# but glibc's, CUDA's, the driver's and Open MPI's), configs/, README.md, share/licenses/.
 set -euo pipefail
 from=$PWD
 cd "$(dirname "$0")/.."
@@ -14,9 +14,11 @@ cd "$(dirname "$0")/.."
 readonly newest_glibc=2.36
 readonly most_bytes=$((64 * 1000 * 1000))
 # Not packed: glibc's own, which belong to the kernel's and the loader's side of a system; the driver
-# and CUDA's, which a machine with a GPU has in the versions that fit it.
+# and CUDA's, which a machine with a GPU has in the versions that fit it; Open MPI, which must be that of
+# the mpirun or srun that starts the processes.
 readonly glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libmvec|libdl|libpthread|librt)\.so'
 readonly cuda='^lib(cuda|cudart|cublas|cublasLt|cudnn|cudnn_[a-z_]*|nvrtc|nvrtc-builtins|nvJitLink|nccl)\.so'
+readonly mpi='^libmpi\.so\.40$'
 
 die() {
   echo "package.sh: $*" >&2
@@ -48,10 +50,12 @@ done
 if [ -z "$build" ]; then
   build=build/release
   scripts/build.sh release meshtrain
-  # The CUDA part is a target only where the toolkit was found.
-  if ninja -C $build -t query meshtrain_cuda >/dev/null 2>&1; then
-    scripts/build.sh release meshtrain_cuda
-  fi
+  # The parts for CUDA and MPI are targets only where these were found.
+  for part in meshtrain_cuda meshtrain_mpi; do
+    if ninja -C $build -t query $part >/dev/null 2>&1; then
+      scripts/build.sh release $part
+    fi
+  done
   if [ -n "$with_tests" ]; then
     scripts/build.sh release gpu_tests
   fi
@@ -65,6 +69,7 @@ case $output in
   *) output=$from/$output ;;
 esac
 cuda_part=$(find "$build" -name libmeshtrain_cuda.so -print -quit)
+mpi_part=$(find "$build" -name libmeshtrain_mpi.so -print -quit)
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
@@ -101,6 +106,10 @@ while read -r library place; do
   [ -n "$package" ] || die "$place belongs to no Debian package, so its licence is not known"
   packages+=" $package"
 done < <(needed "${binaries[@]}")
+# What it needs beside Open MPI the program needs, too; what Open MPI needs comes with that.
+if [ -n "$mpi_part" ]; then
+  install -s -m 755 "$mpi_part" "$root/lib/"
+fi
 
 # RPATH, not RUNPATH: it reaches what libraries need of each other, and no LD_LIBRARY_PATH of a
 # cluster's modules slips another libstdc++ in.
@@ -114,7 +123,7 @@ if [ -n "$cuda_part" ]; then
 fi
 
 # Texts: licences of what is packed, and of what is linked in (the -dev packages).
-packages+=" $(sed -n '/^packages="/,/^"/p' scripts/install_dependencies.sh | grep -E -- '-dev$')"
+packages+=" $(sed -n '/^packages="/,/^"/p' scripts/install_dependencies.sh | grep -E -- '-dev$' | grep -v openmpi)"
 for package in $packages; do
   [ -f "/usr/share/doc/$package/copyright" ] || die "/usr/share/doc/$package/copyright is missing"
   cp -L "/usr/share/doc/$package/copyright" "$root/share/licenses/$package"
@@ -129,7 +138,7 @@ for file in "${binaries[@]}" "$root"/lib/*; do
   [ "$newest" = "GLIBC_$newest_glibc" ] ||
     die "$(basename "$file") needs $worst; build on a system with glibc $newest_glibc (Debian 12)"
   for library in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-    [ -f "$root/lib/$library" ] || grep -Eq "$glibc|$cuda" <<<"$library" ||
+    [ -f "$root/lib/$library" ] || grep -Eq "$glibc|$cuda|$mpi" <<<"$library" ||
       die "$(basename "$file") needs $library, which is not packed"
   done
 done
@@ -139,7 +148,10 @@ tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner \
   --mtime="@$(git log -1 --format=%ct 2>/dev/null || date +%s)" -cf - "$name" | gzip -n -9 >"$output"
 bytes=$(stat -c %s "$output")
 [ "$bytes" -lt $most_bytes ] || die "$output has $bytes bytes, more than $most_bytes"
-echo "$output: $((bytes / 1000)) kB$([ -n "$cuda_part" ] || echo ", without the CUDA part (not built)")"
+missing_part() {
+  [ -n "$2" ] || echo ", without the $1 part (not built)"
+}
+echo "$output: $((bytes / 1000)) kB$(missing_part CUDA "$cuda_part")$(missing_part MPI "$mpi_part")"
 [ -n "$check" ] || exit 0
 
 # The check: a root folder that holds glibc and the tarball, and nothing else.

@@ -1,0 +1,55 @@
+#include "ending.h"
+
+#include <fmt/format.h>
+
+#include <new>
+
+#include "train/signals.h"
+
+namespace meshtrain {
+namespace {
+
+// "2 errors; nothing was started"
+std::string text_of(const ConfigError& error, const Arguments& arguments, bool started) {
+  const int count = error.diagnostics().num_errors();
+  std::string text = error.diagnostics().render(use_color(arguments.color, err_stream()));
+  if (!started) {
+    text += fmt::format("{} error{}; nothing was started\n", count, count == 1 ? "" : "s");
+  }
+  return text;
+}
+
+Ending of(ExitCode code, std::string text) {
+  return {static_cast<int>(code), std::move(text)};
+}
+
+}  // namespace
+
+std::string error_text(ExitCode code, std::string_view message) {
+  const char* label = code == ExitCode::kWriteFailed ? "[E142]"
+                      : code == ExitCode::kRankLost  ? "[E605]"
+                                                     : "";
+  return fmt::format("error{}: {}\n", label, message);
+}
+
+Ending ending_of_exception(const Arguments& arguments, bool started) {
+  try {
+    throw;
+  } catch (const CommonEnding& end) {
+    return {static_cast<int>(end.exit_code()), end.what(), true};
+  } catch (const ConfigError& error) {
+    return of(error.exit_code(), text_of(error, arguments, started));
+  } catch (const StopRequested& stop) {
+    return {static_cast<int>(stop.exit_code()), fmt::format("{}\n", stop.what()), true};
+  } catch (const Error& error) {
+    return of(error.exit_code(), error_text(error.exit_code(), error.what()));
+  } catch (const std::bad_alloc&) {
+    return of(ExitCode::kMesh, "error[E632]: out of memory\n");
+  } catch (const std::exception& error) {
+    return of(
+        ExitCode::kUnexpected,
+        error_text(ExitCode::kUnexpected, fmt::format("unexpected failure: {}", error.what())));
+  }
+}
+
+}  // namespace meshtrain

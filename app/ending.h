@@ -1,0 +1,30 @@
+// How a verb that threw ends: what is shown, and the exit code.
+#pragma once
+
+#include <string>
+
+#include "cli.h"
+
+namespace meshtrain {
+
+struct Ending {
+  int exit_code = 0;
+  std::string text;  // whole lines; empty when there is nothing to say
+  // All processes of the run end like this, at the same place: nobody needs to be told.
+  bool is_common = false;
+};
+
+// Only within a catch clause. `started`: something is on disk.
+Ending ending_of_exception(const Arguments& arguments, bool started);
+
+// "error[E142]: ..." of what is no mistake in the config; the code is that of its kind.
+std::string error_text(ExitCode code, std::string_view message);
+
+// What another process said as it ended, or all of them did; shown as it is, by all.
+class CommonEnding : public Error {
+ public:
+  CommonEnding(int exit_code, const std::string& text)
+      : Error(static_cast<ExitCode>(exit_code), text) {}
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,135 @@
+#include "start_processes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "comm/control_channel.h"
+#include "comm/environment.h"
+#include "comm/known_answers.h"
+#include "comm/mpi/load.h"
+#include "comm/network.h"
+#include "comm/process_end.h"
+#include "comm/tcp/tcp_group.h"
+#include "exec/worker_pool.h"
+#include "restarts.h"
+#include "run_facts.h"
+#include "share_cores.h"
+
+namespace meshtrain {
+namespace {
+
+bool is_done_together(const Arguments& arguments, std::string_view verb) {
+  constexpr std::string_view kVerbs[] = {"train", "resume", "evaluate", "predict", "bench"};
+  return !arguments.dry_run &&
+         std::find(std::begin(kVerbs), std::end(kVerbs), verb) != std::end(kVerbs);
+}
+
+LaunchEnvironment environment_here() {
+  return read_environment([](const char* name) { return std::getenv(name); });
+}
+
+void silence(bool is_silent) {
+  out_stream().silence(is_silent);
+  err_stream().silence(is_silent);
+}
+
+// What all processes find alike.
+void check_start(const Arguments& arguments, const LaunchEnvironment& environment,
+                 std::string_view verb) {
+  check_can_meet(environment);
+  check_files_can_be_shared(arguments);
+  if (!environment.speaks_mpi() && !wants_gpu(arguments, verb, environment.size)) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E614", {},
+               fmt::format("RANK and WORLD_SIZE start {} processes that have no GPU each; "
+                           "processes on processors talk over MPI",
+                           environment.size))
+        .help("mpirun -np N meshtrain ..., srun --mpi=pmix meshtrain ..., or meshtrain launch");
+    throw ConfigError(std::move(diagnostics));
+  }
+}
+
+std::shared_ptr<ProcessGroup> make_group(const LaunchEnvironment& environment,
+                                         const ControlOptions& options) {
+  if (environment.speaks_mpi()) {
+    const TimeLimit limit(options.join_seconds, "the start of MPI (MPI_Init_thread)");
+    return make_mpi_group(environment, static_cast<int>(usable_cpus().size()), options.interface);
+  }
+  return std::make_shared<TcpGroup>(TcpOptions::from_environment(
+      environment.rank, environment.size, environment.master_host, environment.master_port,
+      environment.local_size == environment.size));
+}
+
+// Reads the config on every rank; what is wrong on some of them ends all of them with one message.
+std::vector<Fact> agree_on_facts(const Arguments& arguments, std::string_view verb,
+                                 ProcessGroup& group) {
+  std::vector<Fact> facts;
+  Failure failure;
+  try {
+    facts = run_facts(arguments, verb, group.size());
+  } catch (const std::exception&) {
+    const Ending ending = ending_of_exception(arguments, false);
+    failure = {ending.exit_code, ending.text};
+  }
+  if (const Failure common = common_failure(group, failure); !common.text.empty()) {
+    throw CommonEnding(common.exit_code, common.text);
+  }
+  return facts;
+}
+
+void try_transfers(ProcessGroup& group, ControlChannel& control, bool moves_tensors) {
+  control.enter(0, "the test of transfers before the start");
+  check_known_answers(group, moves_tensors);
+  control.leave();
+}
+
+}  // namespace
+
+void let_first_speak() {
+  try {
+    silence(environment_here().rank != 0);
+  } catch (const ConfigError&) {  // whose environment is wrong says so
+  }
+}
+
+bool start_processes(Arguments& arguments, std::string_view verb) {
+  const LaunchEnvironment environment = environment_here();
+  if (environment.is_alone()) {
+    return true;
+  }
+  if (!is_done_together(arguments, verb)) {
+    return environment.rank == 0;
+  }
+  check_start(arguments, environment, verb);
+  ControlOptions options = ControlOptions::from_environment();
+  if (verb == "train" || verb == "resume") {
+    options.resume_command =
+        verb == "train" ? "the same command with --resume" : "the same command";
+  }
+  silence(environment.local_rank != 0);  // what is amiss on one host only is said there
+  const std::shared_ptr<ProcessGroup> group = make_group(environment, options);
+  silence(group->rank() != 0);
+  check_alike(*group, agree_on_facts(arguments, verb, *group));
+  options.address = environment.master_host;
+  arguments.processes = {group, std::make_shared<ControlChannel>(*group, options)};
+  try_transfers(*group, *arguments.processes.control, environment.speaks_mpi());
+  arguments.num_workers = share_cores(*group);
+  return true;
+}
+
+int end_processes(const Processes& processes, const Ending& ending) {
+  const bool is_common = ending.exit_code == 0 || ending.is_common;
+  if (processes.control != nullptr && !is_common) {
+    processes.control->fail(ending.exit_code, ending.text);
+  }
+  err_stream().write(ending.text);
+  if (processes.control != nullptr) {
+    processes.control->finish();
+  }
+  return ending.exit_code;
+}
+
+}  // namespace meshtrain
