@@ -97,7 +97,7 @@ Distribution make_distribution(const Config& config, int processes, Diagnostics&
   const DistributionConfig& from = config.distribution;
   Distribution out;
   out.devices = parse_devices(from.mesh.devices, diagnostics);
-  out.mesh = make_mesh(from.mesh, out.devices.count, diagnostics);
+  out.mesh = make_mesh(from.mesh, out.devices.num_devices(processes), diagnostics);
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
   }
@@ -110,7 +110,7 @@ Distribution make_distribution(const Config& config, int processes, Diagnostics&
                           (out.mesh.num_devices() / processes + 1) * processes,
                           out.mesh.num_devices()));
   }
-  settle_auto(out.devices, out.mesh.num_devices());
+  settle_auto(out.devices, out.mesh.num_devices(), Surroundings::here(processes));
   const std::vector<std::string> names = from.batch_dim_name->empty()
                                              ? std::vector<std::string>{out.mesh.axis_name(0)}
                                              : from.batch_dim_name.value;

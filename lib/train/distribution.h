@@ -23,7 +23,7 @@ struct Distribution {
 
 // Builds the mesh. Without a shape: one axis over all devices asked for, one device by default.
 // Adds E205 (unknown axis), E210 (mesh and devices differ, or the devices do not split over the
-// processes), E211 (batch_size does not divide), E620 (several GPUs asked for) to `diagnostics`.
+// processes) and E211 (batch_size does not divide) to `diagnostics`.
 Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics);
 
 // What the layout map says of every weight and of layer outputs.

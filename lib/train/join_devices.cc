@@ -1,0 +1,91 @@
+#include "train/join_devices.h"
+
+#include <map>
+#include <numeric>
+
+#include "backend/gpu/known_answer.h"
+#include "backend/gpu/load.h"
+#include "base/diagnostic.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr double kJoinSeconds = 150;  // NCCL's own limit is 120
+
+// Who says what is told apart by the control channel while it lives.
+class Together {
+ public:
+  Together(ControlChannel* control, const char* what) : control_(control) {
+    if (control_ != nullptr) {
+      control_->enter(0, what);
+    }
+  }
+  ~Together() {
+    if (control_ != nullptr) {
+      control_->leave();
+    }
+  }
+  Together(const Together&) = delete;
+  Together& operator=(const Together&) = delete;
+
+ private:
+  ControlChannel* control_;
+};
+
+void check_apart(const std::vector<std::string>& places) {
+  std::map<std::string, int> first;
+  Diagnostics diagnostics;
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    const auto [other, is_new] = first.emplace(places[rank], static_cast<int>(rank));
+    if (!is_new) {
+      diagnostics
+          .error("E615", {},
+                 fmt::format("ranks {} and {} share GPU {}", other->second, rank, places[rank]))
+          .help(
+              "start as many processes on a host as it has GPUs, each with a LOCAL_RANK of its "
+              "own, and name them all: `devices: gpu:all`")
+          .help("several virtual devices on one GPU need one process: `devices: gpu:0x4`")
+          .help(
+              "for tests of several processes on one GPU, without its speed: another "
+              "NCCL_HOSTID for each, NCCL_SOCKET_IFNAME==lo and NCCL_NET=Socket");
+      diagnostics.throw_if_errors();
+    }
+  }
+}
+
+std::string make_id(const Processes& processes) {
+  if (!processes.is_first()) {
+    return {};
+  }
+  std::string reason;
+  gpu::Runtime* const runtime = gpu::load_runtime(reason);
+  MESHTRAIN_CHECK(runtime != nullptr, "{}", reason);
+  return runtime->make_id();
+}
+
+}  // namespace
+
+AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Processes& processes) {
+  if (processes.size() == 1 || device == nullptr) {
+    return std::nullopt;
+  }
+  ControlChannel* const control = processes.control.get();
+  std::optional<ControlChannel::Announcement> announced;
+  AbortHook hook;
+  if (control != nullptr) {
+    announced.emplace(control->announce("joining the GPUs", kJoinSeconds));
+    hook.emplace(control->on_abort([device] { device->abort(); }));
+  }
+  const Together together(control, "joining the GPUs");
+  ProcessGroup& group = *processes.group;
+  check_apart(group.all_gather(device->info().place));
+  const std::string id = group.all_gather(make_id(processes))[0];
+  device->join(id, group.rank(), group.size());
+  gpu::check_exchange(*device, group.rank(), group.size());
+  std::vector<int> all(static_cast<size_t>(group.size()));
+  std::iota(all.begin(), all.end(), 0);
+  gpu::check_all_reduce(*device, group.rank(), all);
+  return hook;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,323 @@
+// What devices of several processes do together: on emulated GPUs, whose processes are threads.
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "backend/gpu/join.h"
+#include "backend/gpu/known_answer.h"
+#include "backend/gpu/maker.h"
+#include "base/error.h"
+#include "gpu_device.h"
+#include "support/instrumented.h"
+#include "support/random_steps.h"
+#include "support/thread_group.h"
+
+namespace meshtrain::test {
+namespace {
+
+using gpu::Call;
+using gpu::Command;
+using meshtrain::testing::compare_tensors;
+using meshtrain::testing::Layout;
+using meshtrain::testing::LayoutCase;
+using meshtrain::testing::Random;
+using meshtrain::testing::random_graph_step;
+using meshtrain::testing::random_layout;
+using meshtrain::testing::run_layout;
+using meshtrain::testing::Tensors;
+
+// --- order ------------------------------------------------------------------------------------
+
+std::byte* memory_at(int64_t offset) {
+  return reinterpret_cast<std::byte*>((int64_t{1} << 44) + offset);
+}
+
+Access range(int64_t begin, int64_t end, bool is_write) {
+  return {memory_at(begin), memory_at(end), is_write};
+}
+
+Command tiny(std::vector<Access> accesses) {
+  gpu::Launch out;
+  out.body = gpu::make_body("kind", "text", 0, false);
+  out.args = {1};
+  out.work = 10;
+  return {std::move(out), std::move(accesses), "tiny"};
+}
+
+Command exchange(int64_t send, int64_t receive) {
+  return {gpu::Exchange{{{1, memory_at(send), 256}}, {{1, memory_at(receive), 256}}},
+          {range(send, send + 256, false), range(receive, receive + 256, true)},
+          "exchange"};
+}
+
+Command product(std::vector<Access> accesses) {
+  return {gpu::Matmul{}, std::move(accesses), "matmul"};
+}
+
+// Whether call `later` has to wait for call `earlier`, directly or not.
+bool waits(const std::vector<Call>& calls, size_t later, size_t earlier) {
+  const std::vector<int>& after = calls[later].after;
+  return std::any_of(after.begin(), after.end(), [&](int before) {
+    const size_t b = static_cast<size_t>(before);
+    return b == earlier || (b > earlier && waits(calls, b, earlier));
+  });
+}
+
+size_t call_of(const std::vector<Call>& calls, int command) {
+  for (size_t c = 0; c < calls.size(); ++c) {
+    const std::vector<int>& commands = calls[c].commands;
+    if (std::find(commands.begin(), commands.end(), command) != commands.end())
+      return c;
+  }
+  FAIL("no call computes command " << command);
+  return 0;
+}
+
+TEST_CASE("communications wait for their data and for each other and for nothing else") {
+  const std::vector<Call> calls = gpu::join({product({range(0, 256, true)}),      // 0
+                                             exchange(0, 256),                    // 1
+                                             product({range(1024, 2048, true)}),  // 2
+                                             exchange(4096, 8192),                // 3
+                                             product({range(256, 512, false),     // 4
+                                                      range(2048, 4096, true)})})
+                                      .calls;
+  REQUIRE(calls.size() == 5);
+  CHECK(waits(calls, 1, 0));
+  CHECK(calls[2].after.empty());
+  CHECK(calls[3].after == std::vector<int>{1});
+  CHECK(calls[4].after == std::vector<int>{1});
+}
+
+TEST_CASE("tiny launches are not joined over a communication that only some of them wait for") {
+  const std::vector<Call> calls = gpu::join({exchange(0, 256),              // 0
+                                             tiny({range(256, 512, false),  // 1: waits
+                                                   range(1024, 1280, true)}),
+                                             tiny({range(2048, 2304, true)}),  // 2: does not
+                                             tiny({range(1024, 1280, false),   // 3: waits
+                                                   range(1280, 1536, true)}),
+                                             product({range(2048, 2304, false)}),   // 4
+                                             product({range(1280, 1536, false)})})  // 5
+                                      .calls;
+  const size_t message = call_of(calls, 0);
+  CHECK(call_of(calls, 1) == call_of(calls, 3));
+  CHECK(call_of(calls, 2) != call_of(calls, 1));
+  CHECK(waits(calls, call_of(calls, 1), message));
+  CHECK_FALSE(waits(calls, call_of(calls, 2), message));
+  CHECK_FALSE(waits(calls, call_of(calls, 4), message));
+  CHECK(waits(calls, call_of(calls, 5), message));
+}
+
+TEST_CASE("memory that a communication may still read is not given to the next steps") {
+  int64_t given = 0;
+  gpu::GpuMaker maker([&](int64_t bytes) {
+    given += bytes;
+    return memory_at(given - bytes);
+  });
+  maker.begin_step("first");
+  std::byte* const first = maker.scratch(1024);
+  maker.exchange({{1, first, 1024}}, {{1, memory_at(1 << 20), 1024}});
+  maker.begin_step("second");
+  CHECK(maker.scratch(1024) != first);
+  for (int i = 0; i < 4; ++i) {
+    maker.begin_step("later");
+    maker.exchange({{1, memory_at(1 << 20), 16}}, {});
+  }
+  maker.begin_step("last");
+  CHECK((maker.scratch(1024) == first || maker.scratch(1024) == first));
+}
+
+TEST_CASE("traffic counts what is sent and what all-reduces are over") {
+  gpu::GpuMaker maker([](int64_t) { return memory_at(0); });
+  maker.begin_step("step");
+  maker.exchange({{1, memory_at(0), 100}, {2, memory_at(0), 20}}, {{1, memory_at(512), 7}});
+  maker.exchange({{1, memory_at(0), 0}}, {});  // nothing
+  maker.all_reduce(Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0, 1});
+  maker.all_reduce(Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0});  // alone
+  const std::vector<Command> commands = maker.take();
+  CHECK(commands.size() == 2);
+  gpu::Traffic traffic;
+  traffic.add(gpu::traffic_of(commands), 3);
+  CHECK(traffic.exchanges == 3);
+  CHECK(traffic.bytes_sent == 360);
+  CHECK(traffic.bytes_reduced == 240);
+}
+
+// --- emulated devices
+// -----------------------------------------------------------------------------
+
+using Group = std::shared_ptr<ThreadGroup>;
+
+std::shared_ptr<gpu::Device> open_joined(ThreadGroup& group) {
+  gpu::Runtime* const runtime = test_runtime();
+  std::shared_ptr<gpu::Device> device = runtime->open(group.rank(), {});
+  const std::string id = group.all_gather(group.rank() == 0 ? runtime->make_id() : "")[0];
+  device->join(id, group.rank(), group.size());
+  return device;
+}
+
+// As many emulated GPUs; false where the emulator has no compiler.
+bool prepare(int devices, uint64_t seed) {
+  ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_EMULATOR, 1);
+  ::setenv("MESHTRAIN_EMULATOR_GPUS", std::to_string(devices).c_str(), 1);
+  set_emulator_seed(seed);
+  return test_runtime() != nullptr;
+}
+
+// The error's text, which must be for exit code 8.
+template <class Body>
+std::string lost(const Body& body) {
+  try {
+    body();
+  } catch (const RuntimeFailure& error) {
+    CHECK(error.exit_code() == ExitCode::kRankLost);
+    return error.what();
+  }
+  return "";
+}
+
+bool says(const std::string& text, std::string_view part) {
+  CAPTURE(text);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+TEST_CASE(
+    "devices of two to five processes get what the others send and the sums over some of them") {
+  for (int size = 2; size <= 5; ++size) {
+    if (!prepare(size, static_cast<uint64_t>(size)))
+      return;
+    run_as_processes(size, [&](const Group& group) {
+      const std::shared_ptr<gpu::Device> device = open_joined(*group);
+      gpu::check_exchange(*device, group->rank(), size);
+      std::vector<int> all(static_cast<size_t>(size));
+      std::iota(all.begin(), all.end(), 0);
+      gpu::check_all_reduce(*device, group->rank(), all);
+      std::vector<int> half;  // of the even ranks, and of the odd ones
+      for (int rank = group->rank() % 2; rank < size; rank += 2)
+        half.push_back(rank);
+      gpu::check_all_reduce(*device, group->rank(), half);
+      CHECK(device->traffic().exchanges == 1);
+      CHECK(device->traffic().bytes_sent == (size - 1) * 100'001);
+    });
+  }
+}
+
+TEST_CASE("a sum that is not what it must be is told with its ranks") {
+  if (!prepare(3, 0))
+    return;
+  run_as_processes(2, [&](const Group& group) {
+    const std::shared_ptr<gpu::Device> device = open_joined(*group);
+    const std::string text = lost([&] {
+      // Rank 1 adds as if it were the first of other ranks.
+      gpu::check_all_reduce(*device, group->rank(),
+                            group->rank() == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0});
+    });
+    says(text, fmt::format("rank {} got a sum of", group->rank()));
+  });
+}
+
+TEST_CASE("who waits for another process is told when that one has gone") {
+  if (!prepare(2, 0))
+    return;
+  run_as_processes(2, [&](const Group& group) {
+    const std::shared_ptr<gpu::Device> device = open_joined(*group);
+    if (group->rank() == 1)
+      return;  // its device goes
+    const std::string text = lost([&] { gpu::check_exchange(*device, 0, 2); });
+    says(text, "gpu:0 (GPU emulator), rank 0: rank 1 has gone, at step `known-answer exchange`");
+  });
+}
+
+TEST_CASE("abort ends what waits for other processes") {
+  if (!prepare(2, 0))
+    return;
+  run_as_processes(2, [&](const Group& group) {
+    const std::shared_ptr<gpu::Device> device = open_joined(*group);
+    if (group->rank() == 0) {
+      std::thread watchdog([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        device->abort();
+      });
+      const std::string text = lost([&] { gpu::check_exchange(*device, 0, 2); });
+      watchdog.join();
+      says(text, "communication was aborted");
+    }
+    group->all_gather("");  // rank 1 lives as long
+  });
+}
+
+TEST_CASE("an exception does not wait for a process that never comes") {
+  if (!prepare(2, 0))
+    return;
+  run_as_processes(2, [&](const Group& group) {
+    std::shared_ptr<gpu::Device> device = open_joined(*group);
+    if (group->rank() == 0) {
+      const auto fail = [&] {
+        const std::shared_ptr<gpu::Device> own = std::move(device);
+        gpu::GpuMaker maker([](int64_t) -> std::byte* { return nullptr; });
+        maker.begin_step("step");
+        std::byte* const memory = own->allocate(256);
+        maker.exchange({}, {{1, memory, 256}});
+        own->make_plan(maker.take(), {}, 0, 1)->run();
+        throw std::runtime_error("something else");
+      };
+      CHECK_THROWS_WITH_AS(fail(), "something else", std::runtime_error);
+    }
+    group->all_gather("");
+  });
+}
+
+// --- programs -----------------------------------------------------------------------------------
+
+int num_cases() {
+  const char* asked = std::getenv("MESHTRAIN_RANDOM_CASES");
+  return asked != nullptr ? std::atoi(asked) : kIsInstrumented ? 2 : 5;
+}
+
+void check_same_bits(const Tensors& tensors, const Tensors& expected) {
+  REQUIRE(tensors.size() == expected.size());
+  for (const auto& [name, tensor] : tensors) {
+    CAPTURE(name);
+    const HostTensor& wanted = expected.at(name);
+    REQUIRE(tensor.num_bytes() == wanted.num_bytes());
+    CHECK(std::memcmp(tensor.bytes(), wanted.bytes(), tensor.num_bytes()) == 0);
+  }
+}
+
+void check_processes(int processes, const LayoutCase& step, const Layout& layout, uint64_t seed,
+                     bool read_all) {
+  const Tensors fixed = run_layout(step, layout, seed, read_all,
+                                   {.device = open_test_device(), .fixed_reductions = true});
+  for (const bool is_fixed : {true, false}) {
+    CAPTURE(is_fixed);
+    std::vector<Tensors> results(static_cast<size_t>(processes));
+    run_as_processes(processes, [&](const Group& group) {
+      results[static_cast<size_t>(group->rank())] =
+          run_layout(step, layout, seed, read_all,
+                     {.device = open_joined(*group), .group = group, .fixed_reductions = is_fixed});
+    });
+    for (const Tensors& of_rank : results)
+      is_fixed ? check_same_bits(of_rank, fixed) : compare_tensors(of_rank, fixed);
+  }
+}
+
+TEST_CASE("random steps have the same bits on one GPU and on several of one process each") {
+  for (int i = 0; i < num_cases(); ++i) {
+    CAPTURE(i);
+    const auto seed = static_cast<uint64_t>(i);
+    Random random(seed * 15485863 + 7);
+    const LayoutCase step = random_graph_step(random);
+    const Layout layout = random_layout(random, step);
+    for (int processes = 2; processes <= layout.mesh.num_devices(); processes *= 2) {
+      CAPTURE(processes);
+      if (!prepare(processes, seed))
+        return;
+      check_processes(processes, step, layout, seed + 99, i % 2 == 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain::test
