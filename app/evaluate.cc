@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "cli.h"
+#include "gpu_processes.h"
+#include "restarts.h"
 #include "train/engine.h"
 #include "train/events.h"
 #include "train/run_data.h"
@@ -19,7 +21,8 @@ DataPart part_to_evaluate(const Config& config) {
 
 }  // namespace
 
-void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config) {
+void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config,
+                        const Agreement& agreement) {
   const Located<std::string>& configured = config.fit.initial_weights;
   if (arguments.weights.empty() && configured.value.empty()) {
     Diagnostics diagnostics;
@@ -28,27 +31,35 @@ void load_given_weights(Engine& engine, const Arguments& arguments, const Config
     throw ConfigError(diagnostics);
   }
   if (arguments.weights.empty()) {
-    load_weights(engine, configured, configured.loc, &engine.model());
+    load_weights(engine, configured, configured.loc, &engine.model(), nullptr, agreement);
   } else {
-    load_weights(engine, arguments.weights, {}, &engine.model());
+    load_weights(engine, arguments.weights, {}, &engine.model(), nullptr, agreement);
   }
 }
 
 int run_evaluate(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, true));
+  if (const int count = gpu_processes(arguments, config); count > 1) {
+    return run_own_processes(arguments, config, count);
+  }
   const DataPart part = part_to_evaluate(config);
-  RunData data = load_run_data(config, false, part);
+  Agreement agreement(arguments.processes, seconds_now);
+  RunData data;
+  agreement.by_all("opening the data", [&] { data = load_run_data(config, false, part); });
   const Dataset& dataset = *data.part(part);
   Engine engine(config, data_spec(dataset), engine_options(arguments));
-  check_run_labels(engine.setup(), data);
-  show_warnings(engine.warnings(), arguments);
-  load_given_weights(engine, arguments, config);
+  agreement.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
+  if (agreement.is_first()) {
+    show_warnings(engine.warnings(), arguments);
+  }
+  load_given_weights(engine, arguments, config, agreement);
   Console console(console_options(arguments, config));
   EventLog events(false, config.dtype_policy.value == "float64");
-  if (arguments.log_format == "json") {
+  if (arguments.log_format == "json" && agreement.is_first()) {
     events.add_sink([](std::string_view line) { out_stream().write(fmt::format("{}\n", line)); });
   }
   Trainer trainer(engine, config, seconds_now);
+  trainer.set_agreement(agreement);
   trainer.add_observer(events);
   trainer.add_observer(console);
   started = true;

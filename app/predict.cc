@@ -8,6 +8,8 @@
 #include "cli.h"
 #include "config/default_object.h"
 #include "config/source_like.h"
+#include "gpu_processes.h"
+#include "restarts.h"
 #include "tensor/h5_datasets.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
@@ -92,15 +94,25 @@ void write_outputs(const std::string& path, const Model& model, std::vector<Host
 
 int run_predict(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, false));
-  Dataset dataset = load_dataset(input_source(arguments.input, config.data), config.data);
-  order_arrays(config.model, dataset);
+  if (const int count = gpu_processes(arguments, config); count > 1) {
+    return run_own_processes(arguments, config, count);
+  }
+  Agreement agreement(arguments.processes, seconds_now);
+  Dataset dataset;
+  agreement.by_all("opening the data", [&] {
+    dataset = load_dataset(input_source(arguments.input, config.data), config.data);
+    order_arrays(config.model, dataset);
+  });
   DataSpec spec = data_spec(dataset);
   spec.targets = Setup(config, nullptr).data().targets;
   Engine engine(config, spec, engine_options(arguments));
-  show_warnings(engine.warnings(), arguments);
-  load_given_weights(engine, arguments, config);
+  if (agreement.is_first()) {
+    show_warnings(engine.warnings(), arguments);
+  }
+  load_given_weights(engine, arguments, config, agreement);
   Console console(console_options(arguments, config));
   Trainer trainer(engine, config, seconds_now);
+  trainer.set_agreement(agreement);
   trainer.add_observer(console);
   started = true;
   catch_stop_signals();
@@ -113,7 +125,8 @@ int run_predict(const Arguments& arguments, bool& started) {
     console.interrupt();
     throw;
   }
-  write_outputs(arguments.output, engine.model(), std::move(outputs));
+  agreement.by_first("writing the outputs",
+                     [&] { write_outputs(arguments.output, engine.model(), std::move(outputs)); });
   console.finish();
   return 0;
 }

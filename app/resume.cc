@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_writer.h"
@@ -160,6 +161,42 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
     fs::remove(link, error);
     fs::remove(backup.string("backup_dir"), error);  // unless there is something else in it
   }
+}
+
+ResumeTarget agree_on_target(const Agreement& agreement,
+                             const std::function<ResumeTarget()>& find) {
+  constexpr double kLongestLook = 3600;  // seconds, at every byte of some checkpoints
+  constexpr const char* kLooking = "looking for a checkpoint";
+  const auto announced = agreement.announce(kLooking, kLongestLook);
+  ResumeTarget out;
+  const nlohmann::json told = parse_json(agreement.from_first(kLooking, [&] {
+    out = find();
+    return json_text(nlohmann::json{{"dir", out.run.dir},
+                                    {"name", out.run.name},
+                                    {"resume", out.run.resume},
+                                    {"own", out.own},
+                                    {"path", out.reader ? out.reader->path() : ""}});
+  }));
+  const std::string path = told.at("path");
+  if (!agreement.is_first()) {
+    out.run.dir = told.at("dir");
+    out.run.name = told.at("name");
+    out.run.resume = told.at("resume");
+    out.own = told.at("own");
+  }
+  agreement.by_all("opening the checkpoint", [&] {
+    try {
+      if (!agreement.is_first() && !path.empty()) {
+        out.reader = std::make_unique<CheckpointReader>(path);
+      }
+    } catch (const ConfigError& error) {
+      const Diagnostic& first = error.diagnostics().list().front();
+      throw ConfigError(
+          "E457", {},
+          fmt::format("cannot read what rank 0 has verified: [{}] {}", first.code, first.message));
+    }
+  });
+  return out;
 }
 
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {

@@ -1,11 +1,13 @@
 // Which checkpoint a run goes on from, and in which folder.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "config/object.h"
+#include "train/agreement.h"
 #include "train/checkpoint_reader.h"
 #include "train/run_dir.h"
 
@@ -22,6 +24,10 @@ struct ResumeTarget {
 // ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; what is wrong
 // with the checkpoint that a path names, or with all of a run's.
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
+
+// Of several processes rank 0 looks, and all get the same; the others open the checkpoint without
+// verifying it once more. Throws also E457 (exit 6): one of them cannot read it.
+ResumeTarget agree_on_target(const Agreement& agreement, const std::function<ResumeTarget()>& find);
 
 // With BackupAndRestore: the run that was interrupted, found by -o, `backup_dir` or the name; a run
 // from the beginning when there is none, or when it was finished.

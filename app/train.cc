@@ -13,18 +13,20 @@ int run_train(const Arguments& arguments, bool& started) {
   const Located<std::string>& configured = run.config().run.resume;
   const ConfigObject* backup = run.config().callback("BackupAndRestore");
   const bool said = !arguments.resume.empty() || configured.value != "never";
-  ResumeTarget target =
-      backup != nullptr && !said
-          ? find_interrupted_run(*backup, place)
-          : find_resume_target(arguments.resume.empty() ? configured.value : arguments.resume,
-                               place);
+  ResumeTarget target = agree_on_target(run.agreement(), [&] {
+    return backup != nullptr && !said
+               ? find_interrupted_run(*backup, place)
+               : find_resume_target(arguments.resume.empty() ? configured.value : arguments.resume,
+                                    place);
+  });
   return run.run(std::move(target), started);
 }
 
 // The config is the checkpoint's, with what the command line changes.
 int run_resume(const Arguments& arguments, bool& started) {
   const double started_at = seconds_now();
-  ResumeTarget target = open_resume_path(arguments.target);
+  ResumeTarget target = agree_on_target(Agreement(arguments.processes, seconds_now),
+                                        [&] { return open_resume_path(arguments.target); });
   LoadOptions options = override_options(arguments);
   if (!options.files.empty()) {
     throw ConfigError(

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "base/json.h"
 #include "describe_run.h"
 #include "portable_config.h"
 #include "train/adapt.h"
@@ -16,6 +18,7 @@
 #include "train/run_log.h"
 #include "train/run_meta.h"
 #include "train/save_model.h"
+#include "train/shared_folder.h"
 #include "train/signals.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
@@ -45,9 +48,9 @@ class JsonOutput {
 
 // Fit and what follows it; everything was checked and made before.
 void run_steps(const Config& config, Engine& engine, const RunData& data, const RunDir& run,
-               Trainer& trainer) {
+               const Agreement& agreement, Trainer& trainer) {
   trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
-  save_weights(engine, run.file("weights.safetensors"));
+  save_weights(engine, run.file("weights.safetensors"), agreement);
   const Dataset* evaluated = data.part(evaluated_part(config));
   if (evaluated) {
     const int64_t batch_size = config.evaluate.batch_size > 0 ? config.evaluate.batch_size.value
@@ -129,14 +132,20 @@ RunDirOptions run_dir_options(const Arguments& arguments, const Config& config) 
   return options;
 }
 
-// What is written down about a run as it goes: its events, log.txt, meta.json, report.html.
+// What is written down about a run as it goes: its events, log.txt, meta.json, report.html. Of
+// several processes the first does.
 class TrainingRun::Record {
  public:
-  Record(const Arguments& arguments, const Config& config, RunDir& run, Console& console)
-      : run_(run),
+  Record(const Arguments& arguments, const Config& config, RunDir& run, Console& console,
+         bool writes)
+      : writes_(writes),
+        run_(run),
         console_(console),
         events_(config.run.log_steps, config.dtype_policy.value == "float64"),
         json_(arguments.quiet) {
+    if (!writes) {
+      return;
+    }
     events_.add_sink([this](std::string_view line) { run_.metrics().append(line); });
     if (arguments.log_format == "json") {
       events_.add_sink([this](std::string_view line) { json_.line(line); });
@@ -151,12 +160,18 @@ class TrainingRun::Record {
     events_.start(info);
   }
   void observe(Trainer& trainer) {
+    if (!writes_) {
+      return;
+    }
     trainer.add_observer(events_);
     trainer.add_observer(*log_);
     trainer.add_observer(console_);
   }
   void saved(const std::string& text) { log_->saved(text); }
   void warn(const std::string& text) {
+    if (!writes_) {
+      return;
+    }
     console_.on_warning(text);
     if (log_) {
       log_->on_warning(text);
@@ -166,6 +181,9 @@ class TrainingRun::Record {
 
   // How the run ended. What cannot be written then is a warning: the results are there.
   void end(int exit_code, const std::string& message) {
+    if (!writes_) {
+      return;
+    }
     events_.end(exit_code, message);
     log_->end(exit_code, message);
     try {
@@ -181,6 +199,7 @@ class TrainingRun::Record {
   }
 
  private:
+  bool writes_;
   RunDir& run_;
   Console& console_;
   EventLog events_;
@@ -193,6 +212,7 @@ TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double
     : arguments_(arguments),
       options_(std::move(options)),
       config_(load_config(options_)),
+      agreement_(arguments.processes, seconds_now),
       started_at_(started_at),
       written_(config_.source_text),
       portable_(portable_config(options_, config_)) {}
@@ -207,33 +227,37 @@ void TrainingRun::drop_file_callbacks() {
 
 int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop) {
   if (options_.source && target.reader) {  // the config is the checkpoint's, with all defaults
-    written_ = target.reader->text("config.yaml");
+    agreement_.by_all("reading the config", [&] { written_ = target.reader->text("config.yaml"); });
   }
   Diagnostics diagnostics;
-  check_run_dir(target.run, diagnostics);
-  diagnostics.throw_if_errors();
+  agreement_.by_first("looking at the run's folder", [&] {
+    check_run_dir(target.run, diagnostics);
+    diagnostics.throw_if_errors();
+  });
+  started_at_ = parse_json(agreement_.from_first("the time", [&] {
+                  return json_text(nlohmann::json(started_at_));
+                })).get<double>();
   catch_run_signals(config_.run.on_signal);
-  RunData data = load_run_data(config_, true, evaluated_part(config_));
-  check_batches(config_, *data.train);
+  RunData data = read_data();
   Engine engine(config_, data_spec(*data.train), engine_options(arguments_));
-  check_run_labels(engine.setup(), data);
+  agreement_.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
   check_callbacks(engine.setup(), data.validation.has_value(), diagnostics);
   diagnostics.throw_if_errors();
   engine.check_memory(std::min<int64_t>(config_.fit.batch_size, data.train->num_samples));
   prepare(engine, data, target);
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
-  RunDir run(target.run, [&](const std::string& message) { console.on_warning(message); });
+  RunDir run = make_run_dir(target.run, console);
   const ConfigObject* backup = config_.callback("BackupAndRestore");
   if (backup != nullptr) {
-    begin_backup(*backup, run.path());
+    agreement_.by_first("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
   }
   CallbackList callbacks(callback_context(engine, run, console));
   add_callbacks(callbacks);
   if (target.run.resume) {
-    run.rewind(position_);
+    agreement_.by_first("cutting back metrics.jsonl", [&] { run.rewind(position_); });
   }
-  Record record(arguments_, config_, run, console);
+  Record record(arguments_, config_, run, console, agreement_.is_first());
   Checkpointer checkpointer(engine, config_, *data.train,
                             checkpointer_options(target, run, callbacks, record));
   for (const auto& callback : callbacks.all()) {
@@ -242,12 +266,15 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   if (target.reader) {
     checkpointer.resume(*target.reader, target.own);
   }
-  write_run_files(run, plan, engine);
-  const RunInfo info = describe(engine, plan, data, run, target);
-  show_start(info, plan, engine);
   started = true;
-  record.start(info, arguments_.command_line);
+  agreement_.by_first("writing the run's files", [&] {
+    write_run_files(run, plan, engine);
+    const RunInfo info = describe(engine, plan, data, run, target);
+    show_start(info, plan, engine);
+    record.start(info, arguments_.command_line);
+  });
   Trainer trainer(engine, config_, seconds_now);
+  trainer.set_agreement(agreement_);
   record.observe(trainer);
   trainer.set_callbacks(callbacks);
   std::optional<StopAt> stop_at;
@@ -260,7 +287,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     trainer.start_at(position_);
   }
   try {
-    run_steps(config_, engine, data, run, trainer);
+    run_steps(config_, engine, data, run, agreement_, trainer);
   } catch (...) {
     console.interrupt();
     std::string message;
@@ -268,25 +295,67 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     record.end(code, message);
     throw;
   }
-  console.finish();
-  record.end(0, "");
-  record.close();
-  if (backup != nullptr) {
-    end_backup(*backup, run.path());
-  }
+  agreement_.by_first("ending the run's files", [&] {
+    console.finish();
+    record.end(0, "");
+    record.close();
+    if (backup != nullptr) {
+      end_backup(*backup, run.path());
+    }
+  });
   return 0;
+}
+
+// All processes read the same; one that does not would train another model.
+RunData TrainingRun::read_data() {
+  constexpr double kLongestReading = 3600;  // seconds
+  RunData data;
+  std::string hash;
+  const auto announced = agreement_.announce("opening the data", kLongestReading);
+  agreement_.by_all("opening the data", [&] {
+    data = load_run_data(config_, true, evaluated_part(config_));
+    check_batches(config_, *data.train);
+    for (const std::optional<Dataset>* part : {&data.train, &data.validation, &data.test}) {
+      hash += agreement_.is_alone() || !*part ? "-" : data_cursor(**part, config_).data;
+    }
+  });
+  const std::vector<std::string> all = agreement_.all_gather("comparing the data", hash);
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](auto& each) { return each != all[0]; });
+  if (other != all.end()) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E323", data.train->loc,
+               fmt::format("{} and {} read different data", agreement_.describe(0),
+                           agreement_.describe(static_cast<int>(other - all.begin()))))
+        .help("the same files for all hosts: on a shared file system, or copies");
+    throw ConfigError(diagnostics);
+  }
+  return data;
+}
+
+RunDir TrainingRun::make_run_dir(const RunDirOptions& options, Console& console) const {
+  std::optional<RunDir> made;
+  const std::string path = agreement_.from_first("making the run's folder", [&] {
+    made.emplace(options, [&](const std::string& message) { console.on_warning(message); });
+    return made->path();
+  });
+  check_shared_folder(agreement_, path);
+  return made ? std::move(*made) : RunDir(path);
 }
 
 // The weights to begin with: of the checkpoint, of fit.initial_weights, or drawn.
 void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
   warnings_ = target.warnings;
   if (target.reader) {
-    changes_ = config_changes(target.reader->text("config.resolved.yaml"), portable_);
-    position_ = restore(engine, *target.reader, data_cursor(*data.train, config_), changes_,
-                        {.allow = arguments_.allow,
-                         .reset_optimizer = arguments_.reset_optimizer,
-                         .reset_cursor = arguments_.reset_cursor},
-                        warnings_);
+    agreement_.by_all("reading the checkpoint", [&] {
+      changes_ = config_changes(target.reader->text("config.resolved.yaml"), portable_);
+      position_ = restore(engine, *target.reader, data_cursor(*data.train, config_), changes_,
+                          {.allow = arguments_.allow,
+                           .reset_optimizer = arguments_.reset_optimizer,
+                           .reset_cursor = arguments_.reset_cursor},
+                          warnings_);
+    });
   } else if (begin_from_newest(engine, data)) {
     return;
   } else if (!config_.fit.initial_weights.value.empty()) {
@@ -295,7 +364,7 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
       adapt_to_data(engine.model(), *data.train, engine);
     }
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model(), arguments_.partial ? &unfit : nullptr);
+                 &engine.model(), arguments_.partial ? &unfit : nullptr, agreement_);
     for (const std::string& line : unfit) {
       warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
     }
@@ -312,24 +381,29 @@ bool TrainingRun::begin_from_newest(Engine& engine, const RunData& data) {
     if (callback.class_name != "ModelCheckpoint" || !callback.boolean("restore")) {
       continue;
     }
-    const std::optional<std::string> newest =
-        newest_model(callback, runs_folder(run_dir_options(arguments_, config_)));
-    if (!newest) {
+    const std::string newest = agreement_.from_first("looking for the newest model", [&] {
+      return newest_model(callback, runs_folder(run_dir_options(arguments_, config_)))
+          .value_or(std::string());
+    });
+    if (newest.empty()) {
       continue;
     }
-    if (model_format(*newest) != ModelFormat::kNone) {
-      load_weights(engine, *newest, callback.loc_of("filepath"), &engine.model());
-      began_from_ = *newest + ": its weights";
+    if (model_format(newest) != ModelFormat::kNone) {
+      load_weights(engine, newest, callback.loc_of("filepath"), &engine.model(), nullptr,
+                   agreement_);
+      began_from_ = newest + ": its weights";
     } else {
-      const CheckpointReader reader(*newest);
-      reader.verify();
-      restore(engine, reader, data_cursor(*data.train, config_),
-              config_changes(reader.text("config.resolved.yaml"), portable_),
-              {.allow = arguments_.allow,
-               .reset_optimizer = arguments_.reset_optimizer,
-               .reset_cursor = true},
-              warnings_);
-      began_from_ = *newest + ": weights and optimizer";
+      agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
+      agreement_.by_all("reading the checkpoint", [&] {
+        const CheckpointReader reader(newest);
+        restore(engine, reader, data_cursor(*data.train, config_),
+                config_changes(reader.text("config.resolved.yaml"), portable_),
+                {.allow = arguments_.allow,
+                 .reset_optimizer = arguments_.reset_optimizer,
+                 .reset_cursor = true},
+                warnings_);
+      });
+      began_from_ = newest + ": weights and optimizer";
     }
     return true;
   }
@@ -359,12 +433,14 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
               [&engine](const std::string& log) {
                 return larger_is_better(engine.setup().graphs(), log).value_or(false);
               },
-          .save_model = [&engine](const std::string& path) { save_model(engine, path); }};
+          .save_model =
+              [this, &engine](const std::string& path) { save_model(engine, path, agreement_); },
+          .writes = agreement_.is_first(),
+          .shared_now = [this] { return agreement_.now(); }};
 }
 
 CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target, RunDir& run,
-                                                      CallbackList& callbacks,
-                                                      Record& record) const {
+                                                      CallbackList& callbacks, Record& record) {
   CheckpointerOptions options;
   options.run_dir = run.path();
   options.written_by = fmt::format("meshtrain {}", kVersion);
@@ -375,12 +451,19 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   options.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
   options.now = seconds_now;
   options.started_at = started_at_;
+  options.agreement = &agreement_;
   options.warn = [&record](const std::string& text) { record.warn(text); };
-  options.report = [&record](const std::string& text) {
+  options.report = [this, &record](const std::string& text) {
+    if (!agreement_.is_first()) {
+      return;
+    }
     record.console().interrupt();
     err_stream().write(text + "\n");
   };
   options.inform = [this, &record, report = options.report](const std::string& text) {
+    if (!agreement_.is_first()) {
+      return;
+    }
     record.saved(text);
     if (arguments_.verbosity > 0) {
       report(text);
@@ -399,7 +482,7 @@ void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Eng
   run.write("config.resolved.yaml", show_config(options_, true));
   run.write("plan.txt", plan_text(plan));
   run.write("plan.json", plan_json(plan));
-  run.write("layout.json", layout_json(Snapshot(engine.store(), engine.mesh()).tensors()));
+  run.write("layout.json", layout_json(Snapshot(engine.store()).tensors()));
 }
 
 void TrainingRun::show_start(const RunInfo& info, const PlanReport& plan,

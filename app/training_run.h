@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "resume.h"
+#include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
 #include "train/checkpointer.h"
 #include "train/console.h"
@@ -36,6 +37,7 @@ class TrainingRun {
   TrainingRun(const Arguments& arguments, LoadOptions options, double started_at);
 
   const Config& config() const { return config_; }
+  const Agreement& agreement() const { return agreement_; }
   // Callbacks that write files act no more: a replay must not touch what the run left elsewhere.
   void drop_file_callbacks();
   // `started` becomes true when there is something on disk. Throws what ends the run, and
@@ -45,19 +47,22 @@ class TrainingRun {
  private:
   class Record;
 
+  RunData read_data();
+  RunDir make_run_dir(const RunDirOptions& options, Console& console) const;
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine, const RunData& data);
   RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,
                    const RunDir& run, const ResumeTarget& target) const;
   CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console) const;
   CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
-                                           CallbackList& callbacks, Record& record) const;
+                                           CallbackList& callbacks, Record& record);
   void write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const;
   void show_start(const RunInfo& info, const PlanReport& plan, const Engine& engine) const;
 
   const Arguments& arguments_;
   LoadOptions options_;
   Config config_;
+  Agreement agreement_;  // with the other processes of this run
   double started_at_;
   std::string written_;   // the config as the user wrote it
   std::string portable_;  // the config as checkpoints keep it

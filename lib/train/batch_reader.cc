@@ -80,7 +80,9 @@ BatchReader::Gathered::Gathered(const Dataset& like) {
   }
 }
 
-void BatchReader::Gathered::read(const Dataset& from, std::span<const int64_t> wanted) {
+void BatchReader::Gathered::read(const Dataset& from, std::vector<int64_t> batch, BatchPart part) {
+  const std::span<const int64_t> wanted = std::span<const int64_t>(batch).subspan(
+      static_cast<size_t>(part.first), static_cast<size_t>(part.count));
   size_t at = 0;
   for (const std::vector<Dataset::Array>* whole : {&from.inputs, &from.targets}) {
     for (const Dataset::Array& array : *whole) {
@@ -90,13 +92,17 @@ void BatchReader::Gathered::read(const Dataset& from, std::span<const int64_t> w
   if (from.sample_weight) {
     arrays[at]->gather(*from.sample_weight, wanted);
   }
-  rows.resize(wanted.size());
-  std::iota(rows.begin(), rows.end(), int64_t{0});
-  dataset.num_samples = static_cast<int64_t>(wanted.size());
+  dataset.num_samples = part.count;
+  first = part.first;
+  whole = wanted.size() == batch.size() ? nullptr : &from;
+  if (whole == nullptr) {
+    std::iota(batch.begin(), batch.end(), int64_t{0});
+  }
+  rows = std::move(batch);
 }
 
-BatchReader::BatchReader(const Dataset& dataset, int64_t ahead, Clock now)
-    : dataset_(dataset), ahead_(ahead), now_(std::move(now)) {
+BatchReader::BatchReader(const Dataset& dataset, int64_t ahead, Clock now, PartOf part)
+    : dataset_(dataset), ahead_(ahead), now_(std::move(now)), part_(std::move(part)) {
   for (const std::vector<Dataset::Array>* arrays : {&dataset.inputs, &dataset.targets}) {
     for (const Dataset::Array& array : *arrays) {
       is_ready_ = is_ready_ && array.rows->tensor() != nullptr;
@@ -122,6 +128,10 @@ void BatchReader::start(EpochOrder order, int64_t batch_size, int64_t first, int
 std::vector<int64_t> BatchReader::rows_of(int64_t batch) const {
   const int64_t begin = batch * batch_size_;
   return order_.rows(begin, std::min(batch_size_, order_.size() - begin));
+}
+
+BatchPart BatchReader::part_of(int64_t batch_size) const {
+  return part_ ? part_(batch_size) : BatchPart{0, batch_size};
 }
 
 bool BatchReader::is_timed(int64_t batch) const {
@@ -161,7 +171,9 @@ Batch BatchReader::read_timed() {
   if (handed_out_at_) {
     step_seconds_ = std::min(step_seconds_, begin - *handed_out_at_);
   }
-  timed_->read(dataset_, rows_of(next_++));
+  std::vector<int64_t> rows = rows_of(next_++);
+  const BatchPart part = part_of(static_cast<int64_t>(rows.size()));
+  timed_->read(dataset_, std::move(rows), part);
   handed_out_at_ = now_();
   read_seconds_ = std::min(read_seconds_, *handed_out_at_ - begin);
   const bool is_last = ++num_handed_out_ % kTimedEvery == kTimed;
@@ -182,6 +194,8 @@ void BatchReader::start_thread() {
   for (const std::unique_ptr<Gathered>& slot : slots_) {
     slot->error = nullptr;
   }
+  thread_part_ = part_of(batch_size_);
+  thread_last_part_ = part_of(static_cast<int64_t>(rows_of(end_ - 1).size()));
   is_stopping_ = false;
   num_read_ = next_;
   in_use_ = next_ - 1;
@@ -217,7 +231,7 @@ void BatchReader::read_ahead() {
     }
     Gathered& slot = *slots_[static_cast<size_t>(batch) % slots_.size()];
     try {
-      slot.read(dataset_, rows_of(batch));
+      slot.read(dataset_, rows_of(batch), batch == end_ - 1 ? thread_last_part_ : thread_part_);
     } catch (...) {
       slot.error = std::current_exception();
     }

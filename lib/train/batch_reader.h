@@ -5,6 +5,7 @@
 // from time to time a few are timed again, since data that were quick may become slow. Otherwise a
 // thread reads the next data.prefetch batches while the steps run, to the end of the pass. Arrays
 // that lie in memory as they are fed are never timed. What a batch holds is the same either way.
+// Of several processes each reads only the rows that it computes with.
 #pragma once
 
 #include <condition_variable>
@@ -27,9 +28,11 @@ class BatchReader {
   static constexpr double kWorthAThread = 0.1;  // of a step's time
 
   using Clock = std::function<double()>;  // seconds
+  using PartOf = std::function<BatchPart(int64_t batch_size)>;
 
-  // `ahead`: batches that a thread may prepare; 0 for none. `now` is called by one thread.
-  BatchReader(const Dataset& dataset, int64_t ahead, Clock now);
+  // `ahead`: batches that a thread may prepare; 0 for none. `now` is called by one thread, and so
+  // is `part`; without it all rows are read.
+  BatchReader(const Dataset& dataset, int64_t ahead, Clock now, PartOf part = {});
   ~BatchReader();
 
   // Begins a pass: batches [first, end) of `batch_size` places of `order` each, the last one what
@@ -42,19 +45,24 @@ class BatchReader {
 
  private:
   class GatheredRows;
-  // A batch as a dataset of its own, all of whose rows are wanted.
+  // A batch, or the part of it that is wanted, as a dataset of its own.
   struct Gathered {
     explicit Gathered(const Dataset& like);
     Dataset dataset;
     std::vector<std::shared_ptr<GatheredRows>> arrays;  // inputs, targets, weight
-    std::vector<int64_t> rows;                          // 0, 1, ...
+    const Dataset* whole = nullptr;                     // null: all of the batch was read
+    int64_t first = 0;                                  // else the row that the part begins with
+    std::vector<int64_t> rows;                          // 0, 1, ... or those of the whole
     std::exception_ptr error;
 
-    void read(const Dataset& from, std::span<const int64_t> wanted);
-    Batch batch() const { return {&dataset, rows}; }
+    void read(const Dataset& from, std::vector<int64_t> wanted, BatchPart part);
+    Batch batch() const {
+      return whole == nullptr ? Batch{&dataset, rows} : Batch{whole, rows, &dataset, first};
+    }
   };
 
   std::vector<int64_t> rows_of(int64_t batch) const;
+  BatchPart part_of(int64_t batch_size) const;
   bool is_timed(int64_t batch) const;
   Batch read_timed();
   void start_thread();
@@ -64,6 +72,7 @@ class BatchReader {
   const Dataset& dataset_;
   int64_t ahead_;
   Clock now_;
+  PartOf part_;
   bool is_ready_ = true;  // nothing to gain: every array lies in memory
 
   EpochOrder order_{0};
@@ -76,6 +85,7 @@ class BatchReader {
   std::optional<double> handed_out_at_;
   double read_seconds_ = 0, step_seconds_ = 0;  // the least of each
 
+  BatchPart thread_part_, thread_last_part_;      // of batches, and of the pass's last one
   std::vector<std::unique_ptr<Gathered>> slots_;  // batch b lies in slot b % size
   std::thread thread_;
   std::mutex mutex_;

@@ -47,25 +47,6 @@ std::string read_checked(const std::string& path, const CheckpointFile& file) {
   return text;
 }
 
-// Copies a box (offset, shape) between its own contiguous bytes and the whole tensor.
-void place_box(const std::byte* from, const CheckpointPiece& piece, HostTensor& whole) {
-  const Shape& shape = piece.shape;
-  const size_t item = dtype_size(whole.dtype());
-  const std::vector<int64_t> strides = row_major_strides(whole.shape());
-  const int64_t run = shape.empty() ? 1 : shape.back();
-  const int64_t rows = run == 0 ? 0 : num_elements(shape) / run;
-  for (int64_t row = 0; row < rows; ++row) {
-    int64_t at = shape.empty() ? 0 : piece.offset.back();
-    int64_t rest = row;
-    for (size_t d = shape.empty() ? 0 : shape.size() - 1; d-- > 0;) {
-      at += (piece.offset[d] + rest % shape[d]) * strides[d];
-      rest /= shape[d];
-    }
-    std::memcpy(whole.bytes() + static_cast<size_t>(at) * item,
-                from + static_cast<size_t>(row * run) * item, static_cast<size_t>(run) * item);
-  }
-}
-
 std::string first_message(const ConfigError& error) {
   const Diagnostic& first = error.diagnostics().list().front();
   return fmt::format("[{}] {}", first.code, first.message);
@@ -168,25 +149,85 @@ size_t CheckpointReader::read_block(const CheckpointTensor& tensor, const Checkp
   return bytes;
 }
 
-void CheckpointReader::read_piece(const CheckpointTensor& tensor, const CheckpointPiece& piece,
-                                  std::byte* to) const {
-  for (size_t b = 0; b < piece.blocks.size(); ++b) {
-    to += read_block(tensor, piece, b, to);
+namespace {
+
+// The part of two boxes of a tensor that is in both, and its runs: elements that lie together in
+// either.
+struct Overlap {
+  Overlap(const CheckpointPiece& piece, std::span<const int64_t> offset, const Shape& shape) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int64_t begin = std::max(piece.offset[d], offset[d]);
+      const int64_t end = std::min(piece.offset[d] + piece.shape[d], offset[d] + shape[d]);
+      size.push_back(std::max<int64_t>(end - begin, 0));
+      in_piece.push_back(begin - piece.offset[d]);
+      in_box.push_back(begin - offset[d]);
+    }
   }
-}
+
+  // f(first element in the piece, first element in the box, elements), in ascending order.
+  template <class F>
+  void for_each_run(const Shape& piece, const Shape& box, F&& f) const {
+    const std::vector<int64_t> piece_strides = row_major_strides(piece);
+    const std::vector<int64_t> box_strides = row_major_strides(box);
+    // The dimensions after `split` are whole in both.
+    size_t split = size.size();
+    while (split > 0 && size[split - 1] == piece[split - 1] && size[split - 1] == box[split - 1]) {
+      --split;
+    }
+    int64_t run = 1, runs = 1;
+    for (size_t d = 0; d < size.size(); ++d) {
+      (d + 1 >= split ? run : runs) *= size[d];
+    }
+    const size_t outer = split == 0 ? 0 : split - 1;
+    for (int64_t r = 0; r < (run == 0 ? 0 : runs); ++r) {
+      int64_t from = 0, to = 0, rest = r;
+      for (size_t d = size.size(); d-- > 0;) {
+        const int64_t at = d < outer ? rest % size[d] : 0;
+        rest = d < outer ? rest / size[d] : rest;
+        from += (in_piece[d] + at) * piece_strides[d];
+        to += (in_box[d] + at) * box_strides[d];
+      }
+      f(from, to, run);
+    }
+  }
+
+  Shape size;
+  std::vector<int64_t> in_piece, in_box;  // where it begins
+};
+
+}  // namespace
 
 HostTensor CheckpointReader::read(const CheckpointTensor& tensor) const {
   HostTensor whole(tensor.dtype, tensor.shape);
-  for (const CheckpointPiece& piece : tensor.pieces) {
-    if (piece.shape == tensor.shape) {
-      read_piece(tensor, piece, whole.bytes());
-    } else {
-      HostTensor part(tensor.dtype, piece.shape);
-      read_piece(tensor, piece, part.bytes());
-      place_box(part.bytes(), piece, whole);
-    }
-  }
+  const std::vector<int64_t> origin(tensor.shape.size(), 0);
+  read_box(tensor, origin, tensor.shape, whole.bytes());
   return whole;
+}
+
+void CheckpointReader::read_box(const CheckpointTensor& tensor, std::span<const int64_t> offset,
+                                const Shape& shape, std::byte* to) const {
+  const size_t item = dtype_size(tensor.dtype);
+  std::vector<std::byte> block;
+  for (const CheckpointPiece& piece : tensor.pieces) {
+    size_t loaded = piece.blocks.size();  // which one is in `block`: none
+    const auto copy = [&](int64_t first, int64_t place, int64_t count) {
+      size_t at = static_cast<size_t>(first) * item;
+      std::byte* out = to + static_cast<size_t>(place) * item;
+      for (size_t left = static_cast<size_t>(count) * item; left > 0;) {
+        if (at / kChecksumBlock != loaded) {
+          loaded = at / kChecksumBlock;
+          block.resize(kChecksumBlock);
+          block.resize(read_block(tensor, piece, loaded, block.data()));
+        }
+        const size_t begin = at % kChecksumBlock;
+        const size_t bytes = std::min(left, block.size() - begin);
+        out = std::copy_n(block.data() + begin, bytes, out);
+        at += bytes;
+        left -= bytes;
+      }
+    };
+    Overlap(piece, offset, shape).for_each_run(piece.shape, shape, copy);
+  }
 }
 
 void CheckpointReader::verify_tensor(const CheckpointTensor& tensor,

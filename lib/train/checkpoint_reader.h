@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,9 @@ class CheckpointReader {
   const CheckpointTensor* find(std::string_view path) const;  // null when there is none
   // The whole tensor, put together from its pieces. Throws ConfigError E404.
   HostTensor read(const CheckpointTensor& tensor) const;
+  // A box of it, row-major: of the files only the blocks that have some of it.
+  void read_box(const CheckpointTensor& tensor, std::span<const int64_t> offset, const Shape& shape,
+                std::byte* to) const;
   // Compares every byte with the checksums. Throws ConfigError E404 with file, tensor and place,
   // E414 for weights or optimizer state that are not finite.
   void verify() const;
@@ -46,8 +50,6 @@ class CheckpointReader {
   // Reads a block of a piece, compared with its checksum, and returns its size.
   size_t read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece, size_t block,
                     std::byte* to) const;
-  void read_piece(const CheckpointTensor& tensor, const CheckpointPiece& piece,
-                  std::byte* to) const;
 
   std::string path_;
   Manifest manifest_;

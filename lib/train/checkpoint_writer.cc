@@ -2,17 +2,15 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <memory>
 
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "tensor/safetensors.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"
-#include "train/not_finite.h"
+#include "train/checkpoint_part.h"
+#include "train/checkpoint_tiling.h"
+#include "train/replicas.h"
 
 namespace meshtrain {
 namespace {
@@ -20,137 +18,6 @@ namespace {
 std::string hex_checksum(std::string_view text) {
   return checksum128(std::as_bytes(std::span(text)));
 }
-
-// One save in its temporary folder.
-class Writer {
- public:
-  Writer(std::string temporary, const Snapshot& snapshot, const CheckpointNotes& notes)
-      : temporary_(std::move(temporary)), snapshot_(snapshot), notes_(notes) {
-    manifest_.written_by = notes.written_by;
-    manifest_.run_id = notes.run_id;
-    manifest_.parent_run = notes.parent_run;
-    manifest_.time = notes.time;
-    manifest_.step = notes.state.position.step;
-    manifest_.epoch = notes.state.position.epoch;
-    manifest_.cursor = notes.state.cursor;
-    manifest_.loss = notes.loss;
-    manifest_.mesh = snapshot.mesh().axes();
-    manifest_.tensors = snapshot.tensors();
-    manifest_.model_signature = model_signature(manifest_.tensors);
-    manifest_.plan_signature = plan_signature(manifest_.mesh, manifest_.tensors);
-  }
-
-  void write() {
-    make_new_folder(temporary_);
-    make_new_folder(file("model"));
-    make_new_folder(file("optimizer"));
-    for (const Snapshot::File& shard : snapshot_.files()) {
-      write_shard(shard);
-    }
-    for (const auto& [name, text] : notes_.texts) {
-      write_text(name, text);
-      if (name == "config.resolved.yaml") {
-        manifest_.config_checksum = hex_checksum(text);
-      }
-    }
-    write_text("layout.json", layout_json(manifest_.tensors));
-    write_text("state.json", state_text(notes_.state));
-    write_text("manifest.json", manifest_text(manifest_));
-    sync_files();
-    sync_folder(file("model"));
-    sync_folder(file("optimizer"));
-    sync_folder(temporary_);
-  }
-
-  int64_t num_bytes() const { return num_bytes_; }
-  const std::string& problem() const { return problem_; }
-
- private:
-  std::string file(const std::string& name) const { return temporary_ + "/" + name; }
-
-  // The file stays open: synced together at the end, all files take little longer than one.
-  NewFile& create(const std::string& name) {
-    constexpr size_t kMostOpen = 64;
-    if (open_.size() == kMostOpen) {
-      sync_files();
-    }
-    return *open_.emplace_back(std::make_unique<NewFile>(file(name)));
-  }
-
-  void written(const NewFile& out, const std::string& name) {
-    num_bytes_ += static_cast<int64_t>(out.size());
-    manifest_.files[name] = {out.size(), out.checksum()};
-  }
-
-  void sync_files() {
-    for (const auto& each : open_) {
-      each->finish();
-    }
-    open_.clear();
-  }
-
-  void write_text(const std::string& name, const std::string& text) {
-    NewFile& out = create(name);
-    out.write(text);
-    written(out, name);
-  }
-
-  StringMap metadata(const Snapshot::File& shard) const {
-    Json offsets = Json::object();
-    for (const Snapshot::Piece& piece : shard.pieces) {
-      const CheckpointTensor& tensor = manifest_.tensors[piece.tensor];
-      offsets[tensor.path] = {{"saved_offsets", tensor.pieces[piece.piece].offset}};
-    }
-    return {{"format", "pt"},
-            {"DCP_VERSION", "1.0"},
-            {"DCP_SHARDING_INFO", json_text(offsets)},
-            {"meshtrain_step", std::to_string(manifest_.step)}};
-  }
-
-  void write_shard(const Snapshot::File& shard) {
-    std::vector<TensorView> views;
-    for (const Snapshot::Piece& piece : shard.pieces) {
-      const CheckpointTensor& tensor = manifest_.tensors[piece.tensor];
-      views.push_back({tensor.path,
-                       tensor.dtype,
-                       tensor.pieces[piece.piece].shape,
-                       {piece.data, piece.num_bytes}});
-    }
-    const SafetensorsHead head = make_safetensors_head(views, metadata(shard));
-    NewFile& out = create(shard.name);
-    out.write(head.bytes);
-    for (const size_t i : head.order) {
-      write_piece(shard.pieces[i], out);
-    }
-    written(out, shard.name);
-  }
-
-  void write_piece(const Snapshot::Piece& from, NewFile& out) {
-    CheckpointTensor& tensor = manifest_.tensors[from.tensor];
-    CheckpointPiece& piece = tensor.pieces[from.piece];
-    NotFinite found;
-    piece.begin = out.size();
-    piece.end = piece.begin + from.num_bytes;
-    for (size_t at = 0; at < from.num_bytes; at += kChecksumBlock) {
-      const std::span<const std::byte> block(from.data + at,
-                                             std::min(kChecksumBlock, from.num_bytes - at));
-      found += not_finite(tensor, block);
-      piece.blocks.push_back(hash_bytes(block.data(), block.size()));
-      out.write(block);
-    }
-    if (problem_.empty() && found.any()) {
-      problem_ = fmt::format("{} has {}", tensor.path, in_words(found));
-    }
-  }
-
-  std::string temporary_;
-  const Snapshot& snapshot_;
-  const CheckpointNotes& notes_;
-  Manifest manifest_;
-  std::vector<std::unique_ptr<NewFile>> open_;  // written, not yet synced
-  std::string problem_;                         // first tensor that is not finite
-  int64_t num_bytes_ = 0;
-};
 
 // Keeps one state that is not finite, for whoever wants to see why.
 void reject(const std::string& folder, const std::string& temporary, int64_t step) {
@@ -161,13 +28,14 @@ void reject(const std::string& folder, const std::string& temporary, int64_t ste
 }
 
 std::string explain(const FileError& error, int64_t step, const std::string& folder,
-                    int64_t num_bytes) {
+                    int64_t num_bytes, const std::string& who = "") {
   const int number = error.error_number();
   const char* code = number == EIO                                             ? "E422"
                      : number == EEXIST                                        ? "E456"
                      : number == ENOSPC || number == EDQUOT || number == EFBIG ? "E420"
                                                                                : "E421";
-  std::string out = fmt::format("[{}] step {} was not saved: {}", code, step, error.what());
+  std::string out = fmt::format("[{}] step {} was not saved: {}{}", code, step,
+                                who.empty() ? "" : who + ": ", error.what());
   if (number == EEXIST) {
     out += "; there is one already, and it is not replaced";
   }
@@ -187,38 +55,26 @@ std::string checkpoint_name(int64_t step) {
 
 namespace {
 
-// `commit` gives the finished folder its name.
-SaveResult write_as(const std::string& folder, const std::string& name, const Snapshot& snapshot,
-                    const CheckpointNotes& notes, const std::function<void()>& before_commit,
-                    void (*commit)(const std::string& from, const std::string& to)) {
-  const auto start = std::chrono::steady_clock::now();
-  const int64_t step = notes.state.position.step;
-  const std::string temporary = fmt::format("{}/tmp.{}.{}", folder, name, notes.run_id);
-  const std::string path = fmt::format("{}/{}", folder, name);
-  SaveResult result;
-  try {
-    remove_folder(temporary);  // of a save that failed before
-    Writer writer(temporary, snapshot, notes);
-    writer.write();
-    result.num_bytes = writer.num_bytes();
-    result.not_finite = writer.problem();
-    if (!result.not_finite.empty()) {
-      reject(folder, temporary, step);
-      return result;
-    }
-    if (before_commit) {
-      before_commit();
-    }
-    commit(temporary, path);
-    sync_folder(folder);
-    result.saved = true;
-    result.path = path;
-  } catch (const FileError& error) {
-    result.error = explain(error, step, folder, snapshot.num_bytes());
-    remove_folder(temporary);
-  }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return result;
+std::string result_text(const SaveResult& result) {
+  return json_text(Json{{"path", result.path},
+                        {"saved", result.saved},
+                        {"error", result.error},
+                        {"not_finite", result.not_finite},
+                        {"unequal", result.unequal},
+                        {"num_bytes", result.num_bytes},
+                        {"seconds", result.seconds}},
+                   -1, Json::error_handler_t::replace);
+}
+
+SaveResult parse_result(std::string_view text) {
+  const Json json = parse_json(text);
+  return {.path = json.at("path"),
+          .saved = json.at("saved"),
+          .error = json.at("error"),
+          .not_finite = json.at("not_finite"),
+          .unequal = json.at("unequal"),
+          .num_bytes = json.at("num_bytes"),
+          .seconds = json.at("seconds")};
 }
 
 // What was at `to` is a checkpoint, or nothing.
@@ -233,28 +89,218 @@ void exchange(const std::string& from, const std::string& to) {
   remove_folder(from);
 }
 
+// One save in its temporary folder. Rank 0 makes the folder, each process writes its files into it,
+// rank 0 looks at what the others tell, writes the rest and gives the folder its name. In between
+// all learn how far it came.
+class Save {
+ public:
+  Save(std::string folder, const std::string& name, const Snapshot& snapshot,
+       const CheckpointNotes& notes, const SaveOptions& options, bool replaces)
+      : folder_(std::move(folder)),
+        temporary_(fmt::format("{}/tmp.{}.{}", folder_, name, notes.run_id)),
+        path_(fmt::format("{}/{}", folder_, name)),
+        snapshot_(snapshot),
+        notes_(notes),
+        options_(options),
+        replaces_(replaces),
+        writer_(temporary_) {}
+
+  SaveResult run() {
+    SaveResult result;
+    by_first(result, [&] {
+      if (replaces_) {
+        make_folders(folder_);
+      }
+      remove_folder(temporary_);  // of a save that failed before
+      make_new_folder(temporary_);
+      make_new_folder(temporary_ + "/model");
+      make_new_folder(temporary_ + "/optimizer");
+      if (is_alone()) {
+        writer_.write_shards(snapshot_, step());
+        complete({writer_.part()}, result);
+      }
+    });
+    if (is_alone() || !result.error.empty()) {
+      return result;
+    }
+    const std::vector<std::string> parts = options_.all_gather(part_text(write_part()));
+    by_first(result, [&] { complete_all(parts, result); });
+    return result;
+  }
+
+ private:
+  bool is_alone() const { return options_.all_gather == nullptr; }
+  int64_t step() const { return notes_.state.position.step; }
+
+  // What rank 0 came to is what all know.
+  void by_first(SaveResult& result, const std::function<void()>& action) {
+    if (options_.rank == 0) {
+      try {
+        action();
+      } catch (const FileError& error) {
+        fail(result, explain(error, step(), folder_, snapshot_.num_bytes(), options_.name));
+      }
+      result.seconds = std::chrono::duration<double>(Time::now() - start_).count();
+    }
+    if (!is_alone()) {
+      result = parse_result(options_.all_gather(options_.rank == 0 ? result_text(result) : "")[0]);
+    }
+  }
+
+  void fail(SaveResult& result, const std::string& error) {
+    result.error = error;
+    remove_folder(temporary_);
+  }
+
+  // This process's shards, which are on the disk when the others hear of them.
+  WrittenPart write_part() {
+    WrittenPart part;
+    try {
+      writer_.write_shards(snapshot_, step());
+      writer_.sync();
+      part = writer_.part();
+    } catch (const FileError& error) {
+      part.error = explain(error, step(), folder_, snapshot_.num_bytes(), options_.name);
+    }
+    part.replicas =
+        replica_hashes(snapshot_.store(), [&](int variable) { return snapshot_.pieces(variable); });
+    return part;
+  }
+
+  void complete_all(const std::vector<std::string>& texts, SaveResult& result) {
+    if (options_.on_parts) {
+      options_.on_parts();
+    }
+    std::vector<WrittenPart> parts;
+    std::vector<std::string> replicas;
+    for (const std::string& text : texts) {
+      parts.push_back(parse_part(text));
+      replicas.push_back(parts.back().replicas);
+    }
+    for (const WrittenPart& part : parts) {
+      if (result.error.empty() && !part.error.empty()) {
+        fail(result, part.error);
+      }
+    }
+    if (result.error.empty()) {
+      result.unequal = replica_difference(snapshot_.store(), replicas);
+      if (result.unequal.empty()) {
+        check_there(parts);
+        complete(parts, result);
+      } else {
+        remove_folder(temporary_);
+      }
+    }
+  }
+
+  // What other processes wrote must be here, whole.
+  void check_there(const std::vector<WrittenPart>& parts) const {
+    for (const WrittenPart& part : parts) {
+      for (const auto& [name, file] : part.files) {
+        const std::string path = temporary_ + "/" + name;
+        const InputFile there(path, InputFile::Links::kRefuse);
+        if (there.size() != file.size) {
+          throw FileError(
+              ExitCode::kWriteFailed,
+              fmt::format("of {} bytes that were written {} are in", file.size, there.size()), path,
+              EIO);
+        }
+      }
+    }
+  }
+
+  void complete(const std::vector<WrittenPart>& parts, SaveResult& result) {
+    Manifest manifest = make_manifest(parts);
+    for (const WrittenPart& part : parts) {
+      result.not_finite = result.not_finite.empty() ? part.not_finite : result.not_finite;
+    }
+    write_texts(manifest);
+    writer_.sync();
+    for (const auto& [name, file] : manifest.files) {
+      result.num_bytes += static_cast<int64_t>(file.size);
+    }
+    if (!result.not_finite.empty()) {
+      return reject(folder_, temporary_, step());
+    }
+    if (options_.before_commit) {
+      options_.before_commit();
+    }
+    const auto commit = replaces_ ? exchange : rename_to_new;
+    commit(temporary_, path_);
+    sync_folder(folder_);
+    result.saved = true;
+    result.path = path_;
+  }
+
+  Manifest make_manifest(const std::vector<WrittenPart>& parts) const {
+    Manifest manifest;
+    manifest.written_by = notes_.written_by;
+    manifest.run_id = notes_.run_id;
+    manifest.parent_run = notes_.parent_run;
+    manifest.time = notes_.time;
+    manifest.step = step();
+    manifest.epoch = notes_.state.position.epoch;
+    manifest.cursor = notes_.state.cursor;
+    manifest.loss = notes_.loss;
+    manifest.mesh = snapshot_.mesh().axes();
+    manifest.tensors = snapshot_.tensors();
+    manifest.model_signature = model_signature(manifest.tensors);
+    manifest.plan_signature = plan_signature(manifest.mesh, manifest.tensors);
+    for (const WrittenPart& part : parts) {
+      manifest.files.insert(part.files.begin(), part.files.end());
+      for (const WrittenPart::Piece& from : part.pieces) {
+        CheckpointPiece& piece = manifest.tensors.at(from.tensor).pieces.at(from.piece);
+        piece.begin = from.begin;
+        piece.end = from.end;
+        piece.blocks = from.blocks;
+      }
+    }
+    for (const CheckpointTensor& tensor : manifest.tensors) {
+      check_tiling(tensor, temporary_);
+    }
+    return manifest;
+  }
+
+  void write_texts(Manifest& manifest) {
+    const auto write = [&](const std::string& name, const std::string& text) {
+      writer_.write_text(name, text);
+      manifest.files[name] = writer_.part().files.at(name);
+    };
+    for (const auto& [name, text] : notes_.texts) {
+      write(name, text);
+      if (name == "config.resolved.yaml") {
+        manifest.config_checksum = hex_checksum(text);
+      }
+    }
+    write("layout.json", layout_json(manifest.tensors));
+    write("state.json", state_text(notes_.state));
+    write("manifest.json", manifest_text(manifest));
+  }
+
+  using Time = std::chrono::steady_clock;
+
+  std::string folder_, temporary_, path_;
+  const Snapshot& snapshot_;
+  const CheckpointNotes& notes_;
+  const SaveOptions& options_;
+  bool replaces_;
+  PartWriter writer_;
+  Time::time_point start_ = Time::now();
+};
+
 }  // namespace
 
 SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
-                            const CheckpointNotes& notes,
-                            const std::function<void()>& before_commit) {
-  return write_as(folder, checkpoint_name(notes.state.position.step), snapshot, notes,
-                  before_commit, rename_to_new);
+                            const CheckpointNotes& notes, const SaveOptions& options) {
+  return Save(folder, checkpoint_name(notes.state.position.step), snapshot, notes, options, false)
+      .run();
 }
 
 SaveResult replace_checkpoint(const std::string& path, const Snapshot& snapshot,
-                              const CheckpointNotes& notes,
-                              const std::function<void()>& before_commit) {
+                              const CheckpointNotes& notes, const SaveOptions& options) {
   const std::filesystem::path place(path);
   const std::string folder = place.has_parent_path() ? place.parent_path().string() : ".";
-  SaveResult result;
-  try {
-    make_folders(folder);
-  } catch (const FileError& error) {
-    result.error = explain(error, notes.state.position.step, folder, 0);
-    return result;
-  }
-  return write_as(folder, place.filename().string(), snapshot, notes, before_commit, exchange);
+  return Save(folder, place.filename().string(), snapshot, notes, options, true).run();
 }
 
 }  // namespace meshtrain

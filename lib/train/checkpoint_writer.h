@@ -30,6 +30,8 @@ struct SaveResult {
   std::string error;  // why not: "[E420] step 500 was not saved: ..."
   std::string
       not_finite;  // what has NaN or infinity: "d1/kernel has 3 NaN"; then it is in rejected/
+  // What processes should have alike and do not: "`d1/kernel` differs between rank 0 and rank 3".
+  std::string unequal;
   int64_t num_bytes = 0;
   double seconds = 0;  // of writing
 };
@@ -37,16 +39,27 @@ struct SaveResult {
 // "000500"
 std::string checkpoint_name(int64_t step);
 
-// `before_commit` runs when everything is written and before the checkpoint gets its name: for what
-// must not be older than it on the disk. It may throw FileError.
+// Of several processes all save together, each the pieces that its snapshot gives it, into a folder
+// that all of them see; rank 0 commits, and all have the same result.
+struct SaveOptions {
+  // When everything is written and before the checkpoint gets its name: for what must not be older
+  // than it on the disk. By rank 0. It may throw FileError.
+  std::function<void()> before_commit;
+
+  // Of several processes; the rest is not there for one alone.
+  int rank = 0;
+  std::string name;  // of this process: "rank 1 on host h2 (pid 812)"
+  // Collective: what each gave, by rank. The same number of times in every save.
+  std::function<std::vector<std::string>(std::string mine)> all_gather;
+  std::function<void()> on_parts;  // by rank 0, when all have written theirs
+};
+
 SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
-                            const CheckpointNotes& notes,
-                            const std::function<void()>& before_commit = {});
+                            const CheckpointNotes& notes, const SaveOptions& options = {});
 
 // The same at `path`, whatever its name: folders above are made, and a checkpoint that is there is
 // exchanged in one step. Anything else there is an error.
 SaveResult replace_checkpoint(const std::string& path, const Snapshot& snapshot,
-                              const CheckpointNotes& notes,
-                              const std::function<void()>& before_commit = {});
+                              const CheckpointNotes& notes, const SaveOptions& options = {});
 
 }  // namespace meshtrain

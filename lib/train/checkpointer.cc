@@ -1,25 +1,28 @@
 #include "train/checkpointer.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <thread>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "train/callbacks/monitor.h"
 #include "train/checkpoint_files.h"
+#include "train/replicas.h"
 #include "train/restore.h"
 #include "train/signals.h"
 
 namespace meshtrain {
 namespace {
-
-constexpr int kMaxFailures = 3;  // in a row, then the run stops
 
 int64_t resident_memory() {
   long pages = 0;
@@ -32,21 +35,15 @@ int64_t resident_memory() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// Signals go to the thread that looks at their flags.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
+// Of equal values the same; not the bits of NaN, which may be any.
+uint64_t hash_of(const Logs& logs) {
+  uint64_t hash = 1;
+  for (const auto& [name, value] : logs) {
+    hash = hash_mix(hash, hash_text(name));
+    hash = hash_mix(hash, std::isnan(value) ? 0 : std::bit_cast<uint64_t>(value));
   }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
+  return hash;
+}
 
 }  // namespace
 
@@ -57,21 +54,31 @@ Checkpointer::Checkpointer(Engine& engine, const Config& config, const Dataset& 
       train_(train),
       options_(std::move(options)),
       folder_(options_.run_dir + "/checkpoints"),
-      snapshot_(engine.store(), engine.mesh()) {
-  const std::string resumed = options_.run_id;
+      alone_({}, options_.now),
+      agreement_(options_.agreement == nullptr ? alone_ : *options_.agreement),
+      snapshot_(engine.store()) {
   if (options_.run_id.empty()) {
-    options_.run_id = new_run_id();
+    options_.run_id = agreement_.from_first("naming the run", new_run_id);
   }
-  lock_ = std::make_unique<CheckpointLock>(folder_, options_.run_id);
-  for (const std::string& warning :
-       clean_checkpoints(folder_, {options_.run_id, lock_->previous_run()})) {
-    options_.warn(warning);
-  }
-  if (config.checkpoint.every.value.unit != Interval::Unit::kNever) {
-    check_checkpoint_folder(folder_, snapshot_.num_bytes(), config.checkpoint.keep);
-  }
+  agreement_.by_first("opening the folder of checkpoints", [&] {
+    lock_ = std::make_unique<CheckpointLock>(folder_, options_.run_id);
+    for (const std::string& warning :
+         clean_checkpoints(folder_, {options_.run_id, lock_->previous_run()})) {
+      options_.warn(warning);
+    }
+    if (config.checkpoint.every.value.unit != Interval::Unit::kNever) {
+      check_checkpoint_folder(folder_, snapshot_.num_bytes(), config.checkpoint.keep);
+    }
+  });
   choose_monitor();
-  last_save_ended_ = last_step_ = options_.now();
+  last_save_ended_ = last_step_ = agreement_.now();
+  if (const auto& control = agreement_.processes().control; control != nullptr) {
+    on_abort_.emplace(control->on_abort([this] {  // a save that only lacks its name gets it
+      while (is_committing_) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    }));
+  }
 }
 
 Checkpointer::~Checkpointer() {
@@ -113,218 +120,44 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
     }
   }
   if (own) {
-    std::vector<int64_t> newer;
-    for (const int64_t step : checkpoint_steps(folder_)) {
-      if (step > reader.manifest().step) {
-        newer.push_back(step);
+    agreement_.by_first("setting newer checkpoints aside", [&] {
+      std::vector<int64_t> newer;
+      for (const int64_t step : checkpoint_steps(folder_)) {
+        if (step > reader.manifest().step) {
+          newer.push_back(step);
+        }
       }
-    }
-    for (const std::string& path : set_aside(folder_, newer)) {
-      options_.warn(fmt::format("newer than what is resumed from, kept as {}", path));
-    }
-    last_saved_ = resumed_from_ = reader.manifest().step;
-  }
-}
-
-bool Checkpointer::fits_in_memory() const {
-  const int64_t wanted = config_.checkpoint.memory;
-  const int64_t limit = wanted > 0 ? wanted : available_memory() / 4;
-  return snapshot_.num_bytes() <= limit;
-}
-
-void Checkpointer::save(const TrainPosition& at, Wait wait) {
-  poll();
-  if (at.step == last_saved_) {
-    if (new_best_) {  // saved while the validation ran that found it the best
-      state_.best_step = at.step;
-      link_best(state_);
-      new_best_ = false;
-    }
-    return;
-  }
-  if (saving_.valid()) {
-    if (wait == Wait::kNever) {
-      return;
-    }
-    finish_save();
-  }
-  start(at);
-  if (wait == Wait::kUntilSaved) {
-    finish_save();
-  }
-}
-
-void Checkpointer::take_notes(const TrainPosition& at) {
-  if (!has_cursor_) {
-    state_.cursor = data_cursor(train_, config_);
-    has_cursor_ = true;
-  }
-  state_.position = at;
-  state_.iterations = engine_.iterations();
-  state_.learning_rate = engine_.fixed_learning_rate();
-  state_.monitor = monitor_;
-  state_.callbacks.clear();
-  for (const Persistent* persistent : states_) {
-    state_.callbacks[persistent->state_name()] = persistent->save_state();
-  }
-  notes_ = {.state = state_,
-            .written_by = options_.written_by,
-            .run_id = options_.run_id,
-            .parent_run = options_.parent_run,
-            .time = utc_time(),
-            .loss = engine_.last_loss(),
-            .texts = options_.texts};
-}
-
-// Starts to write a copy of the state while training goes on; false when there is no memory for it.
-bool Checkpointer::start_beside() {
-  if (!config_.checkpoint.async || !fits_in_memory()) {
-    return false;
-  }
-  std::string why;
-  try {
-    snapshot_.copy();
-    const SignalsBlocked blocked;
-    saving_ = std::async(std::launch::async, [this] {
-      return write_checkpoint(folder_, snapshot_, notes_, options_.before_commit);
+      for (const std::string& path : set_aside(folder_, newer)) {
+        options_.warn(fmt::format("newer than what is resumed from, kept as {}", path));
+      }
     });
-    return true;
-  } catch (const RuntimeFailure& failure) {
-    if (failure.exit_code() != ExitCode::kMesh) {
-      throw;
-    }
-    why = failure.what();
-  } catch (const std::system_error& error) {  // no thread: there is no room for its stack
-    why = error.what();
-  }
-  if (!waits_for_saves_) {
-    options_.warn(fmt::format("training waits while checkpoints are written: {}", why));
-  }
-  waits_for_saves_ = true;
-  snapshot_.drop_copies();
-  return false;
-}
-
-void Checkpointer::start(const TrainPosition& at) {
-  const double begin = options_.now();
-  if (new_best_) {
-    state_.best_step = at.step;
-  }
-  new_best_ = false;
-  take_notes(at);
-  if (start_beside()) {
-    blocked_ = options_.now() - begin;
-  } else {
-    snapshot_.borrow();
-    const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, options_.before_commit);
-    blocked_ = options_.now() - begin;
-    note(result);
+    last_saved_ = resumed_from_ = reader.manifest().step;
+    agreement_.set_last_checkpoint(last_saved_);
   }
 }
 
-void Checkpointer::poll() {
-  if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+// At a place that all processes come to: a save that is written on all has ended on all.
+void Checkpointer::look(Agreement::Pace pace, uint64_t logs) {
+  const bool is_written =
+      !saving_.valid() || saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  if (agreement_.look(pace, is_written, logs)) {
     finish_save();
   }
 }
 
-void Checkpointer::finish_save() {
-  if (!saving_.valid()) {
+// Every run.check_replicas steps: what several processes hold alike must be alike.
+void Checkpointer::check_replicas(const TrainPosition& at) {
+  const int64_t every = config_.run.check_replicas;
+  if (agreement_.is_alone() || every == 0 || at.step % every != 0) {
     return;
   }
-  const double begin = options_.now();
-  saving_.wait();
-  blocked_ += options_.now() - begin;
-  note(saving_.get());
-}
-
-void Checkpointer::note(const SaveResult& result) {
-  const int64_t step = notes_.state.position.step;
-  last_save_ended_ = options_.now();
-  save_seconds_ = std::max(save_seconds_, result.seconds);
-  check_finite(result, folder_);
-  if (!result.saved) {
-    if (state_.best_step == step) {  // the best is one that there is
-      state_.best_step = linked_step_;
-      state_.best = new_best_ ? state_.best : linked_best_;
-    }
-    note_failure(result.error);
-    return;
+  const std::string difference = replica_difference(
+      engine_.store(),
+      agreement_.all_gather("comparing replicas", replica_hashes(engine_.store())));
+  if (!difference.empty()) {
+    report_unequal(difference, at.step);
   }
-  failures_ = 0;
-  last_error_.clear();
-  last_saved_ = step;
-  const Interval& keep_every = config_.checkpoint.keep_every;
-  const TrainPosition& at = notes_.state.position;
-  const int64_t count = static_cast<int64_t>(keep_every.count);
-  if ((keep_every.unit == Interval::Unit::kSteps && step % count == 0) ||
-      (keep_every.unit == Interval::Unit::kEpochs && at.batch == 0 && at.epoch % count == 0)) {
-    pinned_.push_back(step);
-  }
-  options_.inform(fmt::format("saved step {} ({}, {:.2f} s, {:.3f} s blocked)", step,
-                              format_bytes(result.num_bytes), result.seconds, blocked_));
-  if (notes_.state.best_step == step) {
-    link_best(notes_.state);
-  }
-  prune();
-}
-
-void Checkpointer::link_best(const TrainState& state) {
-  linked_best_ = state.best;
-  linked_step_ = state.best_step;
-  try {
-    replace_link(checkpoint_name(linked_step_), folder_ + "/best");
-  } catch (const FileError& error) {
-    options_.warn(error.what());
-  }
-}
-
-void Checkpointer::check_finite(const SaveResult& result, const std::string& folder) const {
-  if (result.not_finite.empty()) {
-    return;
-  }
-  const int64_t step = notes_.state.position.step;
-  Diagnostics diagnostics;
-  diagnostics
-      .error("E501", config_.compile.optimizer.loc,
-             fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
-      .note(fmt::format("it is in {}/rejected/{}; the last good checkpoint is {}", folder,
-                        checkpoint_name(step),
-                        last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
-      .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
-  throw ConfigError(diagnostics);
-}
-
-std::string Checkpointer::save_to(const std::string& path, const TrainPosition& at) {
-  finish_save();
-  take_notes(at);
-  snapshot_.borrow();
-  const SaveResult result = replace_checkpoint(path, snapshot_, notes_, options_.before_commit);
-  check_finite(result, std::filesystem::path(path).parent_path().string());
-  return result.error;
-}
-
-void Checkpointer::prune() {
-  std::vector<int64_t> pinned = pinned_;
-  pinned.push_back(state_.best_step);
-  pinned.push_back(linked_step_);
-  pinned.push_back(resumed_from_);
-  for (const std::string& warning :
-       prune_checkpoints(folder_, config_.checkpoint.keep, pinned, options_.run_id)) {
-    options_.warn(warning);
-  }
-}
-
-void Checkpointer::note_failure(const std::string& error) {
-  last_error_ = error;
-  ++failures_;
-  const std::string good =
-      last_saved_ < 0 ? "there is no checkpoint yet"
-                      : fmt::format("the last good one is {}", checkpoint_name(last_saved_));
-  if (config_.checkpoint.on_error.value == "stop" || failures_ >= kMaxFailures) {
-    throw RuntimeFailure(ExitCode::kWriteFailed, fmt::format("{}; {}", error, good));
-  }
-  options_.warn(fmt::format("{}; {}; training goes on", error, good));
+  equal_at_ = std::max(equal_at_, at.step);
 }
 
 bool Checkpointer::is_due(double count, Interval::Unit unit) const {
@@ -336,17 +169,17 @@ bool Checkpointer::is_due(double count, Interval::Unit unit) const {
 bool Checkpointer::must_stop() const {
   const double limit = config_.run.max_time;
   const double margin = 2 * save_seconds_ + 2 * longest_step_;
-  return stop_signal() != 0 ||
-         (limit > 0 && options_.now() - options_.started_at + margin >= limit);
+  return agreement_.stop_signal() != 0 ||
+         (limit > 0 && agreement_.now() - options_.started_at + margin >= limit);
 }
 
 void Checkpointer::stop(const TrainPosition& at) {
-  const std::string why =
-      stop_signal() != 0 ? signal_name(stop_signal()) : std::string("run.max_time");
+  const int signal = agreement_.stop_signal();
+  const std::string why = signal != 0 ? signal_name(signal) : std::string("run.max_time");
   const std::string done = fmt::format("step {} of epoch {}", at.batch, at.epoch + 1);
-  if (stop_signal() != 0 && !stop_saves()) {
+  if (signal != 0 && !agreement_.stop_saves()) {
     finish_save();
-    throw_if_stopped(done);
+    throw_stopped(signal, done);
   }
   save(at, Wait::kUntilSaved);
   if (last_saved_ != at.step) {
@@ -360,7 +193,7 @@ void Checkpointer::stop(const TrainPosition& at) {
 }
 
 void Checkpointer::report_place(const TrainPosition& at) {
-  if (!take_report_request()) {
+  if (!agreement_.take_report_request()) {
     return;
   }
   std::string logs;
@@ -375,7 +208,8 @@ void Checkpointer::report_place(const TrainPosition& at) {
 }
 
 void Checkpointer::on_fit_begin(const TrainPosition& at) {
-  last_step_ = last_save_ended_ = options_.now();
+  look(Agreement::Pace::kNow);
+  last_step_ = last_save_ended_ = agreement_.now();
   if (must_stop()) {
     stop(at);
   }
@@ -383,19 +217,26 @@ void Checkpointer::on_fit_begin(const TrainPosition& at) {
 
 int64_t Checkpointer::steps_to_turn(const TrainPosition& at) const {
   const Interval& every = config_.checkpoint.every;
-  if (every.unit != Interval::Unit::kSteps) {
-    return std::numeric_limits<int64_t>::max();
+  int64_t steps = std::numeric_limits<int64_t>::max();
+  const auto turn_at_each = [&](int64_t count) {
+    steps = std::min(steps, count - at.step % count);
+  };
+  if (every.unit == Interval::Unit::kSteps) {
+    turn_at_each(std::max<int64_t>(static_cast<int64_t>(every.count), 1));
   }
-  const int64_t count = std::max<int64_t>(static_cast<int64_t>(every.count), 1);
-  return count - at.step % count;
+  if (!agreement_.is_alone() && config_.run.check_replicas > 0) {
+    turn_at_each(config_.run.check_replicas);
+  }
+  return steps;
 }
 
 void Checkpointer::after_step(const TrainPosition& at, bool last) {
-  const double now = options_.now();
+  look(Agreement::Pace::kPaced);
+  const double now = agreement_.now();
   longest_step_ = std::max(longest_step_, now - last_step_);
-  poll();
+  check_replicas(at);
   report_place(at);
-  asked_ = take_checkpoint_request() || asked_;
+  asked_ = agreement_.take_checkpoint_request() || asked_;
   const Interval& every = config_.checkpoint.every;
   due_ = due_ || is_due(static_cast<double>(at.step), Interval::Unit::kSteps) ||
          (every.unit == Interval::Unit::kSeconds && now - last_save_ended_ >= every.count);
@@ -408,11 +249,11 @@ void Checkpointer::after_step(const TrainPosition& at, bool last) {
       due_ = asked_ = false;
     }
   }
-  last_step_ = options_.now();
+  last_step_ = agreement_.now();
 }
 
 void Checkpointer::during_validation(const TrainPosition& at) {
-  poll();
+  look(Agreement::Pace::kPaced);
   report_place(at);
   if (must_stop()) {
     stop(at);
@@ -432,6 +273,7 @@ void Checkpointer::watch_best(const TrainPosition&, const Logs& logs) {
 
 void Checkpointer::after_epoch(const TrainPosition& at, const Logs& logs) {
   watch_best(at, logs);
+  look(Agreement::Pace::kNow, hash_of(logs));
   const Interval& every = config_.checkpoint.every;
   const bool never = every.unit == Interval::Unit::kNever;
   due_ = due_ || is_due(static_cast<double>(at.epoch), Interval::Unit::kEpochs);
@@ -445,7 +287,7 @@ void Checkpointer::after_epoch(const TrainPosition& at, const Logs& logs) {
     save(at, wanted ? Wait::kUntilFree : Wait::kNever);
     due_ = asked_ = false;
   }
-  last_step_ = options_.now();
+  last_step_ = agreement_.now();
 }
 
 void Checkpointer::on_fit_end(const TrainPosition& at) {
@@ -460,13 +302,17 @@ void Checkpointer::on_fit_end(const TrainPosition& at) {
 }
 
 void Checkpointer::during_evaluation() {
-  if (stop_signal() != 0 && stop_saves()) {
+  look(Agreement::Pace::kPaced);
+  const int signal = agreement_.stop_signal();
+  if (signal != 0 && agreement_.stop_saves()) {
     throw StopRequested(ExitCode::kStopped,
                         fmt::format("stopped by {} in the evaluation after training; all of the "
                                     "training is saved\ngo on with: meshtrain resume {}",
-                                    signal_name(stop_signal()), options_.run_dir));
+                                    signal_name(signal), options_.run_dir));
   }
-  throw_if_stopped("training, in the evaluation");
+  if (signal != 0) {
+    throw_stopped(signal, "training, in the evaluation");
+  }
 }
 
 }  // namespace meshtrain

@@ -1,15 +1,19 @@
 // Checkpointer: when to save, and what a stop on request means. Writes on a thread of its own, one
-// save at a time; the steps wait for one copy of the state at most.
+// save at a time; the steps wait for one copy of the state at most. Of several processes each has
+// one, and they decide alike: by the step, or by what they agreed upon at the last look.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data/dataset.h"
+#include "train/agreement.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_reader.h"
 #include "train/checkpoint_writer.h"
@@ -26,17 +30,18 @@ struct CheckpointerOptions {
   std::string parent_run;  // of the checkpoint that it began from, if it was another run's
   std::vector<std::pair<std::string, std::string>> texts;  // config.yaml, ...: name and content
   Clock now;
-  double started_at = 0;  // of the process, for run.max_time
+  double started_at = 0;           // of the process, for run.max_time; on all that of rank 0
+  Agreement* agreement = nullptr;  // of the engine's processes; null: one alone
   std::function<void(const std::string&)> warn;
   std::function<void(const std::string&)> inform;  // each save
   std::function<void(const std::string&)> report;  // where training is, when asked to
-  std::function<void()> before_commit;             // see write_checkpoint
+  std::function<void()> before_commit;             // see SaveOptions
 };
 
 class Checkpointer : public TrainControl {
  public:
-  // Takes the lock, cleans up and checks that there is room. Throws ConfigError E420, E421 (exit
-  // 74), E455 (exit 6).
+  // Rank 0 takes the lock, cleans up and checks that there is room. Collective. Throws ConfigError
+  // E420, E421 (exit 74), E455 (exit 6).
   Checkpointer(Engine& engine, const Config& config, const Dataset& train,
                CheckpointerOptions options);
   ~Checkpointer() override;  // waits for the save that is being written
@@ -68,9 +73,12 @@ class Checkpointer : public TrainControl {
   void start(const TrainPosition& at);
   bool start_beside();
   void take_notes(const TrainPosition& at);
+  SaveOptions save_options(bool beside);
+  void look(Agreement::Pace pace, uint64_t logs = 0);
+  void check_replicas(const TrainPosition& at);
+  [[noreturn]] void report_unequal(const std::string& what, int64_t step) const;
   void check_finite(const SaveResult& result, const std::string& rejected) const;
   void finish_save();  // waits for the save in flight
-  void poll();
   void note(const SaveResult& result);
   void note_failure(const std::string& error);
   void prune();
@@ -87,12 +95,17 @@ class Checkpointer : public TrainControl {
   const Dataset& train_;
   CheckpointerOptions options_;
   std::string folder_;
+  Agreement alone_;
+  Agreement& agreement_;
   std::unique_ptr<CheckpointLock> lock_;
   Snapshot snapshot_;
   std::vector<Persistent*> states_;
 
   CheckpointNotes notes_;  // of the save in flight
   std::future<SaveResult> saving_;
+  std::atomic<bool> is_committing_{false};  // all processes wrote their parts
+  int64_t num_saves_ = 0;
+  int64_t equal_at_ = -1;         // step at which all processes had the same
   double blocked_ = 0;            // seconds that the steps waited for it
   bool waits_for_saves_ = false;  // for lack of memory, as the user knows
 
@@ -113,6 +126,7 @@ class Checkpointer : public TrainControl {
   double last_step_ = 0, longest_step_ = 0;
   bool asked_ = false;  // a signal asked for a checkpoint
   bool due_ = false;    // one was due while the epoch's last step was done
+  std::optional<ControlChannel::Hook> on_abort_;
 };
 
 }  // namespace meshtrain

@@ -235,6 +235,23 @@ void Engine::show_step(int64_t index) {
   impl_->shown_step = static_cast<int>(index);
 }
 
+BatchPart Engine::part_of_batch(bool training, int64_t batch_size) const {
+  int64_t first = batch_size, end = 0;
+  for (const auto& [key, compiled] : impl_->programs) {
+    const bool trains = key.first == StepKind::kTrain || key.first == StepKind::kAccumulate;
+    const auto& inputs = compiled->executor->program().inputs;
+    for (size_t i = 0; trains == training && key.second == batch_size && i < inputs.size(); ++i) {
+      if (inputs[i].name == kLearningRateInput) {
+        continue;
+      }
+      const Executor::RowRange range = compiled->executor->input_rows(static_cast<int>(i));
+      first = std::min(first, range.first);
+      end = std::max(end, range.first + range.count);
+    }
+  }
+  return end == 0 ? BatchPart{0, batch_size} : BatchPart{first, end - first};
+}
+
 bool Engine::keep(const Dataset& dataset) {
   return impl_->feeder.keep(dataset);
 }

@@ -48,6 +48,7 @@ class Engine : public StepRunner {
   int64_t steps_at_once(int64_t batch_size) override;
   void train_steps(int64_t count, const std::function<Batch()>& next) override;
   void show_step(int64_t index) override;
+  BatchPart part_of_batch(bool training, int64_t batch_size) const override;
   bool keep(const Dataset& dataset) override;
   void test_step(const Batch& batch) override;  // updates metrics only
   // One tensor per model output, (rows, ...).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "train/step_graph.h"
 
@@ -77,11 +78,21 @@ const DeviceTable& Feeder::table(const Rows& rows, DType dtype) {
   return *made;
 }
 
-void Feeder::feed_rows(Executor& executor, int index, const Rows& from,
-                       std::span<const int64_t> all_rows, int step) {
+void Feeder::feed_rows(Executor& executor, int index, const Batch& batch, const ArrayOf& array_of,
+                       int step) {
   const Executor::RowRange range = executor.input_rows(index);
+  const int64_t first_ready = range.first - batch.ready_first;
+  const bool is_ready = batch.ready != nullptr && first_ready >= 0 &&
+                        first_ready + range.count <= batch.ready->num_samples;
+  if (is_ready) {
+    ready_rows_.resize(static_cast<size_t>(range.count));
+    std::iota(ready_rows_.begin(), ready_rows_.end(), first_ready);
+  }
+  const Rows& from = array_of(is_ready ? *batch.ready : *batch.dataset);
   const std::span<const int64_t> rows =
-      all_rows.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.count));
+      is_ready
+          ? std::span<const int64_t>(ready_rows_)
+          : batch.rows.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.count));
   const Buffer& buffer = buffer_of(executor, index);
   const size_t row_bytes = from.row_bytes();
   if (kept_.contains(&from) && executor.can_gather(index)) {
@@ -114,7 +125,10 @@ void Feeder::feed_scalar(Executor& executor, int index, double value, int step) 
 
 void Feeder::feed_weights(Executor& executor, int index, const Batch& batch, int step) {
   if (batch.dataset->sample_weight) {
-    feed_rows(executor, index, *batch.dataset->sample_weight, batch.rows, step);
+    const auto weights_of = [](const Dataset& dataset) -> const Rows& {
+      return *dataset.sample_weight;
+    };
+    feed_rows(executor, index, batch, weights_of, step);
     return;
   }
   Shape shape = buffer_of(executor, index).global_shape;
@@ -139,7 +153,10 @@ void Feeder::feed(Executor& executor, const Batch& batch, double learning_rate, 
                           fmt::format("{} has no {} number {}", batch.dataset->description,
                                       is_input ? "input" : "target", at + 1));
       }
-      feed_rows(executor, i, *arrays[at].rows, batch.rows, step);
+      const auto array_of = [&](const Dataset& dataset) -> const Rows& {
+        return *(is_input ? dataset.inputs : dataset.targets)[at].rows;
+      };
+      feed_rows(executor, i, batch, array_of, step);
     }
   }
 }

@@ -2,6 +2,7 @@
 // On a GPU, datasets that fit are kept there whole and batches gathered from them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -30,7 +31,9 @@ class Feeder {
   void feed(Executor& executor, const Batch& batch, double learning_rate, int step);
 
  private:
-  void feed_rows(Executor& executor, int index, const Rows& from, std::span<const int64_t> rows,
+  using ArrayOf = std::function<const Rows&(const Dataset& dataset)>;
+
+  void feed_rows(Executor& executor, int index, const Batch& batch, const ArrayOf& array_of,
                  int step);
   void feed_scalar(Executor& executor, int index, double value, int step);
   void feed_weights(Executor& executor, int index, const Batch& batch, int step);
@@ -40,6 +43,7 @@ class Feeder {
   std::set<const Rows*> kept_;
   std::map<std::pair<const Rows*, DType>, std::unique_ptr<DeviceTable>> tables_;
   std::vector<std::byte> staging_;
+  std::vector<int64_t> ready_rows_;
 };
 
 }  // namespace meshtrain

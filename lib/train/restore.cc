@@ -12,6 +12,22 @@
 #include "train/snapshot.h"
 
 namespace meshtrain {
+void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
+                 VariableStore& store, int variable) {
+  const Variable& v = store.variables()[static_cast<size_t>(variable)];
+  const Sharding& storage = v.layout.storage;
+  const MeshPart& part = store.part();
+  const AxisMask axes = storage.used_axes();
+  const Shape shape = local_shape(v.shape, storage, part.mesh());
+  const auto bytes = static_cast<size_t>(store.piece_bytes(variable));
+  std::vector<std::byte> pieces(bytes * static_cast<size_t>(part.num_pieces(axes)));
+  for (int64_t p = 0; p < part.num_pieces(axes); ++p) {
+    reader.read_box(tensor, local_start(v.shape, storage, part.mesh(), part.device_of(axes, p)),
+                    shape, pieces.data() + static_cast<size_t>(p) * bytes);
+  }
+  store.write_pieces(variable, pieces.data());
+}
+
 namespace {
 
 constexpr size_t kMaxListed = 50;
@@ -127,7 +143,7 @@ class Restorer {
       if (is_metric && variable.follows != kNone) {  // a callback's copy of a weight
         const CheckpointTensor* kept = saved(variable);
         if (kept != nullptr && kind_of(*kept) == kind_of(variable)) {
-          store.write(static_cast<int>(v), reader_.read(*kept));
+          read_pieces(reader_, *kept, store, static_cast<int>(v));
         }
         continue;
       }
@@ -140,7 +156,7 @@ class Restorer {
       } else if (is_weight && options_.reset_optimizer) {
         engine_.write_variable(variable.path, reader_.read(*tensor));  // slots that copy it follow
       } else {
-        store.write(static_cast<int>(v), reader_.read(*tensor));
+        read_pieces(reader_, *tensor, store, static_cast<int>(v));
       }
     }
     for (const std::string& metric : lost) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "exec/executor.h"
 #include "train/checkpoint_reader.h"
 #include "train/engine.h"
 
@@ -26,6 +27,11 @@ struct ConfigChange {
 std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after);
 // "fit.epochs  2 -> 4", one line each.
 std::string changes_text(const std::vector<ConfigChange>& changes);
+
+// What this process holds of a variable, out of a tensor of the same shape and type. Of the files
+// only the parts that have some of it are read.
+void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
+                 VariableStore& store, int variable);
 
 struct RestoreOptions {
   std::vector<std::string> allow;  // keys that may have changed all the same

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/diagnostic.h"
 #include "train/line_log.h"
@@ -39,6 +40,9 @@ class RunDir {
   // `latest` to it. Throws ConfigError E141, E142.
   // To go on, it must be there already, and rewind() must come before metrics().
   RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble);
+
+  // The same, which another process made and writes.
+  explicit RunDir(std::string path) : path_(std::move(path)) {}
 
   // Takes what was reported after `at` out of metrics.jsonl: it is going to happen again. Throws
   // FileError (exit 74).

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <filesystem>
+
 #include "base/text.h"
 #include "data/checks.h"
 #include "nn/keras/archive.h"
@@ -9,6 +11,7 @@
 #include "nn/keras/weights.h"
 #include "tensor/npz.h"
 #include "tensor/safetensors.h"
+#include "train/checkpoint_files.h"
 
 namespace meshtrain {
 
@@ -44,7 +47,7 @@ void write_model(const std::string& path, const Config& config, const Model& mod
   throw InternalError(fmt::format("`{}` has no format of models", path));
 }
 
-void save_model(const Engine& engine, const std::string& path) {
+void save_model(const Engine& engine, const std::string& path, const Agreement& agreement) {
   const Config& config = engine.setup().config();
   std::vector<NamedTensor> weights;
   for (const std::string& name : engine.weight_paths()) {
@@ -58,7 +61,10 @@ void save_model(const Engine& engine, const std::string& path) {
       throw ConfigError(diagnostics);
     }
   }
-  write_model(path, config, engine.model(), weights, static_cast<int64_t>(time(nullptr)));
+  agreement.by_first("saving the model", [&] {
+    make_folders(std::filesystem::path(path).parent_path().string());
+    write_model(path, config, engine.model(), weights, static_cast<int64_t>(time(nullptr)));
+  });
 }
 
 }  // namespace meshtrain

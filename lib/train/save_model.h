@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "nn/model.h"
 #include "tensor/named_tensor.h"
+#include "train/agreement.h"
 #include "train/engine.h"
 
 namespace meshtrain {
@@ -21,8 +22,10 @@ ModelFormat model_format(const std::string& path);
 void write_model(const std::string& path, const Config& config, const Model& model,
                  const std::vector<NamedTensor>& weights, int64_t saved);
 
-// The engine's model as it is now. Throws as above, and ConfigError E501 (exit 5) for weights that
-// are not finite.
-void save_model(const Engine& engine, const std::string& path);
+// The engine's model as it is now; the folder is made. Collective: rank 0 writes. Throws as above
+// (RuntimeFailure where another process failed), and ConfigError E501 (exit 5) for weights that are
+// not finite.
+void save_model(const Engine& engine, const std::string& path,
+                const Agreement& agreement = Agreement());
 
 }  // namespace meshtrain

@@ -139,9 +139,12 @@ void forget_stop_signal() {
 
 void throw_if_stopped(const std::string& done) {
   const int number = g_stop_signal;
-  if (number == 0) {
-    return;
+  if (number != 0) {
+    throw_stopped(number, done);
   }
+}
+
+void throw_stopped(int number, const std::string& done) {
   const bool interrupted = number == SIGINT;
   throw StopRequested(interrupted ? ExitCode::kInterrupted : ExitCode::kTerminated,
                       fmt::format("{} after {}; weights were not saved",

@@ -33,6 +33,7 @@ void forget_stop_signal();
 // Throws StopRequested when a signal asked to stop; `done` says what was finished before
 // ("step 12 of epoch 3").
 void throw_if_stopped(const std::string& done);
+[[noreturn]] void throw_stopped(int number, const std::string& done);
 
 // The run ends on request: exit code 75 when it can be resumed, else 130 (SIGINT) or 143 (SIGTERM).
 class StopRequested : public Error {

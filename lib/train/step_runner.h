@@ -19,6 +19,14 @@ namespace meshtrain {
 struct Batch {
   const Dataset* dataset = nullptr;
   std::span<const int64_t> rows;  // of the dataset, in order
+  // Where only some of them were read ahead: row i of `ready` is rows[ready_first + i].
+  const Dataset* ready = nullptr;
+  int64_t ready_first = 0;
+};
+
+// Of the rows of a batch, those that this process computes with.
+struct BatchPart {
+  int64_t first = 0, count = 0;
 };
 
 // Name and value in Keras' order: sorted, as `fit` shows them.
@@ -40,6 +48,10 @@ class StepRunner {
     train_step(next());
   }
   virtual void show_step(int64_t /*index*/) {}
+  // As far as is known: where nothing was computed with batches of this size, all.
+  virtual BatchPart part_of_batch(bool /*training*/, int64_t batch_size) const {
+    return {0, batch_size};
+  }
   // Data that will be used again and again: whether batches cost no reading from now on. They must
   // outlive the runner.
   virtual bool keep(const Dataset& /*dataset*/) { return false; }

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "train/signals.h"
 
 namespace meshtrain {
 
@@ -64,7 +63,8 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   check_batches(config_, train);
   const int64_t num_batches =
       count_batches(train.num_samples, fit.batch_size, config_.data.remainder.value == "drop");
-  BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_);
+  BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_,
+                      [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   if (callbacks_ != nullptr) {
     callbacks_->on_train_begin(at);
@@ -72,7 +72,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   if (control_ != nullptr) {
     control_->on_fit_begin(at);
   } else {
-    throw_if_stopped("setting up");
+    agreement_->throw_if_stopped("setting up");
   }
   while (at.epoch < fit.epochs && (callbacks_ == nullptr || !callbacks_->stop_training())) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
@@ -175,10 +175,16 @@ int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
 void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
                              TrainPosition& at) {
   const int64_t epoch = at.epoch + 1;
+  const auto next = [&] {
+    agreement_->progress(at, "data");
+    const Batch batch = batches.next();
+    agreement_->progress(at, "step");
+    return batch;
+  };
   if (count == 1) {
-    runner_.train_step(batches.next());
+    runner_.train_step(next());
   } else {
-    runner_.train_steps(count, [&] { return batches.next(); });
+    runner_.train_steps(count, next);
   }
   for (int64_t i = 0; i < count; ++i) {
     runner_.show_step(i);
@@ -189,6 +195,7 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
     }
     ++at.batch;
     ++at.step;
+    agreement_->loss(at.step, runner_);
     for (TrainObserver* observer : observers_) {
       observer->on_train_step(epoch, at.batch, runner_);
     }
@@ -198,7 +205,7 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
   if (control_ != nullptr) {
     control_->after_step(at, at.batch == plan.steps);
   } else {
-    throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, epoch));
+    agreement_->throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, epoch));
   }
 }
 
@@ -210,6 +217,7 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   trained.epoch_trained = true;
   trained.logs = report.logs;
   trained.lists = report.lists;
+  agreement_->progress(trained, "validation");
   if (callbacks_ != nullptr) {
     callbacks_->on_test_begin();
   }
@@ -217,7 +225,7 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
     if (control_ != nullptr) {
       control_->during_validation(trained);
     } else {
-      throw_if_stopped(fmt::format("step {} of the validation", step));
+      agreement_->throw_if_stopped(fmt::format("step {} of the validation", step));
     }
   });
   const Logs logs = runner_.logs();
@@ -246,7 +254,7 @@ Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps
     if (control_ != nullptr) {
       control_->during_evaluation();
     } else {
-      throw_if_stopped(fmt::format("step {} of the evaluation", step));
+      agreement_->throw_if_stopped(fmt::format("step {} of the evaluation", step));
     }
   });
   report.seconds = now_() - start;
@@ -262,7 +270,8 @@ int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t s
                            const std::function<void(int64_t)>& after_step) {
   const int64_t all = count_batches(dataset.num_samples, batch_size, false);
   const int64_t count = steps > 0 ? std::min(steps, all) : all;
-  BatchReader batches(dataset, runner_.keep(dataset) ? 0 : config_.data.prefetch.value, now_);
+  BatchReader batches(dataset, runner_.keep(dataset) ? 0 : config_.data.prefetch.value, now_,
+                      [this](int64_t size) { return runner_.part_of_batch(false, size); });
   batches.start(EpochOrder(dataset.num_samples), batch_size, 0, count);
   runner_.reset_metrics();
   for (int64_t step = 1; step <= count; ++step) {
@@ -274,7 +283,8 @@ int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t s
 
 std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_size) {
   const int64_t steps = count_batches(dataset.num_samples, batch_size, false);
-  BatchReader batches(dataset, config_.data.prefetch, now_);
+  BatchReader batches(dataset, config_.data.prefetch, now_,
+                      [this](int64_t size) { return runner_.part_of_batch(false, size); });
   batches.start(EpochOrder(dataset.num_samples), batch_size, 0, steps);
   for (TrainObserver* observer : observers_) {
     observer->on_predict_begin(steps);
@@ -298,7 +308,7 @@ std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_s
     for (TrainObserver* observer : observers_) {
       observer->on_predict_step(step);
     }
-    throw_if_stopped(fmt::format("step {} of the prediction", step));
+    agreement_->throw_if_stopped(fmt::format("step {} of the prediction", step));
   }
   for (TrainObserver* observer : observers_) {
     observer->on_predict_end(steps);

@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
+#include "train/agreement.h"
 #include "train/batch_reader.h"
 #include "train/callbacks/callback_list.h"
 #include "train/progress.h"
@@ -77,12 +78,16 @@ void check_batches(const Config& config, const Dataset& train);
 class Trainer {
  public:
   Trainer(StepRunner& runner, const Config& config, Clock now);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   void add_observer(TrainObserver& observer) { observers_.push_back(&observer); }
   // Act before the observers see what happened.
   void set_callbacks(CallbackList& callbacks) { callbacks_ = &callbacks; }
   // Decides between steps about saving and stopping; without one a signal ends the run.
   void set_control(TrainControl& control) { control_ = &control; }
+  // Of the runner's processes; without one it is alone.
+  void set_agreement(Agreement& agreement) { agreement_ = &agreement; }
   // fit goes on here instead of at initial_epoch; the runner must be in the state of that place.
   void start_at(TrainPosition position) { start_ = std::move(position); }
 
@@ -118,6 +123,8 @@ class Trainer {
   std::vector<TrainObserver*> observers_;
   CallbackList* callbacks_ = nullptr;
   TrainControl* control_ = nullptr;
+  Agreement alone_;
+  Agreement* agreement_ = &alone_;
   std::optional<TrainPosition> start_;
 };
 

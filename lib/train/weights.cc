@@ -93,25 +93,29 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
 }
 
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
-                  const Model* model, std::vector<std::string>* unfit) {
+                  const Model* model, std::vector<std::string>* unfit, const Agreement& agreement) {
   std::vector<WantedWeight> wanted;
   for (const std::string& name : runner.weight_paths()) {
     const HostTensor current = runner.read_variable(name);
     wanted.push_back({name, current.shape(), current.dtype()});
   }
-  std::vector<NamedTensor> tensors =
-      model == nullptr ? read_weights(path) : read_model_weights(path, *model);
-  for (const auto& [name, value] : fitting_weights(std::move(tensors), wanted, path, loc, unfit)) {
+  std::vector<NamedTensor> fitting;
+  agreement.by_all("reading weights", [&] {
+    std::vector<NamedTensor> given =
+        model == nullptr ? read_weights(path) : read_model_weights(path, *model);
+    fitting = fitting_weights(std::move(given), wanted, path, loc, unfit);
+  });
+  for (const auto& [name, value] : fitting) {
     runner.write_variable(name, value);
   }
 }
 
-void save_weights(const StepRunner& runner, const std::string& path) {
+void save_weights(const StepRunner& runner, const std::string& path, const Agreement& agreement) {
   std::vector<NamedTensor> tensors;
   for (const std::string& name : runner.weight_paths()) {
     tensors.push_back({name, runner.read_variable(name)});
   }
-  write_safetensors(path, tensors);
+  agreement.by_first("writing the weights", [&] { write_safetensors(path, tensors); });
 }
 
 }  // namespace meshtrain

@@ -7,6 +7,7 @@
 #include "base/diagnostic.h"
 #include "nn/model.h"
 #include "tensor/named_tensor.h"
+#include "train/agreement.h"
 #include "train/step_runner.h"
 
 namespace meshtrain {
@@ -30,12 +31,15 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
 // the model, whose layers give their tensors paths); element types are converted. Throws
 // ConfigError (exit 6) E404..E406, E415 for the file, and E410 with every weight that the file
 // lacks, has in another shape, or has in excess; nothing is written then. `loc`: where the path was
-// given. `unfit` as above; what does not fit stays as it is.
+// given. `unfit` as above; what does not fit stays as it is. Collective: each process reads the
+// file.
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
-                  const Model* model = nullptr, std::vector<std::string>* unfit = nullptr);
+                  const Model* model = nullptr, std::vector<std::string>* unfit = nullptr,
+                  const Agreement& agreement = Agreement());
 
-// All layer weights, whole, each in its own dtype; replaces `path` whole or not at all. Throws
-// FileError (exit 74).
-void save_weights(const StepRunner& runner, const std::string& path);
+// All layer weights, whole, each in its own dtype; replaces `path` whole or not at all. Collective:
+// rank 0 writes. Throws FileError (exit 74; RuntimeFailure where another process failed).
+void save_weights(const StepRunner& runner, const std::string& path,
+                  const Agreement& agreement = Agreement());
 
 }  // namespace meshtrain

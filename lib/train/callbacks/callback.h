@@ -36,9 +36,12 @@ struct CallbackContext {
   std::function<void(const std::string& text)> warn;
   // Whether larger values of a log ("val_accuracy") are better.
   std::function<bool(const std::string& log)> larger_is_better;
-  // Writes the model as it is to a .keras, .weights.h5 or .safetensors file, whole or not at all.
-  // Throws FileError (exit 74).
+  // Writes the model as it is to a .keras, .weights.h5 or .safetensors file, whole or not at all;
+  // makes the folder. Throws RuntimeFailure (exit 74).
   std::function<void(const std::string& path)> save_model;
+  // Of several processes all have the same callbacks, which do the same; rank 0's write files.
+  bool writes = true;
+  Clock shared_now = now;  // seconds, the same on all of them: what decides
 
   // The whole state of training, to a folder. Done when all callbacks have had their turn at the
   // landmark, so that the state of each is in it; then `done` is called.
@@ -51,6 +54,8 @@ struct CallbackContext {
 
   // `path` itself when absolute, else within the run's folder.
   std::string resolve(const std::string& path) const;
+  // The same for a file to write; where others write, nowhere.
+  std::string output(const std::string& path) const;
 };
 
 // Epochs and batches count from 0, as in Keras' callbacks. Each function does nothing unless

@@ -10,6 +10,10 @@ std::string CallbackContext::resolve(const std::string& path) const {
   return (std::filesystem::path(run_dir) / path).lexically_normal().string();
 }
 
+std::string CallbackContext::output(const std::string& path) const {
+  return writes ? resolve(path) : "/dev/null";
+}
+
 const double* find_log(const Logs& logs, std::string_view name) {
   const auto found =
       std::find_if(logs.begin(), logs.end(), [&](const auto& log) { return log.first == name; });

@@ -37,14 +37,14 @@ int64_t size_of(const std::string& path) {
 CsvLogger::CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name)
     : Callback(context, std::move(state_name)),
       name_(object.string("filename")),
-      path_(context.resolve(name_)),
+      path_(context.output(name_)),
       separator_(object.string("separator")[0]),
       append_(object.boolean("append")) {}
 
 CsvLogger::CsvLogger(std::string name, CallbackContext& context, std::string state_name)
     : Callback(context, std::move(state_name)),
       name_(std::move(name)),
-      path_(context.resolve(name_)) {}
+      path_(context.output(name_)) {}
 
 void CsvLogger::on_train_begin(const TrainPosition& /*at*/) {
   make_folders(fs::path(path_).parent_path().string());

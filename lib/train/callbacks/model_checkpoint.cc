@@ -47,7 +47,7 @@ ModelCheckpoint::ModelCheckpoint(const ConfigObject& object, CallbackContext& co
       best_only_(object.boolean("save_best_only")) {}
 
 void ModelCheckpoint::on_train_begin(const TrainPosition& at) {
-  last_save_ = context().now();
+  last_save_ = context().shared_now();
   steps_ = at.step;
 }
 
@@ -65,11 +65,11 @@ void ModelCheckpoint::on_train_batch_end(int64_t epoch, int64_t batch) {
     due = ++batches_ >= static_cast<int64_t>(every_.count);
     batches_ = due ? 0 : batches_;
   } else if (every_.unit == Interval::Unit::kSeconds) {
-    due = context().now() - last_save_ >= every_.count;
+    due = context().shared_now() - last_save_ >= every_.count;
   }
   if (due) {
     save(epoch, batch, context().runner.logs());
-    last_save_ = context().now();
+    last_save_ = context().shared_now();
   }
 }
 
@@ -129,9 +129,11 @@ void ModelCheckpoint::save(int64_t epoch, std::optional<int64_t> batch, const Lo
   }
   std::string error;
   try {
-    make_folders(fs::path(path).parent_path().string());
     context().save_model(path);
-  } catch (const FileError& problem) {
+  } catch (const RuntimeFailure& problem) {
+    if (problem.exit_code() != ExitCode::kWriteFailed) {
+      throw;
+    }
     error = problem.what();
   }
   finish(epoch, name, error);
@@ -153,9 +155,8 @@ void ModelCheckpoint::finish(int64_t epoch, const std::string& path, const std::
 
 void ModelCheckpoint::prune() {
   while (keep_ > 0 && static_cast<int64_t>(files_.size()) > keep_) {
-    const std::optional<std::string> problem =
-        remove_folder(context().resolve(files_.front()));  // or file
-    if (problem) {
+    const std::string path = context().resolve(files_.front());
+    if (const auto problem = context().writes ? remove_folder(path) : std::nullopt) {  // or file
       context().warn(*problem);
     }
     files_.erase(files_.begin());

@@ -201,7 +201,9 @@ void TensorBoard::load_state(const std::string& json) {
 }
 
 EventFile& TensorBoard::open(Board& board) {
-  if (board.file == nullptr) {
+  if (board.file == nullptr && !context().writes) {
+    board.file = std::make_unique<EventFile>(context().output(""), wall_seconds, context().warn);
+  } else if (board.file == nullptr) {
     std::error_code error;
     fs::create_directories(board.folder, error);
     if (error) {
@@ -225,6 +227,9 @@ std::string TensorBoard::new_name(const Board& board) const {
 // going to happen again. In a folder that is not the run's own the files of other runs stay.
 void TensorBoard::cut_back(Board& board) const {
   std::map<std::string, int64_t> kept;
+  if (!context().writes) {
+    return;
+  }
   for (const std::string& name : names_in(board.folder)) {
     const bool ours = !shared_folder_ || name.find("." + owner_ + ".") != std::string::npos;
     if (!ours || name.find("tfevents") == std::string::npos) {

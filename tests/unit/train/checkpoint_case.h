@@ -1,6 +1,7 @@
 // Checkpoints of variables without a model: any mesh and layout, contents that tell each element.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,8 +75,12 @@ inline HostTensor content_of(const Variable& variable, uint64_t seed) {
 }
 
 struct Stored {
-  explicit Stored(const MeshCase& c, uint64_t seed = 1)
-      : mesh(mesh_of(c)), store(mesh, variables_of(c)) {
+  explicit Stored(const MeshCase& c, uint64_t seed = 1) : Stored(c, seed, nullptr) {}
+  // What one of several processes has of it.
+  Stored(const MeshCase& c, uint64_t seed, std::shared_ptr<ProcessGroup> group)
+      : mesh(mesh_of(c)),
+        store(group == nullptr ? MeshPart(mesh) : MeshPart(mesh, group->size(), group->rank()),
+              variables_of(c), nullptr, group) {
     for (size_t v = 0; v < store.variables().size(); ++v) {
       store.write(static_cast<int>(v), content_of(store.variables()[v], seed));
     }
@@ -97,7 +102,7 @@ inline CheckpointNotes notes_of(int64_t step) {
 }
 
 inline SaveResult save_step(const std::string& folder, Stored& stored, int64_t step) {
-  const Snapshot snapshot(stored.store, stored.mesh);
+  const Snapshot snapshot(stored.store);
   return write_checkpoint(folder, snapshot, notes_of(step));
 }
 

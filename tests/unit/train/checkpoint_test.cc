@@ -117,7 +117,7 @@ TEST_CASE("state and manifest read back as they were written") {
   notes.state.best_step = 9;
   notes.state.cursor = {"00ff", "digits", 100, 32, 5, false, "drop", 42};
   notes.loss = 0.5;
-  const Snapshot snapshot(stored.store, stored.mesh);
+  const Snapshot snapshot(stored.store);
   REQUIRE(write_checkpoint(folder.path(), snapshot, notes).saved);
   const CheckpointReader reader(folder.file("000012"));
   const TrainState& state = reader.state();
@@ -159,7 +159,7 @@ TEST_CASE("signatures tell models and plans apart") {
 TEST_CASE("a copy in flight does not see what training writes") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[3]);
-  Snapshot snapshot(stored.store, stored.mesh);
+  Snapshot snapshot(stored.store);
   snapshot.copy();
   stored.store.fill(0, 0);
   REQUIRE(write_checkpoint(folder.path(), snapshot, test::notes_of(1)).saved);

@@ -1,0 +1,296 @@
+// How a Checkpointer saves; when it does is in checkpointer.cc.
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "train/checkpoint_files.h"
+#include "train/checkpointer.h"
+#include "train/restore.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr int kMaxFailures = 3;  // in a row, then the run stops
+
+// Signals go to the thread that looks at their flags.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+// On every process.
+bool Checkpointer::fits_in_memory() const {
+  const int64_t wanted = config_.checkpoint.memory;
+  const Processes& processes = agreement_.processes();
+  const int sharing = processes.group == nullptr ? 1 : processes.group->local_size();
+  const int64_t limit = wanted > 0 ? wanted : available_memory() / 4 / sharing;
+  const bool fits = snapshot_.copied_bytes() <= limit;
+  const std::vector<std::string> all =
+      agreement_.all_gather("memory for a save", fits ? "yes" : "no");
+  return std::count(all.begin(), all.end(), "yes") == static_cast<ptrdiff_t>(all.size());
+}
+
+void Checkpointer::save(const TrainPosition& at, Wait wait) {
+  if (at.step == last_saved_) {
+    if (new_best_) {  // saved while the validation ran that found it the best
+      state_.best_step = at.step;
+      link_best(state_);
+      new_best_ = false;
+    }
+    return;
+  }
+  if (saving_.valid()) {
+    if (wait == Wait::kNever) {
+      return;
+    }
+    finish_save();
+  }
+  start(at);
+  if (wait == Wait::kUntilSaved) {
+    finish_save();
+  }
+}
+
+void Checkpointer::take_notes(const TrainPosition& at) {
+  if (!has_cursor_ && agreement_.is_first()) {
+    state_.cursor = data_cursor(train_, config_);
+    has_cursor_ = true;
+  }
+  state_.position = at;
+  state_.iterations = engine_.iterations();
+  state_.learning_rate = engine_.fixed_learning_rate();
+  state_.monitor = monitor_;
+  state_.callbacks.clear();
+  for (const Persistent* persistent : states_) {
+    state_.callbacks[persistent->state_name()] = persistent->save_state();
+  }
+  notes_ = {.state = state_,
+            .written_by = options_.written_by,
+            .run_id = options_.run_id,
+            .parent_run = options_.parent_run,
+            .time = utc_time(),
+            .loss = engine_.last_loss(),
+            .texts = options_.texts};
+}
+
+// How the processes that save together talk: a thread beside the steps only over the control
+// channel, since the group is the main thread's.
+SaveOptions Checkpointer::save_options(bool beside) {
+  SaveOptions out;
+  out.before_commit = options_.before_commit;
+  out.rank = agreement_.rank();
+  if (agreement_.is_alone()) {
+    return out;
+  }
+  out.name = agreement_.describe(out.rank);
+  out.on_parts = [this] { is_committing_ = true; };
+  const std::shared_ptr<ControlChannel> control = agreement_.processes().control;
+  if (control == nullptr) {
+    MESHTRAIN_CHECK(!beside);
+    out.all_gather = [this](const std::string& mine) {
+      return agreement_.all_gather("a save", mine);
+    };
+    return out;
+  }
+  constexpr double kLongestSave = 3600;  // seconds, of one process's part
+  out.all_gather = [control, key = fmt::format("save {}", num_saves_++)](std::string mine) {
+    return control->all_gather(key, std::move(mine), kLongestSave);
+  };
+  return out;
+}
+
+// Starts to write a copy of the state while training goes on; false when there is no memory for it.
+bool Checkpointer::start_beside() {
+  const bool can_talk = agreement_.is_alone() || agreement_.processes().control != nullptr;
+  if (!config_.checkpoint.async || !can_talk || !fits_in_memory()) {
+    return false;
+  }
+  std::string why;
+  try {
+    snapshot_.copy();
+    const SignalsBlocked blocked;
+    saving_ = std::async(std::launch::async, [this, save = save_options(true)] {
+      const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save);
+      is_committing_ = false;
+      return result;
+    });
+    return true;
+  } catch (const RuntimeFailure& failure) {
+    if (failure.exit_code() != ExitCode::kMesh) {
+      throw;
+    }
+    why = failure.what();
+  } catch (const std::system_error& error) {  // no thread: there is no room for its stack
+    why = error.what();
+  }
+  if (!waits_for_saves_) {
+    options_.warn(fmt::format("training waits while checkpoints are written: {}", why));
+  }
+  waits_for_saves_ = true;
+  snapshot_.drop_copies();
+  return false;
+}
+
+void Checkpointer::start(const TrainPosition& at) {
+  const double begin = options_.now();
+  if (new_best_) {
+    state_.best_step = at.step;
+  }
+  new_best_ = false;
+  take_notes(at);
+  if (start_beside()) {
+    blocked_ = options_.now() - begin;
+  } else {
+    snapshot_.borrow();
+    agreement_.progress(at, "save");
+    const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save_options(false));
+    is_committing_ = false;
+    blocked_ = options_.now() - begin;
+    note(result);
+  }
+}
+
+void Checkpointer::finish_save() {
+  if (!saving_.valid()) {
+    return;
+  }
+  const double begin = options_.now();
+  saving_.wait();
+  blocked_ += options_.now() - begin;
+  note(saving_.get());
+}
+
+void Checkpointer::note(const SaveResult& result) {
+  const int64_t step = notes_.state.position.step;
+  last_save_ended_ = agreement_.now();
+  save_seconds_ = std::max(save_seconds_, result.seconds);
+  check_finite(result, folder_);
+  if (!result.unequal.empty()) {
+    report_unequal(result.unequal, step);
+  }
+  if (!result.saved) {
+    if (state_.best_step == step) {  // the best is one that there is
+      state_.best_step = linked_step_;
+      state_.best = new_best_ ? state_.best : linked_best_;
+    }
+    note_failure(result.error);
+    return;
+  }
+  failures_ = 0;
+  last_error_.clear();
+  last_saved_ = equal_at_ = step;
+  agreement_.set_last_checkpoint(step);
+  const Interval& keep_every = config_.checkpoint.keep_every;
+  const TrainPosition& at = notes_.state.position;
+  const int64_t count = static_cast<int64_t>(keep_every.count);
+  if ((keep_every.unit == Interval::Unit::kSteps && step % count == 0) ||
+      (keep_every.unit == Interval::Unit::kEpochs && at.batch == 0 && at.epoch % count == 0)) {
+    pinned_.push_back(step);
+  }
+  options_.inform(fmt::format("saved step {} ({}, {:.2f} s, {:.3f} s blocked)", step,
+                              format_bytes(result.num_bytes), result.seconds, blocked_));
+  if (notes_.state.best_step == step) {
+    link_best(notes_.state);
+  }
+  prune();
+}
+
+void Checkpointer::link_best(const TrainState& state) {
+  linked_best_ = state.best;
+  linked_step_ = state.best_step;
+  if (!agreement_.is_first()) {
+    return;
+  }
+  try {
+    replace_link(checkpoint_name(linked_step_), folder_ + "/best");
+  } catch (const FileError& error) {
+    options_.warn(error.what());
+  }
+}
+
+void Checkpointer::check_finite(const SaveResult& result, const std::string& folder) const {
+  if (result.not_finite.empty()) {
+    return;
+  }
+  const int64_t step = notes_.state.position.step;
+  Diagnostics diagnostics;
+  diagnostics
+      .error("E501", config_.compile.optimizer.loc,
+             fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
+      .note(fmt::format("it is in {}/rejected/{}; the last good checkpoint is {}", folder,
+                        checkpoint_name(step),
+                        last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
+      .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
+  throw ConfigError(diagnostics);
+}
+
+void Checkpointer::report_unequal(const std::string& what, int64_t step) const {
+  Diagnostics diagnostics;
+  diagnostics
+      .error("E510", {},
+             fmt::format("{}, found after step {}: the same was computed there", what, step))
+      .note(equal_at_ < 0 ? std::string("it was not compared before")
+                          : fmt::format("at step {} they were equal", equal_at_))
+      .note(fmt::format("the last good checkpoint is {}",
+                        last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
+      .help("memory or processor of one of these hosts are likely at fault; go on without it");
+  throw ConfigError(diagnostics);
+}
+
+std::string Checkpointer::save_to(const std::string& path, const TrainPosition& at) {
+  finish_save();
+  take_notes(at);
+  snapshot_.borrow();
+  agreement_.progress(at, "save");
+  const SaveResult result = replace_checkpoint(path, snapshot_, notes_, save_options(false));
+  is_committing_ = false;
+  if (!result.unequal.empty()) {
+    report_unequal(result.unequal, at.step);
+  }
+  check_finite(result, std::filesystem::path(path).parent_path().string());
+  return result.error;
+}
+
+void Checkpointer::prune() {
+  if (!agreement_.is_first()) {
+    return;
+  }
+  std::vector<int64_t> pinned = pinned_;
+  pinned.push_back(state_.best_step);
+  pinned.push_back(linked_step_);
+  pinned.push_back(resumed_from_);
+  for (const std::string& warning :
+       prune_checkpoints(folder_, config_.checkpoint.keep, pinned, options_.run_id)) {
+    options_.warn(warning);
+  }
+}
+
+void Checkpointer::note_failure(const std::string& error) {
+  last_error_ = error;
+  ++failures_;
+  const std::string good =
+      last_saved_ < 0 ? "there is no checkpoint yet"
+                      : fmt::format("the last good one is {}", checkpoint_name(last_saved_));
+  if (config_.checkpoint.on_error.value == "stop" || failures_ >= kMaxFailures) {
+    throw RuntimeFailure(ExitCode::kWriteFailed, fmt::format("{}; {}", error, good));
+  }
+  options_.warn(fmt::format("{}; {}; training goes on", error, good));
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,259 @@
+// Checkpoints of several processes: who writes what, what all come to, and restoring on any number
+// of them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "checkpoint_case.h"
+#include "support/temp_folder.h"
+#include "support/thread_group.h"
+#include "train/replicas.h"
+#include "train/restore.h"
+
+namespace meshtrain {
+namespace {
+
+using test::MeshCase;
+using test::Stored;
+using test::TempFolder;
+namespace fs = std::filesystem;
+
+using Group = std::shared_ptr<ThreadGroup>;
+
+// Numbers of processes that a mesh splits over.
+std::vector<int> sizes_of(const MeshCase& mesh) {
+  std::vector<int> out;
+  for (const int size : {1, 2, 3, 4, 6}) {
+    try {
+      MeshPart(test::mesh_of(mesh), size, 0);
+      out.push_back(size);
+    } catch (const Error&) {
+    }
+  }
+  return out;
+}
+
+SaveOptions options_of(const Group& group) {
+  return {.rank = group->rank(),
+          .name = fmt::format("rank {}", group->rank()),
+          .all_gather = [group](const std::string& mine) { return group->all_gather(mine); }};
+}
+
+// What each process came to.
+std::vector<SaveResult> save_as(
+    int size, const std::string& folder, const MeshCase& mesh, int64_t step,
+    const std::function<void(Stored&, SaveOptions&)>& before = nullptr) {
+  std::vector<SaveResult> results(static_cast<size_t>(size));
+  run_as_processes(size, [&](const Group& group) {
+    Stored stored(mesh, 1, group);
+    SaveOptions options = options_of(group);
+    if (before) {
+      before(stored, options);
+    }
+    const Snapshot snapshot(stored.store);
+    results[static_cast<size_t>(group->rank())] =
+        write_checkpoint(folder, snapshot, test::notes_of(step), options);
+  });
+  return results;
+}
+
+// Whether each process's pieces are those of the tensors that test::content_of(, 1) gives.
+int count_wrong(const CheckpointReader& reader, int size, const MeshCase& mesh) {
+  std::mutex mutex;
+  int wrong = 0;
+  run_as_processes(size, [&](const Group& group) {
+    Stored expected(mesh, 1, group), restored(mesh, 99, group);
+    for (size_t v = 0; v < restored.store.variables().size(); ++v) {
+      const int variable = static_cast<int>(v);
+      const auto bytes = static_cast<size_t>(restored.store.map(variable).total_bytes());
+      const auto differs = [&] {
+        return std::memcmp(restored.store.data(variable), expected.store.data(variable), bytes);
+      };
+      const bool differed = differs() != 0;
+      read_pieces(reader, *reader.find(checkpoint_path(restored.store.variables()[v])),
+                  restored.store, variable);
+      const std::lock_guard lock(mutex);
+      wrong += differs() != 0 || !differed ? 1 : 0;
+    }
+  });
+  return wrong;
+}
+
+TEST_CASE("what any number of processes saved any number of them loads byte for byte") {
+  int pairs = 0;
+  for (const MeshCase& from : test::mesh_cases()) {
+    for (const int size : sizes_of(from)) {
+      const TempFolder folder;
+      for (const SaveResult& result : save_as(size, folder.path(), from, 7)) {
+        REQUIRE_MESSAGE(result.saved, result.error);
+      }
+      const CheckpointReader reader(folder.file("000007"));
+      reader.verify();
+      for (const MeshCase& to : test::mesh_cases()) {
+        for (const int readers : sizes_of(to)) {
+          CAPTURE(from.kernel);
+          CAPTURE(size);
+          CAPTURE(to.kernel);
+          CAPTURE(readers);
+          CHECK(count_wrong(reader, readers, to) == 0);
+          ++pairs;
+        }
+      }
+    }
+  }
+  CHECK(pairs > 1000);
+}
+
+TEST_CASE(
+    "each distinct piece is written by one of the processes that hold it and all write about "
+    "equally") {
+  const MeshCase replicated = {{4}, {"a"}, "[null, null]", "[null]"};
+  const MeshCase mixed = {{2, 2}, {"a", "b"}, "[a, null]", "[b]"};
+  for (const MeshCase& mesh : {replicated, mixed}) {
+    CAPTURE(mesh.kernel);
+    std::mutex mutex;
+    std::set<std::pair<size_t, size_t>> written;
+    std::vector<size_t> bytes(4);
+    size_t pieces = 0, all = 0;
+    run_as_processes(4, [&](const Group& group) {
+      Stored stored(mesh, 1, group);
+      const Snapshot snapshot(stored.store);
+      const std::lock_guard lock(mutex);
+      pieces = 0;
+      for (const CheckpointTensor& tensor : snapshot.tensors()) {
+        pieces += tensor.pieces.size();
+      }
+      for (const Snapshot::File& file : snapshot.files()) {
+        CHECK(file.name.find(fmt::format("-rank-{:05}-", group->rank())) != std::string::npos);
+        for (const Snapshot::Piece& piece : file.pieces) {
+          CHECK(written.insert({piece.tensor, piece.piece}).second);
+          CHECK(snapshot.tensors()[piece.tensor].pieces[piece.piece].file == file.name);
+          bytes[static_cast<size_t>(group->rank())] += piece.num_bytes;
+          all += piece.num_bytes;
+        }
+      }
+      CHECK(snapshot.copied_bytes() <= snapshot.num_bytes() + 64 * 7);
+    });
+    CHECK(written.size() == pieces);
+    // The two kernels are most of it: none is split further than its layout says.
+    const size_t kernel = 24 * 48 * 4;
+    for (const size_t each : bytes) {
+      CHECK(each <= std::max(all / 4 + kernel / 2, kernel));
+    }
+  }
+}
+
+TEST_CASE("a process that cannot write fails the save for all and the one before stays") {
+  const TempFolder folder;
+  const MeshCase& mesh = test::mesh_cases()[6];
+  REQUIRE(save_as(4, folder.path(), mesh, 1)[0].saved);
+  const auto occupy = [&](Stored& stored, SaveOptions& options) {
+    if (options.rank != 1) {
+      return;
+    }
+    const std::string name = Snapshot(stored.store).files().at(0).name;
+    options.all_gather = [&folder, name, inner = options.all_gather,
+                          first = true](const std::string& mine) mutable {
+      const std::vector<std::string> all = inner(mine);
+      if (first) {  // the folder is there now
+        fs::create_directory(folder.file("tmp.000002.0123abcd/" + name));
+      }
+      first = false;
+      return all;
+    };
+  };
+  for (const SaveResult& result : save_as(4, folder.path(), mesh, 2, occupy)) {
+    CHECK(!result.saved);
+    CHECK(result.error.find("step 2 was not saved: rank 1: cannot create") != std::string::npos);
+  }
+  CHECK(folder.num_files() == 1);  // 000001
+  const NewestCheckpoint newest = newest_checkpoint(folder.path());
+  REQUIRE(newest.reader != nullptr);
+  CHECK(newest.reader->manifest().step == 1);
+}
+
+TEST_CASE("a file that rank 0 does not see as it was written fails the save") {
+  const TempFolder folder;
+  const MeshCase& mesh = test::mesh_cases()[1];
+  const auto lose = [&](Stored& stored, SaveOptions& options) {
+    if (options.rank != 1) {
+      return;
+    }
+    const std::string path =
+        folder.file("tmp.000001.0123abcd/" + Snapshot(stored.store).files().at(0).name);
+    options.all_gather = [path, inner = options.all_gather,
+                          call = 0](const std::string& mine) mutable {
+      if (++call == 2) {
+        fs::resize_file(path, fs::file_size(path) - 1);
+      }
+      return inner(mine);
+    };
+  };
+  for (const SaveResult& result : save_as(2, folder.path(), mesh, 1, lose)) {
+    CHECK(!result.saved);
+    CHECK(result.error.find("[E422] step 1 was not saved") != std::string::npos);
+  }
+  CHECK(folder.num_files() == 0);
+}
+
+TEST_CASE("values that are not finite on one process keep the save from all") {
+  const TempFolder folder;
+  const auto spoil = [](Stored& stored, SaveOptions& options) {
+    HostTensor kernel = test::content_of(stored.store.variables()[0], 1);
+    kernel.set(kernel.size() - 1, std::numeric_limits<double>::quiet_NaN());
+    stored.store.write(0, kernel);
+    (void)options;
+  };
+  for (const SaveResult& result : save_as(2, folder.path(), test::mesh_cases()[1], 4, spoil)) {
+    CHECK(!result.saved);
+    CHECK(result.not_finite == "d/kernel has 1 NaN");
+  }
+  CHECK(fs::is_directory(folder.file("rejected/000004")));
+  CHECK(newest_checkpoint(folder.path()).reader == nullptr);
+}
+
+TEST_CASE("a bit that flipped in one copy is found and named before the save is committed") {
+  const MeshCase mesh = {{4}, {"a"}, "[null, null]", "[null]"};
+  const TempFolder folder;
+  const auto flip = [](Stored& stored, SaveOptions& options) {
+    if (options.rank == 2) {
+      stored.store.data(3)[100] ^= std::byte{4};
+    }
+  };
+  for (const SaveResult& result : save_as(4, folder.path(), mesh, 4, flip)) {
+    CHECK(!result.saved);
+    CHECK(result.unequal == "`adam/d_kernel_momentum` differs between rank 0 and rank 2");
+  }
+  CHECK(folder.num_files() == 0);
+  REQUIRE(save_as(4, folder.path(), mesh, 4)[3].saved);
+}
+
+TEST_CASE("replicas are compared among those that hold the same piece") {
+  // Pieces of the kernel over `b`: ranks 0 and 2 hold the first, 1 and 3 the second.
+  const MeshCase mesh = {{2, 2}, {"a", "b"}, "[b, null]", "[[a, b]]"};
+  run_as_processes(4, [&](const Group& group) {
+    Stored stored(mesh, 1, group);
+    const auto compare = [&] {
+      return replica_difference(stored.store, group->all_gather(replica_hashes(stored.store)));
+    };
+    CHECK(compare().empty());
+    const auto flip = [&](int variable) { stored.store.data(variable)[0] ^= std::byte{1}; };
+    if (group->rank() == 3) {
+      flip(0);
+    }
+    CHECK(compare() == "`d/kernel` differs between rank 1 and rank 3");
+    if (group->rank() == 3) {
+      flip(0);
+    }
+    flip(1);  // split over all: nobody else has it
+    CHECK(compare().empty());
+  });
+}
+
+}  // namespace
+}  // namespace meshtrain
