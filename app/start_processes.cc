@@ -15,7 +15,7 @@
 #include "exec/worker_pool.h"
 #include "restarts.h"
 #include "run_facts.h"
-#include "share_cores.h"
+#include "exec/share_cores.h"
 
 namespace meshtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "share_cores.h"
+#include "exec/share_cores.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
