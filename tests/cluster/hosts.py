@@ -125,7 +125,7 @@ exec nsenter --target "$pid" --net --uts --mount --ipc sh -c "cd '{self.folder}'
     def words(self, host, words):
         """A command as one that runs on `host`."""
         return ["nsenter", "--target", str(self.holders[host].pid), "--net", "--uts", "--mount",
-                "--ipc", *words]
+                "--ipc", f"--wdns={self.folder}", *words]
 
     def run(self, host, words, **options):
         done = subprocess.run(self.words(host, words), capture_output=True, text=True, **options)
