@@ -14,7 +14,8 @@ namespace {
 
 // Others that fail for the same reason are heard before the message.
 constexpr double kFailuresSeconds = 0.3;
-// Rank 0 leaves last, but does not wait for ever.
+// Rank 0 leaves last, but does not wait for ever; nor does the one that spoke in its place, which
+// keeps others from saying the same.
 constexpr double kLastSeconds = 2;
 
 // Whether this process is the first on its host to take `name`; it keeps it until it ends.
@@ -41,7 +42,7 @@ void ControlThread::add_failure(ControlDesk::Failure failure) {
   if (leaving_) {
     return;
   }
-  if (finished_ || (!is_first() && !link(0).open())) {  // nobody else is concerned, or to be told
+  if (finished_) {  // nobody else is concerned
     options_.print(failure.text);
     start_leaving(failure.exit_code);
     return;
@@ -107,7 +108,10 @@ void ControlThread::settle_failures() {
 
 // What happened to this process itself, if it did not run for longer than the others wait.
 std::string ControlThread::own_pause_text() {
-  if (paused_ <= options_.silence_seconds || now_ > paused_at_ + options_.silence_seconds) {
+  const bool others_left =
+      std::none_of(links_.begin(), links_.end(), [](const Link& link) { return link.open(); });
+  if (!others_left || paused_ <= options_.silence_seconds ||
+      now_ > paused_at_ + options_.silence_seconds) {
     return {};
   }
   return failure_text({"E601",
@@ -128,6 +132,7 @@ void ControlThread::rank_zero_lost(const Verdict& verdict, bool closed) {
   if (const std::string paused = own_pause_text(); !paused.empty()) {
     options_.print(paused);
   } else if (prints_for_rank_zero(closed) && claim(run_name_)) {
+    speaks_for_rank_zero_ = true;
     options_.print(failure_text(verdict, desk_.last_checkpoint.load(), view(rank_).report.step,
                                 options_.resume_command));
   }
@@ -197,7 +202,8 @@ void ControlThread::continue_leaving() {
   const bool others_left =
       std::none_of(links_.begin(), links_.end(), [](const Link& link) { return link.open(); });
   const bool last =
-      !is_first() || others_left || now_ > leaving_since_ + options_.hook_seconds + kLastSeconds;
+      is_first() ? others_left || now_ > leaving_since_ + options_.hook_seconds + kLastSeconds
+                 : !speaks_for_rank_zero_ || now_ > leaving_since_ + kLastSeconds;
   if (!hooks_over || !last) {
     return;
   }

@@ -14,8 +14,7 @@
 namespace meshtrain {
 
 enum class FrameKind : uint8_t {
-  kBeat,      // from rank 0, empty: it is there
-  kReport,    // to rank 0: RankReport
+  kReport,    // both ways: RankReport
   kGather,    // to rank 0: key, limit, last part?, part of the text
   kGathered,  // from rank 0: key, rank, last part?, part of that rank's text
   kFail,      // to rank 0: exit code, text

@@ -37,16 +37,18 @@ ControlThread::ControlThread(ControlDesk& desk, const Activity& activity,
       aborting_(aborting),
       options_(options),
       rank_(rank),
-      interval_(std::min(1.0, options.silence_seconds / 8)),
+      interval_(std::min({1.0, options.silence_seconds / 8, options.collective_seconds / 8})),
       views_(std::move(views)),
       hosts_(std::move(hosts)),
       links_(std::move(links)),
       heard_(views_.size(), steady_seconds()),
       run_name_(std::move(run_name)),
-      done_(views_.size(), false) {}
+      done_(views_.size(), false) {
+  // From here on: the thread may come to run much later.
+  last_turn_ = now_ = next_tick_ = changed_at_ = heard_[0];
+}
 
 void ControlThread::run() {
-  last_turn_ = now_ = next_tick_ = changed_at_ = steady_seconds();
   while (!over_) {
     wait();
     notice_pause();
@@ -88,7 +90,7 @@ void ControlThread::wait() {
     until = std::min(until, now_ + 0.02);
   }
   const double seconds = std::clamp(until - steady_seconds(), 0.0, 1.0);
-  ::poll(entries.data(), entries.size(), static_cast<int>(seconds * 1000) + 1);
+  ::poll(entries.data(), entries.size(), seconds > 0 ? static_cast<int>(seconds * 1000) + 1 : 0);
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(desk_.wake_fd, &count, sizeof count);
 }
@@ -227,7 +229,9 @@ void ControlThread::handle_at_others(FrameKind kind, FrameReader& frame) {
     }
     desk_.changed.notify_all();
     link(0).close();
-  } else if (kind != FrameKind::kBeat) {
+  } else if (kind == FrameKind::kReport) {
+    view(0).reported = view(0).report.read(frame);
+  } else {
     view(0).malformed = true;
   }
 }
@@ -273,14 +277,13 @@ void ControlThread::tick() {
   for (int rank = 0; rank < size(); ++rank) {
     view(rank).silent_seconds = link(rank).open() ? now_ - heard_[static_cast<size_t>(rank)] : 0;
   }
+  send_to_all(view(rank_).report.frame());
   if (is_first()) {
-    send_to_all(FrameWriter(FrameKind::kBeat).done());
     if (!leaving_ && !finished_ && failures_.empty()) {
       judge_all();
     }
     return;
   }
-  link(0).send(view(rank_).report.frame());
   if (leaving_ || finished_) {
     return;
   }

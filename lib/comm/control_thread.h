@@ -156,6 +156,7 @@ class ControlThread {
 
   std::optional<int> leaving_;  // with this exit code
   double leaving_since_ = 0;
+  bool speaks_for_rank_zero_ = false;
   std::atomic<bool> hooks_done_{false};
   std::thread hooks_thread_;
   bool over_ = false;

@@ -336,7 +336,7 @@ Socket join_rank_zero(const FindAddresses& find, const std::string& place, const
     std::vector<Address> addresses = find(&error);
     if (addresses.empty()) {
       code = "E613";
-      why = fmt::format("`{}` cannot be found: {}", place, error);
+      why = fmt::format("{} cannot be found: {}", place, error);
     } else {
       code = "E612";
       why = fmt::format("rank 0 did not answer at {}", place);

@@ -1,0 +1,16 @@
+// A loopback address of this process alone: no other process has its ports.
+#pragma once
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace meshtrain::test {
+
+inline std::string own_address() {
+  const int pid = ::getpid();
+  return fmt::format("127.{}.{}.{}", 1 + (pid >> 16) % 254, (pid >> 8) % 256, pid % 256);
+}
+
+}  // namespace meshtrain::test

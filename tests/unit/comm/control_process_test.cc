@@ -1,0 +1,346 @@
+// Processes that are killed, stopped and continued, end or fail: what becomes of all the others.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/process_end.h"
+#include "comm/socket.h"
+#include "support/own_address.h"
+
+namespace meshtrain::test {
+namespace {
+
+constexpr double kHardLimit = 60;  // of one test: then everything is killed and it has failed
+
+// One started process: what it says, what it says of errors, what it ended with.
+class Child {
+ public:
+  Child(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& env) {
+    int in[2], out[2], err[2];
+    MESHTRAIN_CHECK(::pipe2(in, O_CLOEXEC) == 0 && ::pipe2(out, O_CLOEXEC) == 0 &&
+                    ::pipe2(err, O_CLOEXEC) == 0);
+    std::vector<char*> argv;
+    for (const std::string& argument : arguments) {
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    }
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    MESHTRAIN_CHECK(pid_ >= 0);
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing is left of a test that is killed itself
+      ::dup2(in[0], STDIN_FILENO);
+      ::dup2(out[1], STDOUT_FILENO);
+      ::dup2(err[1], STDERR_FILENO);
+      for (const auto& [name, value] : env) {
+        ::setenv(name.c_str(), value.c_str(), 1);
+      }
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    in_ = Socket(in[1]);
+    out_ = Socket(out[0]);
+    err_ = Socket(err[0]);
+    for (const int fd : {in[0], out[1], err[1]}) {
+      ::close(fd);
+    }
+  }
+  ~Child() {
+    if (!ended_) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+  Child(const Child&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void send(int signal) const { ::kill(pid_, signal); }
+  void line() const { CHECK(::write(in_.fd(), "\n", 1) == 1); }
+
+  // Until it has said `word`, or ended; false when it has not.
+  bool says(const std::string& word, double deadline) {
+    while (said_.find(word) == std::string::npos) {
+      if (!read_some(out_, &said_, deadline)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  // Its exit code, or minus the signal that ended it; 1000 where it did not end.
+  int wait(double deadline) {
+    while (read_some(out_, &said_, deadline)) {  // until nobody has the other end
+    }
+    while (read_some(err_, &errors_, deadline)) {
+    }
+    if (steady_seconds() > deadline) {
+      ::kill(pid_, SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    ended_ = true;
+    return steady_seconds() > deadline ? 1000
+           : WIFEXITED(status)         ? WEXITSTATUS(status)
+                                       : -WTERMSIG(status);
+  }
+  const std::string& errors() const { return errors_; }
+  const std::string& said() const { return said_; }
+
+ private:
+  static bool read_some(const Socket& from, std::string* to, double deadline) {
+    pollfd entry = {from.fd(), POLLIN, 0};
+    const double seconds = deadline - steady_seconds();
+    char buffer[4096];
+    if (seconds <= 0 || ::poll(&entry, 1, static_cast<int>(seconds * 1000)) <= 0) {
+      return false;
+    }
+    const ssize_t count = ::read(from.fd(), buffer, sizeof buffer);
+    if (count > 0) {
+      to->append(buffer, static_cast<size_t>(count));
+    }
+    return count > 0;
+  }
+
+  pid_t pid_ = -1;
+  Socket in_, out_, err_;
+  std::string said_, errors_;
+  bool ended_ = false;
+};
+
+// All ranks of a run, past their first step.
+struct Run {
+  Run(int size, const std::string& what, int who, std::map<std::string, std::string> env) {
+    static int port = 30000;
+    ++port;
+    for (int rank = 0; rank < size; ++rank) {
+      children.push_back(std::make_unique<Child>(
+          std::vector<std::string>{CONTROL_PROGRAM, std::to_string(rank), std::to_string(size),
+                                   own_address(), std::to_string(port), what, std::to_string(who)},
+          env));
+    }
+    for (const auto& child : children) {
+      CHECK(child->says("ready", until));
+    }
+  }
+  Child& operator[](int rank) { return *children[static_cast<size_t>(rank)]; }
+
+  // What each ended with.
+  std::vector<int> wait() {
+    std::vector<int> codes;
+    for (const auto& child : children) {
+      codes.push_back(child->wait(until));
+    }
+    return codes;
+  }
+  std::string errors_but(int rank) {
+    std::string text;
+    for (int other = 0; other < static_cast<int>(children.size()); ++other) {
+      text += other == rank ? "" : (*this)[other].errors();
+    }
+    return text;
+  }
+
+  const double until = steady_seconds() + kHardLimit;
+  std::vector<std::unique_ptr<Child>> children;
+};
+
+using Codes = std::vector<int>;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string name_of(Run& run, int rank) {
+  return fmt::format("rank {} on host {} (pid {})", rank, host_name(), run[rank].pid());
+}
+
+TEST_CASE("processes that finish end with 0 and say nothing") {
+  Run run(4, "finish", -1, {});
+  CHECK(run.wait() == Codes{0, 0, 0, 0});
+  CHECK(run.errors_but(-1) == "");
+  CHECK(run[1].said() == "ready\n");  // no hook
+}
+
+TEST_CASE("a rank that is killed ends all within five seconds with 8 and one message") {
+  for (const int signal : {SIGKILL, SIGSEGV}) {
+    Run run(4, "train", -1, {});
+    const double start = steady_seconds();
+    run[2].send(signal);
+    CHECK(run.wait() == Codes{8, 8, -signal, 8});
+    CHECK(steady_seconds() - start < 5);
+    const std::string text = run[0].errors();
+    INFO(text);
+    CHECK(contains(text, "error[E601]: " + name_of(run, 2) + " ended without a word"));
+    CHECK(contains(text, "last report: "));
+    CHECK(contains(text, "last complete checkpoint: step 1"));
+    CHECK(contains(text, "to go on: the same command with --resume"));
+    CHECK(text.find("error") == text.rfind("error"));
+    CHECK(run.errors_but(0) == "");
+    for (const int rank : {0, 1, 3}) {
+      CHECK(contains(run[rank].said(), "hook"));
+    }
+  }
+}
+
+TEST_CASE("a rank that exits before the end is lost like one that is killed") {
+  Run run(3, "exit", 1, {});
+  run[1].line();
+  CHECK(run.wait() == Codes{8, 0, 8});
+  CHECK(contains(run[0].errors(), "error[E601]: " + name_of(run, 1)));
+}
+
+TEST_CASE("a rank that fails takes all with its own code") {
+  Run run(4, "fail", 2, {});
+  run[2].line();
+  CHECK(run.wait() == Codes{5, 5, 5, 5});
+  INFO(run[0].errors());
+  CHECK(contains(run[0].errors(), "error[E501]: loss is NaN\n  = on " + name_of(run, 2)));
+  CHECK(run.errors_but(0) == "");
+}
+
+TEST_CASE("a stopped rank is named within the limit and leaves when it goes on") {
+  Run run(4, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "2"}});
+  const double start = steady_seconds();
+  run[3].send(SIGSTOP);
+  CHECK(run[0].wait(run.until) == 8);
+  CHECK(run[1].wait(run.until) == 8);
+  CHECK(run[2].wait(run.until) == 8);
+  CHECK(steady_seconds() - start < 2 + 5);
+  INFO(run[0].errors());
+  CHECK(
+      contains(run[0].errors(), "error[E601]: " + name_of(run, 3) + " stopped answering 2 s ago"));
+  CHECK(contains(run[0].errors(), "last report: "));
+  run[3].send(SIGCONT);
+  CHECK(run[3].wait(run.until) == 8);
+  CHECK(run.errors_but(0) == "");
+}
+
+TEST_CASE("when rank 0 is killed one of the others says so and all leave") {
+  Run run(4, "train", -1, {});
+  run[0].send(SIGKILL);
+  CHECK(run.wait() == Codes{-SIGKILL, 8, 8, 8});
+  const std::string text = run.errors_but(0);
+  INFO(text);
+  CHECK(contains(text, "error[E601]: " + name_of(run, 0) + " ended without a word"));
+  CHECK(contains(text, "last complete checkpoint: step 1"));
+  CHECK(text.find("error") == text.rfind("error"));
+}
+
+TEST_CASE("ranks 0 and 1 killed together are not the end of the message") {
+  Run run(4, "train", -1, {});
+  run[0].send(SIGSTOP);  // so that rank 0 cannot speak of rank 1
+  run[1].send(SIGKILL);
+  run[0].send(SIGKILL);
+  CHECK(run.wait() == Codes{-SIGKILL, -SIGKILL, 8, 8});
+  const std::string text = run.errors_but(0);
+  INFO(text);
+  CHECK(contains(text, "error[E601]: " + name_of(run, 0)));
+  CHECK(text.find("error") == text.rfind("error"));
+}
+
+TEST_CASE("when rank 0 is stopped the others leave and it does when it goes on") {
+  Run run(3, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "2"}});
+  run[0].send(SIGSTOP);
+  CHECK(run[1].wait(run.until) == 8);
+  CHECK(run[2].wait(run.until) == 8);
+  const std::string text = run.errors_but(0);
+  INFO(text);
+  CHECK(contains(text, "error[E601]: " + name_of(run, 0) + " stopped answering"));
+  CHECK(text.find("error") == text.rfind("error"));
+  run[0].send(SIGCONT);
+  CHECK(run[0].wait(run.until) == 8);
+  CHECK(contains(run[0].errors(), name_of(run, 0) + " was stopped for "));
+}
+
+TEST_CASE("all stopped for longer than the limit and continued go on") {
+  Run run(3, "exit", 2, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "4"}});
+  // Each is stopped before the first could find another silent, and continued likewise.
+  for (const int signal : {SIGSTOP, SIGCONT}) {
+    for (const auto& child : run.children) {
+      child->send(signal);
+    }
+    ::usleep(signal == SIGSTOP ? 4500000 : 0);
+  }
+  CHECK(::kill(run[0].pid(), 0) == 0);
+  run[2].line();  // still there, so it does as it is told
+  CHECK(run.wait() == Codes{8, 8, 0});
+  INFO(run[0].errors());
+  CHECK(contains(run[0].errors(), name_of(run, 2) + " ended without a word"));
+}
+
+TEST_CASE("a rank that stays in its data while the others wait is named") {
+  Run run(4, "hang", 1, {{"MESHTRAIN_COLLECTIVE_TIMEOUT", "1"}});
+  run[1].line();
+  CHECK(run.wait() == Codes{8, 8, 8, 8});
+  INFO(run[0].errors());
+  CHECK(contains(run[0].errors(),
+                 "error[E602]: " + name_of(run, 1) + " did not come to all-reduce of bucket 0 (#"));
+  CHECK(contains(run[0].errors(),
+                 "last report: step 2, data, after all-reduce of bucket 0 (#1) (3 "
+                 "other ranks were waiting in"));
+  CHECK(run.errors_but(0) == "");
+}
+
+TEST_CASE("a process ends with the one that started it") {
+  int out[2];
+  REQUIRE(::pipe2(out, 0) == 0);
+  const pid_t parent = ::fork();
+  REQUIRE(parent >= 0);
+  if (parent == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::fork() == 0) {
+      ::dup2(out[1], STDOUT_FILENO);
+      ::execl(CONTROL_PROGRAM, CONTROL_PROGRAM, "0", "1", "-", "1", "parent", nullptr);
+      ::_exit(127);
+    }
+    while (true) {
+      ::pause();
+    }
+  }
+  ::close(out[1]);
+  char text[8] = "";
+  REQUIRE(::read(out[0], text, 6) == 6);
+  CHECK(std::string(text) == "ready\n");
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  // Its end closes the other side of the pipe.
+  pollfd entry = {out[0], POLLIN, 0};
+  CHECK(::poll(&entry, 1, 30000) == 1);
+  CHECK(::read(out[0], text, 1) == 0);
+  ::close(out[0]);
+}
+
+TEST_CASE("only a parent of the right name counts") {
+  const std::string_view others[] = {"orted", "slurmstepd"};
+  CHECK_FALSE(end_with_parent(others));
+  CHECK_FALSE(end_with_parent(1 + ::getppid()));
+}
+
+TEST_CASE("the kernel kills a process that does not leave by itself") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    static KillTimer timer;
+    timer.start(0.05);
+    sigset_t all;
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_SETMASK, &all, nullptr);
+    while (true) {
+      ::pause();
+    }
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGKILL);
+}
+
+}  // namespace
+}  // namespace meshtrain::test

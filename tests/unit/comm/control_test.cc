@@ -1,0 +1,511 @@
+// The control channel between ranks that are threads. control_process_test.cc has what only whole
+// processes can do: being killed and stopped.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "base/diagnostic.h"
+#include "base/text.h"
+#include "comm/control_channel.h"
+#include "comm/socket.h"
+#include "control_ranks.h"
+
+namespace meshtrain::test {
+namespace {
+
+using Codes = std::vector<int>;
+
+TEST_CASE("ranks that finish in order leave nothing to say") {
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    CHECK(control.size() == 4);
+    for (int step = 1; step <= 100; ++step) {
+      control.progress(step, 1, "forward");
+      control.enter(17, "all-reduce");
+      control.leave();
+      control.loss(step, static_cast<uint64_t>(step) * 31);
+    }
+    control.finish();
+    CHECK_FALSE(control.aborting());
+  });
+  for (const Ending& ending : endings) {
+    CHECK(ending.exit_code == -1);
+    CHECK(ending.printed == "");
+  }
+}
+
+TEST_CASE("finish waits for the slowest rank") {
+  std::atomic<int> arrived{0};
+  run_ranks(3, test_options(), [&](ControlChannel& control, ProcessGroup& group) {
+    group.all_gather("");
+    if (control.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ++arrived;
+    control.finish();
+    CHECK(arrived == 3);
+  });
+}
+
+TEST_CASE("a rank that fails takes all with its code and its text is shown once by rank 0") {
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    control.set_last_checkpoint(1250);
+    if (control.rank() == 2) {
+      control.fail(3, "error[E300]: no file `x.npy`\n\n");
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{3, 3, 3, 3});
+  CHECK(contains(endings[0].printed, "error[E300]: no file `x.npy`\n  = on rank 2 on host "));
+  CHECK(contains(endings[0].printed, "; all 4 processes stopped\n"));
+  CHECK(contains(endings[0].printed, "last complete checkpoint: step 1250\n"));
+  for (const int rank : {1, 2, 3}) {
+    CHECK(endings[static_cast<size_t>(rank)].printed == "");
+  }
+}
+
+TEST_CASE("what all ranks find wrong is shown as if one process had found it") {
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    control.fail(2, "error[E204]: 200 is not divisible by 3\n\n");
+  });
+  CHECK(exit_codes(endings) == Codes{2, 2, 2});
+  CHECK(endings[0].printed == "error[E204]: 200 is not divisible by 3\n\n");
+  CHECK(endings[1].printed + endings[2].printed == "");
+}
+
+TEST_CASE("a failure of rank 0 itself reaches the others") {
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    if (control.rank() == 0) {
+      control.fail(74, "error[E420]: disk full\n");
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{74, 74, 74});
+  CHECK(contains(endings[0].printed, "  = on rank 0 on host "));
+}
+
+TEST_CASE("a rank that ends without a word is named and all others leave with 8") {
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    control.progress(1312, 2, "forward");
+    control.enter(5, control.keep("all-reduce of bucket " + std::to_string(3)));
+    control.set_last_checkpoint(1250);
+    if (control.rank() == 2) {
+      return;  // without finish()
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{8, 8, -1, 8});
+  const std::string& text = endings[0].printed;
+  INFO(text);
+  CHECK(contains(text, "error[E601]: rank 2 on host "));
+  CHECK(contains(text, fmt::format("(pid {}) ended without a word", ::getpid())));
+  CHECK(contains(text, "last complete checkpoint: step 1250 (62 steps would be repeated)"));
+  CHECK(contains(text, "to go on: the same command with --resume\n"));
+  CHECK(endings[1].printed + endings[3].printed == "");
+}
+
+TEST_CASE("when rank 0 ends one of the others says so") {
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    if (control.rank() == 0) {
+      return;
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{-1, 8, 8, 8});
+  const std::string all = endings[1].printed + endings[2].printed + endings[3].printed;
+  INFO(all);
+  CHECK(contains(all, "error[E601]: rank 0 on host "));
+  CHECK(all.find("error") == all.rfind("error"));
+}
+
+TEST_CASE("ranks in different collectives are told from each other at once") {
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    control.enter(1, "all-gather of d1/kernel");
+    control.leave();
+    if (control.rank() == 3) {
+      control.enter(7, "all-reduce of bucket 1");
+    } else {
+      control.enter(6, "all-reduce of bucket 0");
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{8, 8, 8, 8});
+  const std::string& text = endings[0].printed;
+  INFO(text);
+  CHECK(contains(text, "error[E603]: rank 3 on host "));
+  CHECK(contains(text, "= rank 3: all-reduce of bucket 1 (#2), step 0\n"));
+  CHECK(contains(text, "= ranks 0-2: all-reduce of bucket 0 (#2), step 0\n"));
+}
+
+TEST_CASE("a rank that does not come to a collective is named with what it does instead") {
+  ControlOptions options = test_options();
+  options.collective_seconds = 0.4;
+  const auto endings = run_ranks(3, options, [](ControlChannel& control, ProcessGroup&) {
+    control.progress(9, 1, "data");
+    control.enter(4, "all-reduce of bucket 0");
+    control.leave();
+    if (control.rank() != 1) {
+      control.enter(4, "all-reduce of bucket 0");
+    }
+    // Not by the channel: that would be waiting, too.
+    while (!control.aborting()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{8, 8, 8});
+  const std::string& text = endings[0].printed;
+  INFO(text);
+  CHECK(contains(text, "error[E602]: rank 1 on host "));
+  CHECK(contains(text, "did not come to all-reduce of bucket 0 (#2) within 0.4 s"));
+  CHECK(contains(text,
+                 "last report: step 9, data, after all-reduce of bucket 0 (#1) (2 other "
+                 "ranks were waiting in all-reduce of bucket 0 (#2), rank 1 had not "
+                 "entered)"));
+}
+
+TEST_CASE("an announced phase is waited for as long as it said and no longer") {
+  ControlOptions options = test_options();
+  options.collective_seconds = 0.2;
+  double waited = 0;
+  const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup&) {
+    const double start = steady_seconds();
+    if (control.rank() == 0) {
+      control.enter(4, "all-reduce");
+      while (!control.aborting()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      waited = steady_seconds() - start;
+      wait_for_the_end(control);
+    }
+    const auto phase = control.announce("compiling the kernels", 1.5);
+    while (!control.aborting()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{8, 8});
+  CHECK(waited > 1.4);
+  INFO(endings[0].printed);
+  CHECK(contains(endings[0].printed, "error[E602]: rank 1 on host "));
+  CHECK(contains(endings[0].printed, "takes more than 2 s for compiling the kernels"));
+}
+
+TEST_CASE("a rank that does not give its text or does not finish is named") {
+  ControlOptions options = test_options();
+  options.collective_seconds = 0.3;
+  for (const bool at_end : {false, true}) {
+    const auto endings = run_ranks(3, options, [&](ControlChannel& control, ProcessGroup&) {
+      if (control.rank() == 2) {
+        while (!control.aborting()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        wait_for_the_end(control);
+      }
+      if (at_end) {
+        control.finish();
+      } else {
+        control.all_gather("checkpoint 500", "ok");
+      }
+    });
+    CHECK(exit_codes(endings) == Codes{8, 8, 8});
+    INFO(endings[0].printed);
+    CHECK(contains(endings[0].printed, "error[E602]: rank 2 on host "));
+    CHECK(contains(endings[0].printed, at_end ? "did not come to the end of the run within 0.3 s"
+                                              : "did not come to `checkpoint 500` within 0.3 s"));
+  }
+}
+
+TEST_CASE("different losses at one step stop the run") {
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup& g) {
+    control.loss(12, 100);
+    g.all_gather("");  // rank 0 has noted its own
+    control.loss(13, control.rank() == 1 ? 7 : 8);
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{8, 8, 8});
+  INFO(endings[0].printed);
+  CHECK(contains(endings[0].printed, "error[E604]: rank 1 on host "));
+  CHECK(contains(endings[0].printed, "another loss at step 13 than rank 0"));
+}
+
+TEST_CASE("texts come to all ranks by key from many threads") {
+  constexpr int kThreads = 6, kRounds = 40;
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        const std::string key = fmt::format("key {}", t);
+        for (int round = 0; round < kRounds; ++round) {
+          const auto texts =
+              control.all_gather(key, fmt::format("{}/{}/{}", control.rank(), t, round));
+          for (int rank = 0; rank < 3; ++rank) {
+            wrong += texts.size() != 3 ||
+                     texts[static_cast<size_t>(rank)] != fmt::format("{}/{}/{}", rank, t, round);
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    CHECK(wrong == 0);
+    control.finish();
+  });
+  CHECK(exit_codes(endings) == Codes{-1, -1, -1});
+}
+
+TEST_CASE("texts longer than a message come whole beside short and empty ones") {
+  const std::vector<size_t> sizes = {0, 1, 61439, 61440, 61441, 3000000};
+  const auto endings = run_ranks(3, test_options(), [&](ControlChannel& control, ProcessGroup&) {
+    const auto text_of = [](int rank, size_t size) {
+      std::string text(size, static_cast<char>('a' + rank));
+      for (size_t i = 0; i < size; i += 997) {
+        text[i] = static_cast<char>('A' + i % 26);
+      }
+      return text;
+    };
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      // Not the same size on all ranks.
+      const auto size_of = [&](int rank) {
+        return sizes[(i + static_cast<size_t>(rank)) % sizes.size()];
+      };
+      const auto texts =
+          control.all_gather("report", text_of(control.rank(), size_of(control.rank())));
+      for (int rank = 0; rank < 3; ++rank) {
+        CHECK(texts[static_cast<size_t>(rank)] == text_of(rank, size_of(rank)));
+      }
+    }
+    control.finish();
+  });
+  CHECK(exit_codes(endings) == Codes{-1, -1, -1});
+}
+
+TEST_CASE("hooks run before the end newest first and those that are gone do not") {
+  std::vector<std::string> ran[2];
+  ControlOptions options = test_options();
+  const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup& group) {
+    auto& mine = ran[control.rank()];
+    const auto first = control.on_abort([&] { mine.push_back("first"); });
+    {
+      const auto gone = control.on_abort([&] { mine.push_back("gone"); });
+    }
+    const auto last = control.on_abort([&] {
+      // A checkpoint that all have written is still reported.
+      mine.push_back(control.all_gather("report", "done")[1]);
+    });
+    group.all_gather("");
+    if (control.rank() == 1) {
+      control.fail(5, "error[E501]: loss is NaN\n");
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{5, 5});
+  CHECK(ran[0] == std::vector<std::string>{"done", "first"});
+  CHECK(ran[1] == std::vector<std::string>{"done", "first"});
+}
+
+TEST_CASE("a hook that hangs does not keep a process") {
+  ControlOptions options = test_options();
+  options.hook_seconds = 0.2;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int left = 0;
+  const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup& group) {
+    const auto hook = control.on_abort([&] {
+      if (control.rank() == 1) {  // until rank 0 has left
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return left > 0; });
+      }
+    });
+    group.all_gather("");
+    if (control.rank() == 0) {
+      try {
+        control.fail(8, "error\n");
+      } catch (const RuntimeFailure&) {
+        const std::lock_guard lock(mutex);
+        ++left;
+        changed.notify_all();
+        throw;
+      }
+    }
+    wait_for_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{8, 8});
+}
+
+// --- strangers
+// ------------------------------------------------------------------------------------
+
+// Shows the place of rank 0, and lets `before` meet it before the others come.
+class Held : public ProcessGroup {
+ public:
+  Held(ProcessGroup& group, std::function<void(const std::string& host, int port)> before)
+      : group_(group), before_(std::move(before)) {}
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  int local_rank() const override { return group_.local_rank(); }
+  int local_size() const override { return group_.local_size(); }
+  std::vector<std::string> all_gather(std::string_view mine) override {
+    std::vector<std::string> texts = group_.all_gather(mine);
+    if (++calls_ == 2 && rank() != 0) {
+      const auto fields = split(texts[0], '\n');
+      before_(fields.at(0), std::atoi(fields.at(1).c_str()));
+    }
+    return texts;
+  }
+  std::unique_ptr<Transfer> make_exchange(std::vector<Message> s, std::vector<Message> r) override {
+    return group_.make_exchange(std::move(s), std::move(r));
+  }
+  std::unique_ptr<Transfer> make_all_reduce(Reduction reduction, DType dtype, std::byte* data,
+                                            int64_t n, const std::vector<int>& ranks) override {
+    return group_.make_all_reduce(reduction, dtype, data, n, ranks);
+  }
+
+ private:
+  ProcessGroup& group_;
+  const std::function<void(const std::string&, int)> before_;
+  int calls_ = 0;
+};
+
+Socket connect_as_stranger(const std::string& host, int port) {
+  std::string error;
+  size_t index = 0;
+  return connect_to_any(resolve(host, port, &error), steady_seconds() + 30, &index);
+}
+
+// Whether the other end has closed it, waiting for that.
+bool was_dropped(const Socket& socket) {
+  char byte = 0;
+  return !receive_all(socket, {&byte, 1}, steady_seconds() + 30);
+}
+
+TEST_CASE("strangers at the port are dropped and counted and told of once") {
+  std::mutex mutex;
+  std::string printed;
+  int port_after = 0;
+  run_as_processes(2, [&](std::shared_ptr<ThreadGroup> group) {
+    std::vector<Socket> slow;
+    Held held(*group, [&](const std::string& host, int port) {
+      port_after = port;
+      CHECK(host == "127.0.0.1");               // one host: nobody else reaches it at all
+      connect_as_stranger(host, port).close();  // a port scan
+      const Socket garbage = connect_as_stranger(host, port);
+      CHECK(send_all(garbage, std::string(100000, 'x'), steady_seconds() + 30));
+      CHECK(was_dropped(garbage));
+      const Socket web = connect_as_stranger(host, port);
+      CHECK(send_all(web, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", steady_seconds() + 30));
+      CHECK(was_dropped(web));
+      for (int i = 0; i < 100; ++i) {  // these say nothing: more of them than are heard at once
+        slow.push_back(connect_as_stranger(host, port));
+        CHECK(send_all(slow.back(), "m", steady_seconds() + 30));
+      }
+      CHECK(was_dropped(slow[0]));
+    });
+    ControlOptions options = test_options();
+    options.print = [&](std::string_view text) {
+      const std::lock_guard lock(mutex);
+      printed += text;
+    };
+    ControlChannel control(held, options);
+    CHECK(control.all_gather("k", "v") == std::vector<std::string>{"v", "v"});
+    control.finish();
+  });
+  INFO(printed);
+  CHECK(contains(printed, "warning[W612]: dropped "));
+  CHECK(contains(printed, "that did not show its token, the first from 127.0.0.1"));
+  CHECK(printed.find("warning") == printed.rfind("warning"));
+  CHECK_FALSE(connect_as_stranger("127.0.0.1", port_after));  // closed as soon as all were there
+}
+
+TEST_CASE("a slow stranger has five seconds") {
+  run_as_processes(2, [&](std::shared_ptr<ThreadGroup> group) {
+    Held held(*group, [&](const std::string& host, int port) {
+      const double start = steady_seconds();
+      const Socket slow = connect_as_stranger(host, port);
+      CHECK(send_all(slow, "mhtra", steady_seconds() + 30));
+      CHECK(was_dropped(slow));
+      CHECK(steady_seconds() - start > 4.5);
+    });
+    ControlOptions options = test_options();
+    options.print = [](std::string_view) {};
+    ControlChannel control(held, options);
+    control.finish();
+  });
+}
+
+TEST_CASE("a rank that never connects is named") {
+  ControlOptions options = test_options();
+  options.join_seconds = 0.3;
+  std::string texts[3];
+  run_as_processes(3, [&](std::shared_ptr<ThreadGroup> group) {
+    Held held(*group, [&](const std::string&, int) {
+      if (group->rank() == 2) {
+        throw InternalError("it does not come");
+      }
+    });
+    try {
+      ControlChannel control(held, options);
+    } catch (const ConfigError& error) {
+      CHECK(error.exit_code() == ExitCode::kRankLost);
+      texts[group->rank()] = error.what();
+    } catch (const InternalError&) {
+    }
+  });
+  CHECK(contains(texts[0], "error[E612]: waited 0.3 s for rank 2 of 3 to connect"));
+  CHECK(texts[1] == texts[0]);
+}
+
+TEST_CASE("an interface that does not exist stops all ranks with the same message") {
+  ControlOptions options = test_options();
+  options.interface = "no-such-interface";
+  const auto endings = run_ranks(2, options, [](ControlChannel&, ProcessGroup&) {});
+  CHECK(exit_codes(endings) == Codes{8, 8});
+  CHECK(contains(endings[0].printed, "error[E613]: interface `no-such-interface`"));
+  CHECK(endings[1].printed == endings[0].printed);
+}
+
+TEST_CASE("times come from the environment and nonsense is refused") {
+  ::setenv("MESHTRAIN_HEARTBEAT_TIMEOUT", "2.5", 1);
+  ::setenv("MESHTRAIN_COLLECTIVE_TIMEOUT", "7", 1);
+  const ControlOptions options = ControlOptions::from_environment();
+  CHECK(options.silence_seconds == 2.5);
+  CHECK(options.collective_seconds == 7);
+  CHECK(options.join_seconds == 60);
+  for (const char* wrong : {"ten", "0", "-1", "nan", "1e99", "5s"}) {
+    ::setenv("MESHTRAIN_HEARTBEAT_TIMEOUT", wrong, 1);
+    CHECK_THROWS_AS(ControlOptions::from_environment(), ConfigError);
+  }
+  ::unsetenv("MESHTRAIN_HEARTBEAT_TIMEOUT");
+  ::unsetenv("MESHTRAIN_COLLECTIVE_TIMEOUT");
+}
+
+TEST_CASE("a reader of what a rank does sees values of one moment") {
+  Activity activity;
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (uint64_t i = 1; !stop; ++i) {
+      activity.change([&](Activity::Values& v) {
+        v.sequence = i;
+        v.signature = i * 3;
+        v.step = static_cast<int64_t>(i * 7);
+      });
+    }
+  });
+  for (int i = 0; i < 100000; ++i) {
+    const Activity::Values values = activity.read();
+    CHECK_MESSAGE((values.signature == values.sequence * 3 &&
+                   values.step == static_cast<int64_t>(values.sequence * 7)),
+                  values.sequence);
+  }
+  stop = true;
+  writer.join();
+}
+
+}  // namespace
+}  // namespace meshtrain::test
