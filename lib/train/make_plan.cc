@@ -19,9 +19,46 @@ std::string place_of(const LayoutRule* rule) {
   return rule == nullptr ? "" : rule->loc.to_string();
 }
 
+EstimateInput estimate_input(const Setup& setup, const PlanReport& report, const Program& program) {
+  return {.program = program,
+          .mesh = report.mesh,
+          .collectives = report.collectives,
+          .batch = report.batch,
+          .memory = report.memory.total(),
+          .flops = report.flops,
+          .allow_tf32 = setup.config().matmul_precision.value != "highest"};
+}
+
+// A step of the same batch on one device: the same layers and layouts on a mesh of ones.
+double step_on_one_device(const Setup& setup, const Hardware& hardware) {
+  Config config = setup.config();
+  MeshConfig& mesh = config.distribution.mesh;
+  mesh.shape.value.assign(static_cast<size_t>(setup.mesh().num_axes()), 1);
+  mesh.axis_names.value = setup.mesh().axis_names();
+  mesh.devices.value = "auto";
+  const Setup alone(config, &setup.data());
+  PlanReport report;
+  report.mesh = alone.mesh();
+  report.batch = config.fit.batch_size.value;
+  const Compiled compiled = alone.compile(StepKind::kTrain, report.batch);
+  return estimate_step(estimate_input(alone, report, compiled.program), hardware).step;
+}
+
+// One device is looked at only where it could be faster: where its products alone take less than
+// the step of all devices.
+Estimate estimate(const Setup& setup, const PlanReport& report, const Program& program,
+                  const Hardware& hardware) {
+  Estimate out = estimate_step(estimate_input(setup, report, program), hardware);
+  const double products = report.flops / hardware.matmul[static_cast<size_t>(out.products)];
+  if (out.devices > 1 && !hardware.is_virtual && products < out.step) {
+    compare_with_one_device(out, step_on_one_device(setup, hardware));
+  }
+  return out;
+}
+
 }  // namespace
 
-PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket) {
+PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
   PlanReport report;
   report.name = setup.config().name.value;
   report.mesh = setup.mesh();
@@ -53,6 +90,9 @@ PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket) {
   report.flops = planned_flops(compiled.graph);
   report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);
   report.warnings = setup.warnings();
+  if (hardware != nullptr) {
+    report.estimate = estimate(setup, report, compiled.program, *hardware);
+  }
   return report;
 }
 

@@ -1,0 +1,55 @@
+// How long collectives take where devices are: the constants that the cost model needs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/gpu/device.h"
+#include "comm/processes.h"
+#include "exec/executor.h"
+
+namespace meshtrain {
+
+struct CommOptions {
+  DeviceMesh mesh;
+  std::shared_ptr<gpu::Device> device;  // null: the processor
+  std::shared_ptr<WorkerPool> workers;  // of the processor
+  Processes processes = {};
+  int64_t smallest = int64_t{1} << 10, largest = int64_t{64} << 20;  // bytes
+  double seconds = 0.05;                                             // for each size
+};
+
+struct CommPoint {
+  int64_t bytes = 0;    // of the tensor, as in the cost model
+  double seconds = 0;   // the median
+  int64_t moved = 0;    // bytes of all pieces of operand and result of this process
+  double bus_rate = 0;  // bytes/s that each device sends, bandwidth-optimal algorithm
+};
+
+// seconds = start + bytes / rate
+struct LineFit {
+  double start = 0, rate = 0;  // rate 0: no time grows with the bytes
+};
+
+struct CommSeries {
+  std::string kind;  // "all_reduce"; "exchange": between processes, without devices
+  std::string axis;  // of the mesh; empty for exchanges
+  int64_t members = 1;
+  std::vector<CommPoint> points;
+  bool shortened = false;  // larger tensors would take too much memory here
+  LineFit fit;             // of bytes
+};
+
+// Least squares of relative errors, so that small sizes count as much as large ones; neither start
+// nor rate is negative. `x` and `seconds` are of the same length, at least 1.
+LineFit fit_line(const std::vector<double>& x, const std::vector<double>& seconds);
+
+// all_reduce, all_gather, reduce_scatter and all_to_all over each axis of more than one device, as
+// the executor does them, and with several processes the exchange between all of them. Collective.
+std::vector<CommSeries> measure_collectives(const CommOptions& options);
+
+// What to write into a file of hardware. Of one process: an entry `cpu`; of several: `cluster`.
+std::string hardware_lines(const std::vector<CommSeries>& series, const CommOptions& options);
+
+}  // namespace meshtrain
