@@ -109,7 +109,7 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
 }
 
 cpu::KernelList CpuExecutor::prepare(const std::vector<ProgramStep>& steps) {
-  CpuMaker maker(step_scratch, group.get());
+  CpuMaker maker(step_scratch, processes);
   for (const ProgramStep& step : steps)
     prepare_step(program, step, memory, maker);
   return maker.take();

@@ -17,6 +17,8 @@
 #include "backend/cpu/scan.h"
 #include "backend/cpu/types.h"
 #include "backend/cpu/warp.h"
+#include "base/hash.h"
+#include "comm/control_channel.h"
 #include "comm/local/combine.h"
 
 namespace meshtrain {
@@ -37,9 +39,29 @@ int64_t elements_of(const ScanShape& shape) {
 // What goes between processes. One unit, so that worker 0 runs it: the thread that made the group.
 class TransferKernel final : public cpu::Kernel {
  public:
-  TransferKernel(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses)
-      : transfer_(std::move(transfer)), accesses_(std::move(accesses)) {}
-  void run(int64_t, int64_t, std::byte*) const override { transfer_->run(); }
+  TransferKernel(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses,
+                 std::shared_ptr<ControlChannel> control, const std::string& name,
+                 uint64_t signature)
+      : transfer_(std::move(transfer)),
+        accesses_(std::move(accesses)),
+        control_(std::move(control)),
+        name_(control_ == nullptr ? "" : control_->keep(name)),
+        signature_(signature) {}
+
+  void run(int64_t, int64_t, std::byte*) const override {
+    if (control_ == nullptr) {
+      transfer_->run();
+      return;
+    }
+    control_->enter(signature_, name_);
+    try {
+      transfer_->run();
+    } catch (const std::exception& error) {  // other workers wait: no way back from here
+      control_->fail(static_cast<int>(ExitCode::kRankLost),
+                     fmt::format("error[E605]: {}: {}\n", name_, error.what()));
+    }
+    control_->leave();
+  }
   void accesses(int64_t, int64_t, std::vector<Access>& out) const override {
     out.insert(out.end(), accesses_.begin(), accesses_.end());
   }
@@ -48,11 +70,15 @@ class TransferKernel final : public cpu::Kernel {
  private:
   std::unique_ptr<Transfer> transfer_;
   std::vector<Access> accesses_;
+  std::shared_ptr<ControlChannel> control_;
+  const char* name_;
+  uint64_t signature_;
 };
 
 }  // namespace
 
-void CpuMaker::begin_step(std::string_view) {
+void CpuMaker::begin_step(std::string_view path) {
+  path_ = path;
   scratch_.begin_step();
 }
 
@@ -239,16 +265,21 @@ void CpuMaker::exchange(const std::vector<Message>& sends, const std::vector<Mes
     accesses.push_back({message.data, message.data + message.bytes, false});
   for (const Message& message : receives)
     accesses.push_back({message.data, message.data + message.bytes, true});
-  add(std::make_unique<TransferKernel>(group_->make_exchange(sends, receives),
-                                       std::move(accesses)));
+  add(processes_.group->make_exchange(sends, receives), std::move(accesses));
 }
 
 void CpuMaker::all_reduce(Reduction reduction, DType dtype, std::byte* data, int64_t elements,
                           const std::vector<int>& ranks) {
   const int64_t bytes = elements * static_cast<int64_t>(dtype_size(dtype));
-  add(std::make_unique<TransferKernel>(
-      group_->make_all_reduce(reduction, dtype, data, elements, ranks),
-      std::vector<Access>{{data, data + bytes, true}}));
+  add(processes_.group->make_all_reduce(reduction, dtype, data, elements, ranks),
+      {{data, data + bytes, true}});
+}
+
+void CpuMaker::add(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses) {
+  // The same on all ranks, which prepare the same steps.
+  const uint64_t signature = hash_text(path_);
+  add(std::make_unique<TransferKernel>(std::move(transfer), std::move(accesses), processes_.control,
+                                       path_, signature));
 }
 
 }  // namespace meshtrain

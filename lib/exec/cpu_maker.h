@@ -3,16 +3,16 @@
 
 #include "backend/cpu/kernel.h"
 #include "backend/kernel_maker.h"
-#include "comm/process_group.h"
+#include "comm/processes.h"
 #include "exec/memory.h"
 
 namespace meshtrain {
 
 class CpuMaker final : public KernelMaker {
  public:
-  // `scratch` must live as long as the kernels. `group`: of several processes, else null.
-  explicit CpuMaker(StepScratch& scratch, ProcessGroup* group = nullptr)
-      : scratch_(scratch), group_(group) {}
+  // `scratch` must live as long as the kernels.
+  explicit CpuMaker(StepScratch& scratch, Processes processes = {})
+      : scratch_(scratch), processes_(std::move(processes)) {}
   cpu::KernelList take() { return std::move(kernels_); }
 
   void begin_step(std::string_view path) override;
@@ -57,6 +57,7 @@ class CpuMaker final : public KernelMaker {
 
  private:
   void add(cpu::KernelPtr kernel);
+  void add(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses);
   void add(cpu::KernelList list);
   // For kernels that have no loops for 16 bits: `elements` of them as float32 in scratch, converted
   // before (after) the kernel that is added next. Other types: the array itself.
@@ -64,7 +65,8 @@ class CpuMaker final : public KernelMaker {
   std::byte* written(DType dtype, void* data, int64_t elements);
 
   StepScratch& scratch_;
-  ProcessGroup* group_;
+  Processes processes_;
+  std::string path_;  // of the step
   cpu::KernelList kernels_;
   size_t group_begin_ = 0;
   bool in_group_ = false;

@@ -22,7 +22,10 @@ class Exchange {
   // `direct`: where it may arrive at once if nothing else comes from there; null: anywhere.
   Slot receive(int peer, int64_t bytes, std::byte* direct = nullptr);
 
-  // Makes the kernels that pack and exchange; nothing where there is nothing to exchange.
+  // Some process sends something here, if not this one: all take part, so that all count alike.
+  void expect() { is_expected_ = true; }
+
+  // Makes the kernels that pack and exchange; nothing where no process sends anything.
   void make(KernelMaker& maker);
   // After make().
   std::byte* address(const Slot& slot) const { return receives_.at(slot.peer).data + slot.offset; }
@@ -42,6 +45,7 @@ class Exchange {
 
   std::map<int, Outgoing> sends_;
   std::map<int, Incoming> receives_;
+  bool is_expected_ = false;
 };
 
 }  // namespace meshtrain

@@ -13,7 +13,7 @@ PieceMap piece_map(const Program& program, int buffer) {
 }  // namespace
 
 Executor::Impl::Impl(Program p, const VariableStore& variables)
-    : program(std::move(p)), group(variables.group()) {
+    : program(std::move(p)), processes(variables.processes()) {
   for (const Program::NamedBuffer& input : program.inputs) {
     inputs.push_back(piece_map(program, input.buffer));
   }
@@ -24,7 +24,8 @@ Executor::Impl::Impl(Program p, const VariableStore& variables)
 
 HostTensor Executor::Impl::whole_output(int index, const std::byte* pieces) const {
   const Buffer& b = program.buffers[program.outputs[static_cast<size_t>(index)].buffer];
-  return gather_whole(program.part, b.sharding, b.global_shape, b.dtype, pieces, group.get());
+  return gather_whole(program.part, b.sharding, b.global_shape, b.dtype, pieces,
+                      processes.group.get());
 }
 
 std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* arena,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/gpu/device.h"
+#include "comm/processes.h"
 #include "exec/pieces.h"
 #include "ir/program.h"
 #include "tensor/host_tensor.h"
@@ -25,19 +26,17 @@ std::shared_ptr<WorkerPool> make_worker_pool(int num_workers);  // 0: one per co
 // part.num_pieces(axes) pieces, where `axes` are those of its storage layout.
 class VariableStore {
  public:
-  // In the memory of `device`, or of the host where there is none. `group`: the processes that the
-  // parts of the mesh belong to; null where the part is the whole. Throws RuntimeFailure (exit 4)
-  // when the memory cannot be had.
+  // In the memory of `device`, or of the host where there is none. `processes`: those that the
+  // parts of the mesh belong to. Throws RuntimeFailure (exit 4) when the memory cannot be had.
   VariableStore(MeshPart part, std::vector<Variable> variables,
-                std::shared_ptr<gpu::Device> device = nullptr,
-                std::shared_ptr<ProcessGroup> group = nullptr);
+                std::shared_ptr<gpu::Device> device = nullptr, Processes processes = {});
   ~VariableStore();
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
   int find(std::string_view path) const;  // kNone when absent
   const std::vector<Variable>& variables() const { return variables_; }
   const std::shared_ptr<gpu::Device>& device() const { return device_; }
-  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+  const Processes& processes() const { return processes_; }
   const MeshPart& part() const { return part_; }
   // Where the pieces of this process are in the whole tensor.
   PieceMap map(int variable) const;
@@ -58,7 +57,7 @@ class VariableStore {
   MeshPart part_;
   std::vector<Variable> variables_;
   std::shared_ptr<gpu::Device> device_;
-  std::shared_ptr<ProcessGroup> group_;
+  Processes processes_;
   std::vector<HostTensor> storage_;     // of the host, one for each variable
   std::byte* device_memory_ = nullptr;  // of the device, for all
   std::vector<std::byte*> addresses_;

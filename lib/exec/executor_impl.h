@@ -23,7 +23,7 @@ struct Executor::Impl {
   HostTensor whole_output(int index, const std::byte* pieces) const;
 
   Program program;
-  std::shared_ptr<ProcessGroup> group;  // null: the only process
+  Processes processes;
   std::vector<PieceMap> inputs, outputs;
 };
 

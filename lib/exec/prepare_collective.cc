@@ -120,6 +120,7 @@ class Collective {
       View to;
     };
     Exchange exchange;
+    exchange.expect();
     std::vector<Arrival> arrivals;
     for (int64_t peer = 0; peer < static_cast<int64_t>(group_.size()); ++peer) {
       for (size_t i = 0; i < num_operands() && peer != place; ++i) {

@@ -141,7 +141,10 @@ void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
     const int64_t device = peer.device_of(axes, p);
     for_each_term(device, target_.box(peer, device),
                   [&](const Source& source, const Overlap& meet) {
-                    if (part_.holder(source.device, source_.buffer.axes, rank) == part_.rank()) {
+                    const int holder = part_.holder(source.device, source_.buffer.axes, rank);
+                    if (holder != rank)
+                      exchange.expect();
+                    if (holder == part_.rank()) {
                       exchange.send(rank, {local_address(source, meet), dtype(), meet.shape,
                                            row_major_strides(source.box.shape)});
                     }

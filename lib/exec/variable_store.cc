@@ -6,12 +6,11 @@
 namespace meshtrain {
 
 VariableStore::VariableStore(MeshPart part, std::vector<Variable> variables,
-                             std::shared_ptr<gpu::Device> device,
-                             std::shared_ptr<ProcessGroup> group)
+                             std::shared_ptr<gpu::Device> device, Processes processes)
     : part_(std::move(part)),
       variables_(std::move(variables)),
       device_(std::move(device)),
-      group_(std::move(group)) {
+      processes_(std::move(processes)) {
   std::vector<int64_t> offsets;
   int64_t total = 0;
   for (size_t v = 0; v < variables_.size(); ++v) {
@@ -82,7 +81,7 @@ HostTensor VariableStore::read(int variable) const {
     copy_pieces(variable, copy.bytes());
     from = copy.bytes();
   }
-  return gather_whole(part_, v.layout.storage, v.shape, v.dtype, from, group_.get());
+  return gather_whole(part_, v.layout.storage, v.shape, v.dtype, from, processes_.group.get());
 }
 
 void VariableStore::write(int variable, const HostTensor& value) {

@@ -9,14 +9,16 @@
 #include "exec/executor.h"
 #include "train/device_memory.h"
 #include "train/feeder.h"
+#include "train/join_devices.h"
 
 namespace meshtrain {
 namespace {
 
-gpu::DeviceOptions device_options(const Config& config, const EngineOptions& options) {
+gpu::DeviceOptions device_options(const Setup& setup, const EngineOptions& options) {
   return {.use_graph = options.use_cuda_graph,
-          .use_tf32 = config.matmul_precision.value != "highest",
-          .cache_dir = gpu_cache_folder()};
+          .use_tf32 = setup.config().matmul_precision.value != "highest",
+          .cache_dir = gpu_cache_folder(),
+          .measure = options.processes.size() == 1 && !setup.fixed_reductions()};
 }
 
 }  // namespace
@@ -25,9 +27,11 @@ struct Engine::Impl {
   Impl(const Config& config, const DataSpec& spec, const EngineOptions& options)
       : processes(options.processes),
         setup(config, &spec, options.dump_ir, processes.size(), processes.rank()),
-        device(open_device(setup.distribution().devices, device_options(config, options))),
+        device(open_device(setup.distribution().devices, device_options(setup, options),
+                           processes)),
+        abort_hook(join_devices(device, processes)),
         workers(device == nullptr ? make_worker_pool(options.num_workers) : nullptr),
-        store(setup.part(), setup.variables(), checked(device), processes.group),
+        store(setup.part(), setup.variables(), checked(device), processes),
         feeder(device) {
     initialize();
   }
@@ -159,6 +163,7 @@ struct Engine::Impl {
   Processes processes;
   Setup setup;
   std::shared_ptr<gpu::Device> device;  // null: the processor
+  AbortHook abort_hook;
   std::shared_ptr<WorkerPool> workers;
   VariableStore store;
   Feeder feeder;

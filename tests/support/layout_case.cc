@@ -148,7 +148,8 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   MESHTRAIN_CHECK(problem.empty(), "{}", problem);
 
   Random random(data_seed);
-  VariableStore store(compiled.program.part, graph.variables, place.device, place.group);
+  VariableStore store(compiled.program.part, graph.variables, place.device,
+                      {.group = place.group, .control = nullptr});
   for (int v = 0; v < static_cast<int>(graph.variables.size()); ++v) {
     store.write(v, first_value(graph.variables[v], random));
   }
