@@ -21,11 +21,24 @@ struct FetchArguments {
   bool offline = false;
 };
 
+struct LaunchArguments {
+  std::string hosts, host_file, agent, interface;
+  int processes = 0;  // 0: as many as the hosts take
+};
+
+struct BenchArguments {
+  std::string smallest = "1 KiB", largest = "64 MiB";
+  double seconds = 0.05;
+};
+
 // The command line as parsed; one for the whole process. verbs.cc declares what sets what.
 struct Arguments {
   std::vector<std::string> command_line;  // all of it, as given
-  std::vector<std::string> words;         // config files and overrides, in order
-  std::vector<std::string> sets;          // --set
+  // Verb, flags and words for processes that this one starts to do its work: without what only
+  // concerns starting them.
+  std::vector<std::string> given_words;
+  std::vector<std::string> words;  // config files and overrides, in order
+  std::vector<std::string> sets;   // --set
   std::string profile, mesh, devices, name, batch_size, epochs, seed, limit_steps;
   std::string resume, max_time, target;
   std::vector<std::string> allow;  // --allow KEY
@@ -41,8 +54,14 @@ struct Arguments {
   std::string scratch;
   bool checksums = false;
   std::string template_name;
+  std::string hardware;  // of plan
+  int64_t hosts = 0;     // 0: as the hardware has them
+  BenchArguments bench;
   FetchArguments fetch;
+  LaunchArguments launch;
+  int64_t restarts = 0;
   Processes processes;  // that run the verb; made before it begins
+  int num_workers = 0;  // threads that compute; 0: one per core
 };
 
 // What the flags say of an engine.
@@ -53,6 +72,7 @@ EngineOptions engine_options(const Arguments& arguments);
 // ------------------------------------------------------------------------
 // Each returns the exit code and throws what main() shows. `started` becomes true when there is
 // something on disk: errors from then on cannot say that nothing was started.
+int run_bench_comm(const Arguments& arguments);
 int run_config_show(const Arguments& arguments);
 int run_data_fetch(const Arguments& arguments, bool& started);
 int run_data_inspect(const Arguments& arguments);
@@ -62,11 +82,13 @@ int run_export(const Arguments& arguments);
 int run_import(const Arguments& arguments);
 int run_init(const Arguments& arguments);
 int run_inspect(const Arguments& arguments);
+int run_launch(const Arguments& arguments, bool& started);
 int run_plan(const Arguments& arguments);
 int run_predict(const Arguments& arguments, bool& started);
 int run_report(const Arguments& arguments);
 int run_resume(const Arguments& arguments, bool& started);
 int run_schema();
+int run_serve_processes();
 int run_summary(const Arguments& arguments);
 int run_train(const Arguments& arguments, bool& started);
 int run_validate(const Arguments& arguments);

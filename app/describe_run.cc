@@ -9,7 +9,8 @@
 namespace meshtrain {
 
 EngineOptions engine_options(const Arguments& arguments) {
-  return {.dump_ir = arguments.dump_ir,
+  return {.num_workers = arguments.num_workers,
+          .dump_ir = arguments.dump_ir,
           .use_cuda_graph = !arguments.no_cuda_graph,
           .processes = arguments.processes};
 }

@@ -37,7 +37,7 @@ void add_key_flags(CLI::App& verb, Arguments& a) {
       ->type_name("NAME");
   add_key_flag(verb, "--mesh", a.mesh, "4x2|data=4,model=2", "distribution.device_mesh.shape",
                "Shape of the mesh");
-  add_key_flag(verb, "--devices", a.devices, "cpu:8|gpu:0|gpu:0x8|auto",
+  add_key_flag(verb, "--devices", a.devices, "cpu:8|gpu:0-7|gpu:0x8|64xH100|auto",
                "distribution.device_mesh.devices", "Devices of the mesh");
   add_key_flag(verb, "--batch-size", a.batch_size, "N", "fit.batch_size", "Global batch size");
   add_key_flag(verb, "--epochs", a.epochs, "N", "fit.epochs", "Number of the last epoch");
@@ -103,6 +103,15 @@ void add_engine_flags(CLI::App& verb, Arguments& a) {
   add_dump_ir_flag(verb, a);
   verb.add_flag("--no-cuda-graph", a.no_cuda_graph,
                 "On a GPU: start kernel by kernel, to see which one fails");
+}
+
+void add_hardware_flags(CLI::App& verb, Arguments& a) {
+  add_key_flag(verb, "--hardware", a.hardware, "FILE", "plan.hardware",
+               "Devices to estimate for, beside A100, H100, H200, B200 and cpu, or other values of "
+               "theirs");
+  verb.add_option("--hosts", a.hosts, "Hosts that the devices are in; default as the hardware has")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536));
 }
 
 void add_dump_ir_flag(CLI::App& verb, Arguments& a) {

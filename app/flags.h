@@ -21,6 +21,8 @@ void add_weights_flag(CLI::App& verb, Arguments& arguments);
 void add_resume_flags(CLI::App& verb, Arguments& arguments);
 // --dump-ir, --no-cuda-graph: of verbs that compute.
 void add_engine_flags(CLI::App& verb, Arguments& arguments);
+// --hardware, --hosts: of plan.
+void add_hardware_flags(CLI::App& verb, Arguments& arguments);
 void add_dump_ir_flag(CLI::App& verb, Arguments& arguments);
 void add_quiet_flag(CLI::App& verb, Arguments& arguments, const char* meaning);
 

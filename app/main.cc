@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstring>
-#include <new>
 
 #include "base/text.h"
 #include "cli.h"
-#include "train/signals.h"
+#include "ending.h"
+#include "start_processes.h"
 #include "verbs.h"
 
 namespace meshtrain {
@@ -23,28 +23,6 @@ Exit codes:
 Environment: MESHTRAIN_DATA, MESHTRAIN_CACHE, MESHTRAIN_DEVICES, MESHTRAIN_OFFLINE,
   NO_COLOR, CLICOLOR_FORCE.
 `meshtrain VERB --help` lists the flags of a verb.)";
-
-int exit_code(ExitCode code) {
-  return static_cast<int>(code);
-}
-
-// "2 errors; nothing was started"
-int show(const ConfigError& error, const Arguments& arguments, bool started) {
-  const int count = error.diagnostics().num_errors();
-  std::string text = error.diagnostics().render(use_color(arguments.color, err_stream()));
-  if (!started) {
-    text += fmt::format("{} error{}; nothing was started\n", count, count == 1 ? "" : "s");
-  }
-  err_stream().write(text);
-  return exit_code(error.exit_code());
-}
-
-// What is no mistake in the config; a result that cannot be written has the code of its kind.
-int show(ExitCode code, std::string_view message) {
-  const char* label = code == ExitCode::kWriteFailed ? "[E142]" : "";
-  err_stream().write(fmt::format("error{}: {}\n", label, message));
-  return exit_code(code);
-}
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -84,30 +62,12 @@ int show_misuse(const CLI::ParseError& error, CLI::App& app) {
       .help(verb == &app ? "meshtrain --help"
                          : fmt::format("meshtrain {} --help", verb->get_name()));
   err_stream().write(diagnostics.render());
-  return exit_code(ExitCode::kConfig);
-}
-
-// What ended a verb, as message and exit code.
-int run_action(const Action& action, const Arguments& arguments, const bool& started) {
-  try {
-    return action();
-  } catch (const ConfigError& error) {
-    return show(error, arguments, started);
-  } catch (const StopRequested& stop) {
-    err_stream().write(fmt::format("{}\n", stop.what()));
-    return exit_code(stop.exit_code());
-  } catch (const Error& error) {
-    return show(error.exit_code(), error.what());
-  } catch (const std::bad_alloc&) {
-    err_stream().write("error[E632]: out of memory\n");
-    return exit_code(ExitCode::kMesh);
-  } catch (const std::exception& error) {
-    return show(ExitCode::kUnexpected, fmt::format("unexpected failure: {}", error.what()));
-  }
+  return static_cast<int>(ExitCode::kConfig);
 }
 
 int run(int argc, char** argv) {
   prepare_streams();
+  let_first_speak();
   CLI::App app("Sharded neural network training from one YAML file", "meshtrain");
   Arguments arguments;
   arguments.command_line.assign(argv, argv + argc);
@@ -128,7 +88,16 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return show_misuse(error, app);
   }
-  const int code = run_action(action, arguments, started);
+  arguments.given_words = given_words(app);
+  Ending ending;
+  try {
+    if (start_processes(arguments, app.get_subcommands().front()->get_name())) {
+      ending.exit_code = action();
+    }
+  } catch (...) {
+    ending = ending_of_exception(arguments, started);
+  }
+  const int code = end_processes(arguments.processes, ending);
   if (out_stream().error_number() == 0) {
     return code;
   }
@@ -138,7 +107,10 @@ int run(int argc, char** argv) {
     err_stream().write(fmt::format("warning: {}\n", reason));
     return code;
   }
-  return code == 0 ? show(ExitCode::kWriteFailed, reason) : code;
+  if (code == 0) {
+    err_stream().write(error_text(ExitCode::kWriteFailed, reason));
+  }
+  return code == 0 ? static_cast<int>(ExitCode::kWriteFailed) : code;
 }
 
 }  // namespace

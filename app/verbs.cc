@@ -1,7 +1,9 @@
 #include "verbs.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
+#include "comm/launch.h"
 #include "flags.h"
 
 namespace meshtrain {
@@ -18,14 +20,10 @@ void add_run_dir(CLI::App& verb, Arguments& a, const char* meaning) {
   verb.add_option("-o,--run-dir", a.run_dir, meaning)->type_name("DIR");
 }
 
-void add_train(CommandLine to) {
-  Arguments& a = to.arguments;
-  CLI::App& verb = add_verb(
-      to.app, "train", "Build the model, fit, evaluate", to.action,
-      [&a, &started = to.started] { return a.dry_run ? run_plan(a) : run_train(a, started); });
+// What train and launch both take.
+void add_train_flags(CLI::App& verb, Arguments& a) {
   add_config_arguments(verb, a);
   add_run_dir(verb, a, "Where results go; default runs/NAME/ID, never overwritten");
-  verb.add_flag("-n,--dry-run", a.dry_run, "Show the plan and stop");
   verb.add_flag("-r,--resume{auto}", a.resume,
                 "Go on from a checkpoint: --resume, --resume=auto (or start afresh), latest, best "
                 "or a path")
@@ -35,6 +33,57 @@ void add_train(CommandLine to) {
                 "Take what fits of fit.initial_weights; the rest is drawn, and named in a warning");
   add_engine_flags(verb, a);
   add_output_flags(verb, a);
+  verb.add_option("--restarts", a.restarts,
+                  "Start again from the newest checkpoint when a process or host was lost, at most "
+                  "N times")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000))
+      ->group("Processes");
+}
+
+void add_train(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(
+      to.app, "train", "Build the model, fit, evaluate", to.action,
+      [&a, &started = to.started] { return a.dry_run ? run_plan(a) : run_train(a, started); });
+  add_train_flags(verb, a);
+  verb.add_flag("-n,--dry-run", a.dry_run, "Show the plan and stop");
+}
+
+void add_launch(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb =
+      add_verb(to.app, "launch", "train as several processes, on this machine or on hosts",
+               to.action, [&a, &started = to.started] { return run_launch(a, started); });
+  verb.add_option("--hosts", a.launch.hosts, "Hosts and how many processes each takes")
+      ->type_name("a:4,b:4")
+      ->group("Processes");
+  verb.add_option("--hostfile", a.launch.host_file, "The same as lines `a slots=4` of a file")
+      ->type_name("FILE")
+      ->group("Processes");
+  verb.add_option("-n,--processes", a.launch.processes,
+                  "How many; default as many as the hosts take")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536))
+      ->group("Processes");
+  verb.add_option("--remote-agent", a.launch.agent,
+                  "What starts a command on another host: AGENT HOST COMMAND; default ssh")
+      ->type_name("AGENT")
+      ->group("Processes");
+  verb.add_option("--interface", a.launch.interface,
+                  "The network interface to use on each host; default any")
+      ->type_name("NAME")
+      ->group("Processes");
+  add_train_flags(verb, a);
+  verb.footer(
+      "On processors mpirun (Open MPI) starts the processes, and -v shows how; processes with a "
+      "GPU "
+      "each are\nstarted by this program. SIGTERM, SIGINT and SIGUSR1 save and stop all of them.");
+}
+
+// For run_on_hosts(), not for people.
+void add_serve_processes(CommandLine to) {
+  add_verb(to.app, kServeVerb, "", to.action, run_serve_processes).group("");
 }
 
 void add_evaluate(CommandLine to) {
@@ -78,12 +127,38 @@ void add_plan(CommandLine to) {
   Arguments& a = to.arguments;
   CLI::App& verb =
       add_verb(to.app, "plan",
-               "Layouts, bytes per device, collectives of a step; needs no data and no device",
+               "Layouts, bytes per device, collectives and time of a step; needs no data and no "
+               "device, and takes those of a cluster that is not here: --devices 64xH100",
                to.action, [&a] { return run_plan(a); });
   add_config_arguments(verb, a);
+  add_hardware_flags(verb, a);
   add_dump_ir_flag(verb, a);
   add_format_flag(verb, a);
   add_color_flag(verb, a);
+}
+
+void add_bench(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& bench = *to.app.add_subcommand("bench", "Measure this machine, or these processes");
+  bench.require_subcommand(1);
+  CLI::App& comm = add_verb(bench, "comm",
+                            "Time of the collectives by size, with the constants that `plan "
+                            "--hardware` takes",
+                            to.action, [&a] { return run_bench_comm(a); });
+  comm.add_option("--mesh", a.mesh, "Shape of the mesh; each of its axes is measured; default 8")
+      ->type_name("4x2|data=4,model=2");
+  comm.add_option("--devices", a.devices, "Devices of the mesh")->type_name("cpu:8|gpu:0x8|auto");
+  comm.add_option("--smallest", a.bench.smallest, "Least bytes of a tensor")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  comm.add_option("--largest", a.bench.largest, "Most bytes of a tensor")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  comm.add_option("--seconds", a.bench.seconds, "For each size")
+      ->type_name("X")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  add_format_flag(comm, a);
 }
 
 void add_summary(CommandLine to) {
@@ -275,10 +350,38 @@ void add_version(CommandLine to) {
 
 }  // namespace
 
+std::vector<std::string> given_words(const CLI::App& app) {
+  constexpr std::string_view kOfLaunch[] = {"hosts",        "hostfile",  "processes",
+                                            "remote-agent", "interface", "restarts"};
+  std::vector<std::string> words, out;
+  const CLI::App* verb = &app;
+  while (!verb->get_subcommands().empty()) {
+    verb = verb->get_subcommands().front();
+    out.push_back(verb->get_name() == "launch" ? "train" : verb->get_name());
+  }
+  for (const CLI::Option* option : verb->get_options()) {
+    if (option->get_positional()) {
+      words = option->results();
+      continue;
+    }
+    const std::string& name = option->get_lnames().front();
+    if (std::find(std::begin(kOfLaunch), std::end(kOfLaunch), name) != std::end(kOfLaunch)) {
+      continue;
+    }
+    for (const std::string& value : option->results()) {
+      out.push_back("--" + name + "=" + value);
+    }
+  }
+  out.insert(out.end(), words.begin(), words.end());
+  return out;
+}
+
 void add_verbs(CommandLine to) {
-  for (const auto add : {add_train, add_evaluate, add_predict, add_validate, add_plan, add_summary,
-                         add_config, add_data, add_devices, add_export, add_init, add_inspect,
-                         add_import, add_report, add_resume, add_schema, add_verify, add_version}) {
+  for (const auto add :
+       {add_train,  add_launch,  add_serve_processes, add_evaluate, add_predict, add_validate,
+        add_plan,   add_summary, add_config,          add_data,     add_devices, add_export,
+        add_init,   add_inspect, add_import,          add_report,   add_resume,  add_schema,
+        add_verify, add_version, add_bench}) {
     add(to);
   }
 }

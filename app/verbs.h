@@ -23,4 +23,8 @@ struct CommandLine {
 
 void add_verbs(CommandLine to);
 
+// Arguments::given_words: what was parsed, with each flag and its value as one word. `launch`
+// becomes `train`.
+std::vector<std::string> given_words(const CLI::App& app);
+
 }  // namespace meshtrain
