@@ -67,7 +67,9 @@ class Hosts:
         return f"10.77.0.{10 + self.names.index(host)}"
 
     def __enter__(self):
-        os.makedirs(self.folder, exist_ok=True)
+        self.temporary = os.path.join(self.folder, "tmp")  # Open MPI's files, too, go with the test
+        os.makedirs(self.temporary, exist_ok=True)
+        os.environ["TMPDIR"] = self.temporary
         sh("mount", "--make-rprivate", "/")
         self._names()
         sh("ip", "link", "set", "lo", "up")
@@ -118,6 +120,7 @@ class Hosts:
             file.write(f"""#!/bin/sh
 pid=$(cat '{self.folder}'/"$1".pid) || exit 255
 shift
+export TMPDIR='{self.temporary}'
 exec nsenter --target "$pid" --net --uts --mount --ipc sh -c "cd '{self.folder}' && $*"
 """)
         os.chmod(self.agent, 0o755)
@@ -140,18 +143,26 @@ exec nsenter --target "$pid" --net --uts --mount --ipc sh -c "cd '{self.folder}'
     def mend(self, host):
         sh("ip", "link", "set", f"v{host}", "up")
 
-    def delay(self, host, words):
-        """tc netem on all that comes to the host: ["delay", "200ms", "loss", "30%"]; [] ends it."""
+    def disturb(self, host, words):
+        """tc netem on all that comes to the host: ["delay", "200ms", "loss", "30%"]; [] ends it.
+        False where the kernel has no netem."""
         subprocess.run(["tc", "qdisc", "delete", "dev", f"v{host}", "root"], capture_output=True)
-        if words:
-            sh("tc", "qdisc", "add", "dev", f"v{host}", "root", "netem", *words)
+        return not words or subprocess.run(["tc", "qdisc", "add", "dev", f"v{host}", "root", "netem",
+                                            *words], capture_output=True).returncode == 0
 
     def drop_ports(self, host, ports):
         """Packets to and from these TCP ports vanish on `host`."""
         port = "{" + ",".join(ports) + "}"
+        self._drop(host, f"tcp dport {port} drop; tcp sport {port} drop;")
+
+    def drop_some(self, host, percent):
+        """So many packets in a hundred vanish on `host`, both ways."""
+        self._drop(host, f"oifname lo accept; numgen random mod 100 < {percent} drop;")
+
+    def _drop(self, host, rule):
         rules = f"""table inet test {{
- chain i {{ type filter hook input priority 0; tcp dport {port} drop; tcp sport {port} drop; }}
- chain o {{ type filter hook output priority 0; tcp dport {port} drop; tcp sport {port} drop; }}
+ chain i {{ type filter hook input priority 0; {rule.replace("oifname", "iifname")} }}
+ chain o {{ type filter hook output priority 0; {rule} }}
 }}"""
         done = subprocess.run(self.words(host, ["nft", "-f", "-"]), input=rules, text=True,
                               capture_output=True)
