@@ -1,0 +1,237 @@
+// How several processes start: what launchers leave behind, what differs between ranks, who speaks.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "ranks.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kConfig = R"(name: start
+seed: 5
+distribution:
+  type: DataParallel
+  device_mesh: {shape: [2], axis_names: [data], devices: "cpu:2"}
+  reductions: fixed
+data:
+  train: {source: random, samples: 32, shape: [6], classes: 3, seed: 1}
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Dense: {name: d1, units: 3}
+compile:
+  optimizer: {SGD: {learning_rate: 0.05}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 8, epochs: 2}
+)";
+
+class StartFolder : public TemporaryFolder {
+ public:
+  StartFolder() { write("start.yaml", kConfig); }
+
+  Result by_ranks(const std::vector<std::string>& args, const std::vector<Rank>& ranks = {},
+                  int size = 2) const {
+    return run(as_ranks(size, args, path(), ranks), 60);
+  }
+  Result alone(const std::vector<std::string>& environment,
+               const std::vector<std::string>& args = {"train", "start.yaml"}) const {
+    Command command;
+    command.args = args;
+    command.folder = path();
+    command.environment = environment;
+    return run(command);
+  }
+  bool has_run() const { return std::filesystem::exists(file("runs")); }
+};
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t times = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++times;
+  }
+  return times;
+}
+bool says(const Result& result, const std::string& part) {
+  return result.err.find(part) != std::string::npos;
+}
+
+bool has_mpi() {
+  const bool has = !std::string(MESHTRAIN_MPIRUN).empty();
+  if (!has) {
+    MESSAGE("skipped: built without MPI, or no mpirun");
+  }
+  return has;
+}
+
+TEST_CASE("what a launcher would not have set is refused") {
+  const StartFolder folder;
+  const Result garbage = folder.alone({"RANK=first", "WORLD_SIZE=2"});
+  CHECK(garbage.exit_code == 8);
+  CHECK(says(garbage, "error[E612]: RANK is `first`"));
+  CHECK(says(garbage, "unset RANK"));
+  CHECK(says(garbage, "nothing was started"));
+  CHECK(folder.alone({"RANK=0"}).exit_code == 8);
+  CHECK(folder.alone({"RANK=0", "WORLD_SIZE=1"}).exit_code == 0);
+}
+
+TEST_CASE("processes on processors that cannot talk are told how to") {
+  const StartFolder folder;
+  const Result torchrun =
+      folder.alone({"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29500"});
+  CHECK(torchrun.exit_code == 8);
+  CHECK(says(torchrun, "error[E614]"));
+  CHECK(says(torchrun, "processes on processors talk over MPI"));
+  CHECK(says(torchrun, "mpirun -np N"));
+  const Result slurm = folder.alone({"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=0"});
+  CHECK(slurm.exit_code == 8);
+  CHECK(says(slurm, "each of 3 tasks"));
+  CHECK(says(slurm, "srun --mpi=pmix"));
+  // What all of them find alike the first says.
+  const Result second = folder.alone({"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=1"});
+  CHECK(second.exit_code == 8);
+  CHECK(second.err.empty());
+  CHECK(!folder.has_run());
+}
+
+TEST_CASE("what several processes do not do together rank 0 does") {
+  const StartFolder folder;
+  const std::vector<std::string> first = {"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=0"};
+  const std::vector<std::string> second = {"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=1"};
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"plan", "start.yaml"},
+                                               {"version"},
+                                               {"--help"},
+                                               {"train", "start.yaml", "--dry-run"},
+                                               {"validate", "start.yaml"}}) {
+    CHECK(folder.alone(first, args).exit_code == 0);
+    CHECK(!folder.alone(first, args).out.empty());
+    CHECK(folder.alone(second, args).exit_code == 0);
+    CHECK(folder.alone(second, args).out.empty());
+    CHECK(folder.alone(second, args).err.empty());
+  }
+  const Result misuse = folder.alone(second, {"trian"});
+  CHECK(misuse.exit_code == 2);
+  CHECK(misuse.err.empty());
+}
+
+TEST_CASE("the program itself needs no MPI") {
+  const StartFolder folder;
+  const Result libraries = folder.alone({"LD_TRACE_LOADED_OBJECTS=1"});  // as ldd shows them
+  CHECK(libraries.out.find("libc.so") != std::string::npos);
+  for (const char* name : {"libmpi", "libopen-", "libpmix", "libhwloc", "libevent", "libcuda"}) {
+    CHECK_MESSAGE(libraries.out.find(name) == std::string::npos, name);
+  }
+}
+
+TEST_CASE("processes of another mpirun are told that they are alone") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Result result = folder.alone({"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=0"});
+  CHECK(result.exit_code == 8);
+  CHECK(says(result, "error[E614]: each of 4 processes believes to be alone"));
+  CHECK(says(result, "mixed MPI libraries?"));
+  const Result missing = folder.alone(
+      {"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=0", "MESHTRAIN_MPI_LIBRARY=/absent.so"});
+  CHECK(missing.exit_code == 8);
+  CHECK(says(missing, "cannot load /absent.so"));
+}
+
+TEST_CASE("one of several processes speaks") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Result result = folder.by_ranks({"train", "start.yaml"});
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(count(result.out, "Epoch 1/2") <= 1);
+  CHECK(count(result.err, "mesh        2") == 1);
+  CHECK(count(result.out, "loss:") == 2);
+  CHECK(folder.has_run());
+}
+
+TEST_CASE("a rank with another config is named with what differs") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Result result = folder.by_ranks({"train", "start.yaml", "-o", "x"},
+                                        {{}, {.before = "set -- \"$@\" fit.epochs=3 --seed 6"}});
+  CHECK(result.exit_code == 2);
+  CHECK(count(result.err, "error[E611]") == 1);
+  CHECK(says(result, "rank 1 on host "));
+  CHECK(says(result, "config: fit.epochs is 3, on rank 0 2"));
+  CHECK(says(result, "config: seed is 6, on rank 0 5"));
+  CHECK(count(result.err, "nothing was started") == 1);
+  CHECK(!std::filesystem::exists(folder.file("x")));
+}
+
+TEST_CASE("another verb or flag on a rank is named") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Result result =
+      folder.by_ranks({"train", "start.yaml"}, {{}, {.before = "set -- \"$@\" --resume=latest"}});
+  CHECK(result.exit_code == 2);
+  CHECK(says(result, "flags: `--resume=latest`, rank 0 has ``"));
+}
+
+TEST_CASE("what one rank cannot read is told with its name and ends all") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Result result = folder.by_ranks({"train", "start.yaml"}, {{}, {.before = "cd /"}});
+  CHECK(result.exit_code == 2);
+  CHECK(count(result.err, "error[E100]") == 1);
+  CHECK(says(result, "[rank 1 on host "));
+  CHECK(says(result, "cannot open `start.yaml`"));
+  CHECK(!folder.has_run());
+}
+
+TEST_CASE("what is wrong for all ranks is told once") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Result config = folder.by_ranks({"train", "start.yaml", "fit.epochs=none"});
+  CHECK(config.exit_code == 2);
+  CHECK(count(config.err, "error[") == 1);
+  CHECK(!says(config, "[rank"));
+  const Result devices = folder.by_ranks({"train", "start.yaml"}, {}, 3);
+  CHECK(devices.exit_code == 4);
+  CHECK(count(devices.err, "error[E210]: 2 devices do not split over 3 processes") == 1);
+  const Result input = folder.by_ranks({"train", "-"});
+  CHECK(input.exit_code == 2);
+  CHECK(count(input.err, "several processes cannot share standard input") == 1);
+}
+
+TEST_CASE("a network interface that is not there is named with those that are") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Rank rank{.environment = {"MESHTRAIN_NET_INTERFACE=eth77"}};
+  const Result result = folder.by_ranks({"train", "start.yaml"}, {rank, rank});
+  CHECK(result.exit_code == 8);
+  CHECK(count(result.err, "error[E613]") == 1);
+  CHECK(says(result, "`eth77`"));
+  CHECK(says(result, "lo"));
+}
+
+TEST_CASE("an error of one rank in its verb ends all with its message and code") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  folder.write("x.npy", "no array");
+  const Result result = folder.by_ranks(
+      {"predict", "start.yaml", "-i", "x.npy", "--output", "y.npy", "-w", "w.safetensors"});
+  CHECK(result.exit_code == 3);
+  CHECK(count(result.err, "error[E301]") == 1);
+}
+
+}  // namespace
+}  // namespace meshtrain
