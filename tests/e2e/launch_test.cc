@@ -1,0 +1,332 @@
+// meshtrain launch and --restarts, with a program in place of mpirun that writes down how it was
+// called. What real processes do on hosts is in tests/cluster.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/json.h"
+#include "example.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder with the example and an `mpirun` that does what `script` says.
+class LaunchFolder : public ExampleFolder {
+ public:
+  explicit LaunchFolder(const std::string& script) {
+    fs::create_directory(file("bin"));
+    write("bin/mpirun", "#!/bin/sh\n" + script);
+    ::chmod(file("bin/mpirun").c_str(), 0755);
+  }
+
+  Command command(std::vector<std::string> args) const {
+    Command out;
+    out.args = std::move(args);
+    out.folder = path();
+    out.environment = {"PATH=" + file("bin") + ":" + std::getenv("PATH")};
+    return out;
+  }
+};
+
+constexpr const char* kWriteDown =
+    "for word in \"$@\"; do printf '%s\\n' \"$word\"; done >words\n"
+    "env | grep -E '^(OMPI|PMIX|MESHTRAIN)_' | sort >environment\n";
+
+std::vector<std::string> words_after_program(const LaunchFolder& folder) {
+  std::vector<std::string> words = lines_of(folder.read("words"));
+  const auto program = std::find(words.begin(), words.end(), MESHTRAIN_BINARY);
+  REQUIRE(program != words.end());
+  return {program + 1, words.end()};
+}
+
+bool has_pair(const std::vector<std::string>& words, const std::string& a, const std::string& b) {
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (words[i] == a && words[i + 1] == b) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  const std::vector<std::string> lines = lines_of(text);
+  return std::find(lines.begin(), lines.end(), line) != lines.end();
+}
+
+TEST_CASE("launch hands what train takes to mpirun word by word") {
+  const LaunchFolder folder(kWriteDown);
+  const Result result = run(folder.command(
+      {"launch", "-vv", "--hosts", "a:2,b:2", "small.yaml", "--mesh", "data=2,model=2",
+       "fit.epochs=3", "-o", "a run", "--resume", "name='it''s; $(touch x) `id`'", "-q",
+       "--remote-agent", "my agent", "--restarts", "2", "--set", "fit.batch_size=8"}));
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  const std::vector<std::string> words = lines_of(folder.read("words"));
+  CHECK(has_pair(words, "--host", "a:2,b:2"));
+  CHECK(has_pair(words, "-n", "4"));
+  CHECK(has_pair(words, "plm_rsh_agent", "my agent"));
+  CHECK(has_pair(words, "-x", "MESHTRAIN_RESTART"));
+  std::vector<std::string> passed = words_after_program(folder);
+  std::sort(passed.begin(), passed.end());
+  std::vector<std::string> expected = {"train",
+                                       "small.yaml",
+                                       "fit.epochs=3",
+                                       "name='it''s; $(touch x) `id`'",
+                                       "--run-dir=a run",
+                                       "--resume=auto",
+                                       "--quiet=true",
+                                       "--verbose=true",
+                                       "--verbose=true",
+                                       "--mesh=data=2,model=2",
+                                       "--set=fit.batch_size=8"};
+  std::sort(expected.begin(), expected.end());
+  CHECK(passed == expected);
+  CHECK_FALSE(fs::exists(folder.file("x")));
+  // With -v it says how.
+  CHECK(result.err.find("launch: OMPI_MCA_oob_tcp_keepalive_time=10\n") != std::string::npos);
+  CHECK(result.err.find("--host a:2,b:2 -n 4") != std::string::npos);
+}
+
+TEST_CASE("launch makes the safe settings of MPI where they are not made") {
+  const LaunchFolder folder(kWriteDown);
+  Command command = folder.command({"launch", "-n", "4", "small.yaml", "-q"});
+  command.environment.push_back("OMPI_MCA_oob_tcp_keepalive_time=77");
+  command.environment.push_back("MESHTRAIN_COLLECTIVE_TIMEOUT=9");
+  CHECK(run(command).exit_code == 0);
+  const std::string environment = folder.read("environment");
+  CHECK(has_line(environment, "OMPI_MCA_oob_tcp_keepalive_time=77"));
+  CHECK(has_line(environment, "OMPI_MCA_oob_tcp_keepalive_intvl=5"));
+  CHECK(has_line(environment, "OMPI_MCA_coll=^han,adapt"));
+  CHECK(has_line(environment, "PMIX_MCA_gds=hash"));
+  CHECK(has_pair(lines_of(folder.read("words")), "-x", "MESHTRAIN_COLLECTIVE_TIMEOUT"));
+  CHECK(has_pair(lines_of(folder.read("words")), "--host", "localhost:4"));
+}
+
+TEST_CASE("launch refuses what it cannot start before anything starts") {
+  const LaunchFolder folder(kWriteDown);
+  folder.write("hosts", "a slots=2\nb slots=none\n");
+  struct Case {
+    std::vector<std::string> args;
+    int exit_code;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{"small.yaml"}, 2, "how many processes, and where?"},
+      {{"-n", "0", "small.yaml"}, 2, "E140"},
+      {{"--hosts", "a:2,a:2", "small.yaml"}, 2, "host `a` is there twice"},
+      {{"--hosts", "a:x", "small.yaml"}, 2, "`x` in `a:x` is no number of processes"},
+      {{"--hosts", "a,localhost", "small.yaml"}, 2, "`localhost` is another machine for each"},
+      {{"--hosts", "a:2", "-n", "4", "small.yaml"}, 2, "-n 4, but the hosts take 2 processes"},
+      {{"--hostfile", "hosts", "small.yaml"}, 2, "hosts:2:1"},
+      {{"--hostfile", "hosts", "--hosts", "a", "small.yaml"}, 2, "both --hosts and --hostfile"},
+      {{"--hostfile", "none", "small.yaml"}, 3, "cannot open `none`"},
+      {{"-n", "3", "small.yaml"}, 4, "3 processes"},
+      {{"-n", "4", "none.yaml"}, 2, "none.yaml"},
+      {{"-n", "4", "small.yaml", "fit.epochs=ten"}, 2, "fit.epochs"},
+      {{"-n", "4", "-"}, 2, "cannot share standard input"},
+      {{"-n", "4", "small.yaml", "--interface", "eth77"}, 8, "interface `eth77` not found"},
+      {{"-n", "4", "small.yaml", "--no-such-flag"}, 2, "unknown option `--no-such-flag`"}};
+  for (const Case& c : cases) {
+    CAPTURE(c.message);
+    std::vector<std::string> args = {"launch"};
+    args.insert(args.end(), c.args.begin(), c.args.end());
+    const Result result = run(folder.command(args));
+    CHECK_MESSAGE(result.exit_code == c.exit_code, result.err);
+    CHECK_MESSAGE(result.err.find(c.message) != std::string::npos, result.err);
+    CHECK_FALSE(fs::exists(folder.file("words")));
+  }
+}
+
+TEST_CASE("launch without an mpirun says which package has it") {
+  const ExampleFolder folder;
+  Command command;
+  command.args = {"launch", "-n", "4", "small.yaml"};
+  command.folder = folder.path();
+  command.environment = {"PATH=" + folder.path()};
+  const Result result = run(command);
+  CHECK(result.exit_code == 8);
+  CHECK_MESSAGE(result.err.find("error[E614]: there is no `mpirun` on PATH") != std::string::npos,
+                result.err);
+  CHECK(result.err.find("apt-get install openmpi-bin") != std::string::npos);
+}
+
+TEST_CASE("the codes of processes are passed on and those of mpirun mean a lost host") {
+  for (const auto& [code, expected] : {std::pair(0, 0),
+                                       {2, 2},
+                                       {75, 75},
+                                       {74, 74},
+                                       {8, 8},
+                                       {137, 8},
+                                       {139, 8},
+                                       {205, 8},
+                                       {9, 8}}) {
+    const LaunchFolder folder(fmt::format("exit {}\n", code));
+    const Result result = run(folder.command({"launch", "-n", "4", "small.yaml"}));
+    CHECK(result.exit_code == expected);
+    const bool says = result.err.find(fmt::format("exit code {}:", code)) != std::string::npos;
+    CHECK(says == (code != expected));
+  }
+}
+
+TEST_CASE("the first signal that stops becomes the one that mpirun hands to all") {
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
+    const LaunchFolder folder(
+        "trap 'echo usr1 >got; exit 75' USR1\ntrap 'echo other >got' TERM "
+        "INT\necho >ready\nwhile :; do sleep 0.05; done\n");
+    Command command = folder.command({"launch", "-n", "4", "small.yaml", "--restarts", "3"});
+    command.watch = [&](const std::string&, const std::string&, int pid) {
+      return fs::exists(folder.file("ready")) && kill(pid, number) == 0;
+    };
+    const Result result = run(command);
+    CHECK_MESSAGE(result.exit_code == 75, result.err);
+    CHECK(folder.read("got") == "usr1\n");
+  }
+}
+
+// Runs the program alone; the first `kills` times it is killed once it has saved anew.
+std::string killing_script(int kills) {
+  return fmt::format(
+      "while [ \"$1\" != '{}' ]; do shift; done\n"
+      "count=$(cat count 2>/dev/null || echo 0); echo $((count + 1)) >count\n"
+      "before=$(ls run/checkpoints 2>/dev/null | grep -c '^[0-9]*$')\n"
+      "last=$(ls run/checkpoints 2>/dev/null | grep '^[0-9]*$' | tail -1)\n"
+      "\"$@\" &\n"
+      "if [ $count -lt {} ]; then\n"
+      "  while [ \"$(ls run/checkpoints 2>/dev/null | grep '^[0-9]*$' | tail -1)\" = \"$last\" ]; "
+      "do sleep 0.02; done\n"
+      "  kill -9 $!; wait $!; exit 137\n"
+      "fi\n"
+      "wait $!\n",
+      MESHTRAIN_BINARY, kills);
+}
+
+const std::vector<std::string> kManyEpochs = {"small.yaml", "fit.epochs=400",
+                                              "checkpoint.every=50 steps"};
+
+std::vector<std::string> with(std::vector<std::string> first,
+                              const std::vector<std::string>& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+TEST_CASE("a run that is lost twice is started again twice and ends the same") {
+  const LaunchFolder folder(killing_script(2));
+  REQUIRE(run(folder.command(with({"train", "-q", "-o", "whole"}, kManyEpochs))).exit_code == 0);
+  const Result result = run(folder.command(
+      with({"launch", "-n", "4", "--restarts", "3", "-q", "-o", "run"}, kManyEpochs)));
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(result.err.find("restart 1 of 3 after exit code 8 of mpirun, from step ") !=
+        std::string::npos);
+  CHECK(result.err.find("restart 2 of 3") != std::string::npos);
+  CHECK(result.err.find("restart 3 of 3") == std::string::npos);
+  CHECK(folder.read("run/weights.safetensors") == folder.read("whole/weights.safetensors"));
+}
+
+TEST_CASE("a run is started again as often as was said and not more") {
+  const LaunchFolder folder(killing_script(5));
+  const Result result = run(folder.command(
+      with({"launch", "-n", "4", "--restarts", "1", "-q", "-o", "run"}, kManyEpochs)));
+  CHECK_MESSAGE(result.exit_code == 8, result.err);
+  CHECK(folder.read("count") == "2\n");
+}
+
+TEST_CASE("a run that saves nothing more is not started for ever") {
+  const LaunchFolder folder("echo x >>count\nexit 139\n");
+  const Result result =
+      run(folder.command(with({"launch", "-n", "4", "--restarts", "9", "-o", "run"}, kManyEpochs)));
+  CHECK_MESSAGE(result.exit_code == 8, result.err);
+  CHECK(folder.read("count") == "x\nx\n");
+  CHECK(result.err.find("restart 1 of 9 after exit code 8 of mpirun, from the beginning: there is "
+                        "no checkpoint yet") != std::string::npos);
+  CHECK(result.err.find("no checkpoint was added since restart 1") != std::string::npos);
+}
+
+TEST_CASE("what a restart would not change is not started again") {
+  for (const int code : {0, 1, 2, 3, 4, 5, 6, 74, 75}) {
+    const LaunchFolder folder(fmt::format("echo x >>count\nexit {}\n", code));
+    CHECK(run(folder.command({"launch", "-n", "4", "--restarts", "3", "small.yaml"})).exit_code ==
+          code);
+    CHECK(folder.read("count") == "x\n");
+  }
+}
+
+// The only child of a process, or 0.
+pid_t child_of(pid_t pid) {
+  std::ifstream children(fmt::format("/proc/{}/task/{}/children", pid, pid));
+  pid_t child = 0;
+  children >> child;
+  return child;
+}
+
+TEST_CASE("train with restarts goes on after it was killed") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain(with({"train", "-q", "-o", "whole"}, kManyEpochs), folder.path()).exit_code ==
+          0);
+  Command command;
+  command.args = with({"train", "--restarts", "2", "-q"}, kManyEpochs);
+  command.folder = folder.path();
+  int kills = 0;
+  std::string seen;
+  command.watch = [&](const std::string&, const std::string&, int pid) {
+    // Killed once it has saved; the folder is one that the run chose itself.
+    std::error_code error;
+    const fs::path run = fs::path(folder.path()) / "runs/small/latest/checkpoints";
+    std::string newest;
+    for (const auto& entry : fs::directory_iterator(run, error)) {
+      const std::string name = entry.path().filename().string();
+      newest = name.find_first_not_of("0123456789") == std::string::npos ? std::max(newest, name)
+                                                                         : newest;
+    }
+    const pid_t child = newest.empty() || newest == seen ? 0 : child_of(pid);
+    if (child != 0 && kill(child, SIGKILL) == 0) {
+      seen = newest;
+      ++kills;
+    }
+    return kills == 2;
+  };
+  const Result result = run(command);
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(result.err.find("restart 2 of 2 after exit code 137 of rank 0, from step ") !=
+        std::string::npos);
+  CHECK(folder.read("runs/small/latest/weights.safetensors") ==
+        folder.read("whole/weights.safetensors"));
+}
+
+// `serve-processes` with this order, and with standard input open after it or not.
+int serve(const ExampleFolder& folder, const nlohmann::json& order, bool stays_open) {
+  folder.write("order", json_text(order) + "\n");
+  const std::string read_from = stays_open ? "mkfifo f && exec 3<>f && cat order >&3 && " : "";
+  const int status = std::system(
+      fmt::format("cd '{}' && {} exec timeout -k 3 60 '{}' serve-processes {}", folder.path(),
+                  read_from, MESHTRAIN_BINARY, stays_open ? "<&3" : "<order")
+          .c_str());
+  return WEXITSTATUS(status);
+}
+
+TEST_CASE("processes for other hosts take their orders from standard input") {
+  const ExampleFolder folder;
+  CHECK(serve(folder, "no order", false) == 2);
+  nlohmann::json order = {
+      {"words",
+       {"sh", "-c", "echo $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR $T >>out; exit $RANK"}},
+      {"environment", nlohmann::json::array({nlohmann::json::array({"T", "secret"})})},
+      {"first", 3},
+      {"count", 1},
+      {"total", 8},
+      {"master", "a"},
+      {"port", 1234}};
+  CHECK(serve(folder, order, true) == 3);
+  CHECK(folder.read("out") == "3 0 8 a secret\n");
+  // Whoever started them is gone.
+  order["words"] = {"sleep", "1000"};
+  CHECK(serve(folder, order, false) == 8);
+}
+
+}  // namespace
+}  // namespace meshtrain
