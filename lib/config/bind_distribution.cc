@@ -17,28 +17,32 @@ bool is_on_paper(std::string_view text) {
          std::isalpha(static_cast<unsigned char>(text[cross + 1])) != 0;
 }
 
-// cpu, cpu:8, gpu:0-7, gpu:0x8, gpu:0,2
+bool is_count(std::string_view text) {
+  return !text.empty() && text.size() <= 6 &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// cpu, cpu:8, gpu:0-7, gpu:0,2, gpu:all, gpu:0x8, gpu:0-3x2
 bool is_device_list(const std::string& text) {
   if (text == "auto" || text == "cpu" || text == "gpu" || is_on_paper(text)) {
     return true;
   }
-  if (!starts_with(text, "cpu:") && !starts_with(text, "gpu:")) {
-    return false;
+  if (!starts_with(text, "gpu:")) {
+    return starts_with(text, "cpu:") && is_count(text.substr(4));
   }
-  const auto is_count = [](std::string_view part) {
-    return !part.empty() && part.size() <= 6 &&
-           part.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  for (const std::string& part : split(text.substr(4), ',')) {
-    const size_t middle = part.find_first_of("-x");
-    const bool fits = middle == std::string::npos
-                          ? is_count(part)
-                          : is_count(part.substr(0, middle)) && is_count(part.substr(middle + 1));
-    if (!fits) {
+  std::string list = text.substr(4);
+  if (const size_t cross = list.find('x'); cross != std::string::npos) {
+    if (!is_count(list.substr(cross + 1))) {
       return false;
     }
+    list.resize(cross);
   }
-  return true;
+  const std::vector<std::string> parts = split(list, ',');
+  return list == "all" || std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
+           const size_t dash = part.find('-');
+           return is_count(part.substr(0, dash)) &&
+                  (dash == std::string::npos || is_count(part.substr(dash + 1)));
+         });
 }
 
 std::string counted(size_t count, const char* one, const char* many) {
@@ -93,8 +97,8 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
     diagnostics
         .error("E113", devices.loc, fmt::format("`devices` cannot be `{}`", out.devices.value))
         .help(
-            "write auto, cpu:8 (virtual devices), gpu:0, or gpu:0x8 (virtual on one); for `plan` "
-            "64xH100, too");
+            "write auto, cpu:8 (virtual devices), gpu:0-7, gpu:0,2 or gpu:all, or gpu:0x8 (virtual "
+            "on one); for `plan` 64xH100, too");
   }
 }
 

@@ -25,8 +25,8 @@ const Section& mesh_section() {
        make_spec("axis_names", ValueKind::kTextList, "null",
                  "one name per axis; [batch] or [batch, model] when null"),
        text("devices", "auto",
-            "auto, cpu:8 (eight virtual), gpu:0, or gpu:0x8 (eight virtual on one); 64xH100 for "
-            "`plan`")}};
+            "auto, cpu:8 (eight virtual), gpu:0-7, gpu:0,2 or gpu:all (a process for each), or "
+            "gpu:0x8 (eight virtual on one); 64xH100 for `plan`")}};
   return kSection;
 }
 

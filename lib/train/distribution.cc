@@ -35,7 +35,9 @@ std::string as_many(const std::string& devices, int64_t count) {
   const size_t cross = devices.find('x');
   const bool is_on_paper = cross != std::string::npos && !starts_with(devices, "gpu");
   return is_on_paper ? fmt::format("{}{}", count, devices.substr(cross))
-                     : fmt::format("{}{}", starts_with(devices, "gpu") ? "gpu:0x" : "cpu:", count);
+         : starts_with(devices, "gpu:") && devices.find_first_of(",-a") != std::string::npos
+             ? fmt::format("gpu:0-{}", count - 1)
+             : fmt::format("{}{}", starts_with(devices, "gpu") ? "gpu:0x" : "cpu:", count);
 }
 
 DeviceMesh make_mesh(const MeshConfig& config, const std::optional<int64_t>& devices,
