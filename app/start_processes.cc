@@ -12,13 +12,21 @@
 #include "comm/network.h"
 #include "comm/process_end.h"
 #include "comm/tcp/tcp_group.h"
+#include "exec/share_cores.h"
 #include "exec/worker_pool.h"
 #include "restarts.h"
 #include "run_facts.h"
-#include "exec/share_cores.h"
 
 namespace meshtrain {
 namespace {
+
+// Programs that start the processes of their host and stay as long as these.
+constexpr std::string_view kStarters[] = {"mpirun", "mpiexec", "orterun",
+                                          "orted",  "prted",   "slurmstepd"};
+
+void show(std::string_view text) {
+  err_stream().write(text);
+}
 
 bool is_done_together(const Arguments& arguments, std::string_view verb) {
   constexpr std::string_view kVerbs[] = {"train", "resume", "evaluate", "predict", "bench"};
@@ -55,12 +63,35 @@ void check_start(const Arguments& arguments, const LaunchEnvironment& environmen
 std::shared_ptr<ProcessGroup> make_group(const LaunchEnvironment& environment,
                                          const ControlOptions& options) {
   if (environment.speaks_mpi()) {
-    const TimeLimit limit(options.join_seconds, "the start of MPI (MPI_Init_thread)");
+    const TimeLimit limit(options.join_seconds, "the start of MPI (MPI_Init_thread)", show);
     return make_mpi_group(environment, static_cast<int>(usable_cpus().size()), options.interface);
   }
   return std::make_shared<TcpGroup>(TcpOptions::from_environment(
       environment.rank, environment.size, environment.master_host, environment.master_port,
       environment.local_size == environment.size));
+}
+
+// A job that was started again, by what does not know how to go on, and a command that begins anew:
+// rarely meant. What is wrong with the config is told later.
+void warn_of_restart(const Arguments& arguments, const LaunchEnvironment& environment,
+                     std::string_view verb) {
+  const bool reads_stdin =
+      std::find(arguments.words.begin(), arguments.words.end(), "-") != arguments.words.end();
+  const bool knows_how = std::getenv("MESHTRAIN_RESTART") != nullptr;
+  if (environment.restarts == 0 || knows_how || verb != "train" || arguments.dry_run ||
+      !arguments.resume.empty() || reads_stdin) {
+    return;
+  }
+  try {
+    const Config config = load_config(load_options(arguments, true));
+    if (config.run.resume.value == "never" && config.callback("BackupAndRestore") == nullptr) {
+      show(
+          fmt::format("warning: this job was started again (restart {}), and training begins anew: "
+                      "--resume would go on from the newest checkpoint\n",
+                      environment.restarts));
+    }
+  } catch (const ConfigError&) {
+  }
 }
 
 // Reads the config on every rank; what is wrong on some of them ends all of them with one message.
@@ -80,6 +111,12 @@ std::vector<Fact> agree_on_facts(const Arguments& arguments, std::string_view ve
   return facts;
 }
 
+void compare(const Arguments& arguments, std::string_view verb, ProcessGroup& group,
+             double limit_seconds, const Print& print) {
+  const TimeLimit limit(limit_seconds, "to compare what the processes were started with", print);
+  check_alike(group, agree_on_facts(arguments, verb, group));
+}
+
 void try_transfers(ProcessGroup& group, ControlChannel& control, bool moves_tensors) {
   control.enter(0, "the test of transfers before the start");
   check_known_answers(group, moves_tensors);
@@ -97,6 +134,7 @@ void let_first_speak() {
 
 bool start_processes(Arguments& arguments, std::string_view verb) {
   const LaunchEnvironment environment = environment_here();
+  warn_of_restart(arguments, environment, verb);
   if (environment.is_alone()) {
     return true;
   }
@@ -111,10 +149,15 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
   }
   silence(environment.local_rank != 0);  // what is amiss on one host only is said there
   const std::shared_ptr<ProcessGroup> group = make_group(environment, options);
+  end_with_parent(kStarters);
   silence(group->rank() != 0);
-  check_alike(*group, agree_on_facts(arguments, verb, *group));
+  compare(
+      arguments, verb, *group, options.join_seconds,
+      environment.local_rank == 0 ? print_to_stderr : [](std::string_view) {});
+  silence(environment.local_rank != 0);
   options.address = environment.master_host;
   arguments.processes = {group, std::make_shared<ControlChannel>(*group, options)};
+  silence(group->rank() != 0);
   try_transfers(*group, *arguments.processes.control, environment.speaks_mpi());
   arguments.num_workers = share_cores(*group);
   return true;

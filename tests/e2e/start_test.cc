@@ -94,6 +94,23 @@ TEST_CASE("processes on processors that cannot talk are told how to") {
   CHECK(!folder.has_run());
 }
 
+TEST_CASE("a job that was started again and begins anew is warned") {
+  const StartFolder folder;
+  const auto restarted = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"train", "start.yaml"});
+    return folder.alone({"SLURM_RESTART_COUNT=2"}, args);
+  };
+  const std::string warning = "warning: this job was started again (restart 2)";
+  const Result anew = restarted({});
+  CHECK(anew.exit_code == 0);
+  CHECK(count(anew.err, warning) == 1);
+  CHECK(!says(restarted({"--resume"}), warning));
+  CHECK(!says(restarted({"run.resume=auto"}), warning));
+  CHECK(!says(folder.alone({}), warning));
+  CHECK(restarted({"fit.epochs=none"}).exit_code == 2);
+  CHECK(folder.alone({"SLURM_RESTART_COUNT=x"}).exit_code == 8);
+}
+
 TEST_CASE("what several processes do not do together rank 0 does") {
   const StartFolder folder;
   const std::vector<std::string> first = {"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=0"};
