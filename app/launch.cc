@@ -74,6 +74,25 @@ std::vector<std::string> agent_words(const std::string& agent) {
   return out.empty() ? std::vector<std::string>{"ssh"} : out;
 }
 
+// What processes on other hosts should have of this one's environment, then `environment`.
+Environment exported(const Environment& environment) {
+  Environment out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    for (const std::string_view prefix : {"MESHTRAIN_", "OMP_", "NCCL_"}) {
+      if (starts_with(text, prefix) && !starts_with(text, "NCCL_HOSTID=")) {  // each has its own
+        const size_t equals = text.find('=');
+        out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+      }
+    }
+  }
+  for (const auto& [name, value] : environment) {
+    std::erase_if(out, [&name = name](const auto& entry) { return entry.first == name; });
+    out.emplace_back(name, value);
+  }
+  return out;
+}
+
 // --- mpirun -------------------------------------------------------------------------------------
 
 std::string find_mpirun() {
@@ -107,25 +126,6 @@ Environment settings(const std::vector<Host>& hosts, const std::string& interfac
   return out;
 }
 
-// Open MPI passes its own variables on to other hosts; these of ours it is asked to.
-std::vector<std::string> exported_names(const Environment& environment) {
-  std::vector<std::string> out;
-  const auto add = [&](std::string_view name) {
-    const bool ours = starts_with(name, "MESHTRAIN_") || starts_with(name, "OMP_");
-    if (ours && std::find(out.begin(), out.end(), name) == out.end()) {
-      out.emplace_back(name);
-    }
-  };
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    add(text.substr(0, text.find('=')));
-  }
-  for (const auto& [name, value] : environment) {
-    add(name);
-  }
-  return out;
-}
-
 std::vector<std::string> mpirun_words(const LaunchArguments& launch, const std::vector<Host>& hosts,
                                       const Environment& environment,
                                       const std::vector<std::string>& words) {
@@ -147,8 +147,10 @@ std::vector<std::string> mpirun_words(const LaunchArguments& launch, const std::
   if (!launch.agent.empty()) {
     add({"--mca", "plm_rsh_agent", launch.agent});
   }
-  for (const std::string& name : exported_names(environment)) {
-    add({"-x", name});
+  for (const auto& [name, value] : exported(environment)) {
+    if (!starts_with(name, "OMPI_") && !starts_with(name, "PMIX_")) {  // which it passes on itself
+      add({"-x", name});
+    }
   }
   add({own_program()});
   out.insert(out.end(), words.begin(), words.end());

@@ -9,6 +9,7 @@ from runs import GONE, check
 
 LONG_RUN = ["fit.epochs=100000", "data.train.samples=16", "checkpoint.every=20 steps"]
 SIX = ["--mesh", "data=2,model=3", "--devices", "cpu:6"]
+SIX_GPUS = ["--mesh", "data=2,model=3", "--devices", "gpu:all"]
 DETECT = 5          # seconds to the end of all after a loss
 HEARTBEAT = 2       # of these tests, see Bench.environment
 COLLECTIVE = 4
@@ -57,7 +58,7 @@ def six_processes_on_three_hosts_compute_what_one_does(bench):
 
 def ranks(bench):
     """The processes that train, not those that only start and watch."""
-    return [pid for pid, _, words in hosts.processes("meshtrain") if "launch" not in words]
+    return [pid for pid, _, words in hosts.processes("meshtrain") if "launch" not in words and "serve-processes" not in words]
 
 
 def connections(bench, host, pid, state):
@@ -197,8 +198,7 @@ def a_killed_mpirun_leaves_nothing_behind(bench):
 @long
 def a_killed_launcher_leaves_nothing_behind(bench):
     process = begin(bench, "orphans", launch=True)
-    [launcher] = [pid for pid, _, words in hosts.processes("meshtrain") if "launch" in words]
-    os.kill(launcher, signal.SIGKILL)
+    os.kill(launcher(), signal.SIGKILL)
     process.wait(GONE)
     bench.nothing_left(GONE)
 
@@ -375,3 +375,59 @@ def a_crash_of_a_rank_is_a_lost_rank(bench):
         os.kill(pid, number)
         ends(bench, process, 8, DETECT, began)
         process.says(r"error\[E601\]: rank 1 on host h0")
+
+
+# --- processes with a GPU each, which `launch` starts itself over the agent -----------------------
+
+def on_gpus(bench, run, words):
+    environment = {"MESHTRAIN_GPU_LIBRARY": bench.emulator, "MESHTRAIN_EMULATOR_GPUS": "2",
+                   "NCCL_HOSTID": "h0"}  # the agent gives the other hosts theirs
+    return bench.launch(6, ["model.yaml", "-o", run, *SIX_GPUS, *words], environment=environment)
+
+
+def begin_on_gpus(bench, run):
+    bench.remove(run)
+    process = on_gpus(bench, run, LONG_RUN)
+    bench.wait_for_steps(process, run, 30)
+    return process
+
+
+@long
+def gpus_of_three_hosts_compute_what_one_gpu_does(bench):
+    bench.alone(["train", "model.yaml", "-o", "gpu", "--mesh", "data=2,model=3", "--devices",
+                 "gpu:0x6"], environment={"MESHTRAIN_GPU_LIBRARY": bench.emulator}).expect(0)
+    on_gpus(bench, "gpus", []).expect(0)
+    bench.same("gpus", "gpu")
+    bench.nothing_left()
+
+
+@long
+def a_lost_gpu_process_of_another_host_ends_all(bench):
+    process = begin_on_gpus(bench, "gpus-lost")
+    pid, began = process.pid_of(3), time.monotonic()
+    check(bench.net.host_of(pid) == "h1", "rank 3 is on h1")
+    os.kill(pid, signal.SIGKILL)
+    ends(bench, process, 8, DETECT, began)
+    process.says(r"error\[E601\]: rank 3 on host h1")
+
+
+@long
+def a_signal_to_launch_stops_gpu_processes_of_all_hosts(bench):
+    process = begin_on_gpus(bench, "gpus-stopped")
+    began = time.monotonic()
+    os.kill(launcher(), signal.SIGTERM)
+    ends(bench, process, 75, DETECT, began)
+    check(bench.checkpoints("gpus-stopped"), "no checkpoint")
+
+
+@long
+def a_killed_launch_leaves_no_gpu_process_anywhere(bench):
+    process = begin_on_gpus(bench, "gpus-orphans")
+    os.kill(launcher(), signal.SIGKILL)
+    process.wait(GONE)
+    bench.nothing_left(GONE)
+
+
+def launcher():
+    [pid] = [pid for pid, _, words in hosts.processes("meshtrain") if "launch" in words]
+    return pid

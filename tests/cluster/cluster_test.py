@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""meshtrain on several hosts: cluster_test.py PROGRAM RECORDER [--long] [--only PART] [--keep]"""
+"""meshtrain on several hosts: cluster_test.py PROGRAM RECORDER EMULATOR [--long] [--only PART] [--keep]"""
 
 import argparse
 import os
@@ -18,6 +18,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
     parser.add_argument("recorder", help="the library that makes calls on files fail")
+    parser.add_argument("emulator", help="the library that stands for GPUs")
     parser.add_argument("--long", action="store_true", help="the long cases, not the short ones")
     parser.add_argument("--only", default="", help="cases with this in their names")
     parser.add_argument("--keep", action="store_true", help="keep the folder of the runs")
@@ -31,7 +32,8 @@ def main():
     failures = 0
     with hosts.Hosts(3, folder) as net:
         bench = Bench(net, os.path.abspath(arguments.program),
-                      os.path.abspath(arguments.recorder), folder)
+                      os.path.abspath(arguments.recorder), os.path.abspath(arguments.emulator),
+                      folder)
         for case in chosen:
             begin = time.monotonic()
             try:

@@ -119,6 +119,7 @@ class Hosts:
         with open(self.agent, "w") as file:
             file.write(f"""#!/bin/sh
 pid=$(cat '{self.folder}'/"$1".pid) || exit 255
+export NCCL_HOSTID="$1"
 shift
 export TMPDIR='{self.temporary}'
 exec nsenter --target "$pid" --net --uts --mount --ipc sh -c "cd '{self.folder}' && $*"

@@ -107,8 +107,9 @@ class Run:
 class Bench:
     """A folder, hosts and the program under test."""
 
-    def __init__(self, net, program, recorder, folder):
-        self.net, self.folder, self.program, self.recorder = net, folder, program, recorder
+    def __init__(self, net, program, recorder, emulator, folder):
+        self.net, self.folder, self.program = net, folder, program
+        self.recorder, self.emulator = recorder, emulator
         self.configs = os.path.join(os.path.dirname(__file__), "..", "..", "configs")
         self.number = 0
         self.environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -95,7 +95,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="meshtrain-slurm-")
     failures = 0
     with hosts.Hosts(3, folder) as net, slurm.Slurm(net, os.path.join(folder, "slurm")) as cluster:
-        bench = Bench(net, os.path.abspath(sys.argv[1]), "", folder)
+        bench = Bench(net, os.path.abspath(sys.argv[1]), "", "", folder)
         for case in CASES:
             begin = time.monotonic()
             try:

@@ -164,8 +164,14 @@ cudaError_t CudaDevice::release(std::byte* memory) {
   return communicators_.free(memory) ? cudaSuccess : cudaFree(memory);
 }
 
+// Destructors call it, also on the way out of a failure, which was reported where it was found.
 void CudaDevice::free(std::byte* memory) {
-  synchronize();  // nothing uses it
+  try {
+    synchronize();  // nothing uses it
+  } catch (const Error&) {
+    release(memory);
+    return;
+  }
   core_.check(release(memory), "cudaFree");
 }
 
