@@ -138,14 +138,16 @@ void Disk::apply(const Call& call) {
   }
 }
 
-void Disk::rebuild(const std::string& folder, Bytes bytes, Names names) const {
-  rebuild(0, folder, bytes, names);
+State Disk::state(Bytes bytes, Names names) const {
+  State out;
+  add_to(out, 0, "", bytes, names);
+  return out;
 }
 
-void Disk::rebuild(int index, const std::string& path, Bytes bytes, Names names) const {
+void Disk::add_to(State& out, int index, const std::string& path, Bytes bytes, Names names) const {
   const Node& node = nodes_[index];
   if (!node.target.empty()) {
-    fs::create_symlink(node.target, path);
+    out.push_back({Entry::Kind::kLink, path, node.target});
     return;
   }
   if (!node.is_folder) {
@@ -156,7 +158,7 @@ void Disk::rebuild(int index, const std::string& path, Bytes bytes, Names names)
     } else if (node.synced != node.now && bytes == Bytes::kZero) {
       content.resize(all, '\0');
     }
-    std::ofstream(path, std::ios::binary) << content;
+    out.push_back({Entry::Kind::kFile, path, std::move(content)});
     return;
   }
   std::map<std::string, int> entries = node.synced_entries;
@@ -171,9 +173,22 @@ void Disk::rebuild(int index, const std::string& path, Bytes bytes, Names names)
       }
     }
   }
-  fs::create_directory(path);
+  out.push_back({Entry::Kind::kFolder, path, ""});
   for (const auto& [name, target] : entries) {
-    rebuild(target, path + "/" + name, bytes, names);
+    add_to(out, target, path + "/" + name, bytes, names);
+  }
+}
+
+void write_state(const State& state, const std::string& folder) {
+  for (const Entry& entry : state) {
+    const std::string path = folder + entry.path;
+    if (entry.kind == Entry::Kind::kFolder) {
+      fs::create_directory(path);
+    } else if (entry.kind == Entry::Kind::kLink) {
+      fs::create_symlink(entry.content, path);
+    } else {
+      std::ofstream(path, std::ios::binary) << entry.content;
+    }
   }
 }
 

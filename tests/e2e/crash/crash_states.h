@@ -5,6 +5,7 @@
 // subset.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -21,6 +22,15 @@ struct Call {
 };
 std::vector<Call> read_calls(const std::string& log);
 
+// A folder, a link or a file of a disk, in the order in which they can be made.
+struct Entry {
+  enum class Kind { kFolder, kLink, kFile } kind;
+  std::string path;     // below the folder of the disk
+  std::string content;  // of a file; of a link its target
+  auto operator<=>(const Entry&) const = default;
+};
+using State = std::vector<Entry>;
+
 enum class Bytes { kKeep, kLose, kHalve, kZero };
 enum class Names { kKeep, kLose, kEven, kOdd };  // of the changes that are not certain
 
@@ -31,8 +41,8 @@ class Disk {
   // The step last said to be saved, or -1.
   int64_t acknowledged() const { return acknowledged_; }
   void forget_acknowledged() { acknowledged_ = -1; }
-  // Writes one possible state below `folder`, which must not exist.
-  void rebuild(const std::string& folder, Bytes bytes, Names names) const;
+  // One possible state. Many are the same: where all is certain there is but one.
+  State state(Bytes bytes, Names names) const;
 
  private:
   struct Node {
@@ -46,10 +56,13 @@ class Disk {
   int add(Node node);
   int find(const std::string& path) const;
   void change(const std::string& path, int node);
-  void rebuild(int node, const std::string& path, Bytes bytes, Names names) const;
+  void add_to(State& out, int node, const std::string& path, Bytes bytes, Names names) const;
 
   std::vector<Node> nodes_;
   int64_t acknowledged_ = -1;
 };
+
+// Makes it at `folder`, which must not exist.
+void write_state(const State& state, const std::string& folder);
 
 }  // namespace meshtrain::crash

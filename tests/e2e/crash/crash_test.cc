@@ -2,49 +2,10 @@
 // must find.
 #include <signal.h>
 
-#include "crash/recorded_run.h"
-#include "support/instrumented.h"
-#include "train/checkpoint_reader.h"
+#include "crash/findings.h"
 
 namespace meshtrain::crash {
 namespace {
-
-using test::kIsInstrumented;
-
-struct Findings {
-  int states = 0, lost = 0, damaged = 0, saves = 0;
-};
-
-// With sanitizers every fifth call is looked at; what is read there is the same.
-constexpr int kStride = kIsInstrumented ? 5 : 1;
-
-// Looks at every state of every prefix of the recorded calls, or of each `stride`-th.
-Findings check_states(const FastFolder& folder, int stride = kStride) {
-  Findings out;
-  Disk disk;
-  const std::vector<Call> calls = read_calls(folder.file("calls"));
-  REQUIRE(calls.size() > 20);
-  int index = 0;
-  for (const Call& call : calls) {
-    disk.apply(call);
-    out.saves += call.kind == 'A' ? 1 : 0;
-    if (index++ % stride != 0) {
-      continue;
-    }
-    for (const Bytes bytes : {Bytes::kKeep, Bytes::kLose, Bytes::kHalve, Bytes::kZero}) {
-      for (const Names names : {Names::kKeep, Names::kLose, Names::kEven, Names::kOdd}) {
-        fs::remove_all(folder.file("state"));
-        disk.rebuild(folder.file("state"), bytes, names);
-        const NewestCheckpoint newest = newest_checkpoint(folder.file("state/run/checkpoints"));
-        const int64_t step = newest.reader ? newest.reader->manifest().step : -1;
-        ++out.states;
-        out.damaged += newest.damaged.empty() ? 0 : 1;
-        out.lost += step < disk.acknowledged() ? 1 : 0;
-      }
-    }
-  }
-  return out;
-}
 
 bool verifies(const std::string& checkpoint) {
   try {
@@ -122,7 +83,7 @@ TEST_CASE("a model that is saved under one name again and again is never lost") 
       for (const Names names : {Names::kKeep, Names::kLose, Names::kEven, Names::kOdd}) {
         fs::remove_all(folder.file("state"));
         if (certain) {
-          disk.rebuild(folder.file("state"), bytes, names);
+          write_state(disk.state(bytes, names), folder.file("state"));
           lost += verifies(folder.file("state/run/saved")) ? 0 : 1;
         }
       }
