@@ -56,18 +56,14 @@ need() {
 }
 
 check_format() {
-  local files file
+  local files tool=clang-format-14
   mapfile -t files < <(find lib app tests \( -name '*.h' -o -name '*.cc' \) -print | sort)
   [ "${#files[@]}" -gt 0 ] || return 1
-  local tool=clang-format-14
   command -v "$tool" >/dev/null 2>&1 || tool=clang-format
-  local bad=()
-  for file in "${files[@]}"; do
-    "$tool" --dry-run -Werror "$file" >/dev/null 2>&1 || bad+=("$file")
-  done
-  [ "${#bad[@]}" -eq 0 ] && return
-  echo "not as clang-format has them; put right with: $tool -i ${bad[*]}"
-  return 1
+  printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 50 "$tool" --dry-run -Werror || {
+    echo "put right with: $tool -i FILE..."
+    return 1
+  }
 }
 
 # run_ctest KIND: adds the tests of build/KIND to the counts.
