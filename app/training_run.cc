@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "describe_run.h"
 #include "portable_config.h"
 #include "train/adapt.h"
@@ -239,11 +240,14 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
                 })).get<double>();
   catch_run_signals(config_.run.on_signal);
   RunData data = read_data();
+  constexpr double kLongestCompilation = 900;  // seconds
+  auto compiling = agreement_.announce("compiling the model", kLongestCompilation);
   Engine engine(config_, data_spec(*data.train), engine_options(arguments_));
   agreement_.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
   check_callbacks(engine.setup(), data.validation.has_value(), diagnostics);
   diagnostics.throw_if_errors();
   engine.check_memory(std::min<int64_t>(config_.fit.batch_size, data.train->num_samples));
+  compiling.reset();
   prepare(engine, data, target);
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
@@ -311,6 +315,10 @@ RunData TrainingRun::read_data() {
   constexpr double kLongestReading = 3600;  // seconds
   RunData data;
   std::string hash;
+  if (const auto& group = agreement_.processes().group;
+      group != nullptr && config_.data.memory == 0) {
+    config_.data.memory.value = available_memory() / 4 / group->local_size();
+  }
   const auto announced = agreement_.announce("opening the data", kLongestReading);
   agreement_.by_all("opening the data", [&] {
     data = load_run_data(config_, true, evaluated_part(config_));

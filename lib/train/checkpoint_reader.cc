@@ -216,7 +216,7 @@ void CheckpointReader::read_box(const CheckpointTensor& tensor, std::span<const 
       for (size_t left = static_cast<size_t>(count) * item; left > 0;) {
         if (at / kChecksumBlock != loaded) {
           loaded = at / kChecksumBlock;
-          block.resize(kChecksumBlock);
+          block.resize(std::min<size_t>(kChecksumBlock, piece.end - piece.begin));
           block.resize(read_block(tensor, piece, loaded, block.data()));
         }
         const size_t begin = at % kChecksumBlock;

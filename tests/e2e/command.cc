@@ -62,12 +62,13 @@ void redirect(int fd, const std::string& to, int pipe_end) {
     const size_t equals = entry.find('=');
     setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
   }
-  std::vector<char*> argv = {const_cast<char*>(MESHTRAIN_BINARY)};
+  const std::string program = command.program.empty() ? MESHTRAIN_BINARY : command.program;
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& arg : command.args) {
     argv.push_back(const_cast<char*>(arg.c_str()));
   }
   argv.push_back(nullptr);
-  execv(MESHTRAIN_BINARY, argv.data());
+  execvp(program.c_str(), argv.data());
   _exit(127);
 }
 

@@ -16,6 +16,7 @@ struct Result {
 
 struct Command {
   std::vector<std::string> args;
+  std::string program = "";  // looked for on PATH; empty: meshtrain
   std::string folder = ".";  // where it runs
   std::string input;
   std::vector<std::string> environment;  // "NAME=value", beside this process's

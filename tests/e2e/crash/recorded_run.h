@@ -68,16 +68,26 @@ struct Recording {
   std::vector<std::string> environment;  // of the recorder
 };
 
+// Of meshtrain as run_recorded() runs it in `folder`.
+inline std::vector<std::string> recorded_args(const Recording& recording) {
+  std::vector<std::string> args = {"train", "../tiny.yaml", "-o", "run", "-v"};
+  args.insert(args.end(), recording.more.begin(), recording.more.end());
+  return args;
+}
+
+inline std::vector<std::string> recorder_environment(const FastFolder& folder) {
+  // AddressSanitizer wants to be the first library, but it does without.
+  return {"ASAN_OPTIONS=verify_asan_link_order=0", "LD_PRELOAD=" MESHTRAIN_RECORDER,
+          "MESHTRAIN_RECORD_FOLDER=" + folder.file("work"),
+          "MESHTRAIN_RECORD=" + folder.file("calls")};
+}
+
 // meshtrain train in `work` below the folder, under the recorder.
 inline Result run_recorded(const FastFolder& folder, const Recording& recording) {
   Command command;
-  command.args = {"train", "../tiny.yaml", "-o", "run", "-v"};
-  command.args.insert(command.args.end(), recording.more.begin(), recording.more.end());
+  command.args = recorded_args(recording);
   command.folder = folder.file("work");
-  // AddressSanitizer wants to be the first library, but it does without.
-  command.environment = {"ASAN_OPTIONS=verify_asan_link_order=0", "LD_PRELOAD=" MESHTRAIN_RECORDER,
-                         "MESHTRAIN_RECORD_FOLDER=" + folder.file("work"),
-                         "MESHTRAIN_RECORD=" + folder.file("calls")};
+  command.environment = recorder_environment(folder);
   command.environment.insert(command.environment.end(), recording.environment.begin(),
                              recording.environment.end());
   return run(command);

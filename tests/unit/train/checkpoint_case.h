@@ -75,12 +75,11 @@ inline HostTensor content_of(const Variable& variable, uint64_t seed) {
 }
 
 struct Stored {
-  explicit Stored(const MeshCase& c, uint64_t seed = 1) : Stored(c, seed, nullptr) {}
+  explicit Stored(const MeshCase& c, uint64_t seed = 1) : Stored(c, seed, MeshPart(mesh_of(c))) {}
   // What one of several processes has of it.
-  Stored(const MeshCase& c, uint64_t seed, std::shared_ptr<ProcessGroup> group)
-      : mesh(mesh_of(c)),
-        store(group == nullptr ? MeshPart(mesh) : MeshPart(mesh, group->size(), group->rank()),
-              variables_of(c), nullptr, group) {
+  Stored(const MeshCase& c, uint64_t seed, const MeshPart& part,
+         std::shared_ptr<ProcessGroup> group = nullptr)
+      : mesh(mesh_of(c)), store(part, variables_of(c), nullptr, {std::move(group)}) {
     for (size_t v = 0; v < store.variables().size(); ++v) {
       store.write(static_cast<int>(v), content_of(store.variables()[v], seed));
     }

@@ -1,0 +1,127 @@
+// Runs of several processes: every state that a power cut may leave of all that they wrote, in the
+// order in which they did; and each of them killed, or without room, in the middle of its writing.
+#include <signal.h>
+
+#include "crash/findings.h"
+#include "ranks.h"
+
+namespace meshtrain::crash {
+namespace {
+
+// As many virtual devices as processes; each writes its part.
+Recording of_size(int size, std::vector<std::string> more = {}) {
+  Recording out{.more = {"--mesh", fmt::format("data={}", size), "--devices",
+                         fmt::format("cpu:{}", size), "distribution.reductions=fixed"},
+                .environment = {}};
+  out.more.insert(out.more.end(), more.begin(), more.end());
+  return out;
+}
+
+// All ranks under the recorder, which writes one list of their calls; `faulty` has a fault.
+Result run_ranks(const FastFolder& folder, int size, const Recording& recording, int faulty = -1,
+                 const std::string& fault = "") {
+  std::vector<Rank> ranks(static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) {
+    Rank& rank = ranks[static_cast<size_t>(r)];
+    rank.environment = recorder_environment(folder);
+    if (r == faulty) {
+      rank.environment.push_back("MESHTRAIN_FAULT=" + fault);
+    }
+  }
+  return run(as_ranks(size, recorded_args(recording), folder.file("work"), ranks), 120);
+}
+
+int64_t acknowledged(const FastFolder& folder) {
+  Disk disk;
+  for (const Call& call : read_calls(folder.file("calls"))) {
+    if (call.kind == 'A') {
+      disk.apply(call);
+    }
+  }
+  return disk.acknowledged();
+}
+
+// Calls that rank `rank` alone makes in a whole run.
+int calls_of(const FastFolder& folder, int size, int rank) {
+  start_again(folder);
+  std::vector<Rank> ranks(static_cast<size_t>(size));
+  ranks[static_cast<size_t>(rank)].environment = recorder_environment(folder);
+  REQUIRE(run(as_ranks(size, recorded_args(of_size(size)), folder.file("work"), ranks), 120)
+              .exit_code == 0);
+  return count_calls(folder);
+}
+
+TEST_CASE("no saved step of two or four processes is lost in any state after a power cut") {
+  for (const int size : {2, 4}) {
+    CAPTURE(size);
+    FastFolder folder;
+    const Result result = run_ranks(folder, size, of_size(size));
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    const Findings found = check_states(folder);
+    MESSAGE(found.states << " states of " << found.saves << " saves");
+    CHECK(found.saves >= 5);
+    CHECK(found.lost == 0);
+    CHECK(found.damaged == 0);
+  }
+}
+
+TEST_CASE("nor when they write while training goes on") {
+  FastFolder folder;
+  const Result result = run_ranks(folder, 2, of_size(2, {"checkpoint.async=true"}));
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  const Findings found = check_states(folder);
+  CHECK(found.saves >= 4);
+  CHECK(found.lost == 0);
+  CHECK(found.damaged == 0);
+}
+
+TEST_CASE(
+    "with any process killed in its writing the newest or the one before loads and the run goes on "
+    "to the same bits") {
+  FastFolder folder;
+  REQUIRE(run_ranks(folder, 2, of_size(2)).exit_code == 0);
+  const auto expected = outcome(folder);
+  for (const int rank : {1, 0}) {
+    const int calls = calls_of(folder, 2, rank);
+    REQUIRE(calls > 20);
+    const int points = std::getenv("MESHTRAIN_CRASH_ALL") != nullptr ? calls : 5;
+    for (int point = 0; point < points; ++point) {
+      const int n = calls - 1 - (calls * 4 / 5) * point / points;
+      CAPTURE(rank);
+      CAPTURE(n);
+      start_again(folder);
+      const Result killed = run_ranks(folder, 2, of_size(2), rank, fmt::format("{}:KILL", n));
+      CHECK(killed.exit_code != 0);
+      const NewestCheckpoint newest = newest_checkpoint(folder.file("work/run/checkpoints"));
+      CHECK(newest.damaged.empty());
+      CHECK((newest.reader ? newest.reader->manifest().step : -1) >= acknowledged(folder));
+      const Result rest = run_ranks(folder, 2, of_size(2, {"--resume"}));
+      REQUIRE_MESSAGE(rest.exit_code == 0, rest.err);
+      CHECK(outcome(folder) == expected);
+    }
+  }
+}
+
+TEST_CASE(
+    "a full disk of one process fails the save for all with its name and the one before stays") {
+  FastFolder folder;
+  const int calls = calls_of(folder, 2, 1);
+  const std::string late = fmt::format("{}+:ENOSPC", calls * 2 / 3);
+  for (const std::string policy : {"continue", "stop"}) {
+    CAPTURE(policy);
+    start_again(folder);
+    const Result result =
+        run_ranks(folder, 2, of_size(2, {"checkpoint.on_error=" + policy}), 1, late);
+    CHECK_MESSAGE(result.exit_code == 74, result.err);  // the last save fails, too
+    CHECK(result.err.find("was not saved: rank 1 on host ") != std::string::npos);
+    CHECK(result.err.find("No space left on device") != std::string::npos);
+    CHECK((result.err.find("training goes on") != std::string::npos) == (policy == "continue"));
+    const NewestCheckpoint newest = newest_checkpoint(folder.file("work/run/checkpoints"));
+    CHECK(newest.damaged.empty());
+    REQUIRE(newest.reader != nullptr);
+    CHECK(newest.reader->manifest().step >= acknowledged(folder));
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain::crash

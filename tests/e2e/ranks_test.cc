@@ -1,0 +1,256 @@
+// One run by several processes: what it leaves, how it ends and how it goes on. Losses of processes
+// and hosts are in tests/cluster.
+#include "ranks.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <regex>
+
+#include "base/json.h"
+#include "train/checkpoint_reader.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kConfig = R"(name: ranks
+seed: 5
+distribution:
+  type: ModelParallel
+  batch_dim_name: data
+  device_mesh: {shape: [2, 2], axis_names: [data, model], devices: "cpu:4"}
+  layout_map: {d1/kernel: [null, model], d1/bias: [model]}
+  zero: 1
+  reductions: fixed
+data:
+  train: {source: random, samples: 44, shape: [6], classes: 3, seed: 1}
+  validation: {source: random, samples: 18, shape: [6], classes: 3, seed: 2}
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Dense: {name: d1, units: 8, activation: relu}
+    - Dropout: 0.3
+    - Dense: {name: d2, units: 3}
+compile:
+  optimizer: {Adam: {learning_rate: 0.05}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+  metrics: [accuracy]
+fit: {batch_size: 8, epochs: 3}
+run: {log_steps: true, check_replicas: 4}
+checkpoint: {every: 4 steps}
+callbacks:
+  - CSVLogger: {filename: table.csv}
+  - ModelCheckpoint: {filepath: "model-{epoch}.weights.h5"}
+  - TensorBoard: {log_dir: board, histogram_freq: 1}
+  - ReduceLROnPlateau: {monitor: val_loss, patience: 1}
+)";
+
+class RanksFolder : public TemporaryFolder {
+ public:
+  RanksFolder() { write("ranks.yaml", kConfig); }
+
+  Result train(int size, std::vector<std::string> more, const std::vector<Rank>& ranks = {}) const {
+    std::vector<std::string> args = {"train", "ranks.yaml"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(size == 1 && ranks.empty() ? Command{.args = args, .folder = path()}
+                                          : as_ranks(size, args, path(), ranks),
+               240);
+  }
+};
+
+// Without what a clock says and without the processes' names.
+Json events_of(const std::string& text) {
+  Json out = Json::array();
+  for (const std::string& line : lines_of(text)) {
+    Json event = parse_json(line);
+    for (const char* key : {"seconds", "ms_per_step", "devices", "run_dir"}) {
+      event.erase(key);
+    }
+    out.push_back(event);
+  }
+  return out;
+}
+
+std::string without_times(const std::string& text) {
+  return std::regex_replace(text, std::regex(" [0-9]+(s|ms|us)(/step)?"), " T");
+}
+
+std::map<std::string, std::string> tensors_of(const std::string& checkpoint) {
+  const CheckpointReader reader(checkpoint);
+  reader.verify();
+  std::map<std::string, std::string> out;
+  for (const CheckpointTensor& tensor : reader.manifest().tensors) {
+    const HostTensor value = reader.read(tensor);
+    out[tensor.path].assign(reinterpret_cast<const char*>(value.bytes()), value.num_bytes());
+  }
+  return out;
+}
+
+// Everything that training computed is bit for bit the same.
+void check_same_run(const RanksFolder& folder, const std::string& a, const std::string& b) {
+  CHECK(folder.read(a + "/weights.safetensors") == folder.read(b + "/weights.safetensors"));
+  CHECK(folder.read(a + "/table.csv") == folder.read(b + "/table.csv"));
+  const std::vector<int64_t> steps = checkpoint_steps(folder.file(a + "/checkpoints"));
+  REQUIRE(!steps.empty());
+  CHECK(steps == checkpoint_steps(folder.file(b + "/checkpoints")));
+  for (const int64_t step : steps) {
+    const std::string name = fmt::format("/checkpoints/{:06}", step);
+    CHECK(tensors_of(folder.file(a + name)) == tensors_of(folder.file(b + name)));
+  }
+}
+
+int count(const std::string& text, const std::string& what) {
+  int out = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) {
+    ++out;
+  }
+  return out;
+}
+
+TEST_CASE("several processes leave behind what one does and print what one prints") {
+  const RanksFolder folder;
+  const Result one = folder.train(1, {"-o", "one"});
+  REQUIRE_MESSAGE(one.exit_code == 0, one.err);
+  for (const int size : {2, 4}) {
+    CAPTURE(size);
+    const std::string name = fmt::format("of-{}", size);
+    const Result many = folder.train(size, {"-o", name});
+    REQUIRE_MESSAGE(many.exit_code == 0, many.err);
+    CHECK(without_times(many.out) == without_times(one.out));
+    check_same_run(folder, name, "one");
+    CHECK(events_of(folder.read(name + "/metrics.jsonl")) ==
+          events_of(folder.read("one/metrics.jsonl")));
+    CHECK(count(folder.read(name + "/log.txt"), " saved step ") ==
+          count(folder.read("one/log.txt"), " saved step "));
+    std::vector<std::string> files, expected;
+    for (const auto& entry : fs::directory_iterator(folder.file(name))) {
+      files.push_back(entry.path().filename());
+    }
+    for (const auto& entry : fs::directory_iterator(folder.file("one"))) {
+      expected.push_back(entry.path().filename());
+    }
+    std::sort(files.begin(), files.end());
+    std::sort(expected.begin(), expected.end());
+    CHECK(files == expected);
+    CHECK(std::distance(fs::directory_iterator(folder.file(name + "/board/train")), {}) == 1);
+  }
+}
+
+TEST_CASE("a run that other numbers of processes go on with comes to the same bits") {
+  const RanksFolder folder;
+  REQUIRE(folder.train(1, {"-o", "whole"}).exit_code == 0);
+  int size = 4;
+  for (const char* epochs : {"fit.epochs=1", "fit.epochs=2", "fit.epochs=3"}) {
+    const Result part = folder.train(size, {"-o", "parts", "--resume=auto", epochs});
+    REQUIRE_MESSAGE(part.exit_code == 0, part.err);
+    size = size == 4 ? 1 : 2;
+  }
+  CHECK(folder.read("parts/weights.safetensors") == folder.read("whole/weights.safetensors"));
+  CHECK(tensors_of(folder.file("parts/checkpoints/000018")) ==
+        tensors_of(folder.file("whole/checkpoints/000018")));
+}
+
+TEST_CASE("a signal to one rank saves on all and ends all with 75") {
+  for (const int rank : {0, 1}) {
+    CAPTURE(rank);
+    const RanksFolder folder;
+    std::vector<Rank> ranks(2);
+    ranks[static_cast<size_t>(rank)].before = "echo $$ >pid";
+    Command command = as_ranks(2,
+                               {"train", "ranks.yaml", "-o", "run", "fit.epochs=100000",
+                                "checkpoint.every=never", "callbacks=[]", "-v"},
+                               folder.path(), ranks);
+    command.watch = [&](const std::string&, const std::string&, int) {
+      if (!fs::exists(folder.file("run/metrics.jsonl")) ||
+          count(folder.read("run/metrics.jsonl"), "\"epoch\"") < 20) {
+        return false;
+      }
+      kill(std::stoi(folder.read("pid")), SIGUSR1);
+      return true;
+    };
+    const Result result = run(command, 120);
+    CHECK_MESSAGE(result.exit_code == 75, result.err);
+    CHECK(count(result.err, "stopped by SIGUSR1 after step") == 1);
+    CHECK(checkpoint_steps(folder.file("run/checkpoints")).size() == 1);
+    const NewestCheckpoint newest = newest_checkpoint(folder.file("run/checkpoints"));
+    REQUIRE(newest.reader != nullptr);
+    CHECK(newest.damaged.empty());
+    CHECK(result.err.find(fmt::format("saved step {}", newest.reader->manifest().step)) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("run.max_time is rank 0's and ends all with a checkpoint") {
+  const RanksFolder folder;
+  const Result result = folder.train(
+      2, {"-o", "run", "fit.epochs=100000", "checkpoint.every=never", "--max-time", "2s"});
+  CHECK_MESSAGE(result.exit_code == 75, result.err);
+  CHECK(count(result.err, "stopped by run.max_time") == 1);
+  CHECK(newest_checkpoint(folder.file("run/checkpoints")).reader != nullptr);
+}
+
+TEST_CASE("evaluate and predict give what one process gives") {
+  const RanksFolder folder;
+  REQUIRE(folder.train(1, {"-o", "run"}).exit_code == 0);
+  const std::vector<std::string> evaluate = {"evaluate", "ranks.yaml", "--weights",
+                                             "run/weights.safetensors"};
+  const Result one = meshtrain(evaluate, folder.path());
+  const Result two = run(as_ranks(2, evaluate, folder.path()), 120);
+  CHECK_MESSAGE(two.exit_code == 0, two.err);
+  CHECK(without_times(two.out) == without_times(one.out));
+  const auto predict = [](const std::string& output) {
+    return std::vector<std::string>{"predict", "ranks.yaml", "--weights", "run/weights.safetensors",
+                                    "--input", "x.csv",      "--output",  output};
+  };
+  std::string rows = "a,b,c,d,e,f\n";
+  for (int i = 0; i < 11; ++i) {
+    rows += fmt::format("{},{},{},{},{},{}\n", i, 1, -i, 0.5, i % 3, 2);
+  }
+  folder.write("x.csv", rows);
+  REQUIRE(meshtrain(predict("one.npy"), folder.path()).exit_code == 0);
+  const Result predicted = run(as_ranks(4, predict("four.npy"), folder.path()), 120);
+  CHECK_MESSAGE(predicted.exit_code == 0, predicted.err);
+  CHECK(folder.read("four.npy") == folder.read("one.npy"));
+}
+
+TEST_CASE("a folder that not all processes see ends all before the first step") {
+  const RanksFolder folder;
+  fs::create_directory(folder.file("elsewhere"));
+  folder.write("elsewhere/ranks.yaml", kConfig);
+  std::vector<Rank> ranks(2);
+  ranks[1].before = "cd elsewhere";
+  const Result result = folder.train(2, {"-o", "run"}, ranks);
+  CHECK(result.exit_code == 6);
+  CHECK(count(result.err, "error[E452]: `run`, made by rank 0") == 1);
+  CHECK(result.err.find("is not seen by rank 1") != std::string::npos);
+}
+
+TEST_CASE("processes that read other data than rank 0 end all") {
+  const RanksFolder folder;
+  fs::create_directory(folder.file("elsewhere"));
+  const std::string rows = "a,b,y\n1,2,0\n3,4,1\n";
+  folder.write("train.csv", rows);
+  folder.write("elsewhere/train.csv", rows + "5,6,1\n");
+  std::string config = kConfig;
+  const std::string source = "{source: random, samples: 44, shape: [6], classes: 3, seed: 1}";
+  config.replace(config.find(source), source.size(), "{source: csv, path: train.csv, label: y}");
+  const size_t validation = config.find("  validation:");
+  config.erase(validation, config.find('\n', validation) + 1 - validation);
+  config.replace(config.find("shape: [6]"), 10, "shape: [2]");
+  folder.write("ranks.yaml", config);
+  folder.write("elsewhere/ranks.yaml", config);
+  std::vector<Rank> ranks(2);
+  ranks[1].before = "cd elsewhere";
+  const Result result = folder.train(2, {"-o", "run", "callbacks=[]", "fit.batch_size=2"}, ranks);
+  CHECK_MESSAGE(result.exit_code == 3, result.err);
+  CHECK(count(result.err, "error[E323]") == 1);
+}
+
+}  // namespace
+}  // namespace meshtrain

@@ -1,0 +1,179 @@
+// What processes agree upon: errors, choices, clocks, the folder that all of them see.
+#include "train/agreement.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <mutex>
+
+#include "support/temp_folder.h"
+#include "support/thread_group.h"
+#include "train/shared_folder.h"
+#include "train/signals.h"
+
+namespace meshtrain {
+namespace {
+
+using Group = std::shared_ptr<ThreadGroup>;
+
+// What each rank's `body` threw, as it is shown, by rank; "" for none.
+std::vector<std::string> thrown(int size, const std::function<void(Agreement&)>& body) {
+  std::vector<std::string> out(static_cast<size_t>(size));
+  run_as_processes(size, [&](const Group& group) {
+    Agreement agreement({group, nullptr}, [] { return 0.0; });
+    std::string& text = out[static_cast<size_t>(group->rank())];
+    try {
+      body(agreement);
+    } catch (const ConfigError& error) {
+      text =
+          fmt::format("{} {}", static_cast<int>(error.exit_code()), error.diagnostics().render());
+    } catch (const Error& error) {
+      text = fmt::format("{} {}", static_cast<int>(error.exit_code()), error.what());
+    }
+  });
+  return out;
+}
+
+SourceLoc some_place() {
+  const auto file =
+      std::make_shared<SourceFile>(SourceFile{"a.yaml", "one: 1\nfit: {epochs: x}\n"});
+  return {file, 2, 7, 6};
+}
+
+TEST_CASE("what rank 0 throws all throw with the same message and code") {
+  const auto errors = thrown(3, [](Agreement& agreement) {
+    agreement.by_first("a test", [] {
+      Diagnostics diagnostics;
+      diagnostics.error("E112", some_place(), "`epochs` must be an integer").help("write 3");
+      throw ConfigError(diagnostics);
+    });
+  });
+  CHECK(errors[0].find("a.yaml:2:7") != std::string::npos);
+  CHECK(errors[0].find("fit: {epochs: x}") != std::string::npos);
+  CHECK(errors[0].substr(0, 2) == "2 ");
+  CHECK(errors[1] == errors[0]);
+  CHECK(errors[2] == errors[0]);
+}
+
+TEST_CASE("results of rank 0 are told and failures of any kind keep their exit code") {
+  run_as_processes(2, [](const Group& group) {
+    const Agreement agreement({group, nullptr}, [] { return 0.0; });
+    CHECK(agreement.from_first("a test", [&] { return fmt::format("by {}", group->rank()); }) ==
+          "by 0");
+  });
+  const auto errors = thrown(2, [](Agreement& agreement) {
+    agreement.by_first("a test",
+                       [] { throw RuntimeFailure(ExitCode::kWriteFailed, "no space left"); });
+  });
+  CHECK(errors[0] == "74 no space left");
+  CHECK(errors[1] == errors[0]);
+}
+
+TEST_CASE("where one fails alone all end with its name") {
+  const auto errors = thrown(4, [](Agreement& agreement) {
+    agreement.by_all("a test", [&] {
+      if (agreement.rank() == 2) {
+        throw ConfigError("E301", {}, "x.npy is no NumPy file");
+      }
+    });
+  });
+  for (const std::string& error : errors) {
+    CHECK(error.find("3 error[E301]: rank 2: x.npy is no NumPy file") == 0);
+  }
+}
+
+TEST_CASE("where all fail each has rank 0's error") {
+  const auto errors = thrown(3, [](Agreement& agreement) {
+    agreement.by_all("a test", [&] {
+      throw ConfigError("E301", {}, fmt::format("seen by {}", agreement.rank()));
+    });
+  });
+  for (const std::string& error : errors) {
+    CHECK(error.find("3 error[E301]: seen by 0") == 0);
+  }
+}
+
+TEST_CASE("a save has ended when it has on all and rank 0's clock counts") {
+  run_as_processes(3, [](const Group& group) {
+    double seconds = 10.0 * (group->rank() + 1);
+    Agreement agreement({group, nullptr}, [&] { return seconds; });
+    seconds += 5;
+    CHECK(!agreement.look(Agreement::Pace::kNow, group->rank() != 1));
+    CHECK(agreement.now() == 15);
+    seconds += 1;
+    CHECK(agreement.now() == 15);  // until the next look
+    CHECK(agreement.look(Agreement::Pace::kNow, true));
+    CHECK(agreement.now() == 16);
+  });
+}
+
+TEST_CASE("a signal to any process stops all at the same step") {
+  catch_run_signals({});
+  run_as_processes(2, [](const Group& group) {
+    Agreement agreement({group, nullptr}, [] { return 0.0; });
+    agreement.look(Agreement::Pace::kNow);
+    CHECK(agreement.stop_signal() == 0);
+    group->all_gather("");
+    if (group->rank() == 1) {
+      std::raise(SIGUSR1);  // the flag is this program's: both ranks have it
+    }
+    group->all_gather("");
+    CHECK(agreement.stop_signal() == 0);  // nobody acts before the next look
+    agreement.look(Agreement::Pace::kNow);
+    CHECK(agreement.stop_signal() == SIGUSR1);
+    CHECK(agreement.stop_saves());
+    CHECK_THROWS_AS(agreement.throw_if_stopped("step 3"), StopRequested);
+  });
+  forget_stop_signal();
+}
+
+TEST_CASE("short steps are looked at seldom and long ones each") {
+  run_as_processes(2, [](const Group& group) {
+    double seconds = 0, last = 0;
+    Agreement agreement({group, nullptr}, [&] { return seconds; });
+    const auto looks_in = [&](int steps, double each) {
+      int looks = 0;
+      for (int i = 0; i < steps; ++i) {
+        seconds += each;
+        agreement.look();
+        looks += agreement.now() != last ? 1 : 0;
+        last = agreement.now();
+      }
+      return looks;
+    };
+    CHECK(looks_in(10, 1.0) == 10);
+    const int short_ones = looks_in(10000, 0.001);  // 10 s
+    CHECK(short_ones > 150);
+    CHECK(short_ones < 250);
+    looks_in(100, 1.0);
+    CHECK(looks_in(10, 1.0) == 10);
+  });
+}
+
+TEST_CASE("values that should be the same and are not end all") {
+  const auto errors = thrown(3, [](Agreement& agreement) {
+    agreement.look(Agreement::Pace::kNow, true, 77);
+    agreement.look(Agreement::Pace::kNow, true, agreement.rank() == 2 ? 78 : 77);
+  });
+  for (const std::string& error : errors) {
+    CHECK(error.find("5 error[E510]: the values of this epoch differ between rank 0 and rank 2") ==
+          0);
+  }
+}
+
+TEST_CASE("a folder that one process does not see is found before the first step") {
+  const test::TempFolder shared, other;
+  CHECK(thrown(3, [&](Agreement& agreement) { check_shared_folder(agreement, shared.path()); }) ==
+        std::vector<std::string>(3));
+  CHECK(shared.num_files() == 0);
+  const auto errors = thrown(3, [&](Agreement& agreement) {
+    check_shared_folder(agreement, (agreement.rank() == 1 ? other : shared).path(), 0.2);
+  });
+  CHECK(errors[0].find("6 error[E452]") == 0);
+  CHECK(errors[0].find("is not seen by rank 1\n") != std::string::npos);
+  CHECK(errors[2] == errors[0]);
+  CHECK(shared.num_files() == 0);
+}
+
+}  // namespace
+}  // namespace meshtrain
