@@ -20,10 +20,6 @@
 namespace meshtrain {
 namespace {
 
-// Programs that start the processes of their host and stay as long as these.
-constexpr std::string_view kStarters[] = {"mpirun", "mpiexec", "orterun",
-                                          "orted",  "prted",   "slurmstepd"};
-
 void show(std::string_view text) {
   err_stream().write(text);
 }
@@ -149,7 +145,7 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
   }
   silence(environment.local_rank != 0);  // what is amiss on one host only is said there
   const std::shared_ptr<ProcessGroup> group = make_group(environment, options);
-  end_with_parent(kStarters);
+  options.parent = launcher_pid();
   silence(group->rank() != 0);
   compare(
       arguments, verb, *group, options.join_seconds,

@@ -42,6 +42,9 @@ struct ControlOptions {
   std::function<void(std::string_view)> print;  // default: to standard error
   // The end of the process; for tests, which end a thread instead. default: _exit
   std::function<void(int)> exit;
+  // The process that started this one and stays as long as it: leave when that has ended (E601).
+  // 0: there is none such; launcher_pid() of process_end.h finds the launchers of MPI and Slurm.
+  int parent = 0;
   // SIGKILL to itself so long after it was told to leave; 0: never.
   double last_resort_seconds = 15;
 

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "comm/control_thread.h"
+#include "comm/stack_dump.h"
 
 namespace meshtrain {
 namespace {
@@ -17,6 +18,8 @@ constexpr double kFailuresSeconds = 0.3;
 // Rank 0 leaves last, but does not wait for ever; nor does the one that spoke in its place, which
 // keeps others from saying the same.
 constexpr double kLastSeconds = 2;
+
+constexpr size_t kMostStacks = 4;
 
 // Whether this process is the first on its host to take `name`; it keeps it until it ends.
 bool claim(const std::string& name) {
@@ -162,10 +165,16 @@ void ControlThread::stop_run(const Verdict& verdict) {
   options_.print(!paused.empty() ? paused
                                  : failure_text(verdict, desk_.last_checkpoint.load(), step,
                                                 options_.resume_command));
-  start_leaving(static_cast<int>(ExitCode::kRankLost));
+  // Of many only a few: they hang in the same place.
+  const bool hangs = verdict.code == "E602";
+  const size_t count = hangs ? std::min(verdict.ranks.size(), kMostStacks) : 0;
+  start_leaving(
+      static_cast<int>(ExitCode::kRankLost),
+      {verdict.ranks.begin(), verdict.ranks.begin() + static_cast<std::ptrdiff_t>(count)});
 }
 
-void ControlThread::start_leaving(int exit_code) {
+// The ranks that are `stuck` show where.
+void ControlThread::start_leaving(int exit_code, const std::vector<int>& stuck) {
   if (leaving_) {
     return;
   }
@@ -176,12 +185,20 @@ void ControlThread::start_leaving(int exit_code) {
     const std::lock_guard lock(desk_.mutex);
     desk_.last_resort.start(options_.last_resort_seconds);
   }
+  const auto is_stuck = [&](int rank) {
+    return std::find(stuck.begin(), stuck.end(), rank) != stuck.end();
+  };
+  shows_stack_ = is_stuck(rank_);
   hooks_thread_ = quiet_thread([this] { run_hooks(); });
   if (!is_first()) {
     return;
   }
-  send_to_all(FrameWriter(FrameKind::kAbort).put(static_cast<int32_t>(exit_code)).done());
-  for (int rank = 1; rank < size(); ++rank) {  // not waited for: a stopped one may never leave
+  for (int rank = 1; rank < size(); ++rank) {
+    link(rank).send(FrameWriter(FrameKind::kAbort)
+                        .put(static_cast<int32_t>(exit_code))
+                        .put(static_cast<uint8_t>(is_stuck(rank)))
+                        .done());
+    // Not waited for: a stopped one may never leave.
     if (view(rank).silent_seconds > options_.silence_seconds) {
       link(rank).close();
     }
@@ -189,6 +206,9 @@ void ControlThread::start_leaving(int exit_code) {
 }
 
 void ControlThread::run_hooks() {
+  if (shows_stack_) {
+    dump_stack(main_thread_, fmt::format("[rank {}] its main thread is in:", rank_));
+  }
   const std::lock_guard lock(desk_.hooks_mutex);
   for (auto hook = desk_.hooks.rbegin(); hook != desk_.hooks.rend(); ++hook) {
     hook->run();
@@ -206,6 +226,9 @@ void ControlThread::continue_leaving() {
                  : !speaks_for_rank_zero_ || now_ > leaving_since_ + kLastSeconds;
   if (!hooks_over || !last) {
     return;
+  }
+  if (hooks_done_.load()) {
+    hooks_thread_.join();
   }
   if (options_.exit) {
     options_.exit(*leaving_);

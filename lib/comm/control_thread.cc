@@ -43,6 +43,7 @@ ControlThread::ControlThread(ControlDesk& desk, const Activity& activity,
       links_(std::move(links)),
       heard_(views_.size(), steady_seconds()),
       run_name_(std::move(run_name)),
+      parent_name_(program_of(options.parent)),
       done_(views_.size(), false) {
   // From here on: the thread may come to run much later.
   last_turn_ = now_ = next_tick_ = changed_at_ = heard_[0];
@@ -219,7 +220,8 @@ void ControlThread::handle_at_others(FrameKind kind, FrameReader& frame) {
     }
   } else if (kind == FrameKind::kAbort) {
     const auto exit_code = frame.get<int32_t>();
-    start_leaving(exit_code);
+    const bool is_stuck = frame.get<uint8_t>() != 0;
+    start_leaving(exit_code, is_stuck ? std::vector<int>{rank_} : std::vector<int>{});
   } else if (kind == FrameKind::kAllDone) {
     finished_ = true;
     finished_at_ = now_;
@@ -278,6 +280,7 @@ void ControlThread::tick() {
     view(rank).silent_seconds = link(rank).open() ? now_ - heard_[static_cast<size_t>(rank)] : 0;
   }
   send_to_all(view(rank_).report.frame());
+  check_parent();
   if (is_first()) {
     if (!leaving_ && !finished_ && failures_.empty()) {
       judge_all();
@@ -294,9 +297,28 @@ void ControlThread::tick() {
   }
 }
 
+// Processes that nothing watches any more do not go on by themselves.
+void ControlThread::check_parent() {
+  if (options_.parent == 0 || parent_ended_ || ::getppid() == options_.parent) {
+    return;
+  }
+  parent_ended_ = true;
+  add_failure({rank_, static_cast<int>(ExitCode::kRankLost),
+               fmt::format("error[E601]: {} (pid {}) on host {}, which started the processes, has "
+                           "ended; training stopped\n",
+                           parent_name_, options_.parent, view(rank_).host)});
+}
+
 void ControlThread::judge_all() {
-  if (const auto verdict =
-          judge(views_, waiting(), {options_.silence_seconds, options_.collective_seconds})) {
+  auto verdict = judge(views_, waiting(), {options_.silence_seconds, options_.collective_seconds});
+  if (verdict && verdict->code == "E603" && !mismatch_) {
+    mismatch_ = std::move(verdict);  // by the next time all have said where they are
+    return;
+  }
+  if (mismatch_ && !verdict) {
+    verdict = mismatch_;
+  }
+  if (verdict) {
     stop_run(*verdict);
   }
 }

@@ -2,6 +2,8 @@
 // call the channel.
 #pragma once
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -107,6 +109,7 @@ class ControlThread {
   void tick();
   RankReport own_report();
   void judge_all();
+  void check_parent();
   void check_loss(int rank);
   std::vector<Waiting> waiting() const;
 
@@ -121,7 +124,7 @@ class ControlThread {
   bool prints_for_rank_zero(bool closed) const;
   void stop_run(const Verdict& verdict);
   std::string own_pause_text();
-  void start_leaving(int exit_code);
+  void start_leaving(int exit_code, const std::vector<int>& stuck = {});
   void run_hooks();
   void continue_leaving();
 
@@ -136,6 +139,10 @@ class ControlThread {
   std::vector<Link> links_;
   std::vector<double> heard_;  // by rank: when something came last
   const std::string run_name_;
+  const pthread_t main_thread_ = ::pthread_self();  // which made the channel
+  const std::string parent_name_;
+  bool parent_ended_ = false;
+  std::optional<Verdict> mismatch_;  // E603, to be judged again
 
   double now_ = 0, last_turn_ = 0, next_tick_ = 0;
   double paused_ = 0, paused_at_ = 0;  // this process did not run for so long, until then
@@ -156,6 +163,7 @@ class ControlThread {
 
   std::optional<int> leaving_;  // with this exit code
   double leaving_since_ = 0;
+  bool shows_stack_ = false;
   bool speaks_for_rank_zero_ = false;
   std::atomic<bool> hooks_done_{false};
   std::thread hooks_thread_;

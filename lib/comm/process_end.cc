@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,25 +13,25 @@
 
 namespace meshtrain {
 
-bool end_with_parent(int parent) {
-  if (::getppid() != parent || ::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
-    return false;
+std::string program_of(int pid) {
+  try {
+    return std::string(trim(read_file(fmt::format("/proc/{}/comm", pid), 4096)));
+  } catch (const FileError&) {
+    return {};
   }
-  if (::getppid() != parent) {  // it ended in between: no signal will come
-    ::kill(::getpid(), SIGKILL);
-  }
-  return true;
 }
 
-bool end_with_parent(std::span<const std::string_view> programs) {
+int launcher_pid() {
+  // Not PR_SET_PDEATHSIG: that counts the end of the thread which started this process, and Open
+  // MPI's daemon ends such threads after the start of many processes.
+  constexpr std::string_view kLaunchers[] = {
+      "mpirun",  "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "orterun", "orted",
+      "prterun", "prted",          "prun",    "slurmstepd",     "torchrun"};
   const int parent = ::getppid();
-  try {
-    const std::string comm = read_file(fmt::format("/proc/{}/comm", parent), 4096);
-    return std::find(programs.begin(), programs.end(), trim(comm)) != programs.end() &&
-           end_with_parent(parent);
-  } catch (const FileError&) {  // it has ended, or there is no /proc
-    return false;
-  }
+  const std::string name = program_of(parent);
+  return std::find(std::begin(kLaunchers), std::end(kLaunchers), name) == std::end(kLaunchers)
+             ? 0
+             : parent;
 }
 
 KillTimer::~KillTimer() {

@@ -1,5 +1,5 @@
-// That a process ends, whatever it is doing: with the program that started it, after a time, or
-// when the start of a run takes too long.
+// That a process ends, whatever it is doing: after a time, or when the start of a run takes too
+// long; and what it ends with.
 #pragma once
 
 #include <time.h>
@@ -7,22 +7,18 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "comm/meeting.h"
 
 namespace meshtrain {
 
-// SIGKILL to this process when `parent`, which started it, ends (prctl PR_SET_PDEATHSIG). False,
-// and nothing done, when its parent is another process: it has ended already, or there is a shell
-// between them. More exactly it is the thread that started this process whose end counts.
-bool end_with_parent(int parent);
-// The same if the parent is a program with one of these names ("orted", "slurmstepd"), as
-// /proc/PID/comm has them: those that stay as long as the processes that they started.
-bool end_with_parent(std::span<const std::string_view> programs);
+// The process that started this one if it is a launcher's, which stays as long as the processes of
+// a run (mpirun, orted, slurmstepd, ...); 0 where it is anything else, like a shell.
+int launcher_pid();
+// "mpirun", as /proc has it; empty for a process that has ended.
+std::string program_of(int pid);
 
 // From the kernel, so it needs no thread of this process that still runs. 0: never.
 class KillTimer {

@@ -169,7 +169,7 @@ TEST_CASE("processes that finish end with 0 and say nothing") {
 }
 
 TEST_CASE("a rank that is killed ends all within five seconds with 8 and one message") {
-  for (const int signal : {SIGKILL, SIGSEGV}) {
+  for (const int signal : {SIGKILL, SIGABRT}) {
     Run run(4, "train", -1, {});
     const double start = steady_seconds();
     run[2].send(signal);
@@ -285,42 +285,74 @@ TEST_CASE("a rank that stays in its data while the others wait is named") {
   CHECK(contains(run[0].errors(),
                  "last report: step 2, data, after all-reduce of bucket 0 (#1) (3 "
                  "other ranks were waiting in"));
-  CHECK(run.errors_but(0) == "");
+  // Where it is: in the end in pause().
+  INFO(run[1].errors());
+  CHECK(contains(run[1].errors(), "[rank 1] its main thread is in:\n"));
+  CHECK(contains(run[1].errors(), "control_program("));
+  CHECK(contains(run[1].errors(), "pause"));
+  CHECK(run[2].errors() + run[3].errors() == "");
 }
 
-TEST_CASE("a process ends with the one that started it") {
+TEST_CASE("ranks leave when the launcher that started them is killed") {
   int out[2];
   REQUIRE(::pipe2(out, 0) == 0);
-  const pid_t parent = ::fork();
-  REQUIRE(parent >= 0);
-  if (parent == 0) {
+  const std::string host = own_address();
+  const pid_t launcher = ::fork();
+  REQUIRE(launcher >= 0);
+  if (launcher == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::fork() == 0) {
-      ::dup2(out[1], STDOUT_FILENO);
-      ::execl(CONTROL_PROGRAM, CONTROL_PROGRAM, "0", "1", "-", "1", "parent", nullptr);
-      ::_exit(127);
+    ::dup2(out[1], STDOUT_FILENO);
+    ::dup2(out[1], STDERR_FILENO);
+    for (const char* rank : {"0", "1", "2"}) {
+      if (::fork() == 0) {
+        ::execl(CONTROL_PROGRAM, CONTROL_PROGRAM, rank, "3", host.c_str(), "29999", "parent",
+                nullptr);
+        ::_exit(127);
+      }
     }
     while (true) {
       ::pause();
     }
   }
   ::close(out[1]);
-  char text[8] = "";
-  REQUIRE(::read(out[0], text, 6) == 6);
-  CHECK(std::string(text) == "ready\n");
-  ::kill(parent, SIGKILL);
-  ::waitpid(parent, nullptr, 0);
-  // Its end closes the other side of the pipe.
-  pollfd entry = {out[0], POLLIN, 0};
-  CHECK(::poll(&entry, 1, 30000) == 1);
-  CHECK(::read(out[0], text, 1) == 0);
-  ::close(out[0]);
+  const Socket from(out[0]);
+  std::string text;
+  const auto count = [&](const std::string& word) {
+    int found = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  // Until nobody has the other end of the pipe any more: all have ended.
+  const double until = steady_seconds() + kHardLimit;
+  bool killed = false;
+  char buffer[4096];
+  pollfd entry = {from.fd(), POLLIN, 0};
+  while (::poll(&entry, 1, static_cast<int>((until - steady_seconds()) * 1000)) > 0) {
+    const ssize_t got = ::read(from.fd(), buffer, sizeof buffer);
+    if (got <= 0) {
+      break;
+    }
+    text.append(buffer, static_cast<size_t>(got));
+    if (!killed && count("ready") == 3) {
+      killed = true;
+      ::kill(launcher, SIGKILL);
+      ::waitpid(launcher, nullptr, 0);
+    }
+  }
+  INFO(text);
+  CHECK(steady_seconds() < until);
+  CHECK(killed);
+  CHECK(count(fmt::format("error[E601]: {} (pid {}) on host {}, which started the "
+                          "processes, has ended; training stopped",
+                          program_of(::getpid()), launcher, host_name())) == 1);
+  CHECK(count("error") == 1);
 }
 
-TEST_CASE("only a parent of the right name counts") {
-  const std::string_view others[] = {"orted", "slurmstepd"};
-  CHECK_FALSE(end_with_parent(others));
-  CHECK_FALSE(end_with_parent(1 + ::getppid()));
+TEST_CASE("a process that no launcher started has none to end with") {
+  CHECK(launcher_pid() == 0);
+  CHECK(contains(program_of(::getpid()), "test_control"));
 }
 
 TEST_CASE("the kernel kills a process that does not leave by itself") {

@@ -7,7 +7,7 @@
 //   exit      rank WHO ends like a program that is done, the others train
 //   fail      rank WHO fails with 5, the others train
 //   hang      rank WHO stays in its data when a line came, the others train
-//   parent    nothing of the above: waits, and ends with the process that started it
+//   parent    does steps until the process that started it has ended
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,7 +17,6 @@
 #include <thread>
 
 #include "comm/control_channel.h"
-#include "comm/process_end.h"
 #include "comm/tcp/tcp_group.h"
 
 namespace meshtrain {
@@ -45,6 +44,7 @@ void do_step(ControlChannel& control, TcpGroup& group, int step) {
 int run(int rank, const std::string& what, int who, const TcpOptions& options) {
   TcpGroup group(options);
   ControlOptions control_options = ControlOptions::from_environment();
+  control_options.parent = what == "parent" ? ::getppid() : 0;
   control_options.resume_command = "the same command with --resume";
   ControlChannel control(group, control_options);
   const auto hook = control.on_abort([] { say("hook\n"); });
@@ -53,7 +53,7 @@ int run(int rank, const std::string& what, int who, const TcpOptions& options) {
     control.set_last_checkpoint(1);
     say("ready\n");
     for (int step = 2; what != "finish" || step < 20; ++step) {
-      if (rank == who && what != "train") {
+      if (rank == who && what != "train" && what != "parent") {
         wait_for_line();
         if (what == "exit") {
           std::exit(0);
@@ -84,12 +84,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string what = argv[5];
-  if (what == "parent") {
-    say(end_with_parent(::getppid()) ? "ready\n" : "not\n");
-    while (true) {
-      ::pause();
-    }
-  }
   const int rank = std::atoi(argv[1]);
   return run(
       rank, what, argc > 6 ? std::atoi(argv[6]) : -1,
