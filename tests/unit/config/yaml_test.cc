@@ -1,6 +1,6 @@
 #include "config/yaml.h"
 
-#include <chrono>
+#include <ctime>
 
 #include "config/source.h"
 #include "doctest/doctest.h"
@@ -114,7 +114,7 @@ TEST_CASE("parse_yaml: only comments make a null and no problem") {
 }
 
 TEST_CASE("parse_yaml: hostile texts are refused at once") {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: other load does not count
   CHECK(first_code(std::string(100000, '[')) == "E106");
   std::string dashes;
   std::string list = "[";
@@ -140,8 +140,7 @@ TEST_CASE("parse_yaml: hostile texts are refused at once") {
              "]\n";
   }
   CHECK(first_code(chain) == "E107");
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   CHECK(seconds < 5);
 }
 
