@@ -361,7 +361,7 @@ std::vector<std::string> given_words(const CLI::App& app) {
   }
   for (const CLI::Option* option : verb->get_options()) {
     if (option->get_positional()) {
-      words = option->results();
+      words.insert(words.end(), option->results().begin(), option->results().end());
       continue;
     }
     const std::string& name = option->get_lnames().front();

@@ -128,8 +128,9 @@ std::shared_ptr<const SourceFile> checked_source(std::string name, std::string t
 }
 
 std::shared_ptr<const SourceFile> read_source(const std::string& path, const SourceLoc& named_at) {
-  if (path == "-") {
-    return checked_source("<stdin>", read_all(STDIN_FILENO, "standard input", named_at));
+  if (path == "-") {  // which can be read only once, by whoever comes first
+    static const std::string text = read_all(STDIN_FILENO, "standard input", named_at);
+    return checked_source("<stdin>", text);
   }
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {

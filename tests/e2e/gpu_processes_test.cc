@@ -1,0 +1,237 @@
+// Several GPUs with a process each, on emulated ones.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "command.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kConfig = R"(name: mlp
+seed: 3
+distribution:
+  type: ModelParallel
+  device_mesh: {shape: [2, 2], axis_names: [data, model], devices: "gpu:0x4"}
+  layout_map:
+    "d1/kernel": [null, model]
+    "d1/bias": [model]
+    "d2/kernel": [model, null]
+  reductions: fixed
+  zero: 2
+data:
+  train: {source: random, samples: 56, shape: [12], classes: 4, seed: 1}
+model:
+  layers:
+    - Input: {shape: [12]}
+    - Dense: {name: d1, units: 16, activation: relu}
+    - Dropout: 0.3
+    - Dense: {name: d2, units: 4}
+compile:
+  optimizer: adam
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+  metrics: [accuracy]
+fit: {batch_size: 16, epochs: 4}
+checkpoint: {every: epoch}
+)";
+
+class GpuFolder : public TemporaryFolder {
+ public:
+  GpuFolder() { write("mlp.yaml", kConfig); }
+
+  Command command(std::vector<std::string> args, std::vector<std::string> environment = {}) const {
+    Command out;
+    out.args = std::move(args);
+    out.folder = path();
+    out.environment = {"MESHTRAIN_GPU_LIBRARY=" MESHTRAIN_EMULATOR, "MESHTRAIN_EMULATOR_GPUS=4",
+                       "MESHTRAIN_EMULATOR_SEED=7", "MESHTRAIN_CACHE=" + file("cache")};
+    out.environment.insert(out.environment.end(), environment.begin(), environment.end());
+    return out;
+  }
+  Result train(const std::string& run, std::vector<std::string> more) const {
+    std::vector<std::string> args = {"train", "mlp.yaml", "-o", run};
+    args.insert(args.end(), more.begin(), more.end());
+    return meshtrain::run(command(std::move(args)), 120);
+  }
+  // The run's weights, that it must have left.
+  std::string weights(const std::string& run) const {
+    REQUIRE(std::filesystem::exists(file(run + "/weights.safetensors")));
+    return read(run + "/weights.safetensors");
+  }
+};
+
+// Whether the emulator has what it needs, a compiler; says so where it has not.
+bool has_gpus(const GpuFolder& folder) {
+  const Result devices = run(folder.command({"devices"}));
+  const bool has = (devices.out + devices.err).find("needs a C++ compiler") == std::string::npos;
+  if (!has)
+    MESSAGE("skipped: the GPU emulator needs a C++ compiler");
+  return has;
+}
+
+bool says(const Result& result, const std::string& part) {
+  CAPTURE(result.err);
+  const bool found = result.err.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t times = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++times;
+  return times;
+}
+
+std::vector<int> children_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", pid));
+  std::vector<int> out;
+  for (int child = 0; file >> child;)
+    out.push_back(child);
+  return out;
+}
+
+TEST_CASE("one GPU and two and four leave the same weights byte for byte") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  REQUIRE(folder.train("one", {}).exit_code == 0);
+  const std::string one = folder.weights("one");
+  for (const char* devices : {"gpu:0-3", "gpu:all", "gpu:1,3x2", "gpu:3,1,0,2"}) {
+    CAPTURE(devices);
+    const std::string run = fmt::format("run-{}", devices);
+    const Result result = folder.train(run, {"--devices", devices});
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(count(result.out, "Epoch 4/4") == 1);  // one of them speaks
+    const bool same = folder.weights(run) == one;
+    CHECK(same);
+  }
+  const Result stream = folder.train("stream", {"--devices", "gpu:0-3", "--no-cuda-graph"});
+  CHECK_MESSAGE(stream.exit_code == 0, stream.err);
+  CHECK((folder.weights("stream") == one));
+}
+
+TEST_CASE("a run on four GPUs goes on on one and on two") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  REQUIRE(folder.train("whole", {}).exit_code == 0);
+  REQUIRE(folder.train("run", {"--devices", "gpu:0-3", "--epochs", "2"}).exit_code == 0);
+  std::filesystem::copy(
+      folder.file("run"), folder.file("copy"),
+      std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+  for (const auto& [run_name, devices] :
+       {std::pair{"run", "gpu:0x4"}, std::pair{"copy", "gpu:0-1x2"}}) {
+    CAPTURE(devices);
+    const Result more =
+        run(folder.command({"resume", run_name, "--devices", devices, "--epochs", "4"}), 120);
+    CHECK_MESSAGE(more.exit_code == 0, more.err);
+    CHECK((folder.weights(run_name) == folder.weights("whole")));
+  }
+}
+
+TEST_CASE("evaluate and predict start a process for each GPU too") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  REQUIRE(folder.train("run", {}).exit_code == 0);
+  const auto evaluate = [&](const char* devices) {
+    return run(folder.command({"evaluate", "mlp.yaml", "-w", "run/weights.safetensors", "--devices",
+                               devices, "--log-format", "json"}),
+               120);
+  };
+  const Result one = evaluate("gpu:0x4"), four = evaluate("gpu:0-3");
+  CHECK_MESSAGE(four.exit_code == 0, four.err);
+  CHECK(count(four.out, "\"event\":\"evaluate\"") == 1);
+  const auto logs = [](const Result& result) {
+    const size_t begin = result.out.find("\"logs\"");
+    return begin == std::string::npos ? result.out
+                                      : result.out.substr(begin, result.out.find('}') - begin);
+  };
+  CHECK(logs(one) == logs(four));
+}
+
+TEST_CASE("who is killed takes all others along and is named") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  std::vector<int> started;
+  Command command = folder.command(
+      {"train", "mlp.yaml", "-o", "run", "--devices", "gpu:0-3", "--epochs", "100000"});
+  command.watch = [&](const std::string& out, const std::string&, int pid) {
+    started = children_of(pid);
+    if (out.find("Epoch 3/") == std::string::npos || started.size() != 4)
+      return false;
+    return kill(started[2], SIGKILL) == 0;
+  };
+  const Result result = run(command, 120);
+  CHECK(result.exit_code == 8);
+  says(result, "error[E601]: rank ");
+  says(result, fmt::format("(pid {})", started.at(2)));
+  for (const int pid : started)
+    CHECK(kill(pid, 0) != 0);
+}
+
+// What torchrun would start: `size` processes with an environment each. The exit codes by rank are
+// on stdout.
+Result by_hand(const GpuFolder& folder, int size, const std::string& arguments, bool hosts_apart) {
+  std::string script;
+  const int port = 20000 + getpid() % 20000;
+  for (int rank = 0; rank < size; ++rank) {
+    script += fmt::format(
+        "{}RANK={} LOCAL_RANK={} WORLD_SIZE={} LOCAL_WORLD_SIZE={} MASTER_ADDR=127.0.0.1 "
+        "MASTER_PORT={} {} {} & P{}=$!\n",
+        hosts_apart ? fmt::format("NCCL_HOSTID=host-{} ", rank) : "", rank, rank, size, size, port,
+        MESHTRAIN_BINARY, arguments, rank);
+  }
+  for (int rank = 0; rank < size; ++rank)
+    script += fmt::format("wait $P{}; echo rank {} $?\n", rank, rank);
+  Command command = folder.command({"-c", script});
+  command.program = "sh";
+  return run(command, 120);
+}
+
+TEST_CASE("two processes on one GPU are refused unless they are on hosts of their own") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  const std::string train = "train mlp.yaml --devices gpu:0x2 -q -o ";
+  const Result same = by_hand(folder, 2, train + "same", false);
+  CHECK(count(same.err, "error[E615]: ranks 0 and 1 share GPU number 0 of this host") == 1);
+  says(same, "NCCL_HOSTID");
+  CHECK(same.out.find("rank 0 4\nrank 1 4\n") != std::string::npos);
+  const Result apart = by_hand(folder, 2, train + "apart", true);
+  CHECK_MESSAGE(apart.out.find("rank 0 0\nrank 1 0\n") != std::string::npos, apart.out, apart.err);
+  REQUIRE(folder.train("one", {}).exit_code == 0);
+  CHECK((folder.weights("apart") == folder.weights("one")));
+}
+
+TEST_CASE("what cannot run on several GPUs says why") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  const Result missing = folder.train("run", {"--devices", "gpu:2-5"});
+  CHECK(missing.exit_code == 4);
+  says(missing, "error[E620]: there is no GPU number 4; there are 4");
+  const Result few = folder.train("run", {"--devices", "gpu:0-1"});
+  CHECK(few.exit_code == 4);
+  says(few, "error[E210]: the mesh (2, 2) needs 4 devices, `gpu:0-1` has 2");
+  says(few, "write `devices: gpu:0-3`");
+  CHECK(folder.train("run", {"--devices", "gpu:0,0"}).exit_code == 2);
+  CHECK(folder.train("run", {"--devices", "gpu:3-0"}).exit_code == 2);
+  Command input = folder.command({"train", "-", "--devices", "gpu:0-3"});
+  input.input = kConfig;
+  const Result shared = run(input);
+  CHECK(shared.exit_code == 2);
+  says(shared, "several processes cannot share standard input");
+  input.args = {"train", "-", "--devices", "cpu:4", "-o", "alone"};
+  CHECK(run(input).exit_code == 0);
+  CHECK(!std::filesystem::exists(folder.file("run")));
+}
+
+}  // namespace
+}  // namespace meshtrain
