@@ -7,7 +7,9 @@
 #include "cli.h"
 #include "config/interval.h"
 #include "config/source.h"
+#include "gpu_processes.h"
 #include "plan/cost_model.h"
+#include "restarts.h"
 #include "train/distribution.h"
 #include "train/join_devices.h"
 #include "train/measure_comm.h"
@@ -17,9 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of a config without a model that anybody runs: --mesh and --devices are checked as those of
-// train.
-Distribution distribution_of(const Arguments& arguments) {
+// Without a model that anybody runs: --mesh and --devices are checked as those of train.
+Config config_of(const Arguments& arguments) {
   LoadOptions options = override_options(arguments);
   options.require_data = false;
   const bool counted = arguments.devices.find(':') != std::string::npos;  // cpu:4
@@ -35,10 +36,7 @@ Distribution distribution_of(const Arguments& arguments) {
     batch *= size;
   }
   config.fit.batch_size.value = batch;  // splits over any axis
-  diagnostics = {};
-  Distribution out = make_distribution(config, arguments.processes.size(), diagnostics);
-  diagnostics.throw_if_errors();
-  return out;
+  return config;
 }
 
 int64_t size_of(const std::string& text, const char* flag) {
@@ -111,7 +109,14 @@ std::string as_json(const std::vector<CommSeries>& all, const CommOptions& optio
 }  // namespace
 
 int run_bench_comm(const Arguments& arguments) {
-  const Distribution distribution = distribution_of(arguments);
+  const Config config = config_of(arguments);
+  Diagnostics diagnostics;
+  const Distribution distribution =
+      make_distribution(config, arguments.processes.size(), diagnostics);
+  diagnostics.throw_if_errors();
+  if (const int count = gpu_processes(arguments, config); count > 1) {
+    return run_own_processes(arguments, config, count);
+  }
   CommOptions options;
   options.mesh = distribution.mesh;
   options.processes = arguments.processes;

@@ -14,11 +14,39 @@ bool can_bucket(const Node& node) {
   return op == "all_reduce" || op == "reduce_scatter" || op == "all_gather";
 }
 
+int64_t local_bytes(const Value& value, const DeviceMesh& mesh) {
+  return num_elements(local_shape(value.shape, *value.sharding, mesh)) *
+         static_cast<int64_t>(dtype_size(value.dtype));
+}
+
+// When the collectives of a bucket run.
+enum class Place : uint8_t {
+  kLast,   // where the last of them stands
+  kLater,  // the same, and what reads the results before waits
+  kFirst,  // where the first of them stands
+};
+
 struct Bucket {
   std::vector<NodeId> members;
   int64_t bytes = 0;
   NodeId first_reader = 0;  // no member may be appended at or after this node
+  Place place = Place::kLast;
 };
+
+const Node& producer_of_operand(const Graph& graph, const Node& node) {
+  return graph.producer(node.inputs[0]);
+}
+
+// A gather of a weight as it is stored, or cast: what it needs is there when the step begins.
+bool can_be_early(const Graph& graph, const Node& node) {
+  if (node.op->name != "all_gather" || node.phase != Phase::kForward) {
+    return false;
+  }
+  const Node& operand = producer_of_operand(graph, node);
+  return operand.op->name == "parameter" ||
+         (operand.op->name == "cast" &&
+          producer_of_operand(graph, operand).op->name == "parameter");
+}
 
 // The first of the nodes at the end that update variables.
 NodeId find_first_update(const Graph& graph) {
@@ -30,20 +58,44 @@ NodeId find_first_update(const Graph& graph) {
 }
 
 // The first reader of each value. Collectives of the backward phase whose results only the update
-// phase reads can wait for each other: as a reader, such a collective counts where its own result
-// is read.
+// phase reads can wait for each other, and so can casts between them: as a reader, such a node
+// counts where its own result is read.
 std::vector<NodeId> first_readers(const Graph& graph, NodeId first_update) {
   const NodeId end = static_cast<NodeId>(graph.nodes.size());
   std::vector<NodeId> first(graph.values.size(), end);
   for (NodeId n = end; n-- > 0;) {
     const Node& node = graph.nodes[n];
-    const bool waits = node.op->collective && node.phase == Phase::kBackward &&
-                       first[node.outputs[0]] >= first_update;
+    const bool waits = (node.op->collective || node.op->name == "cast") &&
+                       node.phase == Phase::kBackward && first[node.outputs[0]] >= first_update;
     for (const ValueId input : node.inputs) {
       first[input] = std::min(first[input], waits ? first[node.outputs[0]] : n);
     }
   }
   return first;
+}
+
+constexpr int64_t kFewBytes = 4096;
+
+// Collectives of a few numbers, as of losses and metrics, that no other collective depends on: what
+// reads their results can wait until all of them are there.
+std::vector<bool> can_be_late(const Graph& graph, const DeviceMesh& mesh) {
+  std::vector<bool> needed(graph.values.size(),
+                           false);  // by a collective, or for the backward pass
+  std::vector<bool> late(graph.nodes.size(), false);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    const bool is_needed =
+        std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return needed[v]; });
+    const Value& operand = graph.values[node.inputs.empty() ? node.outputs[0] : node.inputs[0]];
+    late[n] = can_bucket(node) && node.phase == Phase::kForward && !is_needed &&
+              local_bytes(operand, mesh) <= kFewBytes;
+    if (is_needed || node.op->collective || node.phase != Phase::kForward) {
+      for (const ValueId input : node.inputs) {
+        needed[input] = true;
+      }
+    }
+  }
+  return late;
 }
 
 // How many collectives stand directly before each node. Members of a bucket have as many, so that
@@ -65,11 +117,11 @@ struct Kind {
   const Node* node;  // one of them: its op, axes, combine and phase
   DType dtype;
   int depth;
-  bool can_wait;
+  Place place;
 
   bool operator==(const Kind& other) const {
     return node->op == other.node->op && node->phase == other.node->phase && dtype == other.dtype &&
-           depth == other.depth && can_wait == other.can_wait &&
+           depth == other.depth && place == other.place &&
            node->attr_ints("axes") == other.node->attr_ints("axes") &&
            node->attr_string("combine") == other.node->attr_string("combine");
   }
@@ -81,6 +133,7 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
   const NodeId first_update = find_first_update(graph);
   const std::vector<NodeId> first_reader = first_readers(graph, first_update);
   const std::vector<int> depths = chain_depths(graph);
+  const std::vector<bool> late = can_be_late(graph, mesh);
   std::vector<std::pair<Kind, size_t>> open;  // the bucket of each kind; there are few kinds
   std::vector<Bucket> buckets;
   for (NodeId n = 0; n < end; ++n) {
@@ -89,24 +142,27 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
       continue;
     }
     const Value& value = graph.values[node.inputs[0]];
-    const bool can_wait = first_reader[node.outputs[0]] >= first_update;
-    const Kind kind{&node, value.dtype, depths[n], can_wait};
-    const int64_t bytes = num_elements(local_shape(value.shape, *value.sharding, mesh)) *
-                          static_cast<int64_t>(dtype_size(value.dtype));
+    const bool early = can_be_early(graph, node);
+    const NodeId reader = late[n] || early ? end : first_reader[node.outputs[0]];
+    const Place place = early                    ? Place::kFirst
+                        : reader >= first_update ? Place::kLater
+                                                 : Place::kLast;
+    const Kind kind{&node, value.dtype, depths[n], place};
+    const int64_t bytes = local_bytes(value, mesh);
     auto found = std::find_if(open.begin(), open.end(),
                               [&](const auto& entry) { return entry.first == kind; });
     if (found == open.end()) {
       found = open.insert(open.end(), {kind, buckets.size()});
-      buckets.push_back({{}, 0, end});
+      buckets.push_back({{}, 0, end, place});
     } else if (buckets[found->second].first_reader <= n ||
                buckets[found->second].bytes + bytes > limit) {
       found->second = buckets.size();
-      buckets.push_back({{}, 0, end});
+      buckets.push_back({{}, 0, end, place});
     }
     Bucket& bucket = buckets[found->second];
     bucket.members.push_back(n);
     bucket.bytes += bytes;
-    bucket.first_reader = std::min(bucket.first_reader, first_reader[node.outputs[0]]);
+    bucket.first_reader = std::min(bucket.first_reader, reader);
   }
   return buckets;
 }
@@ -133,46 +189,116 @@ Node merged(const Graph& graph, const Bucket& bucket) {
   return out;
 }
 
+// Writes the new graph: each bucket as one node at its place.
+class BucketWriter {
+ public:
+  BucketWriter(Graph& graph, std::vector<Bucket> buckets)
+      : graph_(graph),
+        buckets_(std::move(buckets)),
+        rewriter_(graph),
+        bucket_of_(graph.nodes.size(), kNone),
+        is_emitted_(graph.nodes.size(), false) {
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      for (const NodeId member : buckets_[b].members) {
+        bucket_of_[member] = static_cast<int>(b);
+      }
+      if (buckets_[b].place == Place::kFirst) {
+        early_.push_back(static_cast<int>(b));
+      }
+    }
+    std::sort(early_.begin(), early_.end(), [&](int a, int b) {
+      return buckets_[a].members.front() < buckets_[b].members.front();
+    });
+  }
+
+  Graph run() {
+    for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+      const int b = bucket_of_[n];
+      const bool is_early = b != kNone && buckets_[b].place == Place::kFirst;
+      if (is_early && n == buckets_[b].members.front()) {
+        emit_early(b);
+      } else if (is_early || is_emitted_[n]) {
+        continue;
+      } else if (b == kNone) {
+        emit(graph_.nodes[n]);
+      } else if (n == buckets_[b].members.back()) {
+        emit_bucket(buckets_[b]);
+      }
+    }
+    MESHTRAIN_CHECK(waiting_.empty(), "{} waits for ever", waiting_[0].path);
+    return rewriter_.finish();
+  }
+
+ private:
+  bool is_there(ValueId old_value) const { return rewriter_.mapped(old_value) != kNone; }
+
+  bool emit(Node& node) {
+    const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId input) { return is_there(input); });
+    ready ? static_cast<void>(rewriter_.move(node)) : waiting_.push_back(std::move(node));
+    return ready;
+  }
+
+  void emit_bucket(const Bucket& bucket) {
+    Node node = bucket.members.size() == 1 ? std::move(graph_.nodes[bucket.members[0]])
+                                           : merged(graph_, bucket);
+    for (bool progress = emit(node); progress && !waiting_.empty();) {
+      progress = false;
+      for (Node& waiting : std::exchange(waiting_, {})) {
+        progress = emit(waiting) || progress;
+      }
+    }
+  }
+
+  // Weights of this bucket are needed now, those of the next one soon: its gathers are under way
+  // while these are used.
+  void emit_early(int b) {
+    auto at = std::lower_bound(early_.begin(), early_.end(), b, [&](int x, int y) {
+      return buckets_[x].members.front() < buckets_[y].members.front();
+    });
+    for (int ahead = 0; ahead < 2 && at != early_.end(); ++ahead, ++at) {
+      const Bucket& bucket = buckets_[*at];
+      if (is_emitted_[bucket.members[0]]) {
+        continue;
+      }
+      for (const NodeId member : bucket.members) {
+        make_operand(graph_.nodes[member].inputs[0]);
+      }
+      is_emitted_[bucket.members[0]] = true;
+      emit_bucket(bucket);
+    }
+  }
+
+  // A weight or a cast of it, before its turn.
+  void make_operand(ValueId value) {
+    if (is_there(value)) {
+      return;
+    }
+    const NodeId n = graph_.values[value].producer;
+    for (const ValueId input : graph_.nodes[n].inputs) {
+      make_operand(input);
+    }
+    is_emitted_[n] = true;
+    rewriter_.move(graph_.nodes[n]);
+  }
+
+  Graph& graph_;
+  std::vector<Bucket> buckets_;
+  Rewriter rewriter_;
+  std::vector<int> bucket_of_;
+  std::vector<bool> is_emitted_;  // before its turn
+  std::vector<int> early_;        // buckets of gathers of weights, in order
+  std::vector<Node> waiting_;     // for the results of a bucket that is not complete yet
+};
+
 }  // namespace
 
 Graph bucket_collectives(Graph graph, const DeviceMesh& mesh, int64_t bucket_bytes) {
-  std::vector<int> bucket_of(graph.nodes.size(), kNone);
-  const std::vector<Bucket> buckets = find_buckets(graph, mesh, bucket_bytes);
-  bool any = false;
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    if (buckets[b].members.size() > 1) {
-      any = true;
-      for (const NodeId member : buckets[b].members) {
-        bucket_of[member] = static_cast<int>(b);
-      }
-    }
-  }
-  if (!any) {
-    return graph;
-  }
-  Rewriter rewriter(graph);
-  std::vector<Node> waiting;  // for the results of a bucket that is not complete yet
-  const auto emit = [&](Node& node) {
-    const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                   [&](ValueId input) { return rewriter.mapped(input) != kNone; });
-    ready ? static_cast<void>(rewriter.move(node)) : waiting.push_back(std::move(node));
-    return ready;
-  };
-  for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
-    if (bucket_of[n] == kNone) {
-      emit(graph.nodes[n]);
-    } else if (n == buckets[bucket_of[n]].members.back()) {
-      Node bucket = merged(graph, buckets[bucket_of[n]]);
-      for (bool progress = emit(bucket); progress && !waiting.empty();) {
-        progress = false;
-        for (Node& node : std::exchange(waiting, {})) {
-          progress = emit(node) || progress;
-        }
-      }
-    }
-  }
-  MESHTRAIN_CHECK(waiting.empty(), "{} waits for ever", waiting[0].path);
-  return rewriter.finish();
+  std::vector<Bucket> buckets = find_buckets(graph, mesh, bucket_bytes);
+  std::erase_if(buckets, [](const Bucket& bucket) {
+    return bucket.members.size() == 1 && bucket.place != Place::kFirst;
+  });
+  return buckets.empty() ? graph : BucketWriter(graph, std::move(buckets)).run();
 }
 
 }  // namespace meshtrain

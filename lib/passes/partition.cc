@@ -23,9 +23,18 @@ class Partitioner {
         uses_(graph.use_counts()),
         is_output_(graph.values.size()),
         is_weight_(graph.values.size()),
+        casts_first_(graph.values.size()),
         moved_to_(graph.nodes.size(), kNone) {
     for (const Output& output : graph.outputs) {
       is_output_[output.value] = true;
+    }
+    for (const Node& node : graph.nodes) {
+      if (narrows(node)) {
+        const ValueId input = node.inputs[0];
+        casts_first_[input] = graph.producer(input).op->name == "var_use" && uses_[input] == 1;
+      } else if (node.op->name == "reshard") {
+        reshard_before_casts(node);
+      }
     }
   }
 
@@ -36,7 +45,13 @@ class Partitioner {
         moved_to_[n] = rewriter_.move_and_keep_values(node, {});  // sources are born as propagated
       } else if (node.op->name == "reshard" || node.op->name == "var_use") {
         is_weight_[node.outputs[0]] = node.op->name == "var_use";
-        forward_reshard(node);
+        if (casts_first_[node.outputs[0]]) {
+          rewriter_.map(node.outputs[0], rewriter_.mapped(node.inputs[0]));
+        } else {
+          forward_reshard(node);
+        }
+      } else if (node.op->name == "cast" && casts_first_[node.inputs[0]]) {
+        moved_to_[n] = cast_stored_weight(node);
       } else {
         moved_to_[n] = partition_node(node);
       }
@@ -52,11 +67,49 @@ class Partitioner {
   }
   const Sharding& desired(ValueId old_value) const { return *graph_.values[old_value].sharding; }
 
+  // A cast to a type of fewer bytes: a pending sum must be settled before it.
+  bool narrows(const Node& node) const {
+    return node.op->name == "cast" &&
+           dtype_size(graph_.dtype(node.outputs[0])) < dtype_size(graph_.dtype(node.inputs[0]));
+  }
+
+  // A gradient that is rounded on its way to a layout takes that layout where it is settled.
+  void reshard_before_casts(const Node& reshard) {
+    SmallVector<ValueId, 4> casts;
+    size_t settled = 0;  // of them, those from the settled value on
+    ValueId value = reshard.inputs[0];
+    while (uses_[value] == 1 && graph_.producer(value).op->name == "cast") {
+      casts.push_back(value);
+      settled = narrows(graph_.producer(value)) ? casts.size() : settled;
+      value = graph_.producer(value).inputs[0];
+    }
+    const Value& wanted = graph_.values[reshard.outputs[0]];
+    for (size_t i = 0; i < settled; ++i) {
+      graph_.values[casts[i]].sharding = wanted.sharding;
+      const ValueId operand = graph_.producer(casts[i]).inputs[0];
+      graph_.values[operand].sharding_origin = wanted.sharding_origin;
+    }
+  }
+
   // A layout change the graph asks for: the value under its new sharding replaces the node.
   void forward_reshard(const Node& node) {
     const ValueId result = node.outputs[0];
     rewriter_.map(result, reshard(rewriter_.mapped(node.inputs[0]), desired(result),
                                   {node.path, node.phase}, graph_.values[result].sharding_origin));
+  }
+
+  // A weight that is used in fewer bytes than it is stored in is cast where it lies and moved then.
+  NodeId cast_stored_weight(Node& node) {
+    const ValueId result = node.outputs[0];
+    const std::string origin = graph_.values[node.inputs[0]].sharding_origin;
+    const ValueId stored = rewriter_.mapped(node.inputs[0]);
+    const Sharding layout = *to().values[stored].sharding;
+    const NodeId id = rewriter_.move_and_keep_values(node, {stored});
+    to().values[to().nodes[id].outputs[0]].sharding = layout;
+    const std::string path = to().nodes[id].path;
+    rewriter_.map(result, reshard(rewriter_.mapped(result), desired(result),
+                                  {path, to().nodes[id].phase}, origin));
+    return id;
   }
 
   NodeId partition_node(Node& node) {
@@ -195,10 +248,12 @@ class Partitioner {
     }
   }
 
-  // Pending axes of the operands that may stay pending through this node: it is elementwise,
-  // linear in them, and does not use them itself.
+  // Pending axes of the operands that may stay pending through this node: it is elementwise or
+  // gives the same elements another order, is linear in them, and does not use them itself.
   AxisMask pending_to_keep(const Node& node, const FactorAxes& axes) {
-    if (!node.op->elementwise || !node.op->linearity) {
+    const bool keeps_elements =
+        node.op->elementwise || node.op->name == "reshape" || node.op->name == "transpose";
+    if (!keeps_elements || !node.op->linearity) {
       return 0;
     }
     AxisMask pending = 0;
@@ -339,8 +394,9 @@ class Partitioner {
   Signatures signatures_;
   std::vector<int> uses_;
   std::vector<bool> is_output_;
-  std::vector<bool> is_weight_;   // uses of variables
-  std::vector<NodeId> moved_to_;  // nodes of the new graph, beside the old ones
+  std::vector<bool> is_weight_;    // uses of variables
+  std::vector<bool> casts_first_;  // uses of variables that only a cast to a smaller type reads
+  std::vector<NodeId> moved_to_;   // nodes of the new graph, beside the old ones
   std::vector<Shared> shared_;
   HashIndex shared_index_;
   std::unordered_map<std::string, int> path_uses_;

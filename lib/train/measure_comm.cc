@@ -153,12 +153,7 @@ CommSeries measure_series(std::string_view op, int axis, const CommOptions& opti
       series.shortened = true;
       break;
     }
-    VariableStore store(part, program.variables, options.device, options.processes);
-    for (int v = 0; v < 2; ++v) {
-      const std::vector<std::byte> zeros(
-          static_cast<size_t>(program.buffers[v].num_pieces * program.buffers[v].piece_bytes));
-      store.write_pieces(v, zeros.data());
-    }
+    VariableStore store(part, {}, options.device, options.processes);
     Executor executor(std::move(program), options.workers, store);
     const auto call = [&] {
       executor.run();
@@ -236,7 +231,7 @@ std::vector<CommSeries> measure_collectives(const CommOptions& options) {
       }
     }
   }
-  if (options.processes.size() > 1) {
+  if (options.processes.size() > 1 && options.device == nullptr) {  // GPUs have NCCL alone
     out.push_back(measure_exchange(options));
   }
   return out;
@@ -244,13 +239,17 @@ std::vector<CommSeries> measure_collectives(const CommOptions& options) {
 
 std::string hardware_lines(const std::vector<CommSeries>& series, const CommOptions& options) {
   if (options.processes.size() > 1) {
-    const auto found = std::find_if(series.begin(), series.end(),
-                                    [](const CommSeries& s) { return s.kind == "exchange"; });
+    auto found = std::find_if(series.begin(), series.end(),
+                              [](const CommSeries& s) { return s.kind == "exchange"; });
+    if (found == series.end()) {
+      found = series.begin();  // all_reduce over the first axis
+    }
+    MESHTRAIN_CHECK(found != series.end(), "several processes, and no axis between them");
     const LineFit& fit = found->fit;
     const bool one_host = options.processes.group->local_size() == options.processes.size();
     return fmt::format("cluster:\n  like: H100\n  start: {:.3g}\n  {}: {{rate: {:.3g}, hop: 0}}\n",
                        fit.start, one_host ? "link" : "network",
-                       fit.rate * sent_part("exchange", static_cast<int64_t>(found->members)));
+                       fit.rate * sent_part(found->kind, static_cast<int64_t>(found->members)));
   }
   // Virtual devices: bytes that the processor moves, in its cache and beyond.
   const Hardware& cpu = *find_hardware(known_hardware(), "cpu");

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Checks the cost model of `meshtrain plan` against published series, and prints its predictions.
+
+  tests/bench/scaling_model.py --meshtrain build/release/app/meshtrain           # both; exits 1 if one is off
+  tests/bench/scaling_model.py --meshtrain ... --only series|table
+
+A published series is one model on growing numbers of GPUs. Its first point sets the rate of products
+(and for the slow network its second point sets that of the network), which stand for kernels, clocks and
+libraries that are not ours; the others are predictions. Everything goes through the program: a config
+in YAML, `meshtrain plan --devices NxH100 --hardware FILE --format json`.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+LAYER = """
+      - RMSNormalization: {{name: attention_norm, inputs: x}}
+      - Dense: {{name: query, inputs: attention_norm, units: {width}, use_bias: false}}
+      - Dense: {{name: key, inputs: attention_norm, units: {kept}, use_bias: false}}
+      - Dense: {{name: value, inputs: attention_norm, units: {kept}, use_bias: false}}
+      - Concatenate: {{name: keys, inputs: [{keys}]}}
+      - Concatenate: {{name: values, inputs: [{values}]}}
+      - Dot: {{name: scores, inputs: [query, keys], axes: 2}}
+      - Softmax: {{name: weights, inputs: scores}}
+      - Dot: {{name: mixed, inputs: [weights, values], axes: [2, 1]}}
+      - Dense: {{name: attention, inputs: mixed, units: {width}, use_bias: false}}
+      - Add: {{name: middle, inputs: [x, attention]}}
+      - RMSNormalization: {{name: mlp_norm, inputs: middle}}
+      - Dense: {{name: gate, inputs: mlp_norm, units: {hidden}, activation: silu, use_bias: false}}
+      - Dense: {{name: up, inputs: mlp_norm, units: {hidden}, use_bias: false}}
+      - Multiply: {{name: gated, inputs: [gate, up]}}
+      - Dense: {{name: down, inputs: gated, units: {width}, use_bias: false}}
+      - Add: {{name: sum, inputs: [middle, down]}}
+"""
+
+
+def decoder(width, hidden, layers, vocabulary, tokens, shared):
+    """A decoder whose keys and values are used `shared` times over, as tests/bench/configs explains."""
+    if shared == 1:  # every head has its own: no repetition
+        body = LAYER.replace("      - Concatenate: {{name: keys, inputs: [{keys}]}}\n", "")
+        body = body.replace("      - Concatenate: {{name: values, inputs: [{values}]}}\n", "")
+        body = body.replace("[query, keys]", "[query, key]").replace("[weights, values]", "[weights, value]")
+    else:
+        body = LAYER
+    body = body.format(width=width, hidden=hidden, kept=width // shared,
+                       keys=", ".join(["key"] * shared), values=", ".join(["value"] * shared))
+    return f"""
+name: decoder
+dtype_policy: mixed_bfloat16
+blocks:
+  Layer:
+    inputs: [x]
+    layers:{body}
+model:
+  layers:
+    - Input: {{shape: [{tokens}], dtype: int32}}
+    - Embedding: {{name: tokens, input_dim: {vocabulary}, output_dim: {width}}}
+    - Repeat: {{times: {layers}, name: "layer_{{i}}", block: Layer}}
+    - RMSNormalization: {{name: norm}}
+    - Dense: {{name: head, units: {vocabulary}, use_bias: false}}
+compile: {{optimizer: adamw, loss: {{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}
+distribution: {{batch_dim_name: [data, fsdp], zero: 3, zero_axes: [fsdp],
+                device_mesh: {{shape: [1, 1], axis_names: [data, fsdp]}}}}
+"""
+
+
+LLAMA3_8B = dict(width=4096, hidden=14336, layers=32, vocabulary=128256, tokens=8192, shared=4)
+LLAMA3_70B = dict(width=8192, hidden=28672, layers=80, vocabulary=128256, tokens=8192, shared=8)
+LLAMA2_7B = dict(width=4096, hidden=11008, layers=32, vocabulary=32000, tokens=4096, shared=1)
+
+# Published: seconds a step or speed of a GPU, by number of GPUs. `shards`: devices that hold one copy of
+# the weights. Sources: performance facts, section 3 (NVIDIA/dgxc-benchmarking maxtext/README_70b.md;
+# pytorch/torchtitan benchmarks/llama3_h100_202412_torchtitan.md; AI-Hypercomputer/maxtext
+# configs/a3/llama_2_7b/README.md). Batches: two sequences a GPU, which is what their MFU and
+# seconds give for 70B; the others do not say.
+SERIES = [
+    dict(name="MaxText Llama 3 70B, bf16, H100: seconds a step", model=LLAMA3_70B, gpu="H100", shards=128,
+         each=2, unit="seconds", points={128: 15.56, 2048: 15.90}, tolerance=0.01),
+    dict(name="torchtitan Llama 3.1 8B, bf16 compiled, H100: tokens/s a GPU", model=LLAMA3_8B, gpu="H100",
+         shards=128, each=2, unit="tokens", points={8: 6667, 128: 6514}, tolerance=0.015),
+    dict(name="torchtitan Llama 3.1 8B, bf16 eager, H100: tokens/s a GPU", model=LLAMA3_8B, gpu="H100",
+         shards=128, each=2, unit="tokens", points={8: 5762, 128: 5605}, tolerance=0.015),
+    dict(name="MaxText Llama 2 7B, H100 on a slower network: relative speed of a GPU", model=LLAMA2_7B,
+         gpu="H100", shards=128, each=4, unit="relative", points={8: 492, 16: 422, 64: 409, 128: 375},
+         fit_network=True, tolerance=0.10),
+]
+
+
+class Planner:
+    def __init__(self, meshtrain, folder):
+        self.meshtrain, self.folder = meshtrain, folder
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def plan(self, config, devices, mesh, batch, hardware=None, more=()):
+        command = [self.meshtrain, "plan", config, "--devices", devices, "--mesh", mesh, "--format", "json",
+                   f"fit.batch_size={batch}", *more]
+        if hardware:
+            command += ["--hardware", self.write("hardware.yaml", hardware)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}\n{done.stderr}")
+        return json.loads(done.stdout)["estimate"]
+
+
+def solve(function, wanted, low, high):
+    """x in [low, high] where the falling function reaches `wanted`."""
+    for _ in range(24):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if function(middle) > wanted else (low, middle)
+    return (low * high) ** 0.5
+
+
+def series_rows(planner, series):
+    config = planner.write("model.yaml", decoder(**series["model"]))
+
+    def step(gpus, rate, network):
+        shards = min(series["shards"], gpus)
+        hardware = f"{series['gpu']}: {{matmul: {{bfloat16: {rate}}}, network: {{rate: {network}}}}}\n"
+        return planner.plan(config, f"{gpus}x{series['gpu']}", f"{gpus // shards}x{shards}",
+                            gpus * series["each"], hardware)["step_seconds"]
+
+    counts = list(series["points"])
+    tokens = series["each"] * series["model"]["tokens"]
+    published = dict(series["points"])
+    relative = series["unit"] == "relative"
+
+    def seconds_of(count):  # published value as seconds a step
+        value = published[count]
+        return value if series["unit"] == "seconds" else tokens / value
+
+    network = 47e9
+    if relative:  # no absolute time is known: the table's own rate of products
+        rate = 790e12
+        first = step(counts[0], rate, network)
+        target = lambda count: first * published[counts[0]] / published[count]
+    else:
+        rate = solve(lambda r: step(counts[0], r, network), seconds_of(counts[0]), 1e14, 1e16)
+        target = seconds_of
+    fitted = 1
+    if series.get("fit_network"):
+        network = solve(lambda n: step(counts[1], rate, n), target(counts[1]), 1e8, 1e11)
+        fitted = 2
+    rows = []
+    for i, count in enumerate(counts):
+        predicted = step(count, rate, network)
+        if series["unit"] == "seconds":
+            shown = predicted
+        elif relative:
+            shown = published[counts[0]] * first / predicted
+        else:
+            shown = tokens / predicted
+        rows.append((count, published[count], shown, "fitted" if i < fitted else "predicted"))
+    return rows, rate, network
+
+
+def check_series(planner):
+    failed = 0
+    for series in SERIES:
+        rows, rate, network = series_rows(planner, series)
+        print(f"\n{series['name']} (products {rate / 1e12:.0f} TFLOP/s, network {network / 1e9:.1f} GB/s a GPU)")
+        for count, published, predicted, how in rows:
+            off = predicted / published - 1
+            bad = how == "predicted" and abs(off) > series["tolerance"]
+            failed += bad
+            print(f"  {count:5} GPUs  published {published:8.4g}  {how:9} {predicted:8.4g}  {off:+.1%}"
+                  f"{'  OUT OF ' + format(series['tolerance'], '.1%') if bad else ''}")
+    return failed
+
+
+def table(planner, root):
+    decoder_8b = os.path.join(root, "tests/bench/configs/transformer_8b.yaml")
+    configs = os.path.join(root, "configs")
+    cases = [
+        ("8B decoder, 2 x 8192 tokens a GPU, H200, FSDP over all", decoder_8b, "H200", 2,
+         lambda n: f"1x{n}", None, ()),
+        ("the same, gathers in two levels", decoder_8b, "H200", 2, lambda n: f"1x{n}",
+         "H200: {two_level_gather: true}\n", ()),
+        ("the same, HSDP: split over at most 64, copies beyond", decoder_8b, "H200", 2,
+         lambda n: f"{max(1, n // 64)}x{min(n, 64)}", None, ()),
+        ("MLP b, batch 64 a GPU, H200", os.path.join(configs, "mirrored_mlp.yaml"), "H200", 64,
+         lambda n: f"{n}", None, ()),
+        ("MLP b, batch 64 in all, 2 / 4 / 8", os.path.join(configs, "mirrored_mlp.yaml"), "H200", 0,
+         lambda n: f"{n}", None, ()),
+        ("convnet, batch 64 a GPU, H200", os.path.join(configs, "jax_guide_convnet.yaml"), "H200", 64,
+         lambda n: f"{n}", None, ()),
+    ]
+    print("\n| case | GPUs | step | of it exposed | MFU | samples/s | speed of a GPU beside the first | bound |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, config, gpu, each, mesh, hardware, more in cases:
+        first = None
+        for n in ([1, 2, 4, 8] if each == 0 else [8, 64, 512, 4096]):
+            e = planner.plan(config, f"{n}x{gpu}", mesh(n), each * n or 64, hardware, more)
+            speed = e["samples_per_second"] / n
+            first = first or speed
+            print(f"| {name} | {n} | {e['step_seconds'] * 1e3:.4g} ms | {e['exposed_seconds'] * 1e3:.3g} ms | "
+                  f"{e['mfu']:.1%} | {e['samples_per_second']:,.0f} | {speed / first:.1%} | {e['bound']} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--meshtrain", required=True)
+    parser.add_argument("--only", choices=["series", "table"])
+    args = parser.parse_args()
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        planner = Planner(args.meshtrain, folder)
+        if args.only != "table":
+            failed = check_series(planner)
+        if args.only != "series":
+            table(planner, root)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

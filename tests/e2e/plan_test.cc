@@ -1,0 +1,236 @@
+// meshtrain plan for hardware that is not here, and bench comm.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/json.h"
+#include "command.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kModel = R"(model:
+  layers:
+    - Input: {shape: [784]}
+    - Dense: {units: 256, activation: relu, name: d1}
+    - Dense: {units: 256, activation: relu, name: d2}
+    - Dense: {units: 10, name: d3}
+compile: {optimizer: adam, loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {batch_size: 64}
+)";
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Json estimate_of(const std::vector<std::string>& more, const TemporaryFolder& folder) {
+  std::vector<std::string> args = {"plan", "model.yaml", "--format", "json"};
+  args.insert(args.end(), more.begin(), more.end());
+  const Result result = meshtrain(args, folder.path());
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return parse_json(result.out);
+}
+
+double number(const Json& json, const char* key) {
+  return json.at(key).get<double>();
+}
+
+// All sums of an estimate add up, to the last digits that are printed.
+void check_sums(const Json& plan) {
+  const Json& e = plan.at("estimate");
+  const auto close = [](double a, double b) {
+    CHECK(std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b)));
+  };
+  REQUIRE(e.at("collectives").size() == plan.at("collectives").size());
+  double communication = 0, exposed = 0;
+  for (const Json& call : e.at("collectives")) {
+    communication += number(call, "seconds");
+    exposed += number(call, "exposed_seconds");
+    CHECK(number(call, "seconds") > 0);
+    CHECK_FALSE(call.at("algorithm").get<std::string>().empty());
+  }
+  close(number(e, "communication_seconds"), communication);
+  close(number(e, "exposed_seconds"), exposed);
+  close(number(e, "overlapped_seconds"), communication - exposed);
+  close(number(e, "step_seconds"), number(e, "compute_seconds") + number(e, "memory_seconds") +
+                                       number(e, "launch_seconds") + exposed +
+                                       number(e, "jitter_seconds"));
+  close(number(e, "samples_per_second"),
+        number(plan.at("batch"), "global") / number(e, "step_seconds"));
+  const double peak =
+      number(e.at("hardware").at("peak"), e.at("products").get<std::string>().c_str());
+  close(number(e, "mfu"),
+        number(plan.at("flops"), "total") / number(e, "step_seconds") / peak /
+            (e.at("hardware").at("per_host").is_null() ? 1 : number(e, "devices")));
+  CHECK(number(e, "mfu") < 1);
+}
+
+}  // namespace
+
+TEST_CASE("plan estimates a step on GPUs that are not here") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  const Json plan = estimate_of({"--devices", "16xh100"}, folder);
+  check_sums(plan);
+  const Json& e = plan.at("estimate");
+  CHECK(e.at("hardware").at("name") == "H100");
+  CHECK(e.at("devices") == 16);
+  CHECK(e.at("hosts") == 2);
+  CHECK(e.at("fits") == true);
+  CHECK(plan.at("mesh").at("kind") == "16 x h100 (on paper)");
+  CHECK(e.at("axes")[0] == Json({{"name", "batch"}, {"size", 16}, {"hosts", 2}, {"per_host", 8}}));
+  const Result text = meshtrain({"plan", "model.yaml", "--devices", "16xh100"}, folder.path());
+  CHECK(text.exit_code == 0);
+  for (const char* part : {"hardware  16 x H100 on 2 hosts", "a device: fits",
+                           "batch=16 2 hosts x 8", "step      ", "samples/s, MFU", "bound by"}) {
+    CHECK_MESSAGE(contains(text.out, part), text.out);
+  }
+}
+
+TEST_CASE("plan says that a small model is slower on several devices than on one") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  for (const char* devices : {"2xH200", "8xH200"}) {
+    const Json plan = estimate_of({"--devices", devices}, folder);
+    check_sums(plan);
+    const Json& e = plan.at("estimate");
+    REQUIRE(e.at("one_device_seconds").is_number());
+    CHECK(number(e, "one_device_seconds") < number(e, "step_seconds"));
+    CHECK(contains(e.at("notes").dump(), "times slower"));
+  }
+  const Json one = estimate_of({"--devices", "1xH200"}, folder);
+  check_sums(one);
+  CHECK(one.at("estimate").at("one_device_seconds").is_null());
+  CHECK(one.at("estimate").at("exposed_seconds") == 0);
+}
+
+TEST_CASE("the axis that lies inside a host is the last and hosts can be given") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  folder.write("model.yaml", std::string(kModel) + R"(distribution:
+  device_mesh: {axis_names: [data, model]}
+  layout_map: {d1/kernel: [null, model], d1/bias: [model], d2/kernel: [model, null]}
+)");
+  const Json inside = estimate_of({"--devices", "32xH100", "--mesh", "4x8"}, folder);
+  check_sums(inside);
+  CHECK(inside.at("estimate").at("axes")[0].at("hosts") == 4);
+  CHECK(inside.at("estimate").at("axes")[1].at("hosts") == 1);
+  const Json across =
+      estimate_of({"--devices", "32xH100", "--mesh", "4x8", "--hosts", "16"}, folder);
+  check_sums(across);
+  CHECK(across.at("estimate").at("axes")[1].at("hosts") == 4);
+  CHECK(number(across.at("estimate"), "communication_seconds") >
+        number(inside.at("estimate"), "communication_seconds"));
+  const Result wrong =
+      meshtrain({"plan", "model.yaml", "--devices", "32xH100", "--mesh", "4x8", "--hosts", "5"},
+                folder.path());
+  CHECK(wrong.exit_code == 2);
+  CHECK(contains(wrong.err, "E140"));
+  CHECK(contains(wrong.err, "--hosts 5"));
+}
+
+TEST_CASE("a file of hardware changes the estimate and its errors have places") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  folder.write("own.yaml", "H100: {kernel: 1e-3}\nMine: {like: H100, per_host: 2, memory: 1 MB}\n");
+  const Json known = estimate_of({"--devices", "4xH100"}, folder);
+  const Json slow = estimate_of({"--devices", "4xH100", "--hardware", "own.yaml"}, folder);
+  check_sums(slow);
+  CHECK(number(slow.at("estimate"), "launch_seconds") >
+        100 * number(known.at("estimate"), "launch_seconds"));
+  const Json mine = estimate_of({"--devices", "4xmine", "plan.hardware=own.yaml"}, folder);
+  check_sums(mine);
+  CHECK(mine.at("estimate").at("hosts") == 2);
+  CHECK(mine.at("estimate").at("fits") == false);
+  CHECK(contains(mine.at("estimate").at("notes").dump(), "a device needs"));
+
+  folder.write("bad.yaml", "H100:\n  memmory: 80 GB\n");
+  const Result bad = meshtrain(
+      {"plan", "model.yaml", "--devices", "4xH100", "--hardware", "bad.yaml"}, folder.path());
+  CHECK(bad.exit_code == 2);
+  CHECK(contains(bad.err, "bad.yaml:2:3"));
+  CHECK(contains(bad.err, "did you mean `memory`?"));
+  const Result none = meshtrain(
+      {"plan", "model.yaml", "--devices", "4xH100", "--hardware", "none.yaml"}, folder.path());
+  CHECK(none.exit_code == 2);
+  CHECK(contains(none.err, "E100"));
+  const Result unknown = meshtrain({"plan", "model.yaml", "--devices", "4xH300"}, folder.path());
+  CHECK(unknown.exit_code == 2);
+  CHECK(contains(unknown.err, "names no known hardware"));
+  CHECK(contains(unknown.err, "A100, H100, H200, B200, cpu"));
+}
+
+TEST_CASE("devices on paper are refused by what computes") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml",
+               std::string(kModel) + "data: {train: digits}\nevaluate: {on: train}\n");
+  for (const char* verb : {"train", "evaluate"}) {
+    CAPTURE(verb);
+    const Result result = meshtrain({verb, "model.yaml", "--devices", "8xH100"}, folder.path());
+    CHECK_MESSAGE(result.exit_code == 4, result.err);
+    CHECK_MESSAGE(contains(result.err, "E621"), result.err);
+    CHECK(contains(result.err, "only `plan`"));
+    CHECK_FALSE(std::filesystem::exists(folder.path() + "/runs"));
+  }
+  CHECK(meshtrain({"validate", "model.yaml", "--devices", "8xH100"}, folder.path()).exit_code == 0);
+  CHECK(meshtrain({"train", "model.yaml", "--devices", "8xH100", "--dry-run"}, folder.path())
+            .exit_code == 0);
+}
+
+TEST_CASE("virtual devices are estimated with the processor that was measured") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  const Json plan = estimate_of({"--devices", "4xcpu"}, folder);
+  check_sums(plan);
+  CHECK(plan.at("estimate").at("hardware").at("name") == "cpu");
+  // Contracts of the plan are as without it.
+  for (const char* key :
+       {"mesh", "batch", "variables", "outputs", "collectives", "memory", "flops", "warnings"}) {
+    CHECK(plan.contains(key));
+  }
+}
+
+TEST_CASE("bench comm measures collectives and prints what plan can read") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  const std::vector<std::string> quick = {"--smallest", "1KiB",      "--largest",
+                                          "16KiB",      "--seconds", "0.001"};
+  const auto bench = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"bench", "comm"});
+    args.insert(args.end(), quick.begin(), quick.end());
+    return meshtrain(args, folder.path());
+  };
+  const Result text = bench({"--mesh", "data=2,model=2"});
+  REQUIRE_MESSAGE(text.exit_code == 0, text.err);
+  for (const char* part : {"all_reduce over data (2)", "all_to_all over model (2)", "bus rate",
+                           "fit       ", "plan --hardware FILE"}) {
+    CHECK_MESSAGE(contains(text.out, part), text.out);
+  }
+  const Result json_text = bench({"--devices", "cpu:4", "--format", "json"});
+  REQUIRE_MESSAGE(json_text.exit_code == 0, json_text.err);
+  const Json json = parse_json(json_text.out);
+  CHECK(json.at("devices") == "4 x cpu (virtual)");
+  REQUIRE(json.at("series").size() == 4);
+  for (const Json& series : json.at("series")) {
+    CHECK(series.at("members") == 4);
+    CHECK(series.at("points").size() == 3);
+    for (const Json& point : series.at("points")) {
+      CHECK(number(point, "seconds") > 0);
+      CHECK(number(point, "rate") * number(point, "seconds") ==
+            doctest::Approx(number(point, "bytes")));
+    }
+  }
+  folder.write("measured.yaml", json.at("hardware").get<std::string>());
+  check_sums(estimate_of({"--devices", "cpu:4", "--hardware", "measured.yaml"}, folder));
+
+  CHECK(bench({"--devices", "8xH100"}).exit_code == 4);
+  CHECK(bench({"--mesh", "3x"}).exit_code == 2);
+  CHECK(meshtrain({"bench", "comm", "--largest", "many"}, folder.path()).exit_code == 2);
+  CHECK(meshtrain({"bench", "comm", "--smallest", "1MiB", "--largest", "1KiB"}, folder.path())
+            .exit_code == 2);
+}
+
+}  // namespace meshtrain

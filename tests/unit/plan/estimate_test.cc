@@ -1,0 +1,213 @@
+// The time line of a step: what runs beside what, and that the parts add up.
+#include <doctest/doctest.h>
+
+#include "ir/op.h"
+#include "plan/report.h"
+
+using namespace meshtrain;
+
+namespace {
+
+// Products of 1 TFLOP/s, memory of 1 TB/s, links of 1 GB/s without latency.
+Hardware simple() {
+  Hardware h;
+  h.name = "simple";
+  h.memory = 1 << 30;
+  h.memory_rate = 1e12;
+  h.peak.fill(2e12);
+  h.matmul.fill(1e12);
+  h.kernel = 1e-6;
+  h.per_host = 8;
+  h.link_rate = 1e9;
+  h.network_rate = 1e9;
+  h.share = {1, 1, 1};
+  h.tree_share = 1;
+  return h;
+}
+
+// Steps between buffers of 1000 x 1000 float32 (4 MB) on a mesh of two.
+struct Steps {
+  Program program;
+  std::vector<PlannedCollective> collectives;
+
+  Steps() { program.part = DeviceMesh({2}, {"data"}); }
+
+  int buffer() {
+    Buffer b;
+    b.shape = b.global_shape = {1000, 1000};
+    b.sharding = Sharding::replicated(2);
+    b.piece_bytes = 4'000'000;
+    program.buffers.push_back(b);
+    return static_cast<int>(program.buffers.size()) - 1;
+  }
+  // 2e9 operations: 2 ms, and 1 us for begin and end.
+  int product(int a, int b) {
+    return add("einsum", {a, b}, {{"equation", std::string("ij,jk->ik")}});
+  }
+  // 12 MB: 12 us, and 1 us.
+  int sum(int a, int b) { return add("add", {a, b}); }
+  // Of 4 MB over two devices: gathers of 8 MB and all_reduces send 4 MB, 4 ms.
+  int call(const char* kind, int a) {
+    PlannedCollective c;
+    c.kind = kind;
+    c.axes = {"data"};
+    c.group_size = 2;
+    c.bytes = c.bytes_sent = 4'000'000;
+    collectives.push_back(c);
+    return add(kind, {a});
+  }
+  int add(const char* op, std::vector<int> inputs, Attrs attrs = {}) {
+    ProgramStep step;
+    step.op = &find_op(op);
+    step.inputs = std::move(inputs);
+    step.outputs = {buffer()};
+    step.attrs = std::move(attrs);
+    program.steps.push_back(std::move(step));
+    return program.steps.back().outputs[0];
+  }
+  Estimate estimate(const Hardware& hardware, int64_t memory = 0) const {
+    return estimate_step({.program = program,
+                          .mesh = program.part.mesh(),
+                          .collectives = collectives,
+                          .batch = 10,
+                          .memory = memory,
+                          .flops = 8e9},
+                         hardware);
+  }
+};
+
+void check_sums(const Estimate& e) {
+  CHECK(e.step == doctest::Approx(e.compute + e.memory + e.launch + e.exposed + e.jitter));
+  double communication = 0, exposed = 0;
+  for (const EstimatedCall& call : e.calls) {
+    CHECK(call.exposed >= 0);
+    communication += call.seconds;
+    exposed += call.exposed;
+  }
+  CHECK(e.communication == doctest::Approx(communication));
+  CHECK(e.exposed == doctest::Approx(exposed));
+  CHECK(e.samples_per_second == doctest::Approx(10 / e.step));
+}
+
+}  // namespace
+
+TEST_CASE("kernels take their products or their bytes and a begin and end each") {
+  Steps s;
+  const int a = s.buffer();
+  s.sum(s.product(a, a), a);
+  const Estimate e = s.estimate(simple());
+  CHECK(e.compute == doctest::Approx(2e-3));
+  CHECK(e.memory == doctest::Approx(12e-6));
+  CHECK(e.launch == doctest::Approx(2e-6));
+  CHECK(e.kernels == 2);
+  CHECK(e.exposed == 0);
+  CHECK(e.bound == "compute");
+  check_sums(e);
+  // 8e9 operations on two devices of 2 TFLOP/s.
+  CHECK(e.mfu == doctest::Approx(8e9 / e.step / 4e12));
+}
+
+TEST_CASE("a collective runs beside kernels that do not need it") {
+  Steps s;
+  const int a = s.buffer();
+  const int reduced = s.call("all_reduce", s.product(a, a));
+  const int other = s.product(a, a);
+  s.sum(reduced, other);
+  const Estimate e = s.estimate(simple());
+  // 4 ms from the first product's end; the second one, 2.001 ms, runs meanwhile.
+  CHECK(e.communication == doctest::Approx(4e-3));
+  CHECK(e.exposed == doctest::Approx(4e-3 - 2.001e-3));
+  CHECK(e.calls[0].exposed == doctest::Approx(e.exposed));
+  check_sums(e);
+}
+
+TEST_CASE("a collective whose result the next kernel reads is not hidden") {
+  Steps s;
+  const int a = s.buffer();
+  s.sum(s.call("all_reduce", s.product(a, a)), a);
+  const Estimate e = s.estimate(simple());
+  CHECK(e.exposed == doctest::Approx(4e-3));
+  CHECK(e.bound == "network");
+  check_sums(e);
+}
+
+TEST_CASE("a collective at the end of the step is waited for") {
+  Steps s;
+  const int a = s.buffer();
+  s.call("reduce_scatter", s.product(a, a));
+  const Estimate e = s.estimate(simple());
+  CHECK(e.exposed == doctest::Approx(2e-3));  // half of 4 MB
+  check_sums(e);
+}
+
+TEST_CASE("weights are fetched while the layer before computes and not earlier") {
+  // Three layers, each of a gathered weight: 4 ms a gather, 2.001 ms a product.
+  Steps s;
+  int x = s.buffer();
+  for (int i = 0; i < 3; ++i) {
+    x = s.product(x, s.call("all_gather", s.buffer()));
+  }
+  const Estimate e = s.estimate(simple());
+  // The first is waited for. The second begins when the first product does, and so on.
+  CHECK(e.calls[0].exposed == doctest::Approx(4e-3));
+  CHECK(e.calls[1].exposed == doctest::Approx(4e-3 - 2.001e-3));
+  CHECK(e.calls[2].exposed == doctest::Approx(4e-3 - 2.001e-3));
+  check_sums(e);
+}
+
+TEST_CASE("a gathered weight that arrives before it is needed costs nothing") {
+  Steps s;
+  const int a = s.buffer();
+  int x = s.product(a, s.call("all_gather", s.buffer()));
+  for (int i = 0; i < 4; ++i) {
+    x = s.product(x, x);
+  }
+  s.product(x, s.call("all_gather", s.buffer()));
+  const Estimate e = s.estimate(simple());
+  CHECK(e.calls[0].exposed == doctest::Approx(4e-3));
+  CHECK(e.calls[1].exposed == 0);
+  check_sums(e);
+}
+
+TEST_CASE("on virtual devices a collective is work of the same processor") {
+  Hardware cpu = simple();
+  cpu.is_virtual = true;
+  Steps s;
+  const int a = s.buffer();
+  const int reduced = s.call("all_reduce", s.product(a, a));
+  s.sum(reduced, s.product(a, a));
+  const Estimate e = s.estimate(cpu);
+  CHECK(e.communication == doctest::Approx(8e-6));  // 8 MB read and written
+  CHECK(e.exposed == doctest::Approx(e.communication));
+  check_sums(e);
+}
+
+TEST_CASE("what does not fit is said and so is an axis on slow links") {
+  Steps s;
+  s.product(s.buffer(), s.buffer());
+  CHECK(s.estimate(simple(), 1 << 30).fits);
+  const Estimate e = s.estimate(simple(), (1 << 30) + 1);
+  CHECK_FALSE(e.fits);
+  REQUIRE(e.notes.size() == 1);
+  CHECK(e.notes[0].find("needs 1.0 GiB and has 1.0 GiB") != std::string::npos);
+
+  Steps slow;
+  slow.program.part = DeviceMesh({2, 8}, {"model", "data"});
+  slow.call("all_reduce", slow.product(slow.buffer(), slow.buffer()));
+  slow.collectives[0].axes = {"model"};
+  const Estimate across = slow.estimate(simple());
+  CHECK(across.hosts == 2);
+  REQUIRE(across.notes.size() == 1);
+  CHECK(across.notes[0].find("put `model` last") != std::string::npos);
+}
+
+TEST_CASE("one device that is faster is named") {
+  Steps s;
+  s.product(s.buffer(), s.buffer());
+  Estimate e = s.estimate(simple());
+  compare_with_one_device(e, e.step * 2);
+  CHECK(e.notes.empty());
+  compare_with_one_device(e, e.step / 2);
+  REQUIRE(e.notes.size() == 1);
+  CHECK(e.notes[0].find("2 devices are 2.0 times slower") != std::string::npos);
+}

@@ -1,0 +1,335 @@
+// Collectives of a training step, counted in the program, against what theory says of each layout:
+// the same kinds over the same axes with exactly the same bytes, and none besides.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "support/engine_case.h"
+#include "train/make_plan.h"
+
+using namespace meshtrain;
+
+namespace {
+
+// What a device gives to and sends in all collectives of one kind over the same axes in one phase.
+struct Traffic {
+  int64_t bytes = 0, sent = 0;
+  bool operator==(const Traffic&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Traffic& t) {
+  return out << t.bytes << " bytes, " << t.sent << " sent";
+}
+using Totals = std::map<std::string, Traffic>;  // by "backward all_reduce data"
+
+struct Counted {
+  Totals totals;
+  std::map<std::string, int> calls;
+};
+
+Counted counted(const std::string& yaml) {
+  const Config config = test::config_from(yaml);
+  const Setup setup(config, nullptr);
+  const PlanReport plan = make_plan(setup);
+  Counted out;
+  for (const PlannedCollective& c : plan.collectives) {
+    std::string key = fmt::format("{} {}", phase_name(c.phase), c.kind);
+    for (const std::string& axis : c.axes) {
+      key += " " + axis;
+    }
+    out.totals[key].bytes += c.bytes;
+    out.totals[key].sent += c.bytes_sent;
+    ++out.calls[key];
+  }
+  return out;
+}
+
+// Theory: S bytes of one device's operands among n devices.
+Traffic all_reduce(int64_t bytes, int64_t n) {
+  return {bytes, 2 * (n - 1) * bytes / n};
+}
+Traffic all_gather(int64_t bytes, int64_t n) {  // of the whole tensor's bytes
+  return {bytes / n, (n - 1) * bytes / n};
+}
+Traffic reduce_scatter(int64_t bytes, int64_t n) {
+  return {bytes, (n - 1) * bytes / n};
+}
+
+void check_equal(const Counted& counted, const Totals& theory) {
+  for (const auto& [key, traffic] : theory) {
+    CAPTURE(key);
+    const auto found = counted.totals.find(key);
+    REQUIRE(found != counted.totals.end());
+    CHECK(found->second == traffic);
+  }
+  for (const auto& [key, traffic] : counted.totals) {
+    CAPTURE(key);
+    CAPTURE(traffic);
+    CHECK_MESSAGE(theory.count(key) == 1, "theory does not need it");
+  }
+}
+
+// --- a model of dense layers
+// ----------------------------------------------------------------------------
+
+constexpr int64_t kWidth = 64, kHidden = 128, kBlocks = 3, kBatch = 32;
+
+// Blocks of Dense(kHidden) and Dense(kWidth) with biases; every size divides by 16.
+std::string mlp(const std::string& distribution, const std::string& optimizer = "adam") {
+  std::string out = fmt::format("model:\n  layers:\n    - Input: {{shape: [{}]}}\n", kWidth);
+  for (int64_t i = 0; i < kBlocks; ++i) {
+    out += fmt::format(
+        "    - Dense: {{units: {}, activation: relu, name: up{}}}\n"
+        "    - Dense: {{units: {}, name: down{}}}\n",
+        kHidden, i, kWidth, i);
+  }
+  return out +
+         fmt::format("compile: {{optimizer: {}, loss: mse}}\nfit: {{batch_size: {}}}\n", optimizer,
+                     kBatch) +
+         distribution;
+}
+
+constexpr int64_t kMlpBytes =
+    4 * kBlocks * (kWidth * kHidden + kHidden + kHidden * kWidth + kWidth);
+
+std::string mesh(const std::vector<int64_t>& shape, const std::string& axes,
+                 const std::string& more) {
+  return fmt::format("distribution:\n  device_mesh: {{shape: [{}], axis_names: [{}]}}\n{}",
+                     fmt::join(shape, ", "), axes, more);
+}
+
+constexpr const char* kTensorParallel =
+    "  layout_map:\n"
+    "    up.*/kernel: [null, model]\n"
+    "    up.*/bias: [model]\n"
+    "    down.*/kernel: [model, null]\n";
+
+}  // namespace
+
+TEST_CASE("data parallel: an all_reduce of each gradient and of the loss") {
+  for (const int64_t n : {2, 4, 8, 16}) {
+    CAPTURE(n);
+    const Counted c = counted(mlp(mesh({n}, "data", "")));
+    check_equal(c, {{"forward all_reduce data", all_reduce(4, n)},
+                    {"backward all_reduce data", all_reduce(kMlpBytes, n)}});
+    CHECK(c.calls.at("backward all_reduce data") == 1);  // one bucket
+  }
+}
+
+TEST_CASE("FSDP: weights gathered once and gradients scattered once") {
+  for (const int64_t n : {2, 4, 8, 16}) {
+    CAPTURE(n);
+    check_equal(counted(mlp(mesh({n}, "data", "  zero: 3\n"))),
+                {{"forward all_reduce data", all_reduce(4, n)},
+                 {"forward all_gather data", all_gather(kMlpBytes, n)},
+                 {"backward reduce_scatter data", reduce_scatter(kMlpBytes, n)}});
+  }
+}
+
+TEST_CASE("ZeRO-1 and ZeRO-2: gradients scattered and new weights gathered") {
+  for (const int64_t n : {2, 4, 8, 16}) {
+    for (const int zero : {1, 2}) {
+      CAPTURE(n);
+      CAPTURE(zero);
+      const Counted c = counted(mlp(mesh({n}, "data", fmt::format("  zero: {}\n", zero))));
+      check_equal(c, {{"forward all_reduce data", all_reduce(4, n)},
+                      {"backward reduce_scatter data", reduce_scatter(kMlpBytes, n)},
+                      {"update all_gather data", all_gather(kMlpBytes, n)}});
+      // As many bytes as data parallel sends.
+      CHECK(c.totals.at("backward reduce_scatter data").sent +
+                c.totals.at("update all_gather data").sent ==
+            all_reduce(kMlpBytes, n).sent);
+    }
+  }
+}
+
+TEST_CASE("HSDP: gathered and scattered over the inner axis and shards reduced over the outer") {
+  for (const auto& [d, f] : {std::pair<int64_t, int64_t>{2, 2}, {2, 4}, {4, 2}, {4, 8}}) {
+    CAPTURE(d);
+    CAPTURE(f);
+    check_equal(
+        counted(mlp(mesh({d, f}, "data, fsdp",
+                         "  batch_dim_name: [data, fsdp]\n  zero: 3\n  zero_axes: [fsdp]\n"))),
+        {{"forward all_reduce data fsdp", all_reduce(4, d * f)},
+         {"forward all_gather fsdp", all_gather(kMlpBytes, f)},
+         {"backward reduce_scatter fsdp", reduce_scatter(kMlpBytes, f)},
+         {"backward all_reduce data", all_reduce(kMlpBytes / f, d)}});
+  }
+}
+
+TEST_CASE("tensor parallel: an all_reduce of activations for each block and direction") {
+  for (const int64_t n : {2, 4, 8}) {
+    CAPTURE(n);
+    const int64_t activation = 4 * kBatch * kWidth;
+    const Counted c = counted(mlp(mesh({1, n}, "data, model", kTensorParallel)));
+    // The input of the first block needs no gradient.
+    check_equal(c, {{"forward all_reduce model", all_reduce(kBlocks * activation, n)},
+                    {"backward all_reduce model", all_reduce((kBlocks - 1) * activation, n)}});
+    CHECK(c.calls.at("forward all_reduce model") == kBlocks);
+  }
+}
+
+TEST_CASE("data and tensor parallel: gradients of the local parts are reduced over data") {
+  for (const auto& [d, m] : {std::pair<int64_t, int64_t>{2, 2}, {2, 4}, {4, 2}, {4, 8}}) {
+    CAPTURE(d);
+    CAPTURE(m);
+    const int64_t activation = 4 * kBatch / d * kWidth;
+    const int64_t whole = 4 * kBlocks * kWidth;  // biases of down are on every device
+    check_equal(counted(mlp(mesh({d, m}, "data, model", kTensorParallel))),
+                {{"forward all_reduce model", all_reduce(kBlocks * activation, m)},
+                 {"forward all_reduce data", all_reduce(4, d)},
+                 {"backward all_reduce model", all_reduce((kBlocks - 1) * activation, m)},
+                 {"backward all_reduce data", all_reduce((kMlpBytes - whole) / m + whole, d)}});
+  }
+}
+
+TEST_CASE("FSDP and tensor parallel: each over its own axis") {
+  const int64_t d = 2, m = 4, activation = 4 * kBatch / d * kWidth;
+  const int64_t whole = 4 * kBlocks * kWidth;
+  // A bias that is split over model has no dimension left for data: its gradient is all_reduced.
+  const int64_t taken = 4 * kBlocks * kHidden / m;
+  const int64_t local = (kMlpBytes - whole) / m + whole - taken;
+  check_equal(
+      counted(mlp(mesh({d, m}, "data, model", std::string("  zero: 3\n") + kTensorParallel))),
+      {{"forward all_gather data", all_gather(local, d)},
+       {"forward all_reduce model", all_reduce(kBlocks * activation, m)},
+       {"forward all_reduce data", all_reduce(4, d)},
+       {"backward all_reduce model", all_reduce((kBlocks - 1) * activation, m)},
+       {"backward reduce_scatter data", reduce_scatter(local, d)},
+       {"backward all_reduce data", all_reduce(taken, d)}});
+}
+
+TEST_CASE("optimizers need no collective but for the norm of all gradients") {
+  for (const char* optimizer : {"sgd", "rmsprop", "{SGD: {momentum: 0.9}}", "adamw", "lion"}) {
+    CAPTURE(optimizer);
+    check_equal(counted(mlp(mesh({4}, "data", "  zero: 1\n"), optimizer)),
+                {{"forward all_reduce data", all_reduce(4, 4)},
+                 {"backward reduce_scatter data", reduce_scatter(kMlpBytes, 4)},
+                 {"update all_gather data", all_gather(kMlpBytes, 4)}});
+  }
+}
+
+TEST_CASE("metrics need one all_reduce of their sums together with the loss") {
+  std::string yaml = mlp(mesh({4}, "data", ""));
+  yaml.replace(yaml.find("loss: mse"), 9, "loss: mse, metrics: [mae, msle]");
+  const Counted c = counted(yaml);
+  CHECK(c.calls.at("forward all_reduce data") == 1);
+  CHECK(c.totals.at("forward all_reduce data") == all_reduce(4 * 3, 4));
+  CHECK(c.totals.size() == 2);
+}
+
+// --- a decoder
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t kModel = 64, kGated = 192, kVocabulary = 512, kTokens = 16, kLayers = 2;
+
+std::string decoder(const std::string& policy, const std::string& distribution) {
+  std::string layers = fmt::format(
+      "    - Input: {{shape: [{}], dtype: int32, name: ids}}\n"
+      "    - Embedding: {{name: tokens, inputs: ids, input_dim: {}, output_dim: {}}}\n",
+      kTokens, kVocabulary, kModel);
+  std::string x = "tokens";
+  for (int64_t i = 0; i < kLayers; ++i) {
+    const auto layer = [&](const std::string& kind, const std::string& name,
+                           const std::string& inputs, const std::string& more = "") {
+      layers +=
+          fmt::format("    - {}: {{name: {}{}, inputs: {}{}}}\n", kind, name, i, inputs, more);
+    };
+    const auto dense = [&](const std::string& name, const std::string& input, int64_t units) {
+      layer("Dense", name, input, fmt::format(", units: {}, use_bias: false", units));
+    };
+    const std::string n = std::to_string(i);
+    layer("RMSNormalization", "norm_a", x);
+    dense("query", "norm_a" + n, kModel);
+    dense("key", "norm_a" + n, kModel);
+    dense("value", "norm_a" + n, kModel);
+    layer("Dot", "scores", fmt::format("[query{}, key{}]", n, n), ", axes: 2");
+    layer("Softmax", "weights", "scores" + n);
+    layer("Dot", "mixed", fmt::format("[weights{}, value{}]", n, n), ", axes: [2, 1]");
+    dense("attention", "mixed" + n, kModel);
+    layer("Add", "middle", fmt::format("[{}, attention{}]", x, n));
+    layer("RMSNormalization", "norm_b", "middle" + n);
+    layer("Dense", "gate", "norm_b" + n,
+          fmt::format(", units: {}, use_bias: false, activation: silu", kGated));
+    dense("up", "norm_b" + n, kGated);
+    layer("Multiply", "gated", fmt::format("[gate{}, up{}]", n, n));
+    dense("down", "gated" + n, kModel);
+    layer("Add", "sum", fmt::format("[middle{}, down{}]", n, n));
+    x = "sum" + n;
+  }
+  layers += fmt::format("    - RMSNormalization: {{name: norm, inputs: {}}}\n", x);
+  layers += fmt::format("    - Dense: {{name: head, inputs: norm, units: {}, use_bias: false}}\n",
+                        kVocabulary);
+  return fmt::format(
+             "dtype_policy: {}\nmodel:\n  layers:\n{}compile: {{optimizer: adamw, loss: "
+             "{{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}\nfit: {{batch_size: "
+             "{}}}\n",
+             policy, layers, kBatch) +
+         distribution;
+}
+
+constexpr int64_t kAttention = 4 * kModel * kModel, kMlp = 3 * kModel * kGated;
+constexpr int64_t kDecoder =
+    2 * kVocabulary * kModel + kLayers * (kAttention + kMlp + 2 * kModel) + kModel;
+
+}  // namespace
+
+TEST_CASE("a decoder in every layout moves what theory says") {
+  const std::string f32 = "float32";
+  const int64_t bytes = 4 * kDecoder;
+  for (const int64_t n : {2, 4, 8}) {
+    CAPTURE(n);
+    const Traffic loss = all_reduce(4, n);
+    check_equal(
+        counted(decoder(f32, mesh({n}, "data", ""))),
+        {{"forward all_reduce data", loss}, {"backward all_reduce data", all_reduce(bytes, n)}});
+    check_equal(counted(decoder(f32, mesh({n}, "data", "  zero: 1\n"))),
+                {{"forward all_reduce data", loss},
+                 {"backward reduce_scatter data", reduce_scatter(bytes, n)},
+                 {"update all_gather data", all_gather(bytes, n)}});
+    check_equal(counted(decoder(f32, mesh({n}, "data", "  zero: 3\n"))),
+                {{"forward all_reduce data", loss},
+                 {"forward all_gather data", all_gather(bytes, n)},
+                 {"backward reduce_scatter data", reduce_scatter(bytes, n)}});
+    check_equal(counted(decoder(f32, mesh({2, n}, "data, fsdp",
+                                          "  batch_dim_name: [data, fsdp]\n  zero: 3\n"
+                                          "  zero_axes: [fsdp]\n"))),
+                {{"forward all_reduce data fsdp", all_reduce(4, 2 * n)},
+                 {"forward all_gather fsdp", all_gather(bytes, n)},
+                 {"backward reduce_scatter fsdp", reduce_scatter(bytes, n)},
+                 {"backward all_reduce data", all_reduce(bytes / n, 2)}});
+  }
+}
+
+TEST_CASE("the products of a decoder split over the model axis need an all_reduce each way") {
+  const int64_t d = 2, m = 4;
+  const int64_t activation = 4 * kBatch / d * kTokens * kModel;
+  const int64_t split = 4 * kLayers * kMlp, local = 4 * kDecoder - split + split / m;
+  check_equal(counted(decoder("float32", mesh({d, m}, "data, model",
+                                              "  layout_map:\n"
+                                              "    (gate|up).*/kernel: [null, model]\n"
+                                              "    down.*/kernel: [model, null]\n"))),
+              {{"forward all_reduce model", all_reduce(kLayers * activation, m)},
+               {"forward all_reduce data", all_reduce(4, d)},
+               {"backward all_reduce model", all_reduce(kLayers * activation, m)},
+               {"backward all_reduce data", all_reduce(local, d)}});
+}
+
+TEST_CASE("in mixed precision weights are gathered in 16 bits and gradients scattered in 32") {
+  // But the embedding's table, whose rows are cast when they have been looked up.
+  const int64_t table = kVocabulary * kModel;
+  for (const int64_t n : {2, 8}) {
+    CAPTURE(n);
+    check_equal(counted(decoder("mixed_bfloat16", mesh({n}, "data", "  zero: 3\n"))),
+                {{"forward all_reduce data", all_reduce(4, n)},
+                 {"forward all_gather data", all_gather(2 * (kDecoder - table) + 4 * table, n)},
+                 {"backward reduce_scatter data", reduce_scatter(4 * kDecoder, n)}});
+  }
+}
+
+TEST_CASE("gathers of weights are bucketed and do not grow with the layers") {
+  const Counted c = counted(decoder("float32", mesh({4}, "data", "  zero: 3\n")));
+  CHECK(c.calls.at("forward all_gather data") == 1);
+  CHECK(c.calls.at("backward reduce_scatter data") == 1);
+}
