@@ -431,3 +431,18 @@ def a_killed_launch_leaves_no_gpu_process_anywhere(bench):
 def launcher():
     [pid] = [pid for pid, _, words in hosts.processes("meshtrain") if "launch" in words]
     return pid
+
+
+@long
+def an_agent_that_starts_nothing_is_said(bench):
+    environment = {"MESHTRAIN_GPU_LIBRARY": bench.emulator, "MESHTRAIN_EMULATOR_GPUS": "2"}
+    for code, message in ((127, r"host h1 cannot start `/.*` \(exit code 127\): the program must be"),
+                          (255, r"host h1: `.*` did not reach it, or was cut off")):
+        agent = bench.write(f"agent{code}", f"#!/bin/sh\nexit {code}\n")
+        os.chmod(bench.path(agent), 0o755)
+        process = bench.launch(6, ["model.yaml", "-o", "unstarted", *SIX_GPUS],
+                               options=["--remote-agent", bench.path(agent)],
+                               environment=environment)
+        process.expect(8)
+        process.says(message)
+        bench.nothing_left(GONE)

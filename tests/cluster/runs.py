@@ -153,8 +153,10 @@ class Bench:
     def launch(self, processes, words, options=(), wrapper=None, **more):
         if wrapper:  # mpirun gets the program through it
             more["environment"] = {"PATH": f"{self.wrapped_mpirun(wrapper)}:{os.environ['PATH']}"}
-        return Run(self, "h0", [self.program, "launch", "--hosts", self.places(processes),
-                                "--remote-agent", self.net.agent, *options, *words], **more)
+        if "--remote-agent" not in options:
+            options = ["--remote-agent", self.net.agent, *options]
+        return Run(self, "h0", [self.program, "launch", "--hosts", self.places(processes), *options,
+                                *words], **more)
 
     def wrapped_mpirun(self, wrapper):
         """A folder with an mpirun that puts `sh wrapper` before the program."""
