@@ -28,26 +28,57 @@ if(MESHTRAIN_FUZZ)
 endif()
 
 # What nearly every file includes, parsed once. A compiler cache does not go with it.
-set(MESHTRAIN_COMMON_HEADERS <algorithm> <cmath> <functional> <map> <memory> <optional> <span> <string>
-    <string_view> <variant> <vector> <fmt/format.h> <fmt/ranges.h>)
+set(MESHTRAIN_COMMON_HEADERS <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map>
+    <memory> <numeric> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>
+    <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 
-# meshtrain_module(mesh SOURCES a.cc DEPS tensor LIBS PCRE2::PCRE2)
+# Code that reads texts, builds graphs and reports takes no time that anyone would notice. Compiling
+# it takes half of the time without optimization, which is enough for sanitizers, and for size.
+set(MESHTRAIN_COLD_OPTIONS "")
+if(MESHTRAIN_SANITIZE)
+  set(MESHTRAIN_COLD_OPTIONS -O0)
+elseif(MESHTRAIN_PCH AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(MESHTRAIN_COLD_OPTIONS -Os)
+endif()
+
+# Compiled headers go with one set of options, and with the modules that have the same.
+function(meshtrain_precompile target first)
+  if(MESHTRAIN_PCH AND target STREQUAL first)
+    target_precompile_headers(${target} PRIVATE ${MESHTRAIN_COMMON_HEADERS})
+  elseif(MESHTRAIN_PCH)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  endif()
+endfunction()
+
+# meshtrain_module(mesh COLD SOURCES a.cc SHARED b.cc DEPS tensor LIBS PCRE2::PCRE2)
+# COLD: code as above; WARM: it is so under sanitizers. SHARED: sources that the libraries loaded by the
+# program have, too: code for shared libraries with nothing exported.
 function(meshtrain_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;WARM" "" "SOURCES;SHARED;DEPS;LIBS" ${ARGN})
   list(TRANSFORM ARG_DEPS PREPEND meshtrain_)
-  if(ARG_SOURCES)
-    add_library(meshtrain_${name} STATIC ${ARG_SOURCES})
-    target_link_libraries(meshtrain_${name} PUBLIC meshtrain_options ${ARG_DEPS} PRIVATE ${ARG_LIBS})
-    if(MESHTRAIN_SANITIZE MATCHES undefined AND name MATCHES "^(tensor|data)$")
-      target_compile_options(meshtrain_${name} PRIVATE -fsanitize=alignment)
-    endif()
-    if(MESHTRAIN_PCH AND name MATCHES "^(base|backend|exec)$")  # with OpenMP they are others
-      target_precompile_headers(meshtrain_${name} PRIVATE ${MESHTRAIN_COMMON_HEADERS})
-    elseif(MESHTRAIN_PCH)
-      target_precompile_headers(meshtrain_${name} REUSE_FROM meshtrain_base)
-    endif()
-  else()
+  if(NOT ARG_SOURCES)
     add_library(meshtrain_${name} INTERFACE)
     target_link_libraries(meshtrain_${name} INTERFACE meshtrain_options ${ARG_DEPS} ${ARG_LIBS})
+    return()
+  endif()
+  add_library(meshtrain_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(meshtrain_${name} PUBLIC meshtrain_options ${ARG_DEPS} PRIVATE ${ARG_LIBS})
+  if(MESHTRAIN_SANITIZE MATCHES undefined AND name MATCHES "^(tensor|data)$")
+    target_compile_options(meshtrain_${name} PRIVATE -fsanitize=alignment)
+  endif()
+  if(ARG_COLD OR (ARG_WARM AND MESHTRAIN_SANITIZE))
+    target_compile_options(meshtrain_${name} PRIVATE ${MESHTRAIN_COLD_OPTIONS})
+    meshtrain_precompile(meshtrain_${name} meshtrain_mesh)
+  elseif("OpenMP::OpenMP_CXX" IN_LIST ARG_LIBS)
+    meshtrain_precompile(meshtrain_${name} meshtrain_backend)
+  else()
+    meshtrain_precompile(meshtrain_${name} meshtrain_base)
+  endif()
+  if(ARG_SHARED)
+    add_library(meshtrain_${name}_shared OBJECT ${ARG_SHARED})
+    target_link_libraries(meshtrain_${name}_shared PRIVATE meshtrain_options fmt::fmt)
+    set_target_properties(meshtrain_${name}_shared PROPERTIES POSITION_INDEPENDENT_CODE ON
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+    target_sources(meshtrain_${name} PRIVATE $<TARGET_OBJECTS:meshtrain_${name}_shared>)
   endif()
 endfunction()

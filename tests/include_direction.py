@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 SOURCE_SUFFIXES = {".h", ".cc", ".cuh", ".cu"}
-KEYWORDS = {"SOURCES", "HEADERS", "DEPS", "LIBS"}
+KEYWORDS = {"COLD", "WARM", "SOURCES", "SHARED", "HEADERS", "DEPS", "LIBS"}
 
 
 def cmake_tokens(path):
@@ -53,7 +53,7 @@ def direct_dependencies(lib):
         helpers = {tokens[i + 2] for i, word in enumerate(tokens) if word == "add_library"}
         deps |= {w[len("meshtrain_"):] for w in linked_words(tokens) - helpers
                  if w.startswith("meshtrain_")}
-        result[name] = deps - {name, "options"}
+        result[name] = deps - {name, f"{name}_shared", "options"}
     return result
 
 
