@@ -1,9 +1,9 @@
 #!/bin/bash
 # Everything that only a GPU can show, in nine minutes, without a network and without Debian's packages:
-#   scripts/gpu_check.sh [TARBALL] [--parts build,tests,sanitizer,equality,bench] [--out DIR]
+#   scripts/gpu_check.sh [TARBALL] [--parts build,tests,sanitizer,equality,bench,nccl] [--out DIR]
 #                        [--budget SECONDS] [--python PYTHON] [--dry-run]
 #   TARBALL    of scripts/package.sh --with-tests; default that in build/
-#   --parts    only these, and build, which the others need
+#   --parts    only these, and build, which the others need; default all but nccl
 #   --out      report.txt and the logs; default $OUT, else build/gpu_check
 #   --budget   for all parts together; a part that is left out gives its share to the others
 #   --python   the one with PyTorch and JAX, for bench
@@ -14,13 +14,15 @@
 # sanitizer  a part of them, and short runs, under compute-sanitizer: memcheck, racecheck, initcheck
 # equality   tests/gpu/equality.py: the guides' models on CPU, GPU and eight virtual devices; repeats
 # bench      tests/bench/gpu_bench.py: beside PyTorch and JAX
+# nccl       tests/gpu/nccl.py: 2, 4 and 8 processes on the one GPU beside one process; for a dry run
+#            MESHTRAIN_GPU_LIBRARY names the emulator
 # One line a part, then a table. Exit status 0 only when every part that was asked for passed.
 set -uo pipefail
 from=$PWD
 cd "$(dirname "$0")/.." || exit 1
 
 # Parts of the time; build takes the few seconds it needs.
-declare -A share=([tests]=20 [sanitizer]=22 [equality]=15 [bench]=40)
+declare -A share=([tests]=20 [sanitizer]=22 [equality]=15 [bench]=40 [nccl]=50)
 tarball=
 parts="tests sanitizer equality bench"
 out=${OUT:-build/gpu_check}
@@ -293,6 +295,20 @@ part_bench() {
   else
     result bench FAILED "$(grep -cE '\| (MISSED|not measured) \|' "$out/bench.md") goals missed or not measured; $(
       tail -1 "$log")"
+  fi
+}
+
+part_nccl() {
+  local log=$out/nccl.log
+  if [ -n "$dry_run" ] && [ -z "${MESHTRAIN_GPU_LIBRARY:-}" ]; then
+    result nccl skipped "there is no GPU; MESHTRAIN_GPU_LIBRARY can name the emulator"
+    return
+  fi
+  if MESHTRAIN_GPU_LIBRARY=$library timeout -k 5 $(($1 + 5)) "$python" tests/gpu/nccl.py \
+    --meshtrain "$work/run/meshtrain" --seconds "$1" ${dry_run:+--processes 2} >"$log" 2>&1; then
+    result nccl passed "$(tail -1 "$log")"
+  else
+    result nccl FAILED "$(grep -m1 FAILED "$log" || tail -1 "$log")"
   fi
 }
 

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Several processes on ONE GPU over NCCL: slow, and the only way to try it where there are not several GPUs.
+
+  tests/gpu/nccl.py --meshtrain PROGRAM [--device 0] [--configs DIR] [--processes 2,4,8] [--seconds S]
+
+Each process is on a host of its own as far as NCCL knows (NCCL_HOSTID), so that it takes sockets on the loopback
+interface. With fixed reductions eight devices in 2, 4 and 8 processes must leave the weights of one process, byte
+for byte: the guides' models, ZeRO 1 to 3, with the step as one CUDA graph and without; with fast ones the losses must
+be those within 1e-4. Every collective is timed once over every axis (bench comm). Then a process is killed: the others
+must have ended 5 seconds later, with exit status 8. One line a check; exit status 1 when one fails.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DEVICES = 8
+MOST_TO_END = 5.0  # seconds, from the death of one process to the end of the last
+DATA = "keras_guide_data_parallel"
+ADAM = "compile.optimizer={adam: {learning_rate: 0.001}}"
+# Name: (config, arguments).
+MODELS = {
+    "data parallel": (DATA, []),
+    "model parallel": ("keras_guide_model_parallel", []),
+    "ZeRO-1": (DATA, ["distribution.zero=1", ADAM]),
+    "ZeRO-2": (DATA, ["distribution.zero=2", ADAM]),
+    "ZeRO-3": (DATA, ["distribution.zero=3", ADAM]),
+    "ZeRO-3, no graph": (DATA, ["distribution.zero=3", ADAM, "--no-cuda-graph"]),
+}
+
+
+class Failed(Exception):
+    pass
+
+
+def recipe(rank):
+    """What makes NCCL take several processes on one GPU."""
+    return {"NCCL_HOSTID": f"mt-host-{rank}", "NCCL_SOCKET_IFNAME": "=lo", "NCCL_SOCKET_FAMILY": "AF_INET",
+            "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1",
+            "NCCL_SHM_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
+            "NCCL_RAS_ENABLE": "0", "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN")}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Processes:
+    """The ranks of one command."""
+
+    def __init__(self, words, count, folder):
+        port, token = free_port(), os.urandom(16).hex()
+        self.logs, self.started = [], []
+        for rank in range(count):
+            environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(count), LOCAL_RANK=str(rank),
+                               LOCAL_WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                               MESHTRAIN_TOKEN=token, **recipe(rank))
+            self.logs.append(folder / f"rank{rank}.log")
+            with open(self.logs[-1], "wb") as log:
+                self.started.append(subprocess.Popen(words, env=environment, stdout=log, stderr=log,
+                                                     start_new_session=True))
+
+    def wait(self, seconds):
+        end = time.monotonic() + seconds
+        try:
+            return [p.wait(timeout=max(0.1, end - time.monotonic())) for p in self.started]
+        except subprocess.TimeoutExpired:
+            raise Failed(f"not done in {seconds:.0f} s: {self.tail()}") from None
+
+    def tail(self):
+        texts = [log.read_text(errors="replace").strip() for log in self.logs]
+        return next((t[-600:] for t in texts if "error" in t), texts[0][-600:])
+
+    def end(self):
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+class Runner:
+    def __init__(self, arguments, folder):
+        self.program, self.configs, self.gpu = str(arguments.meshtrain), arguments.configs, arguments.device
+        self.folder, self.limit = folder, time.monotonic() + arguments.seconds
+        self.counts = [int(c) for c in arguments.processes.split(",")]
+        self.runs, self.references = 0, {}
+
+    def left(self):
+        return max(1.0, self.limit - time.monotonic())
+
+    def new_folder(self):
+        self.runs += 1
+        folder = self.folder / str(self.runs)
+        folder.mkdir()
+        return folder
+
+    def words(self, model, count, folder, *more):
+        config, arguments = MODELS[model]
+        return [self.program, "train", str(self.configs / f"{config}.yaml"), "--devices",
+                f"gpu:{self.gpu}x{DEVICES // count}", "-o", str(folder / "run"), "run.log_steps=true",
+                "matmul_precision=highest", "checkpoint.every=never", "fit.epochs=1", "fit.limit_steps=4",
+                *arguments, *more]
+
+    def train(self, model, count, *more):
+        """The run's weights, hashed, and its losses."""
+        folder = self.new_folder()
+        words = self.words(model, count, folder, *more)
+        if count == 1:
+            try:
+                done = subprocess.run(words, capture_output=True, text=True, timeout=self.left(), check=False)
+            except subprocess.TimeoutExpired:
+                raise Failed("out of time") from None
+            if done.returncode != 0:
+                raise Failed(f"exit status {done.returncode}: {done.stderr.strip()}")
+        else:
+            ranks = Processes(words, count, folder)
+            try:
+                codes = ranks.wait(self.left())
+            finally:
+                ranks.end()
+            if any(codes):
+                raise Failed(f"exit status {codes}: {ranks.tail()}")
+        lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
+        losses = [event["loss"] for event in map(json.loads, lines) if event["event"] == "step"]
+        return hashlib.sha256((folder / "run" / "weights.safetensors").read_bytes()).hexdigest(), losses
+
+    def reference(self, model):
+        if model not in self.references:
+            self.references[model] = self.train(model, 1, "distribution.reductions=fixed")
+        return self.references[model]
+
+
+def same_bits(runner, model, count):
+    begin = time.monotonic()
+    got, expected = runner.train(model, count, "distribution.reductions=fixed"), runner.reference(model)
+    if got != expected:
+        raise Failed(f"losses {got[1]} beside {expected[1]}, weights {got[0][:16]} beside {expected[0][:16]}")
+    return f"sha256 {got[0][:16]}, {time.monotonic() - begin:.1f} s"
+
+
+def close(runner, model, count):
+    got, expected = runner.train(model, count, "distribution.reductions=fast")[1], runner.reference(model)[1]
+    gap = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(got, expected, strict=True))
+    if not gap <= 1e-4:
+        raise Failed(f"losses {got} beside {expected}")
+    return f"{gap:.1g} apart"
+
+
+def all_collectives(runner, count):
+    folder = runner.new_folder()
+    ranks = Processes([runner.program, "bench", "comm", "--devices", f"gpu:{runner.gpu}x{DEVICES // count}", "--mesh",
+                       "2x4", "--largest", "64KiB", "--format", "json"], count, folder)
+    try:
+        codes = ranks.wait(runner.left())
+    finally:
+        ranks.end()
+    if any(codes):
+        raise Failed(f"exit status {codes}: {ranks.tail()}")
+    text = ranks.logs[0].read_text()
+    series = json.loads(text[text.index("{"):])["series"]
+    return ", ".join(sorted({f"{s['kind']} over {s['axis']}" for s in series}))
+
+
+def killed(runner, count):
+    folder = runner.new_folder()
+    run = folder / "run" / "metrics.jsonl"
+    ranks = Processes([*runner.words("data parallel", count, folder), "fit.epochs=1000000"], count, folder)
+    try:
+        while not (run.exists() and '"step"' in run.read_text()):
+            if runner.left() <= 1 or any(p.poll() is not None for p in ranks.started):
+                raise Failed(f"it does not train: {ranks.tail()}")
+            time.sleep(0.2)
+        victim = ranks.started[-1]
+        victim.kill()
+        begin = time.monotonic()
+        codes = ranks.wait(min(runner.left(), 60))
+        seconds = time.monotonic() - begin
+    finally:
+        ranks.end()
+    if codes[:-1] != [8] * (count - 1) or seconds > MOST_TO_END:
+        raise Failed(f"exit status {codes} after {seconds:.1f} s: {ranks.tail()}")
+    return f"all others ended with 8 after {seconds:.1f} s"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--meshtrain", type=pathlib.Path, default=ROOT / "build/release/app/meshtrain")
+    parser.add_argument("--configs", type=pathlib.Path, default=ROOT / "configs")
+    parser.add_argument("--device", type=int, default=0, help="number of the GPU")
+    parser.add_argument("--processes", default="2,4,8")
+    parser.add_argument("--seconds", type=float, default=300, help="for everything")
+    arguments = parser.parse_args()
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(arguments, pathlib.Path(folder))
+        checks = [(f"{m} in {c} processes", same_bits, (m, c)) for c in runner.counts for m in MODELS]
+        middle = runner.counts[len(runner.counts) // 2]
+        checks += [(f"{m} in {middle} processes, fast", close, (m, middle)) for m in ("data parallel", "model parallel")]
+        checks += [(f"collectives of {c} processes", all_collectives, (c,)) for c in runner.counts]
+        checks += [(f"kill -9 of one of {middle}", killed, (middle,))]
+        for name, check, rest in checks:
+            try:
+                print(f"ok      {name}: {check(runner, *rest)}", flush=True)
+            except Failed as error:
+                failures += 1
+                print(f"FAILED  {name}: {error}", flush=True)
+    print(f"{len(checks) - failures} passed, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
