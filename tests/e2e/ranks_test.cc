@@ -47,6 +47,8 @@ checkpoint: {every: 4 steps}
 callbacks:
   - CSVLogger: {filename: table.csv}
   - ModelCheckpoint: {filepath: "model-{epoch}.weights.h5"}
+  - ModelCheckpoint: {filepath: state, save_best_only: true}
+  - EarlyStopping: {monitor: val_loss, patience: 5, restore_best_weights: true}
   - TensorBoard: {log_dir: board, histogram_freq: 1}
   - ReduceLROnPlateau: {monitor: val_loss, patience: 1}
 )";
@@ -229,6 +231,20 @@ TEST_CASE("a folder that not all processes see ends all before the first step") 
   CHECK(result.exit_code == 6);
   CHECK(count(result.err, "error[E452]: `run`, made by rank 0") == 1);
   CHECK(result.err.find("is not seen by rank 1") != std::string::npos);
+}
+
+TEST_CASE("a process that cannot read the checkpoint ends all before anything is restored") {
+  const RanksFolder folder;
+  REQUIRE(folder.train(1, {"-o", "run", "fit.epochs=1"}).exit_code == 0);
+  fs::create_directory(folder.file("elsewhere"));
+  folder.write("elsewhere/ranks.yaml", kConfig);
+  std::vector<Rank> ranks(2);
+  ranks[1].before = "cd elsewhere";
+  const Result result = folder.train(2, {"-o", "run", "--resume"}, ranks);
+  CHECK(result.exit_code == 6);
+  CHECK(count(result.err, "error[E457]: rank 1 on host ") == 1);
+  CHECK(result.err.find("cannot read what rank 0 has verified: [E400] there is no checkpoint") !=
+        std::string::npos);
 }
 
 TEST_CASE("processes that read other data than rank 0 end all") {

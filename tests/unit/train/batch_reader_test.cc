@@ -215,5 +215,37 @@ TEST_CASE("prefetch: the thread ends with the reader, wherever it is, and has no
   CHECK(sigismember(&own, SIGTERM) == 0);
 }
 
+TEST_CASE("prefetch: of several processes each reads only the rows of its part") {
+  FakeTime time;
+  const Dataset slow = dataset_of([&] { time.add_in_main(1); });
+  // The second quarter of a batch; of the last, smaller one all.
+  const auto part = [](int64_t size) {
+    return size == 100 ? BatchPart{25, 25} : BatchPart{0, size};
+  };
+  BatchReader plain(slow, 0, [&] { return time.now; });
+  BatchReader reader(
+      slow, 2, [&] { return time.now; }, part);
+  const int64_t batches = (kSamples + 99) / 100;
+  plain.start(EpochOrder(kSamples, 3, 1), 100, 0, batches);
+  reader.start(EpochOrder(kSamples, 3, 1), 100, 0, batches);
+  for (int64_t b = 0; b < batches; ++b) {
+    const Batch expected = plain.next(), got = reader.next();
+    const bool is_last = b + 1 == batches;
+    CHECK((fed(got) == fed(expected)));  // whoever wants other rows finds them
+    CHECK((got.ready == nullptr) == is_last);
+    if (got.ready != nullptr) {
+      CHECK(got.ready_first == 25);
+      CHECK(got.ready->num_samples == 25);
+      const std::vector<int64_t> places = {0, 24};
+      std::vector<int64_t> values(4);
+      got.ready->inputs[0].rows->read(places, reinterpret_cast<std::byte*>(values.data()));
+      CHECK(values[0] == got.rows[25]);
+      CHECK(values[2] == got.rows[49]);
+    }
+    time.now += 2;
+  }
+  CHECK(reader.has_thread());
+}
+
 }  // namespace
 }  // namespace meshtrain
