@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "backend/gpu/known_answer.h"
 #include "backend/gpu/maker.h"
 #include "exec/executor_impl.h"
 #include "exec/presum.h"
@@ -107,6 +109,7 @@ class GpuExecutor final : public Executor::Impl {
   Prepared& prepared();
   void add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const;
   void add_outputs(gpu::GpuMaker& maker) const;
+  void try_groups(const std::vector<gpu::Command>& commands);
   gpu::Plan& plan(int steps);
   void enqueue(const Slots& slots, int steps, bool up) const;
 
@@ -124,7 +127,8 @@ class GpuExecutor final : public Executor::Impl {
   int half_ = 0;   // of the slots, of that run
   bool is_fed_ = false;
   std::map<Tables, Prepared> prepared_;
-  std::unique_ptr<gpu::Event> done_[2];  // with the run that had this half
+  std::set<std::vector<int>> tried_groups_;  // ranks that all-reduces are over
+  std::unique_ptr<gpu::Event> done_[2];      // with the run that had this half
 };
 
 GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
@@ -301,8 +305,18 @@ Prepared& GpuExecutor::prepared() {
       prepare_step(program, step, where, maker);
     add_outputs(maker);
     place->second.commands = maker.take();
+    try_groups(place->second.commands);
   }
   return place->second;
+}
+
+// All processes have lists of ranks at the same places.
+void GpuExecutor::try_groups(const std::vector<gpu::Command>& commands) {
+  for (const gpu::Command& command : commands) {
+    const auto* all_reduce = std::get_if<gpu::AllReduce>(&command.what);
+    if (all_reduce != nullptr && tried_groups_.insert(all_reduce->ranks).second)
+      gpu::check_all_reduce(*device_, program.part.rank(), all_reduce->ranks);
+  }
 }
 
 gpu::Plan& GpuExecutor::plan(int steps) {

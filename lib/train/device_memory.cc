@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "exec/gpu_memory.h"
 #include "exec/pieces.h"
 
 namespace meshtrain {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kShown = 5;
 constexpr int64_t kSpare = int64_t{64} << 20;  // libraries' workspaces, compiled kernels
+constexpr int64_t kScratchMatters = 2;         // where a program needs more than free / this
 constexpr int64_t kMostSlots = int64_t{64} << 20;
 
 std::string layout_of(const Sharding& sharding, const DeviceMesh& mesh) {
@@ -55,14 +57,18 @@ bool fits(int64_t needed, gpu::Device& device) {
   return needed + kSpare <= device.info().free_bytes;
 }
 
-// The arena, and the slots that the host writes batches to: gpu_executor.cc says how many.
-int64_t needed_by(const Program& program) {
+// The arena, the slots that the host writes batches to (gpu_executor.cc says how many), and, where
+// it may decide, what steps and messages to other processes take besides.
+int64_t needed_by(const Program& program, gpu::Device& device) {
   int64_t inputs = 0;
   for (const Program::NamedBuffer& input : program.inputs) {
     const Buffer& buffer = program.buffers[input.buffer];
     inputs += buffer.piece_bytes * buffer.num_pieces;
   }
-  return program.arena_bytes + std::max(2 * inputs, std::min(64 * inputs, kMostSlots));
+  const int64_t needed =
+      program.arena_bytes + std::max(2 * inputs, std::min(64 * inputs, kMostSlots));
+  const bool is_close = needed > device.info().free_bytes / kScratchMatters;
+  return needed + (is_close ? gpu_scratch_bytes(program) : 0);
 }
 
 std::vector<Tensor> tensors_of(const Program& program) {
@@ -95,7 +101,7 @@ int64_t largest_batch(const Setup& setup, StepKind kind, int64_t batch, gpu::Dev
   int64_t low = 0, high = (batch - 1) / shards;  // in shards; `low` fits
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
-    if (fits(needed_by(setup.compile(kind, middle * shards).program), device)) {
+    if (fits(needed_by(setup.compile(kind, middle * shards).program, device), device)) {
       low = middle;
     } else {
       high = middle - 1;
@@ -110,7 +116,7 @@ void check_variables_fit(const Setup& setup, gpu::Device& device) {
   int64_t weights = 0, others = 0;
   std::vector<Tensor> tensors;
   for (const Variable& v : setup.variables()) {
-    const int64_t bytes = PieceMap(setup.mesh(), v.layout.storage, v.shape, v.dtype).total_bytes();
+    const int64_t bytes = PieceMap(setup.part(), v.layout.storage, v.shape, v.dtype).total_bytes();
     (v.role == VariableRole::kWeight ? weights : others) += bytes;
     tensors.push_back({v.path, layout_of(v.layout.storage, setup.mesh()), v.shape, v.dtype, bytes});
   }
@@ -132,14 +138,15 @@ void check_variables_fit(const Setup& setup, gpu::Device& device) {
 
 void check_program_fits(const Setup& setup, StepKind kind, int64_t batch, const Program& program,
                         gpu::Device& device) {
-  if (fits(needed_by(program), device)) {
+  const int64_t needed = needed_by(program, device);
+  if (fits(needed, device)) {
     return;
   }
   Diagnostics diagnostics;
   Diagnostic& d =
       refuse(diagnostics, setup, device,
-             fmt::format("a {} step with a batch of {} needs", step_kind_name(kind), batch),
-             needed_by(program), tensors_of(program));
+             fmt::format("a {} step with a batch of {} needs", step_kind_name(kind), batch), needed,
+             tensors_of(program));
   const int64_t smaller = largest_batch(setup, kind, batch, device);
   d.help(smaller > 0 ? fmt::format("a batch of {} fits: write `batch_size: {}`", smaller, smaller)
                      : "no batch fits beside the variables: a smaller model, or `devices: cpu`");

@@ -6,9 +6,9 @@
 
 namespace meshtrain {
 
-// The variables of the model: weights, optimizer state, metrics. Throws ConfigError E630 (exit 4)
-// with what is needed and what is free, the largest of them with their layouts, and changes that
-// would help.
+// The variables of the model, as far as this process has them: weights, optimizer state, metrics.
+// Throws ConfigError E630 (exit 4) with what is needed and what is free, the largest of them with
+// their layouts, and changes that would help.
 void check_variables_fit(const Setup& setup, gpu::Device& device);
 
 // What a program needs besides: its arena, and the slots that batches are given in. The variables
