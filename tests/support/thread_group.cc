@@ -96,6 +96,9 @@ class ThreadAllReduce final : public Transfer {
   void run() override {
     const int64_t bytes = elements_ * static_cast<int64_t>(dtype_size(dtype_));
     group_.bytes_reduced_ += bytes;
+    if (bytes == 0) {
+      return;
+    }
     for (const int peer : ranks_) {
       group_.shared_->post(group_.rank(), peer, text_of(data_, bytes));
     }
