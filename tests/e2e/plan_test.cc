@@ -166,7 +166,8 @@ TEST_CASE("a file of hardware changes the estimate and its errors have places") 
 TEST_CASE("devices on paper are refused by what computes") {
   const TemporaryFolder folder;
   folder.write("model.yaml",
-               std::string(kModel) + "data: {train: digits}\nevaluate: {on: train}\n");
+               std::string(kModel) +
+                   "data: {train: digits, transform: [Reshape: [784]]}\nevaluate: {on: train}\n");
   for (const char* verb : {"train", "evaluate"}) {
     CAPTURE(verb);
     const Result result = meshtrain({verb, "model.yaml", "--devices", "8xH100"}, folder.path());
