@@ -4,12 +4,14 @@
 set -eu
 
 # python3 runs the checks in tests/ that read sources and the README; the binary needs none. Open MPI is
-# for runs of several processes: what is built without it does everything else.
+# for runs of several processes: what is built without it does everything else. iproute2 makes the hosts of
+# tests/cluster.
 packages="
   clang-format
   cmake
   doctest-dev
   g++
+  iproute2
   libcli11-dev
   libcurl4-openssl-dev
   libdnnl-dev

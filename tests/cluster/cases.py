@@ -1,5 +1,6 @@
 """What processes on several hosts must do, case by case. SHORT runs with every change."""
 
+import errno
 import os
 import signal
 import time
@@ -185,6 +186,38 @@ def a_signal_to_mpirun_saves_and_stops_all(bench):
 
 
 # --- long ---------------------------------------------------------------------------------------
+
+@long
+def a_disk_that_fills_up_ends_the_run_and_it_goes_on_when_there_is_room(bench):
+    more = ["fit.epochs=60", "checkpoint.on_error=stop"]
+    process = begin(bench, "disk/run", words=more)
+    filler = os.path.join(bench.net.disk, "filler")
+    file = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(file, bytes(4096))
+    except OSError as error:
+        check(error.errno == errno.ENOSPC, str(error))
+    finally:
+        os.close(file)
+    process.expect(74)
+    process.says("No space left on device")
+    bench.nothing_left(GONE)
+    os.unlink(filler)
+    words = [*SIX, *LONG_RUN, *more]
+    bench.mpirun(6, ["train", "model.yaml", "-o", "disk/run", "--resume", *words]).expect(0)
+    bench.same("disk/run", reference(bench, words, name="whole"))
+
+
+@long
+def mpirun_without_launch_ends_as_soon(bench):
+    for number in (signal.SIGKILL, signal.SIGSEGV):
+        process = begin(bench, "plain")
+        pid, began = process.pid_of(4), time.monotonic()
+        os.kill(pid, number)
+        ends(bench, process, (8, 128 + number), DETECT, began)  # whichever mpirun hears first
+        process.says(r"error\[E601\]: rank 4 on host h2")
+
 
 @long
 def a_killed_mpirun_leaves_nothing_behind(bench):

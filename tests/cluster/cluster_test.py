@@ -25,6 +25,8 @@ def main():
     arguments = parser.parse_args()
     if shutil.which("mpirun") is None:
         hosts.skip("mpirun not found (apt-get install openmpi-bin)")
+    if arguments.long and shutil.which("nft") is None:
+        hosts.skip("nft not found (apt-get install nftables)")
     hosts.inside()
     folder = tempfile.mkdtemp(prefix="meshtrain-cluster-")
     chosen = [case for case in (cases.LONG if arguments.long else cases.SHORT)

@@ -71,6 +71,10 @@ class Hosts:
         os.makedirs(self.temporary, exist_ok=True)
         os.environ["TMPDIR"] = self.temporary
         sh("mount", "--make-rprivate", "/")
+        # A disk that all hosts share, as a network's file system, and that a test can fill.
+        self.disk = os.path.join(self.folder, "disk")
+        os.makedirs(self.disk, exist_ok=True)
+        sh("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", self.disk)
         self._names()
         sh("ip", "link", "set", "lo", "up")
         sh("ip", "link", "add", "br0", "type", "bridge", "forward_delay", "0")
@@ -88,6 +92,7 @@ class Hosts:
         for host in self.names:
             subprocess.run(["ip", "link", "delete", f"v{host}"], capture_output=True)
         subprocess.run(["ip", "link", "delete", "br0"], capture_output=True)
+        subprocess.run(["umount", "-l", self.disk], capture_output=True)
 
     def _names(self):
         path = os.path.join(self.folder, "etc_hosts")
