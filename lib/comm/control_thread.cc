@@ -185,7 +185,7 @@ void ControlThread::handle_at_first(int rank, FrameKind kind, FrameReader& frame
     std::string& text = parts_[rank][key];
     text += frame.text();
     view(rank).malformed |= text.size() > kMostTextBytes;
-    if (last) {
+    if (last && frame.ok()) {
       add_text(rank, key, std::move(text), limit);
       parts_[rank].erase(key);
     }
@@ -194,7 +194,9 @@ void ControlThread::handle_at_first(int rank, FrameKind kind, FrameReader& frame
     failure.rank = rank;
     failure.exit_code = frame.get<int32_t>();
     failure.text = frame.text();
-    add_failure(std::move(failure));
+    if (frame.ok()) {
+      add_failure(std::move(failure));
+    }
   } else if (kind == FrameKind::kDone) {
     set_done(rank);
   } else {
@@ -207,13 +209,14 @@ void ControlThread::handle_at_others(FrameKind kind, FrameReader& frame) {
     const std::string key = frame.text();
     const auto rank = frame.get<int32_t>();
     const bool last = frame.get<uint8_t>() != 0;
-    if (rank < 0 || rank >= size()) {
+    const std::string part = frame.text();
+    if (rank < 0 || rank >= size() || !frame.ok()) {
       view(0).malformed = true;
       return;
     }
     std::vector<std::string>& texts = incoming_[key];
     texts.resize(views_.size());
-    texts[static_cast<size_t>(rank)] += frame.text();
+    texts[static_cast<size_t>(rank)] += part;
     if (last && rank == size() - 1) {
       deliver(key, std::move(texts));
       incoming_.erase(key);
@@ -221,7 +224,9 @@ void ControlThread::handle_at_others(FrameKind kind, FrameReader& frame) {
   } else if (kind == FrameKind::kAbort) {
     const auto exit_code = frame.get<int32_t>();
     const bool is_stuck = frame.get<uint8_t>() != 0;
-    start_leaving(exit_code, is_stuck ? std::vector<int>{rank_} : std::vector<int>{});
+    if (frame.ok()) {
+      start_leaving(exit_code, is_stuck ? std::vector<int>{rank_} : std::vector<int>{});
+    }
   } else if (kind == FrameKind::kAllDone) {
     finished_ = true;
     finished_at_ = now_;

@@ -30,6 +30,7 @@ void read_image(Bytes bytes);
 void read_manifest(Bytes bytes);
 void read_state(Bytes bytes);
 void read_keras(Bytes bytes);
+void read_control(Bytes bytes);
 
 inline constexpr Target kTargets[] = {
     {"config", read_config, uint64_t{64} << 20},  // of at most 1 MiB
@@ -43,6 +44,7 @@ inline constexpr Target kTargets[] = {
     {"manifest", read_manifest},
     {"state", read_state},
     {"keras", read_keras},
+    {"control", read_control},
 };
 const Target* find_target(std::string_view name);  // null when there is none
 

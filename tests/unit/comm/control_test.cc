@@ -12,6 +12,8 @@
 #include "base/diagnostic.h"
 #include "base/text.h"
 #include "comm/control_channel.h"
+#include "comm/control_message.h"
+#include "comm/meeting.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
 
@@ -437,6 +439,50 @@ TEST_CASE("a slow stranger has five seconds") {
     ControlChannel control(held, options);
     control.finish();
   });
+}
+
+TEST_CASE("a rank that sends what is no message stops the run") {
+  const auto frame = [](FrameKind kind) { return FrameWriter(kind); };
+  const std::vector<std::string> wrong = {
+      std::string(8, '\xff'),                         // longer than a message may be
+      std::string(8, '\0'),                           // shorter than any
+      frame(static_cast<FrameKind>(77)).done(),       // of no kind
+      frame(FrameKind::kAllDone).done(),              // only rank 0 says so
+      frame(FrameKind::kReport).put(1).done(),        // too short
+      frame(FrameKind::kGather).put(~0u).done(),      // a key of 4 GiB
+      frame(FrameKind::kFail).put(int16_t{3}).done()  // half a number
+  };
+  for (const std::string& bytes : wrong) {
+    std::string printed;
+    int left = -1;
+    run_as_processes(2, [&](std::shared_ptr<ThreadGroup> group) {
+      if (group->rank() == 0) {
+        ControlOptions options = test_options();
+        options.print = [&](std::string_view text) { printed += text; };
+        options.exit = [&](int code) { left = code; };
+        ControlChannel control(*group, options);
+        CHECK_THROWS_AS(wait_for_the_end(control), RuntimeFailure);
+        return;
+      }
+      group->all_gather("false-host\n17\n" + host_id());
+      const auto fields = split(group->all_gather("")[0], '\n');
+      const Token token = {std::strtoull(fields.at(2).c_str(), nullptr, 10),
+                           std::strtoull(fields.at(3).c_str(), nullptr, 10)};
+      const auto find = [&](std::string* error) {
+        return resolve(fields[0], std::atoi(fields[1].c_str()), error);
+      };
+      const Socket link = join_rank_zero(find, "rank 0", token, 1, 2, 30);
+      CHECK(send_all(link, bytes, steady_seconds() + 30));
+      char byte = 0;
+      while (receive_all(link, {&byte, 1}, steady_seconds() + 30)) {  // until it is closed
+      }
+    });
+    INFO(printed);
+    CHECK(left == 8);
+    CHECK(contains(printed,
+                   "error[E601]: rank 1 on host false-host (pid 17) sent what is no "
+                   "message of this program; training stopped"));
+  }
 }
 
 TEST_CASE("a rank that never connects is named") {
