@@ -247,9 +247,12 @@ std::string hardware_lines(const std::vector<CommSeries>& series, const CommOpti
     MESHTRAIN_CHECK(found != series.end(), "several processes, and no axis between them");
     const LineFit& fit = found->fit;
     const bool one_host = options.processes.group->local_size() == options.processes.size();
-    return fmt::format("cluster:\n  like: H100\n  start: {:.3g}\n  {}: {{rate: {:.3g}, hop: 0}}\n",
-                       fit.start, one_host ? "link" : "network",
-                       fit.rate * sent_part(found->kind, static_cast<int64_t>(found->members)));
+    const std::string rate =  // none where no time grew with the bytes
+        fit.rate > 0
+            ? fmt::format("rate: {:.3g}, ", fit.rate * sent_part(found->kind, found->members))
+            : "";
+    return fmt::format("cluster:\n  like: H100\n  start: {:.3g}\n  {}: {{{}hop: 0}}\n", fit.start,
+                       one_host ? "link" : "network", rate);
   }
   // Virtual devices: bytes that the processor moves, in its cache and beyond.
   const Hardware& cpu = *find_hardware(known_hardware(), "cpu");
