@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <thread>
-
+#include "exec/worker_pool.h"
 #include "train/trainer.h"
 
 namespace meshtrain {
@@ -15,6 +14,15 @@ EngineOptions engine_options(const Arguments& arguments) {
           .processes = arguments.processes};
 }
 namespace {
+
+// " on 2 threads", " in 4 processes of 16 threads": those that compute.
+std::string threads_text(const Arguments& arguments) {
+  const int processes = arguments.processes.size();
+  const size_t threads =
+      arguments.num_workers > 0 ? static_cast<size_t>(arguments.num_workers) : usable_cpus().size();
+  const std::string text = fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
+  return processes > 1 ? fmt::format(" in {} processes of {}", processes, text) : " on " + text;
+}
 
 std::string sizes_text(const std::vector<MeshAxis>& mesh) {
   std::string out;
@@ -46,7 +54,7 @@ RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanR
   info.axis_names = setup.mesh().axis_names();
   info.devices = plan.devices;
   if (!setup.distribution().devices.is_gpu) {
-    info.devices += fmt::format(" on {} threads", std::thread::hardware_concurrency());
+    info.devices += threads_text(arguments);
   }
   info.batch_size = fit.batch_size;
   info.batch_axis = plan.batch_axes;

@@ -21,7 +21,8 @@ Exit codes:
   6 bad weights       7 a check failed            8 another rank or host was lost
   74 could not write  75 stopped, resumable       130, 143 interrupted, terminated
 Environment: MESHTRAIN_DATA, MESHTRAIN_CACHE, MESHTRAIN_DEVICES, MESHTRAIN_OFFLINE,
-  NO_COLOR, CLICOLOR_FORCE.
+  NO_COLOR, CLICOLOR_FORCE; between processes MESHTRAIN_NET_INTERFACE (a network interface),
+  MESHTRAIN_JOIN_TIMEOUT, MESHTRAIN_HEARTBEAT_TIMEOUT, MESHTRAIN_COLLECTIVE_TIMEOUT (seconds).
 `meshtrain VERB --help` lists the flags of a verb.)";
 
 std::vector<std::string> option_names(const CLI::App& app) {

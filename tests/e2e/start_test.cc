@@ -164,6 +164,7 @@ TEST_CASE("one of several processes speaks") {
   CHECK_MESSAGE(result.exit_code == 0, result.err);
   CHECK(count(result.out, "Epoch 1/2") <= 1);
   CHECK(count(result.err, "mesh        2") == 1);
+  CHECK(count(result.err, "in 2 processes of ") == 1);
   CHECK(count(result.out, "loss:") == 2);
   CHECK(folder.has_run());
 }
