@@ -13,6 +13,7 @@
 
 #include "backend/gpu/known_answer.h"
 #include "backend/gpu/maker.h"
+#include "comm/control_channel.h"
 #include "exec/executor_impl.h"
 #include "exec/presum.h"
 
@@ -24,7 +25,8 @@ constexpr int64_t kMostFeed = int64_t{64} << 20;           // bytes of all slots
 constexpr int64_t kLargestSlotOutput = int64_t{64} << 10;  // bytes of all outputs of a step
 constexpr int64_t kSmallBuffer = int64_t{16} << 10;
 constexpr int64_t kSlotAlignment = 256;
-constexpr int64_t kScalarRoom = 2;  // in numbers of 32 bits
+constexpr int64_t kScalarRoom = 2;      // in numbers of 32 bits
+constexpr double kMostCompiling = 900;  // seconds
 
 int64_t aligned(int64_t bytes) {
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
@@ -105,6 +107,7 @@ class GpuExecutor final : public Executor::Impl {
   gpu::GpuMaker make_maker();
   int64_t samples(size_t input) const;
   // Waits until the slots of this half are free.
+  void wait_for_slots();
   std::byte* place(int index, int step, const DeviceTable* table);
   Prepared& prepared();
   void add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const;
@@ -225,10 +228,21 @@ void GpuExecutor::run_prologue() {
   device_->synchronize();
 }
 
+// Until the run that had this half before is done; all processes come here before each run. One
+// that does not come keeps the others here, which the control channel sees.
+void GpuExecutor::wait_for_slots() {
+  ControlChannel* const control = processes.control.get();
+  if (control != nullptr)
+    control->enter(0, "the steps on the GPUs");
+  done_[half_]->wait();
+  if (control != nullptr)
+    control->leave();
+}
+
 std::byte* GpuExecutor::place(int index, int step, const DeviceTable* table) {
   MESHTRAIN_CHECK(step >= 0 && step < max_steps_, "step {} of {}", step, max_steps_);
   if (!is_fed_) {
-    done_[half_]->wait();  // the run that had these slots before
+    wait_for_slots();
     is_fed_ = true;
   }
   const size_t i = static_cast<size_t>(index);
@@ -324,6 +338,9 @@ gpu::Plan& GpuExecutor::plan(int steps) {
   const int first = half_ * max_steps_;
   std::unique_ptr<gpu::Plan>& made = from.plans[{first, steps}];
   if (made == nullptr) {
+    std::optional<ControlChannel::Announcement> announced;
+    if (processes.control != nullptr)
+      announced.emplace(processes.control->announce("compiling steps for the GPU", kMostCompiling));
     std::vector<gpu::Window> windows;
     for (const Slots* slots : {small_.get(), large_.get(), results_.get()}) {
       if (slots != nullptr)

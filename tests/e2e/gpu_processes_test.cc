@@ -1,6 +1,8 @@
 // Several GPUs with a process each, on emulated ones.
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -176,11 +178,23 @@ TEST_CASE("who is killed takes all others along and is named") {
     CHECK(kill(pid, 0) != 0);
 }
 
+int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  REQUIRE(bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  close(probe);
+  return ntohs(address.sin_port);
+}
+
 // What torchrun would start: `size` processes with an environment each. The exit codes by rank are
 // on stdout.
 Result by_hand(const GpuFolder& folder, int size, const std::string& arguments, bool hosts_apart) {
   std::string script;
-  const int port = 20000 + getpid() % 20000;
+  const int port = free_port();
   for (int rank = 0; rank < size; ++rank) {
     script += fmt::format(
         "{}RANK={} LOCAL_RANK={} WORLD_SIZE={} LOCAL_WORLD_SIZE={} MASTER_ADDR=127.0.0.1 "
