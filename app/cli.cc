@@ -103,11 +103,6 @@ ConsoleOptions console_options(const Arguments& a, const Config& config) {
   options.now = seconds_now;
   options.out = [](std::string_view text) { out_stream().write(text); };
   options.err = [](std::string_view text) { err_stream().write(text); };
-  if (!a.processes.is_first()) {  // one of several speaks
-    options.verbose = 0;
-    options.quiet = options.stdout_is_terminal = options.stderr_is_terminal = false;
-    options.out = options.err = [](std::string_view) {};
-  }
   return options;
 }
 

@@ -49,13 +49,11 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   const Dataset& dataset = *data.part(part);
   Engine engine(config, data_spec(dataset), engine_options(arguments));
   agreement.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
-  if (agreement.is_first()) {
-    show_warnings(engine.warnings(), arguments);
-  }
+  show_warnings(engine.warnings(), arguments);
   load_given_weights(engine, arguments, config, agreement);
   Console console(console_options(arguments, config));
   EventLog events(false, config.dtype_policy.value == "float64");
-  if (arguments.log_format == "json" && agreement.is_first()) {
+  if (arguments.log_format == "json") {
     events.add_sink([](std::string_view line) { out_stream().write(fmt::format("{}\n", line)); });
   }
   Trainer trainer(engine, config, seconds_now);

@@ -106,9 +106,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   DataSpec spec = data_spec(dataset);
   spec.targets = Setup(config, nullptr).data().targets;
   Engine engine(config, spec, engine_options(arguments));
-  if (agreement.is_first()) {
-    show_warnings(engine.warnings(), arguments);
-  }
+  show_warnings(engine.warnings(), arguments);
   load_given_weights(engine, arguments, config, agreement);
   Console console(console_options(arguments, config));
   Trainer trainer(engine, config, seconds_now);

@@ -9,15 +9,12 @@
 #include "base/memory.h"
 #include "describe_run.h"
 #include "portable_config.h"
+#include "run_writer.h"
 #include "train/adapt.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/monitor.h"
-#include "train/events.h"
-#include "train/report/run_report.h"
 #include "train/run_dir.h"
-#include "train/run_log.h"
-#include "train/run_meta.h"
 #include "train/save_model.h"
 #include "train/shared_folder.h"
 #include "train/signals.h"
@@ -27,25 +24,6 @@
 
 namespace meshtrain {
 namespace {
-
-// Events for stdout: all of them, or with -q the last result only.
-class JsonOutput {
- public:
-  explicit JsonOutput(bool quiet) : quiet_(quiet) {}
-
-  void line(std::string_view line) {
-    if (!quiet_) {
-      out_stream().write(fmt::format("{}\n", line));
-    } else if (line.find(R"({"event":"epoch")") == 0 || line.find(R"({"event":"evaluate")") == 0) {
-      result_ = fmt::format("{}\n", line);
-    }
-  }
-  void finish() { out_stream().write(result_); }
-
- private:
-  bool quiet_;
-  std::string result_;
-};
 
 // Fit and what follows it; everything was checked and made before.
 void run_steps(const Config& config, Engine& engine, const RunData& data, const RunDir& run,
@@ -133,82 +111,6 @@ RunDirOptions run_dir_options(const Arguments& arguments, const Config& config) 
   return options;
 }
 
-// What is written down about a run as it goes: its events, log.txt, meta.json, report.html. Of
-// several processes the first does.
-class TrainingRun::Record {
- public:
-  Record(const Arguments& arguments, const Config& config, RunDir& run, Console& console,
-         bool writes)
-      : writes_(writes),
-        run_(run),
-        console_(console),
-        events_(config.run.log_steps, config.dtype_policy.value == "float64"),
-        json_(arguments.quiet) {
-    if (!writes) {
-      return;
-    }
-    events_.add_sink([this](std::string_view line) { run_.metrics().append(line); });
-    if (arguments.log_format == "json") {
-      events_.add_sink([this](std::string_view line) { json_.line(line); });
-    }
-  }
-
-  void start(const RunInfo& info, const std::vector<std::string>& command_line) {
-    meta_.emplace(run_.file("meta.json"), info, command_line);
-    log_.emplace(run_.file("log.txt"),
-                 [this](const std::string& text) { console_.on_warning(text); });
-    log_->start(info);
-    events_.start(info);
-  }
-  void observe(Trainer& trainer) {
-    if (!writes_) {
-      return;
-    }
-    trainer.add_observer(events_);
-    trainer.add_observer(*log_);
-    trainer.add_observer(console_);
-  }
-  void saved(const std::string& text) { log_->saved(text); }
-  void warn(const std::string& text) {
-    if (!writes_) {
-      return;
-    }
-    console_.on_warning(text);
-    if (log_) {
-      log_->on_warning(text);
-    }
-  }
-  Console& console() { return console_; }
-
-  // How the run ended. What cannot be written then is a warning: the results are there.
-  void end(int exit_code, const std::string& message) {
-    if (!writes_) {
-      return;
-    }
-    events_.end(exit_code, message);
-    log_->end(exit_code, message);
-    try {
-      meta_->end(exit_code, message);
-      write_report(run_.path());
-    } catch (const std::exception& error) {
-      console_.on_warning(error.what());
-    }
-  }
-  void close() {
-    json_.finish();
-    run_.metrics().close();
-  }
-
- private:
-  bool writes_;
-  RunDir& run_;
-  Console& console_;
-  EventLog events_;
-  JsonOutput json_;
-  std::optional<RunMeta> meta_;  // both from the start on
-  std::optional<RunLog> log_;
-};
-
 TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double started_at)
     : arguments_(arguments),
       options_(std::move(options)),
@@ -261,7 +163,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   if (target.run.resume) {
     agreement_.by_first("cutting back metrics.jsonl", [&] { run.rewind(position_); });
   }
-  Record record(arguments_, config_, run, console, agreement_.is_first());
+  RunWriter record(arguments_, config_, run, console);
   Checkpointer checkpointer(engine, config_, *data.train,
                             checkpointer_options(target, run, callbacks, record));
   for (const auto& callback : callbacks.all()) {
@@ -448,7 +350,7 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
 }
 
 CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target, RunDir& run,
-                                                      CallbackList& callbacks, Record& record) {
+                                                      CallbackList& callbacks, RunWriter& record) {
   CheckpointerOptions options;
   options.run_dir = run.path();
   options.written_by = fmt::format("meshtrain {}", kVersion);
@@ -461,17 +363,11 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   options.started_at = started_at_;
   options.agreement = &agreement_;
   options.warn = [&record](const std::string& text) { record.warn(text); };
-  options.report = [this, &record](const std::string& text) {
-    if (!agreement_.is_first()) {
-      return;
-    }
+  options.report = [&record](const std::string& text) {
     record.console().interrupt();
     err_stream().write(text + "\n");
   };
   options.inform = [this, &record, report = options.report](const std::string& text) {
-    if (!agreement_.is_first()) {
-      return;
-    }
     record.saved(text);
     if (arguments_.verbosity > 0) {
       report(text);

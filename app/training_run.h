@@ -31,6 +31,8 @@ class StopPointReached : public Error {
   StopPointReached() : Error(ExitCode::kOk, "reached") {}
 };
 
+class RunWriter;
+
 class TrainingRun {
  public:
   // Throws ConfigError with every problem of the config.
@@ -45,8 +47,6 @@ class TrainingRun {
   int run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop = {});
 
  private:
-  class Record;
-
   RunData read_data();
   RunDir make_run_dir(const RunDirOptions& options, Console& console) const;
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
@@ -55,7 +55,7 @@ class TrainingRun {
                    const RunDir& run, const ResumeTarget& target) const;
   CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console) const;
   CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
-                                           CallbackList& callbacks, Record& record);
+                                           CallbackList& callbacks, RunWriter& record);
   void write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const;
   void show_start(const RunInfo& info, const PlanReport& plan, const Engine& engine) const;
 

@@ -158,6 +158,40 @@ TEST_CASE("a run that other numbers of processes go on with comes to the same bi
         tensors_of(folder.file("whole/checkpoints/000018")));
 }
 
+TEST_CASE("other numbers of processes go on with a checkpoint on another mesh") {
+  const RanksFolder folder;
+  REQUIRE(folder.train(4, {"-o", "first", "fit.epochs=1"}).exit_code == 0);
+  const Result result = folder.train(2, {"-o", "second", "--resume=first/checkpoints/000006",
+                                         "fit.epochs=2", "--mesh", "data=4,model=1"});
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(result.err.find("re-laid from 2 x 2 to 4 x 1") != std::string::npos);
+  CHECK(newest_checkpoint(folder.file("second/checkpoints")).reader->manifest().step == 12);
+}
+
+TEST_CASE("saves by time are by rank 0's clock and on all at the same step") {
+  const RanksFolder folder;
+  Command command = as_ranks(
+      2,
+      {"train", "ranks.yaml", "-o", "run", "fit.epochs=100000", "checkpoint.every=1 s", "-v",
+       "callbacks=[{ModelCheckpoint: {filepath: \"at-{step}\", save_freq: 1 s, keep: 2}}]"},
+      folder.path());
+  command.watch = [&](const std::string&, const std::string& err, int pid) {
+    if (count(err, "saved step ") < 2) {
+      return false;
+    }
+    kill(pid, SIGUSR1);  // mpirun passes it on
+    return true;
+  };
+  const Result result = run(command, 120);
+  CHECK_MESSAGE(result.exit_code == 75, result.err);
+  CHECK(result.err.find("was not saved") == std::string::npos);
+  const std::vector<int64_t> steps = checkpoint_steps(folder.file("run/checkpoints"));
+  CHECK(steps.size() == 3);
+  for (const int64_t step : steps) {
+    CheckpointReader(folder.file(fmt::format("run/checkpoints/{:06}", step))).verify();
+  }
+}
+
 TEST_CASE("a signal to one rank saves on all and ends all with 75") {
   for (const int rank : {0, 1}) {
     CAPTURE(rank);

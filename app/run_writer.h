@@ -1,0 +1,45 @@
+// What is written down about a run as it goes: its events, log.txt, meta.json, report.html.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli.h"
+#include "train/events.h"
+#include "train/run_dir.h"
+#include "train/run_log.h"
+#include "train/run_meta.h"
+
+namespace meshtrain {
+
+class RunWriter {
+ public:
+  // Of several processes the first writes; the others do nothing.
+  RunWriter(const Arguments& arguments, const Config& config, RunDir& run, Console& console);
+
+  void start(const RunInfo& info, const std::vector<std::string>& command_line);
+  void observe(Trainer& trainer);
+  void saved(const std::string& text);
+  void warn(const std::string& text);
+  Console& console() { return console_; }
+  // How the run ended. What cannot be written then is a warning: the results are there.
+  void end(int exit_code, const std::string& message);
+  // Throws FileError (exit 74) when metrics.jsonl is not whole.
+  void close();
+
+ private:
+  void print_event(std::string_view line);
+
+  bool writes_;
+  bool quiet_;  // of the events only the last result goes to stdout
+  RunDir& run_;
+  Console& console_;
+  EventLog events_;
+  std::string result_;
+  std::optional<RunMeta> meta_;  // both from the start on
+  std::optional<RunLog> log_;
+};
+
+}  // namespace meshtrain
