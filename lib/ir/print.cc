@@ -33,7 +33,7 @@ class Printer {
       print_node(node);
     }
     for (const Output& output : graph_.outputs) {
-      add("output {} = %{}\n", quoted(output.name), output.value);
+      add("output {} = %{}\n", in_quotes(output.name), output.value);
     }
     for (const Update& update : graph_.updates) {
       add("update {} = %{}\n", update.variable, update.value);
@@ -52,7 +52,7 @@ class Printer {
   }
 
   void print_variable(const Variable& variable) {
-    add("variable {}: {} {}", quoted(variable.path), type(variable.shape, variable.dtype),
+    add("variable {}: {} {}", in_quotes(variable.path), type(variable.shape, variable.dtype),
         role_name(variable.role));
     if (variable.trainable) {
       add(" trainable");
@@ -77,7 +77,7 @@ class Printer {
       const bool looks_integer = text.find_first_not_of("-0123456789") == std::string::npos;
       add("{}{}", text, looks_integer ? ".0" : "");
     } else if (const auto* text = std::get_if<std::string>(&value)) {
-      add("{}", quoted(*text));
+      add("{}", in_quotes(*text));
     } else {
       add("[{}]", fmt::join(std::get<std::vector<int64_t>>(value), ","));
     }
@@ -100,7 +100,7 @@ class Printer {
       separator = ", ";
     }
     add("{} @{} {}", node.attrs.empty() ? "" : "}",
-        is_plain_path(node.path) ? node.path : quoted(node.path), phase_name(node.phase));
+        is_plain_path(node.path) ? node.path : in_quotes(node.path), phase_name(node.phase));
     print_results(node);
     add("\n");
   }
@@ -116,7 +116,7 @@ class Printer {
         line += " " + sharding_string(*value.sharding, mesh_);
       }
       if (!value.sharding_origin.empty()) {
-        line += " from " + quoted(value.sharding_origin);
+        line += " from " + in_quotes(value.sharding_origin);
       }
       if (value.cotangent_of != kNone) {
         line += fmt::format(" d(%{})", value.cotangent_of);

@@ -69,7 +69,7 @@ std::optional<Phase> parse_phase(std::string_view text) {
   return std::nullopt;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '\n') {

@@ -17,7 +17,7 @@ std::optional<VariableRole> parse_role(std::string_view text);
 std::optional<Phase> parse_phase(std::string_view text);
 
 // "text" with \" \\ and \n escaped.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 // Whether a path needs no quotes.
 bool is_plain_path(std::string_view path);
 
