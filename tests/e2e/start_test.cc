@@ -226,6 +226,19 @@ TEST_CASE("what is wrong for all ranks is told once") {
   CHECK(count(input.err, "several processes cannot share standard input") == 1);
 }
 
+TEST_CASE("a rank that does not come is not waited for without end") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Rank waits{.environment = {"MESHTRAIN_JOIN_TIMEOUT=2"}};
+  const Result result =
+      folder.by_ranks({"train", "start.yaml"}, {waits, {.before = "exec sleep 50"}});
+  CHECK(result.exit_code == 8);
+  CHECK(count(result.err, "error[E612]: the start of MPI") == 1);
+  CHECK(says(result, "took more than 2 s"));
+}
+
 TEST_CASE("a network interface that is not there is named with those that are") {
   if (!has_mpi()) {
     return;
