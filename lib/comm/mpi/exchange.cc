@@ -59,13 +59,10 @@ class Exchange final : public Transfer {
     // What was prepared on both sides does not change: lengths are compared once.
     std::vector<MPI_Status> statuses(was_compared_ ? 0 : requests_.size());
     int done = 0;
-    for (Waiting waiting;; waiting.pause()) {
+    for (Waiting waiting; done == 0; waiting.pause()) {
       check(MPI_Testall(count, requests_.data(), &done,
                         was_compared_ ? MPI_STATUSES_IGNORE : statuses.data()),
             "MPI_Testall");
-      if (done != 0) {
-        break;
-      }
     }
     if (!was_compared_) {
       compare(statuses);

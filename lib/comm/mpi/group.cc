@@ -118,17 +118,18 @@ MPI_Comm MpiGroup::team(const std::vector<int>& ranks) {
   if (static_cast<int>(ranks.size()) == size_) {
     return session_.comm();
   }
-  MPI_Comm& comm = teams_.try_emplace(ranks, MPI_COMM_NULL).first->second;
-  if (comm == MPI_COMM_NULL) {
-    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-    check(MPI_Comm_group(session_.comm(), &all), "MPI_Comm_group");
-    check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some),
-          "MPI_Group_incl");
-    check(MPI_Comm_create_group(session_.comm(), some, 0, &comm), "MPI_Comm_create_group");
-    MPI_Group_free(&some);
-    MPI_Group_free(&all);
-    return_errors(comm);
+  if (const auto known = teams_.find(ranks); known != teams_.end()) {
+    return known->second;
   }
+  MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+  check(MPI_Comm_group(session_.comm(), &all), "MPI_Comm_group");
+  check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some), "MPI_Group_incl");
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(MPI_Comm_create_group(session_.comm(), some, 0, &comm), "MPI_Comm_create_group");
+  MPI_Group_free(&some);
+  MPI_Group_free(&all);
+  return_errors(comm);
+  teams_.emplace(ranks, comm);
   return comm;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 
 #include "comm/hello.h"
@@ -25,19 +26,35 @@ void check_places(ProcessGroup& group, const LaunchEnvironment& environment,
   }
 }
 
-// A message that is shorter than what is waited for is an error where it arrives.
+// A message of another length than what is waited for is an error where it arrives.
 void check_unequal_lengths(ProcessGroup& group, std::vector<std::string>& problems) {
   if (group.size() < 2 || group.rank() > 1) {
     return;
   }
-  std::byte bytes[8] = {};
   const bool is_sender = group.rank() == 0;
-  const std::vector<Message> messages = {{is_sender ? 1 : 0, bytes, is_sender ? 7 : 8}};
-  const Caught error = caught([&] {
-    is_sender ? group.make_exchange(messages, {})->run() : group.make_exchange({}, messages)->run();
-  });
-  if (error.says("7 bytes came from rank 0 instead of 8") == is_sender) {
-    problems.push_back(fmt::format("rank {}: an unequal length: `{}`", group.rank(), error.text));
+  for (const auto& [sent, says] : {std::pair{7, "7 bytes came from rank 0 instead of 8"},
+                                   {9, "9 bytes came from rank 0 instead of 8"}}) {
+    std::byte bytes[9] = {};
+    const std::vector<Message> messages = {{is_sender ? 1 : 0, bytes, is_sender ? sent : 8}};
+    const Caught error = caught([&] {
+      is_sender ? group.make_exchange(messages, {})->run()
+                : group.make_exchange({}, messages)->run();
+    });
+    if (is_sender ? error.exit_code != 0 : !error.says(says)) {
+      problems.push_back(
+          fmt::format("rank {}: {} bytes for 8: `{}`", group.rank(), sent, error.text));
+    }
+  }
+}
+
+// What MPI refuses is an error with its words, not the end of the process.
+void check_refusal(ProcessGroup& group, std::vector<std::string>& problems) {
+  std::vector<int> ranks(static_cast<size_t>(group.size()) + 1);
+  std::iota(ranks.begin(), ranks.end(), 0);  // one too many
+  const Caught error =
+      caught([&] { group.make_all_reduce(Reduction::kSum, DType::kFloat32, nullptr, 0, ranks); });
+  if (error.exit_code != 8 || !error.says("MPI_Group_incl failed: MPI_ERR_RANK")) {
+    problems.push_back(fmt::format("rank {}: no such rank: `{}`", group.rank(), error.text));
   }
 }
 
@@ -65,6 +82,7 @@ int run() {
     }
   }
   check_places(*group, environment, problems);
+  check_refusal(*group, problems);
   check_own_message(*group, problems);
   check_unequal_lengths(*group, problems);
   check_known_answers(*group, true);
