@@ -294,9 +294,15 @@ void check_processes(int processes, const LayoutCase& step, const Layout& layout
     CAPTURE(is_fixed);
     std::vector<Tensors> results(static_cast<size_t>(processes));
     run_as_processes(processes, [&](const Group& group) {
+      const std::shared_ptr<gpu::Device> device = open_joined(*group);
       results[static_cast<size_t>(group->rank())] =
           run_layout(step, layout, seed, read_all,
-                     {.device = open_joined(*group), .group = group, .fixed_reductions = is_fixed});
+                     {.device = device, .group = group, .fixed_reductions = is_fixed});
+      if (!is_fixed)
+        return;
+      // As many bytes as between processes on processors.
+      run_layout(step, layout, seed, read_all, {.group = group, .fixed_reductions = true});
+      CHECK(device->traffic().bytes_sent == group->bytes_sent());
     });
     for (const Tensors& of_rank : results)
       is_fixed ? check_same_bits(of_rank, fixed) : compare_tensors(of_rank, fixed);
