@@ -11,8 +11,10 @@
 namespace meshtrain {
 namespace {
 
-// People do not notice that a signal waits so long; a look costs far less.
-constexpr double kSecondsBetweenLooks = 0.05;
+// Looks take at most this part of the time, but people do not wait longer than kLongest for an
+// answer to a signal, and do not notice that it takes kShortest.
+constexpr double kPartOfTime = 0.01;
+constexpr double kShortest = 0.05, kLongest = 1;  // seconds
 
 }  // namespace
 
@@ -115,7 +117,8 @@ bool Agreement::look(Pace pace, bool is_done, uint64_t logs) {
   const double now = now_();
   // At most twice as many as before: one long step says little about the next ones.
   const double seconds_each = std::max((now - looked_) / static_cast<double>(passed_), 1e-9);
-  const auto fitting = static_cast<int64_t>(kSecondsBetweenLooks / seconds_each);
+  const double between = std::clamp(look_seconds_ / kPartOfTime, kShortest, kLongest);
+  const auto fitting = static_cast<int64_t>(between / seconds_each);
   Word mine{.time = now,
             .logs = logs,
             .pace = std::clamp<int64_t>(fitting, 1, 2 * pace_),
@@ -152,6 +155,7 @@ bool Agreement::look(Pace pace, bool is_done, uint64_t logs) {
   }
   passed_ = 0;
   looked_ = now_();
+  look_seconds_ = looked_ - now;
   return all_done;
 }
 

@@ -79,10 +79,11 @@ class Agreement {
 
   Processes processes_;
   Clock now_;
-  double time_ = 0;     // of rank 0
-  double looked_ = 0;   // when, by the own clock
-  int64_t pace_ = 1;    // looks are taken at each so many calls
-  int64_t passed_ = 0;  // calls since
+  double time_ = 0;          // of rank 0
+  double look_seconds_ = 0;  // that the last one took
+  double looked_ = 0;        // when, by the own clock
+  int64_t pace_ = 1;         // looks are taken at each so many calls
+  int64_t passed_ = 0;       // calls since
   int stop_signal_ = 0;
   bool stop_saves_ = false, asked_checkpoint_ = false, asked_report_ = false;
 };

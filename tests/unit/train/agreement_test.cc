@@ -150,6 +150,22 @@ TEST_CASE("short steps are looked at seldom and long ones each") {
   });
 }
 
+TEST_CASE("where a look takes long there are fewer") {
+  run_as_processes(2, [](const Group& group) {
+    double seconds = 0, last = 0;
+    Agreement agreement({group, nullptr}, [&] { return seconds += 0.004; });  // a look's time
+    int looks = 0;
+    for (int i = 0; i < 1000; ++i) {
+      seconds += 0.01;
+      agreement.look();
+      looks += agreement.now() != last ? 1 : 0;
+      last = agreement.now();
+    }
+    CHECK(looks > 20);  // one in 0.4 s
+    CHECK(looks < 40);
+  });
+}
+
 TEST_CASE("values that should be the same and are not end all") {
   const auto errors = thrown(3, [](Agreement& agreement) {
     agreement.look(Agreement::Pace::kNow, true, 77);
