@@ -98,6 +98,25 @@ std::vector<bool> can_be_late(const Graph& graph, const DeviceMesh& mesh) {
   return late;
 }
 
+// What reads a collective's result only for the update or the host: it would hold up the nodes
+// behind it until the collective is done, and runs when all of them have.
+std::vector<bool> can_be_deferred(const Graph& graph, const std::vector<NodeId>& first_reader,
+                                  NodeId first_update, const std::vector<bool>& late) {
+  std::vector<bool> out(graph.nodes.size(), false);
+  for (NodeId n = 0; n < first_update; ++n) {
+    const Node& node = graph.nodes[n];
+    for (const ValueId input : node.inputs) {
+      const NodeId producer = graph.values[input].producer;
+      const bool of_late = late[producer] || (out[producer] && node.phase == Phase::kForward);
+      const bool of_gradient = node.op->name == "cast" && node.phase == Phase::kBackward &&
+                               graph.nodes[producer].op->collective &&
+                               first_reader[node.outputs[0]] >= first_update;
+      out[n] = out[n] || of_late || of_gradient;
+    }
+  }
+  return out;
+}
+
 // How many collectives stand directly before each node. Members of a bucket have as many, so that
 // no two buckets wait for each other.
 std::vector<int> chain_depths(const Graph& graph) {
@@ -128,12 +147,11 @@ struct Kind {
 };
 
 // For each node of a bucket with several members, the bucket; the last member emits it.
-std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int64_t limit) {
+std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int64_t limit,
+                                 const std::vector<NodeId>& first_reader, NodeId first_update,
+                                 const std::vector<bool>& late) {
   const NodeId end = static_cast<NodeId>(graph.nodes.size());
-  const NodeId first_update = find_first_update(graph);
-  const std::vector<NodeId> first_reader = first_readers(graph, first_update);
   const std::vector<int> depths = chain_depths(graph);
-  const std::vector<bool> late = can_be_late(graph, mesh);
   std::vector<std::pair<Kind, size_t>> open;  // the bucket of each kind; there are few kinds
   std::vector<Bucket> buckets;
   for (NodeId n = 0; n < end; ++n) {
@@ -192,9 +210,13 @@ Node merged(const Graph& graph, const Bucket& bucket) {
 // Writes the new graph: each bucket as one node at its place.
 class BucketWriter {
  public:
-  BucketWriter(Graph& graph, std::vector<Bucket> buckets)
+  // Nodes that are `deferred` run before node `first_update`.
+  BucketWriter(Graph& graph, std::vector<Bucket> buckets, std::vector<bool> deferred,
+               NodeId first_update)
       : graph_(graph),
         buckets_(std::move(buckets)),
+        deferred_(std::move(deferred)),
+        first_update_(first_update),
         rewriter_(graph),
         bucket_of_(graph.nodes.size(), kNone),
         is_emitted_(graph.nodes.size(), false) {
@@ -213,18 +235,24 @@ class BucketWriter {
 
   Graph run() {
     for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+      if (n == first_update_) {
+        emit_waiting(true);
+      }
       const int b = bucket_of_[n];
       const bool is_early = b != kNone && buckets_[b].place == Place::kFirst;
       if (is_early && n == buckets_[b].members.front()) {
         emit_early(b);
       } else if (is_early || is_emitted_[n]) {
         continue;
+      } else if (deferred_[n]) {
+        waiting_.push_back(std::move(graph_.nodes[n]));
       } else if (b == kNone) {
         emit(graph_.nodes[n]);
       } else if (n == buckets_[b].members.back()) {
         emit_bucket(buckets_[b]);
       }
     }
+    emit_waiting(true);
     MESHTRAIN_CHECK(waiting_.empty(), "{} waits for ever", waiting_[0].path);
     return rewriter_.finish();
   }
@@ -242,10 +270,21 @@ class BucketWriter {
   void emit_bucket(const Bucket& bucket) {
     Node node = bucket.members.size() == 1 ? std::move(graph_.nodes[bucket.members[0]])
                                            : merged(graph_, bucket);
-    for (bool progress = emit(node); progress && !waiting_.empty();) {
+    if (emit(node)) {
+      emit_waiting(false);
+    }
+  }
+
+  // What waited for a bucket that is complete now: its collectives, or `all` of it.
+  void emit_waiting(bool all) {
+    for (bool progress = true; progress && !waiting_.empty();) {
       progress = false;
-      for (Node& waiting : std::exchange(waiting_, {})) {
-        progress = emit(waiting) || progress;
+      for (Node& node : std::exchange(waiting_, {})) {
+        if (all || node.op->collective) {
+          progress = emit(node) || progress;
+        } else {
+          waiting_.push_back(std::move(node));
+        }
       }
     }
   }
@@ -284,6 +323,8 @@ class BucketWriter {
 
   Graph& graph_;
   std::vector<Bucket> buckets_;
+  std::vector<bool> deferred_;
+  NodeId first_update_;
   Rewriter rewriter_;
   std::vector<int> bucket_of_;
   std::vector<bool> is_emitted_;  // before its turn
@@ -294,11 +335,19 @@ class BucketWriter {
 }  // namespace
 
 Graph bucket_collectives(Graph graph, const DeviceMesh& mesh, int64_t bucket_bytes) {
-  std::vector<Bucket> buckets = find_buckets(graph, mesh, bucket_bytes);
+  const NodeId first_update = find_first_update(graph);
+  const std::vector<NodeId> first_reader = first_readers(graph, first_update);
+  const std::vector<bool> late = can_be_late(graph, mesh);
+  std::vector<bool> deferred = can_be_deferred(graph, first_reader, first_update, late);
+  std::vector<Bucket> buckets =
+      find_buckets(graph, mesh, bucket_bytes, first_reader, first_update, late);
   std::erase_if(buckets, [](const Bucket& bucket) {
     return bucket.members.size() == 1 && bucket.place != Place::kFirst;
   });
-  return buckets.empty() ? graph : BucketWriter(graph, std::move(buckets)).run();
+  const bool any =
+      !buckets.empty() || std::find(deferred.begin(), deferred.end(), true) != deferred.end();
+  return any ? BucketWriter(graph, std::move(buckets), std::move(deferred), first_update).run()
+             : graph;
 }
 
 }  // namespace meshtrain
