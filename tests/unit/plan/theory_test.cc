@@ -2,8 +2,10 @@
 // the same kinds over the same axes with exactly the same bytes, and none besides.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "plan/hardware.h"
 #include "support/engine_case.h"
 #include "train/make_plan.h"
 
@@ -332,4 +334,31 @@ TEST_CASE("gathers of weights are bucketed and do not grow with the layers") {
   const Counted c = counted(decoder("float32", mesh({4}, "data", "  zero: 3\n")));
   CHECK(c.calls.at("forward all_gather data") == 1);
   CHECK(c.calls.at("backward reduce_scatter data") == 1);
+}
+
+TEST_CASE("weights are fetched and gradients reduced beside the computation") {
+  std::string yaml =
+      "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4096]}\n";
+  for (int i = 0; i < 12; ++i) {
+    yaml += fmt::format("    - Dense: {{units: 4096, activation: relu, name: d{}}}\n", i);
+  }
+  yaml += "compile: {optimizer: adam, loss: mse, metrics: [mae]}\nfit: {batch_size: 131072}\n" +
+          mesh({8}, "data", "  zero: 3\n");
+  const Config config = test::config_from(yaml);
+  const Setup setup(config, nullptr);
+  const PlanReport plan = make_plan(setup, 0, true, find_hardware(known_hardware(), "H100"));
+  const auto count = [&](std::string_view kind) {
+    return std::count_if(plan.collectives.begin(), plan.collectives.end(),
+                         [&](const PlannedCollective& c) { return c.kind == kind; });
+  };
+  CHECK(count("all_gather") == 2);       // of 12 x 4 MiB, 25 MiB at most
+  CHECK(count("reduce_scatter") == 24);  // kernels are larger than a bucket; biases between
+  // Kernels wait for the first weights and for the last gradients only.
+  std::vector<std::string> exposed;
+  for (size_t i = 0; i < plan.collectives.size(); ++i) {
+    if (plan.estimate->calls[i].exposed > 0) {
+      exposed.push_back(plan.collectives[i].kind);
+    }
+  }
+  CHECK(exposed == std::vector<std::string>{"all_gather", "reduce_scatter"});
 }
