@@ -53,7 +53,6 @@ bool RankReport::read(FrameReader& from) {
 void Link::send(std::string_view frame) {
   if (open()) {
     out_ += frame;
-    flush();
   }
 }
 

@@ -113,15 +113,18 @@ class Link {
   int fd() const { return socket_.fd(); }
   bool open() const { return static_cast<bool>(socket_); }
   bool wants_to_send() const { return open() && !out_.empty(); }
-  void send(std::string_view frame);
-  void flush();  // as much as goes now
+  void send(std::string_view frame);  // with the next flush()
+  void flush();                       // as much as goes now
   // What came; false when the other end closed it, or the network did: `lost_host` then.
   bool receive();
   bool lost_host() const { return lost_host_; }
   // The next whole frame. False: there is none now, or what came is no frame (`malformed`).
   bool next(FrameKind* kind, std::string* payload);
   bool malformed() const { return malformed_; }
-  void close() { socket_.close(); }
+  void close() {
+    flush();
+    socket_.close();
+  }
 
  private:
   Socket socket_;

@@ -434,6 +434,9 @@ void ControlThread::set_done(int rank) {
     return;
   }
   send_to_all(FrameWriter(FrameKind::kAllDone).done());
+  for (Link& link : links_) {  // before this process may end
+    link.flush();
+  }
   finished_ = true;
   finished_at_ = now_;
   {
