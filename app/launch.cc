@@ -201,8 +201,20 @@ ChildrenEnd run_mpirun(const LaunchArguments& launch, const std::vector<Host>& h
   MpirunSignals signals;
   ChildrenEnd end = run_children(
       {command}, {.say = say, .translate = [&](int number) { return signals.translate(number); }});
+  constexpr int kNotFound = 127;  // by the shell of another host
+  if (end.exit_code == kNotFound) {
+    throw ConfigError(
+        "E614", {},
+        fmt::format(
+            "mpirun found no `orted` on another host (exit code {}): Open MPI must be on the "
+            "PATH that `{}` gives there",
+            end.exit_code, launch.agent.empty() ? "ssh" : launch.agent));
+  }
   if (!is_own_code(end.exit_code)) {
-    say(fmt::format("mpirun ended with exit code {}: a process or a host was lost", end.exit_code));
+    say(
+        fmt::format("mpirun ended with exit code {}: a process could not be started, or it or its "
+                    "host was lost",
+                    end.exit_code));
     end.exit_code = static_cast<int>(ExitCode::kRankLost);
   }
   return end;

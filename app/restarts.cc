@@ -114,8 +114,7 @@ Next next_attempt(const Arguments& arguments, const RunFinder& finder) {
   }
   out.words =
       without_flags(out.words, {"--resume", "--reset-cursor", "--reset-optimizer", "--run-dir"});
-  out.words.push_back("--run-dir=" + run);
-  out.words.push_back("--resume=auto");
+  out.words.insert(out.words.end(), {"--run-dir=" + run, "--resume=auto"});
   if (newest.reader != nullptr) {
     out.step = newest.reader->manifest().step;
     out.from = fmt::format("from step {} of {}", out.step, run);
@@ -133,6 +132,7 @@ bool is_worth_a_restart(int exit_code) {
 
 int run_with_restarts(const Arguments& arguments, const Config& config, const Attempt& attempt) {
   const RunFinder finder(arguments, config);
+  const double began = seconds_now();
   Next next{arguments.given_words, -1, ""};
   for (int64_t restart = 0;; ++restart) {
     const ChildrenEnd end = attempt(next.words, {{"MESHTRAIN_RESTART", std::to_string(restart)}});
@@ -147,6 +147,16 @@ int run_with_restarts(const Arguments& arguments, const Config& config, const At
           "not started again after exit code {}: no checkpoint was added since restart {}",
           end.exit_code, restart));
       return end.exit_code;
+    }
+    if (const double limit = config.run.max_time.value; limit > 0) {
+      const int64_t left = static_cast<int64_t>(limit - (seconds_now() - began));
+      if (left < 1) {
+        say(fmt::format("not started again after exit code {}: run.max_time is over",
+                        end.exit_code));
+        return end.exit_code;
+      }
+      next.words = without_flags(next.words, {"--max-time"});
+      next.words.push_back(fmt::format("--max-time={}s", left));
     }
     say(fmt::format("restart {} of {} after exit code {} of {}, {}", restart + 1,
                     arguments.restarts, end.exit_code, end.name, next.from));

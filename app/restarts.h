@@ -16,7 +16,8 @@ using Attempt =
 
 // One attempt with arguments.given_words, and up to arguments.restarts more after exit code 8, 137
 // or 139, each with one line on stderr. Not after a signal that asked to stop, and not when no
-// checkpoint was added since the last start. Returns the last exit code.
+// checkpoint was added since the last start. run.max_time is for all of them together. Returns the
+// last exit code.
 int run_with_restarts(const Arguments& arguments, const Config& config, const Attempt& attempt);
 
 // `train` as `count` processes of this program on this machine, restarts included.

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/error.h"
+#include "base/diagnostic.h"
 #include "base/json.h"
 #include "base/system_calls.h"
 #include "comm/meeting.h"
@@ -166,8 +166,8 @@ ChildrenEnd run_on_hosts(const std::vector<std::string>& words, const std::vecto
   }
   ChildrenEnd end = run_children(commands, options);
   if (end.exit_code == kNotFound || end.exit_code == kNotExecutable) {
-    throw RuntimeFailure(
-        ExitCode::kRankLost,
+    throw ConfigError(
+        "E614", {},
         fmt::format("{} cannot start `{}` (exit code {}): the program must be at the same path on "
                     "every host, and `{}` on this one",
                     end.name, own_program(), end.exit_code, agent[0]));

@@ -469,11 +469,14 @@ def launcher():
 @long
 def an_agent_that_starts_nothing_is_said(bench):
     environment = {"MESHTRAIN_GPU_LIBRARY": bench.emulator, "MESHTRAIN_EMULATOR_GPUS": "2"}
-    for code, message in ((127, r"host h1 cannot start `/.*` \(exit code 127\): the program must be"),
-                          (255, r"host h1: `.*` did not reach it, or was cut off")):
+    for code, devices, message in (
+            (127, SIX_GPUS, r"host h1 cannot start `/.*` \(exit code 127\): the program must be"),
+            (255, SIX_GPUS, r"host h1: `.*` did not reach it, or was cut off"),
+            (127, SIX, r"mpirun found no `orted` on another host \(exit code 127\)"),
+            (255, SIX, r"mpirun ended with exit code 255: a process could not be started")):
         agent = bench.write(f"agent{code}", f"#!/bin/sh\nexit {code}\n")
         os.chmod(bench.path(agent), 0o755)
-        process = bench.launch(6, ["model.yaml", "-o", "unstarted", *SIX_GPUS],
+        process = bench.launch(6, ["model.yaml", "-o", "unstarted", *devices],
                                options=["--remote-agent", bench.path(agent)],
                                environment=environment)
         process.expect(8)

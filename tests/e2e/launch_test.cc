@@ -157,6 +157,12 @@ TEST_CASE("launch without an mpirun says which package has it") {
 }
 
 TEST_CASE("the codes of processes are passed on and those of mpirun mean a lost host") {
+  const LaunchFolder no_daemon("exit 127\n");
+  const Result missing =
+      run(no_daemon.command({"launch", "-n", "4", "--restarts", "3", "small.yaml"}));
+  CHECK(missing.exit_code == 8);
+  CHECK_MESSAGE(missing.err.find("error[E614]: mpirun found no `orted` on another host") == 0,
+                missing.err);
   for (const auto& [code, expected] : {std::pair(0, 0),
                                        {2, 2},
                                        {75, 75},
@@ -245,6 +251,23 @@ TEST_CASE("a run that saves nothing more is not started for ever") {
   CHECK(result.err.find("restart 1 of 9 after exit code 8 of mpirun, from the beginning: there is "
                         "no checkpoint yet") != std::string::npos);
   CHECK(result.err.find("no checkpoint was added since restart 1") != std::string::npos);
+}
+
+TEST_CASE("the time that a run may take is for all its starts together") {
+  const LaunchFolder folder("echo \"$*\" >>calls\nsleep 1.2\nexit 139\n");
+  const std::vector<std::string> args = {"launch", "-n",  "4",          "--restarts",       "9",
+                                         "-o",     "run", "small.yaml", "run.max_time=100s"};
+  CHECK(run(folder.command(args)).exit_code == 8);
+  const std::string calls = folder.read("calls");
+  CHECK(lines_of(calls).size() == 2);
+  const size_t left = calls.find("--max-time=");
+  REQUIRE_MESSAGE(left != std::string::npos, calls);
+  CHECK(std::stoi(calls.substr(left + std::string("--max-time=").size())) <= 98);
+  std::vector<std::string> shorter = args;
+  shorter.back() = "run.max_time=1s";
+  const Result result = run(folder.command(shorter));
+  CHECK(result.exit_code == 8);
+  CHECK_MESSAGE(result.err.find("run.max_time is over") != std::string::npos, result.err);
 }
 
 TEST_CASE("what a restart would not change is not started again") {
