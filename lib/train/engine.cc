@@ -27,8 +27,8 @@ struct Engine::Impl {
   Impl(const Config& config, const DataSpec& spec, const EngineOptions& options)
       : processes(options.processes),
         setup(config, &spec, options.dump_ir, processes.size(), processes.rank()),
-        device(open_device(setup.distribution().devices, device_options(setup, options),
-                           processes)),
+        device(
+            open_device(setup.distribution().devices, device_options(setup, options), processes)),
         abort_hook(join_devices(device, processes)),
         workers(device == nullptr ? make_worker_pool(options.num_workers) : nullptr),
         store(setup.part(), setup.variables(), checked(device), processes),
