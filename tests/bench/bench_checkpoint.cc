@@ -83,7 +83,7 @@ bool compare_rates(const std::string& folder, int64_t mib, int rounds) {
     }
     store.write(static_cast<int>(v), content);
   }
-  const Snapshot snapshot(store, mesh);
+  const Snapshot snapshot(store);
   std::vector<double> plain, ours, ratios;
   for (int r = 0; r <= rounds; ++r) {
     const double first = write_plainly(folder, store);
@@ -128,7 +128,7 @@ bool compare_steps(const std::string& folder, int rounds) {
   }
   const Dataset data = dataset_of(std::move(x), std::move(y));
   Engine engine(config, data_spec(data), {});
-  Snapshot snapshot(engine.store(), engine.mesh());
+  Snapshot snapshot(engine.store());
   const std::vector<int64_t> rows = rows_of_step(0, 128, 128);
   // Seconds of `steps` steps, with a save that begins at the first if `step` is not negative.
   double blocked = 0, save_seconds = 0;
