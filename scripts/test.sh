@@ -70,7 +70,7 @@ check_format() {
 run_ctest() {
   local kind=$1 log=build/$1/ctest.log total bad
   echo "== ctest in build/$kind"
-  ctest --test-dir "build/$kind" -L cpu -j 3 --output-on-failure --no-tests=error 2>&1 | tee "$log"
+  ctest --test-dir "build/$kind" -L cpu -j 2 --output-on-failure --no-tests=error 2>&1 | tee "$log"
   read -r bad total < <(sed -nE \
     's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
   if [ -z "${total:-}" ]; then
