@@ -33,12 +33,10 @@ set(MESHTRAIN_COMMON_HEADERS <algorithm> <array> <cmath> <cstdint> <filesystem> 
     <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 
 # Code that reads texts, builds graphs and reports takes no time that anyone would notice. Compiling
-# it takes half of the time without optimization, which is enough for sanitizers, and for size.
+# it without optimization, which is enough for sanitizers, takes half of the time.
 set(MESHTRAIN_COLD_OPTIONS "")
 if(MESHTRAIN_SANITIZE)
   set(MESHTRAIN_COLD_OPTIONS -O0)
-elseif(MESHTRAIN_PCH AND CMAKE_BUILD_TYPE STREQUAL "Release")
-  set(MESHTRAIN_COLD_OPTIONS -Os)
 endif()
 
 # Compiled headers go with one set of options, and with the modules that have the same.

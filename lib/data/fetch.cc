@@ -268,7 +268,7 @@ Fetched fetch(const Download& download, const FetchOptions& options) {
                                     download.url, found, download.sha256));
     }
   }
-  MESHTRAIN_CHECK(false);
+  throw InternalError("a third try to fetch");
 }
 
 }  // namespace meshtrain
