@@ -224,8 +224,9 @@ TEST_CASE("a signal to one rank saves on all and ends all with 75") {
 
 TEST_CASE("run.max_time is rank 0's and ends all with a checkpoint") {
   const RanksFolder folder;
-  const Result result = folder.train(
-      2, {"-o", "run", "fit.epochs=100000", "checkpoint.every=never", "--max-time", "2s"});
+  const Result result =
+      folder.train(2, {"-o", "run", "fit.epochs=100000", "checkpoint.every=never", "--max-time",
+                       "2s", "callbacks=[]"});  // EarlyStopping would come first
   CHECK_MESSAGE(result.exit_code == 75, result.err);
   CHECK(count(result.err, "stopped by run.max_time") == 1);
   CHECK(newest_checkpoint(folder.file("run/checkpoints")).reader != nullptr);
