@@ -377,11 +377,13 @@ std::vector<std::string> given_words(const CLI::App& app) {
 }
 
 void add_verbs(CommandLine to) {
-  for (const auto add :
-       {add_train,  add_launch,  add_serve_processes, add_evaluate, add_predict, add_validate,
-        add_plan,   add_summary, add_config,          add_data,     add_devices, add_export,
-        add_init,   add_inspect, add_import,          add_report,   add_resume,  add_schema,
-        add_verify, add_version, add_bench}) {
+  for (const auto add : {add_train,    add_launch,  add_serve_processes,
+                         add_evaluate, add_predict, add_validate,
+                         add_plan,     add_summary, add_config,
+                         add_data,     add_devices, add_export,
+                         add_init,     add_inspect, add_import,
+                         add_report,   add_resume,  add_schema,
+                         add_verify,   add_version, add_bench}) {
     add(to);
   }
 }
