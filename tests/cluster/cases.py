@@ -57,9 +57,10 @@ def six_processes_on_three_hosts_compute_what_one_does(bench):
         same_on(bench, processes, "model.yaml", words, "six")
 
 
-def ranks(bench):
+def ranks():
     """The processes that train, not those that only start and watch."""
-    return [pid for pid, _, words in hosts.processes("meshtrain") if "launch" not in words and "serve-processes" not in words]
+    return [pid for pid, _, words in hosts.processes("meshtrain")
+            if not {"launch", "serve-processes"} & set(words)]
 
 
 def connections(bench, host, pid, state):
@@ -128,7 +129,7 @@ def a_cut_cable_ends_all(bench):
     try:
         # mpirun has its daemons' word that they ended only once the cable is whole; the ranks
         # themselves do not wait for that.
-        hosts.wait_until(lambda: not ranks(bench), HEARTBEAT + DETECT, "the end of all ranks")
+        hosts.wait_until(lambda: not ranks(), HEARTBEAT + DETECT, "the end of all ranks")
     finally:
         ended = time.monotonic() - began
         bench.net.mend("h1")
@@ -350,7 +351,7 @@ def a_network_that_loses_nearly_all_ends_the_run(bench):
     bench.net.drop_some("h2", 95)
     try:
         began = time.monotonic()
-        hosts.wait_until(lambda: not ranks(bench), HEARTBEAT + DETECT, "the end of all ranks")
+        hosts.wait_until(lambda: not ranks(), HEARTBEAT + DETECT, "the end of all ranks")
     finally:
         bench.net.forget_drops("h2")
     ends(bench, process, 8, 60, began)
@@ -379,7 +380,7 @@ def block(bench, process, ports):
     bench.net.drop_ports("h2", ports)
     began = time.monotonic()
     try:
-        hosts.wait_until(lambda: not ranks(bench), COLLECTIVE + DETECT, "the end of all ranks")
+        hosts.wait_until(lambda: not ranks(), COLLECTIVE + DETECT, "the end of all ranks")
     finally:
         bench.net.forget_drops("h2")
     ends(bench, process, 8, 60, began)

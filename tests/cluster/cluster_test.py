@@ -6,12 +6,10 @@ import os
 import shutil
 import sys
 import tempfile
-import time
-import traceback
 
 import cases
 import hosts
-from runs import Bench
+from runs import Bench, run_cases
 
 
 def main():
@@ -31,23 +29,11 @@ def main():
     folder = tempfile.mkdtemp(prefix="meshtrain-cluster-")
     chosen = [case for case in (cases.LONG if arguments.long else cases.SHORT)
               if arguments.only in case.__name__]
-    failures = 0
     with hosts.Hosts(3, folder) as net:
         bench = Bench(net, os.path.abspath(arguments.program),
                       os.path.abspath(arguments.recorder), os.path.abspath(arguments.emulator),
                       folder)
-        for case in chosen:
-            begin = time.monotonic()
-            try:
-                case(bench)
-                result = "passed"
-            except Exception as error:  # the other cases still say something
-                failures += 1
-                result = "FAILED"
-                print(error if isinstance(error, AssertionError) else traceback.format_exc())
-                hosts.end_all("meshtrain|mpirun|orted|prterun")
-            print(f"{result} {time.monotonic() - begin:5.1f} s  {case.__name__.replace('_', ' ')}",
-                  flush=True)
+        failures = run_cases(chosen, bench)
     if arguments.keep:
         print(folder)
     else:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+import traceback
 
 import hosts
 
@@ -222,6 +223,24 @@ os.execv({shutil.which("mpirun")!r},
             left = hosts.processes(PROGRAMS)
             hosts.end_all(PROGRAMS)
             raise Failed(f"left after {seconds} s: {left}") from None
+
+
+def run_cases(cases, bench, *more):
+    """How many failed."""
+    failures = 0
+    for case in cases:
+        begin = time.monotonic()
+        try:
+            case(bench, *more)
+            result = "passed"
+        except Exception as error:  # the other cases still say something
+            failures += 1
+            result = "FAILED"
+            print(error if isinstance(error, AssertionError) else traceback.format_exc())
+            hosts.end_all(PROGRAMS + "|srun")
+        print(f"{result} {time.monotonic() - begin:5.1f} s  {case.__name__.replace('_', ' ')}",
+              flush=True)
+    return failures
 
 
 def first_difference(a, b):

@@ -7,12 +7,11 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 
 import hosts
 import slurm
 from cases import LONG_RUN, SIX, reference
-from runs import GONE, Bench, Run, check
+from runs import GONE, Bench, Run, check, run_cases
 
 DETECT = 15  # srun waits for its own messages after ours
 
@@ -93,21 +92,9 @@ def main():
     slurm.skip_unless_there()
     hosts.inside()
     folder = tempfile.mkdtemp(prefix="meshtrain-slurm-")
-    failures = 0
     with hosts.Hosts(3, folder) as net, slurm.Slurm(net, os.path.join(folder, "slurm")) as cluster:
         bench = Bench(net, os.path.abspath(sys.argv[1]), "", "", folder)
-        for case in CASES:
-            begin = time.monotonic()
-            try:
-                case(bench, cluster)
-                result = "passed"
-            except Exception as error:
-                failures += 1
-                result = "FAILED"
-                print(error if isinstance(error, AssertionError) else traceback.format_exc())
-                hosts.end_all("meshtrain|srun")
-            print(f"{result} {time.monotonic() - begin:5.1f} s  {case.__name__.replace('_', ' ')}",
-                  flush=True)
+        failures = run_cases(CASES, bench, cluster)
     if not failures:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failures else 0)
