@@ -149,6 +149,10 @@ LaunchEnvironment of_variables(const Variables& variables) {
 }
 
 LaunchEnvironment find_launcher(const Variables& variables) {
+  // Started by a process of this program: what a launcher left there is of that process.
+  if (variables.has("MESHTRAIN_TOKEN") && variables.has("RANK")) {
+    return of_variables(variables);
+  }
   if (variables.has("OMPI_COMM_WORLD_SIZE") || variables.has("OMPI_COMM_WORLD_RANK")) {
     return of_open_mpi(variables);
   }

@@ -83,6 +83,17 @@ TEST_CASE("mpirun counts before Slurm and before RANK") {
   CHECK(read(all).launcher == Launcher::kOpenMpi);
 }
 
+TEST_CASE("processes that this program starts are not what started it") {
+  const Variables own = with(kTorchrun, "MESHTRAIN_TOKEN", "0123");
+  for (Variables one : {Variables{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
+                        Variables{{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}}}) {
+    one.insert(own.begin(), own.end());
+    CHECK(is(one, {Launcher::kEnvironment, 5, 8, 1, 4}));
+  }
+  // A secret alone says nothing.
+  CHECK(read(with(kOpenMpi, "MESHTRAIN_TOKEN", "0123")).launcher == Launcher::kOpenMpi);
+}
+
 TEST_CASE("tasks on this node are read from Slurm's list of nodes") {
   const auto tasks = [](const std::string& list, const std::string& node) {
     return read(with(with(kSlurmStep, "SLURM_STEP_TASKS_PER_NODE", list), "SLURM_NODEID", node))
