@@ -40,11 +40,6 @@ ConfigError alone(int size, const std::string& reason, const std::string& help) 
 
 }  // namespace
 
-std::string mpi_missing() {
-  std::string reason;
-  return find_part(mpi_part(), reason).empty() ? reason : "";
-}
-
 std::shared_ptr<ProcessGroup> make_mpi_group(const LaunchEnvironment& environment, int cores,
                                              const std::string& interface) {
   for (const auto& [name, value] : mpi_settings(environment.local_size, cores, interface)) {

@@ -8,9 +8,6 @@
 
 namespace meshtrain {
 
-// Why the build has no such library, or where it is missing; "" where it is there.
-std::string mpi_missing();
-
 // All processes that the launcher started; collective. mpi_settings() are set in the environment of
 // this process first, where they are not set. `cores` are those of this host. Throws ConfigError
 // E614 (exit 8) without the library, when it cannot be loaded, and when each process finds itself
