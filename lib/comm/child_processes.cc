@@ -265,8 +265,10 @@ class Children {
       if (code != 0 && end_.exit_code == 0) {
         end_.exit_code = code;
         end_.name = child.name;
-        // Those that stop on request still save, for as long as that takes.
-        failed_at_ = code == static_cast<int>(ExitCode::kStopped) ? -1 : seconds_now();
+      }
+      // Those that stop on request still save, for as long as that takes.
+      if (code != 0 && code != static_cast<int>(ExitCode::kStopped) && failed_at_ < 0) {
+        failed_at_ = seconds_now();
       }
     }
   }
@@ -292,8 +294,10 @@ class Children {
     signalfd_siginfo info = {};
     while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
       const int number = static_cast<int>(info.ssi_signo);
-      if (number != SIGCHLD) {
+      if (number == SIGINT || number == SIGTERM || number == SIGUSR1) {
         end_.stop_signal = number;
+      }
+      if (number != SIGCHLD) {
         pass_on(options_.translate ? options_.translate(number) : number);
       }
     }

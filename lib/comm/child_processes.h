@@ -32,7 +32,7 @@ struct ChildrenEnd {
   // Of the child that was first to end with another code than 0; 128 + N when signal N killed it.
   int exit_code = 0;
   std::string name;     // of that child
-  int stop_signal = 0;  // the last that this process got and passed on
+  int stop_signal = 0;  // the last of INT, TERM and USR1 that this process got and passed on
 };
 
 // Starts all and returns when all have ended. Signals (INT, TERM, HUP, QUIT, USR1, USR2) are passed

@@ -18,7 +18,7 @@ ChildCommand shell(const std::string& script) {
   return {"child", {"sh", "-c", script}, {}};
 }
 
-// By signal 0; a zombie whose parent has not asked for it counts as gone.
+// A zombie whose parent has not asked for it counts as gone.
 bool is_running(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   std::ifstream file(path);
@@ -101,6 +101,14 @@ TEST_CASE("the others may go on for as long as they need after one stopped on re
   CHECK(folder.read("out") == "done\n");
 }
 
+TEST_CASE("one that fails after another stopped on request ends the others") {
+  const auto begin = std::chrono::steady_clock::now();
+  const ChildrenEnd end =
+      run_children({shell("exit 75"), shell("sleep 1; exit 8"), shell("exec sleep 300")}, {});
+  CHECK(end.exit_code == 75);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(200));
+}
+
 TEST_CASE("signals are passed on once and translated") {
   const test::TempFolder folder;
   const std::string script = "trap 'echo usr >>'" + folder.file("out") +
@@ -172,6 +180,7 @@ TEST_CASE(
       {});
   sender.join();
   CHECK(end.exit_code == 4);
+  CHECK(end.stop_signal == SIGUSR1);  // the other one asks for no end
   CHECK(folder.read("out").find("the order\nsignal 10\nsignal 12\n") == 0);
 }
 
