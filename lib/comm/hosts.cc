@@ -52,7 +52,7 @@ int parse_slots(std::string_view text, const Place& place, std::string_view entr
 // "node1", "node1:4", "[fe80::1]:4".
 Host parse_host(std::string_view entry, const Place& place) {
   Host out;
-  std::string_view name = entry, slots;
+  std::string_view name = entry;
   if (starts_with(entry, "[")) {
     const size_t end = entry.find(']');
     name = entry.substr(1, end == std::string_view::npos ? end : end - 1);
@@ -60,8 +60,7 @@ Host parse_host(std::string_view entry, const Place& place) {
     if (!rest.empty() && rest[0] != ':') {
       refuse(place, fmt::format("`{}` is no address in brackets", printable(entry)));
     }
-    slots = rest.empty() ? rest : rest.substr(1);
-    out.slots = rest.empty() ? 1 : parse_slots(slots, place, entry);
+    out.slots = rest.empty() ? 1 : parse_slots(rest.substr(1), place, entry);
   } else if (const size_t colon = entry.find(':'); colon != std::string_view::npos) {
     name = entry.substr(0, colon);
     out.slots = parse_slots(entry.substr(colon + 1), place, entry);
