@@ -32,20 +32,20 @@ class Collective {
       : context_(context), maker_(context.maker), part_(context.program.part) {}
 
   void make() {
-    const AxisMask axes = settled(0) & part_.crossing();
-    if (context_.step.op->name != "all_reduce" || axes == 0) {
-      move([&](size_t i) { return target(i); }, &Collective::source, true);
+    axes_ = settled(0) & part_.crossing();
+    if (context_.step.op->name != "all_reduce" || axes_ == 0) {
+      move(&Collective::source, &Collective::target, true);
       return;
     }
     for (size_t i = 1; i < num_operands(); ++i)
-      MESHTRAIN_CHECK((settled(i) & part_.crossing()) == axes, "{}: other axes",
+      MESHTRAIN_CHECK((settled(i) & part_.crossing()) == axes_, "{}: other axes",
                       context_.step.path);
-    group_ = part_.group(axes);
+    group_ = part_.group(axes_);
     if (context_.program.fixed_reductions) {
-      move([&](size_t i) { return share(i, axes); }, &Collective::source_as_run, true);
-      gather_shares(part_.place_in_group(axes));
+      move(&Collective::source_as_run, &Collective::share, true);
+      gather_shares();
     } else {
-      move([&](size_t i) { return target(i); }, &Collective::source, false);
+      move(&Collective::source, &Collective::target, false);
       reduce_by_library();
     }
   }
@@ -74,22 +74,24 @@ class Collective {
     const int64_t n = num_elements(buffer.shape), count = static_cast<int64_t>(group_.size());
     return {n * place / count, n * (place + 1) / count};
   }
-  Side share(size_t i, AxisMask axes) const {
+  Side share(size_t i) const {
     const Buffer& buffer = context_.output(i);
-    return {buffer, context_.output_base(i),
-            [this, &buffer, axes](const MeshPart& part, int64_t device) {
-              const auto [begin, end] = share_of(buffer, part.place_in_group(axes));
+    return {buffer, context_.output_base(i), [this, &buffer](const MeshPart& part, int64_t device) {
+              const auto [begin, end] = share_of(buffer, part.place_in_group(axes_));
               return run_box(buffer, part, device, begin, end);
             }};
   }
 
+  // Of an operand and its result.
+  using SideOf = Side (Collective::*)(size_t i) const;
+
   // From all sources to all targets, other processes' included `with_others`.
-  template <class Target>
-  void move(Target&& to, Side (Collective::*from)(size_t) const, bool with_others) {
+  void move(SideOf from, SideOf to, bool with_others) {
     Exchange exchange;
     std::vector<RegionPlanner> planners;
     for (size_t i = 0; i < num_operands(); ++i) {
-      planners.emplace_back(part_, (this->*from)(i), context_.presummed_of_input(i), to(i));
+      planners.emplace_back(part_, (this->*from)(i), context_.presummed_of_input(i),
+                            (this->*to)(i));
       planners.back().plan(exchange, with_others);
     }
     exchange.make(maker_);
@@ -114,7 +116,7 @@ class Collective {
   }
 
   // Every process of the group gets the shares that the others have added up.
-  void gather_shares(int64_t place) {
+  void gather_shares() {
     struct Arrival {
       Exchange::Slot slot;
       View to;
@@ -122,13 +124,16 @@ class Collective {
     Exchange exchange;
     exchange.expect();
     std::vector<Arrival> arrivals;
+    const int64_t place = part_.place_in_group(axes_);
     for (int64_t peer = 0; peer < static_cast<int64_t>(group_.size()); ++peer) {
-      for (size_t i = 0; i < num_operands() && peer != place; ++i) {
+      if (peer == place)
+        continue;
+      const int rank = group_[static_cast<size_t>(peer)];
+      for (size_t i = 0; i < num_operands(); ++i) {
         const Buffer& buffer = context_.output(i);
         for (int64_t p = 0; p < buffer.num_pieces; ++p) {
           const View mine = run_of(i, p, share_of(buffer, place));
           const View theirs = run_of(i, p, share_of(buffer, peer));
-          const int rank = group_[static_cast<size_t>(peer)];
           if (mine.shape[0] > 0)
             exchange.send(rank, mine);
           if (theirs.shape[0] > 0) {
@@ -183,7 +188,8 @@ class Collective {
   StepContext& context_;
   KernelMaker& maker_;
   const MeshPart& part_;
-  std::vector<int> group_;  // processes that settle something together
+  AxisMask axes_ = 0;       // settled between processes
+  std::vector<int> group_;  // those that settle them together
 };
 
 void add_collective(StepContext& context) {

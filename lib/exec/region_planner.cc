@@ -5,6 +5,21 @@
 #include <optional>
 
 namespace meshtrain {
+namespace {
+
+// Whether a box of this shape within one of shape `whole` is a run of its elements.
+bool is_run(const Shape& shape, const Shape& whole) {
+  size_t d = 0;
+  while (d < shape.size() && shape[d] == 1)
+    ++d;
+  for (++d; d < shape.size(); ++d) {
+    if (shape[d] != whole[d])
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device) {
   return {local_start(buffer.global_shape, buffer.sharding, part.mesh(), device), buffer.shape, 0,
@@ -102,35 +117,17 @@ void RegionPlanner::plan_receives(Exchange& exchange, bool with_others) {
   }
 }
 
-namespace {
-
-// Whether a box of this shape within one of shape `whole` is a run of its elements.
-bool is_run(const Shape& shape, const Shape& whole) {
-  size_t d = 0;
-  while (d < shape.size() && shape[d] == 1)
-    ++d;
-  for (++d; d < shape.size(); ++d) {
-    if (shape[d] != whole[d])
-      return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 void RegionPlanner::add_term(Planned& region, const Source& source, const Overlap& meet,
                              Exchange& exchange) {
   const int holder = part_.holder(source.device, source_.buffer.axes);
   if (holder == part_.rank()) {
-    region.terms.push_back({false, {}, local_address(source, meet)});
+    region.terms.push_back({local_address(source, meet), {}});
     return;
   }
   const bool may_arrive_there = is_copy() && is_run(meet.shape, region.target_shape);
   region.has_remote = true;
-  region.terms.push_back({true,
-                          exchange.receive(holder, num_elements(meet.shape) * item(),
-                                           may_arrive_there ? region.to : nullptr),
-                          nullptr});
+  region.terms.push_back({nullptr, exchange.receive(holder, num_elements(meet.shape) * item(),
+                                                    may_arrive_there ? region.to : nullptr)});
 }
 
 void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
@@ -167,9 +164,9 @@ std::vector<Region> RegionPlanner::regions(const Exchange& exchange, KernelMaker
     Region region{planned.to, {}, planned.shape, row_major_strides(planned.target_shape), {}};
     region.from_strides = planned.has_remote ? row_major_strides(planned.shape) : source_strides();
     for (const Term& term : planned.terms) {
-      region.sources.push_back(term.is_remote       ? exchange.address(term.slot)
-                               : planned.has_remote ? packed(term.local, planned.shape, maker)
-                                                    : term.local);
+      region.sources.push_back(term.local == nullptr ? exchange.address(term.slot)
+                               : planned.has_remote  ? packed(term.local, planned.shape, maker)
+                                                     : term.local);
     }
     if (region.sources.size() > 1 || region.sources[0] != region.to)  // else it arrived there
       out.push_back(std::move(region));

@@ -50,9 +50,8 @@ class RegionPlanner {
     int64_t from = 0, to = 0;  // first element in either piece
   };
   struct Term {
-    bool is_remote = false;
+    std::byte* local = nullptr;  // null: it comes by the exchange
     Exchange::Slot slot;
-    std::byte* local = nullptr;
   };
   // A region whose terms are not all here yet.
   struct Planned {
