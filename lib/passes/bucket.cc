@@ -79,8 +79,8 @@ constexpr int64_t kFewBytes = 4096;
 // Collectives of a few numbers, as of losses and metrics, that no other collective depends on: what
 // reads their results can wait until all of them are there.
 std::vector<bool> can_be_late(const Graph& graph, const DeviceMesh& mesh) {
-  std::vector<bool> needed(graph.values.size(),
-                           false);  // by a collective, or for the backward pass
+  // By a collective, or for the backward pass.
+  std::vector<bool> needed(graph.values.size(), false);
   std::vector<bool> late(graph.nodes.size(), false);
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
@@ -224,13 +224,7 @@ class BucketWriter {
       for (const NodeId member : buckets_[b].members) {
         bucket_of_[member] = static_cast<int>(b);
       }
-      if (buckets_[b].place == Place::kFirst) {
-        early_.push_back(static_cast<int>(b));
-      }
     }
-    std::sort(early_.begin(), early_.end(), [&](int a, int b) {
-      return buckets_[a].members.front() < buckets_[b].members.front();
-    });
   }
 
   Graph run() {
@@ -292,11 +286,11 @@ class BucketWriter {
   // Weights of this bucket are needed now, those of the next one soon: its gathers are under way
   // while these are used.
   void emit_early(int b) {
-    auto at = std::lower_bound(early_.begin(), early_.end(), b, [&](int x, int y) {
-      return buckets_[x].members.front() < buckets_[y].members.front();
-    });
-    for (int ahead = 0; ahead < 2 && at != early_.end(); ++ahead, ++at) {
-      const Bucket& bucket = buckets_[*at];
+    const auto is_early = [](const Bucket& bucket) { return bucket.place == Place::kFirst; };
+    auto at = buckets_.begin() + b;
+    for (int ahead = 0; ahead < 2 && at != buckets_.end(); ++ahead) {
+      const Bucket& bucket = *at;
+      at = std::find_if(at + 1, buckets_.end(), is_early);
       if (is_emitted_[bucket.members[0]]) {
         continue;
       }
@@ -322,13 +316,12 @@ class BucketWriter {
   }
 
   Graph& graph_;
-  std::vector<Bucket> buckets_;
+  std::vector<Bucket> buckets_;  // in the order of their first members
   std::vector<bool> deferred_;
   NodeId first_update_;
   Rewriter rewriter_;
   std::vector<int> bucket_of_;
   std::vector<bool> is_emitted_;  // before its turn
-  std::vector<int> early_;        // buckets of gathers of weights, in order
   std::vector<Node> waiting_;     // for the results of a bucket that is not complete yet
 };
 
