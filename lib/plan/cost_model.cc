@@ -183,10 +183,13 @@ CallTime collective_time(const Hardware& hardware, std::string_view kind, double
              : best;
 }
 
+double memory_rate(const Hardware& hardware, double bytes) {
+  const bool fits = hardware.cache_rate > 0 && bytes <= static_cast<double>(hardware.cache_bytes);
+  return fits ? hardware.cache_rate : hardware.memory_rate;
+}
+
 CallTime virtual_collective_time(const Hardware& hardware, double moved) {
-  const bool fits = hardware.cache_rate > 0 && moved <= static_cast<double>(hardware.cache_bytes);
-  return {hardware.ring_start[0] + moved / (fits ? hardware.cache_rate : hardware.memory_rate),
-          "in memory"};
+  return {hardware.ring_start[0] + moved / memory_rate(hardware, moved), "in memory"};
 }
 
 double jitter_factor(const Hardware& hardware, int64_t devices) {

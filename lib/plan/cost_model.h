@@ -3,13 +3,14 @@
 //
 // n devices on h hosts, g = n / h on each, S bytes:
 //
-//   ring gather, scatter   start + (n - h) link hop + (h - 1) network hop + (n-1)/n S / B
-//   ring all_reduce        start + twice the hops and bytes of a gather
-//   tree all_reduce        start + 2 ((g - 1) link hop + log2(h) network hop) + 2(n-1)/n S / (0.92
-//   B) all_reduce in switch   start + 2(n-1)/n S / bus rate; one host two levels             inside
-//   each host, and with S / g over each device's own network card all_to_all             start + a
-//   hop + the longer of what goes over links and over the network permute                start + a
-//   hop + S / rate
+//   ring gather, scatter  start + (n - h) link hop + (h - 1) network hop + (n-1)/n S / B
+//   ring all_reduce       start + twice the hops and bytes of a gather
+//   tree all_reduce       start + 2 ((g - 1) link hop + log2(h) network hop)
+//                         + 2(n-1)/n S / (0.92 B)
+//   all_reduce in switch  start + 2(n-1)/n S / bus rate; one host
+//   two levels            inside each host, and with S / g over each device's own network card
+//   all_to_all            start + a hop + the longer of what goes over links and over the network
+//   permute               start + a hop + S / rate
 //
 // B is the link's rate, or that of the g cards of a host where they are slower. A ring or a tree
 // runs with the protocol that is fastest for S; a call with the fastest algorithm.
@@ -55,6 +56,8 @@ CallTime permute(const Hardware& hardware, double bytes, GroupShape group);
 // in PlannedCollective. Throws InternalError for what is no collective.
 CallTime collective_time(const Hardware& hardware, std::string_view kind, double operand_bytes,
                          GroupShape group);
+// Bytes a second of a kernel that reads and writes so many.
+double memory_rate(const Hardware& hardware, double bytes);
 // The same on virtual devices: `moved` bytes are read and written by the processor.
 CallTime virtual_collective_time(const Hardware& hardware, double moved);
 

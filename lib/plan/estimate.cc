@@ -105,16 +105,10 @@ class Estimator {
     return work;
   }
 
-  double memory_rate(double bytes) const {
-    const bool cached =
-        hardware_.cache_rate > 0 && bytes <= static_cast<double>(hardware_.cache_bytes);
-    return cached ? hardware_.cache_rate : hardware_.memory_rate;
-  }
-
   void add_kernel(const ProgramStep& step) {
     const Work work = work_of(step);
     const double products = work.flops / hardware_.matmul[static_cast<size_t>(work.type)];
-    const double moves = work.bytes / memory_rate(work.bytes);
+    const double moves = work.bytes / memory_rate(hardware_, work.bytes);
     (products > moves ? out_.compute : out_.memory) += std::max(products, moves);
     out_.launch += hardware_.kernel;
     ++out_.kernels;

@@ -1,7 +1,8 @@
 #include "plan/hardware.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "base/text.h"
 
 namespace meshtrain {
 namespace {
@@ -13,8 +14,8 @@ constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
 constexpr double kMatmulShare = 790.0 / 989.0;
 constexpr double kMemoryShare = 4.3 / 4.8;
 
-// NVLink: 370 of 450 GB/s a direction (NCCL's own model of Hopper, 18 links of 20.6 GB/s,
-// src/graph/ topo.h; nccl-tests issues 212, 272). Network: 46 to 49 of the 50 GB/s of a 400 Gb/s
+// NVLink: 370 of 450 GB/s a direction (NCCL's own model of Hopper, 18 links of 20.6 GB/s, in
+// src/graph/topo.h; nccl-tests issues 212, 272). Network: 46 to 49 of the 50 GB/s of a 400 Gb/s
 // card (nccl-tests issues 267, 290, 309).
 constexpr double kLinkShare = 370.0 / 450.0;
 constexpr double kNetworkShare = 47.0 / 50.0;
@@ -124,13 +125,9 @@ const std::vector<Hardware>& known_hardware() {
 }
 
 const Hardware* find_hardware(const std::vector<Hardware>& table, std::string_view name) {
-  const auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) ==
-           std::tolower(static_cast<unsigned char>(b));
-  };
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Hardware& h) {
-    return std::equal(h.name.begin(), h.name.end(), name.begin(), name.end(), same);
-  });
+  const std::string wanted = to_lower(name);
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const Hardware& h) { return to_lower(h.name) == wanted; });
   return found == table.end() ? nullptr : &*found;
 }
 
