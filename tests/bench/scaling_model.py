@@ -16,75 +16,42 @@ import subprocess
 import sys
 import tempfile
 
-LAYER = """
-      - RMSNormalization: {{name: attention_norm, inputs: x}}
-      - Dense: {{name: query, inputs: attention_norm, units: {width}, use_bias: false}}
-      - Dense: {{name: key, inputs: attention_norm, units: {kept}, use_bias: false}}
-      - Dense: {{name: value, inputs: attention_norm, units: {kept}, use_bias: false}}
-      - Concatenate: {{name: keys, inputs: [{keys}]}}
-      - Concatenate: {{name: values, inputs: [{values}]}}
-      - Dot: {{name: scores, inputs: [query, keys], axes: 2}}
-      - Softmax: {{name: weights, inputs: scores}}
-      - Dot: {{name: mixed, inputs: [weights, values], axes: [2, 1]}}
-      - Dense: {{name: attention, inputs: mixed, units: {width}, use_bias: false}}
-      - Add: {{name: middle, inputs: [x, attention]}}
-      - RMSNormalization: {{name: mlp_norm, inputs: middle}}
-      - Dense: {{name: gate, inputs: mlp_norm, units: {hidden}, activation: silu, use_bias: false}}
-      - Dense: {{name: up, inputs: mlp_norm, units: {hidden}, use_bias: false}}
-      - Multiply: {{name: gated, inputs: [gate, up]}}
-      - Dense: {{name: down, inputs: gated, units: {width}, use_bias: false}}
-      - Add: {{name: sum, inputs: [middle, down]}}
-"""
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DECODER = os.path.join(ROOT, "tests/bench/configs/transformer_8b.yaml")
+SHARDS = 128  # devices that hold one copy of the weights in the series
 
 
-def decoder(width, hidden, layers, vocabulary, tokens, shared):
-    """A decoder whose keys and values are used `shared` times over, as tests/bench/configs explains."""
+def decoder(shared):
+    """DECODER with keys and values that are used `shared` times over."""
+    with open(DECODER) as file:
+        text = file.read()
+    text = text.replace("width//4", f"width//{shared}")
+    for name in "key", "value":
+        text = text.replace(", ".join([name] * 4), ", ".join([name] * shared))
     if shared == 1:  # every head has its own: no repetition
-        body = LAYER.replace("      - Concatenate: {{name: keys, inputs: [{keys}]}}\n", "")
-        body = body.replace("      - Concatenate: {{name: values, inputs: [{values}]}}\n", "")
-        body = body.replace("[query, keys]", "[query, key]").replace("[weights, values]", "[weights, value]")
-    else:
-        body = LAYER
-    body = body.format(width=width, hidden=hidden, kept=width // shared,
-                       keys=", ".join(["key"] * shared), values=", ".join(["value"] * shared))
-    return f"""
-name: decoder
-dtype_policy: mixed_bfloat16
-blocks:
-  Layer:
-    inputs: [x]
-    layers:{body}
-model:
-  layers:
-    - Input: {{shape: [{tokens}], dtype: int32}}
-    - Embedding: {{name: tokens, input_dim: {vocabulary}, output_dim: {width}}}
-    - Repeat: {{times: {layers}, name: "layer_{{i}}", block: Layer}}
-    - RMSNormalization: {{name: norm}}
-    - Dense: {{name: head, units: {vocabulary}, use_bias: false}}
-compile: {{optimizer: adamw, loss: {{SparseCategoricalCrossentropy: {{from_logits: true}}}}}}
-distribution: {{batch_dim_name: [data, fsdp], zero: 3, zero_axes: [fsdp],
-                device_mesh: {{shape: [1, 1], axis_names: [data, fsdp]}}}}
-"""
+        text = "".join(line for line in text.splitlines(True) if "Concatenate" not in line)
+        text = text.replace("[query, keys]", "[query, key]").replace("[weights, values]", "[weights, value]")
+    return text
 
 
 LLAMA3_8B = dict(width=4096, hidden=14336, layers=32, vocabulary=128256, tokens=8192, shared=4)
 LLAMA3_70B = dict(width=8192, hidden=28672, layers=80, vocabulary=128256, tokens=8192, shared=8)
 LLAMA2_7B = dict(width=4096, hidden=11008, layers=32, vocabulary=32000, tokens=4096, shared=1)
 
-# Published: seconds a step or speed of a GPU, by number of GPUs. `shards`: devices that hold one copy of
-# the weights. Sources: performance facts, section 3 (NVIDIA/dgxc-benchmarking maxtext/README_70b.md;
-# pytorch/torchtitan benchmarks/llama3_h100_202412_torchtitan.md; AI-Hypercomputer/maxtext
-# configs/a3/llama_2_7b/README.md). Batches: two sequences a GPU, which is what their MFU and
-# seconds give for 70B; the others do not say.
+# Published on H100: seconds a step or speed of a GPU, by number of GPUs. Sources:
+# NVIDIA/dgxc-benchmarking maxtext/README_70b.md; pytorch/torchtitan
+# benchmarks/llama3_h100_202412_torchtitan.md; AI-Hypercomputer/maxtext
+# configs/a3/llama_2_7b/README.md. `each`: sequences a GPU; two is what MFU and seconds give for 70B,
+# the others do not say.
 SERIES = [
-    dict(name="MaxText Llama 3 70B, bf16, H100: seconds a step", model=LLAMA3_70B, gpu="H100", shards=128,
-         each=2, unit="seconds", points={128: 15.56, 2048: 15.90}, tolerance=0.01),
-    dict(name="torchtitan Llama 3.1 8B, bf16 compiled, H100: tokens/s a GPU", model=LLAMA3_8B, gpu="H100",
-         shards=128, each=2, unit="tokens", points={8: 6667, 128: 6514}, tolerance=0.015),
-    dict(name="torchtitan Llama 3.1 8B, bf16 eager, H100: tokens/s a GPU", model=LLAMA3_8B, gpu="H100",
-         shards=128, each=2, unit="tokens", points={8: 5762, 128: 5605}, tolerance=0.015),
+    dict(name="MaxText Llama 3 70B, bf16, H100: seconds a step", model=LLAMA3_70B, each=2,
+         unit="seconds", points={128: 15.56, 2048: 15.90}, tolerance=0.01),
+    dict(name="torchtitan Llama 3.1 8B, bf16 compiled, H100: tokens/s a GPU", model=LLAMA3_8B,
+         each=2, unit="tokens", points={8: 6667, 128: 6514}, tolerance=0.015),
+    dict(name="torchtitan Llama 3.1 8B, bf16 eager, H100: tokens/s a GPU", model=LLAMA3_8B,
+         each=2, unit="tokens", points={8: 5762, 128: 5605}, tolerance=0.015),
     dict(name="MaxText Llama 2 7B, H100 on a slower network: relative speed of a GPU", model=LLAMA2_7B,
-         gpu="H100", shards=128, each=4, unit="relative", points={8: 492, 16: 422, 64: 409, 128: 375},
+         each=4, unit="relative", points={8: 492, 16: 422, 64: 409, 128: 375},
          fit_network=True, tolerance=0.10),
 ]
 
@@ -119,13 +86,15 @@ def solve(function, wanted, low, high):
 
 
 def series_rows(planner, series):
-    config = planner.write("model.yaml", decoder(**series["model"]))
+    sizes = dict(series["model"])
+    config = planner.write("model.yaml", decoder(sizes.pop("shared")))
+    words = [f"vars.{name}={size}" for name, size in sizes.items()]
 
     def step(gpus, rate, network):
-        shards = min(series["shards"], gpus)
-        hardware = f"{series['gpu']}: {{matmul: {{bfloat16: {rate}}}, network: {{rate: {network}}}}}\n"
-        return planner.plan(config, f"{gpus}x{series['gpu']}", f"{gpus // shards}x{shards}",
-                            gpus * series["each"], hardware)["step_seconds"]
+        shards = min(SHARDS, gpus)
+        hardware = f"H100: {{matmul: {{bfloat16: {rate}}}, network: {{rate: {network}}}}}\n"
+        return planner.plan(config, f"{gpus}xH100", f"{gpus // shards}x{shards}",
+                            gpus * series["each"], hardware, words)["step_seconds"]
 
     counts = list(series["points"])
     tokens = series["each"] * series["model"]["tokens"]
@@ -175,29 +144,28 @@ def check_series(planner):
     return failed
 
 
-def table(planner, root):
-    decoder_8b = os.path.join(root, "tests/bench/configs/transformer_8b.yaml")
-    configs = os.path.join(root, "configs")
+def table(planner):
+    configs = os.path.join(ROOT, "configs")
     cases = [
-        ("8B decoder, 2 x 8192 tokens a GPU, H200, FSDP over all", decoder_8b, "H200", 2,
-         lambda n: f"1x{n}", None, ()),
-        ("the same, gathers in two levels", decoder_8b, "H200", 2, lambda n: f"1x{n}",
-         "H200: {two_level_gather: true}\n", ()),
-        ("the same, HSDP: split over at most 64, copies beyond", decoder_8b, "H200", 2,
-         lambda n: f"{max(1, n // 64)}x{min(n, 64)}", None, ()),
-        ("MLP b, batch 64 a GPU, H200", os.path.join(configs, "mirrored_mlp.yaml"), "H200", 64,
-         lambda n: f"{n}", None, ()),
-        ("MLP b, batch 64 in all, 2 / 4 / 8", os.path.join(configs, "mirrored_mlp.yaml"), "H200", 0,
-         lambda n: f"{n}", None, ()),
-        ("convnet, batch 64 a GPU, H200", os.path.join(configs, "jax_guide_convnet.yaml"), "H200", 64,
-         lambda n: f"{n}", None, ()),
+        ("8B decoder, 2 x 8192 tokens a GPU, H200, FSDP over all", DECODER, 2,
+         lambda n: f"1x{n}", None),
+        ("the same, gathers in two levels", DECODER, 2, lambda n: f"1x{n}",
+         "H200: {two_level_gather: true}\n"),
+        ("the same, HSDP: split over at most 64, copies beyond", DECODER, 2,
+         lambda n: f"{max(1, n // 64)}x{min(n, 64)}", None),
+        ("MLP b, batch 64 a GPU, H200", os.path.join(configs, "mirrored_mlp.yaml"), 64,
+         lambda n: f"{n}", None),
+        ("MLP b, batch 64 in all, 2 / 4 / 8", os.path.join(configs, "mirrored_mlp.yaml"), 0,
+         lambda n: f"{n}", None),
+        ("convnet, batch 64 a GPU, H200", os.path.join(configs, "jax_guide_convnet.yaml"), 64,
+         lambda n: f"{n}", None),
     ]
     print("\n| case | GPUs | step | of it exposed | MFU | samples/s | speed of a GPU beside the first | bound |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, config, gpu, each, mesh, hardware, more in cases:
+    for name, config, each, mesh, hardware in cases:
         first = None
         for n in ([1, 2, 4, 8] if each == 0 else [8, 64, 512, 4096]):
-            e = planner.plan(config, f"{n}x{gpu}", mesh(n), each * n or 64, hardware, more)
+            e = planner.plan(config, f"{n}xH200", mesh(n), each * n or 64, hardware)
             speed = e["samples_per_second"] / n
             first = first or speed
             print(f"| {name} | {n} | {e['step_seconds'] * 1e3:.4g} ms | {e['exposed_seconds'] * 1e3:.3g} ms | "
@@ -209,14 +177,13 @@ def main():
     parser.add_argument("--meshtrain", required=True)
     parser.add_argument("--only", choices=["series", "table"])
     args = parser.parse_args()
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         planner = Planner(args.meshtrain, folder)
         if args.only != "table":
             failed = check_series(planner)
         if args.only != "series":
-            table(planner, root)
+            table(planner)
     return 1 if failed else 0
 
 
