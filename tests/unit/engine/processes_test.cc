@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 
 #include "support/random_steps.h"
 #include "support/thread_group.h"

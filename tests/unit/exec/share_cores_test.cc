@@ -4,8 +4,7 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 
-#include <mutex>
-#include <thread>
+#include <functional>
 
 #include "exec/worker_pool.h"
 #include "support/thread_group.h"
