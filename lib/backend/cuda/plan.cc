@@ -106,7 +106,9 @@ class GraphBuilder {
         add_all(after, ends[static_cast<size_t>(earlier)]);
       if (prepared.after(call).empty())
         after = before;
-      ends.push_back(capture(after, [&] { prepared.enqueue(call, shift, stream_); }));
+      const auto enqueue = [&] { prepared.enqueue(call, shift, stream_); };
+      ends.push_back(prepared.communicates(call) ? capture_in_order(after, enqueue)
+                                                 : capture(after, enqueue));
     }
     Nodes last;
     for (const int call : prepared.last_calls())
@@ -160,6 +162,32 @@ class GraphBuilder {
     }
     core_.check(cudaStreamEndCapture(stream_, &same),
                 "cudaStreamEndCapture (--no-cuda-graph runs the same calls without a graph)");
+    return result;
+  }
+
+  Nodes roots() const {
+    size_t count = 0;
+    core_.check(cudaGraphGetRootNodes(graph_, nullptr, &count), "cudaGraphGetRootNodes");
+    Nodes result(count);
+    core_.check(cudaGraphGetRootNodes(graph_, result.data(), &count), "cudaGraphGetRootNodes");
+    return result;
+  }
+
+  // NCCL captures calls of the host that tell its network threads what to send. They come behind
+  // nothing but such calls captured at the same time, and each capture here is one by itself; in
+  // another order than on the other side messages would be mixed up.
+  template <class Enqueue>
+  Nodes capture_in_order(const Nodes& after, const Enqueue& enqueue) {
+    const Nodes known = roots();
+    Nodes result = capture(after, enqueue);
+    for (const cudaGraphNode_t root : roots()) {
+      if (std::find(known.begin(), known.end(), root) != known.end())
+        continue;
+      for (const cudaGraphNode_t before : after) {
+        core_.check(cudaGraphAddDependencies(graph_, &before, &root, nullptr, 1),
+                    "cudaGraphAddDependencies");
+      }
+    }
     return result;
   }
 
