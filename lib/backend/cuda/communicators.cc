@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "base/error.h"
 
@@ -83,8 +82,6 @@ Communicators::~Communicators() {
   const Lock held(mutex_);
   if (nccl_ == nullptr || is_aborted_)
     return;
-  for (auto& [data, block] : blocks_)
-    forget(block);
   for (const auto& [ranks, communicator] : parts_)
     finish(communicator);
   if (world_ != nullptr)
@@ -121,14 +118,14 @@ void Communicators::fail(ncclResult_t status, ncclComm_t communicator,
              is_misuse ? ExitCode::kMesh : ExitCode::kRankLost);
 }
 
-void Communicators::settle(ncclResult_t status, ncclComm_t communicator, std::string_view call) {
+void Communicators::settle(ncclResult_t status, ncclComm_t communicator, std::string_view call,
+                           std::chrono::seconds limit) {
   Patience patience;
-  for (const auto end = Clock::now() + patience_; status == ncclInProgress; patience.wait()) {
+  for (const auto end = Clock::now() + limit; status == ncclInProgress; patience.wait()) {
     if (Clock::now() >= end) {
       core_.fail(
           fmt::format("{} on rank {} of {} did not end within {} s: not all ranks came to it", call,
-                      rank_, size_,
-                      std::chrono::duration_cast<std::chrono::seconds>(patience_).count()),
+                      rank_, size_, limit.count()),
           ExitCode::kRankLost);
     }
     const Lock held = lock();
@@ -139,13 +136,12 @@ void Communicators::settle(ncclResult_t status, ncclComm_t communicator, std::st
 }
 
 void Communicators::join(const Nccl& nccl, const std::string& id, int rank, int size,
-                         std::chrono::milliseconds patience) {
+                         std::chrono::seconds limit) {
   MESHTRAIN_CHECK(world_ == nullptr && id.size() == sizeof(ncclUniqueId), "an id of {} bytes",
                   id.size());
   nccl_ = &nccl;
   rank_ = rank;
   size_ = size;
-  patience_ = patience;
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof(unique));
   ncclConfig_t config = non_blocking();
@@ -154,7 +150,7 @@ void Communicators::join(const Nccl& nccl, const std::string& id, int rank, int 
     const Lock held = lock();
     status = nccl.ncclCommInitRankConfig(&world_, size, unique, rank, &config);
   }
-  settle(status, world_, "ncclCommInitRankConfig");
+  settle(status, world_, "ncclCommInitRankConfig", limit);
 }
 
 ncclComm_t Communicators::of(const std::vector<int>& ranks) {
@@ -162,20 +158,21 @@ ncclComm_t Communicators::of(const std::vector<int>& ranks) {
   MESHTRAIN_CHECK(own != ranks.end(), "rank {} is not among {}", rank_, fmt::join(ranks, ", "));
   if (static_cast<int>(ranks.size()) == size_)
     return world_;
-  ncclComm_t& part = parts_[ranks];
-  if (part != nullptr)
-    return part;
   const std::string call = fmt::format("ncclCommSplit to ranks {}", fmt::join(ranks, ", "));
   ncclConfig_t config = non_blocking();
+  ncclComm_t* part;
   ncclResult_t status;
   {
     const Lock held = lock();
+    part = &parts_[ranks];
+    if (*part != nullptr)
+      return *part;
     status = nccl_->ncclCommSplit(world_, *std::min_element(ranks.begin(), ranks.end()),
-                                  static_cast<int>(own - ranks.begin()), &part, &config);
+                                  static_cast<int>(own - ranks.begin()), part, &config);
   }
   settle(status, world_, call);
-  settle(ncclInProgress, part, call);
-  return part;
+  settle(ncclInProgress, *part, call);
+  return *part;
 }
 
 void Communicators::enqueue(const gpu::Exchange& exchange, cudaStream_t stream) {
@@ -229,62 +226,26 @@ void Communicators::check() {
 
 // A thread that is inside of NCCL and does not come back keeps the lock: then the communicators are
 // left to the end of the process, which whoever aborts brings about.
+//
+// NCCL tells what runs to stop at once, but does not come back before every graph with its calls is
+// gone: those of the thread that waits here for the end of one, or aborts. As a group, all
+// communicators are told before one is waited for.
 void Communicators::abort() {
   if (is_aborted_.exchange(true))
     return;
   const Lock held(mutex_, kAbortPatience);
-  if (!held.owns_lock() || nccl_ == nullptr)
+  if (!held.owns_lock() || world_ == nullptr)
     return;
-  for (const auto& [ranks, communicator] : parts_) {
-    if (communicator != nullptr)
-      nccl_->ncclCommAbort(communicator);
-  }
-  if (world_ != nullptr)
-    nccl_->ncclCommAbort(world_);
-}
-
-std::byte* Communicators::allocate(size_t bytes) {
-  void* data = nullptr;
-  if (nccl_->ncclMemAlloc(&data, bytes) != ncclSuccess)
-    return nullptr;
-  blocks_[static_cast<std::byte*>(data)].bytes = bytes;
-  return static_cast<std::byte*>(data);
-}
-
-void Communicators::forget(Block& block) {
-  if (is_aborted_)
-    return;  // the communicators have forgotten it themselves
-  for (const auto& [communicator, handle] : block.handles)
-    nccl_->ncclCommDeregister(communicator, handle);
-}
-
-bool Communicators::free(std::byte* memory) {
-  const auto found = blocks_.find(memory);
-  if (found == blocks_.end())
-    return false;
-  {
-    const Lock held(mutex_);
-    forget(found->second);
-  }
-  blocks_.erase(found);
-  nccl_->ncclMemFree(memory);
-  return true;
-}
-
-void Communicators::announce(const std::byte* data, ncclComm_t communicator) {
-  auto block = blocks_.upper_bound(const_cast<std::byte*>(data));
-  if (block == blocks_.begin())
-    return;
-  --block;
-  if (data >= block->first + block->second.bytes || block->second.handles.contains(communicator))
-    return;
-  void* handle = nullptr;
-  const Lock held = lock();
-  // Where it cannot be had messages are copied, as they are without.
-  if (nccl_->ncclCommRegister(communicator, block->first, block->second.bytes, &handle) ==
-          ncclSuccess &&
-      handle != nullptr)
-    block->second.handles[communicator] = handle;
+  std::vector<ncclComm_t> all = {world_};
+  for (const auto& [ranks, communicator] : parts_)
+    all.push_back(communicator);
+  aborting_ = std::jthread([nccl = nccl_, device = core_.index, all] {
+    cudaSetDevice(device);  // NCCL comes back to the thread's own, which is made ready for that
+    nccl->ncclGroupStart();
+    for (const ncclComm_t communicator : all)
+      nccl->ncclCommAbort(communicator);
+    nccl->ncclGroupEnd();
+  });
 }
 
 }  // namespace meshtrain::cuda

@@ -1,14 +1,13 @@
-// What a device has in common with those of other processes: NCCL's communicators, and the memory
-// that they know of.
+// What a device has in common with those of other processes: NCCL's communicators.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "backend/cuda/core.h"
@@ -28,11 +27,9 @@ class Communicators {
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
 
-  // Collective, as all calls below that make a communicator: waits until all have come, at most
-  // `patience`.
+  // Collective, as all calls below: waits until all have come, at most so long.
   void join(const Nccl& nccl, const std::string& id, int rank, int size,
-            std::chrono::milliseconds patience = std::chrono::seconds(120));
-  bool has_joined() const { return world_ != nullptr; }
+            std::chrono::seconds limit = std::chrono::seconds(120));
   ncclComm_t world() const { return world_; }
   // That of these ranks, made where there is none yet; all ranks come with lists like theirs.
   ncclComm_t of(const std::vector<int>& ranks);
@@ -43,39 +40,31 @@ class Communicators {
 
   // Throws where NCCL has found an error since, or after abort().
   void check();
+  // Returns at once. This object lives on until all graphs with communication are gone.
   void abort();
 
-  // Memory that NCCL can let other devices read; null where it has none.
-  std::byte* allocate(size_t bytes);
-  // False where it did not come from allocate().
-  bool free(std::byte* memory);
-  // Tells a communicator of such memory: messages at `data` go to and from it without copies.
-  void announce(const std::byte* data, ncclComm_t communicator);
-
  private:
-  struct Block {
-    size_t bytes = 0;
-    std::map<ncclComm_t, void*> handles;
-  };
+  // For others to come that compile first; less than GpuExecutor gives them, so that the
+  // message names the call.
+  static constexpr std::chrono::minutes kLimit{14};
   using Lock = std::unique_lock<std::timed_mutex>;
 
   // For one call of NCCL, which abort() does not come between. Throws after abort().
   Lock lock();
   // Until what `call` began is done.
-  void settle(ncclResult_t status, ncclComm_t communicator, std::string_view call);
+  void settle(ncclResult_t status, ncclComm_t communicator, std::string_view call,
+              std::chrono::seconds limit = kLimit);
   [[noreturn]] void fail(ncclResult_t status, ncclComm_t communicator, std::string_view call) const;
-  void forget(Block& block);
   void finish(ncclComm_t communicator);
 
   const Core& core_;
   const Nccl* nccl_ = nullptr;
   int rank_ = 0, size_ = 1;
-  std::chrono::milliseconds patience_{0};
   ncclComm_t world_ = nullptr;
   std::map<std::vector<int>, ncclComm_t> parts_;
-  std::map<std::byte*, Block> blocks_;  // by their beginning
   std::timed_mutex mutex_;
   std::atomic<bool> is_aborted_ = false;
+  std::jthread aborting_;
 };
 
 // Waits a little more each time that it is called, so that short waits are not made longer.

@@ -16,9 +16,6 @@
 namespace meshtrain::cuda {
 namespace {
 
-// Smaller memory takes as much room in NCCL's, and gains nothing there.
-constexpr size_t kSharedBlock = size_t{1} << 20;
-
 class CudaPinned final : public gpu::PinnedMemory {
  public:
   CudaPinned(const Core& core, int64_t bytes) {
@@ -80,7 +77,6 @@ class CudaDevice final : public gpu::Device {
   // The thread's calls go to this device; what is enqueued on `work` follows what came before.
   void begin_work();
   void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind);
-  cudaError_t release(std::byte* memory);
 
   Core core_;
   Communicators communicators_;
@@ -139,9 +135,8 @@ void CudaDevice::begin_work() {
 std::byte* CudaDevice::allocate(int64_t bytes) {
   begin_work();
   const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  void* data =
-      communicators_.has_joined() && size >= kSharedBlock ? communicators_.allocate(size) : nullptr;
-  const cudaError_t status = data == nullptr ? cudaMalloc(&data, size) : cudaSuccess;
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, size);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const gpu::DeviceInfo now = info();
@@ -154,14 +149,10 @@ std::byte* CudaDevice::allocate(int64_t bytes) {
     core_.check(cudaMemsetAsync(data, 0, size, core_.work), "cudaMemsetAsync");
     core_.wait_for(core_.work);
   } catch (const Error&) {
-    release(static_cast<std::byte*>(data));
+    cudaFree(data);
     throw;
   }
   return static_cast<std::byte*>(data);
-}
-
-cudaError_t CudaDevice::release(std::byte* memory) {
-  return communicators_.free(memory) ? cudaSuccess : cudaFree(memory);
 }
 
 // Destructors call it, also on the way out of a failure, which was reported where it was found.
@@ -169,10 +160,10 @@ void CudaDevice::free(std::byte* memory) {
   try {
     synchronize();  // nothing uses it
   } catch (const Error&) {
-    release(memory);
+    cudaFree(memory);
     return;
   }
-  core_.check(release(memory), "cudaFree");
+  core_.check(cudaFree(memory), "cudaFree");
 }
 
 std::unique_ptr<gpu::PinnedMemory> CudaDevice::allocate_pinned(int64_t bytes) {

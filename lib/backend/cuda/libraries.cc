@@ -16,7 +16,7 @@ std::atomic<size_t> cublas_version = CUBLAS_VERSION;
 std::atomic<size_t> cudnn_version = CUDNN_VERSION;
 std::atomic<int> nccl_version = NCCL_VERSION_CODE;
 
-// ncclMemAlloc and ncclCommRegister.
+// The first with ncclCommSplit is 2.18.
 constexpr int kOldestNccl = NCCL_VERSION(2, 19, 0);
 
 void* open_library(const std::string& file, const char* package) {

@@ -32,8 +32,8 @@ namespace meshtrain::cuda {
 #define MESHTRAIN_NCCL(X) \
   X(ncclGetVersion) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGetUniqueId) \
   X(ncclCommInitRankConfig) X(ncclCommSplit) X(ncclCommFinalize) X(ncclCommDestroy) \
-  X(ncclCommAbort) X(ncclCommGetAsyncError) X(ncclMemAlloc) X(ncclMemFree) X(ncclCommRegister) \
-  X(ncclCommDeregister) X(ncclGroupStart) X(ncclGroupEnd) X(ncclSend) X(ncclRecv) X(ncclAllReduce)
+  X(ncclCommAbort) X(ncclCommGetAsyncError) X(ncclGroupStart) X(ncclGroupEnd) X(ncclSend) \
+  X(ncclRecv) X(ncclAllReduce)
 // clang-format on
 
 // Functions under their own names: nvrtc().nvrtcVersion(&major, &minor).

@@ -77,26 +77,17 @@ Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module
                  },
                  [&](const gpu::Matmul& matmul) -> Ready { return &makers_.matmuls.plan(matmul); },
                  [&](const gpu::Conv& conv) -> Ready { return &makers_.convs.plan(conv); },
-                 [&](const auto& communication) -> Ready { return communicator(communication); }},
+                 [&](const gpu::Exchange&) -> Ready { return communicators().world(); },
+                 [&](const gpu::AllReduce& all_reduce) -> Ready {
+                   return communicators().of(all_reduce.ranks);
+                 }},
       call.what);
 }
 
-ncclComm_t Prepared::communicator(const gpu::Exchange& exchange) {
+Communicators& Prepared::communicators() const {
   Communicators* const all = makers_.core.communicators;
   MESHTRAIN_CHECK(all != nullptr, "{}: the device has joined no others", makers_.core.path);
-  for (const std::vector<Message>* messages : {&exchange.sends, &exchange.receives}) {
-    for (const Message& message : *messages)
-      all->announce(message.data, all->world());
-  }
-  return all->world();
-}
-
-ncclComm_t Prepared::communicator(const gpu::AllReduce& all_reduce) {
-  Communicators* const all = makers_.core.communicators;
-  MESHTRAIN_CHECK(all != nullptr, "{}: the device has joined no others", makers_.core.path);
-  const ncclComm_t communicator = all->of(all_reduce.ranks);
-  all->announce(all_reduce.data, communicator);
-  return communicator;
+  return *all;
 }
 
 Prepared::~Prepared() {
@@ -165,14 +156,14 @@ void Prepared::enqueue(size_t i, const Shift& shift, cudaStream_t stream) const 
   } else if (const auto* all_reduce = std::get_if<gpu::AllReduce>(&call.what)) {
     gpu::AllReduce here = *all_reduce;
     here.data = shift(here.data);
-    makers_.core.communicators->enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
+    communicators().enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
   } else {
     gpu::Exchange here = std::get<gpu::Exchange>(call.what);
     for (std::vector<Message>* messages : {&here.sends, &here.receives}) {
       for (Message& message : *messages)
         message.data = shift(message.data);
     }
-    makers_.core.communicators->enqueue(here, stream);
+    communicators().enqueue(here, stream);
   }
 }
 

@@ -70,8 +70,7 @@ class Prepared {
   // ncclComm_t: of what communicates.
   using Ready = std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*, ncclComm_t>;
   Ready make_ready(const gpu::Call& call, const Module* module);
-  ncclComm_t communicator(const gpu::Exchange& exchange);
-  ncclComm_t communicator(const gpu::AllReduce& all_reduce);
+  Communicators& communicators() const;
   void assign_workspaces();
   static size_t workspace_bytes(const Ready& call);
   void launch(cudaKernel_t kernel, const gpu::KernelCall& call, const Shift& shift,

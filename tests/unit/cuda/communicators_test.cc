@@ -22,8 +22,7 @@ struct Played {
   ncclResult_t end = ncclSuccess;   // what comes after
   ncclResult_t send = ncclSuccess;  // of ncclSend
   std::set<ncclComm_t> communicators, aborted, destroyed;
-  std::map<void*, size_t> memory;
-  int registered = 0;
+  std::promise<void> graphs;  // are gone: until then abort does not end
 
   ncclComm_t make() {
     const auto made =
@@ -77,7 +76,11 @@ cuda::Nccl make_nccl() {
     return note("abort", ncclSuccess);
   };
   out.ncclGroupStart = [] { return note("start", ncclSuccess); };
-  out.ncclGroupEnd = [] { return note("end"); };
+  out.ncclGroupEnd = [] {
+    if (!played->aborted.empty())
+      played->graphs.get_future().wait();
+    return note("end");
+  };
   out.ncclSend = [](const void*, size_t bytes, ncclDataType_t, int peer, ncclComm_t, cudaStream_t) {
     return note(fmt::format("send {} to {}", bytes, peer), played->send);
   };
@@ -90,26 +93,6 @@ cuda::Nccl make_nccl() {
     return note(fmt::format("all-reduce {} {} {}", count, static_cast<int>(type),
                             static_cast<int>(operation)));
   };
-  out.ncclMemAlloc = [](void** data, size_t bytes) {
-    *data = std::malloc(bytes);
-    played->memory[*data] = bytes;
-    return ncclSuccess;
-  };
-  out.ncclMemFree = [](void* data) {
-    CHECK(played->memory.erase(data) == 1);
-    std::free(data);
-    return ncclSuccess;
-  };
-  out.ncclCommRegister = [](ncclComm_t, void* data, size_t bytes, void** handle) {
-    CHECK(played->memory.at(data) == bytes);
-    *handle = data;
-    ++played->registered;
-    return ncclSuccess;
-  };
-  out.ncclCommDeregister = [](ncclComm_t, void*) {
-    --played->registered;
-    return ncclSuccess;
-  };
   return out;
 }
 
@@ -120,7 +103,7 @@ struct Joined {
     core.name = "NVIDIA H200";
     communicators.emplace(core);
     nccl.in_progress = 3;
-    communicators->join(functions, id, 1, 4, 300ms);
+    communicators->join(functions, id, 1, 4);
     nccl.calls.clear();
   }
 
@@ -206,7 +189,7 @@ TEST_CASE("a communicator that not all ranks come to is not waited for longer th
   Communicators communicators(core);
   nccl.in_progress = 1 << 30;
   const Failed failed = caught(
-      [&] { communicators.join(functions, std::string(sizeof(ncclUniqueId), 'i'), 0, 2, 1000ms); });
+      [&] { communicators.join(functions, std::string(sizeof(ncclUniqueId), 'i'), 0, 2, 1s); });
   CHECK(failed.code == ExitCode::kRankLost);
   says(failed.text, "ncclCommInitRankConfig on rank 0 of 2 did not end within 1 s: not all ranks");
   nccl.in_progress = 0;
@@ -227,13 +210,15 @@ TEST_CASE("abort ends what is waited for and no call of NCCL comes after it") {
   const Failed failed = waiting.get();
   CHECK(failed.code == ExitCode::kRankLost);
   says(failed.text, "communication was aborted");
-  CHECK(joined.nccl.aborted == joined.nccl.communicators);
-  joined.nccl.calls.clear();
   says(caught([&] { joined.communicators->check(); }).text, "communication was aborted");
   says(caught([&] { joined.communicators->of({1, 2}); }).text, "communication was aborted");
   joined.communicators->abort();
+  joined.nccl.graphs.set_value();
   joined.communicators.reset();
-  CHECK(joined.nccl.calls.empty());
+  CHECK(joined.nccl.aborted == joined.nccl.communicators);
+  const std::vector<std::string>& calls = joined.nccl.calls;
+  const std::vector<std::string> last(calls.end() - 4, calls.end());
+  CHECK(last == std::vector<std::string>{"start", "abort", "abort", "end"});
 }
 
 TEST_CASE("communicators end with the others or are aborted after a while") {
@@ -242,24 +227,6 @@ TEST_CASE("communicators end with the others or are aborted after a while") {
   joined.communicators.reset();
   CHECK(joined.nccl.destroyed == joined.nccl.communicators);
   CHECK(joined.nccl.aborted.empty());
-}
-
-TEST_CASE("memory of NCCL is made known once to every communicator that uses it") {
-  Joined joined;
-  std::byte* const memory = joined.communicators->allocate(1 << 20);
-  const ncclComm_t world = joined.communicators->world();
-  const ncclComm_t pair = joined.communicators->of({0, 1});
-  joined.communicators->announce(memory + 512, world);
-  joined.communicators->announce(memory, world);
-  joined.communicators->announce(memory + (1 << 20), world);  // behind it
-  CHECK(joined.nccl.registered == 1);
-  joined.communicators->announce(memory, pair);
-  CHECK(joined.nccl.registered == 2);
-  int elsewhere = 0;
-  CHECK_FALSE(joined.communicators->free(reinterpret_cast<std::byte*>(&elsewhere)));
-  CHECK(joined.communicators->free(memory));
-  CHECK(joined.nccl.registered == 0);
-  CHECK(joined.nccl.memory.empty());
 }
 
 TEST_CASE("the installed NCCL has every function that is used") {
