@@ -219,6 +219,9 @@ Socket connect_to_any(const std::vector<Address>& addresses, double deadline, si
         tries.emplace_back(std::move(socket), next - 1);
       }
     }
+    if (tries.empty()) {  // refused at once: nothing to wait for
+      continue;
+    }
     std::vector<pollfd> entries;
     for (const auto& [socket, address] : tries) {
       entries.push_back({socket.fd(), POLLOUT, 0});

@@ -4,11 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/diagnostic.h"
 #include "comm/control_channel.h"
 #include "support/thread_group.h"
 
@@ -78,6 +81,14 @@ inline bool contains(const std::string& text, const std::string& part) {
 [[noreturn]] inline void wait_for_the_end(ControlChannel& control) {
   control.all_gather(fmt::format("only of rank {}", control.rank()), "");
   throw InternalError("another rank gave it");
+}
+
+// The same, by a rank that the channel does not see waiting.
+[[noreturn]] inline void be_busy_until_the_end(ControlChannel& control) {
+  while (!control.aborting()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  wait_for_the_end(control);
 }
 
 }  // namespace meshtrain::test
