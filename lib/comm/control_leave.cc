@@ -211,7 +211,11 @@ void ControlThread::run_hooks() {
   }
   const std::lock_guard lock(desk_.hooks_mutex);
   for (auto hook = desk_.hooks.rbegin(); hook != desk_.hooks.rend(); ++hook) {
-    hook->run();
+    try {
+      hook->run();
+    } catch (const std::exception& error) {  // what ends the run is more than what fails then
+      options_.print(fmt::format("warning: at the end of rank {}: {}\n", rank_, error.what()));
+    }
   }
   hooks_done_.store(true);
   desk_.wake();

@@ -6,11 +6,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
-#include <set>
 #include <thread>
 
-#include "base/diagnostic.h"
-#include "base/text.h"
 #include "comm/control_channel.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
@@ -151,11 +148,7 @@ TEST_CASE("a rank that does not come to a collective is named with what it does 
     if (control.rank() != 1) {
       control.enter(4, "all-reduce of bucket 0");
     }
-    // Not by the channel: that would be waiting, too.
-    while (!control.aborting()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    wait_for_the_end(control);
+    be_busy_until_the_end(control);
   });
   CHECK(exit_codes(endings) == Codes{8, 8, 8});
   const std::string& text = endings[0].printed;
@@ -171,25 +164,19 @@ TEST_CASE("a rank that does not come to a collective is named with what it does 
 TEST_CASE("an announced phase is waited for as long as it said and no longer") {
   ControlOptions options = test_options();
   options.collective_seconds = 0.2;
-  double waited = 0;
-  const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup&) {
-    const double start = steady_seconds();
+  const double start = steady_seconds();
+  const auto endings = run_ranks(2, options, [](ControlChannel& control, ProcessGroup& group) {
     if (control.rank() == 0) {
+      group.all_gather("");  // the other has announced it
       control.enter(4, "all-reduce");
-      while (!control.aborting()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      }
-      waited = steady_seconds() - start;
-      wait_for_the_end(control);
+      be_busy_until_the_end(control);
     }
     const auto phase = control.announce("compiling the kernels", 1.5);
-    while (!control.aborting()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    wait_for_the_end(control);
+    group.all_gather("");
+    be_busy_until_the_end(control);
   });
   CHECK(exit_codes(endings) == Codes{8, 8});
-  CHECK(waited > 1.4);
+  CHECK(steady_seconds() - start > 1.5);
   INFO(endings[0].printed);
   CHECK(contains(endings[0].printed, "error[E602]: rank 1 on host "));
   CHECK(contains(endings[0].printed, "takes more than 2 s for compiling the kernels"));
@@ -201,10 +188,7 @@ TEST_CASE("a rank that does not give its text or does not finish is named") {
   for (const bool at_end : {false, true}) {
     const auto endings = run_ranks(3, options, [&](ControlChannel& control, ProcessGroup&) {
       if (control.rank() == 2) {
-        while (!control.aborting()) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        }
-        wait_for_the_end(control);
+        be_busy_until_the_end(control);
       }
       if (at_end) {
         control.finish();
@@ -308,6 +292,18 @@ TEST_CASE("hooks run before the end newest first and those that are gone do not"
   CHECK(exit_codes(endings) == Codes{5, 5});
   CHECK(ran[0] == std::vector<std::string>{"done", "first"});
   CHECK(ran[1] == std::vector<std::string>{"done", "first"});
+}
+
+TEST_CASE("a hook that throws keeps neither the others nor the exit code from coming") {
+  std::atomic<int> ran{0};
+  const auto endings = run_ranks(2, test_options(), [&](ControlChannel& control, ProcessGroup& g) {
+    const auto first = control.on_abort([&] { ++ran; });
+    const auto last = control.on_abort([] { throw InternalError("in a hook"); });
+    g.all_gather("");
+    control.fail(5, "error[E501]: loss is NaN\n");
+  });
+  CHECK(exit_codes(endings) == Codes{5, 5});
+  CHECK(ran == 2);
 }
 
 TEST_CASE("a hook that hangs does not keep a process") {
