@@ -344,7 +344,8 @@ Socket join_rank_zero(const FindAddresses& find, const std::string& place, const
     size_t index = 0;
     while (Socket socket = connect_to_any(addresses, deadline, &index)) {
       if (introduce(socket, token, rank, size)) {
-        await_others(socket, deadline + kHandshakeSeconds);  // rank 0 knows sooner who is missing
+        // Rank 0 was there before: it gives up sooner and says who is missing.
+        await_others(socket, steady_seconds() + limit_seconds + kHandshakeSeconds);
         return socket;
       }
       why = fmt::format("what listens at {} is not rank 0 of this run", place);
