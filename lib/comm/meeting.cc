@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <thread>
 
 #include "base/diagnostic.h"
@@ -213,31 +212,34 @@ class Reception {
     const std::string from = visitor.from.text();
     const auto index = static_cast<size_t>(hello.rank);
     if (hello.size != size_) {
-      tell(visitor, fmt::format("rank {} (from {}) says that there are {} ranks, rank 0 that there "
-                                "are {}: the same WORLD_SIZE is needed everywhere",
-                                hello.rank, from, hello.size, size_));
-    } else if (hello.rank <= 0 || hello.rank >= size_) {
-      tell(visitor,
-           fmt::format("a process from {} says that it is rank {} of {}{}", from, hello.rank, size_,
-                       hello.rank == 0 ? ": there are two with rank 0" : ""));
-    } else if (ranks_[index]) {
-      tell(visitor, fmt::format("rank {} came twice, from {} and from {}: each process needs a "
-                                "RANK of its own",
-                                hello.rank, from_[index], from));
-    } else {
-      ranks_[index] = std::move(visitor.socket);
-      from_[index] = from;
-      ++present_;
+      return tell(visitor,
+                  fmt::format("rank {} (from {}) says that there are {} ranks, rank 0 that there "
+                              "are {}: the same WORLD_SIZE is needed everywhere",
+                              hello.rank, from, hello.size, size_));
     }
-    return std::exchange(refusal_, {});
+    if (hello.rank <= 0 || hello.rank >= size_) {
+      return tell(visitor,
+                  fmt::format("a process from {} says that it is rank {} of {}{}", from, hello.rank,
+                              size_, hello.rank == 0 ? ": there are two with rank 0" : ""));
+    }
+    if (ranks_[index]) {
+      return tell(visitor,
+                  fmt::format("rank {} came twice, from {} and from {}: each process needs a "
+                              "RANK of its own",
+                              hello.rank, from_[index], from));
+    }
+    ranks_[index] = std::move(visitor.socket);
+    from_[index] = from;
+    ++present_;
+    return {};
   }
 
   // What is wrong with the visitor, to it, too.
-  void tell(Visitor& visitor, std::string problem) {
+  std::string tell(Visitor& visitor, std::string problem) {
     const auto length = static_cast<uint32_t>(problem.size());
     send_all(visitor.socket, std::string(bytes_of(length)) + problem, steady_seconds() + 1);
-    refusal_ = std::move(problem);
     visitor.socket.close();
+    return problem;
   }
 
   const std::vector<Socket>& listeners_;
@@ -249,7 +251,7 @@ class Reception {
   std::vector<Visitor> visitors_;
   int present_ = 0;
   int64_t strangers_ = 0;
-  std::string first_stranger_, refusal_;
+  std::string first_stranger_;
 };
 
 // Whether the other end is rank 0 of this run.
