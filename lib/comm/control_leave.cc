@@ -1,12 +1,10 @@
 // The part of the control channel's thread that ends the processes: who says what, and in which
 // order they leave.
-#include <fcntl.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "base/text.h"
 #include "comm/control_thread.h"
 #include "comm/stack_dump.h"
 
@@ -111,9 +109,7 @@ void ControlThread::settle_failures() {
 
 // What happened to this process itself, if it did not run for longer than the others wait.
 std::string ControlThread::own_pause_text() {
-  const bool others_left =
-      std::none_of(links_.begin(), links_.end(), [](const Link& link) { return link.open(); });
-  if (!others_left || paused_ <= options_.silence_seconds ||
+  if (!are_all_closed() || paused_ <= options_.silence_seconds ||
       now_ > paused_at_ + options_.silence_seconds) {
     return {};
   }
@@ -223,10 +219,8 @@ void ControlThread::run_hooks() {
 
 void ControlThread::continue_leaving() {
   const bool hooks_over = hooks_done_.load() || now_ > leaving_since_ + options_.hook_seconds;
-  const bool others_left =
-      std::none_of(links_.begin(), links_.end(), [](const Link& link) { return link.open(); });
   const bool last =
-      is_first() ? others_left || now_ > leaving_since_ + options_.hook_seconds + kLastSeconds
+      is_first() ? are_all_closed() || now_ > leaving_since_ + options_.hook_seconds + kLastSeconds
                  : !speaks_for_rank_zero_ || now_ > leaving_since_ + kLastSeconds;
   if (!hooks_over || !last) {
     return;

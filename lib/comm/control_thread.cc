@@ -1,6 +1,5 @@
 #include "comm/control_thread.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,6 +13,16 @@ namespace {
 constexpr double kEndedSeconds = 0.1;
 // The others may be slow to close their links after the end.
 constexpr double kLingerSeconds = 2;
+
+// Calls send(part, whether it is the last) for the pieces of a text that go in one frame each.
+template <class Send>
+void in_parts(std::string_view text, const Send& send) {
+  do {
+    const std::string_view part = text.substr(0, kMostPartBytes);
+    text.remove_prefix(part.size());
+    send(part, static_cast<uint8_t>(text.empty()));
+  } while (!text.empty());
+}
 
 }  // namespace
 
@@ -65,15 +74,17 @@ void ControlThread::run() {
     if (leaving_) {
       continue_leaving();
     } else if (finished_) {
-      const bool closed =
-          std::none_of(links_.begin(), links_.end(), [](const Link& link) { return link.open(); });
-      over_ = closed || now_ > finished_at_ + kLingerSeconds;
+      over_ = are_all_closed() || now_ > finished_at_ + kLingerSeconds;
     }
   }
   links_.clear();
   if (hooks_thread_.joinable()) {
     hooks_thread_.join();
   }
+}
+
+bool ControlThread::are_all_closed() const {
+  return std::none_of(links_.begin(), links_.end(), [](const Link& link) { return link.open(); });
 }
 
 // Until something comes, or it is time for something.
@@ -182,12 +193,12 @@ void ControlThread::handle_at_first(int rank, FrameKind kind, FrameReader& frame
     const std::string key = frame.text();
     const auto limit = frame.get<double>();
     const bool last = frame.get<uint8_t>() != 0;
-    std::string& text = parts_[rank][key];
+    std::string& text = parts_[{rank, key}];
     text += frame.text();
     view(rank).malformed |= text.size() > kMostTextBytes;
     if (last && frame.ok()) {
       add_text(rank, key, std::move(text), limit);
-      parts_[rank].erase(key);
+      parts_.erase({rank, key});
     }
   } else if (kind == FrameKind::kFail) {
     ControlDesk::Failure failure;
@@ -228,13 +239,7 @@ void ControlThread::handle_at_others(FrameKind kind, FrameReader& frame) {
       start_leaving(exit_code, is_stuck ? std::vector<int>{rank_} : std::vector<int>{});
     }
   } else if (kind == FrameKind::kAllDone) {
-    finished_ = true;
-    finished_at_ = now_;
-    {
-      const std::lock_guard lock(desk_.mutex);
-      desk_.finished = true;
-    }
-    desk_.changed.notify_all();
+    set_finished();
     link(0).close();
   } else if (kind == FrameKind::kReport) {
     view(0).reported = view(0).report.read(frame);
@@ -342,8 +347,7 @@ void ControlThread::check_loss(int rank) {
   }
 }
 
-// --- what the ranks do over the channel itself
-// ------------------------------------------------------------
+// --- what the ranks do over the channel itself ---------------------------------------------------
 
 std::vector<Waiting> ControlThread::waiting() const {
   std::vector<Waiting> list;
@@ -365,17 +369,14 @@ void ControlThread::start_gather(const ControlDesk::GatherRequest& request) {
     add_text(0, request.key, request.text, request.limit);
     return;
   }
-  std::string_view rest = request.text;
-  do {
-    const std::string_view part = rest.substr(0, kMostPartBytes);
-    rest.remove_prefix(part.size());
+  in_parts(request.text, [&](std::string_view part, uint8_t is_last) {
     link(0).send(FrameWriter(FrameKind::kGather)
                      .put(std::string_view(request.key))
                      .put(request.limit)
-                     .put(static_cast<uint8_t>(rest.empty()))
+                     .put(is_last)
                      .put(part)
                      .done());
-  } while (!rest.empty());
+  });
 }
 
 void ControlThread::add_text(int rank, const std::string& key, std::string text, double limit) {
@@ -400,17 +401,14 @@ void ControlThread::add_text(int rank, const std::string& key, std::string text,
     gathers_.erase(key);
   }
   for (int from = 0; from < size(); ++from) {
-    std::string_view rest = all[static_cast<size_t>(from)];
-    do {
-      const std::string_view part = rest.substr(0, kMostPartBytes);
-      rest.remove_prefix(part.size());
+    in_parts(all[static_cast<size_t>(from)], [&](std::string_view part, uint8_t is_last) {
       send_to_all(FrameWriter(FrameKind::kGathered)
                       .put(std::string_view(key))
                       .put(static_cast<int32_t>(from))
-                      .put(static_cast<uint8_t>(rest.empty()))
+                      .put(is_last)
                       .put(part)
                       .done());
-    } while (!rest.empty());
+    });
   }
   deliver(key, std::move(all));
 }
@@ -437,6 +435,10 @@ void ControlThread::set_done(int rank) {
   for (Link& link : links_) {  // before this process may end
     link.flush();
   }
+  set_finished();
+}
+
+void ControlThread::set_finished() {
   finished_ = true;
   finished_at_ = now_;
   {

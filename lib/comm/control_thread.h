@@ -82,8 +82,6 @@ class ControlThread {
   void run();
 
  private:
-  // A text on its way: parts come one by one.
-  using Parts = std::map<std::string, std::string>;
   // Of rank 0: the texts under a key, by rank, oldest first.
   struct Gather {
     std::vector<std::deque<std::string>> texts;
@@ -94,6 +92,7 @@ class ControlThread {
   int size() const { return static_cast<int>(views_.size()); }
   RankView& view(int rank) { return views_[static_cast<size_t>(rank)]; }
   Link& link(int rank) { return links_[static_cast<size_t>(rank)]; }
+  bool are_all_closed() const;  // the links
 
   void wait();
   void notice_pause();
@@ -117,6 +116,7 @@ class ControlThread {
   void add_text(int rank, const std::string& key, std::string text, double limit);
   void deliver(const std::string& key, std::vector<std::string> texts);
   void set_done(int rank);
+  void set_finished();
 
   void add_failure(ControlDesk::Failure failure);
   void settle_failures();
@@ -150,9 +150,10 @@ class ControlThread {
   bool last_inside_ = false;
   double changed_at_ = 0;
 
-  std::map<std::string, Gather> gathers_;                     // of rank 0
-  std::map<int, Parts> parts_;                                // of rank 0, by rank
-  std::map<std::string, std::vector<std::string>> incoming_;  // of the others, by key
+  std::map<std::string, Gather> gathers_;  // of rank 0
+  // Texts of which not all parts have come: of rank 0 by rank and key, of the others by key.
+  std::map<std::pair<int, std::string>, std::string> parts_;
+  std::map<std::string, std::vector<std::string>> incoming_;
   std::vector<bool> done_;
   double first_done_ = 0;
   bool finished_ = false;  // then only until the links are closed
