@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/system_calls.h"
 #include "base/text.h"
+#include "comm/socket.h"
 
 extern char** environ;
 
@@ -25,10 +25,6 @@ namespace {
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr double kSecondsToTerminate = 3;
 constexpr double kSecondsToKill = 5;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // What execvpe() takes, made before fork(): a child of a process with threads may not allocate.
 class PointerList {
@@ -113,7 +109,7 @@ struct Pipe {
   Pipe() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-      throw RuntimeFailure(ExitCode::kMesh,
+      throw RuntimeFailure(ExitCode::kRankLost,
                            fmt::format("cannot make a pipe: {}", std::strerror(errno)));
     }
     read = ends[0];
@@ -177,8 +173,8 @@ Child start(const ChildCommand& command, const HeldSignals& signals) {
            signals.before(), report.write);
   }
   if (pid < 0) {
-    throw RuntimeFailure(ExitCode::kMesh, fmt::format("cannot start `{}`: {}", command.words[0],
-                                                      std::strerror(errno)));
+    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
+                                                          std::strerror(errno)));
   }
   setpgid(pid, pid);  // both do it: whoever comes first
   Pipe::close_end(report.write);
@@ -268,7 +264,7 @@ class Children {
       }
       // Those that stop on request still save, for as long as that takes.
       if (code != 0 && code != static_cast<int>(ExitCode::kStopped) && failed_at_ < 0) {
-        failed_at_ = seconds_now();
+        failed_at_ = steady_seconds();
       }
     }
   }
@@ -278,7 +274,7 @@ class Children {
     if (failed_at_ < 0) {
       return;
     }
-    const double passed = seconds_now() - failed_at_;
+    const double passed = steady_seconds() - failed_at_;
     if (passed >= kSecondsToKill && !sent_kill_) {
       sent_kill_ = true;
       pass_on(SIGKILL);
@@ -311,7 +307,7 @@ class Children {
     const ssize_t count = retrying([&] { return read(orders_, bytes, sizeof(bytes)); });
     if (count <= 0) {  // whoever gave them is gone
       orders_ = -1;
-      failed_at_ = seconds_now() - kSecondsToTerminate;
+      failed_at_ = steady_seconds() - kSecondsToTerminate;
       end_.exit_code = end_.exit_code == 0 ? static_cast<int>(ExitCode::kRankLost) : end_.exit_code;
       return;
     }

@@ -1,7 +1,5 @@
 #include "comm/hosts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -10,6 +8,7 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "comm/socket.h"
 
 namespace meshtrain {
 namespace {
@@ -155,9 +154,7 @@ std::vector<Host> take_slots(std::vector<Host> hosts, int processes) {
 }
 
 bool is_this_host(const std::string& name) {
-  char own[256] = {};
-  gethostname(own, sizeof(own) - 1);
-  const std::string host = own;
+  const std::string host = host_name();
   return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == host ||
          name == host.substr(0, host.find('.')) || name.substr(0, name.find('.')) == host;
 }

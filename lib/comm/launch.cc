@@ -1,8 +1,6 @@
 #include "comm/launch.h"
 
-#include <netinet/in.h>
-#include <sys/random.h>
-#include <sys/socket.h>
+#include <errno.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -39,9 +37,7 @@ int chosen_port(bool here) {
   }
   // Below the ports that systems give to clients, so that they are rarely in use.
   constexpr int kFirst = 20000, kCount = 12000;
-  uint32_t random = 0;
-  MESHTRAIN_CHECK(getrandom(&random, sizeof(random), 0) == sizeof(random), "getrandom");
-  return kFirst + static_cast<int>(random % kCount);
+  return kFirst + static_cast<int>(random_token()[0] % kCount);
 }
 
 Environment with_token(Environment environment) {
@@ -118,22 +114,13 @@ std::string own_program() {
 }
 
 int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = fd >= 0 && bind(fd, any, size) == 0 && getsockname(fd, any, &size) == 0;
-  const int error_number = errno;
-  if (fd >= 0) {
-    close(fd);
-  }
-  if (!bound) {
+  std::string error;
+  const Socket socket = listen_at(resolve("127.0.0.1", 0, &error).at(0));
+  if (!socket) {
     throw RuntimeFailure(ExitCode::kRankLost, fmt::format("there is no free port on 127.0.0.1: {}",
-                                                          std::strerror(error_number)));
+                                                          std::strerror(errno)));
   }
-  return ntohs(address.sin_port);
+  return local_address(socket).port();
 }
 
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
