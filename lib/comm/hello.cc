@@ -1,10 +1,10 @@
 #include "comm/hello.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/diagnostic.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "comm/socket.h"
 
 namespace meshtrain {
@@ -32,7 +32,7 @@ std::vector<std::string> both_values(const std::string& first, const std::string
 
 // What bytes a text may have, JSON may not.
 std::string gathered(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(value, -1, json::error_handler_t::replace);
 }
 
 struct Rank {
@@ -47,7 +47,7 @@ std::vector<Rank> gather_values(ProcessGroup& group, const std::vector<Fact>& fa
   }
   std::vector<Rank> ranks;
   for (const std::string& text : group.all_gather(gathered(mine))) {
-    const json parsed = json::parse(text);
+    const json parsed = parse_json(text);
     ranks.push_back({parsed.at("host").get<std::string>(),
                      parsed.at("values").get<std::vector<std::string>>()});
   }
@@ -104,7 +104,7 @@ Failure common_failure(ProcessGroup& group, const Failure& mine) {
     if (all[r].empty()) {
       continue;
     }
-    const json parsed = json::parse(all[r]);
+    const json parsed = parse_json(all[r]);
     texts.push_back(parsed.at("text").get<std::string>());
     if (out.exit_code == 0) {
       out.exit_code = parsed.at("code").get<int>();
