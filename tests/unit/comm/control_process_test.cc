@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "comm/process_end.h"
 #include "comm/socket.h"
+#include "control_ranks.h"
 #include "support/own_address.h"
 
 namespace meshtrain::test {
@@ -152,10 +153,6 @@ struct Run {
 };
 
 using Codes = std::vector<int>;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string name_of(Run& run, int rank) {
   return fmt::format("rank {} on host {} (pid {})", rank, host_name(), run[rank].pid());
