@@ -37,7 +37,7 @@ std::byte* Exchange::pack(const Outgoing& outgoing, KernelMaker& maker) const {
 }
 
 void Exchange::make(KernelMaker& maker) {
-  if (!is_expected_ && sends_.empty() && receives_.empty())
+  if (!is_expected())
     return;
   std::vector<Message> sends, receives;
   maker.begin_group();

@@ -24,6 +24,7 @@ class Exchange {
 
   // Some process sends something here, if not this one: all take part, so that all count alike.
   void expect() { is_expected_ = true; }
+  bool is_expected() const { return is_expected_ || !sends_.empty() || !receives_.empty(); }
 
   // Makes the kernels that pack and exchange; nothing where no process sends anything.
   void make(KernelMaker& maker);

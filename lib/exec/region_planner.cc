@@ -46,7 +46,8 @@ RegionPlanner::RegionPlanner(const MeshPart& part, Side source, AxisMask presumm
   for (int64_t p = 0; p < num_sources; ++p) {
     const int64_t device = device_of_piece(mesh, source_.buffer.axes, p);
     if (part.piece_like(presummed, device) == 0)
-      sources_.push_back({device, source_.box(part, device)});
+      sources_.push_back({device, source_.box(part, device),
+                          part.holder(device, source_.buffer.axes) == part.rank()});
   }
 }
 
@@ -70,14 +71,15 @@ std::optional<RegionPlanner::Overlap> RegionPlanner::overlap(const Box& source, 
   return out;
 }
 
-// Calls visit(source, overlap) for every term of the piece that a device holds. Sources are in
-// device order, so that terms are added in device order.
-template <class Visit>
-void RegionPlanner::for_each_term(int64_t device, const Box& box, Visit&& visit) const {
+// Calls visit(source, overlap) for every term of the piece that a device holds from the sources for
+// which matters(source). Sources are in device order, so that terms are added in device order.
+template <class Matters, class Visit>
+void RegionPlanner::for_each_term(int64_t device, const Box& box, Matters&& matters,
+                                  Visit&& visit) const {
   const DeviceMesh& mesh = part_.mesh();
   const int64_t kept = distinct_piece(mesh, kept_, device);
   for (const Source& source : sources_) {
-    if (distinct_piece(mesh, kept_, source.device) != kept)
+    if (!matters(source) || distinct_piece(mesh, kept_, source.device) != kept)
       continue;
     if (const auto meet = overlap(source.box, box))
       visit(source, *meet);
@@ -100,9 +102,8 @@ void RegionPlanner::plan_receives(Exchange& exchange, bool with_others) {
     const Box box = target_.box(part_, device);
     // One region for each position of the split axes; its terms differ along the settled axes only.
     std::map<std::pair<std::vector<int64_t>, int64_t>, size_t> region_of;
-    for_each_term(device, box, [&](const Source& source, const Overlap& meet) {
-      if (!with_others && part_.holder(source.device, source_.buffer.axes) != part_.rank())
-        return;
+    const auto matters = [&](const Source& source) { return with_others || source.is_mine; };
+    for_each_term(device, box, matters, [&](const Source& source, const Overlap& meet) {
       const auto [place, is_new] =
           region_of.try_emplace({source.box.start, source.box.key}, planned_.size());
       if (is_new) {
@@ -119,13 +120,13 @@ void RegionPlanner::plan_receives(Exchange& exchange, bool with_others) {
 
 void RegionPlanner::add_term(Planned& region, const Source& source, const Overlap& meet,
                              Exchange& exchange) {
-  const int holder = part_.holder(source.device, source_.buffer.axes);
-  if (holder == part_.rank()) {
+  if (source.is_mine) {
     region.terms.push_back({local_address(source, meet), {}});
     return;
   }
   const bool may_arrive_there = is_copy() && is_run(meet.shape, region.target_shape);
   region.has_remote = true;
+  const int holder = part_.holder(source.device, source_.buffer.axes);
   region.terms.push_back({nullptr, exchange.receive(holder, num_elements(meet.shape) * item(),
                                                     may_arrive_there ? region.to : nullptr)});
 }
@@ -134,9 +135,14 @@ void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
   const MeshPart peer = part_.of(rank);
   const AxisMask axes = target_.buffer.axes;
   const int64_t num_targets = peer.num_pieces(axes);
+  // What others send each other matters until it is known that something is sent: among n processes
+  // there are n * n pairs.
+  const auto matters = [&](const Source& source) {
+    return source.is_mine || !exchange.is_expected();
+  };
   for (int64_t p = 0; p < num_targets; ++p) {
     const int64_t device = peer.device_of(axes, p);
-    for_each_term(device, target_.box(peer, device),
+    for_each_term(device, target_.box(peer, device), matters,
                   [&](const Source& source, const Overlap& meet) {
                     const int holder = part_.holder(source.device, source_.buffer.axes, rank);
                     if (holder != rank)

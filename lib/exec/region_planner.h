@@ -43,6 +43,7 @@ class RegionPlanner {
   struct Source {
     int64_t device;
     Box box;
+    bool is_mine;  // this process has a piece like it
   };
   // The part of one piece of the target that one piece of the source covers.
   struct Overlap {
@@ -62,8 +63,8 @@ class RegionPlanner {
   };
 
   static std::optional<Overlap> overlap(const Box& source, const Box& target);
-  template <class Visit>
-  void for_each_term(int64_t device, const Box& box, Visit&& visit) const;
+  template <class Matters, class Visit>
+  void for_each_term(int64_t device, const Box& box, Matters&& matters, Visit&& visit) const;
   void plan_receives(Exchange& exchange, bool with_others);
   void plan_sends(int rank, Exchange& exchange) const;
   void add_term(Planned& region, const Source& source, const Overlap& meet, Exchange& exchange);
