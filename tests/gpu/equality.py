@@ -8,16 +8,12 @@ losses within 1e-4 over 100 steps in full float32, dropout included; the convnet
 run --repeats times must leave the same weights, byte for byte. One line a comparison; exit status 1 when one
 fails. `--device cpu` tries the program itself where there is no GPU.
 """
-import argparse
-import hashlib
-import json
-import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from checks import Failed, losses_of, options, report, weights_of
+
 STEPS = 100
 CONVNET = ["fit.epochs=1", "data.train={source: digits, samples: 6400}",
            "data.test={source: digits, split: test, samples: 64}"]
@@ -32,10 +28,6 @@ MODELS = {
     "quickstart": ("quickstart", "1x1", ["fit.epochs=1", f"fit.limit_steps={STEPS}"], 1e-4),
 }
 REPEATED = ["quickstart", "convnet"]
-
-
-class Failed(Exception):
-    pass
 
 
 class Runner:
@@ -63,8 +55,7 @@ class Runner:
         return run
 
     def losses(self, *arguments):
-        lines = (self.train(*arguments) / "metrics.jsonl").read_text().splitlines()
-        losses = [e["loss"] for e in map(json.loads, lines) if e["event"] == "step"][:STEPS]
+        losses = losses_of(self.train(*arguments))[:STEPS]
         if len(losses) != STEPS:
             raise Failed(f"{len(losses)} steps instead of {STEPS}")
         return losses
@@ -99,33 +90,20 @@ def repeat(runner, model, device, count):
     hashes = set()
     for _ in range(count):
         run = runner.train(model, one(device), "--mesh", MODELS[model][1], "fit.limit_steps=30")
-        hashes.add(hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest())
+        hashes.add(weights_of(run))
     if len(hashes) != 1:
         raise Failed(f"{count} runs left {len(hashes)} different weights")
     return f"{count} runs, sha256 {hashes.pop()[:16]}"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--meshtrain", type=pathlib.Path, default=ROOT / "build/release/app/meshtrain")
-    parser.add_argument("--configs", type=pathlib.Path, default=ROOT / "configs")
+    parser = options(__doc__, 600)
     parser.add_argument("--device", default="gpu:0")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=600, help="for everything")
     arguments = parser.parse_args()
-    failures = 0
-    with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(arguments, pathlib.Path(folder))
-        checks = [(f"{m} follows the CPU", compare, (m, arguments.device)) for m in MODELS]
-        checks += [(f"{m} repeats", repeat, (m, arguments.device, arguments.repeats)) for m in REPEATED]
-        for name, check, rest in checks:
-            try:
-                print(f"ok      {name}: {check(runner, *rest)}", flush=True)
-            except Failed as error:
-                failures += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-    print(f"{len(checks) - failures} passed, {failures} failed")
-    return 1 if failures else 0
+    checks = [(f"{m} follows the CPU", compare, (m, arguments.device)) for m in MODELS]
+    checks += [(f"{m} repeats", repeat, (m, arguments.device, arguments.repeats)) for m in REPEATED]
+    return report(lambda folder: Runner(arguments, folder), checks)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,16 @@ for byte: the guides' models, ZeRO 1 to 3, with the step as one CUDA graph and w
 be those within 1e-4. Every collective is timed once over every axis (bench comm). Then a process is killed: the others
 must have ended 5 seconds later, with exit status 8. One line a check; exit status 1 when one fails.
 """
-import argparse
-import hashlib
 import json
 import os
-import pathlib
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from checks import Failed, losses_of, options, report, weights_of
+
 DEVICES = 8
 MOST_TO_END = 5.0  # seconds, from the death of one process to the end of the last
 DATA = "keras_guide_data_parallel"
@@ -35,10 +32,6 @@ MODELS = {
     "ZeRO-3": (DATA, ["distribution.zero=3", ADAM]),
     "ZeRO-3, no graph": (DATA, ["distribution.zero=3", ADAM, "--no-cuda-graph"]),
 }
-
-
-class Failed(Exception):
-    pass
 
 
 def recipe(rank):
@@ -77,6 +70,14 @@ class Processes:
         except subprocess.TimeoutExpired:
             raise Failed(f"not done in {seconds:.0f} s: {self.tail()}") from None
 
+    def succeed(self, seconds):
+        try:
+            codes = self.wait(seconds)
+        finally:
+            self.end()
+        if any(codes):
+            raise Failed(f"exit status {codes}: {self.tail()}")
+
     def tail(self):
         texts = [log.read_text(errors="replace").strip() for log in self.logs]
         return next((t[-600:] for t in texts if "error" in t), texts[0][-600:])
@@ -92,7 +93,6 @@ class Runner:
     def __init__(self, arguments, folder):
         self.program, self.configs, self.gpu = str(arguments.meshtrain), arguments.configs, arguments.device
         self.folder, self.limit = folder, time.monotonic() + arguments.seconds
-        self.counts = [int(c) for c in arguments.processes.split(",")]
         self.runs, self.references = 0, {}
 
     def left(self):
@@ -123,16 +123,8 @@ class Runner:
             if done.returncode != 0:
                 raise Failed(f"exit status {done.returncode}: {done.stderr.strip()}")
         else:
-            ranks = Processes(words, count, folder)
-            try:
-                codes = ranks.wait(self.left())
-            finally:
-                ranks.end()
-            if any(codes):
-                raise Failed(f"exit status {codes}: {ranks.tail()}")
-        lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
-        losses = [event["loss"] for event in map(json.loads, lines) if event["event"] == "step"]
-        return hashlib.sha256((folder / "run" / "weights.safetensors").read_bytes()).hexdigest(), losses
+            Processes(words, count, folder).succeed(self.left())
+        return weights_of(folder / "run"), losses_of(folder / "run")
 
     def reference(self, model):
         if model not in self.references:
@@ -160,12 +152,7 @@ def all_collectives(runner, count):
     folder = runner.new_folder()
     ranks = Processes([runner.program, "bench", "comm", "--devices", f"gpu:{runner.gpu}x{DEVICES // count}", "--mesh",
                        "2x4", "--largest", "64KiB", "--format", "json"], count, folder)
-    try:
-        codes = ranks.wait(runner.left())
-    finally:
-        ranks.end()
-    if any(codes):
-        raise Failed(f"exit status {codes}: {ranks.tail()}")
+    ranks.succeed(runner.left())
     text = ranks.logs[0].read_text()
     series = json.loads(text[text.index("{"):])["series"]
     return ", ".join(sorted({f"{s['kind']} over {s['axis']}" for s in series}))
@@ -193,29 +180,17 @@ def killed(runner, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--meshtrain", type=pathlib.Path, default=ROOT / "build/release/app/meshtrain")
-    parser.add_argument("--configs", type=pathlib.Path, default=ROOT / "configs")
+    parser = options(__doc__, 300)
     parser.add_argument("--device", type=int, default=0, help="number of the GPU")
     parser.add_argument("--processes", default="2,4,8")
-    parser.add_argument("--seconds", type=float, default=300, help="for everything")
     arguments = parser.parse_args()
-    failures = 0
-    with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(arguments, pathlib.Path(folder))
-        checks = [(f"{m} in {c} processes", same_bits, (m, c)) for c in runner.counts for m in MODELS]
-        middle = runner.counts[len(runner.counts) // 2]
-        checks += [(f"{m} in {middle} processes, fast", close, (m, middle)) for m in ("data parallel", "model parallel")]
-        checks += [(f"collectives of {c} processes", all_collectives, (c,)) for c in runner.counts]
-        checks += [(f"kill -9 of one of {middle}", killed, (middle,))]
-        for name, check, rest in checks:
-            try:
-                print(f"ok      {name}: {check(runner, *rest)}", flush=True)
-            except Failed as error:
-                failures += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-    print(f"{len(checks) - failures} passed, {failures} failed")
-    return 1 if failures else 0
+    counts = [int(c) for c in arguments.processes.split(",")]
+    middle = counts[len(counts) // 2]
+    checks = [(f"{m} in {c} processes", same_bits, (m, c)) for c in counts for m in MODELS]
+    checks += [(f"{m} in {middle} processes, fast", close, (m, middle)) for m in ("data parallel", "model parallel")]
+    checks += [(f"collectives of {c} processes", all_collectives, (c,)) for c in counts]
+    checks += [(f"kill -9 of one of {middle}", killed, (middle,))]
+    return report(lambda folder: Runner(arguments, folder), checks)
 
 
 if __name__ == "__main__":
