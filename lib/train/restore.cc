@@ -12,6 +12,7 @@
 #include "train/snapshot.h"
 
 namespace meshtrain {
+
 void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
                  VariableStore& store, int variable) {
   const Variable& v = store.variables()[static_cast<size_t>(variable)];
@@ -153,10 +154,11 @@ class Restorer {
       const CheckpointTensor* tensor = saved(variable);
       if (is_metric && (tensor == nullptr || kind_of(*tensor) != kind_of(variable))) {
         lost.insert(variable.path.substr(0, variable.path.rfind('/')));
-      } else if (is_weight && options_.reset_optimizer) {
-        engine_.write_variable(variable.path, reader_.read(*tensor));  // slots that copy it follow
       } else {
         read_pieces(reader_, *tensor, store, static_cast<int>(v));
+        if (is_weight && options_.reset_optimizer) {
+          fill_copies(*tensor, v);
+        }
       }
     }
     for (const std::string& metric : lost) {
@@ -168,6 +170,17 @@ class Restorer {
   }
 
  private:
+  // Slots that start as a copy of the weight, out of its own tensor: several processes could not
+  // ask each other for it where one of them cannot read.
+  void fill_copies(const CheckpointTensor& tensor, size_t weight) {
+    const StepGraphs& graphs = engine_.setup().graphs();
+    for (size_t s = 0; s < graphs.slots(weight).size(); ++s) {
+      if (graphs.slots(weight)[s].copy_weight) {
+        read_pieces(reader_, tensor, engine_.store(), graphs.slot_variable(weight, s));
+      }
+    }
+  }
+
   const CheckpointTensor* saved(const Variable& variable) const {
     const auto found = saved_.find(checkpoint_path(variable));
     return found == saved_.end() ? nullptr : found->second;
