@@ -143,8 +143,7 @@ TEST_CASE("traffic counts what is sent and what all-reduces are over") {
   CHECK(traffic.bytes_reduced == 240);
 }
 
-// --- emulated devices
-// -----------------------------------------------------------------------------
+// --- emulated devices -------------------------------------------------------------------------
 
 using Group = std::shared_ptr<ThreadGroup>;
 
