@@ -154,8 +154,7 @@ std::vector<bool> waited_for(const Placed& groups, const std::vector<size_t>& wo
 }
 
 // Tiny groups join the last chain of their level, since that one is behind most of what they wait
-// for.
-// Those that nothing waits for come after everything else, in chains of their own.
+// for. Those that nothing waits for come after everything else, in chains of their own.
 Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
   std::vector<size_t> words;
   for (const std::vector<int>& group : groups.places)
