@@ -2,11 +2,11 @@
 // could come to another decision than the rest (files, signals, clocks, memory) they agree here
 // first. A process alone agrees with itself, and nothing here costs it anything.
 //
-//   agreement.by_first("the run's folder", [&] { make_folder(); });    // rank 0 acts, all learn
+//   agreement.by_first("the run's folder", [&] { make_folder(); });  // rank 0 acts, all learn
 //   const std::string path = agreement.from_first("the checkpoint", [&] { return newest(); });
-//   agreement.by_all("opening the data", [&] { data = load(); });      // each acts, all go on or
-//   none agreement.look();                                                  // between two steps if
-//   (agreement.stop_signal() != 0) ...                              // the same on all
+//   agreement.by_all("opening the data", [&] { data = load(); });    // all go on, or none
+//   agreement.look();                                                // between two steps
+//   if (agreement.stop_signal() != 0) ...                            // the same on all
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,9 @@ namespace meshtrain {
 
 class Agreement {
  public:
+  // Seconds for what reads or writes whole models.
+  static constexpr double kLongestFiles = 3600;
+
   // Alone.
   Agreement() = default;
   Agreement(Processes processes, Clock now);
@@ -71,8 +74,8 @@ class Agreement {
   void loss(int64_t step, const StepRunner& runner) const;  // its last loss
   void set_last_checkpoint(int64_t step) const;
   // Others wait that long for this process while the result lives.
-  [[nodiscard]] std::optional<ControlChannel::Announcement> announce(const char* what,
-                                                                     double limit_seconds) const;
+  [[nodiscard]] std::optional<ControlChannel::Announcement> announce(
+      const char* what, double limit_seconds = kLongestFiles) const;
 
  private:
   struct Word;

@@ -73,7 +73,7 @@ class Checkpointer : public TrainControl {
   void start(const TrainPosition& at);
   bool start_beside();
   void take_notes(const TrainPosition& at);
-  SaveOptions save_options(bool beside);
+  SaveOptions save_options();
   void look(Agreement::Pace pace, uint64_t logs = 0);
   void check_replicas(const TrainPosition& at);
   [[noreturn]] void report_unequal(const std::string& what, int64_t step) const;
@@ -88,7 +88,8 @@ class Checkpointer : public TrainControl {
   void report_place(const TrainPosition& at);
   void watch_best(const TrainPosition& at, const Logs& logs);
   void link_best(const TrainState& state);
-  bool fits_in_memory() const;
+  bool copy_state();
+  void warn_of_waiting(const std::string& why);
 
   Engine& engine_;
   const Config& config_;
@@ -104,10 +105,9 @@ class Checkpointer : public TrainControl {
   CheckpointNotes notes_;  // of the save in flight
   std::future<SaveResult> saving_;
   std::atomic<bool> is_committing_{false};  // all processes wrote their parts
-  int64_t num_saves_ = 0;
-  int64_t equal_at_ = -1;         // step at which all processes had the same
-  double blocked_ = 0;            // seconds that the steps waited for it
-  bool waits_for_saves_ = false;  // for lack of memory, as the user knows
+  int64_t equal_at_ = -1;                   // step at which all processes had the same
+  double blocked_ = 0;                      // seconds that the steps waited for it
+  bool waits_for_saves_ = false;            // for lack of memory, as the user knows
 
   TrainState state_;         // best, cursor
   bool has_cursor_ = false;  // the checksum of the data is known

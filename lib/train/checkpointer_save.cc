@@ -34,16 +34,38 @@ class SignalsBlocked {
 
 }  // namespace
 
-// On every process.
-bool Checkpointer::fits_in_memory() const {
+void Checkpointer::warn_of_waiting(const std::string& why) {
+  if (!waits_for_saves_) {
+    options_.warn(fmt::format("training waits while checkpoints are written: {}", why));
+  }
+  waits_for_saves_ = true;
+}
+
+// On every process, or on none: all must note a save at the same step.
+bool Checkpointer::copy_state() {
   const int64_t wanted = config_.checkpoint.memory;
   const Processes& processes = agreement_.processes();
   const int sharing = processes.group == nullptr ? 1 : processes.group->local_size();
   const int64_t limit = wanted > 0 ? wanted : available_memory() / 4 / sharing;
-  const bool fits = snapshot_.copied_bytes() <= limit;
+  bool is_copied = false;
+  try {
+    if (snapshot_.copied_bytes() <= limit) {
+      snapshot_.copy();
+      is_copied = true;
+    }
+  } catch (const RuntimeFailure& failure) {
+    if (failure.exit_code() != ExitCode::kMesh) {
+      throw;
+    }
+    warn_of_waiting(failure.what());
+  }
   const std::vector<std::string> all =
-      agreement_.all_gather("memory for a save", fits ? "yes" : "no");
-  return std::count(all.begin(), all.end(), "yes") == static_cast<ptrdiff_t>(all.size());
+      agreement_.all_gather("memory for a save", is_copied ? "yes" : "no");
+  if (std::count(all.begin(), all.end(), "no") > 0) {
+    snapshot_.drop_copies();
+    return false;
+  }
+  return true;
 }
 
 void Checkpointer::save(const TrainPosition& at, Wait wait) {
@@ -91,7 +113,7 @@ void Checkpointer::take_notes(const TrainPosition& at) {
 
 // How the processes that save together talk: a thread beside the steps only over the control
 // channel, since the group is the main thread's.
-SaveOptions Checkpointer::save_options(bool beside) {
+SaveOptions Checkpointer::save_options() {
   SaveOptions out;
   out.before_commit = options_.before_commit;
   out.rank = agreement_.rank();
@@ -102,49 +124,39 @@ SaveOptions Checkpointer::save_options(bool beside) {
   out.on_parts = [this] { is_committing_ = true; };
   const std::shared_ptr<ControlChannel> control = agreement_.processes().control;
   if (control == nullptr) {
-    MESHTRAIN_CHECK(!beside);
     out.all_gather = [this](const std::string& mine) {
       return agreement_.all_gather("a save", mine);
     };
     return out;
   }
-  constexpr double kLongestSave = 3600;  // seconds, of one process's part
-  out.all_gather = [control, key = fmt::format("save {}", num_saves_++)](std::string mine) {
-    return control->all_gather(key, std::move(mine), kLongestSave);
+  out.all_gather = [control](std::string mine) {
+    return control->all_gather("a save", std::move(mine), Agreement::kLongestFiles);
   };
   return out;
 }
 
-// Starts to write a copy of the state while training goes on; false when there is no memory for it.
+// Starts to write a copy of the state while training goes on; false where that cannot be.
 bool Checkpointer::start_beside() {
   const bool can_talk = agreement_.is_alone() || agreement_.processes().control != nullptr;
-  if (!config_.checkpoint.async || !can_talk || !fits_in_memory()) {
+  if (!config_.checkpoint.async || !can_talk || !copy_state()) {
     return false;
   }
-  std::string why;
+  const auto write = [this, save = save_options()] {
+    const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save);
+    is_committing_ = false;
+    return result;
+  };
   try {
-    snapshot_.copy();
     const SignalsBlocked blocked;
-    saving_ = std::async(std::launch::async, [this, save = save_options(true)] {
-      const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save);
-      is_committing_ = false;
-      return result;
-    });
-    return true;
-  } catch (const RuntimeFailure& failure) {
-    if (failure.exit_code() != ExitCode::kMesh) {
-      throw;
-    }
-    why = failure.what();
+    saving_ = std::async(std::launch::async, write);
   } catch (const std::system_error& error) {  // no thread: there is no room for its stack
-    why = error.what();
+    warn_of_waiting(error.what());
+    const auto announced = agreement_.announce("writing a checkpoint");
+    saving_ = std::async(std::launch::deferred, write);
+    saving_.wait();  // and is noted when the others note it, who may write beside their steps
+    snapshot_.drop_copies();
   }
-  if (!waits_for_saves_) {
-    options_.warn(fmt::format("training waits while checkpoints are written: {}", why));
-  }
-  waits_for_saves_ = true;
-  snapshot_.drop_copies();
-  return false;
+  return true;
 }
 
 void Checkpointer::start(const TrainPosition& at) {
@@ -159,7 +171,7 @@ void Checkpointer::start(const TrainPosition& at) {
   } else {
     snapshot_.borrow();
     agreement_.progress(at, "save");
-    const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save_options(false));
+    const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save_options());
     is_committing_ = false;
     blocked_ = options_.now() - begin;
     note(result);
@@ -258,7 +270,7 @@ std::string Checkpointer::save_to(const std::string& path, const TrainPosition& 
   take_notes(at);
   snapshot_.borrow();
   agreement_.progress(at, "save");
-  const SaveResult result = replace_checkpoint(path, snapshot_, notes_, save_options(false));
+  const SaveResult result = replace_checkpoint(path, snapshot_, notes_, save_options());
   is_committing_ = false;
   if (!result.unequal.empty()) {
     report_unequal(result.unequal, at.step);

@@ -196,11 +196,6 @@ void Snapshot::borrow() {
   point_to(std::move(variables));
 }
 
-void Snapshot::drop_copies() {
-  copies_.clear();
-  borrow();
-}
-
 void Snapshot::copy() {
   if (copies_.empty()) {
     copies_.emplace_back(DType::kUInt8, Shape{std::max<int64_t>(copied_bytes_, 1)});

@@ -41,8 +41,8 @@ class Snapshot {
   void copy();
   // From now on the data are the store's own again, or a copy where these are on a GPU.
   void borrow();
-  // The same, and gives back the memory of copies.
-  void drop_copies();
+  // Gives back the memory of copies; borrow() or copy() must come before the data are used again.
+  void drop_copies() { copies_.clear(); }
 
   int64_t num_bytes() const { return num_bytes_; }        // of all tensors
   int64_t copied_bytes() const { return copied_bytes_; }  // of this process's copy
