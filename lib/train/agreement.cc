@@ -1,6 +1,7 @@
 #include "train/agreement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/diagnostic.h"
@@ -195,8 +196,8 @@ void Agreement::progress(const TrainPosition& at, const char* phase) const {
 
 void Agreement::loss(int64_t step, const StepRunner& runner) const {
   if (processes_.control != nullptr) {
-    const double loss = runner.last_loss();
-    processes_.control->loss(step, hash_bytes(&loss, sizeof(loss)));
+    const double loss = runner.last_loss();  // any NaN is as good as another
+    processes_.control->loss(step, std::isnan(loss) ? 1 : hash_bytes(&loss, sizeof(loss)));
   }
 }
 
