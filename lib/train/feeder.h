@@ -26,8 +26,8 @@ class Feeder {
   bool keep(const Dataset& dataset);
 
   // Writes all inputs of step `step` of the executor's next run, of the batch what this process
-  // computes with. Throws ConfigError E324 when the
-  // dataset has no such array, and what reading it throws.
+  // computes with. Throws ConfigError E324 when the dataset has no such array, and what reading it
+  // throws.
   void feed(Executor& executor, const Batch& batch, double learning_rate, int step);
 
  private:

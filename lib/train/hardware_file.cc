@@ -75,6 +75,14 @@ const Section& hardware_section() {
   return kSection;
 }
 
+std::vector<std::string> names_of(const std::vector<Hardware>& table) {
+  std::vector<std::string> out;
+  for (const Hardware& hardware : table) {
+    out.push_back(hardware.name);
+  }
+  return out;
+}
+
 class HardwareReader {
  public:
   HardwareReader(std::vector<Hardware> table, Diagnostics& diagnostics)
@@ -113,7 +121,7 @@ class HardwareReader {
     if (known == nullptr && !like.is_null()) {
       Diagnostic& d = diagnostics_.error("E113", like.loc,
                                          fmt::format("there is no hardware `{}` to be like", base));
-      suggest(d, base, names());
+      suggest(d, base, names_of(table_));
       return;
     }
     Hardware out = known == nullptr ? Hardware{} : *known;
@@ -126,7 +134,7 @@ class HardwareReader {
                              "rates of `link` and `network`",
                              node.key))
           .help(fmt::format("write `like: H100` to begin with a known one ({})",
-                            join(names(), ", ")));
+                            join(names_of(table_), ", ")));
       return;
     }
     const Hardware* same = find_hardware(table_, out.name);
@@ -139,14 +147,6 @@ class HardwareReader {
                                         [](double rate) { return rate > 0; });
     return multiplies && hardware.memory_rate > 0 &&
            (hardware.is_virtual || (hardware.link_rate > 0 && hardware.network_rate > 0));
-  }
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> out;
-    for (const Hardware& hardware : table_) {
-      out.push_back(hardware.name);
-    }
-    return out;
   }
 
   ConfigValue& field(std::string_view name) { return field_of(values_, name); }
@@ -251,10 +251,7 @@ const Hardware* requested_hardware(const DeviceRequest& request,
   if (found != nullptr) {
     return found;
   }
-  std::vector<std::string> names;
-  for (const Hardware& hardware : table) {
-    names.push_back(hardware.name);
-  }
+  const std::vector<std::string> names = names_of(table);
   Diagnostics diagnostics;
   Diagnostic& d = diagnostics.error(
       "E113", request.text.loc, fmt::format("`{}` names no known hardware", request.text.value));

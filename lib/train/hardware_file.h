@@ -13,6 +13,8 @@
 
 namespace meshtrain {
 
+struct DeviceRequest;
+
 // The table with what the file at `path` changes and adds; the table itself when it is empty.
 // Throws ConfigError with every problem of the file and its place.
 std::vector<Hardware> load_hardware(const Located<std::string>& path);
@@ -20,7 +22,6 @@ std::vector<Hardware> load_hardware(const Located<std::string>& path);
 // The devices that `devices` names in `table`, for `64xH100`; those of this machine for `cpu:8` and
 // `auto` without a GPU. Null for GPUs of this machine: what they are is known when they are opened.
 // Throws ConfigError E113 that lists the names when there is none of this name.
-struct DeviceRequest;
 const Hardware* requested_hardware(const DeviceRequest& request,
                                    const std::vector<Hardware>& table);
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
+#include "comm/socket.h"
 #include "ir/op.h"
 #include "plan/hardware.h"
 
@@ -14,10 +14,6 @@ namespace {
 
 constexpr int64_t kMostMemory = int64_t{1} << 30;  // of operand and result together
 constexpr int kChunks = 5;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The number that the first process has.
 int64_t agreed(const Processes& processes, int64_t mine) {
@@ -29,11 +25,11 @@ int64_t agreed(const Processes& processes, int64_t mine) {
 double median_seconds(const std::function<void()>& call, double budget,
                       const Processes& processes) {
   const auto timed = [&](int64_t calls) {
-    const double begin = now();
+    const double begin = steady_seconds();
     for (int64_t i = 0; i < calls; ++i) {
       call();
     }
-    return (now() - begin) / static_cast<double>(calls);
+    return (steady_seconds() - begin) / static_cast<double>(calls);
   };
   timed(1);  // memory is touched, connections are made
   const double one = std::max(timed(2), 1e-9);

@@ -109,7 +109,6 @@ TEST_CASE("plan says that a small model is slower on several devices than on one
 
 TEST_CASE("the axis that lies inside a host is the last and hosts can be given") {
   const TemporaryFolder folder;
-  folder.write("model.yaml", kModel);
   folder.write("model.yaml", std::string(kModel) + R"(distribution:
   device_mesh: {axis_names: [data, model]}
   layout_map: {d1/kernel: [null, model], d1/bias: [model], d2/kernel: [model, null]}
