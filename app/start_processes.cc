@@ -39,12 +39,16 @@ void silence(bool is_silent) {
   err_stream().silence(is_silent);
 }
 
-// What all processes find alike.
+// What all processes find alike. Those of MPI tell the rest once they have met: its launcher kills
+// all when the first has ended, maybe before rank 0 has spoken.
 void check_start(const Arguments& arguments, const LaunchEnvironment& environment,
                  std::string_view verb) {
   check_can_meet(environment);
+  if (environment.speaks_mpi()) {
+    return;
+  }
   check_files_can_be_shared(arguments);
-  if (!environment.speaks_mpi() && !wants_gpu(arguments, verb, environment.size)) {
+  if (!wants_gpu(arguments, verb, environment.size)) {
     Diagnostics diagnostics;
     diagnostics
         .error("E614", {},
@@ -96,6 +100,7 @@ std::vector<Fact> agree_on_facts(const Arguments& arguments, std::string_view ve
   std::vector<Fact> facts;
   Failure failure;
   try {
+    check_files_can_be_shared(arguments);
     facts = run_facts(arguments, verb, group.size());
   } catch (const std::exception&) {
     const Ending ending = ending_of_exception(arguments, false);
@@ -144,7 +149,9 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
         verb == "train" ? "the same command with --resume" : "the same command";
   }
   silence(environment.local_rank != 0);  // what is amiss on one host only is said there
-  const std::shared_ptr<ProcessGroup> group = make_group(environment, options);
+  // Theirs from here on: it ends, and lets the others end, after a message was shown.
+  const std::shared_ptr<ProcessGroup> group = arguments.processes.group =
+      make_group(environment, options);
   options.parent = launcher_pid();
   silence(group->rank() != 0);
   compare(
@@ -152,7 +159,7 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
       environment.local_rank == 0 ? print_to_stderr : [](std::string_view) {});
   silence(environment.local_rank != 0);
   options.address = environment.master_host;
-  arguments.processes = {group, std::make_shared<ControlChannel>(*group, options)};
+  arguments.processes.control = std::make_shared<ControlChannel>(*group, options);
   silence(group->rank() != 0);
   try_transfers(*group, *arguments.processes.control, environment.speaks_mpi());
   arguments.num_workers = share_cores(*group);
