@@ -188,6 +188,14 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
   const ConfigValue& zero = field_of(tree, "zero");
   out.zero = located<int64_t>(zero, zero.integer());
   out.zero_axes = axis_list(field_of(tree, "zero_axes"), axes, "zero_axes", diagnostics);
+  const ConfigValue& shards = field_of(tree, "auto_shard_dataset");
+  if (!shards.boolean()) {
+    diagnostics
+        .error("E113", shards.loc,
+               "`auto_shard_dataset` is `false`: each process would feed data of its own")
+        .help(
+            "leave it out: all processes name the same data, and each reads what it computes with");
+  }
   const ConfigValue& unmatched = field_of(field_of(tree, "checks"), "unmatched_rule");
   out.unmatched_rule = located<std::string>(unmatched, unmatched.string());
 }

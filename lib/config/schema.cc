@@ -59,7 +59,9 @@ const Section& distribution_section() {
        make_spec("zero_axes", ValueKind::kTextList, "null",
                  "axes of zero; the batch axis when null"),
        section("checks", checks_section(), "what is an error"),
-       later("auto_shard_dataset", "splitting of files over hosts")}};
+       boolean(
+           "auto_shard_dataset", "true",
+           "each process reads of the data only what it computes with; there is no other way")}};
   return kSection;
 }
 

@@ -40,6 +40,7 @@ TEST_CASE("load_config: every section is read") {
       "  layout_map:\n    d1/kernel: [null, model]\n    d1/bias: [[data, model]]\n    d1/output: "
       "[data]\n"
       "  layout_match: search\n  zero: 2\n  zero_axes: [data]\n  checks: {unmatched_rule: warn}\n"
+      "  auto_shard_dataset: true\n"
       "fit: {batch_size: 16, epochs: 3, initial_epoch: 1, steps_per_epoch: 10, limit_steps: 5,\n"
       "  validation_split: 0.25, validation_batch_size: 8, validation_steps: 2, validation_freq: "
       "[1, 3],\n"
