@@ -165,9 +165,8 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
 
 ResumeTarget agree_on_target(const Agreement& agreement,
                              const std::function<ResumeTarget()>& find) {
-  constexpr double kLongestLook = 3600;  // seconds, at every byte of some checkpoints
   constexpr const char* kLooking = "looking for a checkpoint";
-  const auto announced = agreement.announce(kLooking, kLongestLook);
+  const auto announced = agreement.announce(kLooking);  // at every byte of some of them
   ResumeTarget out;
   const nlohmann::json told = parse_json(agreement.from_first(kLooking, [&] {
     out = find();

@@ -214,14 +214,13 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
 
 // All processes read the same; one that does not would train another model.
 RunData TrainingRun::read_data() {
-  constexpr double kLongestReading = 3600;  // seconds
   RunData data;
   std::string hash;
   if (const auto& group = agreement_.processes().group;
       group != nullptr && config_.data.memory == 0) {
     config_.data.memory.value = available_memory() / 4 / group->local_size();
   }
-  const auto announced = agreement_.announce("opening the data", kLongestReading);
+  const auto announced = agreement_.announce("opening the data");
   agreement_.by_all("opening the data", [&] {
     data = load_run_data(config_, true, evaluated_part(config_));
     check_batches(config_, *data.train);
@@ -257,6 +256,7 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, Console& console)
 // The weights to begin with: of the checkpoint, of fit.initial_weights, or drawn.
 void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
   warnings_ = target.warnings;
+  const auto announced = agreement_.announce("reading the weights");
   if (target.reader) {
     agreement_.by_all("reading the checkpoint", [&] {
       changes_ = config_changes(target.reader->text("config.resolved.yaml"), portable_);

@@ -61,6 +61,7 @@ void save_model(const Engine& engine, const std::string& path, const Agreement& 
       throw ConfigError(diagnostics);
     }
   }
+  const auto announced = agreement.announce("saving the model");
   agreement.by_first("saving the model", [&] {
     make_folders(std::filesystem::path(path).parent_path().string());
     write_model(path, config, engine.model(), weights, static_cast<int64_t>(time(nullptr)));

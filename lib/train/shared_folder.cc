@@ -13,6 +13,7 @@ namespace meshtrain {
 namespace {
 
 constexpr uint64_t kMaxToken = 64;
+constexpr double kSlack = 30;  // seconds, for a file system that answers late
 
 std::string token_in(const std::string& path) {
   try {
@@ -48,6 +49,7 @@ void check_shared_folder(const Agreement& agreement, const std::string& folder, 
     file.finish();
     return made;
   });
+  const auto announced = agreement.announce("looking for the run's folder", seconds + kSlack);
   const bool sees = comes_to_see(path(token), token, seconds);
   const std::vector<std::string> all =
       agreement.all_gather("looking for the run's folder", sees ? "sees" : "");

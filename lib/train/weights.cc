@@ -25,6 +25,15 @@ void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
   }
 }
 
+std::vector<WantedWeight> wanted_weights(const StepRunner& runner) {
+  std::vector<WantedWeight> out;
+  for (const std::string& name : runner.weight_paths()) {
+    const HostTensor current = runner.read_variable(name);
+    out.push_back({name, current.shape(), current.dtype()});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
@@ -94,11 +103,9 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
 
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
                   const Model* model, std::vector<std::string>* unfit, const Agreement& agreement) {
-  std::vector<WantedWeight> wanted;
-  for (const std::string& name : runner.weight_paths()) {
-    const HostTensor current = runner.read_variable(name);
-    wanted.push_back({name, current.shape(), current.dtype()});
-  }
+  const auto announced = agreement.announce("reading weights");
+  const std::vector<WantedWeight> wanted =
+      model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
   std::vector<NamedTensor> fitting;
   agreement.by_all("reading weights", [&] {
     std::vector<NamedTensor> given =
@@ -115,6 +122,7 @@ void save_weights(const StepRunner& runner, const std::string& path, const Agree
   for (const std::string& name : runner.weight_paths()) {
     tensors.push_back({name, runner.read_variable(name)});
   }
+  const auto announced = agreement.announce("writing the weights");
   agreement.by_first("writing the weights", [&] { write_safetensors(path, tensors); });
 }
 
