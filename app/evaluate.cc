@@ -45,7 +45,10 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   const DataPart part = part_to_evaluate(config);
   Agreement agreement(arguments.processes, seconds_now);
   RunData data;
-  agreement.by_all("opening the data", [&] { data = load_run_data(config, false, part); });
+  agreement.by_all("opening the data", [&] {
+    const auto announced = agreement.announce("opening the data");
+    data = load_run_data(config, false, part);
+  });
   const Dataset& dataset = *data.part(part);
   Engine engine(config, data_spec(dataset), engine_options(arguments));
   agreement.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });

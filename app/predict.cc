@@ -100,6 +100,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   Agreement agreement(arguments.processes, seconds_now);
   Dataset dataset;
   agreement.by_all("opening the data", [&] {
+    const auto announced = agreement.announce("opening the data");
     dataset = load_dataset(input_source(arguments.input, config.data), config.data);
     order_arrays(config.model, dataset);
   });
@@ -123,8 +124,10 @@ int run_predict(const Arguments& arguments, bool& started) {
     console.interrupt();
     throw;
   }
-  agreement.by_first("writing the outputs",
-                     [&] { write_outputs(arguments.output, engine.model(), std::move(outputs)); });
+  agreement.by_first("writing the outputs", [&] {
+    const auto announced = agreement.announce("writing the outputs");
+    write_outputs(arguments.output, engine.model(), std::move(outputs));
+  });
   console.finish();
   return 0;
 }
