@@ -7,7 +7,6 @@
 #include "cli.h"
 #include "config/interval.h"
 #include "config/source.h"
-#include "gpu_processes.h"
 #include "plan/cost_model.h"
 #include "restarts.h"
 #include "train/distribution.h"
@@ -46,6 +45,19 @@ int64_t size_of(const std::string& text, const char* flag) {
                       fmt::format("`{} {}` is no size; write 64 KiB or 16 MiB", flag, text));
   }
   return *bytes;
+}
+
+CommOptions sizes_of(const BenchArguments& bench) {
+  CommOptions out;
+  out.smallest = size_of(bench.smallest, "--smallest");
+  out.largest = size_of(bench.largest, "--largest");
+  out.seconds = bench.seconds;
+  if (out.smallest > out.largest) {
+    throw ConfigError(
+        "E140", {},
+        fmt::format("`--smallest {}` is more than `--largest {}`", bench.smallest, bench.largest));
+  }
+  return out;
 }
 
 std::string rate_text(double bytes_per_second) {
@@ -109,29 +121,21 @@ std::string as_json(const std::vector<CommSeries>& all, const CommOptions& optio
 }  // namespace
 
 int run_bench_comm(const Arguments& arguments) {
+  CommOptions options = sizes_of(arguments.bench);
   const Config config = config_of(arguments);
   Diagnostics diagnostics;
   const Distribution distribution =
       make_distribution(config, arguments.processes.size(), diagnostics);
   diagnostics.throw_if_errors();
-  if (const int count = gpu_processes(arguments, config); count > 1) {
-    return run_own_processes(arguments, config, count);
+  if (const std::optional<int> code = run_own_processes(arguments, config)) {
+    return *code;
   }
-  CommOptions options;
   options.mesh = distribution.mesh;
   options.processes = arguments.processes;
   options.device =
       open_device(distribution.devices, {.cache_dir = gpu_cache_folder()}, options.processes);
   const AbortHook abort_hook = join_devices(options.device, options.processes);
   options.workers = options.device == nullptr ? make_worker_pool(arguments.num_workers) : nullptr;
-  options.smallest = size_of(arguments.bench.smallest, "--smallest");
-  options.largest = size_of(arguments.bench.largest, "--largest");
-  options.seconds = arguments.bench.seconds;
-  if (options.smallest > options.largest) {
-    throw ConfigError("E140", {},
-                      fmt::format("`--smallest {}` is more than `--largest {}`",
-                                  arguments.bench.smallest, arguments.bench.largest));
-  }
   const std::string devices = distribution.devices.describe(options.mesh.num_devices());
   const std::vector<CommSeries> series = measure_collectives(options);
   if (arguments.processes.is_first()) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "cli.h"
-#include "gpu_processes.h"
 #include "restarts.h"
 #include "train/engine.h"
 #include "train/events.h"
@@ -39,8 +38,8 @@ void load_given_weights(Engine& engine, const Arguments& arguments, const Config
 
 int run_evaluate(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, true));
-  if (const int count = gpu_processes(arguments, config); count > 1) {
-    return run_own_processes(arguments, config, count);
+  if (const std::optional<int> code = run_own_processes(arguments, config)) {
+    return *code;
   }
   const DataPart part = part_to_evaluate(config);
   Agreement agreement(arguments.processes, seconds_now);

@@ -20,10 +20,6 @@ extern char** environ;
 namespace meshtrain {
 namespace {
 
-void say(const std::string& text) {
-  err_stream().write(text + "\n");
-}
-
 [[noreturn]] void refuse(const std::string& message, const std::string& help) {
   Diagnostics diagnostics;
   diagnostics.error("E140", {}, message).help(help);

@@ -8,7 +8,6 @@
 #include "cli.h"
 #include "config/default_object.h"
 #include "config/source_like.h"
-#include "gpu_processes.h"
 #include "restarts.h"
 #include "tensor/h5_datasets.h"
 #include "tensor/npy.h"
@@ -94,8 +93,8 @@ void write_outputs(const std::string& path, const Model& model, std::vector<Host
 
 int run_predict(const Arguments& arguments, bool& started) {
   const Config config = load_config(load_options(arguments, false));
-  if (const int count = gpu_processes(arguments, config); count > 1) {
-    return run_own_processes(arguments, config, count);
+  if (const std::optional<int> code = run_own_processes(arguments, config)) {
+    return *code;
   }
   Agreement agreement(arguments.processes, seconds_now);
   Dataset dataset;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "resume.h"
 #include "train/checkpoint_reader.h"
+#include "train/distribution.h"
 #include "training_run.h"
 
 namespace meshtrain {
@@ -19,10 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostSecondsLocked = 30;
-
-void say(const std::string& text) {
-  err_stream().write(text + "\n");
-}
 
 // Where an attempt writes, found out afterwards: the processes choose the folder where none is
 // given.
@@ -128,7 +125,18 @@ bool is_worth_a_restart(int exit_code) {
          exit_code == kCrashed;
 }
 
+int processes_for(const Config& config) {
+  Diagnostics diagnostics;
+  const Distribution distribution = make_distribution(config, 1, diagnostics);
+  // What is wrong with the mesh is said with everything else that is wrong.
+  return diagnostics.has_errors() ? 1 : processes_to_start(distribution.devices);
+}
+
 }  // namespace
+
+void say(const std::string& text) {
+  err_stream().write(text + "\n");
+}
 
 int run_with_restarts(const Arguments& arguments, const Config& config, const Attempt& attempt) {
   const RunFinder finder(arguments, config);
@@ -163,7 +171,11 @@ int run_with_restarts(const Arguments& arguments, const Config& config, const At
   }
 }
 
-int run_own_processes(const Arguments& arguments, const Config& config, int count) {
+std::optional<int> run_own_processes(const Arguments& arguments, const Config& config) {
+  const int count = arguments.processes.group != nullptr ? 1 : processes_for(config);
+  if (count == 1 && arguments.restarts == 0) {
+    return std::nullopt;
+  }
   check_files_can_be_shared(arguments);
   return run_with_restarts(
       arguments, config,

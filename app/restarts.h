@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "cli.h"
 #include "comm/launch.h"
@@ -20,8 +21,14 @@ using Attempt =
 // last exit code.
 int run_with_restarts(const Arguments& arguments, const Config& config, const Attempt& attempt);
 
-// `train` as `count` processes of this program on this machine, restarts included.
-int run_own_processes(const Arguments& arguments, const Config& config, int count);
+// The verb's work done by processes of this program on this machine, restarts included, where
+// `devices` of the config asks for several GPUs, one for each, or where restarts are wanted; the
+// exit code. None where this process does the work itself. Throws ConfigError E620 where there are
+// no such GPUs.
+std::optional<int> run_own_processes(const Arguments& arguments, const Config& config);
+
+// A line for people, on stderr.
+void say(const std::string& text);
 
 // Whether the words name standard input as a config, which several processes cannot share: E140.
 void check_files_can_be_shared(const Arguments& arguments);

@@ -2,25 +2,20 @@
 #include <fmt/format.h>
 
 #include "config/source.h"
-#include "gpu_processes.h"
 #include "restarts.h"
 #include "training_run.h"
 
 namespace meshtrain {
 
 int run_train(const Arguments& arguments, bool& started) {
-  if (arguments.restarts > 0) {
-    if (arguments.processes.size() > 1) {
-      throw ConfigError(
-          "E140", {}, "--restarts is for what starts the processes: meshtrain launch --restarts N");
-    }
-    const Config config = load_config(load_options(arguments, true));
-    return run_own_processes(arguments, config, gpu_processes(arguments, config));
+  if (arguments.restarts > 0 && arguments.processes.size() > 1) {
+    throw ConfigError("E140", {},
+                      "--restarts is for what starts the processes: meshtrain launch --restarts N");
   }
   const double started_at = seconds_now();
   TrainingRun run(arguments, load_options(arguments, true), started_at);
-  if (const int count = gpu_processes(arguments, run.config()); count > 1) {
-    return run_own_processes(arguments, run.config(), count);
+  if (const std::optional<int> code = run_own_processes(arguments, run.config())) {
+    return *code;
   }
   const RunDirOptions place = run_dir_options(arguments, run.config());
   const Located<std::string>& configured = run.config().run.resume;
@@ -49,8 +44,8 @@ int run_resume(const Arguments& arguments, bool& started) {
   const std::string name = target.reader->path() + "/config.resolved.yaml";
   options.source = checked_source(name, target.reader->text("config.resolved.yaml"));
   TrainingRun run(arguments, std::move(options), started_at);
-  if (const int count = gpu_processes(arguments, run.config()); count > 1) {
-    return run_own_processes(arguments, run.config(), count);
+  if (const std::optional<int> code = run_own_processes(arguments, run.config())) {
+    return *code;
   }
   const RunDirOptions given = run_dir_options(arguments, run.config());
   target.run.name = given.name;
