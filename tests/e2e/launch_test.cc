@@ -195,6 +195,18 @@ TEST_CASE("the first signal that stops becomes the one that mpirun hands to all"
   }
 }
 
+TEST_CASE("a run that was asked to save is started again when it is lost") {
+  const LaunchFolder folder(
+      "[ -e ready ] && exit 0\ntrap 'exit 8' USR2\necho >ready\n"
+      "while :; do sleep 0.05; done\n");
+  Command command = folder.command({"launch", "-n", "4", "small.yaml", "--restarts", "3"});
+  command.watch = [&](const std::string&, const std::string&, int pid) {
+    return fs::exists(folder.file("ready")) && kill(pid, SIGUSR2) == 0;
+  };
+  const Result result = run(command);
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+}
+
 // Runs the program alone; the first `kills` times it is killed once it has saved anew.
 std::string killing_script(int kills) {
   return fmt::format(
