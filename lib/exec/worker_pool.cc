@@ -110,6 +110,9 @@ WorkerPool::WorkerPool(int num_workers)
       pthread_setaffinity_np(threads_.back().native_handle(), sizeof(set), &set);
     }
   }
+  // Until all of them are up: one that is still starting may hold a lock of the allocator, which a
+  // child that is forked meanwhile (base/isolate.h) would wait for without end.
+  run([](void*, int) {}, nullptr);
 }
 
 WorkerPool::~WorkerPool() {

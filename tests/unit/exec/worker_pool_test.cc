@@ -2,10 +2,14 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <thread>
+
+#include "base/isolate.h"
 
 namespace meshtrain {
 namespace {
@@ -79,6 +83,24 @@ TEST_CASE("an idle pool takes no processor time") {
   const double before = used();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   CHECK(used() - before < 0.05);
+}
+
+// A thread that is still starting may hold a lock of the allocator, which a child would inherit.
+TEST_CASE("a child that is forked behind a new pool can take memory") {
+  for (int i = 0; i < 50; ++i) {
+    WorkerPool pool(32);
+    IsolatedProcess child({}, [](const IsolatedProcess::Send& send) {
+      alarm(20);
+      for (size_t size = 8; size < 100000; size += size / 4) {
+        for (int block = 0; block < 64; ++block) {
+          const std::unique_ptr<char[]> memory(new char[size]);
+          if (!send(memory.get(), 0))
+            return;
+        }
+      }
+    });
+    REQUIRE(child.finish() == "");
+  }
 }
 
 TEST_CASE("the caller keeps its processors") {
