@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kSteps = kIsInstrumented ? 3 : 8;
 
-// Dropout, batch statistics, an embedding-like product and global clipping: all that could depend
-// on how the devices are spread.
+// Dropout, batch statistics and global clipping: all that could depend on how the devices are
+// spread.
 const std::string kModel = R"(
 seed: 11
 distribution:
@@ -166,11 +166,11 @@ fit: {batch_size: 16}
       planned += c.bytes_sent;
     }
     CHECK(planned > 0);
-    for (const Run& run : train_over(config, 8))
-      CHECK(std::abs(run.bytes_sent - planned) <= 64);  // of scalars: a loss has one share
     int64_t total = 0;
-    for (const Run& run : train_over(config, 8))
+    for (const Run& run : train_over(config, 8)) {
+      CHECK(std::abs(run.bytes_sent - planned) <= 64);  // of scalars: a loss has one share
       total += run.bytes_sent;
+    }
     CHECK(total == 8 * planned);
   }
 }

@@ -1,9 +1,9 @@
 // Training with checkpoints on several processes, played by threads.
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <filesystem>
 
+#include "comm/socket.h"
 #include "exec/executor.h"
 #include "support/engine_case.h"
 #include "support/thread_group.h"
@@ -32,10 +32,6 @@ run: {check_replicas: 4}
 checkpoint: {every: 6 steps}
 )";
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Flips a bit of the first weight after a step.
 struct Fault : TrainObserver {
   explicit Fault(Engine& the_engine) : engine(the_engine) {}
@@ -57,15 +53,15 @@ void train(const std::string& folder, const std::vector<std::string>& overrides,
   engine_options.num_workers = 1;
   engine_options.processes.group = group;
   Engine engine(config, data_spec(data), engine_options);
-  Agreement agreement(engine.processes(), now);
+  Agreement agreement(engine.processes(), steady_seconds);
   CheckpointerOptions options;
   options.run_dir = folder;
   options.written_by = "test";
-  options.now = now;
+  options.now = steady_seconds;
   options.warn = options.inform = options.report = [](const std::string&) {};
   options.agreement = &agreement;
   Checkpointer checkpointer(engine, config, data, options);
-  Trainer trainer(engine, config, now);
+  Trainer trainer(engine, config, steady_seconds);
   Fault flip(engine);
   flip.at = group->rank() == 1 ? fault : 0;
   trainer.add_observer(flip);
