@@ -15,17 +15,8 @@ std::vector<Hardware> load(const std::string& yaml) {
   return load_hardware({folder.write("own.yaml", yaml), {}});
 }
 
-std::string problem_of(const std::string& yaml) {
-  try {
-    load(yaml);
-  } catch (const ConfigError& error) {
-    return error.diagnostics().list().at(0).code + " " + error.what();
-  }
-  return "none";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+test::Caught problem_of(const std::string& yaml) {
+  return test::caught([&] { load(yaml); });
 }
 
 }  // namespace
@@ -106,18 +97,18 @@ Own:
 }
 
 TEST_CASE("what a file of hardware gets wrong is said with its place") {
-  CHECK(has(problem_of("[1, 2]"), "E112"));
-  CHECK(has(problem_of("H100: {memmory: 3}"), "did you mean `memory`?"));
-  CHECK(has(problem_of("H100: {memory: lots}"), "`lots` is no size"));
-  CHECK(has(problem_of("H100: {memory_rate: -1}"), "must be above 0"));
-  CHECK(has(problem_of("H100: {link: {hop: [1, 2]}}"), "one number or three"));
-  CHECK(has(problem_of("H100: {share: 1.5}"), "at most 1"));
-  CHECK(has(problem_of("H100: {per_host: 0}"), "per_host"));
-  CHECK(has(problem_of("X: {like: H300}"), "there is no hardware `H300`"));
-  CHECK(has(problem_of("X: {memory: 80 GB}"), "write `like: H100`"));
-  CHECK(has(problem_of("9X: {like: H100}"), "begins with a letter"));
-  CHECK(has(problem_of("H100: {per_host: 4}\nH100: {per_host: 2}"), "E109"));
-  CHECK(has(problem_of("H100:\n  link:\n    rat: 3\n"), "own.yaml:3:5"));
+  CHECK(problem_of("[1, 2]").code == "E112");
+  CHECK(problem_of("H100: {memmory: 3}").says("did you mean `memory`?"));
+  CHECK(problem_of("H100: {memory: lots}").says("`lots` is no size"));
+  CHECK(problem_of("H100: {memory_rate: -1}").says("must be above 0"));
+  CHECK(problem_of("H100: {link: {hop: [1, 2]}}").says("one number or three"));
+  CHECK(problem_of("H100: {share: 1.5}").says("at most 1"));
+  CHECK(problem_of("H100: {per_host: 0}").says("per_host"));
+  CHECK(problem_of("X: {like: H300}").says("there is no hardware `H300`"));
+  CHECK(problem_of("X: {memory: 80 GB}").says("write `like: H100`"));
+  CHECK(problem_of("9X: {like: H100}").says("begins with a letter"));
+  CHECK(problem_of("H100: {per_host: 4}\nH100: {per_host: 2}").code == "E109");
+  CHECK(problem_of("H100:\n  link:\n    rat: 3\n").says("own.yaml:3:5"));
   CHECK_THROWS_AS(load_hardware({"/nowhere/hardware.yaml", {}}), ConfigError);
 }
 
@@ -144,11 +135,8 @@ TEST_CASE("devices on paper name their hardware in any case") {
 
 TEST_CASE("devices on paper cannot be opened") {
   Diagnostics diagnostics;
-  try {
-    open_device(parse_devices({"64xH100", {}}, diagnostics), {});
-    FAIL("opened");
-  } catch (const ConfigError& error) {
-    CHECK(error.diagnostics().list().at(0).code == "E621");
-    CHECK(error.exit_code() == ExitCode::kMesh);
-  }
+  const DeviceRequest request = parse_devices({"64xH100", {}}, diagnostics);
+  const test::Caught error = test::caught([&] { open_device(request, {}); });
+  CHECK(error.code == "E621");
+  CHECK(error.exit_code == static_cast<int>(ExitCode::kMesh));
 }

@@ -70,8 +70,7 @@ void check_equal(const Counted& counted, const Totals& theory) {
   }
 }
 
-// --- a model of dense layers
-// ----------------------------------------------------------------------------
+// --- a model of dense layers --------------------------------------------------------------------
 
 constexpr int64_t kWidth = 64, kHidden = 128, kBlocks = 3, kBatch = 32;
 
@@ -219,8 +218,7 @@ TEST_CASE("metrics need one all_reduce of their sums together with the loss") {
   CHECK(c.totals.size() == 2);
 }
 
-// --- a decoder
-// ------------------------------------------------------------------------------------------------
+// --- a decoder ----------------------------------------------------------------------------------
 
 namespace {
 
