@@ -9,17 +9,17 @@
 namespace meshtrain {
 namespace {
 
-// 64xH100: devices that are not here, for plan. Whether there is such hardware is asked later.
-bool is_on_paper(std::string_view text) {
-  const size_t cross = text.find('x');
-  return cross != std::string_view::npos && cross > 0 && cross <= 6 && cross + 1 < text.size() &&
-         text.substr(0, cross).find_first_not_of("0123456789") == std::string_view::npos &&
-         std::isalpha(static_cast<unsigned char>(text[cross + 1])) != 0;
-}
-
 bool is_count(std::string_view text) {
   return !text.empty() && text.size() <= 6 &&
          text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// 64xH100: devices that are not here, for plan. Whether there is such hardware is asked later.
+bool is_on_paper(std::string_view text) {
+  const size_t cross = text.find('x');
+  return cross != std::string_view::npos && cross + 1 < text.size() &&
+         is_count(text.substr(0, cross)) &&
+         std::isalpha(static_cast<unsigned char>(text[cross + 1])) != 0;
 }
 
 // cpu, cpu:8, gpu:0-7, gpu:0,2, gpu:all, gpu:0x8, gpu:0-3x2
