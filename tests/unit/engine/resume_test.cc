@@ -2,11 +2,11 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <map>
 
+#include "comm/socket.h"
 #include "config/load.h"
 #include "exec/executor.h"
 #include "support/engine_case.h"
@@ -98,10 +98,6 @@ struct BeforeEnd : TrainControl {
   Part& part;
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 class Case {
  public:
   explicit Case(std::vector<std::string> overrides = {}) : overrides_(std::move(overrides)) {}
@@ -124,7 +120,7 @@ class Case {
     options.run_dir = folder_.path();
     options.written_by = "test";
     options.texts = {{"config.yaml", config.source_text}, {"config.resolved.yaml", resolved(all)}};
-    options.now = now;
+    options.now = steady_seconds;
     options.warn = [&](const std::string& text) { part.warnings.push_back(text); };
     options.inform = options.report = [](const std::string&) {};
     NewestCheckpoint newest = newest_checkpoint(folder_.file("checkpoints"));
@@ -139,7 +135,7 @@ class Case {
     if (newest.reader) {
       checkpointer.resume(*newest.reader, true);
     }
-    Trainer trainer(engine, config, now);
+    Trainer trainer(engine, config, steady_seconds);
     Stopper stopper;
     stopper.at = stop_at;
     stopper.signal_number = signal_number;
