@@ -40,4 +40,13 @@ inline Command as_ranks(int size, const std::vector<std::string>& args, const st
   return out;
 }
 
+// How often one text is in another: of several processes one speaks.
+inline size_t count(const std::string& text, const std::string& part) {
+  size_t times = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++times;
+  }
+  return times;
+}
+
 }  // namespace meshtrain
