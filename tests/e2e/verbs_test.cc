@@ -1,7 +1,8 @@
 // The other verbs: exit codes, streams, JSON.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -108,16 +109,26 @@ TEST_CASE("validate shows every problem and tells programs where") {
   CHECK(parse_json(layout.out).at("diagnostics")[0].at("code") == "E204");
 }
 
+// Of processor time, which a busy machine leaves as it is. How fast it is, tests/bench says.
 TEST_CASE("validate takes milliseconds") {
+  const auto seconds_of_children = [] {
+    rusage usage = {};
+    REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+  };
   const ExampleFolder folder;
   double best = 1;
   for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const double before = seconds_of_children();
     REQUIRE(meshtrain({"validate", "small.yaml"}, folder.path()).exit_code == 0);
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, seconds_of_children() - before);
   }
-  CHECK(best < 0.2);  // 0.02 on an idle machine; sanitizers and busy machines are slower
+#if defined(__SANITIZE_ADDRESS__)
+  CHECK(best < 0.5);  // 0.1 on a busy machine
+#else
+  CHECK(best < 0.1);  // 0.02
+#endif
 }
 
 TEST_CASE("plan and the dry run show the same and start nothing") {
