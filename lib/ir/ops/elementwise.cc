@@ -136,8 +136,9 @@ const UnaryOp kUnaryOps[] = {
     {"reciprocal", Takes::kFloat,
      [](Builder& b, ValueId, ValueId y, ValueId g) { return b.neg(b.mul(g, b.square(y))); }},
     {"relu", Takes::kNumber,
-     [](Builder& b, ValueId x, ValueId, ValueId g) {
-       return b.select(b.binary("gt", x, zero_like(b, x)), g, zero_like(b, g));
+     // y is positive where x is; what made x is then needed by nobody.
+     [](Builder& b, ValueId, ValueId y, ValueId g) {
+       return b.select(b.binary("gt", y, zero_like(b, y)), g, zero_like(b, g));
      }},
     {"logical_not", Takes::kBool, nullptr},
     {"is_finite", Takes::kFloat, nullptr, true},
