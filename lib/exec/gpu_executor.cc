@@ -15,6 +15,7 @@
 #include "backend/gpu/maker.h"
 #include "comm/control_channel.h"
 #include "exec/executor_impl.h"
+#include "exec/gpu_steps.h"
 #include "exec/presum.h"
 
 namespace meshtrain {
@@ -315,8 +316,7 @@ Prepared& GpuExecutor::prepared() {
     BufferMemory where = memory_;
     gpu::GpuMaker maker = make_maker();
     add_gathers(where, maker);
-    for (const ProgramStep& step : program.steps)
-      prepare_step(program, step, where, maker);
+    add_gpu_steps(program, where, maker);
     add_outputs(maker);
     place->second.commands = maker.take();
     try_groups(place->second.commands);

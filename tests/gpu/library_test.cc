@@ -112,6 +112,132 @@ TEST_CASE("the algorithm that was measured is used again from the cache") {
   }
 }
 
+// What the model's tapes compute behind a product.
+double activated(gpu::Activation activation, double x) {
+  switch (activation) {
+    case gpu::Activation::kNone:
+      return x;
+    case gpu::Activation::kRelu:
+      return std::max(x, 0.0);
+    case gpu::Activation::kGelu:
+      break;
+  }
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+std::vector<TapeInstruction> tape_of(gpu::Activation activation, bool adds_bias) {
+  const DType f = DType::kFloat32;
+  std::vector<TapeInstruction> tape;
+  const int first = adds_bias ? 2 : 1;  // the number of the first instruction's result
+  if (adds_bias)
+    tape.push_back({"add", {0, 1}, f});
+  const int x = adds_bias ? first : 0;
+  const auto put = [&](std::string_view op, std::vector<int> args, double value = 0) {
+    tape.push_back({op, std::move(args), f, value});
+    return first + static_cast<int>(tape.size()) - 1;
+  };
+  if (activation == gpu::Activation::kRelu)
+    put("relu", {x});
+  if (activation == gpu::Activation::kGelu) {
+    const int half = put("mul", {x, put("constant", {}, 0.5)});
+    const int cube = put("mul", {put("square", {x}), x});
+    const int sum = put("add", {x, put("mul", {cube, put("constant", {}, 0.044715)})});
+    const int inner = put("mul", {sum, put("constant", {}, std::sqrt(2 / M_PI))});
+    put("mul", {half, put("add", {put("tanh", {inner}), put("constant", {}, 1)})});
+  }
+  return tape;
+}
+
+struct WithEpilogue {
+  std::vector<float> got;
+  std::vector<double> want;
+};
+
+// activation(a b + bias) by one command, whichever way the device computes it.
+WithEpilogue run_epilogue(gpu::Device& device, MatmulSpec s, gpu::Activation activation,
+                          bool adds_bias) {
+  const std::vector<float> a = numbers(s.m * s.k, 1), b = numbers(s.k * s.n, 2);
+  const std::vector<float> bias = numbers(s.n, 8);
+  s.a = upload(device, a);
+  s.b = upload(device, b);
+  s.c = device.allocate(s.m * s.n * 4);
+  std::byte* const to = device.allocate(s.m * s.n * 4);
+  const Shape shape{s.m, s.n};
+  std::vector<View> operands{contiguous_view(s.c, DType::kFloat32, shape)};
+  if (adds_bias)
+    operands.push_back({upload(device, bias), DType::kFloat32, shape, {0, 1}});
+  const auto tape = tape_of(activation, adds_bias);
+  gpu::GpuMaker maker([&](int64_t bytes) { return device.allocate(bytes); });
+  maker.begin_step("product");
+  maker.matmul(s);
+  maker.set_last_reads({{s.c, s.c + s.m * s.n * 4}});
+  maker.begin_step("activation");
+  maker.tape(shape, operands, tape,
+             {{static_cast<int>(tape.size()) - 1, contiguous_view(to, DType::kFloat32, shape)}});
+  const auto commands = maker.take();
+  REQUIRE(commands.size() == 1);
+  REQUIRE(std::get<gpu::Matmul>(commands[0].what).epilogue);
+  const auto plan = device.make_plan(commands, {}, 0, 1);
+  plan->run();
+  WithEpilogue out{download<float>(device, to, static_cast<size_t>(s.m * s.n)), product(s, a, b)};
+  for (size_t i = 0; i < out.want.size(); ++i) {
+    const double added = adds_bias ? bias[i % static_cast<size_t>(s.n)] : 0.0;
+    out.want[i] = activated(activation, out.want[i] + added);
+  }
+  plan->run();
+  CHECK(download<float>(device, to, out.got.size()) == out.got);
+  return out;
+}
+
+TEST_CASE("products with each epilogue equal loops in every order of the operands") {
+  using gpu::Activation;
+  for (const bool use_tf32 : {false, true}) {
+    gpu::DeviceOptions options;
+    options.use_tf32 = use_tf32;
+    const auto device = open_cuda_device(options);
+    if (device == nullptr)
+      return;
+    for (const int turned : {0, 1, 2, 3}) {
+      for (const Activation activation :
+           {Activation::kNone, Activation::kRelu, Activation::kGelu}) {
+        for (const bool adds_bias : {true, false}) {
+          if (!adds_bias && activation == Activation::kNone)
+            continue;
+          CAPTURE(turned);
+          CAPTURE(static_cast<int>(activation));
+          CAPTURE(adds_bias);
+          const MatmulSpec s = product_spec(130, 72, 257, turned % 2 == 1, turned / 2 == 1);
+          const WithEpilogue done = run_epilogue(*device, s, activation, adds_bias);
+          CHECK(difference(done.got, done.want, std::sqrt(257.0)) < (use_tf32 ? 2e-3 : 1e-5));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("whether a long product computes its epilogue is measured once and kept") {
+  const TempFolder folder;
+  gpu::DeviceOptions options;
+  options.cache_dir = folder.path();
+  std::vector<float> first;
+  size_t files = 0;
+  for (int round = 0; round < 3; ++round) {
+    const auto device = open_cuda_device(options);
+    if (device == nullptr)
+      return;
+    const MatmulSpec s = product_spec(2048, 1024, 1024, false, false);
+    const WithEpilogue done = run_epilogue(*device, s, gpu::Activation::kRelu, true);
+    CHECK(difference(done.got, done.want, 32) < 2e-3);
+    if (round == 0) {
+      first = done.got;
+      files = folder.num_files();
+      CHECK(files == 4);  // two algorithms, the launch, and which way it is
+    }
+    CHECK(done.got == first);
+    CHECK(folder.num_files() == files);
+  }
+}
+
 TEST_CASE("a convolution and its gradients equal loops") {
   for (const bool use_tf32 : {false, true}) {
     gpu::DeviceOptions options;

@@ -12,6 +12,7 @@
 namespace meshtrain::cuda {
 namespace {
 
+const CublasLt* played_cublas_lt = nullptr;
 std::atomic<size_t> cublas_version = CUBLAS_VERSION;
 std::atomic<size_t> cudnn_version = CUDNN_VERSION;
 std::atomic<int> nccl_version = NCCL_VERSION_CODE;
@@ -102,8 +103,14 @@ const Nvrtc& nvrtc() {
 }
 
 const CublasLt& cublas_lt() {
+  if (played_cublas_lt != nullptr)
+    return *played_cublas_lt;
   static const CublasLt library = open_cublas_lt();
   return library;
+}
+
+void play_cublas_lt(const CublasLt* library) {
+  played_cublas_lt = library;
 }
 
 const Cudnn& cudnn() {

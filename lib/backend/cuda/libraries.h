@@ -54,6 +54,8 @@ struct Nccl {
 
 const Nvrtc& nvrtc();
 const CublasLt& cublas_lt();
+// For tests: from now on cublas_lt() is this one; null: the library again.
+void play_cublas_lt(const CublasLt* library);
 const Cudnn& cudnn();
 // Opened with settings of ours in the environment, where it says nothing else: NCCL reads it once.
 const Nccl& nccl();

@@ -26,40 +26,76 @@ Types types_of(DType dtype, bool use_tf32) {
   }
 }
 
+cublasLtEpilogue_t epilogue_of(const gpu::Epilogue& epilogue) {
+  const bool adds_bias = epilogue.bias != nullptr;
+  switch (epilogue.activation) {
+    case gpu::Activation::kNone:
+      break;
+    case gpu::Activation::kRelu:
+      return adds_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case gpu::Activation::kGelu:
+      return adds_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  }
+  return adds_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 // Everything that a choice of algorithm depends on, but for the device and the library.
-std::string key_of(const gpu::Matmul& matmul, const MatmulLayout& layout, bool use_tf32) {
+std::string text_of(const gpu::Matmul& matmul, const MatmulLayout& layout, bool use_tf32) {
   const MatmulSpec& spec = matmul.spec;
   const int64_t item = static_cast<int64_t>(dtype_size(spec.dtype));
   const auto describe = [&](const ColumnMatrix& matrix, const std::byte* data, int64_t step) {
     return fmt::format(" {}{}x{}/{}+{}@{}", matrix.is_transposed ? "t" : "n", matrix.rows,
                        matrix.columns, matrix.leading, step, alignment_of(data, step * item));
   };
-  return fmt::format("{}{}{}{}{} x{}", dtype_name(spec.dtype), use_tf32 ? " tf32" : "",
-                     describe(layout.first, spec.b, matmul.b_step),
-                     describe(layout.second, spec.a, matmul.a_step),
-                     describe(layout.result, spec.c, matmul.c_step), matmul.batch);
+  std::string key = fmt::format(
+      "{}{}{}{}{} x{}", dtype_name(spec.dtype), use_tf32 ? " tf32" : "",
+      describe(layout.first, spec.b, matmul.b_step), describe(layout.second, spec.a, matmul.a_step),
+      describe(layout.result, matmul.result(), matmul.c_step), matmul.batch);
+  if (matmul.epilogue) {
+    const gpu::Epilogue& epilogue = *matmul.epilogue;
+    key += fmt::format(" epilogue {}", static_cast<int>(epilogue_of(epilogue)));
+    if (epilogue.bias != nullptr)
+      key += fmt::format(" @{}", alignment_of(epilogue.bias, 0));
+  }
+  return key;
+}
+
+MatmulLayout layout_of(const MatmulSpec& spec) {
+  const std::optional<MatmulLayout> layout = matmul_layout(spec);
+  MESHTRAIN_CHECK(layout && spec.m > 0 && spec.n > 0 && spec.k > 0,
+                  "({}, {}) x ({}, {}), steps a {} {}, b {} {}, c {}", spec.m, spec.k, spec.k,
+                  spec.n, spec.a_row, spec.a_column, spec.b_row, spec.b_column, spec.c_row);
+  return *layout;
 }
 
 }  // namespace
 
-const MatmulPlan& Matmuls::plan(const gpu::Matmul& matmul) {
-  const MatmulSpec& spec = matmul.spec;
-  const std::optional<MatmulLayout> layout = matmul_layout(spec);
-  MESHTRAIN_CHECK(layout && spec.m > 0 && spec.n > 0 && spec.k > 0 && matmul.batch > 0,
-                  "({}, {}) x ({}, {}), steps a {} {}, b {} {}, c {}", spec.m, spec.k, spec.k,
-                  spec.n, spec.a_row, spec.a_column, spec.b_row, spec.b_column, spec.c_row);
-  const std::string key = key_of(matmul, *layout, core_.options.use_tf32);
+std::string Matmuls::key_of(const gpu::Matmul& matmul) const {
+  return text_of(matmul, layout_of(matmul.spec), core_.options.use_tf32);
+}
+
+const MatmulPlan* Matmuls::find_plan(const gpu::Matmul& matmul) {
+  const MatmulLayout layout = layout_of(matmul.spec);
+  const std::string key = key_of(matmul);
   const auto found = plans_.find(key);
   if (found != plans_.end())
-    return *found->second;
+    return found->second.get();
   if (handle_ == nullptr) {
     cublasLtHandle_t handle = nullptr;
     core_.check(cublas_lt().cublasLtCreate(&handle), "cublasLtCreate");
     handle_.reset(handle);
   }
-  std::unique_ptr<MatmulPlan> plan = describe(matmul, *layout);
-  choose(*plan, matmul, key);
-  return *plans_.emplace(key, std::move(plan)).first->second;
+  std::unique_ptr<MatmulPlan> plan = describe(matmul, layout);
+  if (!choose(*plan, matmul, key))
+    plan = nullptr;
+  return plans_.emplace(key, std::move(plan)).first->second.get();
+}
+
+const MatmulPlan& Matmuls::plan(const gpu::Matmul& matmul) {
+  const MatmulPlan* const plan = find_plan(matmul);
+  if (plan == nullptr)
+    core_.fail(fmt::format("cuBLASLt has no algorithm for the product {}", key_of(matmul)));
+  return *plan;
 }
 
 std::unique_ptr<MatmulPlan> Matmuls::describe(const gpu::Matmul& matmul,
@@ -80,6 +116,14 @@ std::unique_ptr<MatmulPlan> Matmuls::describe(const gpu::Matmul& matmul,
   };
   transpose(CUBLASLT_MATMUL_DESC_TRANSA, layout.first);
   transpose(CUBLASLT_MATMUL_DESC_TRANSB, layout.second);
+  if (matmul.epilogue) {
+    const uint32_t epilogue = epilogue_of(*matmul.epilogue);
+    core_.check(cublas_lt().cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                           &epilogue, sizeof(epilogue)),
+                "cublasLtMatmulDescSetAttribute");
+    plan->adds_bias = matmul.epilogue->bias != nullptr;
+    set_bias(*plan, matmul);  // whose alignment is asked for
+  }
 
   const auto matrix_layout = [&](const ColumnMatrix& matrix, int64_t step) {
     cublasLtMatrixLayout_t made = nullptr;
@@ -103,18 +147,29 @@ std::unique_ptr<MatmulPlan> Matmuls::describe(const gpu::Matmul& matmul,
   return plan;
 }
 
-void Matmuls::enqueue(const MatmulPlan& plan, const std::byte* a, const std::byte* b, std::byte* c,
-                      std::byte* workspace, cudaStream_t stream) const {
+void Matmuls::set_bias(const MatmulPlan& plan, const gpu::Matmul& matmul) const {
+  if (!plan.adds_bias)
+    return;
+  const void* const bias = matmul.epilogue->bias;
+  core_.check(cublas_lt().cublasLtMatmulDescSetAttribute(
+                  plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
+              "cublasLtMatmulDescSetAttribute");
+}
+
+void Matmuls::enqueue(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* workspace,
+                      cudaStream_t stream) const {
   // Of the scale type, which is double for doubles only.
   const float one = 1, zero = 0;
   const double one_double = 1, zero_double = 0;
   const bool is_double = plan.dtype == DType::kFloat64;
   const void* const alpha = is_double ? static_cast<const void*>(&one_double) : &one;
   const void* const beta = is_double ? static_cast<const void*>(&zero_double) : &zero;
-  core_.check(cublas_lt().cublasLtMatmul(handle_.get(), plan.product.get(), alpha, b,
-                                         plan.first.get(), a, plan.second.get(), beta, c,
-                                         plan.result.get(), c, plan.result.get(), &plan.algorithm,
-                                         workspace, plan.workspace_bytes, stream),
+  std::byte* const to = matmul.result();
+  set_bias(plan, matmul);
+  core_.check(cublas_lt().cublasLtMatmul(handle_.get(), plan.product.get(), alpha, matmul.spec.b,
+                                         plan.first.get(), matmul.spec.a, plan.second.get(), beta,
+                                         to, plan.result.get(), to, plan.result.get(),
+                                         &plan.algorithm, workspace, plan.workspace_bytes, stream),
               "cublasLtMatmul");
 }
 

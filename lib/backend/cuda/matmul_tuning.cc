@@ -1,8 +1,8 @@
 // Which of cuBLASLt's algorithms computes a product: its own first choice, and for products that
-// take long the fastest of its first few, measured once and then read from the cache. Without a
-// cache nothing is measured, so that two runs never differ in their rounding; nor is it where
-// several processes must round alike.
-#include <array>
+// take long the fastest of its first few, measured once and then read from the cache; likewise
+// whether the product computes what follows it. Without a cache nothing is measured, so that two
+// runs never differ in their rounding; nor is it where several processes must round alike.
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -10,6 +10,7 @@
 
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/trial_memory.h"
+#include "backend/gpu/join.h"
 #include "base/error.h"
 
 namespace meshtrain::cuda {
@@ -18,8 +19,7 @@ namespace {
 constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
 constexpr int kCandidates = 8;
 constexpr int kRepeats = 3;
-constexpr double kLongOperations = 2e9;  // tens of microseconds
-constexpr double kMostSeconds = 0.3;     // of measuring, for all shapes together
+constexpr double kMostSeconds = 0.3;  // of measuring, for all shapes together
 
 class Timer {
  public:
@@ -47,29 +47,36 @@ class Timer {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-// The candidate that takes least time; `run` enqueues one.
+// Milliseconds of kRepeats times what `run` enqueues, once it has been loaded; infinite where it
+// cannot be run after all.
 template <class Run>
-size_t fastest_of(const Core& core, size_t count, const Run& run) {
+float time_of(const Core& core, const Run& run) {
   Timer timer(core);
-  float best = std::numeric_limits<float>::infinity();
-  size_t fastest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    try {
-      run(i);
-      timer.start();
-      for (int repeat = 0; repeat < kRepeats; ++repeat)
-        run(i);
-      const float time = timer.stop();
-      if (time < best) {
-        best = time;
-        fastest = i;
-      }
-    } catch (const RuntimeFailure&) {
-      // One that cannot be run after all; if none can, the run itself says so.
-    }
+  try {
+    run();
+    timer.start();
+    for (int repeat = 0; repeat < kRepeats; ++repeat)
+      run();
+    return timer.stop();
+  } catch (const RuntimeFailure&) {
+    return std::numeric_limits<float>::infinity();  // if none can, the step itself says so
   }
-  return fastest;
 }
+
+// Adds what it lives to a sum.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
 size_t result_bytes(const gpu::Matmul& matmul) {
   const MatmulSpec& spec = matmul.spec;
@@ -93,7 +100,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Core& core, cublas
   };
   const int64_t item = static_cast<int64_t>(dtype_size(plan.dtype));
   const MatmulSpec& spec = matmul.spec;
-  const uint32_t result_alignment = alignment_of(spec.c, matmul.c_step * item);
+  const uint32_t result_alignment = alignment_of(matmul.result(), matmul.c_step * item);
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -140,37 +147,46 @@ bool restore(MatmulPlan& plan, cublasLtHandle_t handle, const std::optional<std:
 
 }  // namespace
 
-void Matmuls::choose(MatmulPlan& plan, const gpu::Matmul& matmul, const std::string& key) {
-  const MatmulSpec& spec = matmul.spec;
-  const double operations = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) *
-                            static_cast<double>(spec.k) * static_cast<double>(matmul.batch);
-  const bool is_measured = operations >= kLongOperations && cache_.keeps() && core_.options.measure;
-  const std::string cache_key =
-      fmt::format("cuBLASLt {}, {}, {}", cublas_lt().cublasLtGetVersion(), core_.name, key);
+bool Matmuls::is_measured(const gpu::Matmul& matmul) const {
+  return operations_of(matmul) >= kLongOperations && cache_.keeps() && core_.options.measure;
+}
+
+std::string Matmuls::cache_key(const std::string& key) const {
+  return fmt::format("cuBLASLt {}, {}, {}", cublas_lt().cublasLtGetVersion(), core_.name, key);
+}
+
+bool Matmuls::choose(MatmulPlan& plan, const gpu::Matmul& matmul, const std::string& key) {
+  const bool measures = is_measured(matmul);
   const auto is_known = [&] {
-    return is_measured && restore(plan, handle_.get(), cache_.find("matmul", cache_key));
+    return measures && restore(plan, handle_.get(), cache_.find("matmul", cache_key(key)));
   };
   if (!is_known()) {
     const std::vector<cublasLtMatmulHeuristicResult_t> found =
-        candidates(core_, handle_.get(), plan, matmul, is_measured ? kCandidates : 1);
+        candidates(core_, handle_.get(), plan, matmul, measures ? kCandidates : 1);
     if (found.empty())
-      core_.fail(fmt::format("cuBLASLt has no algorithm for the product {}", key));
+      return false;
     take(plan, found.front());
-    if (is_measured)
+    if (measures)
       measure(plan, matmul, found);
     // Another process may have been faster; what is in the cache counts.
-    if (is_measured && !is_known()) {
-      cache_.store("matmul", cache_key,
+    if (measures && !is_known()) {
+      cache_.store("matmul", cache_key(key),
                    {reinterpret_cast<const char*>(&plan.algorithm), sizeof(plan.algorithm)});
     }
   }
   const TrialMemory trial(result_bytes(matmul) + plan.workspace_bytes);
   if (trial.data() != nullptr)
     run_trial(plan, matmul, trial.data());
+  return true;
 }
 
+// The result at `memory`, the workspace behind it.
 void Matmuls::run_trial(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* memory) {
-  enqueue(plan, matmul.spec.a, matmul.spec.b, memory, memory + result_bytes(matmul), core_.work);
+  gpu::Matmul trial = matmul;
+  trial.spec.c = memory;
+  if (trial.epilogue)
+    trial.epilogue->to = memory;
+  enqueue(plan, trial, memory + result_bytes(matmul), core_.work);
 }
 
 void Matmuls::measure(MatmulPlan& plan, const gpu::Matmul& matmul,
@@ -178,14 +194,84 @@ void Matmuls::measure(MatmulPlan& plan, const gpu::Matmul& matmul,
   const TrialMemory trial(result_bytes(matmul) + kMostWorkspace);
   if (trial.data() == nullptr || tuning_seconds_ >= kMostSeconds)
     return;
-  const auto begin = std::chrono::steady_clock::now();
-  const size_t fastest = fastest_of(core_, found.size(), [&](size_t i) {
+  const Stopwatch watch(tuning_seconds_);
+  float best = std::numeric_limits<float>::infinity();
+  size_t fastest = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
     take(plan, found[i]);
-    run_trial(plan, matmul, trial.data());
-  });
+    const float time = time_of(core_, [&] { run_trial(plan, matmul, trial.data()); });
+    if (time < best) {
+      best = time;
+      fastest = i;
+    }
+  }
   take(plan, found[fastest]);
-  tuning_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Failures count as no algorithm: those of the device come again with the product alone.
+bool Matmuls::offers(const gpu::Matmul& matmul) {
+  try {
+    return find_plan(matmul) != nullptr;
+  } catch (const RuntimeFailure&) {
+    return false;
+  }
+}
+
+bool Matmuls::is_fused(const gpu::Matmul& matmul) {
+  const std::string key = key_of(matmul);
+  const auto known = fused_.find(key);
+  if (known != fused_.end())
+    return known->second;
+  bool is_fused = offers(matmul);
+  if (is_fused) {
+    is_fused = fuses_unmeasured(matmul, core_.compute);
+    if (is_measured(matmul)) {
+      is_fused = measured_choice(is_fused, cache_, cache_key(key),
+                                 [&] { return measure_epilogue(matmul); });
+    }
+  }
+  return fused_.emplace(key, is_fused).first->second;
+}
+
+// Into memory of their own: the product, behind it what the launch makes of it, then the workspace.
+std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul) {
+  const gpu::Epilogue& epilogue = *matmul.epilogue;
+  const size_t bytes = result_bytes(matmul);
+  const TrialMemory trial(2 * bytes + kMostWorkspace);
+  if (trial.data() == nullptr || tuning_seconds_ >= kMostSeconds)
+    return std::nullopt;
+  gpu::Matmul fused = matmul, alone = matmul;
+  alone.epilogue.reset();
+  const MatmulPlan& fused_plan = plan(fused);
+  const MatmulPlan& alone_plan = plan(alone);
+  fused.epilogue->to = alone.spec.c = trial.data();
+
+  const gpu::Joined joined = gpu::join({*epilogue.apart});
+  const auto& call = std::get<gpu::KernelCall>(joined.calls[0].what);
+  std::vector<uint64_t> params = call.params;
+  const auto move = [&](const std::byte* from, std::byte* to) {
+    std::replace(params.begin(), params.end(), reinterpret_cast<uint64_t>(from),
+                 reinterpret_cast<uint64_t>(to));
+  };
+  if (epilogue.to != matmul.spec.c)
+    move(epilogue.to, trial.data() + bytes);
+  move(matmul.spec.c, trial.data());
+  const cudaKernel_t kernel =
+      modules_.load(joined.module)
+          .kernel(call.kernel, call.shared_bytes, params.size() * sizeof(uint64_t));
+
+  const Stopwatch watch(tuning_seconds_);
+  std::byte* const workspace = trial.data() + 2 * bytes;
+  EpilogueTimes times;
+  times.fused = time_of(core_, [&] { enqueue(fused_plan, fused, workspace, core_.work); });
+  times.apart = time_of(core_, [&] {
+    enqueue(alone_plan, alone, workspace, core_.work);
+    void* arguments[] = {params.data()};
+    core_.check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(call.grid),
+                                 dim3(gpu::kThreads), arguments, call.shared_bytes, core_.work),
+                "cudaLaunchKernel");
+  });
+  return times;
 }
 
 }  // namespace meshtrain::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/cuda/filters.h"
+#include "backend/gpu/epilogue.h"
 #include "base/error.h"
 
 namespace meshtrain::cuda {
@@ -51,7 +52,12 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
     return static_cast<std::byte*>(data);
   };
   try {
-    gpu::Joined joined = gpu::join(turn_filters(commands, allocate));
+    const auto is_fused = [&](const gpu::Command& command) {
+      const PathScope scope(core, command.path);
+      return makers.matmuls.is_fused(std::get<gpu::Matmul>(command.what));
+    };
+    gpu::Joined joined =
+        gpu::join(turn_filters(gpu::with_products_apart(commands, is_fused), allocate));
     calls_ = std::move(joined.calls);
     const bool has_kernels = std::any_of(calls_.begin(), calls_.end(), [](const gpu::Call& call) {
       return std::holds_alternative<gpu::KernelCall>(call.what);
@@ -148,8 +154,15 @@ void Prepared::enqueue(size_t i, const Shift& shift, cudaStream_t stream) const 
   if (const auto* kernel = std::get_if<gpu::KernelCall>(&call.what)) {
     launch(std::get<cudaKernel_t>(ready_[i]), *kernel, shift, stream);
   } else if (const auto* matmul = std::get_if<gpu::Matmul>(&call.what)) {
-    makers_.matmuls.enqueue(*std::get<const MatmulPlan*>(ready_[i]), shift(matmul->spec.a),
-                            shift(matmul->spec.b), shift(matmul->spec.c), workspaces_[i], stream);
+    gpu::Matmul here = *matmul;
+    here.spec.a = shift(here.spec.a);
+    here.spec.b = shift(here.spec.b);
+    here.spec.c = shift(here.spec.c);
+    if (here.epilogue) {
+      here.epilogue->bias = shift(here.epilogue->bias);
+      here.epilogue->to = shift(here.epilogue->to);
+    }
+    makers_.matmuls.enqueue(*std::get<const MatmulPlan*>(ready_[i]), here, workspaces_[i], stream);
   } else if (const auto* conv = std::get_if<gpu::Conv>(&call.what)) {
     makers_.convs.enqueue(*std::get<const ConvPlan*>(ready_[i]), shift(conv->x),
                           shift(conv->kernel), shift(conv->y), workspaces_[i], stream);
@@ -178,6 +191,12 @@ void add(std::string& text, const gpu::Matmul& matmul) {
                       fmt::ptr(s.a), fmt::ptr(s.b), fmt::ptr(s.c), s.m, s.n, s.k, s.a_row,
                       s.a_column, s.b_row, s.b_column, s.c_row, matmul.batch, matmul.a_step,
                       matmul.b_step, matmul.c_step);
+  if (matmul.epilogue) {
+    const gpu::Epilogue& epilogue = *matmul.epilogue;
+    text += fmt::format(" epilogue {} {} {} ", fmt::ptr(epilogue.bias),
+                        static_cast<int>(epilogue.activation), fmt::ptr(epilogue.to));
+    add(text, std::get<gpu::Launch>(epilogue.apart->what));
+  }
 }
 void add(std::string& text, const gpu::Conv& conv) {
   const ConvShape& s = conv.shape;

@@ -23,7 +23,7 @@ struct Makers {
       : core(core),
         cache(core.options.cache_dir),
         modules(core, cache),
-        matmuls(core, cache),
+        matmuls(core, cache, modules),
         convs(core),
         workspaces(core) {}
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -42,10 +43,28 @@ struct Launch {
   int64_t work = 0;
 };
 
+struct Command;
+
+// kGelu is x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+enum class Activation : uint8_t { kNone, kRelu, kGelu };
+
+// What a product may do to its elements before it stores them.
+struct Epilogue {
+  const std::byte* bias = nullptr;  // n elements, added to every row; null: none
+  Activation activation = Activation::kNone;
+  std::byte* to = nullptr;  // laid out as c, and may be c; otherwise c holds nothing afterwards
+  // The launch that computes `to` from c, for whom the product by itself is faster.
+  std::shared_ptr<const Command> apart;
+};
+
 // A product as MatmulSpec has it, whose batches are one constant step apart, in elements.
 struct Matmul {
   MatmulSpec spec;  // no batches; pointers of the first
   int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
+  std::optional<Epilogue> epilogue = std::nullopt;
+
+  // Where the elements end up.
+  std::byte* result() const { return epilogue ? epilogue->to : spec.c; }
 };
 
 enum class ConvOp { kForward, kDgrad, kWgrad };

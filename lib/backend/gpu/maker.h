@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ class GpuMaker final : public KernelMaker {
   // step needs more scratch than steps before it.
   explicit GpuMaker(std::function<std::byte*(int64_t bytes)> allocate);
   std::vector<Command> take() { return std::move(commands_); }
+  // Memory that is read by nothing behind the step that begins next, until this is called again: a
+  // product there need not be stored by itself (maker_epilogue.cc).
+  void set_last_reads(std::vector<Access> memory) { last_reads_ = std::move(memory); }
 
   void begin_step(std::string_view path) override;
   std::byte* scratch(int64_t bytes) override;
@@ -74,6 +78,11 @@ class GpuMaker final : public KernelMaker {
   void add(Launch launch, std::vector<Access> accesses);
   void add(Matmul matmul);
   void add(Conv conv);
+  // The tape's command is the last one.
+  void fold_into_product(const Shape& shape, const std::vector<View>& operands,
+                         const std::vector<TapeInstruction>& tape,
+                         const std::vector<TapeResult>& results);
+  std::optional<size_t> maker_of(const Access& memory) const;
   template <class What>
   void add_communication(What what, std::vector<Access> accesses);
   void add_images(const ConvShape& shape, ConvOp op, const std::vector<ConvJob>& jobs);
@@ -90,6 +99,7 @@ class GpuMaker final : public KernelMaker {
   std::function<std::byte*(int64_t)> allocate_;
   std::vector<Block> blocks_;
   std::vector<Command> commands_;
+  std::vector<Access> last_reads_;
   std::string path_;
   int64_t communications_ = 0;  // so far
   bool communicates_ = false;   // this step

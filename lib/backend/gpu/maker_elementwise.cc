@@ -280,6 +280,7 @@ void GpuMaker::tape(const Shape& shape, const std::vector<View>& operands,
   for (const TapeResult& result : results)
     accesses.push_back(whole_access(result.view, true));
   add(TapeText(shape, operands, tape, results).launch(), std::move(accesses));
+  fold_into_product(shape, operands, tape, results);
 }
 
 }  // namespace meshtrain::gpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/gpu/epilogue.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "support/gpu_emulator/block.h"
@@ -108,9 +109,11 @@ EmulatorOptions EmulatorOptions::from_environment() {
   return options;
 }
 
-Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& commands,
+Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& given,
              const std::vector<Window>& windows)
-    : memory_(memory), windows_(windows), traffic_(traffic_of(commands)) {
+    : memory_(memory), windows_(windows), traffic_(traffic_of(given)) {
+  const std::vector<Command> commands = with_products_apart(
+      given, [](const Command&) { return number_of("MESHTRAIN_EMULATOR_EPILOGUES", 1) != 0; });
   for (const Command& command : commands) {
     for (const Access& access : command.accesses) {
       MESHTRAIN_CHECK(memory.contains(access.begin, access.end),
@@ -163,6 +166,10 @@ void Steps::run_call(const Call& call, int64_t step, uint64_t seed) const {
     here.spec.a = moved(here.spec.a, step);
     here.spec.b = moved(here.spec.b, step);
     here.spec.c = moved(here.spec.c, step);
+    if (here.epilogue) {
+      here.epilogue->bias = moved(here.epilogue->bias, step);
+      here.epilogue->to = moved(here.epilogue->to, step);
+    }
     return run_matmul(here);
   }
   if (const auto* conv = std::get_if<Conv>(&call.what)) {

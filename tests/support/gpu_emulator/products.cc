@@ -117,6 +117,37 @@ EMULATOR_FAST void add_scaled(double* __restrict y, const double* __restrict x, 
     y[i] += a * x[i];
 }
 
+// As generated code computes it that reads a stored product: in float, its constants of `dtype`.
+float activated(Activation activation, DType dtype, float x) {
+  const auto constant = [dtype](double value) {
+    alignas(8) std::byte rounded[8];
+    store(dtype, rounded, 0, value);
+    return static_cast<float>(load(dtype, rounded, 0));
+  };
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return std::isnan(x) || x >= 0 ? x : 0.0F;
+    case Activation::kGelu:
+      break;
+  }
+  const float half = x * constant(0.5), cube = x * x * x * constant(0.044715);
+  const float inner = (x + cube) * constant(std::sqrt(2 / M_PI));
+  return half * (std::tanh(inner) + constant(1));
+}
+
+// The row of n elements from `first` on, which holds the product.
+void finish_row(const Epilogue& epilogue, const MatmulSpec& s, int64_t first) {
+  for (int64_t j = 0; j < s.n; ++j) {
+    float value = static_cast<float>(load(s.dtype, epilogue.to, first + j));
+    if (epilogue.bias != nullptr)
+      value += static_cast<float>(load(s.dtype, epilogue.bias, j));
+    store(s.dtype, epilogue.to, first + j,
+          static_cast<double>(activated(epilogue.activation, s.dtype, value)));
+  }
+}
+
 // Calls visit(output, cell, input) for every cell of every output that lies inside of the input;
 // positions are row-major numbers.
 template <class F>
@@ -221,7 +252,9 @@ void run_matmul(const Matmul& matmul) {
         add_scaled(row.data(), b.data() + p * s.n, a, s.n);
       }
       for (int64_t j = 0; j < s.n; ++j)
-        store(s.dtype, s.c, c_first + i * s.c_row + j, row[static_cast<size_t>(j)]);
+        store(s.dtype, matmul.result(), c_first + i * s.c_row + j, row[static_cast<size_t>(j)]);
+      if (matmul.epilogue)
+        finish_row(*matmul.epilogue, s, c_first + i * s.c_row);
     }
   }
 }

@@ -104,6 +104,10 @@ constexpr const char* kDataParallel = R"(
 distribution: {type: DataParallel, device_mesh: {shape: [8], axis_names: [data]}}
 )";
 
+constexpr const char* kOneDevice = R"(
+distribution: {type: DataParallel, device_mesh: {shape: [1], axis_names: [data]}}
+)";
+
 // Images in which something is to be learned: each class has a picture of its own under noise.
 Dataset pictures(int64_t samples) {
   HostTensor x(DType::kFloat32, {samples, 28, 28, 1});
@@ -192,9 +196,7 @@ TEST_CASE("the guides' models learn on the GPU what they learn on the CPU") {
       more.push_back(std::string("distribution.device_mesh.devices=") + device);
       return more;
     };
-    const std::string one = std::string(guide.yaml) +
-                            "distribution: {type: DataParallel, device_mesh: {shape: [1], "
-                            "axis_names: [data]}}\n";
+    const std::string one = std::string(guide.yaml) + kOneDevice;
     set_emulator_seed(3);
     const Training cpu = train(one, with("cpu"), data, steps);
     check_close(train(one, with("gpu:0"), data, steps), cpu, 1e-4);
@@ -233,6 +235,30 @@ TEST_CASE("mixed precision has the CPU's losses on the GPU") {
       check_close(on("gpu:0x8"), on("cpu:8"), policy.tolerance);
     }
   }
+}
+
+TEST_CASE("products end with one hash whether they compute what follows them or not") {
+  if (test_runtime() == nullptr)
+    return;
+  const Dataset data = pictures(32);
+  for (const char* policy : {"float32", "mixed_bfloat16", "mixed_float16"}) {
+    for (const char* layout : {"", kDataParallel}) {
+      CAPTURE(policy);
+      std::set<uint64_t> hashes;
+      for (const char* epilogues : {"0", "1"}) {
+        ::setenv("MESHTRAIN_EMULATOR_EPILOGUES", epilogues, 1);
+        const bool is_split = *layout != '\0';
+        hashes.insert(
+            train(std::string(kMirrored) + (is_split ? layout : kOneDevice),
+                  {std::string("dtype_policy=") + policy, "fit.batch_size=32",
+                   std::string("distribution.device_mesh.devices=gpu:0") + (is_split ? "x8" : "")},
+                  data, 2)
+                .hash);
+      }
+      CHECK(hashes.size() == 1);
+    }
+  }
+  ::unsetenv("MESHTRAIN_EMULATOR_EPILOGUES");
 }
 
 TEST_CASE("twenty repeats on the GPU end with one hash in whatever order it computes") {

@@ -1,0 +1,44 @@
+#include "backend/cuda/epilogue_choice.h"
+
+namespace meshtrain::cuda {
+namespace {
+
+constexpr const char* kKind = "epilogue";
+constexpr const char* kFused = "fused";
+constexpr const char* kApart = "apart";
+
+std::optional<bool> kept_choice(const Cache& cache, const std::string& key) {
+  const std::optional<std::string> kept = cache.find(kKind, key);
+  if (kept == kFused || kept == kApart)
+    return kept == kFused;
+  return std::nullopt;
+}
+
+}  // namespace
+
+double operations_of(const gpu::Matmul& matmul) {
+  const MatmulSpec& spec = matmul.spec;
+  return 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) *
+         static_cast<double>(spec.k) * static_cast<double>(matmul.batch);
+}
+
+bool fuses_unmeasured(const gpu::Matmul& matmul, int compute) {
+  const gpu::Epilogue& epilogue = *matmul.epilogue;
+  return compute >= 90 || operations_of(matmul) < kLongOperations ||
+         (epilogue.bias != nullptr && epilogue.activation != gpu::Activation::kGelu);
+}
+
+bool measured_choice(bool unmeasured, const Cache& cache, const std::string& key,
+                     const std::function<std::optional<EpilogueTimes>()>& measure) {
+  if (const std::optional<bool> kept = kept_choice(cache, key))
+    return *kept;
+  const std::optional<EpilogueTimes> times = measure();
+  const bool is_fused = times ? times->fused < times->apart : unmeasured;
+  // Another process may have been faster; what is in the cache counts.
+  if (const std::optional<bool> kept = kept_choice(cache, key))
+    return *kept;
+  cache.store(kKind, key, is_fused ? kFused : kApart);
+  return is_fused;
+}
+
+}  // namespace meshtrain::cuda

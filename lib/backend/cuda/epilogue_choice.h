@@ -1,0 +1,35 @@
+// Whether a product computes its epilogue itself, or a launch does that behind it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "backend/cuda/cache.h"
+#include "backend/gpu/command.h"
+
+namespace meshtrain::cuda {
+
+// Multiplications and additions from which on a product takes tens of microseconds: what is chosen
+// for it is measured.
+constexpr double kLongOperations = 2e9;
+double operations_of(const gpu::Matmul& matmul);
+
+struct EpilogueTimes {
+  float fused = 0, apart = 0;  // of one unit
+};
+
+// The choice where nothing is measured, the same for every run and process on a kind of GPU
+// (`compute`: 90 for compute capability 9.0). A short product is fused: a launch costs it as much
+// again. So is a long one with a bias, which kernels add on their way out. A long one with a gelu,
+// or an activation alone, is fused from 9.0 on only: for older GPUs cuBLASLt appends slow kernels
+// (karpathy/llm.c, pull request 338, which draws the same line).
+bool fuses_unmeasured(const gpu::Matmul& matmul, int compute);
+
+// What the cache has under `key`, else what `measure` finds to be faster, which is then kept there.
+// Where it finds nothing (no memory or time to spare), `unmeasured`, kept all the same: runs that
+// share a cache round alike.
+bool measured_choice(bool unmeasured, const Cache& cache, const std::string& key,
+                     const std::function<std::optional<EpilogueTimes>()>& measure);
+
+}  // namespace meshtrain::cuda

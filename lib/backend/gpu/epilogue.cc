@@ -1,0 +1,161 @@
+#include "backend/gpu/epilogue.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace meshtrain::gpu {
+namespace {
+
+// The instructions of a tape by what they compute.
+class Formulas {
+ public:
+  Formulas(size_t num_operands, const std::vector<TapeInstruction>& tape)
+      : num_operands_(static_cast<int>(num_operands)), tape_(tape) {}
+
+  // The arguments of the instruction that computes `value`; null where that is no such op.
+  const std::vector<int>* arguments(int value, std::string_view op) const {
+    const TapeInstruction* made = maker(value);
+    return made != nullptr && made->op == op ? &made->args : nullptr;
+  }
+  bool is_operand(int value) const { return value >= 0 && value < num_operands_; }
+
+  // x of x * number or number * x, and of sums likewise; -1 where `value` is none of them.
+  int beside(int value, std::string_view op, double number) const {
+    const std::vector<int>* args = arguments(value, op);
+    if (args == nullptr)
+      return -1;
+    return is_number((*args)[1], number)   ? (*args)[0]
+           : is_number((*args)[0], number) ? (*args)[1]
+                                           : -1;
+  }
+
+  // The x of which `value` is the tanh form of gelu; -1 where it is not.
+  int gelu_argument(int value) const {
+    const std::vector<int>* product = arguments(value, "mul");
+    if (product == nullptr)
+      return -1;
+    for (const auto& [half, other] :
+         {std::pair((*product)[0], (*product)[1]), std::pair((*product)[1], (*product)[0])}) {
+      const int x = beside(half, "mul", 0.5);
+      const std::vector<int>* tanh = arguments(beside(other, "add", 1), "tanh");
+      const std::vector<int>* sum =
+          tanh == nullptr ? nullptr
+                          : arguments(beside((*tanh)[0], "mul", std::sqrt(2 / M_PI)), "add");
+      if (x >= 0 && sum != nullptr && has(*sum, x) && is_cubic(other_of(*sum, x), x))
+        return x;
+    }
+    return -1;
+  }
+
+ private:
+  const TapeInstruction* maker(int value) const {
+    return value < num_operands_ ? nullptr : &tape_[static_cast<size_t>(value - num_operands_)];
+  }
+  // Constants may have been rounded to float32 on their way.
+  bool is_number(int value, double number) const {
+    const TapeInstruction* made = maker(value);
+    return made != nullptr && made->op == "constant" &&
+           std::abs(made->low - number) <= 1e-7 * std::abs(number);
+  }
+  static bool has(const std::vector<int>& pair, int value) {
+    return std::find(pair.begin(), pair.end(), value) != pair.end();
+  }
+  static int other_of(const std::vector<int>& pair, int value) {
+    return pair[0] == value ? pair[1] : pair[0];
+  }
+  // 0.044715 * (x^2 * x)
+  bool is_cubic(int value, int x) const {
+    const std::vector<int>* cube = arguments(beside(value, "mul", 0.044715), "mul");
+    if (cube == nullptr || !has(*cube, x))
+      return false;
+    const std::vector<int>* square = arguments(other_of(*cube, x), "square");
+    return square != nullptr && (*square)[0] == x;
+  }
+
+  int num_operands_;
+  const std::vector<TapeInstruction>& tape_;
+};
+
+}  // namespace
+
+std::optional<EpilogueTape> epilogue_tape(const std::vector<View>& operands,
+                                          const std::vector<TapeInstruction>& tape,
+                                          const std::vector<TapeResult>& results) {
+  if (results.size() != 1)
+    return std::nullopt;
+  const View& result = results[0].view;
+  const DType dtype = result.dtype;
+  const bool is_of_one_type =
+      std::all_of(operands.begin(), operands.end(),
+                  [&](const View& view) { return view.dtype == dtype; }) &&
+      std::all_of(tape.begin(), tape.end(),
+                  [&](const TapeInstruction& step) { return step.dtype == dtype; });
+  if (!is_of_one_type || !is_floating(dtype) || dtype == DType::kFloat64)
+    return std::nullopt;
+
+  const Formulas formulas(operands.size(), tape);
+  EpilogueTape out;
+  int value = static_cast<int>(operands.size()) + results[0].instruction;
+  if (const std::vector<int>* relu = formulas.arguments(value, "relu")) {
+    out.activation = Activation::kRelu;
+    value = (*relu)[0];
+  } else if (const int x = formulas.gelu_argument(value); x >= 0) {
+    out.activation = Activation::kGelu;
+    value = x;
+  }
+  const auto is_product = [&](int operand) {
+    const View& view = operands[static_cast<size_t>(operand)];
+    return view.shape == result.shape && is_contiguous(view);
+  };
+  const std::vector<int>* sum = formulas.arguments(value, "add");
+  if (sum == nullptr) {
+    if (out.activation == Activation::kNone || !formulas.is_operand(value) || !is_product(value))
+      return std::nullopt;
+    out.product = static_cast<size_t>(value);
+    return out;
+  }
+  int product = (*sum)[0], bias = (*sum)[1];
+  if (!formulas.is_operand(product) || !formulas.is_operand(bias))
+    return std::nullopt;
+  if (!is_product(product))
+    std::swap(product, bias);
+  if (!is_product(product))
+    return std::nullopt;
+  out.product = static_cast<size_t>(product);
+  out.bias = static_cast<size_t>(bias);
+  return out;
+}
+
+bool repeats_rows(const Shape& shape, const std::vector<int64_t>& strides, int64_t n) {
+  int64_t inner = 1;  // elements of the dimensions so far
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] == 1)
+      continue;
+    const bool is_of_row = inner < n;
+    if (strides[d] != (is_of_row ? inner : 0))
+      return false;
+    inner *= shape[d];
+    if (is_of_row && inner > n)
+      return false;
+  }
+  return inner >= n;
+}
+
+std::vector<Command> with_products_apart(std::vector<Command> commands,
+                                         const std::function<bool(const Command&)>& is_fused) {
+  std::vector<Command> out;
+  for (Command& command : commands) {
+    auto* matmul = std::get_if<Matmul>(&command.what);
+    if (matmul == nullptr || !matmul->epilogue || is_fused(command)) {
+      out.push_back(std::move(command));
+      continue;
+    }
+    const std::shared_ptr<const Command> apart = matmul->epilogue->apart;
+    matmul->epilogue.reset();  // its accesses remain: what they say too much comes right behind
+    out.push_back(std::move(command));
+    out.push_back(*apart);
+  }
+  return out;
+}
+
+}  // namespace meshtrain::gpu
