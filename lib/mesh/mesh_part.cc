@@ -32,29 +32,36 @@ DeviceMesh local_mesh(const DeviceMesh& mesh, const std::vector<int64_t>& grid) 
 
 }  // namespace
 
-MeshPart::MeshPart(DeviceMesh mesh)
-    : mesh_(std::move(mesh)), local_(mesh_), grid_(static_cast<size_t>(mesh_.num_axes()), 1) {}
+MeshPart::MeshPart(DeviceMesh mesh) : MeshPart(std::move(mesh), 1, 0) {}
 
-MeshPart::MeshPart(DeviceMesh mesh, int processes, int rank)
-    : mesh_(std::move(mesh)), grid_(cut(mesh_, processes)), processes_(processes), rank_(rank) {
+MeshPart::MeshPart(DeviceMesh mesh, int processes, int rank) : processes_(processes), rank_(rank) {
   MESHTRAIN_CHECK(rank >= 0 && rank < processes, "rank {} of {}", rank, processes);
-  local_ = processes == 1 ? mesh_ : local_mesh(mesh_, grid_);
+  std::vector<int64_t> grid = cut(mesh, processes);
+  DeviceMesh local = processes == 1 ? mesh : local_mesh(mesh, grid);
+  meshes_ = std::make_shared<Meshes>(Meshes{std::move(mesh), std::move(local), std::move(grid)});
+}
+
+MeshPart MeshPart::of(int rank) const {
+  MESHTRAIN_CHECK(rank >= 0 && rank < processes_, "rank {} of {}", rank, processes_);
+  MeshPart out = *this;
+  out.rank_ = rank;
+  return out;
 }
 
 int64_t MeshPart::grid_coordinate(int process, int axis) const {
   int64_t after = 1;
-  for (size_t a = grid_.size() - 1; a > static_cast<size_t>(axis); --a) {
-    after *= grid_[a];
+  for (size_t a = grid().size() - 1; a > static_cast<size_t>(axis); --a) {
+    after *= grid()[a];
   }
-  return process / after % grid_[static_cast<size_t>(axis)];
+  return process / after % grid()[static_cast<size_t>(axis)];
 }
 
 int64_t MeshPart::device(int64_t local_device) const {
   int64_t device = 0;
-  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-    const int64_t at = grid_coordinate(rank_, axis) * local_.axis_size(axis) +
-                       local_.coordinate(local_device, axis);
-    device = device * mesh_.axis_size(axis) + at;
+  for (int axis = 0; axis < mesh().num_axes(); ++axis) {
+    const int64_t at = grid_coordinate(rank_, axis) * local().axis_size(axis) +
+                       local().coordinate(local_device, axis);
+    device = device * mesh().axis_size(axis) + at;
   }
   return device;
 }
@@ -65,21 +72,21 @@ int MeshPart::process_of(int64_t device) const {
 
 int MeshPart::holder(int64_t device, AxisMask axes, int asking) const {
   int64_t process = 0;
-  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+  for (int axis = 0; axis < mesh().num_axes(); ++axis) {
     const int64_t at = (axes >> axis & 1u) != 0
-                           ? mesh_.coordinate(device, axis) / local_.axis_size(axis)
+                           ? mesh().coordinate(device, axis) / local().axis_size(axis)
                            : grid_coordinate(asking, axis);
-    process = process * grid_[static_cast<size_t>(axis)] + at;
+    process = process * grid()[static_cast<size_t>(axis)] + at;
   }
   return static_cast<int>(process);
 }
 
 int64_t MeshPart::piece_like(AxisMask axes, int64_t device) const {
   int64_t piece = 0;
-  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+  for (int axis = 0; axis < mesh().num_axes(); ++axis) {
     if ((axes >> axis & 1u) != 0) {
-      const int64_t size = local_.axis_size(axis);
-      piece = piece * size + mesh_.coordinate(device, axis) % size;
+      const int64_t size = local().axis_size(axis);
+      piece = piece * size + mesh().coordinate(device, axis) % size;
     }
   }
   return piece;
@@ -88,7 +95,12 @@ int64_t MeshPart::piece_like(AxisMask axes, int64_t device) const {
 std::vector<int> MeshPart::group(AxisMask axes) const {
   std::vector<int> out;
   for (int rank = 0; rank < processes_; ++rank) {
-    if (holder(of(rank).device(0), axes) == rank) {
+    bool is_member = true;
+    for (int axis = 0; axis < mesh().num_axes(); ++axis) {
+      is_member = is_member && ((axes >> axis & 1u) != 0 ||
+                                grid_coordinate(rank, axis) == grid_coordinate(rank_, axis));
+    }
+    if (is_member) {
       out.push_back(rank);
     }
   }
@@ -97,9 +109,9 @@ std::vector<int> MeshPart::group(AxisMask axes) const {
 
 int64_t MeshPart::place_in_group(AxisMask axes) const {
   int64_t place = 0;
-  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+  for (int axis = 0; axis < mesh().num_axes(); ++axis) {
     if ((axes >> axis & 1u) != 0) {
-      place = place * grid_[static_cast<size_t>(axis)] + grid_coordinate(rank_, axis);
+      place = place * grid()[static_cast<size_t>(axis)] + grid_coordinate(rank_, axis);
     }
   }
   return place;
@@ -107,8 +119,8 @@ int64_t MeshPart::place_in_group(AxisMask axes) const {
 
 AxisMask MeshPart::crossing() const {
   AxisMask out = 0;
-  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-    out |= grid_[static_cast<size_t>(axis)] > 1 ? AxisMask{1} << axis : 0;
+  for (int axis = 0; axis < mesh().num_axes(); ++axis) {
+    out |= grid()[static_cast<size_t>(axis)] > 1 ? AxisMask{1} << axis : 0;
   }
   return out;
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "mesh/sharding.h"
@@ -24,13 +25,13 @@ class MeshPart {
   // Throws Error (exit 4) when `processes` does not divide the number of devices.
   MeshPart(DeviceMesh mesh, int processes, int rank);
 
-  const DeviceMesh& mesh() const { return mesh_; }
-  const DeviceMesh& local() const { return local_; }
+  const DeviceMesh& mesh() const { return meshes_->mesh; }
+  const DeviceMesh& local() const { return meshes_->local; }
   int processes() const { return processes_; }
   int rank() const { return rank_; }
   bool is_whole() const { return processes_ == 1; }
   // Positions of the grid along each axis.
-  const std::vector<int64_t>& grid() const { return grid_; }
+  const std::vector<int64_t>& grid() const { return meshes_->grid; }
 
   // Of the whole mesh, from one of local(), and the process that has it.
   int64_t device(int64_t local_device) const;
@@ -45,17 +46,17 @@ class MeshPart {
   // the same list on each of them. And the place of this one in the list.
   std::vector<int> group(AxisMask axes) const;
   int64_t place_in_group(AxisMask axes) const;
-  // The part of another process.
-  MeshPart of(int rank) const { return MeshPart(mesh_, processes_, rank); }
+  // The part of another process, made in no time: plans for thousands ask for each of them.
+  MeshPart of(int rank) const;
 
   // As the functions of sharding.h, for the pieces that this process holds: their number, the one
   // that a local device holds, and the first device, of the whole mesh, that holds it.
-  int64_t num_pieces(AxisMask axes) const { return local_.size_of(axes); }
+  int64_t num_pieces(AxisMask axes) const { return local().size_of(axes); }
   int64_t piece(AxisMask axes, int64_t local_device) const {
-    return distinct_piece(local_, axes, local_device);
+    return distinct_piece(local(), axes, local_device);
   }
   int64_t device_of(AxisMask axes, int64_t piece) const {
-    return device(device_of_piece(local_, axes, piece));
+    return device(device_of_piece(local(), axes, piece));
   }
   // The piece of mine that a device of the whole mesh would hold in my place of the grid.
   int64_t piece_like(AxisMask axes, int64_t device) const;
@@ -63,8 +64,12 @@ class MeshPart {
  private:
   int64_t grid_coordinate(int process, int axis) const;
 
-  DeviceMesh mesh_, local_;
-  std::vector<int64_t> grid_;  // one for each axis
+  // What all parts of a mesh have in common.
+  struct Meshes {
+    DeviceMesh mesh, local;
+    std::vector<int64_t> grid;  // one for each axis
+  };
+  std::shared_ptr<const Meshes> meshes_ = std::make_shared<Meshes>();
   int processes_ = 1, rank_ = 0;
 };
 

@@ -44,6 +44,10 @@ TEST_CASE("mesh part: every device has one process and every process its devices
             CHECK(part.holder(device, axes) == rank);
             const auto group = part.group(axes);
             CHECK(group.at(static_cast<size_t>(part.place_in_group(axes))) == rank);
+            for (const int member : group) {
+              CHECK(part.of(member).group(axes) == group);
+              CHECK(part.of(member).holder(device, axes) == rank);
+            }
           }
         }
       }
