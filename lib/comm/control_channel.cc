@@ -111,6 +111,9 @@ Activity::Values Activity::read() const {
     values.signature = signature_.load(std::memory_order_acquire);
     values.collective = collective_.load(std::memory_order_acquire);
     values.inside = inside_.load(std::memory_order_acquire);
+    values.awaited = awaited_.load(std::memory_order_acquire);
+    values.awaited_steps = awaited_steps_.load(std::memory_order_acquire);
+    values.entries = entries_.load(std::memory_order_acquire);
     values.loss_step = loss_step_.load(std::memory_order_acquire);
     values.loss_hash = loss_hash_.load(std::memory_order_acquire);
   } while (begun_.load(std::memory_order_acquire) != done);

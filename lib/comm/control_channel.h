@@ -63,7 +63,10 @@ class Activity {
     uint64_t sequence = 0;   // of the collective entered last; 0: none yet
     uint64_t signature = 0;
     const char* collective = "";
-    bool inside = false;  // of that collective
+    bool inside = false;       // of that collective, or waiting for `awaited`
+    const char* awaited = "";  // "reading a variable"; empty: not since that was entered
+    int64_t awaited_steps = 0;
+    uint64_t entries = 0;  // all that was entered or waited for
     int64_t loss_step = 0;
     uint64_t loss_hash = 0;  // 0: none
   };
@@ -80,6 +83,9 @@ class Activity {
     signature_.store(values_.signature, std::memory_order_release);
     collective_.store(values_.collective, std::memory_order_release);
     inside_.store(values_.inside, std::memory_order_release);
+    awaited_.store(values_.awaited, std::memory_order_release);
+    awaited_steps_.store(values_.awaited_steps, std::memory_order_release);
+    entries_.store(values_.entries, std::memory_order_release);
     loss_step_.store(values_.loss_step, std::memory_order_release);
     loss_hash_.store(values_.loss_hash, std::memory_order_release);
     done_.store(changes_, std::memory_order_release);
@@ -89,9 +95,10 @@ class Activity {
  private:
   Values values_;  // of the writer
   uint64_t changes_ = 0;
-  std::atomic<uint64_t> begun_{0}, sequence_{0}, signature_{0}, loss_hash_{0}, done_{0};
-  std::atomic<int64_t> step_{0}, epoch_{0}, loss_step_{0};
-  std::atomic<const char*> phase_{""}, collective_{""};
+  std::atomic<uint64_t> begun_{0}, sequence_{0}, signature_{0}, loss_hash_{0}, entries_{0},
+      done_{0};
+  std::atomic<int64_t> step_{0}, epoch_{0}, loss_step_{0}, awaited_steps_{0};
+  std::atomic<const char*> phase_{""}, collective_{""}, awaited_{""};
   std::atomic<bool> inside_{false};
 };
 
@@ -127,9 +134,23 @@ class ControlChannel {
   void enter(uint64_t signature, const char* name) {
     activity_.change([&](Activity::Values& v) {
       ++v.sequence;
+      ++v.entries;
       v.signature = signature;
       v.collective = name;
       v.inside = true;
+      v.awaited = "";
+      v.awaited_steps = 0;
+    });
+  }
+  // Like enter() before what a rank may do alone, but waits in for what all began before: results
+  // of `steps` that run by themselves, each of which may take as long as a collective. A rank that
+  // has entered no more than this one and does not wait either keeps it waiting.
+  void wait_for(const char* what, int64_t steps) {
+    activity_.change([&](Activity::Values& v) {
+      ++v.entries;
+      v.inside = true;
+      v.awaited = what;
+      v.awaited_steps = steps;
     });
   }
   void leave() {

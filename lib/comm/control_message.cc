@@ -25,6 +25,8 @@ std::string RankReport::frame() const {
       .put(some(collective))
       .put(inside)
       .put(inside_seconds)
+      .put(some(awaited))
+      .put(awaited_steps)
       .put(some(announced))
       .put(announced_seconds)
       .put(announced_limit)
@@ -42,6 +44,8 @@ bool RankReport::read(FrameReader& from) {
   collective = from.text();
   inside = from.get<uint8_t>() != 0;
   inside_seconds = from.get<double>();
+  awaited = from.text();
+  awaited_steps = from.get<int64_t>();
   announced = from.text();
   announced_seconds = from.get<double>();
   announced_limit = from.get<double>();

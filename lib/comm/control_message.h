@@ -95,7 +95,9 @@ struct RankReport {
   std::string collective;
   bool inside = false;
   double inside_seconds = 0;  // about
-  std::string announced;      // the newest announcement; empty: none
+  std::string awaited;        // since that was entered; empty: nothing
+  int64_t awaited_steps = 0;
+  std::string announced;  // the newest announcement; empty: none
   double announced_seconds = 0, announced_limit = 0;
   int64_t loss_step = 0;
   uint64_t loss_hash = 0;

@@ -246,8 +246,8 @@ void ControlThread::send_to_all(const std::string& frame) {
 
 RankReport ControlThread::own_report() {
   const Activity::Values values = activity_.read();
-  if (values.sequence != last_sequence_ || values.inside != last_inside_) {
-    last_sequence_ = values.sequence;
+  if (values.entries != last_entries_ || values.inside != last_inside_) {
+    last_entries_ = values.entries;
     last_inside_ = values.inside;
     changed_at_ = now_;
   }
@@ -259,6 +259,8 @@ RankReport ControlThread::own_report() {
   report.signature = values.signature;
   report.collective = values.collective;
   report.inside = values.inside;
+  report.awaited = values.awaited;
+  report.awaited_steps = values.awaited_steps;
   report.inside_seconds = values.inside ? now_ - changed_at_ : 0;
   report.loss_step = values.loss_step;
   report.loss_hash = values.loss_hash;

@@ -146,7 +146,7 @@ class ControlThread {
 
   double now_ = 0, last_turn_ = 0, next_tick_ = 0;
   double paused_ = 0, paused_at_ = 0;  // this process did not run for so long, until then
-  uint64_t last_sequence_ = 0;
+  uint64_t last_entries_ = 0;
   bool last_inside_ = false;
   double changed_at_ = 0;
 

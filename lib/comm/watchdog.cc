@@ -15,9 +15,20 @@ const RankView& at(const Views& ranks, int rank) {
   return ranks[static_cast<size_t>(rank)];
 }
 
-// "all-reduce of bucket 3 (#412)"
+bool is_waiting(const RankReport& report) {
+  return report.inside && !report.awaited.empty();
+}
+
+// "all-reduce of bucket 3 (#412)", "reading a variable (after #412)"
 std::string name_of(const RankReport& report) {
-  return fmt::format("{} (#{})", report.collective, report.sequence);
+  return is_waiting(report) ? fmt::format("{} (after #{})", report.awaited, report.sequence)
+                            : fmt::format("{} (#{})", report.collective, report.sequence);
+}
+
+// Whether a rank has still to come to where the one of `where` is inside.
+bool is_behind(const RankReport& report, const RankReport& where) {
+  return report.sequence != where.sequence ? report.sequence < where.sequence
+                                           : is_waiting(where) && !is_waiting(report);
 }
 
 // "step 1312, forward", "opening the data (since 12 s of at most 600)"
@@ -49,9 +60,7 @@ std::string waiting_note(const Views& ranks, int rank) {
   const RankReport* where = nullptr;
   for (int other = 0; other < static_cast<int>(ranks.size()); ++other) {
     const RankReport& report = at(ranks, other).report;
-    const bool in_it = other != rank && !at(ranks, other).ended && report.inside;
-    if (in_it &&
-        (report.sequence > own.sequence || (report.sequence == own.sequence && !own.inside))) {
+    if (other != rank && !at(ranks, other).ended && report.inside && is_behind(own, report)) {
       waiting.push_back(other);
       where = where == nullptr ? &report : where;
     }
@@ -148,33 +157,39 @@ Verdict hang_verdict(const Views& ranks, int rank, const RankReport& where, doub
 std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
   const int size = static_cast<int>(ranks.size());
   int stuck = -1;  // in the earliest collective
-  int last = 0;    // the rank that is furthest behind
   for (int rank = 0; rank < size; ++rank) {
     const RankReport& report = at(ranks, rank).report;
     if (report.inside && report.inside_seconds > limit &&
-        (stuck < 0 || report.sequence < at(ranks, stuck).report.sequence)) {
+        (stuck < 0 || is_behind(report, at(ranks, stuck).report))) {
       stuck = rank;
     }
-    last = report.sequence < at(ranks, last).report.sequence ? rank : last;
   }
   if (stuck < 0) {
     return std::nullopt;
   }
   const RankReport& where = at(ranks, stuck).report;
+  int last = -1;  // the rank that is furthest behind
   std::vector<int> inside;
-  bool excused = false;
   for (int rank = 0; rank < size; ++rank) {
     const RankReport& report = at(ranks, rank).report;
-    excused |= report.sequence < where.sequence && is_excused(report);
-    if (report.inside && report.sequence == where.sequence) {
-      inside.push_back(rank);
+    if (!is_behind(report, where)) {
+      if (report.inside && !is_behind(where, report)) {
+        inside.push_back(rank);
+      }
+    } else if (is_excused(report)) {
+      return std::nullopt;
+    } else if (last < 0 || report.sequence < at(ranks, last).report.sequence) {
+      last = rank;
     }
   }
-  if (excused) {
-    return std::nullopt;
-  }
-  if (at(ranks, last).report.sequence < where.sequence) {
+  if (last >= 0) {
     return hang_verdict(ranks, last, where, limit);
+  }
+  if (is_waiting(where)) {  // what all began may be many steps
+    limit *= static_cast<double>(std::max<int64_t>(where.awaited_steps, 1));
+    if (where.inside_seconds <= limit) {
+      return std::nullopt;
+    }
   }
   return Verdict{"E602",
                  inside,

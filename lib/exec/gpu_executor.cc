@@ -104,6 +104,7 @@ class GpuExecutor final : public Executor::Impl {
 
   void move_small_buffers();
   void choose_slots();
+  std::optional<ControlChannel::Announcement> announce_compiling() const;
   void run_prologue();
   gpu::GpuMaker make_maker();
   int64_t samples(size_t input) const;
@@ -130,8 +131,9 @@ class GpuExecutor final : public Executor::Impl {
   Tables tables_;  // of the run that is being fed
   int half_ = 0;   // of the slots, of that run
   bool is_fed_ = false;
+  int last_steps_ = 1;  // of the last run
   std::map<Tables, Prepared> prepared_;
-  std::set<std::vector<int>> tried_groups_;  // ranks that all-reduces are over
+  std::set<std::vector<int>> tried_groups_;  // ranks that collectives are over
   std::unique_ptr<gpu::Event> done_[2];      // with the run that had this half
 };
 
@@ -217,7 +219,14 @@ gpu::GpuMaker GpuExecutor::make_maker() {
   });
 }
 
+std::optional<ControlChannel::Announcement> GpuExecutor::announce_compiling() const {
+  if (processes.control == nullptr)
+    return std::nullopt;
+  return processes.control->announce("compiling steps for the GPU", kMostCompiling);
+}
+
 void GpuExecutor::run_prologue() {
+  const auto announced = announce_compiling();
   gpu::GpuMaker maker = make_maker();
   for (const ProgramStep& step : program.prologue)
     prepare_step(program, step, memory_, maker);
@@ -313,6 +322,7 @@ void GpuExecutor::add_outputs(gpu::GpuMaker& maker) const {
 Prepared& GpuExecutor::prepared() {
   const auto [place, is_new] = prepared_.try_emplace(tables_);
   if (is_new) {
+    const auto announced = announce_compiling();
     BufferMemory where = memory_;
     gpu::GpuMaker maker = make_maker();
     add_gathers(where, maker);
@@ -327,9 +337,9 @@ Prepared& GpuExecutor::prepared() {
 // All processes have lists of ranks at the same places.
 void GpuExecutor::try_groups(const std::vector<gpu::Command>& commands) {
   for (const gpu::Command& command : commands) {
-    const auto* all_reduce = std::get_if<gpu::AllReduce>(&command.what);
-    if (all_reduce != nullptr && tried_groups_.insert(all_reduce->ranks).second)
-      gpu::check_all_reduce(*device_, program.part.rank(), all_reduce->ranks);
+    const std::vector<int>* ranks = gpu::ranks_of(command.what);
+    if (ranks != nullptr && tried_groups_.insert(*ranks).second)
+      gpu::check_collectives(*device_, program.part.rank(), *ranks);
   }
 }
 
@@ -338,9 +348,7 @@ gpu::Plan& GpuExecutor::plan(int steps) {
   const int first = half_ * max_steps_;
   std::unique_ptr<gpu::Plan>& made = from.plans[{first, steps}];
   if (made == nullptr) {
-    std::optional<ControlChannel::Announcement> announced;
-    if (processes.control != nullptr)
-      announced.emplace(processes.control->announce("compiling steps for the GPU", kMostCompiling));
+    const auto announced = announce_compiling();
     std::vector<gpu::Window> windows;
     for (const Slots* slots : {small_.get(), large_.get(), results_.get()}) {
       if (slots != nullptr)
@@ -376,6 +384,7 @@ void GpuExecutor::run(int steps) {
   if (results_ != nullptr)
     enqueue(*results_, steps, false);
   done_[half_]->record();
+  last_steps_ = steps;
   half_ = 1 - half_;
   is_fed_ = false;
 }
@@ -383,15 +392,24 @@ void GpuExecutor::run(int steps) {
 HostTensor GpuExecutor::output(int index, int step) const {
   const size_t o = static_cast<size_t>(index);
   const int half = 1 - half_;  // of the last run
+  const int64_t bytes = outputs[o].total_bytes();
+  HostTensor pieces;
+  const std::byte* from = nullptr;
+  if (processes.control != nullptr)
+    processes.control->wait_for("reading the results of steps", last_steps_);
   if (results_ != nullptr) {
     done_[half]->wait();
-    return whole_output(index, results_->host_slot(half * max_steps_ + step) + output_offsets_[o]);
+    from = results_->host_slot(half * max_steps_ + step) + output_offsets_[o];
+  } else {
+    pieces = HostTensor(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
+    if (bytes > 0)
+      device_->download(pieces.bytes(), memory_.bases[program.outputs[o].buffer], bytes);
+    from = pieces.bytes();
   }
-  HostTensor pieces(DType::kUInt8, {std::max<int64_t>(outputs[o].total_bytes(), 1)});
-  if (outputs[o].total_bytes() > 0)
-    device_->download(pieces.bytes(), memory_.bases[program.outputs[o].buffer],
-                      outputs[o].total_bytes());
-  return whole_output(index, pieces.bytes());
+  HostTensor whole = whole_output(index, from);
+  if (processes.control != nullptr)
+    processes.control->leave();
+  return whole;
 }
 
 }  // namespace

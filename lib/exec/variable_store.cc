@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "comm/control_channel.h"
 #include "exec/executor.h"
 #include "exec/pieces.h"
 
@@ -76,12 +77,18 @@ HostTensor VariableStore::read(int variable) const {
   const PieceMap pieces = map(variable);
   HostTensor copy;
   const std::byte* from = addresses_[static_cast<size_t>(variable)];
+  if (processes_.control != nullptr)
+    processes_.control->wait_for("reading a variable", 1);
   if (device_ != nullptr) {
     copy = HostTensor(DType::kUInt8, {pieces.total_bytes()});
     copy_pieces(variable, copy.bytes());
     from = copy.bytes();
   }
-  return gather_whole(part_, v.layout.storage, v.shape, v.dtype, from, processes_.group.get());
+  HostTensor whole =
+      gather_whole(part_, v.layout.storage, v.shape, v.dtype, from, processes_.group.get());
+  if (processes_.control != nullptr)
+    processes_.control->leave();
+  return whole;
 }
 
 void VariableStore::write(int variable, const HostTensor& value) {

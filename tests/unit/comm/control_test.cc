@@ -161,6 +161,35 @@ TEST_CASE("a rank that does not come to a collective is named with what it does 
                  "entered)"));
 }
 
+TEST_CASE(
+    "a rank that is stuck before what the others wait for is named and slow reading is none") {
+  ControlOptions options = test_options();
+  options.collective_seconds = 1.5;  // longer than a busy machine lets a thread wait
+  const auto endings = run_ranks(3, options, [](ControlChannel& control, ProcessGroup& group) {
+    control.progress(9, 1, "data");
+    control.enter(0, "the steps on the GPUs");
+    control.leave();
+    // Many waits, each of them short, are no wait.
+    const double until = steady_seconds() + 2.5;
+    while (steady_seconds() < until && !control.aborting()) {
+      control.wait_for("reading a variable", 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      control.leave();
+    }
+    CHECK_FALSE(control.aborting());
+    group.all_gather("");
+    if (control.rank() != 1) {
+      control.wait_for("reading the results of steps", 4);
+    }
+    be_busy_until_the_end(control);
+  });
+  CHECK(exit_codes(endings) == Codes{8, 8, 8});
+  const std::string& text = endings[0].printed;
+  INFO(text);
+  CHECK(contains(text, "error[E602]: rank 1 on host "));
+  CHECK(contains(text, "did not come to reading the results of steps (after #1) within 1.5 s"));
+}
+
 TEST_CASE("an announced phase is waited for as long as it said and no longer") {
   ControlOptions options = test_options();
   options.collective_seconds = 0.2;

@@ -140,6 +140,48 @@ TEST_CASE("a collective that all entered and some do not leave is the network's"
         "entered it; training stopped");
 }
 
+TEST_CASE("a rank that neither enters more nor waits for results keeps the others waiting") {
+  auto ranks = healthy(3);
+  const auto wait = [](RankView& view, double seconds) {
+    view.report.inside = true;
+    view.report.inside_seconds = seconds;
+    view.report.awaited = "reading the results of steps";
+    view.report.awaited_steps = 32;
+  };
+  wait(ranks[0], 121);
+  wait(ranks[2], 3);
+  auto verdict = judge(ranks, {}, {});
+  REQUIRE(verdict);
+  CHECK(verdict->code == "E602");
+  CHECK(verdict->ranks == std::vector<int>{1});
+  CHECK(verdict->message ==
+        "rank 1 on host h0 (pid 1001) did not come to reading the results of steps (after #100) "
+        "within 120 s; training stopped");
+  CHECK(verdict->notes[0] ==
+        "last report: step 20, backward, after all-reduce of bucket 3 (#100) (2 other ranks were "
+        "waiting in reading the results of steps (after #100), rank 1 had not entered)");
+  // It said that it takes long.
+  ranks[1].report.announced = "compiling";
+  ranks[1].report.announced_limit = 600;
+  CHECK_FALSE(judge(ranks, {}, {}));
+  // One that has not even come out of what all entered before.
+  ranks[1].report.announced = "";
+  enter(ranks[1], 100, 42, 119);
+  CHECK(judge(ranks, {}, {})->ranks == std::vector<int>{1});
+  // All wait: for as many steps as they began.
+  wait(ranks[1], 121);
+  CHECK_FALSE(judge(ranks, {}, {}));
+  ranks[1].report.inside_seconds = 32 * 120 + 1;
+  verdict = judge(ranks, {}, {});
+  REQUIRE_FALSE(verdict);  // by the first of them
+  ranks[0].report.inside_seconds = 32 * 120 + 1;
+  verdict = judge(ranks, {}, {});
+  REQUIRE(verdict);
+  CHECK(verdict->message ==
+        "ranks 0-2 of 3 did not get out of reading the results of steps (after #100) within 3840 "
+        "s, though all entered it; training stopped");
+}
+
 TEST_CASE("who does not come to what the channel does is named") {
   const auto verdict =
       judge(healthy(4), {{"`checkpoint 500`", 61, 60, {true, false, true, false}}}, {});
