@@ -1,10 +1,10 @@
 #include "comm/environment.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/diagnostic.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -24,13 +24,6 @@ constexpr int kMostProcesses = 1 << 20;
   throw ConfigError(std::move(diagnostics));
 }
 
-std::optional<int> whole_number(std::string_view text) {
-  int value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
-  return is_whole && !text.empty() ? std::optional(value) : std::nullopt;
-}
-
 class Variables {
  public:
   explicit Variables(const Getenv& get) : get_(get) {}
@@ -42,7 +35,7 @@ class Variables {
   bool has(const char* name) const { return get_(name) != nullptr; }
 
   int number(const char* name, int least, int most) const {
-    const std::optional<int> value = whole_number(text(name));
+    const std::optional<int> value = parse_number<int>(text(name));
     if (!value || *value < least || *value > most) {
       refuse(fmt::format("{} is `{}`", name, printable(text(name))),
              fmt::format("allowed: a whole number from {} to {}", least, most),
@@ -82,11 +75,11 @@ class Variables {
 int tasks_of_node(const std::string& text, int node) {
   for (const std::string& part : split(text, ',')) {
     const size_t open = part.find("(x");
-    const std::optional<int> tasks = whole_number(std::string_view(part).substr(0, open));
+    const std::optional<int> tasks = parse_number<int>(std::string_view(part).substr(0, open));
     const std::optional<int> nodes =
         open == std::string::npos || !ends_with(part, ")")
             ? std::optional(1)
-            : whole_number(std::string_view(part).substr(open + 2, part.size() - open - 3));
+            : parse_number<int>(std::string_view(part).substr(open + 2, part.size() - open - 3));
     if (!tasks || !nodes) {
       return 0;
     }

@@ -1,9 +1,9 @@
 #include "data/cifar.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "data/gunzip.h"
 #include "tensor/read_error.h"
@@ -35,8 +35,8 @@ class TarReader {
     }
     name_ = std::string(header.data(), strnlen(header.data(), 100));
     const std::string_view size = trim(std::string_view(header.data() + 124, 11));
-    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), size_, 8);
-    if (error != std::errc() || end != size.data() + size.size() || size_ > kMaxMember) {
+    size_ = parse_number<uint64_t>(size, 8).value_or(kMaxMember + 1);
+    if (size_ > kMaxMember) {
       read_error("E306", path_, "the archive is damaged: a member of `{}` bytes", size);
     }
     rest_ = (size_ + kBlock - 1) / kBlock * kBlock;

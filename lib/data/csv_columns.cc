@@ -1,8 +1,8 @@
 #include "data/csv_columns.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -102,12 +102,10 @@ size_t find_csv_column(std::span<const std::string> names, const CsvColumn& colu
   if (found != names.end()) {
     return static_cast<size_t>(found - names.begin());
   }
-  int64_t index = 0;
-  const char* const end = column.text.data() + column.text.size();
-  const auto [stop, error] = std::from_chars(column.text.data(), end, index);
+  const auto index = parse_number<int64_t>(column.text);
   const auto count = static_cast<int64_t>(names.size());
-  if (error == std::errc() && stop == end && index >= -count && index < count) {
-    return static_cast<size_t>(index < 0 ? index + count : index);
+  if (index && *index >= -count && *index < count) {
+    return static_cast<size_t>(*index < 0 ? *index + count : *index);
   }
   Diagnostics problems;
   Diagnostic& problem = problems.error("E310", column.loc,

@@ -1,9 +1,9 @@
 #include "data/splits.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -19,11 +19,11 @@ std::optional<int64_t> slice_end(std::string_view text, int64_t size, int64_t if
   if (percent) {
     text = trim(text.substr(0, text.size() - 1));
   }
-  int64_t value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size()) {
+  const auto number = parse_number<int64_t>(text);
+  if (!number) {
     return std::nullopt;
   }
+  int64_t value = *number;
   if (percent) {
     if (value < -100 || value > 100) {
       return std::nullopt;

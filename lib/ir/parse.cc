@@ -1,8 +1,8 @@
 // Reads the text form of a Graph; print.cc says what it looks like.
 #include <cctype>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "ir/graph.h"
 #include "ir/op.h"
@@ -96,12 +96,11 @@ class Parser {
 
   template <class T>
   T number(std::string_view text) const {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) {
+    const auto value = parse_number<T>(text);
+    if (!value) {
       fail(fmt::format("`{}` is no number that fits here", text));
     }
-    return value;
+    return *value;
   }
 
   int index() { return number<int>(word()); }

@@ -1,12 +1,12 @@
 #include "train/checkpoint_format.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "tensor/read_error.h"
@@ -83,12 +83,11 @@ bool is_shard_name(const std::string& name) {
 
 uint64_t parse_hex64(const Json& json, const std::string& path) {
   const std::string text = json.is_string() ? json.get<std::string>() : "";
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (text.size() != 16 || end != text.data() + 16 || error != std::errc()) {
+  const auto value = parse_number<uint64_t>(text, 16);
+  if (text.size() != 16 || !value) {
     read_error("E402", path, "`xxh3_64` must be a list of 16 hexadecimal digits each");
   }
-  return value;
+  return *value;
 }
 
 CheckpointPiece parse_piece(const Json& json, const CheckpointTensor& tensor,

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "nn/keras/archive.h"
 #include "nn/keras/import.h"
@@ -111,16 +112,11 @@ std::string class_of(const Model& model, int call) {
 // "layers/dense/vars/1" -> ("layers/dense", 1); nothing for other datasets.
 std::optional<std::pair<std::string, size_t>> vars_entry(const std::string& path) {
   const size_t slash = path.rfind('/');
-  if (slash == std::string::npos || slash + 1 == path.size() || path.size() - slash > 6 ||
-      path.find_first_not_of("0123456789", slash + 1) != std::string::npos) {
+  if (slash == std::string::npos || !ends_with(path.substr(0, slash), "/vars")) {
     return std::nullopt;
   }
-  const std::string group = path.substr(0, slash);
-  if (!ends_with(group, "/vars")) {
-    return std::nullopt;
-  }
-  return std::pair{group.substr(0, group.size() - 5),
-                   static_cast<size_t>(std::stoul(path.substr(slash + 1)))};
+  const auto index = parse_number<size_t>(std::string_view(path).substr(slash + 1));
+  return index ? std::optional(std::pair{path.substr(0, slash - 5), *index}) : std::nullopt;
 }
 
 // Whether each layer of the model that has weights is among the groups' layers.

@@ -1,7 +1,8 @@
-// Text for people: columns, and what strangers' files hold.
+// Text for people: columns, and what strangers' files hold; numbers of texts.
 #include <doctest/doctest.h>
 
 #include "base/columns.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 
 namespace meshtrain {
@@ -29,6 +30,18 @@ TEST_CASE("text of strangers cannot steer a terminal") {
   CHECK(printable("a\x1b[2Jb\xff") == "a?[2Jb?");
   CHECK(printable(std::string(50, 'x')) == std::string(40, 'x') + "...");
   CHECK(without_controls("größe\n\x7f") == "größe??");
+}
+
+TEST_CASE("a number is the whole of its text and fits its type") {
+  CHECK(parse_number<int>("-12") == -12);
+  CHECK(parse_number<int>("2147483647") == 2147483647);
+  CHECK(parse_number<uint64_t>("ff", 16) == 255);
+  CHECK(parse_number<double>("1.5e3") == 1500);
+  for (const char* wrong : {"", " 1", "1 ", "+1", "1x", "-", "2147483648"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(parse_number<int>(wrong));
+  }
+  CHECK_FALSE(parse_number<uint64_t>("-1"));
 }
 
 }  // namespace
