@@ -1,49 +1,13 @@
 #include <algorithm>
-#include <cctype>
 
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
+#include "config/devices.h"
 #include "config/scalars.h"
 
 namespace meshtrain {
 namespace {
-
-bool is_count(std::string_view text) {
-  return !text.empty() && text.size() <= 6 &&
-         text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-// 64xH100: devices that are not here, for plan. Whether there is such hardware is asked later.
-bool is_on_paper(std::string_view text) {
-  const size_t cross = text.find('x');
-  return cross != std::string_view::npos && cross + 1 < text.size() &&
-         is_count(text.substr(0, cross)) &&
-         std::isalpha(static_cast<unsigned char>(text[cross + 1])) != 0;
-}
-
-// cpu, cpu:8, gpu:0-7, gpu:0,2, gpu:all, gpu:0x8, gpu:0-3x2
-bool is_device_list(const std::string& text) {
-  if (text == "auto" || text == "cpu" || text == "gpu" || is_on_paper(text)) {
-    return true;
-  }
-  if (!starts_with(text, "gpu:")) {
-    return starts_with(text, "cpu:") && is_count(text.substr(4));
-  }
-  std::string list = text.substr(4);
-  if (const size_t cross = list.find('x'); cross != std::string::npos) {
-    if (!is_count(list.substr(cross + 1))) {
-      return false;
-    }
-    list.resize(cross);
-  }
-  const std::vector<std::string> parts = split(list, ',');
-  return list == "all" || std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
-           const size_t dash = part.find('-');
-           return is_count(part.substr(0, dash)) &&
-                  (dash == std::string::npos || is_count(part.substr(dash + 1)));
-         });
-}
 
 std::string counted(size_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
@@ -93,13 +57,7 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
     }
   }
   out.devices = located<std::string>(devices, devices.string());
-  if (!is_device_list(out.devices.value)) {
-    diagnostics
-        .error("E113", devices.loc, fmt::format("`devices` cannot be `{}`", out.devices.value))
-        .help(
-            "write auto, cpu:8 (virtual devices), gpu:0-7, gpu:0,2 or gpu:all, or gpu:0x8 (virtual "
-            "on one); for `plan` 64xH100, too");
-  }
+  parse_devices(out.devices, diagnostics);
 }
 
 TensorLayout make_layout(const ConfigValue& value) {

@@ -1,74 +1,17 @@
 #include "train/devices.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
 #include "backend/gpu/load.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "comm/environment.h"
 
 namespace meshtrain {
 namespace {
-
-constexpr int64_t kMostDevices = 65536;
-constexpr int64_t kMostGpus = 1024;  // of one machine
-
-std::optional<int64_t> whole_number(std::string_view text) {
-  int64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
-  return is_whole && !text.empty() ? std::optional(value) : std::nullopt;
-}
-
-// 3 or 0-3, to the end of `out`; false where it is neither, or names one of them again.
-bool parse_range(std::string_view text, std::vector<int>& out) {
-  const size_t dash = text.find('-');
-  const std::optional<int64_t> first = whole_number(text.substr(0, dash));
-  const std::optional<int64_t> last =
-      dash == std::string_view::npos ? first : whole_number(text.substr(dash + 1));
-  if (!first || !last || *first > *last || *last >= kMostGpus) {
-    return false;
-  }
-  for (int64_t index = *first; index <= *last; ++index) {
-    if (std::find(out.begin(), out.end(), index) != out.end()) {
-      return false;
-    }
-    out.push_back(static_cast<int>(index));
-  }
-  return true;
-}
-
-// LIST or LISTxN, where LIST is `all`, or numbers and ranges.
-bool parse_gpus(std::string_view text, DeviceRequest& out) {
-  const size_t cross = text.find('x');
-  out.count = cross == std::string_view::npos ? 1 : whole_number(text.substr(cross + 1));
-  const std::string list(text.substr(0, cross));
-  if (!out.count) {
-    return false;
-  }
-  if (list == "all") {
-    return true;
-  }
-  const std::vector<std::string> parts = split(list, ',');
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](const std::string& part) { return parse_range(part, out.gpus); });
-}
-
-// 64xH100: digits, a cross, a name.
-bool parse_on_paper(std::string_view text, DeviceRequest& out) {
-  const size_t cross = text.find('x');
-  if (cross == std::string_view::npos || cross == 0 || cross + 1 == text.size() ||
-      std::isdigit(static_cast<unsigned char>(text[0])) == 0) {
-    return false;
-  }
-  out.count = whole_number(text.substr(0, cross));
-  out.hardware = text.substr(cross + 1);
-  return true;
-}
 
 ConfigError no_gpu(const DeviceRequest& request, std::string message, const std::string& note,
                    std::string_view help) {
@@ -83,61 +26,6 @@ ConfigError no_gpu(const DeviceRequest& request, std::string message, const std:
 
 }  // namespace
 
-std::string DeviceRequest::describe(int64_t num_devices) const {
-  if (!hardware.empty()) {
-    return fmt::format("{} x {} (on paper)", num_devices, hardware);
-  }
-  if (!is_gpu) {
-    return fmt::format("{} x cpu (virtual)", num_devices);
-  }
-  if (gpus.size() != 1) {
-    return fmt::format("{} x gpu", num_devices);
-  }
-  return num_devices == 1 ? fmt::format("gpu:{}", gpus[0])
-                          : fmt::format("{} x gpu:{} (virtual)", num_devices, gpus[0]);
-}
-
-std::optional<int64_t> DeviceRequest::num_devices(int processes) const {
-  if (!is_gpu || !count) {
-    return count;
-  }
-  if (processes > 1) {
-    return processes * *count;
-  }
-  return gpus.empty() ? std::nullopt : std::optional(static_cast<int64_t>(gpus.size()) * *count);
-}
-
-DeviceRequest parse_devices(const Located<std::string>& devices, Diagnostics& diagnostics) {
-  DeviceRequest out;
-  out.text = devices;
-  const std::string_view text = devices.value;
-  if (text == "auto" || text.empty()) {
-    return out;
-  }
-  out.is_auto = false;
-  out.is_gpu = starts_with(text, "gpu");
-  const std::string_view number = text.size() > 4 ? text.substr(4) : std::string_view();
-  if (text == "cpu" || text == "gpu") {
-    out.count = 1;
-    out.gpus = {0};
-  } else if (parse_on_paper(text, out)) {
-    // counted
-  } else if (!out.is_gpu) {
-    out.count = whole_number(number);
-  } else if (!parse_gpus(number, out)) {
-    out.count.reset();
-  }
-  if (!out.count || *out.count < 1 || *out.count > kMostDevices) {
-    diagnostics.error("E113", devices.loc, fmt::format("`{}` names no devices", text))
-        .help(
-            "write `auto`, `cpu:8` for eight virtual CPU devices (1 to 65536), `gpu:0-7`, "
-            "`gpu:0,2` or `gpu:all` for GPUs, or `gpu:0x8` for eight virtual devices on one; for "
-            "`plan` `64xH100`, too");
-    out.count.reset();
-  }
-  return out;
-}
-
 int count_gpus(const std::string& folder, const char* visible) {
   constexpr std::string_view kName = "nvidia";
   std::error_code ignored;
@@ -145,7 +33,8 @@ int count_gpus(const std::string& folder, const char* visible) {
   if (std::filesystem::exists(folder + "/nvidiactl", ignored)) {
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
       const std::string name = entry.path().filename().string();
-      const bool is_gpu = starts_with(name, kName) && whole_number(name.substr(kName.size()));
+      const bool is_gpu =
+          starts_with(name, kName) && parse_number<int64_t>(name.substr(kName.size()));
       count += is_gpu ? 1 : 0;
     }
   }

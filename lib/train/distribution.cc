@@ -8,20 +8,6 @@
 namespace meshtrain {
 namespace {
 
-std::vector<std::string> default_axis_names(size_t rank) {
-  if (rank == 1) {
-    return {"batch"};
-  }
-  if (rank == 2) {
-    return {"batch", "model"};
-  }
-  std::vector<std::string> names;
-  for (size_t i = 0; i < rank; ++i) {
-    names.push_back(fmt::format("axis_{}", i));
-  }
-  return names;
-}
-
 int64_t product(const std::vector<int64_t>& shape) {
   int64_t out = 1;
   for (const int64_t size : shape) {
@@ -30,25 +16,12 @@ int64_t product(const std::vector<int64_t>& shape) {
   return out;
 }
 
-// The same kind of devices, `count` of them: "cpu:8", "gpu:0x8", "64xH100".
-std::string as_many(const std::string& devices, int64_t count) {
-  const size_t cross = devices.find('x');
-  const bool is_on_paper = cross != std::string::npos && !starts_with(devices, "gpu");
-  return is_on_paper ? fmt::format("{}{}", count, devices.substr(cross))
-         : starts_with(devices, "gpu:") && devices.find_first_of(",-a") != std::string::npos
-             ? fmt::format("gpu:0-{}", count - 1)
-             : fmt::format("{}{}", starts_with(devices, "gpu") ? "gpu:0x" : "cpu:", count);
-}
-
-DeviceMesh make_mesh(const MeshConfig& config, const std::optional<int64_t>& devices,
+DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request, int processes,
                      Diagnostics& diagnostics) {
+  const std::optional<int64_t> devices = request.num_devices(processes);
   std::vector<int64_t> shape = config.shape.value;
   if (shape.empty()) {
     shape = {devices.value_or(1)};
-  }
-  std::vector<std::string> names = config.axis_names.value;
-  if (names.empty()) {
-    names = default_axis_names(shape.size());
   }
   const SourceLoc place = config.shape.loc ? config.shape.loc : config.axis_names.loc;
   if (devices && product(shape) != *devices) {
@@ -56,8 +29,8 @@ DeviceMesh make_mesh(const MeshConfig& config, const std::optional<int64_t>& dev
         .error("E210", config.shape.loc ? config.shape.loc : config.devices.loc,
                fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape),
                            product(shape), config.devices.value, *devices))
-        .help(fmt::format("write `devices: {}` or `devices: auto`",
-                          as_many(config.devices.value, product(shape))));
+        .help(
+            fmt::format("write `devices: {}` or `devices: auto`", request.as_many(product(shape))));
     return {};
   }
   if (product(shape) > 65536) {
@@ -67,7 +40,7 @@ DeviceMesh make_mesh(const MeshConfig& config, const std::optional<int64_t>& dev
     return {};
   }
   try {
-    return DeviceMesh(std::move(shape), std::move(names));
+    return DeviceMesh(std::move(shape), config.axis_names.value);
   } catch (const Error& error) {
     diagnostics.error("E210", place, error.what());
     return {};
@@ -99,7 +72,7 @@ Distribution make_distribution(const Config& config, int processes, Diagnostics&
   const DistributionConfig& from = config.distribution;
   Distribution out;
   out.devices = parse_devices(from.mesh.devices, diagnostics);
-  out.mesh = make_mesh(from.mesh, out.devices.num_devices(processes), diagnostics);
+  out.mesh = make_mesh(from.mesh, out.devices, processes, diagnostics);
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
   }
