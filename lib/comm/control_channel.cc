@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <set>
 
 #include "base/diagnostic.h"
 #include "base/hash.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "comm/control_thread.h"
 #include "comm/meeting.h"
@@ -23,13 +23,12 @@ void read_seconds(const char* name, double* seconds) {
   if (value == nullptr || *value == '\0') {
     return;
   }
-  const std::string_view text = value;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), *seconds);
-  if (problem != std::errc() || end != text.data() + text.size() ||
-      !(*seconds > 0 && *seconds <= 1e6)) {
+  const auto number = parse_number<double>(value);
+  if (!number || !(*number > 0 && *number <= 1e6)) {
     throw ConfigError("E140", {},
-                      fmt::format("{}=`{}`: must be a number of seconds above 0", name, text));
+                      fmt::format("{}=`{}`: must be a number of seconds above 0", name, value));
   }
+  *seconds = *number;
 }
 
 // What a rank says of itself, and rank 0 of where it is; fields of one line each.

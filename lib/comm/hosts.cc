@@ -1,11 +1,11 @@
 #include "comm/hosts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/diagnostic.h"
 #include "base/file.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "comm/socket.h"
@@ -38,14 +38,12 @@ bool is_host_name(std::string_view name) {
 }
 
 int parse_slots(std::string_view text, const Place& place, std::string_view entry) {
-  int slots = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || slots < 1 ||
-      slots > kMostSlots) {
+  const auto slots = parse_number<int>(text);
+  if (!slots || *slots < 1 || *slots > kMostSlots) {
     refuse(place, fmt::format("`{}` in `{}` is no number of processes from 1 to {}",
                               printable(text), printable(entry), kMostSlots));
   }
-  return slots;
+  return *slots;
 }
 
 // "node1", "node1:4", "[fe80::1]:4".
