@@ -174,6 +174,11 @@ class KernelMaker {
   // for: tape, copy, fill, iota, scans, lookups, random numbers, warps, optimizer, combine.
   virtual void begin_group() = 0;
   virtual void end_group() = 0;
+  // Tapes, reductions, copies and one_hots in between may be computed together, a row of their
+  // arrays at a time. Of their results only those at `read_later` need to be written; no result
+  // lies over an operand that a later one of them reads.
+  virtual void begin_rows() {}
+  virtual void end_rows(const std::vector<const std::byte*>& /*read_later*/) {}
 
   // Operands have strides over the tape's shape (0 where they broadcast). A result may be exactly
   // one of the operands in memory, where that operand has the result's shape and size of elements.

@@ -1,7 +1,6 @@
 #include "exec/gpu_memory.h"
 
-#include "backend/gpu/maker.h"
-#include "exec/prepare.h"
+#include "exec/gpu_steps.h"
 #include "exec/presum.h"
 
 namespace meshtrain {
@@ -21,10 +20,9 @@ int64_t gpu_scratch_bytes(const Program& program) {
   memory.presummed = find_presummed(program);
   const std::byte* const begin = next;
   gpu::GpuMaker maker(take);
-  for (const std::vector<ProgramStep>* steps : {&program.prologue, &program.steps}) {
-    for (const ProgramStep& step : *steps)
-      prepare_step(program, step, memory, maker);
-  }
+  for (const ProgramStep& step : program.prologue)
+    prepare_step(program, step, memory, maker);
+  add_gpu_steps(program, memory, maker);
   return next - begin;
 }
 

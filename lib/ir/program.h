@@ -42,6 +42,7 @@ struct ProgramStep {
   Phase phase = Phase::kForward;
   AxisMask axes = 0;  // union of the axes of operands and results: pieces to compute
   int fused = kNone;  // index in Program::fusions for op "fused"
+  int rows = kNone;   // neighbours with one number are one kernel of a GPU: passes/rows.h
 };
 
 // A chain of elementwise ops evaluated block by block in cache: the tape of one "fused" step.

@@ -30,6 +30,35 @@ struct Life {
   int last = -1;
 };
 
+// For each step the first and the last of its row group; itself where it is in none.
+std::vector<Life> row_groups(const Program& program) {
+  const int end = static_cast<int>(program.steps.size());
+  std::vector<Life> out(program.steps.size());
+  for (int s = 0, first = 0; s < end; ++s) {
+    const int rows = program.steps[s].rows;
+    if (s == 0 || rows == kNone || rows != program.steps[s - 1].rows)
+      first = s;
+    for (int member = first; member <= s; ++member)
+      out[member] = {first, s};
+  }
+  return out;
+}
+
+// What a group reads of others is needed until its end, what others read of it from its beginning.
+void widen(std::vector<Life>& lives, const std::vector<Life>& groups) {
+  const int end = static_cast<int>(groups.size());
+  for (Life& life : lives) {
+    const bool begins = life.first >= 0 && life.first < end;
+    const bool is_inside = begins && life.last <= groups[life.first].last;
+    if (is_inside && life.first >= groups[life.first].first)
+      continue;
+    if (begins)
+      life.first = groups[life.first].first;
+    if (life.last >= 0 && life.last < end)
+      life.last = groups[life.last].last;
+  }
+}
+
 std::vector<Life> lives(const Program& program) {
   const int end = static_cast<int>(program.steps.size());
   std::vector<Life> out(program.buffers.size());
@@ -52,6 +81,7 @@ std::vector<Life> lives(const Program& program) {
     out[output.buffer].last = end;
     out[output.buffer].first = std::max(out[output.buffer].first, 0);
   }
+  widen(out, row_groups(program));
   return out;
 }
 
@@ -143,6 +173,7 @@ class MemoryPlanner {
       : program_(program),
         one_piece_(one_piece),
         life_(lives(program)),
+        groups_(row_groups(program)),
         end_(static_cast<int>(program.steps.size())),
         offsets_(program.buffers.size(), 0),
         seen_at_(program.buffers.size(), -1) {}
@@ -154,7 +185,11 @@ class MemoryPlanner {
       }
     }
     for (int s = 0; s < end_; ++s) {
-      place_results(s);
+      if (program_.steps[s].rows == kNone) {
+        place_results(s);
+      } else if (groups_[s].first == s) {
+        place_group(groups_[s]);
+      }
     }
   }
 
@@ -166,23 +201,72 @@ class MemoryPlanner {
   bool is_planned(int b) const {
     return program_.buffers[b].variable == kNone && !is_whole_life(b);
   }
+  // Whether its place is that of a step; otherwise that of a group.
+  bool is_planned_at(int s, int b) const {
+    const Life& group = groups_[s];
+    const bool is_inside = life_[b].first >= group.first && life_[b].last <= group.last;
+    return is_planned(b) && (is_inside || program_.steps[s].rows == kNone);
+  }
   int64_t bytes(int b) const {
     const Buffer& buffer = program_.buffers[b];
     return arena_bytes_of(buffer, one_piece_ ? 1 : buffer.num_pieces);
+  }
+
+  // What others read of a row group, then its steps. A result takes the place of an operand of its
+  // size and type that dies in the group and that nothing reads behind the step of the result. Only
+  // whole arrays do: one number of a row is read by several threads.
+  void place_group(const Life& group) {
+    std::map<int, int> dying;  // operands, and the last step that reads each
+    int64_t whole = 0;
+    for (int s = group.first; s <= group.last; ++s) {
+      for (const int b : program_.steps[s].inputs) {
+        if (is_planned(b) && life_[b].first < group.first && life_[b].last == group.last) {
+          dying[b] = s;
+        }
+      }
+      for (const int b : program_.steps[s].outputs) {
+        whole = std::max(whole, num_elements(program_.buffers[b].shape));
+      }
+    }
+    for (int s = group.first; s <= group.last; ++s) {
+      const int last_reader = may_overwrite_operand(program_.steps[s]) ? s : s - 1;
+      for (const int b : program_.steps[s].outputs) {
+        if (!is_planned(b) || is_planned_at(s, b)) {
+          continue;
+        }
+        const auto heir = std::find_if(dying.begin(), dying.end(), [&](const auto& operand) {
+          const Buffer& other = program_.buffers[operand.first];
+          return operand.second <= last_reader && num_elements(other.shape) == whole &&
+                 same_place_fits(other, program_.buffers[b]);
+        });
+        if (heir != dying.end()) {
+          offsets_[b] = offsets_[heir->first];
+          dying.erase(heir);
+        } else {
+          offsets_[b] = arena_.take(bytes(b));
+        }
+      }
+    }
+    for (int s = group.first; s <= group.last; ++s) {
+      place_results(s);
+    }
+    for (const auto& [b, reader] : dying) {
+      arena_.give(offsets_[b], bytes(b));
+    }
   }
 
   void place_results(int s) {
     const ProgramStep& step = program_.steps[s];
     SmallVector<int, 8> dying;
     for (const int b : step.inputs) {
-      if (is_planned(b) && life_[b].last == s && seen_at_[b] != s) {
+      if (is_planned_at(s, b) && life_[b].last == s && seen_at_[b] != s) {
         dying.push_back(b);
         seen_at_[b] = s;
       }
     }
     const bool may_overwrite = may_overwrite_operand(step);
     for (const int output : step.outputs) {
-      if (!is_planned(output)) {
+      if (!is_planned_at(s, output)) {
         continue;
       }
       const auto heir =
@@ -197,7 +281,7 @@ class MemoryPlanner {
       }
     }
     for (const int b : step.outputs) {
-      if (is_planned(b) && life_[b].last == s) {
+      if (is_planned_at(s, b) && life_[b].last == s) {
         dying.push_back(b);  // a result that nothing reads
       }
     }
@@ -209,6 +293,7 @@ class MemoryPlanner {
   const Program& program_;
   bool one_piece_;
   std::vector<Life> life_;
+  std::vector<Life> groups_;  // of each step
   int end_;
   std::vector<int64_t> offsets_;
   std::vector<int> seen_at_;  // the step that a buffer was last found dying at
@@ -233,8 +318,13 @@ int64_t arena_bytes_per_device(const Program& program) {
 }
 
 std::string memory_plan_problem(const Program& program) {
-  const std::vector<Life> life = lives(program);
+  const std::vector<Life> life = lives(program), groups = row_groups(program);
   const std::vector<Buffer>& buffers = program.buffers;
+  const auto begins_where_ends = [&](size_t a, size_t b) {
+    const int first = life[a].first, last = life[b].last;
+    const bool is_step = first >= 0 && first < static_cast<int>(groups.size());
+    return first == last || (is_step && groups[first].last == last);
+  };
   for (size_t a = 0; a < buffers.size(); ++a) {
     for (size_t b = a + 1; b < buffers.size(); ++b) {
       const bool both = buffers[a].variable == kNone && buffers[b].variable == kNone &&
@@ -242,7 +332,7 @@ std::string memory_plan_problem(const Program& program) {
       const bool together = life[a].first <= life[b].last && life[b].first <= life[a].last;
       const bool touch = buffers[a].offset < buffers[b].offset + total_bytes(buffers[b]) &&
                          buffers[b].offset < buffers[a].offset + total_bytes(buffers[a]);
-      const bool handed_over = (life[a].last == life[b].first || life[b].last == life[a].first) &&
+      const bool handed_over = (begins_where_ends(a, b) || begins_where_ends(b, a)) &&
                                buffers[a].offset == buffers[b].offset &&
                                same_place_fits(buffers[a], buffers[b]);
       if (both && together && touch && !handed_over) {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "exec/executor.h"
+#include "passes/rows.h"
 #include "train/device_memory.h"
 #include "train/feeder.h"
 #include "train/join_devices.h"
@@ -94,6 +95,7 @@ struct Engine::Impl {
       slot = std::make_unique<Compiled>();
       meshtrain::Compiled made = setup.compile(kind, batch);
       if (device != nullptr) {
+        group_rows(made.program);
         check_program_fits(setup, kind, batch, made.program, *device);
       }
       slot->graph = std::move(made.graph);

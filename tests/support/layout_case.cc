@@ -10,6 +10,7 @@
 #include "passes/layouts.h"
 #include "passes/memory.h"
 #include "passes/pipeline.h"
+#include "passes/rows.h"
 
 namespace meshtrain::testing {
 namespace {
@@ -144,6 +145,9 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
     options.rank = place.group->rank();
   }
   Compiled compiled = compile(graph, layout.mesh, options);
+  if (place.device != nullptr) {
+    group_rows(compiled.program);
+  }
   const std::string problem = memory_plan_problem(compiled.program);
   MESHTRAIN_CHECK(problem.empty(), "{}", problem);
 
@@ -155,6 +159,9 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   }
   Executor executor(std::move(compiled.program), make_worker_pool(2), store);
   for (int step = 0; step < 2; ++step) {
+    if (step == 1 && place.before_second_step != nullptr) {
+      place.before_second_step();
+    }
     // By name, so that their order in the program does not matter.
     std::map<std::string, int> inputs;
     for (size_t i = 0; i < executor.program().inputs.size(); ++i) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "backend/gpu/join.h"
+#include "backend/gpu/preamble.h"
 #include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
@@ -79,6 +81,21 @@ FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may
 
 int64_t fold_reach(int64_t outputs, int64_t terms) {
   return std::max(outputs + kThreads, terms + 4 * kThreads);
+}
+
+double neutral(Reduction reduction) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return reduction == Reduction::kSum ? 0 : reduction == Reduction::kMax ? -kInfinity : kInfinity;
+}
+
+std::string join_lines(Reduction reduction, DType dtype) {
+  // A bool is a number of eight bits here, as on the processor.
+  const DType number = dtype == DType::kBool ? DType::kUInt8 : dtype;
+  const std::string_view function = reduction == Reduction::kSum   ? "mt_add"
+                                    : reduction == Reduction::kMax ? "mt_max"
+                                                                   : "mt_min";
+  return fmt::format("const A none = {};\nauto join = [](A a, A b) -> A {{ return {}(a, b); }};\n",
+                     literal(neutral(reduction), number), function);
 }
 
 KernelBodyPtr fold_body(const Fold& fold, const FoldPlan& plan) {

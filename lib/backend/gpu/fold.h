@@ -36,6 +36,11 @@ KernelBodyPtr fold_body(const Fold& fold, const FoldPlan& plan);
 // What the index types of a fold must hold beside the places of its terms.
 int64_t fold_reach(int64_t outputs, int64_t terms);
 
+// The value that changes nothing.
+double neutral(Reduction reduction);
+// `none` and `join` for an A that is what `dtype` is computed in.
+std::string join_lines(Reduction reduction, DType dtype);
+
 // `other` for an A that shuffles as it is.
 constexpr std::string_view kOtherOfNumber =
     "auto other = [](A a, unsigned lanes) -> A {"

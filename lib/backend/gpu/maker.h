@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/gpu/command.h"
+#include "backend/gpu/rows.h"
 #include "backend/gpu/runs.h"
 #include "backend/kernel_maker.h"
 
@@ -31,6 +32,8 @@ class GpuMaker final : public KernelMaker {
   std::byte* scratch(int64_t bytes) override;
   void begin_group() override {}
   void end_group() override {}
+  void begin_rows() override { row_calls_.emplace(); }
+  void end_rows(const std::vector<const std::byte*>& read_later) override;
 
   void tape(const Shape& shape, const std::vector<View>& operands,
             const std::vector<TapeInstruction>& tape,
@@ -77,6 +80,7 @@ class GpuMaker final : public KernelMaker {
   void add(Launch launch, const std::vector<Use>& uses);
   void add(Launch launch, std::vector<Access> accesses);
   void add(Matmul matmul);
+  void add_row_one_hot(const LookupShape& shape, const std::byte* ids, std::byte* out);
   void add(Conv conv);
   // The tape's command is the last one.
   void fold_into_product(const Shape& shape, const std::vector<View>& operands,
@@ -100,6 +104,7 @@ class GpuMaker final : public KernelMaker {
   std::vector<Block> blocks_;
   std::vector<Command> commands_;
   std::vector<Access> last_reads_;
+  std::optional<std::vector<RowCall>> row_calls_;  // since begin_rows
   std::string path_;
   int64_t communications_ = 0;  // so far
   bool communicates_ = false;   // this step

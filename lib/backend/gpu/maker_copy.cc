@@ -216,6 +216,10 @@ void GpuMaker::copy(const View& from, const View& to) {
   const int64_t total = num_elements(to.shape);
   if (total == 0)
     return;
+  if (row_calls_) {
+    row_calls_->push_back({RowCall::Kind::kCopy, path_, to.shape, {from}, {}, {{0, to}}});
+    return;
+  }
   Launch launch = copy_launch(from, to);
   launch.work = 2 * total;
   add(std::move(launch), {whole_access(from, false), whole_access(to, true)});

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/maker.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/tape_text.h"
 #include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
@@ -18,17 +18,6 @@ enum class Pattern {
   kScalar,  // one element
   kStrided,
 };
-
-bool is_16_bit(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
-
-bool only_on_floats(std::string_view op) {
-  constexpr std::string_view kOps[] = {
-      "exp",   "log", "log1p", "expm1", "tanh",       "sigmoid",   "softplus",      "sqrt",
-      "rsqrt", "erf", "sin",   "cos",   "reciprocal", "is_finite", "channel_affine"};
-  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
-}
 
 class TapeText {
  public:
@@ -205,57 +194,20 @@ class TapeText {
     std::string text = fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) {{\n", count);
     for (size_t i = 0; i < tape_.size(); ++i) {
       const DType dtype = tape_[i].dtype;
-      text += fmt::format("const {} v{} = {};\n", compute_type(dtype), i, expression(tape_[i]));
+      text += fmt::format("const {} v{} = {};\n", compute_type(dtype), i,
+                          instruction_text(tape_[i], [this](int arg) { return argument(arg); }));
     }
     for (size_t r = 0; r < results_.size(); ++r)
       text += fmt::format("r{}[e] = v{};\n", r, results_[r].instruction);
     return text + "}\n";
   }
 
-  DType dtype_of(int arg) const {
-    const int num_operands = static_cast<int>(operands_.size());
-    return arg < num_operands ? operands_[static_cast<size_t>(arg)].dtype
-                              : tape_[static_cast<size_t>(arg - num_operands)].dtype;
-  }
-
-  std::string argument(int arg) const {
+  TapeArgument argument(int arg) const {
     const size_t i = static_cast<size_t>(arg);
     if (i >= operands_.size())
-      return fmt::format("v{}", i - operands_.size());
-    return patterns_[i] == Pattern::kScalar ? fmt::format("a{}", i) : fmt::format("a{}[e]", i);
-  }
-
-  std::string expression(const TapeInstruction& instruction) const {
-    if (instruction.op == "constant")
-      return rounded(instruction.low, instruction.dtype);
-    MESHTRAIN_CHECK(!instruction.args.empty(), "op `{}` without operands", instruction.op);
-    const DType dtype = dtype_of(instruction.args[instruction.op == "select" ? 1 : 0]);
-    if (instruction.op == "cast")
-      return cast(argument(instruction.args[0]), dtype, instruction.dtype);
-    MESHTRAIN_CHECK(find_element_op(instruction.op) >= 0 &&
-                        (is_floating(dtype) || !only_on_floats(instruction.op)),
-                    "no GPU kernel for op `{}` on {}", instruction.op, dtype_name(dtype));
-    std::string text = fmt::format("mt_{}(", instruction.op);
-    for (size_t a = 0; a < instruction.args.size(); ++a)
-      text += (a == 0 ? "" : ", ") + argument(instruction.args[a]);
-    if (instruction.op == "clamp") {
-      text += ", " + rounded(instruction.low, dtype) + ", " + rounded(instruction.high, dtype);
-    }
-    return text + ")";
-  }
-
-  // The element of `dtype` that this value becomes, as it is computed with.
-  static std::string rounded(double value, DType dtype) {
-    const std::string text = literal(value, dtype);
-    return is_16_bit(dtype) ? fmt::format("mt_rounded<{}>({})", type_name(dtype), text) : text;
-  }
-
-  // Floating to integer truncates towards zero; to bool tests for zero.
-  static std::string cast(const std::string& value, DType from, DType to) {
-    if (to == DType::kBool)
-      return fmt::format("mt_cast_bool({})", value);
-    const bool through_int = is_floating(from) && !is_floating(to) && dtype_size(to) == 1;
-    return fmt::format("({}){}{}", compute_type(to), through_int ? "(int)" : "", value);
+      return {fmt::format("v{}", i - operands_.size()), tape_[i - operands_.size()].dtype};
+    return {fmt::format("a{}{}", i, patterns_[i] == Pattern::kScalar ? "" : "[e]"),
+            operands_[i].dtype};
   }
 
   const std::vector<View>& operands_;
@@ -274,6 +226,10 @@ void GpuMaker::tape(const Shape& shape, const std::vector<View>& operands,
                     const std::vector<TapeResult>& results) {
   if (num_elements(shape) == 0)
     return;
+  if (row_calls_) {
+    row_calls_->push_back({RowCall::Kind::kTape, path_, shape, operands, tape, results});
+    return;
+  }
   std::vector<Access> accesses;
   for (const View& operand : operands)
     accesses.push_back(whole_access(operand, false));

@@ -225,6 +225,10 @@ void GpuMaker::one_hot(const LookupShape& shape, const std::byte* ids, std::byte
   const int64_t total = shape.num_ids * shape.rows;
   if (total == 0)
     return;
+  if (row_calls_) {
+    add_row_one_hot(shape, ids, out);
+    return;
+  }
   const auto item = static_cast<int64_t>(dtype_size(shape.dtype));
   int pack = largest_pack(item);
   while (shape.rows % pack != 0 || !is_aligned(out, pack * item))

@@ -14,18 +14,6 @@
 namespace meshtrain::gpu {
 namespace {
 
-// The value that changes nothing.
-double neutral(Reduction reduction) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return reduction == Reduction::kSum ? 0 : reduction == Reduction::kMax ? -kInfinity : kInfinity;
-}
-
-std::string_view join_function(Reduction reduction) {
-  return reduction == Reduction::kSum   ? "mt_add"
-         : reduction == Reduction::kMax ? "mt_max"
-                                        : "mt_min";
-}
-
 // The dimensions of one kind; largest steps of x first, so that neighbours in memory come last
 // whatever the order of the dimensions is.
 StridedLoop loop_over(const View& x, const std::vector<bool>& reduced, bool wanted) {
@@ -76,6 +64,11 @@ void GpuMaker::reduce(Reduction reduction, const View& x, const std::vector<bool
   const int64_t outputs = num_elements(out.shape);
   if (outputs == 0)
     return;
+  if (row_calls_) {
+    row_calls_->push_back(
+        {RowCall::Kind::kReduce, path_, x.shape, {x}, {}, {{0, out}}, reduction, reduced});
+    return;
+  }
   if (num_elements(x.shape) == 0) {
     fill(contiguous_view(out.data, out.dtype, {outputs}), neutral(reduction));
     return;
@@ -95,15 +88,10 @@ void GpuMaker::reduce(Reduction reduction, const View& x, const std::vector<bool
                          {plan.parts, outputs});
   }
 
-  // A bool is a number of eight bits here, as on the processor.
-  const DType number = between == DType::kBool ? DType::kUInt8 : between;
   fold.text = index_types(fold_reach(outputs, fold.terms) + reach_of(kept.sizes, kept.strides[0]) +
                           reach_of(gone.sizes, gone.strides[0]) + plan.parts * outputs);
   fold.text += type_line("T", type_name(x.dtype)) + type_line("R", type_name(to.dtype));
-  fold.text += "typedef mt_compute<T> A;\n";
-  fold.text += fmt::format("const A none = {};\n", literal(neutral(reduction), number));
-  fold.text += fmt::format("auto join = [](A a, A b) -> A {{ return {}(a, b); }};\n",
-                           join_function(reduction));
+  fold.text += "typedef mt_compute<T> A;\n" + join_lines(reduction, between);
   fold.text += kOtherOfNumber;
   fold.text += offset_line("output_of", kept.sizes, kept.strides[0]);
   fold.text += offset_line("term_of", gone.sizes, gone.strides[0]);

@@ -146,6 +146,45 @@ void compare(const std::vector<KernelSpec>& specs, const Image& image,
   CHECK(gaps_are_untouched);
 }
 
+// Fails where arrays of two runs have different bits.
+void compare_bits(const std::vector<KernelSpec>& specs, const Image& image,
+                  const std::vector<std::byte>& got, const std::vector<std::byte>& want,
+                  std::string_view where) {
+  for (size_t s = 0; s < specs.size(); ++s) {
+    for (size_t a = 0; a < specs[s].arrays.size(); ++a) {
+      const size_t place = static_cast<size_t>(image.place(s, a));
+      const size_t bytes =
+          static_cast<size_t>(specs[s].arrays[a].size) * dtype_size(specs[s].arrays[a].dtype);
+      if (std::memcmp(got.data() + place, want.data() + place, bytes) != 0)
+        FAIL_CHECK(specs[s].name << ": array " << a << " differs " << where);
+    }
+  }
+}
+
+// Runs the specs, again whenever it is asked.
+class SpecRun {
+ public:
+  SpecRun(const std::vector<KernelSpec>& specs, const Image& image, gpu::Device& device)
+      : image_(image), device_(device), memory_(device.allocate(image.size())) {
+    set_emulator_seed(0);
+    plan_ = device.make_plan(gpu_commands(specs, image, device, memory_), {}, 0, 1);
+  }
+  std::vector<std::byte> operator()(uint64_t seed) {
+    set_emulator_seed(seed);
+    device_.upload(memory_, image_.bytes().data(), image_.size());
+    plan_->run();
+    std::vector<std::byte> out(image_.bytes().size());
+    device_.download(out.data(), memory_, image_.size());
+    return out;
+  }
+
+ private:
+  const Image& image_;
+  gpu::Device& device_;
+  std::byte* memory_;
+  std::unique_ptr<gpu::Plan> plan_;
+};
+
 void check_family(std::string_view name) {
   const auto& families = spec_families();
   const auto family = std::find_if(families.begin(), families.end(),
@@ -156,34 +195,22 @@ void check_family(std::string_view name) {
     return;
   const std::vector<KernelSpec> specs = chosen_specs(*family);
   const Image image(specs);
-  std::byte* memory = device->allocate(image.size());
-  set_emulator_seed(0);
-  const std::vector<gpu::Command> commands = gpu_commands(specs, image, *device, memory);
-  const std::unique_ptr<gpu::Plan> plan = device->make_plan(commands, {}, 0, 1);
-  const auto run = [&](uint64_t seed) {
-    set_emulator_seed(seed);
-    device->upload(memory, image.bytes().data(), image.size());
-    plan->run();
-    std::vector<std::byte> out(image.bytes().size());
-    device->download(out.data(), memory, image.size());
-    return out;
-  };
+  SpecRun run(specs, image, *device);
   const std::vector<std::byte> first = run(0);
   compare(specs, image, first, run_cpu(specs, image));
   // Generated code is not instrumented: one more order shows what the emulator does.
   const uint64_t most_seed = kIsInstrumented ? 1 : 2;
-  for (uint64_t seed = 1; seed <= most_seed; ++seed) {
-    const std::vector<std::byte> again = run(seed);
-    for (size_t s = 0; s < specs.size(); ++s) {
-      for (size_t a = 0; a < specs[s].arrays.size(); ++a) {
-        const size_t place = static_cast<size_t>(image.place(s, a));
-        const size_t bytes =
-            static_cast<size_t>(specs[s].arrays[a].size) * dtype_size(specs[s].arrays[a].dtype);
-        if (std::memcmp(first.data() + place, again.data() + place, bytes) != 0)
-          FAIL_CHECK(specs[s].name << ": array " << a << " differs in another run");
-      }
-    }
-  }
+  for (uint64_t seed = 1; seed <= most_seed; ++seed)
+    compare_bits(specs, image, run(seed), first, "in another run");
+  std::vector<KernelSpec> apart = specs;
+  std::erase_if(apart, [](const KernelSpec& spec) { return spec.make_apart == nullptr; });
+  if (apart.empty())
+    return;
+  const Image image_apart(apart);
+  const std::vector<std::byte> together = SpecRun(apart, image_apart, *device)(0);
+  for (KernelSpec& spec : apart)
+    spec.make = spec.make_apart;
+  compare_bits(apart, image_apart, SpecRun(apart, image_apart, *device)(0), together, "apart");
 }
 
 TEST_CASE("tapes equal the CPU's") {
@@ -224,6 +251,9 @@ TEST_CASE("optimizers equal the CPU's") {
 }
 TEST_CASE("collectives equal the CPU's") {
   check_family("combine");
+}
+TEST_CASE("rows equal the CPU's") {
+  check_family("rows");
 }
 TEST_CASE("random views are read and written as on the CPU") {
   check_family("view");

@@ -84,7 +84,7 @@ const std::vector<SpecFamily>& spec_families() {
       {"reduce", reduce_specs},   {"matmul", matmul_specs}, {"scan", scan_specs},
       {"conv", conv_specs},       {"pool", pool_specs},     {"lookup", lookup_specs},
       {"random", random_specs},   {"warp", warp_specs},     {"optimizer", optimizer_specs},
-      {"combine", combine_specs}, {"view", view_specs}};
+      {"combine", combine_specs}, {"view", view_specs},     {"rows", row_specs}};
   return families;
 }
 

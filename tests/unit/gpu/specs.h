@@ -41,6 +41,8 @@ struct KernelSpec {
   std::vector<SpecArray> arrays;
   // Makes the kernels; the pointers are those of the arrays.
   std::function<void(KernelMaker& maker, const SpecPointers& memory)> make;
+  // Where given: other calls that have the same bits on the same backend.
+  std::function<void(KernelMaker& maker, const SpecPointers& memory)> make_apart = nullptr;
   // Numbers may differ by a small part (tolerance_of) of `scale` plus their own size; 0: not at
   // all.
   double scale = 0.1;
@@ -87,6 +89,7 @@ std::vector<KernelSpec> tape_specs();
 std::vector<KernelSpec> cast_specs();
 std::vector<KernelSpec> copy_specs();
 std::vector<KernelSpec> reduce_specs();
+std::vector<KernelSpec> row_specs();
 std::vector<KernelSpec> matmul_specs();
 std::vector<KernelSpec> scan_specs();
 std::vector<KernelSpec> conv_specs();

@@ -1,0 +1,190 @@
+// Which steps of a model are computed row by row, what that saves, and that memory allows it.
+#include <doctest/doctest.h>
+
+#include "backend/gpu/join.h"
+#include "exec/gpu_steps.h"
+#include "exec/presum.h"
+#include "gpu_device.h"
+#include "passes/memory.h"
+#include "passes/rows.h"
+#include "support/engine_case.h"
+#include "support/splitmix.h"
+#include "train/setup.h"
+
+namespace meshtrain::test {
+namespace {
+
+// Like a part of a decoder: normalizations before products, a softmax between them, a classifier.
+constexpr const char* kDecoder = R"(
+name: decoder
+model:
+  layers:
+    - Input: {shape: [32]}
+    - Embedding: {input_dim: 40, output_dim: 64}
+    - LayerNormalization: {name: norm1}
+    - Dense: {name: keys, units: 96}
+    - Softmax: {name: attention}
+    - Dense: {name: values, units: 64}
+    - RMSNormalization: {name: norm2}
+    - Dense: {name: wide, units: 128, activation: gelu}
+    - GroupNormalization: {name: groups, groups: 4}
+    - UnitNormalization: {name: unit}
+    - GlobalAveragePooling1D
+    - Dense: {name: classes, units: 50, activation: softmax}
+compile:
+  loss: SparseCategoricalCrossentropy
+  optimizer: adam
+fit: {batch_size: 64}
+)";
+
+Dataset sentences(int64_t samples) {
+  HostTensor x(DType::kInt32, {samples, 32}), y(DType::kInt32, {samples});
+  for (int64_t i = 0; i < x.size(); ++i)
+    x.data<int32_t>()[i] = static_cast<int32_t>(splitmix_below(7, static_cast<uint64_t>(i), 40));
+  for (int64_t i = 0; i < samples; ++i)
+    y.data<int32_t>()[i] = static_cast<int32_t>(splitmix_below(8, static_cast<uint64_t>(i), 50));
+  return dataset_of(std::move(x), std::move(y));
+}
+
+Program training_program(const std::vector<std::string>& overrides) {
+  const Config config = config_from(kDecoder, overrides);
+  const DataSpec data = data_spec(sentences(64));
+  return Setup(config, &data).compile(StepKind::kTrain, 64).program;
+}
+
+struct Made {
+  int launches = 0;   // of a step: kernels and products
+  int of_rows = 0;    // kernels over rows
+  int64_t bytes = 0;  // that kernels read and write
+};
+
+Made made(const Program& program) {
+  std::byte* next = reinterpret_cast<std::byte*>(int64_t{1} << 44);  // nobody follows it
+  const auto take = [&next](int64_t bytes) {
+    std::byte* const taken = next;
+    next += bytes / 256 * 256 + 256;
+    return taken;
+  };
+  std::byte* const arena = take(program.arena_bytes);
+  BufferMemory memory;
+  for (const Buffer& buffer : program.buffers) {
+    memory.bases.push_back(buffer.variable == kNone ? arena + buffer.offset
+                                                    : take(buffer.piece_bytes * buffer.num_pieces));
+  }
+  memory.presummed = find_presummed(program);
+  gpu::GpuMaker maker(take);
+  add_gpu_steps(program, memory, maker);
+  const std::vector<gpu::Command> commands = maker.take();
+  Made out;
+  out.launches = static_cast<int>(gpu::join(commands).calls.size());
+  for (const gpu::Command& command : commands) {
+    const auto* launch = std::get_if<gpu::Launch>(&command.what);
+    if (launch == nullptr)
+      continue;
+    out.of_rows += launch->body->name.rfind("rows_", 0) == 0 ? 1 : 0;
+    for (const Access& access : command.accesses)
+      out.bytes += access.end - access.begin;
+  }
+  return out;
+}
+
+// The steps of a group by their paths.
+std::vector<std::vector<std::string>> groups_of(const Program& program) {
+  std::vector<std::vector<std::string>> groups;
+  for (const ProgramStep& step : program.steps) {
+    if (step.rows == kNone)
+      continue;
+    groups.resize(std::max(groups.size(), static_cast<size_t>(step.rows) + 1));
+    groups[static_cast<size_t>(step.rows)].push_back(step.path);
+  }
+  return groups;
+}
+
+struct Counts {
+  const char* policy;
+  int launches_before, launches_after;
+  double part_of_bytes;  // at most, of those before
+};
+
+TEST_CASE("softmax and normalizations and cross-entropy are computed row by row") {
+  for (const Counts& counts :
+       {Counts{"float32", 111, 61, 0.65}, Counts{"mixed_bfloat16", 120, 70, 0.65}}) {
+    CAPTURE(counts.policy);
+    Program program = training_program({std::string("dtype_policy=") + counts.policy});
+    const Made before = made(program);
+    CHECK(before.of_rows == 0);
+    CHECK(before.launches == counts.launches_before);
+    group_rows(program);
+    CHECK(memory_plan_problem(program) == "");
+    const Made after = made(program);
+    CHECK(after.launches == counts.launches_after);
+    const double part = static_cast<double>(after.bytes) / static_cast<double>(before.bytes);
+    CHECK(part < counts.part_of_bytes);
+    // Six layers with their gradients, of which the last is one with the loss and its gradient.
+    CHECK(groups_of(program).size() == 11);
+    CHECK(after.of_rows == 11);
+  }
+}
+
+TEST_CASE("the loss and its gradient are computed with the softmax before them") {
+  Program program = training_program({});
+  group_rows(program);
+  const std::vector<std::vector<std::string>> groups = groups_of(program);
+  const auto with_loss = std::find_if(groups.begin(), groups.end(), [](const auto& group) {
+    return std::find(group.begin(), group.end(), "loss/loss/one_hot") != group.end();
+  });
+  REQUIRE(with_loss != groups.end());
+  CHECK(with_loss->front() == "classes/add");
+  CHECK(with_loss->back() == "classes/exp/grad/mul");
+}
+
+TEST_CASE("programs with fixed reductions keep their steps") {
+  Program program = training_program({});
+  program.fixed_reductions = true;
+  group_rows(program);
+  CHECK(groups_of(program).empty());
+}
+
+std::vector<double> losses(const std::vector<std::string>& overrides) {
+  EngineOptions options;
+  options.num_workers = 2;
+  const Dataset data = sentences(32);
+  const Config config = config_from(kDecoder, overrides);
+  Engine engine(config, data_spec(data), options);
+  std::vector<double> out;
+  for (int64_t step = 0; step < 4; ++step) {
+    const std::vector<int64_t> rows = rows_of_step(step, 8, data.num_samples);
+    engine.train_step({&data, rows});
+    out.push_back(engine.last_loss());
+  }
+  return out;
+}
+
+TEST_CASE("what is computed row by row trains as on the CPU") {
+  if (test_runtime() == nullptr)
+    return;
+  struct Policy {
+    const char* name;
+    double tolerance;
+  };
+  for (const Policy& policy :
+       {Policy{"float64", 1e-9}, Policy{"float32", 1e-4}, Policy{"mixed_bfloat16", 2e-2}}) {
+    CAPTURE(policy.name);
+    const auto on = [&](const char* devices, int count) {
+      return losses({"seed=5", "fit.batch_size=8", std::string("dtype_policy=") + policy.name,
+                     fmt::format("distribution={{type: DataParallel, device_mesh: {{shape: [{}], "
+                                 "axis_names: [data], devices: {}}}}}",
+                                 count, devices)});
+    };
+    set_emulator_seed(2);
+    const std::vector<double> cpu = on("cpu", 1), one = on("gpu:0", 1), eight = on("gpu:0x8", 8);
+    for (size_t i = 0; i < cpu.size(); ++i) {
+      CHECK(one[i] == doctest::Approx(cpu[i]).epsilon(policy.tolerance));
+      CHECK(eight[i] == doctest::Approx(cpu[i]).epsilon(policy.tolerance));
+    }
+    CHECK(cpu.back() != cpu.front());
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain::test
