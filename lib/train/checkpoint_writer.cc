@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <new>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -27,15 +28,19 @@ void reject(const std::string& folder, const std::string& temporary, int64_t ste
   rename_to_new(temporary, rejected + "/" + checkpoint_name(step));
 }
 
-std::string explain(const FileError& error, int64_t step, const std::string& folder,
+std::string explain(const std::exception& error, int64_t step, const std::string& folder,
                     int64_t num_bytes, const std::string& who = "") {
-  const int number = error.error_number();
-  const char* code = number == EIO                                             ? "E422"
+  const auto* file = dynamic_cast<const FileError*>(&error);
+  const int number = file == nullptr ? 0 : file->error_number();
+  const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const char* code = lacks_memory                                              ? "E632"
+                     : number == EIO                                           ? "E422"
                      : number == EEXIST                                        ? "E456"
                      : number == ENOSPC || number == EDQUOT || number == EFBIG ? "E420"
                                                                                : "E421";
-  std::string out = fmt::format("[{}] step {} was not saved: {}{}", code, step,
-                                who.empty() ? "" : who + ": ", error.what());
+  std::string out =
+      fmt::format("[{}] step {} was not saved: {}{}", code, step, who.empty() ? "" : who + ": ",
+                  lacks_memory ? "out of memory" : error.what());
   if (number == EEXIST) {
     out += "; there is one already, and it is not replaced";
   }
@@ -76,6 +81,23 @@ SaveResult parse_result(std::string_view text) {
           .num_bytes = json.at("num_bytes"),
           .seconds = json.at("seconds")};
 }
+
+// True while it lives.
+class Marked {
+ public:
+  explicit Marked(std::atomic<bool>* mark) : mark_(mark) { set(true); }
+  ~Marked() { set(false); }
+  Marked(const Marked&) = delete;
+  Marked& operator=(const Marked&) = delete;
+
+ private:
+  void set(bool value) {
+    if (mark_ != nullptr) {
+      *mark_ = value;
+    }
+  }
+  std::atomic<bool>* mark_;
+};
 
 // What was at `to` is a checkpoint, or nothing.
 void exchange(const std::string& from, const std::string& to) {
@@ -123,7 +145,7 @@ class Save {
     if (is_alone() || !result.error.empty()) {
       return result;
     }
-    const std::vector<std::string> parts = options_.all_gather(part_text(write_part()));
+    const std::vector<std::string> parts = options_.all_gather(write_part());
     by_first(result, [&] { complete_all(parts, result); });
     return result;
   }
@@ -137,7 +159,7 @@ class Save {
     if (options_.rank == 0) {
       try {
         action();
-      } catch (const FileError& error) {
+      } catch (const std::exception& error) {  // else the others would wait for it
         fail(result, explain(error, step(), folder_, snapshot_.num_bytes(), options_.name));
       }
       result.seconds = std::chrono::duration<double>(Time::now() - start_).count();
@@ -152,25 +174,24 @@ class Save {
     remove_folder(temporary_);
   }
 
-  // This process's shards, which are on the disk when the others hear of them.
-  WrittenPart write_part() {
-    WrittenPart part;
+  // This process's shards, which are on the disk when the others hear of them: what they hear.
+  std::string write_part() {
     try {
       writer_.write_shards(snapshot_, step());
       writer_.sync();
-      part = writer_.part();
-    } catch (const FileError& error) {
+      WrittenPart part = writer_.part();
+      part.replicas = replica_hashes(snapshot_.store(),
+                                     [&](int variable) { return snapshot_.pieces(variable); });
+      return part_text(part);
+    } catch (const std::exception& error) {
+      WrittenPart part;
       part.error = explain(error, step(), folder_, snapshot_.num_bytes(), options_.name);
+      return part_text(part);
     }
-    part.replicas =
-        replica_hashes(snapshot_.store(), [&](int variable) { return snapshot_.pieces(variable); });
-    return part;
   }
 
   void complete_all(const std::vector<std::string>& texts, SaveResult& result) {
-    if (options_.on_parts) {
-      options_.on_parts();
-    }
+    const Marked committing(options_.is_committing);
     std::vector<WrittenPart> parts;
     std::vector<std::string> replicas;
     for (const std::string& text : texts) {

@@ -3,6 +3,7 @@
 // fsynced; only then it counts as saved.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <utility>
@@ -51,7 +52,8 @@ struct SaveOptions {
   std::string name;  // of this process: "rank 1 on host h2 (pid 812)"
   // Collective: what each gave, by rank. The same number of times in every save.
   std::function<std::vector<std::string>(std::string mine)> all_gather;
-  std::function<void()> on_parts;  // by rank 0, when all have written theirs
+  // Of rank 0: true from when all have written theirs until that has its name, or an error.
+  std::atomic<bool>* is_committing = nullptr;
 };
 
 SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,

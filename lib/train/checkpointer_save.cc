@@ -121,7 +121,7 @@ SaveOptions Checkpointer::save_options() {
     return out;
   }
   out.name = agreement_.describe(out.rank);
-  out.on_parts = [this] { is_committing_ = true; };
+  out.is_committing = &is_committing_;
   const std::shared_ptr<ControlChannel> control = agreement_.processes().control;
   if (control == nullptr) {
     out.all_gather = [this](const std::string& mine) {
@@ -142,9 +142,7 @@ bool Checkpointer::start_beside() {
     return false;
   }
   const auto write = [this, save = save_options()] {
-    const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save);
-    is_committing_ = false;
-    return result;
+    return write_checkpoint(folder_, snapshot_, notes_, save);
   };
   try {
     const SignalsBlocked blocked;
@@ -172,7 +170,6 @@ void Checkpointer::start(const TrainPosition& at) {
     snapshot_.borrow();
     agreement_.progress(at, "save");
     const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save_options());
-    is_committing_ = false;
     blocked_ = options_.now() - begin;
     note(result);
   }
@@ -271,7 +268,6 @@ std::string Checkpointer::save_to(const std::string& path, const TrainPosition& 
   snapshot_.borrow();
   agreement_.progress(at, "save");
   const SaveResult result = replace_checkpoint(path, snapshot_, notes_, save_options());
-  is_committing_ = false;
   if (!result.unequal.empty()) {
     report_unequal(result.unequal, at.step);
   }

@@ -2,11 +2,13 @@
 // of them.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <set>
 
 #include "checkpoint_case.h"
@@ -213,6 +215,53 @@ TEST_CASE("a file that rank 0 does not see as it was written fails the save") {
     CHECK(result.error.find("[E422] step 1 was not saved") != std::string::npos);
   }
   CHECK(folder.num_files() == 0);
+}
+
+TEST_CASE("an error of any kind on one process fails the save for all") {
+  const TempFolder folder;
+  const MeshCase& mesh = test::mesh_cases()[1];
+  const auto exhaust = [](Stored&, SaveOptions& options) {
+    options.before_commit = [] { throw std::bad_alloc(); };
+  };
+  for (const SaveResult& result : save_as(2, folder.path(), mesh, 1, exhaust)) {
+    CHECK(result.error == "[E632] step 1 was not saved: rank 0: out of memory");
+  }
+  const auto spoil = [](Stored& stored, SaveOptions& options) {
+    if (options.rank == 1) {  // a name that is no UTF-8 is no key of a shard's head
+      const_cast<Variable&>(stored.store.variables()[0]).path = "\xff";
+    }
+  };
+  for (const SaveResult& result : save_as(2, folder.path(), mesh, 1, spoil)) {
+    CHECK(result.error.find("[E421] step 1 was not saved: rank 1: ") == 0);
+  }
+  CHECK(folder.num_files() == 0);
+}
+
+TEST_CASE("a save commits until its checkpoint has its name or an error") {
+  for (const bool fails : {false, true}) {
+    CAPTURE(fails);
+    const TempFolder folder;
+    std::atomic<bool> is_committing{false};
+    bool was_committing = false;
+    const auto watch = [&](Stored&, SaveOptions& options) {
+      if (options.rank != 0) {
+        return;
+      }
+      options.is_committing = &is_committing;
+      options.before_commit = [&] {
+        was_committing = is_committing;
+        if (fails) {
+          throw std::bad_alloc();
+        }
+      };
+      options.all_gather = [&is_committing, inner = options.all_gather](const std::string& mine) {
+        CHECK(!is_committing);
+        return inner(mine);
+      };
+    };
+    CHECK(save_as(2, folder.path(), test::mesh_cases()[1], 1, watch)[1].saved == !fails);
+    CHECK(was_committing);
+  }
 }
 
 TEST_CASE("values that are not finite on one process keep the save from all") {
