@@ -224,7 +224,8 @@ ChildrenEnd run_own(const LaunchArguments& launch, const std::vector<Host>& host
     environment.emplace_back("MESHTRAIN_NET_INTERFACE", launch.interface);
     environment.emplace_back("NCCL_SOCKET_IFNAME", "=" + launch.interface);
   }
-  return run_on_hosts(command, hosts, agent_words(launch.agent), environment, {.say = say});
+  return run_on_hosts(command, hosts, agent_words(launch.agent), exported(environment),
+                      {.say = say});
 }
 
 }  // namespace

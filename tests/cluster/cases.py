@@ -6,6 +6,7 @@ import signal
 import time
 
 import hosts
+import ssh
 from runs import GONE, check
 
 LONG_RUN = ["fit.epochs=100000", "data.train.samples=16", "checkpoint.every=20 steps"]
@@ -426,12 +427,18 @@ def begin_on_gpus(bench, run):
     return process
 
 
+def one_gpu(bench):
+    """The run of six virtual devices of one GPU."""
+    if not os.path.exists(bench.path("gpu/weights.safetensors")):
+        bench.alone(["train", "model.yaml", "-o", "gpu", "--mesh", "data=2,model=3", "--devices",
+                     "gpu:0x6"], environment={"MESHTRAIN_GPU_LIBRARY": bench.emulator}).expect(0)
+    return "gpu"
+
+
 @long
 def gpus_of_three_hosts_compute_what_one_gpu_does(bench):
-    bench.alone(["train", "model.yaml", "-o", "gpu", "--mesh", "data=2,model=3", "--devices",
-                 "gpu:0x6"], environment={"MESHTRAIN_GPU_LIBRARY": bench.emulator}).expect(0)
     on_gpus(bench, "gpus", []).expect(0)
-    bench.same("gpus", "gpu")
+    bench.same("gpus", one_gpu(bench))
     bench.nothing_left()
 
 
@@ -460,6 +467,32 @@ def a_killed_launch_leaves_no_gpu_process_anywhere(bench):
     os.kill(launcher(), signal.SIGKILL)
     process.wait(GONE)
     bench.nothing_left(GONE)
+
+
+@long
+def real_ssh_starts_processes_of_both_kinds_and_carries_their_ends(bench):
+    if not ssh.is_there():
+        print("not tried: sshd not found (apt-get install openssh-server), or this is not root")
+        return
+    reference(bench, SIX, name="six")
+    gpus = {"MESHTRAIN_GPU_LIBRARY": bench.emulator, "MESHTRAIN_EMULATOR_GPUS": "2", "NCCL_HOSTID": "h0"}
+    with ssh.Ssh(bench.net) as agent:
+        options = ["--remote-agent", agent]
+        bench.launch(6, ["model.yaml", "-o", "by-ssh", *SIX], options=options).expect(0)
+        bench.same("by-ssh", "six")
+        bench.launch(6, ["model.yaml", "-o", "by-ssh-gpus", *SIX_GPUS], options=options,
+                     environment=gpus).expect(0)
+        bench.same("by-ssh-gpus", one_gpu(bench))
+        for devices, environment in ((SIX, {}), (SIX_GPUS, gpus)):
+            bench.remove("by-ssh-lost")
+            process = bench.launch(6, ["model.yaml", "-o", "by-ssh-lost", *devices, *LONG_RUN],
+                                   options=options, environment=environment)
+            bench.wait_for_steps(process, "by-ssh-lost", 30)
+            pid, began = process.pid_of(5), time.monotonic()
+            check(bench.net.host_of(pid) == "h2", "rank 5 is on h2")
+            os.kill(pid, signal.SIGKILL)
+            ends(bench, process, 8, DETECT, began)
+            process.says(r"error\[E601\]: rank 5 on host h2")
 
 
 def launcher():
