@@ -325,7 +325,9 @@ void ControlChannel::fail(int exit_code, const std::string& text) {
     desk.left = exit_code;
   }
   if (!desk.left) {
-    desk.failure = {impl_->rank, exit_code, text};
+    if (!desk.failure) {  // of another thread
+      desk.failure = {impl_->rank, exit_code, text};
+    }
     desk.last_resort.start(impl_->options.last_resort_seconds);
     desk.wake();
     desk.changed.wait(lock, [&] { return desk.left.has_value(); });

@@ -39,8 +39,11 @@ std::string without_end(std::string text) {
 
 }  // namespace
 
+// What a rank says first counts: more may follow from it.
 void ControlThread::add_failure(ControlDesk::Failure failure) {
-  if (leaving_) {
+  const bool was_told = std::any_of(failures_.begin(), failures_.end(),
+                                    [&](const auto& other) { return other.rank == failure.rank; });
+  if (leaving_ || was_told) {
     return;
   }
   if (finished_) {  // nobody else is concerned

@@ -65,6 +65,26 @@ TEST_CASE("a rank that fails takes all with its code and its text is shown once 
   }
 }
 
+TEST_CASE("of two threads of a rank that fail one is heard") {
+  const auto endings = run_ranks(2, test_options(), [](ControlChannel& control, ProcessGroup&) {
+    if (control.rank() == 0) {
+      wait_for_the_end(control);
+      return;
+    }
+    const auto fail = [&](const char* text) {
+      CHECK_THROWS_AS(control.fail(5, text), RuntimeFailure);
+    };
+    std::thread other(fail, "error: one\n");
+    fail("error: another\n");
+    other.join();
+  });
+  CHECK(exit_codes(endings) == Codes{5, 5});
+  const std::string& text = endings[0].printed;
+  INFO(text);
+  CHECK(contains(text, "  = on rank 1 on host "));
+  CHECK(text.find("error") == text.rfind("error"));
+}
+
 TEST_CASE("what all ranks find wrong is shown as if one process had found it") {
   const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup&) {
     control.fail(2, "error[E204]: 200 is not divisible by 3\n\n");
