@@ -46,7 +46,7 @@ struct Place {
 
 Place open_place(const ControlOptions& options, bool one_host, int size) {
   Place place;
-  allow_open_files(size + 16);
+  allow_open_files(most_sockets(size));
   std::vector<Address> to_bind;
   if (!options.interface.empty()) {
     const std::vector<Address> addresses = addresses_of(options.interface);

@@ -21,6 +21,7 @@ namespace {
 constexpr uint64_t kMagic = 0x316b6e617274686d;  // "mhtrank1"
 constexpr double kHandshakeSeconds = 5;
 constexpr size_t kMostRefusal = 60000;
+constexpr int kTurnMilliseconds = 100;
 
 // The first that goes over a connection, from the rank that made it.
 struct Hello {
@@ -138,7 +139,7 @@ class Reception {
         waiting.push_back(rank);
       }
     }
-    if (::poll(entries.data(), entries.size(), 100) > 0) {
+    if (::poll(entries.data(), entries.size(), kTurnMilliseconds) > 0) {
       for (size_t i = 0; i < listeners_.size(); ++i) {
         if (entries[i].revents != 0) {
           take_visitors(listeners_[i]);
@@ -161,16 +162,29 @@ class Reception {
   }
 
   void take_visitors(const Socket& listener) {
-    Visitor visitor;
-    while ((visitor.socket = accept_from(listener, &visitor.from))) {
-      visitor.until = steady_seconds() + kHandshakeSeconds;
-      visitors_.push_back(std::move(visitor));
-      if (visitors_.size() > static_cast<size_t>(size_) + 32) {  // strangers in numbers
-        drop(visitors_.front());
-        visitors_.erase(visitors_.begin());
+    while (true) {
+      Visitor visitor;
+      visitor.socket = accept_from(listener, &visitor.from);
+      if (visitor.socket) {
+        visitor.until = steady_seconds() + kHandshakeSeconds;
+        visitors_.push_back(std::move(visitor));
+      } else if (errno != EMFILE && errno != ENFILE) {
+        return;
+      } else if (visitors_.empty()) {  // no file is left; that somebody waits stays so
+        std::this_thread::sleep_for(std::chrono::milliseconds(kTurnMilliseconds));
+        return;
+      } else {
+        drop_oldest();
       }
-      visitor = {};
+      if (visitors_.size() > static_cast<size_t>(size_ + kMostStrangers)) {
+        drop_oldest();
+      }
     }
+  }
+
+  void drop_oldest() {
+    drop(visitors_.front());
+    visitors_.erase(visitors_.begin());
   }
 
   void drop(Visitor& visitor) {
@@ -265,7 +279,8 @@ bool introduce(const Socket& socket, const Token& token, int rank, int size) {
 }
 
 // Waits until all ranks are there.
-void await_others(const Socket& socket, double deadline) {
+void await_others(const Socket& socket, double limit_seconds) {
+  const double deadline = steady_seconds() + limit_seconds;
   uint32_t length = 0;
   std::string problem;
   bool told = receive_all(socket, {reinterpret_cast<char*>(&length), sizeof length}, deadline);
@@ -276,7 +291,12 @@ void await_others(const Socket& socket, double deadline) {
     problem.resize(length);
     told = receive_all(socket, problem, deadline);
   }
-  throw refused(told ? problem : "rank 0 ended before all ranks were there");
+  throw refused(told ? problem
+                : steady_seconds() < deadline
+                    ? "rank 0 ended before all ranks were there"
+                    : fmt::format("rank 0 did not say in {:g} s whether all ranks are there: it "
+                                  "is stuck, or the network to it",
+                                  limit_seconds));
 }
 
 }  // namespace
@@ -347,7 +367,7 @@ Socket join_rank_zero(const FindAddresses& find, const std::string& place, const
     while (Socket socket = connect_to_any(addresses, deadline, &index)) {
       if (introduce(socket, token, rank, size)) {
         // Rank 0 was there before: it gives up sooner and says who is missing.
-        await_others(socket, steady_seconds() + limit_seconds + kHandshakeSeconds);
+        await_others(socket, limit_seconds + kHandshakeSeconds);
         return socket;
       }
       why = fmt::format("what listens at {} is not rank 0 of this run", place);

@@ -29,6 +29,12 @@ void print_to_stderr(std::string_view text);
 // "rank 3", "ranks 2, 5-7, 9"
 std::string rank_list(std::vector<int> ranks);
 
+// That accept_ranks() has open at most, with some for whoever calls it.
+constexpr int kMostStrangers = 32;
+constexpr int most_sockets(int size) {
+  return 2 * size + kMostStrangers + 16;
+}
+
 // By rank 0: the connections of ranks 1 to size-1, by rank (the first is empty). Throws ConfigError
 // E612 (exit 8) that names who did not come in time, came twice, ended before all were there, or
 // has another number of ranks in mind; those that did come throw the same. Strangers are counted

@@ -124,7 +124,7 @@ TcpOptions TcpOptions::from_environment(int rank, int size, std::string host, in
 TcpGroup::TcpGroup(const TcpOptions& options) : rank_(options.rank), size_(options.size) {
   MESHTRAIN_CHECK(rank_ >= 0 && rank_ < size_, "rank {} of {}", rank_, size_);
   if (rank_ == 0 && size_ > 1) {
-    allow_open_files(size_ + 16);
+    allow_open_files(most_sockets(size_));
     std::vector<Socket> listeners;
     listeners.push_back(listen_for_ranks(options));
     links_ = accept_ranks(listeners, options.token, size_, options.join_seconds, options.print);

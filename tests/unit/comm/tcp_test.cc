@@ -1,15 +1,19 @@
 // Processes that meet at MASTER_ADDR and MASTER_PORT, played by threads.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <future>
 #include <thread>
 
 #include "base/diagnostic.h"
 #include "comm/control_channel.h"
+#include "comm/meeting.h"
 #include "comm/process_end.h"
 #include "comm/tcp/tcp_group.h"
 #include "control_ranks.h"
@@ -309,6 +313,36 @@ TEST_CASE("more open files than the system allows are refused with the number") 
     CHECK(contains(error.what(), "error[E640]: `ulimit -n` allows "));
     CHECK(error.exit_code() == ExitCode::kMesh);
   }
+}
+
+TEST_CASE("without files left for who comes the meeting waits and does not spin") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::string error;
+    size_t index = 0;
+    std::vector<Socket> listeners;
+    listeners.push_back(listen_at(any_address(0, false)));
+    const Socket stranger =
+        connect_to_any(resolve("127.0.0.1", local_address(listeners[0]).port(), &error),
+                       steady_seconds() + 30, &index);
+    const rlimit few = {64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    while (::dup(listeners[0].fd()) >= 0) {
+    }
+    const clock_t before = std::clock();
+    bool waited = false;
+    try {
+      accept_ranks(listeners, random_token(), 2, 1, [](std::string_view) {});
+    } catch (const ConfigError& refused) {
+      waited = contains(refused.what(), "waited 1 s for rank 1 of 2 to connect");
+    }
+    ::_exit(waited && stranger && std::clock() - before < CLOCKS_PER_SEC / 4 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("what does not start in time ends with what it was") {
