@@ -14,7 +14,8 @@ namespace meshtrain {
 namespace {
 
 constexpr uint64_t kMaxHostFile = uint64_t{1} << 20;
-constexpr int kMostSlots = 65536;
+constexpr int kMostSlots = 65536;        // of a host
+constexpr int kMostProcesses = 1 << 20;  // of all
 
 struct Place {
   SourceLoc loc;  // none on the command line
@@ -71,6 +72,10 @@ Host parse_host(std::string_view entry, const Place& place) {
 }
 
 void add(Host host, const Place& place, std::vector<Host>& to) {
+  if (total_slots(to) + host.slots > kMostProcesses) {
+    refuse(place, fmt::format("with host `{}` there are more than {} processes", host.name,
+                              kMostProcesses));
+  }
   for (const Host& other : to) {
     if (other.name == host.name) {
       refuse(place, fmt::format("host `{}` is there twice; give it more processes instead: {}:{}",

@@ -23,21 +23,17 @@ constexpr size_t kMaxOrder = size_t{1} << 20;
 
 struct Share {  // of the processes, on one host
   int first = 0, count = 0, total = 0;
-  std::string master;
-  int port = 0;
+  std::string master, port;
 };
 
-// MASTER_PORT of the environment, or one that is free here.
-int chosen_port(bool here) {
+// MASTER_PORT of the environment as it is, for those who read it; or one that is free `here`.
+std::string chosen_port(bool here) {
   if (const char* given = std::getenv("MASTER_PORT")) {
-    return std::atoi(given);
-  }
-  if (here) {
-    return free_port();
+    return given;
   }
   // Below the ports that systems give to clients, so that they are rarely in use.
   constexpr int kFirst = 20000, kCount = 12000;
-  return kFirst + static_cast<int>(random_token()[0] % kCount);
+  return std::to_string(here ? free_port() : kFirst + static_cast<int>(random_token()[0] % kCount));
 }
 
 Environment with_token(Environment environment) {
@@ -58,7 +54,7 @@ std::vector<ChildCommand> local_commands(const std::vector<std::string>& words, 
     set("LOCAL_RANK", std::to_string(i));
     set("LOCAL_WORLD_SIZE", std::to_string(share.count));
     set("MASTER_ADDR", share.master);
-    set("MASTER_PORT", std::to_string(share.port));
+    set("MASTER_PORT", share.port);
     out.push_back(std::move(command));
   }
   return out;
@@ -125,7 +121,8 @@ int free_port() {
 
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
                           const Environment& environment, const ChildrenOptions& options) {
-  const Share share{0, count, count, "127.0.0.1", chosen_port(true)};
+  // Not that of the environment: a launcher that started this process may listen there.
+  const Share share{0, count, count, "127.0.0.1", std::to_string(free_port())};
   return with_own_code(run_children(local_commands(words, share, with_token(environment)), options),
                        count);
 }

@@ -191,13 +191,16 @@ TEST_CASE("processes of a run know their rank and share a token that others do n
       "$MORE\" >'" +
       folder.path() + "'/r$RANK; echo $MESHTRAIN_TOKEN $MASTER_PORT >'" + folder.path() +
       "'/t$RANK";
+  setenv("MASTER_PORT", "torchrun's", 1);  // where this process could have been started from
   CHECK(run_processes({"sh", "-c", script}, 3, {{"MORE", "x y"}}, {}).exit_code == 0);
+  unsetenv("MASTER_PORT");
   for (int rank = 0; rank < 3; ++rank) {
     CHECK(folder.read(fmt::format("r{}", rank)) ==
           fmt::format("{} 3 {} 3 127.0.0.1 x y\n", rank, rank));
     CHECK(folder.read(fmt::format("t{}", rank)) == folder.read("t0"));
   }
   CHECK(folder.read("t0").find(' ') == 32);
+  CHECK(std::atoi(folder.read("t0").substr(33).c_str()) > 0);
 }
 
 TEST_CASE("one of several processes that a signal ended is a lost rank") {

@@ -52,6 +52,17 @@ TEST_CASE("a list of hosts that means nothing is refused with what is wrong") {
   }
 }
 
+TEST_CASE("hosts together take no more processes than there can be") {
+  std::string text = "h0:65536";
+  for (int host = 1; host < 16; ++host) {
+    text += fmt::format(",h{}:65536", host);
+  }
+  CHECK(total_slots(parse_hosts(text)) == 1 << 20);
+  const test::Caught caught = test::caught([&] { parse_hosts(text + ",more"); });
+  CHECK(caught.exit_code == 2);
+  CHECK_MESSAGE(caught.says("with host `more` there are more than 1048576 processes"), caught.text);
+}
+
 TEST_CASE("a file of hosts is read line by line") {
   const test::TempFolder folder;
   const std::string path =
