@@ -212,6 +212,31 @@ def a_disk_that_fills_up_ends_the_run_and_it_goes_on_when_there_is_room(bench):
 
 
 @long
+def clocks_three_days_apart_change_nothing(bench):
+    library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+    if not os.path.exists(library):
+        print("not tried: libfaketime not found (apt-get install libfaketime)")
+        return
+    wrapper = bench.write("clocks.sh", f"""#!/bin/sh
+case $(hostname) in h1) FAKETIME=+3d ;; h2) FAKETIME=-3d ;; *) exec "$@" ;; esac
+export FAKETIME DONT_FAKE_MONOTONIC=1 LD_PRELOAD={library}
+exec "$@"
+""")
+    words = [*SIX, *LONG_RUN, "fit.epochs=60"]
+    bench.remove("clocks")
+    process = bench.launch(6, ["model.yaml", "-o", "clocks", *words], wrapper=wrapper)
+    bench.wait_for_steps(process, "clocks", 30)
+    pid, began = process.pid_of(4), time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    ends(bench, process, 8, DETECT, began)
+    process.says(r"error\[E601\]: rank 4 on host h2")
+    bench.mpirun(6, ["train", "model.yaml", "-o", "clocks", "--resume", *words],
+                 wrapper=wrapper).expect(0)
+    bench.same("clocks", reference(bench, words, name="whole"))
+    bench.nothing_left()
+
+
+@long
 def mpirun_without_launch_ends_as_soon(bench):
     for number in (signal.SIGKILL, signal.SIGSEGV):
         process = begin(bench, "plain")
