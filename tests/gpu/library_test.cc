@@ -4,6 +4,7 @@
 
 #include "backend/gpu/maker.h"
 #include "cuda_device.h"
+#include "support/epilogue_tape.h"
 #include "support/splitmix.h"
 #include "support/temp_folder.h"
 
@@ -125,29 +126,6 @@ double activated(gpu::Activation activation, double x) {
   return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-std::vector<TapeInstruction> tape_of(gpu::Activation activation, bool adds_bias) {
-  const DType f = DType::kFloat32;
-  std::vector<TapeInstruction> tape;
-  const int first = adds_bias ? 2 : 1;  // the number of the first instruction's result
-  if (adds_bias)
-    tape.push_back({"add", {0, 1}, f});
-  const int x = adds_bias ? first : 0;
-  const auto put = [&](std::string_view op, std::vector<int> args, double value = 0) {
-    tape.push_back({op, std::move(args), f, value});
-    return first + static_cast<int>(tape.size()) - 1;
-  };
-  if (activation == gpu::Activation::kRelu)
-    put("relu", {x});
-  if (activation == gpu::Activation::kGelu) {
-    const int half = put("mul", {x, put("constant", {}, 0.5)});
-    const int cube = put("mul", {put("square", {x}), x});
-    const int sum = put("add", {x, put("mul", {cube, put("constant", {}, 0.044715)})});
-    const int inner = put("mul", {sum, put("constant", {}, std::sqrt(2 / M_PI))});
-    put("mul", {half, put("add", {put("tanh", {inner}), put("constant", {}, 1)})});
-  }
-  return tape;
-}
-
 struct WithEpilogue {
   std::vector<float> got;
   std::vector<double> want;
@@ -166,7 +144,7 @@ WithEpilogue run_epilogue(gpu::Device& device, MatmulSpec s, gpu::Activation act
   std::vector<View> operands{contiguous_view(s.c, DType::kFloat32, shape)};
   if (adds_bias)
     operands.push_back({upload(device, bias), DType::kFloat32, shape, {0, 1}});
-  const auto tape = tape_of(activation, adds_bias);
+  const auto tape = epilogue_tape(DType::kFloat32, activation, adds_bias);
   gpu::GpuMaker maker([&](int64_t bytes) { return device.allocate(bytes); });
   maker.begin_step("product");
   maker.matmul(s);

@@ -1,6 +1,7 @@
 // What is launched in a step of a guide's model, in numbers.
 #include <doctest/doctest.h>
 
+#include "backend/gpu/epilogue.h"
 #include "backend/gpu/join.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
@@ -47,13 +48,9 @@ Counts launched(const std::string& yaml, StepKind kind, int64_t batch, bool fuse
     memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
   memory.presummed = find_presummed(program);
   gpu::GpuMaker maker(take);
-  if (fuses) {
-    add_gpu_steps(program, memory, maker);
-  } else {
-    for (const ProgramStep& step : program.steps)
-      prepare_step(program, step, memory, maker);
-  }
-  return counts_of(maker.take());
+  add_gpu_steps(program, memory, maker);
+  return counts_of(
+      gpu::with_products_apart(maker.take(), [&](const gpu::Command&) { return fuses; }));
 }
 
 constexpr const char* kMlpA = R"(
