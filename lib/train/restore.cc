@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "config/load.h"
 #include "config/yaml.h"
 #include "exec/executor.h"
 #include "train/snapshot.h"
@@ -373,6 +374,18 @@ std::vector<ConfigChange> config_changes(std::string_view before, std::string_vi
     out.push_back({key, value, ""});
   }
   return out;
+}
+
+std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::string_view now) {
+  std::string before = reader.text("config.resolved.yaml");
+  LoadOptions options;
+  options.source = std::make_shared<SourceFile>(SourceFile{"config.resolved.yaml", before});
+  options.require_data = false;
+  try {
+    before = show_config(options, false);
+  } catch (const ConfigError&) {  // of a version that took what is an error now: as it stands
+  }
+  return config_changes(before, now);
 }
 
 std::string changes_text(const std::vector<ConfigChange>& changes) {

@@ -25,6 +25,8 @@ struct ConfigChange {
 };
 // Of two resolved configs (show_config), in the order of the second.
 std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after);
+// Since a checkpoint was written. A key that there was not yet had its default.
+std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::string_view now);
 // "fit.epochs  2 -> 4", one line each.
 std::string changes_text(const std::vector<ConfigChange>& changes);
 

@@ -9,12 +9,15 @@
 #include <limits>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "checkpoint_case.h"
+#include "config/load.h"
 #include "support/instrumented.h"
 #include "support/temp_folder.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_folder.h"
 #include "train/not_finite.h"
+#include "train/restore.h"
 
 namespace meshtrain {
 namespace {
@@ -136,6 +139,37 @@ TEST_CASE("state and manifest read back as they were written") {
   CHECK(reader.find("d/kernel")->pieces.size() == 8);
   CHECK(reader.text("config.yaml") == "name: x\n");
   CHECK(reader.text("nothing.txt").empty());
+}
+
+TEST_CASE("a key that a checkpoint is older than had its default") {
+  const TempFolder folder;
+  LoadOptions options;
+  options.require_data = false;
+  options.source = std::make_shared<SourceFile>(
+      SourceFile{"case.yaml", "model: {layers: [Input: {shape: [4]}, Dense: {units: 3}]}\n"});
+  const std::string now = show_config(options, false);
+  std::string old;
+  for (const std::string& line : split(now, '\n')) {
+    const bool is_new = line.find("auto_shard_dataset") != std::string::npos ||
+                        line.find("use_bias") != std::string::npos;
+    old += is_new ? "" : line + "\n";
+  }
+  CHECK(config_changes(old, now).size() == 2);
+  const auto changes_of = [&](const std::string& recorded) {
+    Stored stored(test::mesh_cases()[0]);
+    CheckpointNotes notes = test::notes_of(1);
+    notes.texts = {{"config.resolved.yaml", recorded}};
+    const std::string path = folder.file(std::to_string(hash_text(recorded)));
+    REQUIRE(replace_checkpoint(path, Snapshot(stored.store), notes).saved);
+    return changes_since(CheckpointReader(path), now);
+  };
+  CHECK(changes_of(old).empty());
+  const size_t epochs = old.find("epochs: 1\n");
+  REQUIRE(epochs != std::string::npos);
+  const std::vector<ConfigChange> changes = changes_of(old.replace(epochs, 9, "epochs: 7"));
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].key == "fit.epochs");
+  CHECK(changes_of("model: {layers: [Dense: {sides: 3}]}\n").size() > 50);  // cannot be read now
 }
 
 TEST_CASE("signatures tell models and plans apart") {
