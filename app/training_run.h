@@ -2,12 +2,14 @@
 // leaves in its folder.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli.h"
 #include "resume.h"
+#include "stop_at.h"
 #include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
 #include "train/checkpointer.h"
@@ -19,17 +21,6 @@
 #include "train/run_info.h"
 
 namespace meshtrain {
-
-// Where to leave off, for a replay of what a run did.
-struct StopPoint {
-  TrainPosition at;
-  std::string save_as;  // the checkpoint of that moment
-};
-// It was reached, and the checkpoint is written.
-class StopPointReached : public Error {
- public:
-  StopPointReached() : Error(ExitCode::kOk, "reached") {}
-};
 
 class RunWriter;
 
@@ -47,10 +38,13 @@ class TrainingRun {
   int run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop = {});
 
  private:
+  void begin(const ResumeTarget& target);
   RunData read_data();
+  std::unique_ptr<Engine> compile(RunData& data) const;
+  void run_steps(Engine& engine, const RunData& data, const RunDir& run, Trainer& trainer) const;
   RunDir make_run_dir(const RunDirOptions& options, Console& console) const;
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
-  bool begin_from_newest(Engine& engine, const RunData& data);
+  bool begin_from_newest(Engine& engine);
   RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,
                    const RunDir& run, const ResumeTarget& target) const;
   CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console) const;
@@ -66,6 +60,7 @@ class TrainingRun {
   double started_at_;
   std::string written_;   // the config as the user wrote it
   std::string portable_;  // the config as checkpoints keep it
+  DataCursor cursor_;     // of the training data
   std::vector<ConfigChange> changes_;
   std::vector<std::string> warnings_;
   std::string began_from_;  // a model of an earlier run

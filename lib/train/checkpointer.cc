@@ -18,7 +18,6 @@
 #include "train/callbacks/monitor.h"
 #include "train/checkpoint_files.h"
 #include "train/replicas.h"
-#include "train/restore.h"
 #include "train/signals.h"
 
 namespace meshtrain {
@@ -47,11 +46,9 @@ uint64_t hash_of(const Logs& logs) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(Engine& engine, const Config& config, const Dataset& train,
-                           CheckpointerOptions options)
+Checkpointer::Checkpointer(Engine& engine, const Config& config, CheckpointerOptions options)
     : engine_(engine),
       config_(config),
-      train_(train),
       options_(std::move(options)),
       folder_(options_.run_dir + "/checkpoints"),
       alone_({}, options_.now),
@@ -70,6 +67,7 @@ Checkpointer::Checkpointer(Engine& engine, const Config& config, const Dataset& 
       check_checkpoint_folder(folder_, snapshot_.num_bytes(), config.checkpoint.keep);
     }
   });
+  state_.cursor = options_.cursor;
   choose_monitor();
   last_save_ended_ = last_step_ = agreement_.now();
   if (const auto& control = agreement_.processes().control; control != nullptr) {

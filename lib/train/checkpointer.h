@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "data/dataset.h"
 #include "train/agreement.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_reader.h"
@@ -28,6 +27,7 @@ struct CheckpointerOptions {
   std::string written_by;  // "meshtrain 0.1.0"
   std::string run_id;      // of a run that goes on; empty: a new one
   std::string parent_run;  // of the checkpoint that it began from, if it was another run's
+  DataCursor cursor;       // of the training data; of rank 0 at least
   std::vector<std::pair<std::string, std::string>> texts;  // config.yaml, ...: name and content
   Clock now;
   double started_at = 0;           // of the process, for run.max_time; on all that of rank 0
@@ -42,8 +42,7 @@ class Checkpointer : public TrainControl {
  public:
   // Rank 0 takes the lock, cleans up and checks that there is room. Collective. Throws ConfigError
   // E420, E421 (exit 74), E455 (exit 6).
-  Checkpointer(Engine& engine, const Config& config, const Dataset& train,
-               CheckpointerOptions options);
+  Checkpointer(Engine& engine, const Config& config, CheckpointerOptions options);
   ~Checkpointer() override;  // waits for the save that is being written
 
   // State that goes into every checkpoint. Add before resume().
@@ -93,7 +92,6 @@ class Checkpointer : public TrainControl {
 
   Engine& engine_;
   const Config& config_;
-  const Dataset& train_;
   CheckpointerOptions options_;
   std::string folder_;
   Agreement alone_;
@@ -109,8 +107,7 @@ class Checkpointer : public TrainControl {
   double blocked_ = 0;                      // seconds that the steps waited for it
   bool waits_for_saves_ = false;            // for lack of memory, as the user knows
 
-  TrainState state_;         // best, cursor
-  bool has_cursor_ = false;  // the checksum of the data is known
+  TrainState state_;  // best, cursor
   std::string monitor_;
   bool larger_is_better_ = false;
   bool new_best_ = false;   // the epoch that ended is the best

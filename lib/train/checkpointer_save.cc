@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpointer.h"
-#include "train/restore.h"
 
 namespace meshtrain {
 namespace {
@@ -90,10 +89,6 @@ void Checkpointer::save(const TrainPosition& at, Wait wait) {
 }
 
 void Checkpointer::take_notes(const TrainPosition& at) {
-  if (!has_cursor_ && agreement_.is_first()) {
-    state_.cursor = data_cursor(train_, config_);
-    has_cursor_ = true;
-  }
   state_.position = at;
   state_.iterations = engine_.iterations();
   state_.learning_rate = engine_.fixed_learning_rate();

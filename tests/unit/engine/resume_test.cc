@@ -119,6 +119,7 @@ class Case {
     CheckpointerOptions options;
     options.run_dir = folder_.path();
     options.written_by = "test";
+    options.cursor = data_cursor(train, config);
     options.texts = {{"config.yaml", config.source_text}, {"config.resolved.yaml", resolved(all)}};
     options.now = steady_seconds;
     options.warn = [&](const std::string& text) { part.warnings.push_back(text); };
@@ -127,11 +128,10 @@ class Case {
     std::optional<TrainPosition> start;
     if (newest.reader) {
       options.run_id = newest.reader->manifest().run_id;
-      start = restore(engine, *newest.reader, data_cursor(train, config),
-                      config_changes(newest.reader->text("config.resolved.yaml"), resolved(all)),
-                      restore_options, part.warnings);
+      start = restore(engine, *newest.reader, options.cursor,
+                      changes_since(*newest.reader, resolved(all)), restore_options, part.warnings);
     }
-    Checkpointer checkpointer(engine, config, train, options);
+    Checkpointer checkpointer(engine, config, options);
     if (newest.reader) {
       checkpointer.resume(*newest.reader, true);
     }

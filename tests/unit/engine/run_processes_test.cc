@@ -60,7 +60,7 @@ void train(const std::string& folder, const std::vector<std::string>& overrides,
   options.now = steady_seconds;
   options.warn = options.inform = options.report = [](const std::string&) {};
   options.agreement = &agreement;
-  Checkpointer checkpointer(engine, config, data, options);
+  Checkpointer checkpointer(engine, config, options);
   Trainer trainer(engine, config, steady_seconds);
   Fault flip(engine);
   flip.at = group->rank() == 1 ? fault : 0;
