@@ -53,16 +53,18 @@ bool is_checkpoint(const std::string& path) {
   throw ConfigError(diagnostics);
 }
 
-std::unique_ptr<CheckpointReader> open_checked(const std::string& path) {
+std::unique_ptr<CheckpointReader> open_checked(const std::string& path,
+                                               const CheckpointCheck& check) {
   auto reader = std::make_unique<CheckpointReader>(path);
-  reader->verify();
+  check(*reader);
   return reader;
 }
 
 // The newest checkpoint of a run, or the best one.
-void take_from_run(const std::string& run, bool best, bool may_be_none, ResumeTarget& out) {
+void take_from_run(const std::string& run, bool best, bool may_be_none, ResumeTarget& out,
+                   const CheckpointCheck& check = &CheckpointReader::verify) {
   const std::string folder = run + "/checkpoints";
-  NewestCheckpoint newest = newest_checkpoint(folder);
+  NewestCheckpoint newest = newest_checkpoint(folder, check);
   if (newest.reader == nullptr) {
     if (!newest.damaged.empty() || !may_be_none) {
       nothing_in(folder, !newest.damaged.empty(), newest.warnings);
@@ -80,13 +82,13 @@ void take_from_run(const std::string& run, bool best, bool may_be_none, ResumeTa
     throw ConfigError(diagnostics);
   }
   if (best && best_step != out.reader->manifest().step) {
-    out.reader = open_checked(folder + "/" + checkpoint_name(best_step));
+    out.reader = open_checked(folder + "/" + checkpoint_name(best_step), check);
   }
 }
 
 }  // namespace
 
-ResumeTarget open_resume_path(const std::string& given) {
+ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& check) {
   ResumeTarget out;
   std::error_code error;
   std::string path = without_slash(given);
@@ -95,14 +97,14 @@ ResumeTarget open_resume_path(const std::string& given) {
     path = error ? given : path;
   }
   if (is_checkpoint(path)) {
-    out.reader = open_checked(path);
+    out.reader = open_checked(path, check);
     out.run.dir = run_of(path);
     out.own = !out.run.dir.empty();
   } else if (is_run_dir(path)) {
-    take_from_run(path, false, false, out);
+    take_from_run(path, false, false, out, check);
     out.run.dir = path;
   } else if (fs::path(path).filename() == "checkpoints" && fs::is_directory(path, error)) {
-    return open_resume_path(fs::path(path).parent_path().string());
+    return open_resume_path(fs::path(path).parent_path().string(), check);
   } else {
     throw ConfigError("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
   }

@@ -39,7 +39,8 @@ void begin_backup(const ConfigObject& backup, const std::string& run_dir);
 void end_backup(const ConfigObject& backup, const std::string& run_dir);
 
 // The checkpoint of a path that names it, the run or its folder of checkpoints: for a run the
-// newest that verifies. Throws as above.
-ResumeTarget open_resume_path(const std::string& path);
+// newest that passes `check`. Throws as above.
+ResumeTarget open_resume_path(const std::string& path,
+                              const CheckpointCheck& check = &CheckpointReader::verify);
 
 }  // namespace meshtrain

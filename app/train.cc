@@ -6,6 +6,23 @@
 #include "training_run.h"
 
 namespace meshtrain {
+namespace {
+
+constexpr const char* kConfigName = "config.resolved.yaml";
+
+// The config is the checkpoint's, with what the command line changes.
+LoadOptions resume_options(const Arguments& arguments, const CheckpointReader& reader) {
+  LoadOptions options = override_options(arguments);
+  if (!options.files.empty()) {
+    throw ConfigError(
+        "E140", {},
+        fmt::format("`{}` is no KEY=VALUE; resume takes the config of the run", options.files[0]));
+  }
+  options.source = checked_source(reader.path() + "/" + kConfigName, reader.text(kConfigName));
+  return options;
+}
+
+}  // namespace
 
 int run_train(const Arguments& arguments, bool& started) {
   if (arguments.restarts > 0 && arguments.processes.size() > 1) {
@@ -30,23 +47,19 @@ int run_train(const Arguments& arguments, bool& started) {
   return run.run(std::move(target), started);
 }
 
-// The config is the checkpoint's, with what the command line changes.
 int run_resume(const Arguments& arguments, bool& started) {
   const double started_at = seconds_now();
+  if (arguments.processes.group == nullptr) {  // others than this one may verify the rest
+    const ResumeTarget seen = open_resume_path(
+        arguments.target, [](const CheckpointReader& reader) { reader.text(kConfigName); });
+    if (const std::optional<int> code =
+            run_own_processes(arguments, load_config(resume_options(arguments, *seen.reader)))) {
+      return *code;
+    }
+  }
   ResumeTarget target = agree_on_target(Agreement(arguments.processes, seconds_now),
                                         [&] { return open_resume_path(arguments.target); });
-  LoadOptions options = override_options(arguments);
-  if (!options.files.empty()) {
-    throw ConfigError(
-        "E140", {},
-        fmt::format("`{}` is no KEY=VALUE; resume takes the config of the run", options.files[0]));
-  }
-  const std::string name = target.reader->path() + "/config.resolved.yaml";
-  options.source = checked_source(name, target.reader->text("config.resolved.yaml"));
-  TrainingRun run(arguments, std::move(options), started_at);
-  if (const std::optional<int> code = run_own_processes(arguments, run.config())) {
-    return *code;
-  }
+  TrainingRun run(arguments, resume_options(arguments, *target.reader), started_at);
   const RunDirOptions given = run_dir_options(arguments, run.config());
   target.run.name = given.name;
   if (!arguments.run_dir.empty()) {

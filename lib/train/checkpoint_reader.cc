@@ -298,13 +298,13 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder) {
   return steps;
 }
 
-NewestCheckpoint newest_checkpoint(const std::string& folder) {
+NewestCheckpoint newest_checkpoint(const std::string& folder, const CheckpointCheck& check) {
   NewestCheckpoint out;
   std::vector<std::string> reasons;
   for (const int64_t step : checkpoint_steps(folder)) {
     try {
       auto reader = std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(step));
-      reader->verify();
+      check(*reader);
       out.reader = std::move(reader);
       break;
     } catch (const ConfigError& error) {

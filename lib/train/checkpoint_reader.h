@@ -2,6 +2,7 @@
 // gets into a model.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -62,13 +63,17 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The step of a name like "000500"; -1 for other names.
 int64_t step_of_name(std::string_view name);
 
-// The newest checkpoint in `folder` that verifies. Damaged ones on the way are skipped with a
+// What a checkpoint must be good for; throws ConfigError where it is not.
+using CheckpointCheck = std::function<void(const CheckpointReader&)>;
+
+// The newest checkpoint in `folder` that passes `check`. Damaged ones on the way are skipped with a
 // warning that says how many steps are lost; null when none is left.
 struct NewestCheckpoint {
   std::unique_ptr<CheckpointReader> reader;
   std::vector<int64_t> damaged;  // steps
   std::vector<std::string> warnings;
 };
-NewestCheckpoint newest_checkpoint(const std::string& folder);
+NewestCheckpoint newest_checkpoint(const std::string& folder,
+                                   const CheckpointCheck& check = &CheckpointReader::verify);
 
 }  // namespace meshtrain
