@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
 
 #include "base/checksum.h"
 #include "base/hash.h"
 #include "base/system_calls.h"
 #include "base/text.h"
+#include "comm/socket.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_reader.h"
 #include "train/checkpoint_writer.h"
@@ -23,11 +23,6 @@ namespace meshtrain {
 namespace {
 
 constexpr time_t kDay = 24 * 60 * 60;
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "?";
-}
 
 std::string read_lock(int fd) {
   char text[512] = {};

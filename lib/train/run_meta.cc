@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "comm/socket.h"
 #include "train/run_log.h"
 
 namespace meshtrain {
@@ -17,12 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxMeta = uint64_t{1} << 26;
 constexpr uint64_t kMaxGit = uint64_t{1} << 26;
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 // The text of a small file without the line feed at its end; empty when it cannot be read.
 std::string text_in(const fs::path& path) {

@@ -1,14 +1,16 @@
 // Several GPUs with a process each, on emulated ones.
 #include <doctest/doctest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "comm/launch.h"
+#include "comm/socket.h"
 #include "command.h"
 
 namespace meshtrain {
@@ -182,18 +184,6 @@ TEST_CASE("who is killed takes all others along and is named") {
   CHECK_MESSAGE(is_named, result.err);
   for (const int pid : started)
     CHECK(kill(pid, 0) != 0);
-}
-
-int free_port() {
-  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  REQUIRE(bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(probe);
-  return ntohs(address.sin_port);
 }
 
 // What torchrun would start: `size` processes with an environment each. The exit codes by rank are

@@ -1,7 +1,6 @@
 #include "train/callbacks/tensorboard.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "comm/socket.h"
 #include "nn/keras/export_json.h"
 #include "nn/model.h"
 #include "train/checkpoint_files.h"
@@ -23,12 +23,6 @@ namespace fs = std::filesystem;
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 int64_t update_frequency(const std::string& text) {
