@@ -75,17 +75,23 @@ void VariableStore::write_pieces(int variable, const std::byte* from) {
 HostTensor VariableStore::read(int variable) const {
   const Variable& v = variables_[static_cast<size_t>(variable)];
   const PieceMap pieces = map(variable);
-  HostTensor copy;
-  const std::byte* from = addresses_[static_cast<size_t>(variable)];
+  const Sharding& layout = v.layout.storage;
+  HostTensor whole;
   if (processes_.control != nullptr)
     processes_.control->wait_for("reading a variable", 1);
-  if (device_ != nullptr) {
-    copy = HostTensor(DType::kUInt8, {pieces.total_bytes()});
-    copy_pieces(variable, copy.bytes());
-    from = copy.bytes();
+  if (pieces.is_whole() && (layout.used_axes() & part_.crossing()) == 0) {
+    whole = HostTensor(v.dtype, v.shape);
+    copy_pieces(variable, whole.bytes());  // without a second copy of what may be large
+  } else {
+    HostTensor copy;
+    const std::byte* from = addresses_[static_cast<size_t>(variable)];
+    if (device_ != nullptr) {
+      copy = HostTensor(DType::kUInt8, {pieces.total_bytes()});
+      copy_pieces(variable, copy.bytes());
+      from = copy.bytes();
+    }
+    whole = gather_whole(part_, layout, v.shape, v.dtype, from, processes_.group.get());
   }
-  HostTensor whole =
-      gather_whole(part_, v.layout.storage, v.shape, v.dtype, from, processes_.group.get());
   if (processes_.control != nullptr)
     processes_.control->leave();
   return whole;
@@ -100,6 +106,10 @@ void VariableStore::write(int variable, const HostTensor& value) {
   const std::byte* slab = value.bytes() + pieces.slab_offset();
   if (device_ == nullptr) {
     pieces.scatter(slab, addresses_[static_cast<size_t>(variable)]);
+    return;
+  }
+  if (pieces.is_whole()) {
+    write_pieces(variable, slab);
     return;
   }
   HostTensor scattered(DType::kUInt8, {std::max<int64_t>(pieces.total_bytes(), 1)});
