@@ -5,6 +5,7 @@
 #include "restarts.h"
 #include "train/engine.h"
 #include "train/events.h"
+#include "train/restore.h"
 #include "train/run_data.h"
 #include "train/signals.h"
 #include "train/weights.h"
@@ -44,11 +45,14 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   const DataPart part = part_to_evaluate(config);
   Agreement agreement(arguments.processes, seconds_now);
   RunData data;
+  std::string hash;
   agreement.by_all("opening the data", [&] {
     const auto announced = agreement.announce("opening the data");
     data = load_run_data(config, false, part);
+    hash = agreement.is_alone() ? "" : data_cursor(*data.part(part), config).data;
   });
   const Dataset& dataset = *data.part(part);
+  check_same_data(agreement, hash, dataset.loc);
   Engine engine(config, data_spec(dataset), engine_options(arguments));
   agreement.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
   show_warnings(engine.warnings(), arguments);

@@ -13,6 +13,7 @@
 #include "tensor/npy.h"
 #include "tensor/npz.h"
 #include "train/engine.h"
+#include "train/restore.h"
 #include "train/run_data.h"
 #include "train/signals.h"
 
@@ -98,11 +99,14 @@ int run_predict(const Arguments& arguments, bool& started) {
   }
   Agreement agreement(arguments.processes, seconds_now);
   Dataset dataset;
+  std::string hash;
   agreement.by_all("opening the data", [&] {
     const auto announced = agreement.announce("opening the data");
     dataset = load_dataset(input_source(arguments.input, config.data), config.data);
     order_arrays(config.model, dataset);
+    hash = agreement.is_alone() ? "" : data_cursor(dataset, config).data;
   });
+  check_same_data(agreement, hash, dataset.loc);
   DataSpec spec = data_spec(dataset);
   spec.targets = Setup(config, nullptr).data().targets;
   Engine engine(config, spec, engine_options(arguments));

@@ -229,18 +229,7 @@ RunData TrainingRun::read_data() {
       hash += agreement_.is_alone() || !*part ? "-" : data_cursor(**part, config_).data;
     }
   });
-  const std::vector<std::string> all = agreement_.all_gather("comparing the data", hash);
-  const auto other =
-      std::find_if(all.begin(), all.end(), [&](auto& each) { return each != all[0]; });
-  if (other != all.end()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E323", data.train->loc,
-               fmt::format("{} and {} read different data", agreement_.describe(0),
-                           agreement_.describe(static_cast<int>(other - all.begin()))))
-        .help("the same files for all hosts: on a shared file system, or copies");
-    throw ConfigError(diagnostics);
-  }
+  check_same_data(agreement_, hash, data.train->loc);
   return data;
 }
 

@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
+#include "train/agreement.h"
 #include "train/setup.h"
 
 namespace meshtrain {
@@ -27,6 +28,10 @@ struct RunData {
 // is evaluated. Parts agree on whether samples have weights. Throws ConfigError with the problems
 // of all of them: those of load_dataset, E324 for missing labels or parts of different shapes.
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated);
+
+// Collective: all processes read the same; one that does not would compute something else. `hash`
+// is that of what this one read. Throws ConfigError E323 (exit 3) at `loc`.
+void check_same_data(const Agreement& agreement, const std::string& hash, const SourceLoc& loc);
 
 // Puts arrays that the source names after the model's Input layers or outputs into the model's
 // order. Arrays with other names keep theirs. Throws ConfigError E324 when only some of them are so
