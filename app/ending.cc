@@ -19,8 +19,12 @@ std::string text_of(const ConfigError& error, const Arguments& arguments, bool s
   return text;
 }
 
-Ending of(ExitCode code, std::string text) {
-  return {static_cast<int>(code), std::move(text)};
+Ending of(ExitCode code, std::string text, std::string message) {
+  return {static_cast<int>(code), std::move(text), std::move(message)};
+}
+
+std::string last_message(const Diagnostics& diagnostics) {
+  return diagnostics.list().empty() ? "" : diagnostics.list().back().message;
 }
 
 }  // namespace
@@ -36,19 +40,22 @@ Ending ending_of_exception(const Arguments& arguments, bool started) {
   try {
     throw;
   } catch (const CommonEnding& end) {
-    return {static_cast<int>(end.exit_code()), end.what(), true};
+    return {static_cast<int>(end.exit_code()), end.what(), end.what(), true};
   } catch (const ConfigError& error) {
-    return of(error.exit_code(), text_of(error, arguments, started));
+    return of(error.exit_code(), text_of(error, arguments, started),
+              last_message(error.diagnostics()));
   } catch (const StopRequested& stop) {
-    return {static_cast<int>(stop.exit_code()), fmt::format("{}\n", stop.what()), true};
+    return {static_cast<int>(stop.exit_code()), fmt::format("{}\n", stop.what()), stop.what(),
+            true};
   } catch (const Error& error) {
-    return of(error.exit_code(), error_text(error.exit_code(), error.what()));
+    return of(error.exit_code(), error_text(error.exit_code(), error.what()), error.what());
   } catch (const std::bad_alloc&) {
-    return of(ExitCode::kMesh, "error[E632]: out of memory\n");
+    return of(ExitCode::kMesh, "error[E632]: out of memory\n", "out of memory");
   } catch (const std::exception& error) {
     return of(
         ExitCode::kUnexpected,
-        error_text(ExitCode::kUnexpected, fmt::format("unexpected failure: {}", error.what())));
+        error_text(ExitCode::kUnexpected, fmt::format("unexpected failure: {}", error.what())),
+        error.what());
   }
 }
 

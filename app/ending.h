@@ -9,7 +9,8 @@ namespace meshtrain {
 
 struct Ending {
   int exit_code = 0;
-  std::string text;  // whole lines; empty when there is nothing to say
+  std::string text;     // whole lines; empty when there is nothing to say
+  std::string message;  // for the run's record
   // All processes of the run end like this, at the same place: nobody needs to be told.
   bool is_common = false;
 };

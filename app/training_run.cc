@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "describe_run.h"
+#include "ending.h"
 #include "portable_config.h"
 #include "run_writer.h"
 #include "train/adapt.h"
@@ -25,81 +26,7 @@
 namespace meshtrain {
 namespace {
 
-// Fit and what follows it; everything was checked and made before.
-void run_steps(const Config& config, Engine& engine, const RunData& data, const RunDir& run,
-               const Agreement& agreement, Trainer& trainer) {
-  trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
-  save_weights(engine, run.file("weights.safetensors"), agreement);
-  const Dataset* evaluated = data.part(evaluated_part(config));
-  if (evaluated) {
-    const int64_t batch_size = config.evaluate.batch_size > 0 ? config.evaluate.batch_size.value
-                                                              : config.fit.batch_size.value;
-    trainer.evaluate(*evaluated, batch_size, config.evaluate.steps);
-  }
-}
-
-int exit_code_of_current_exception(std::string& message) {
-  try {
-    throw;
-  } catch (const ConfigError& error) {
-    message = error.diagnostics().list().empty() ? "" : error.diagnostics().list().back().message;
-    return static_cast<int>(error.exit_code());
-  } catch (const Error& error) {
-    message = error.what();
-    return static_cast<int>(error.exit_code());
-  } catch (const std::bad_alloc&) {
-    message = "out of memory";
-    return static_cast<int>(ExitCode::kMesh);
-  } catch (const std::exception& error) {
-    message = error.what();
-    return static_cast<int>(ExitCode::kUnexpected);
-  }
-}
-
-// Passes everything on, and ends the run where it is told to.
-class StopAt : public TrainControl {
- public:
-  StopAt(Checkpointer& inner, const StopPoint& stop) : inner_(inner), stop_(stop) {}
-
-  void on_fit_begin(const TrainPosition& at) override { inner_.on_fit_begin(at); }
-  int64_t steps_to_turn(const TrainPosition& at) const override {
-    const int64_t left = stop_.at.step - at.step;
-    return left > 0 ? std::min(left, inner_.steps_to_turn(at)) : inner_.steps_to_turn(at);
-  }
-  void after_step(const TrainPosition& at, bool last) override {
-    end_at(at);
-    inner_.after_step(at, last);
-  }
-  void during_validation(const TrainPosition& at) override {
-    end_at(at);
-    inner_.during_validation(at);
-  }
-  void after_epoch(const TrainPosition& at, const Logs& logs) override {
-    end_at(at);
-    inner_.after_epoch(at, logs);
-  }
-  void on_fit_end(const TrainPosition& at) override { inner_.on_fit_end(at); }
-  void during_evaluation() override { inner_.during_evaluation(); }
-  std::string save_to(const std::string& path, const TrainPosition& at) override {
-    return inner_.save_to(path, at);
-  }
-
- private:
-  void end_at(const TrainPosition& at) {
-    const TrainPosition& goal = stop_.at;
-    if (at.step != goal.step || at.epoch != goal.epoch || at.batch != goal.batch ||
-        at.epoch_trained != goal.epoch_trained) {
-      return;
-    }
-    if (const std::string error = inner_.save_to(stop_.save_as, at); !error.empty()) {
-      throw RuntimeFailure(ExitCode::kWriteFailed, error);
-    }
-    throw StopPointReached();
-  }
-
-  Checkpointer& inner_;
-  const StopPoint& stop_;
-};
+constexpr double kLongestCompilation = 900;  // seconds
 
 }  // namespace
 
@@ -128,7 +55,8 @@ void TrainingRun::drop_file_callbacks() {
   });
 }
 
-int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop) {
+// What the processes must know alike before anything else.
+void TrainingRun::begin(const ResumeTarget& target) {
   if (options_.source && target.reader) {  // the config is the checkpoint's, with all defaults
     agreement_.by_all("reading the config", [&] { written_ = target.reader->text("config.yaml"); });
   }
@@ -141,15 +69,25 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
                   return json_text(nlohmann::json(started_at_));
                 })).get<double>();
   catch_run_signals(config_.run.on_signal);
-  RunData data = read_data();
-  constexpr double kLongestCompilation = 900;  // seconds
-  auto compiling = agreement_.announce("compiling the model", kLongestCompilation);
-  Engine engine(config_, data_spec(*data.train), engine_options(arguments_));
-  agreement_.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
-  check_callbacks(engine.setup(), data.validation.has_value(), diagnostics);
+}
+
+std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
+  const auto announced = agreement_.announce("compiling the model", kLongestCompilation);
+  auto engine =
+      std::make_unique<Engine>(config_, data_spec(*data.train), engine_options(arguments_));
+  agreement_.by_all("checking labels", [&] { check_run_labels(engine->setup(), data); });
+  Diagnostics diagnostics;
+  check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
   diagnostics.throw_if_errors();
-  engine.check_memory(std::min<int64_t>(config_.fit.batch_size, data.train->num_samples));
-  compiling.reset();
+  engine->check_memory(std::min<int64_t>(config_.fit.batch_size, data.train->num_samples));
+  return engine;
+}
+
+int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop) {
+  begin(target);
+  RunData data = read_data();
+  const std::unique_ptr<Engine> compiled = compile(data);
+  Engine& engine = *compiled;
   prepare(engine, data, target);
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
@@ -178,26 +116,22 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     show_start(info, plan, engine);
     record.start(info, arguments_.command_line);
   });
-  Trainer trainer(engine, config_, seconds_now);
-  trainer.set_agreement(agreement_);
-  record.observe(trainer);
-  trainer.set_callbacks(callbacks);
   std::optional<StopAt> stop_at;
+  TrainControl* control = &checkpointer;
   if (stop) {
-    trainer.set_control(stop_at.emplace(checkpointer, *stop));
-  } else {
-    trainer.set_control(checkpointer);
-  }
-  if (target.reader) {
-    trainer.start_at(position_);
+    control = &stop_at.emplace(checkpointer, *stop);
   }
   try {
-    run_steps(config_, engine, data, run, agreement_, trainer);
+    Trainer trainer(engine, config_, seconds_now);
+    trainer.set_agreement(agreement_);
+    trainer.set_callbacks(callbacks);
+    trainer.set_control(*control);
+    record.observe(trainer);
+    run_steps(trainer, engine, data, run, target);
   } catch (...) {
     console.interrupt();
-    std::string message;
-    const int code = exit_code_of_current_exception(message);
-    record.end(code, message);
+    const Ending ending = ending_of_exception(arguments_, started);
+    record.end(ending.exit_code, ending.message);
     throw;
   }
   agreement_.by_first("ending the run's files", [&] {
@@ -211,7 +145,21 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   return 0;
 }
 
-// All processes read the same; one that does not would train another model.
+// Fit and what follows it; everything was checked and made before.
+void TrainingRun::run_steps(Trainer& trainer, Engine& engine, const RunData& data,
+                            const RunDir& run, const ResumeTarget& target) const {
+  if (target.reader) {
+    trainer.start_at(position_);
+  }
+  trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
+  save_weights(engine, run.file("weights.safetensors"), agreement_);
+  if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
+    const int64_t batch_size = config_.evaluate.batch_size > 0 ? config_.evaluate.batch_size.value
+                                                               : config_.fit.batch_size.value;
+    trainer.evaluate(*evaluated, batch_size, config_.evaluate.steps);
+  }
+}
+
 RunData TrainingRun::read_data() {
   RunData data;
   std::string hash;

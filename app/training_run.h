@@ -2,12 +2,14 @@
 // leaves in its folder.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli.h"
 #include "resume.h"
+#include "stop_at.h"
 #include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
 #include "train/checkpointer.h"
@@ -19,17 +21,6 @@
 #include "train/run_info.h"
 
 namespace meshtrain {
-
-// Where to leave off, for a replay of what a run did.
-struct StopPoint {
-  TrainPosition at;
-  std::string save_as;  // the checkpoint of that moment
-};
-// It was reached, and the checkpoint is written.
-class StopPointReached : public Error {
- public:
-  StopPointReached() : Error(ExitCode::kOk, "reached") {}
-};
 
 class RunWriter;
 
@@ -47,7 +38,11 @@ class TrainingRun {
   int run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop = {});
 
  private:
+  void begin(const ResumeTarget& target);
   RunData read_data();
+  std::unique_ptr<Engine> compile(RunData& data) const;
+  void run_steps(Trainer& trainer, Engine& engine, const RunData& data, const RunDir& run,
+                 const ResumeTarget& target) const;
   RunDir make_run_dir(const RunDirOptions& options, Console& console) const;
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine);
