@@ -1,5 +1,6 @@
 #include "exec/executor.h"
 
+#include "comm/control_channel.h"
 #include "exec/executor_impl.h"
 
 namespace meshtrain {
@@ -95,11 +96,18 @@ void Executor::gather_input(int index, const DeviceTable& table, std::span<const
 
 void Executor::run(int steps) {
   impl_->run(steps);
+  impl_->last_steps = steps;
 }
 
 HostTensor Executor::output(int index, int step) const {
   MESHTRAIN_CHECK(index >= 0 && static_cast<size_t>(index) < impl_->outputs.size());
-  return impl_->output(index, step);
+  ControlChannel* const control = impl_->processes.control.get();
+  if (control != nullptr)
+    control->wait_for("reading the results of steps", impl_->last_steps);
+  HostTensor whole = impl_->output(index, step);
+  if (control != nullptr)
+    control->leave();
+  return whole;
 }
 
 double Executor::output_scalar(int index, int step) const {

@@ -25,6 +25,7 @@ struct Executor::Impl {
   Program program;
   Processes processes;
   std::vector<PieceMap> inputs, outputs;
+  int last_steps = 1;  // of the last run
 };
 
 // Where piece 0 of each buffer is: in the arena, or where its variable is stored.

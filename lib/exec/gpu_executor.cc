@@ -131,7 +131,6 @@ class GpuExecutor final : public Executor::Impl {
   Tables tables_;  // of the run that is being fed
   int half_ = 0;   // of the slots, of that run
   bool is_fed_ = false;
-  int last_steps_ = 1;  // of the last run
   std::map<Tables, Prepared> prepared_;
   std::set<std::vector<int>> tried_groups_;  // ranks that all-reduces are over
   std::unique_ptr<gpu::Event> done_[2];      // with the run that had this half
@@ -384,7 +383,6 @@ void GpuExecutor::run(int steps) {
   if (results_ != nullptr)
     enqueue(*results_, steps, false);
   done_[half_]->record();
-  last_steps_ = steps;
   half_ = 1 - half_;
   is_fed_ = false;
 }
@@ -392,24 +390,15 @@ void GpuExecutor::run(int steps) {
 HostTensor GpuExecutor::output(int index, int step) const {
   const size_t o = static_cast<size_t>(index);
   const int half = 1 - half_;  // of the last run
-  const int64_t bytes = outputs[o].total_bytes();
-  HostTensor pieces;
-  const std::byte* from = nullptr;
-  if (processes.control != nullptr)
-    processes.control->wait_for("reading the results of steps", last_steps_);
   if (results_ != nullptr) {
     done_[half]->wait();
-    from = results_->host_slot(half * max_steps_ + step) + output_offsets_[o];
-  } else {
-    pieces = HostTensor(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
-    if (bytes > 0)
-      device_->download(pieces.bytes(), memory_.bases[program.outputs[o].buffer], bytes);
-    from = pieces.bytes();
+    return whole_output(index, results_->host_slot(half * max_steps_ + step) + output_offsets_[o]);
   }
-  HostTensor whole = whole_output(index, from);
-  if (processes.control != nullptr)
-    processes.control->leave();
-  return whole;
+  const int64_t bytes = outputs[o].total_bytes();
+  HostTensor pieces(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
+  if (bytes > 0)
+    device_->download(pieces.bytes(), memory_.bases[program.outputs[o].buffer], bytes);
+  return whole_output(index, pieces.bytes());
 }
 
 }  // namespace
