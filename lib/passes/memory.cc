@@ -44,16 +44,20 @@ std::vector<Life> row_groups(const Program& program) {
   return out;
 }
 
-// What a group reads of others is needed until its end, what others read of it from its beginning.
-void widen(std::vector<Life>& lives, const std::vector<Life>& groups) {
+// What a group reads of others is needed until its end, what others read of it from its beginning;
+// what only itself reads needs no memory.
+void widen(std::vector<Life>& lives, const Program& program) {
+  const std::vector<Life> groups = row_groups(program);
   const int end = static_cast<int>(groups.size());
   for (Life& life : lives) {
     const bool begins = life.first >= 0 && life.first < end;
-    const bool is_inside = begins && life.last <= groups[life.first].last;
-    if (is_inside && life.first >= groups[life.first].first)
+    const Life group = begins ? groups[life.first] : Life{};
+    if (begins && program.steps[life.first].rows != kNone && life.last <= group.last) {
+      life = {};
       continue;
+    }
     if (begins)
-      life.first = groups[life.first].first;
+      life.first = group.first;
     if (life.last >= 0 && life.last < end)
       life.last = groups[life.last].last;
   }
@@ -81,7 +85,7 @@ std::vector<Life> lives(const Program& program) {
     out[output.buffer].last = end;
     out[output.buffer].first = std::max(out[output.buffer].first, 0);
   }
-  widen(out, row_groups(program));
+  widen(out, program);
   return out;
 }
 
@@ -199,20 +203,14 @@ class MemoryPlanner {
  private:
   bool is_whole_life(int b) const { return life_[b].first == 0 && life_[b].last == end_; }
   bool is_planned(int b) const {
-    return program_.buffers[b].variable == kNone && !is_whole_life(b);
-  }
-  // Whether its place is that of a step; otherwise that of a group.
-  bool is_planned_at(int s, int b) const {
-    const Life& group = groups_[s];
-    const bool is_inside = life_[b].first >= group.first && life_[b].last <= group.last;
-    return is_planned(b) && (is_inside || program_.steps[s].rows == kNone);
+    return program_.buffers[b].variable == kNone && life_[b].first >= 0 && !is_whole_life(b);
   }
   int64_t bytes(int b) const {
     const Buffer& buffer = program_.buffers[b];
     return arena_bytes_of(buffer, one_piece_ ? 1 : buffer.num_pieces);
   }
 
-  // What others read of a row group, then its steps. A result takes the place of an operand of its
+  // What others read of a row group. A result takes the place of an operand of its
   // size and type that dies in the group and that nothing reads behind the step of the result. Only
   // whole arrays do: one number of a row is read by several threads.
   void place_group(const Life& group) {
@@ -231,7 +229,7 @@ class MemoryPlanner {
     for (int s = group.first; s <= group.last; ++s) {
       const int last_reader = may_overwrite_operand(program_.steps[s]) ? s : s - 1;
       for (const int b : program_.steps[s].outputs) {
-        if (!is_planned(b) || is_planned_at(s, b)) {
+        if (!is_planned(b)) {
           continue;
         }
         const auto heir = std::find_if(dying.begin(), dying.end(), [&](const auto& operand) {
@@ -247,9 +245,6 @@ class MemoryPlanner {
         }
       }
     }
-    for (int s = group.first; s <= group.last; ++s) {
-      place_results(s);
-    }
     for (const auto& [b, reader] : dying) {
       arena_.give(offsets_[b], bytes(b));
     }
@@ -259,14 +254,14 @@ class MemoryPlanner {
     const ProgramStep& step = program_.steps[s];
     SmallVector<int, 8> dying;
     for (const int b : step.inputs) {
-      if (is_planned_at(s, b) && life_[b].last == s && seen_at_[b] != s) {
+      if (is_planned(b) && life_[b].last == s && seen_at_[b] != s) {
         dying.push_back(b);
         seen_at_[b] = s;
       }
     }
     const bool may_overwrite = may_overwrite_operand(step);
     for (const int output : step.outputs) {
-      if (!is_planned_at(s, output)) {
+      if (!is_planned(output)) {
         continue;
       }
       const auto heir =
@@ -281,7 +276,7 @@ class MemoryPlanner {
       }
     }
     for (const int b : step.outputs) {
-      if (is_planned_at(s, b) && life_[b].last == s) {
+      if (is_planned(b) && life_[b].last == s) {
         dying.push_back(b);  // a result that nothing reads
       }
     }
@@ -309,6 +304,10 @@ void plan_memory(Program& program) {
     program.buffers[b].offset = planner.offsets()[b];
   }
   program.arena_bytes = planner.arena_bytes();
+  for (const Buffer& buffer : program.buffers) {  // also of what has no memory
+    if (buffer.variable == kNone)
+      program.arena_bytes = std::max(program.arena_bytes, total_bytes(buffer));
+  }
 }
 
 int64_t arena_bytes_per_device(const Program& program) {

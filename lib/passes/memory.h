@@ -8,7 +8,8 @@ namespace meshtrain {
 // Sets Buffer::offset and Program::arena_bytes. Buffers that are alive together never overlap,
 // except that an elementwise result may take the place of an operand that dies in the same step
 // (equal type and sharding). Inputs, outputs and constants keep their place for the whole step.
-// (An optimizer's update counts as elementwise.) Best fit over the steps in order; cost O(steps log
+// (An optimizer's update counts as elementwise.) What only the steps of one row group read
+// (ProgramStep::rows) has no memory. Best fit over the steps in order; cost O(steps log
 // steps).
 void plan_memory(Program& program);
 

@@ -93,19 +93,34 @@ class RowGrouper {
     return rows;
   }
 
-  // Whether a group begins with this step: of a reduction that it is, or that reads its result.
+  // The rows of the first reduction nearby of a result of this elementwise step, or of one that
+  // reads a large array that it reads, too.
+  std::optional<Rows> rows_behind(int first) const {
+    const ProgramStep& step = steps_[first];
+    const auto has_large_operand = [&](const ProgramStep& other) {
+      return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int b) {
+        return buffer(b).shape == buffer(step.outputs[0]).shape &&
+               std::find(other.inputs.begin(), other.inputs.end(), b) != other.inputs.end();
+      });
+    };
+    for (int s = first + 1; s < std::min(size(), first + kWindow); ++s) {
+      if (is_placed_[s] || !is_reduction(steps_[s]))
+        continue;
+      const int writer = writer_[steps_[s].inputs[0]];
+      const bool is_near = writer > first && is_tape(steps_[writer]) && !is_placed_[writer] &&
+                           has_large_operand(steps_[writer]);
+      std::optional<Rows> rows = rows_of_reduction(steps_[s]);
+      if (rows && (writer == first || is_near))
+        return rows;
+    }
+    return std::nullopt;
+  }
+
+  // Whether a group begins with this step.
   bool has_group(int first) {
     std::optional<Rows> rows = rows_of_reduction(steps_[first]);
-    if (!rows && is_tape(steps_[first])) {
-      for (int s = first + 1; s < std::min(size(), first + kWindow) && !rows; ++s) {
-        const std::vector<int>& results = steps_[first].outputs;
-        const bool reads =
-            !is_placed_[s] && is_reduction(steps_[s]) &&
-            std::find(results.begin(), results.end(), steps_[s].inputs[0]) != results.end();
-        if (reads)
-          rows = rows_of_reduction(steps_[s]);
-      }
-    }
+    if (!rows && is_tape(steps_[first]))
+      rows = rows_behind(first);
     rows_ = rows.value_or(Rows{});
     before_.clear();
     members_.clear();
@@ -115,16 +130,21 @@ class RowGrouper {
     if (!rows || !joins(first))
       return false;
     for (int s = first + 1, last = first; s < std::min(size(), last + kWindow); ++s) {
-      const std::vector<int>& inputs = steps_[s].inputs;
-      const bool reads_group =
-          std::any_of(inputs.begin(), inputs.end(), [&](int b) { return written_.count(b) > 0; });
-      if (!is_placed_[s] && reads_group && joins(s))
+      if (!is_placed_[s] && belongs(steps_[s]) && joins(s))
         last = s;
       else if (!is_placed_[s])
         skipped_.insert(steps_[s].outputs.begin(), steps_[s].outputs.end());
     }
     return members_.size() > 1 && std::any_of(members_.begin(), members_.end(),
                                               [&](int s) { return is_reduction(steps_[s]); });
+  }
+
+  // Whether a step reads a result of the group, or elementwise a large array that the group reads.
+  bool belongs(const ProgramStep& step) const {
+    return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int b) {
+      return written_.count(b) > 0 ||
+             (is_tape(step) && is_whole(buffer(b)) && arrays_.count(b) > 0);
+    });
   }
 
   // Adds a step, behind those between that it needs.

@@ -32,6 +32,7 @@ class GpuMaker final : public KernelMaker {
   std::byte* scratch(int64_t bytes) override;
   void begin_group() override {}
   void end_group() override {}
+  // Results that are not read later may be at addresses where there is no memory.
   void begin_rows() override { row_calls_.emplace(); }
   void end_rows(const std::vector<const std::byte*>& read_later) override;
 
@@ -81,6 +82,7 @@ class GpuMaker final : public KernelMaker {
   void add(Launch launch, std::vector<Access> accesses);
   void add(Matmul matmul);
   void add_row_one_hot(const LookupShape& shape, const std::byte* ids, std::byte* out);
+  void give_memory(std::vector<RowCall>& calls, const std::vector<const std::byte*>& read_later);
   void add(Conv conv);
   // The tape's command is the last one.
   void fold_into_product(const Shape& shape, const std::vector<View>& operands,

@@ -1,5 +1,8 @@
 // Calls between begin_rows and end_rows: one kernel over rows where they are one, otherwise what
 // each of them is by itself.
+#include <algorithm>
+#include <map>
+
 #include "backend/gpu/maker.h"
 #include "base/error.h"
 
@@ -29,16 +32,35 @@ void GpuMaker::add_row_one_hot(const LookupShape& shape, const std::byte* ids, s
   call.results[0].view = contiguous_view(call.results[0].view.data, shape.dtype, call.shape);
 }
 
+// To results that are not read later, which may be where there is none.
+void GpuMaker::give_memory(std::vector<RowCall>& calls,
+                           const std::vector<const std::byte*>& read_later) {
+  std::map<const std::byte*, std::byte*> memory;
+  for (RowCall& call : calls) {
+    for (View& operand : call.operands) {
+      if (const auto found = memory.find(operand.data); found != memory.end())
+        operand.data = found->second;
+    }
+    for (TapeResult& result : call.results) {
+      const auto at = std::find(read_later.begin(), read_later.end(), result.view.data);
+      if (at != read_later.end())
+        continue;
+      const int64_t bytes = num_elements(result.view.shape) * result.view.item_size();
+      result.view.data = memory[result.view.data] = scratch(bytes);
+    }
+  }
+}
+
 void GpuMaker::end_rows(const std::vector<const std::byte*>& read_later) {
   MESHTRAIN_CHECK(row_calls_.has_value(), "rows that have not begun");
-  const std::vector<RowCall> calls = std::move(*row_calls_);
+  std::vector<RowCall> calls = std::move(*row_calls_);
   row_calls_.reset();
   if (const std::optional<RowPlan> plan = plan_rows(calls, read_later)) {
     path_ = calls[0].path;
     add(row_launch(*plan), row_accesses(*plan));
     return;
   }
-  last_reads_.clear();  // those of the last call
+  give_memory(calls, read_later);
   for (const RowCall& call : calls) {
     path_ = call.path;
     switch (call.kind) {

@@ -174,6 +174,14 @@ TEST_CASE("few rows of many columns are left to kernels of many blocks") {
   const View x = few.whole();
   const View sum = few.reduce(Reduction::kSum, x);
   check_apart(few, {sum, few.tape({x, sum}, {{"div", {0, 1}, kF32}})}, 3);
+  // Of what is not read later nobody said that it has memory.
+  Rows without(2, 200000);
+  const View inner = without.tape({without.whole()}, {{"exp", {0}, kF32}});
+  const View largest = without.reduce(Reduction::kMax, inner);
+  for (const Command& command : without.end({largest})) {
+    for (const Access& access : command.accesses)
+      CHECK(access.begin != inner.data);
+  }
   CHECK(softmax(many).size() == 1);
 }
 
