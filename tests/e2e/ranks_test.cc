@@ -292,9 +292,23 @@ TEST_CASE("processes that read other data than rank 0 end all") {
   folder.write("elsewhere/ranks.yaml", config);
   std::vector<Rank> ranks(2);
   ranks[1].before = "cd elsewhere";
-  const Result result = folder.train(2, {"-o", "run", "callbacks=[]", "fit.batch_size=2"}, ranks);
-  CHECK_MESSAGE(result.exit_code == 3, result.err);
-  CHECK(count(result.err, "error[E323]") == 1);
+  const std::vector<std::string> more = {"-o", "run", "callbacks=[]", "fit.batch_size=2"};
+  const auto is_refused = [](const Result& result) {
+    CHECK_MESSAGE(result.exit_code == 3, result.err);
+    CHECK(count(result.err, "error[E323]") == 1);
+  };
+  is_refused(folder.train(2, more, ranks));
+  REQUIRE(folder.train(1, more).exit_code == 0);
+  const std::string weights = folder.file("run/weights.safetensors");
+  is_refused(run(as_ranks(2, {"evaluate", "ranks.yaml", "-w", weights, "fit.batch_size=2"},
+                          folder.path(), ranks),
+                 120));
+  is_refused(run(as_ranks(2,
+                          {"predict", "ranks.yaml", "-w", weights, "--input", "train.csv",
+                           "--output", "out.npy", "fit.batch_size=2"},
+                          folder.path(), ranks),
+                 120));
+  CHECK_FALSE(fs::exists(folder.file("out.npy")));
 }
 
 }  // namespace
