@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/gpu/load.h"
 #include "comm/control_channel.h"
 #include "comm/environment.h"
 #include "comm/known_answers.h"
@@ -101,6 +102,7 @@ std::vector<Fact> agree_on_facts(const Arguments& arguments, std::string_view ve
   Failure failure;
   try {
     check_files_can_be_shared(arguments);
+    ControlOptions::from_environment();
     facts = run_facts(arguments, verb, group.size());
   } catch (const std::exception&) {
     const Ending ending = ending_of_exception(arguments, false);
@@ -143,12 +145,17 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
     return environment.rank == 0;
   }
   check_start(arguments, environment, verb);
-  ControlOptions options = ControlOptions::from_environment();
+  ControlOptions options;
+  try {
+    options = ControlOptions::from_environment();
+  } catch (const ConfigError&) {  // told when all have met: agree_on_facts()
+  }
   if (verb == "train" || verb == "resume") {
     options.resume_command =
         verb == "train" ? "the same command with --resume" : "the same command";
   }
   silence(environment.local_rank != 0);  // what is amiss on one host only is said there
+  gpu::set_up_environment();
   // Theirs from here on: it ends, and lets the others end, after a message was shown.
   const std::shared_ptr<ProcessGroup> group = arguments.processes.group =
       make_group(environment, options);

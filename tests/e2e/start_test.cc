@@ -245,6 +245,19 @@ TEST_CASE("a network interface that is not there is named with those that are") 
   CHECK(says(result, "lo"));
 }
 
+TEST_CASE("a wrong number of seconds on one rank is told with its name and ends all") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  const Rank wrong{.environment = {"MESHTRAIN_HEARTBEAT_TIMEOUT=ten"}};
+  const Result result = folder.by_ranks({"train", "start.yaml"}, {{}, wrong});
+  CHECK(result.exit_code == 2);
+  CHECK(count(result.err, "error[E140]: MESHTRAIN_HEARTBEAT_TIMEOUT=`ten`") == 1);
+  CHECK(says(result, "rank 1"));
+  CHECK_FALSE(folder.has_run());
+}
+
 TEST_CASE("an error of one rank in its verb ends all with its message and code") {
   if (!has_mpi()) {
     return;

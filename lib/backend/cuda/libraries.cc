@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdlib>
 
 #include "base/error.h"
 
@@ -71,15 +70,6 @@ std::string nccl_version_text(int version) {
 }
 
 Nccl open_nccl() {
-  constexpr const char* kSettings[][2] = {
-      // Before NCCL 2.29 processes may hang where only some of them get what it needs.
-      {"NCCL_NVLS_ENABLE", "0"},
-      // One order of additions for every size of message, so that runs can be repeated.
-      {"NCCL_ALGO", "Ring"},
-      {"NCCL_PROTO", "Simple"},
-  };
-  for (const auto& [name, value] : kSettings)
-    ::setenv(name, value, 0);
   const std::string file = fmt::format("libnccl.so.{}", NCCL_MAJOR);
   void* const library = open_library(file, "NCCL (package libnccl2)");
   Nccl result;

@@ -1,5 +1,7 @@
 #include "backend/gpu/load.h"
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "base/library_part.h"
 
@@ -26,6 +28,18 @@ LibraryPart cuda_part() {
 }
 
 }  // namespace
+
+void set_up_environment() {
+  constexpr const char* kSettings[][2] = {
+      // Before NCCL 2.29 processes may hang where only some of them get what it needs.
+      {"NCCL_NVLS_ENABLE", "0"},
+      // One order of additions for every size of message, so that runs can be repeated.
+      {"NCCL_ALGO", "Ring"},
+      {"NCCL_PROTO", "Simple"},
+  };
+  for (const auto& [name, value] : kSettings)
+    ::setenv(name, value, 0);
+}
 
 bool has_library() {
   std::string reason;

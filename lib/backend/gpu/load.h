@@ -11,6 +11,9 @@ namespace meshtrain::gpu {
 // ../lib; it lives as long as the process. Null where it cannot be had or finds no GPU: then
 // `reason` is a sentence that says what is missing and what to do about it.
 Runtime* load_runtime(std::string& reason);
+// What the libraries below it find in the environment, unless it is set already. Of a process that
+// is one of several, before it has threads: they may be reading the environment.
+void set_up_environment();
 // Whether there is such a library, without opening it.
 bool has_library();
 

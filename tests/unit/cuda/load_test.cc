@@ -35,6 +35,13 @@ bool has_library(const std::string& name) {
   return maps.str().find("/" + name) != std::string::npos;
 }
 
+TEST_CASE("what NCCL reads is set where it is not") {
+  ::setenv("NCCL_ALGO", "Tree", 1);
+  gpu::set_up_environment();
+  CHECK(std::string(std::getenv("NCCL_ALGO")) == "Tree");
+  CHECK(std::string(std::getenv("NCCL_NVLS_ENABLE")) == "0");
+}
+
 TEST_CASE("a library that is missing is named with the way to it") {
   const TempFolder folder;
   const Loaded named = load(folder.file("absent.so"));
