@@ -1,11 +1,13 @@
 #include "train/join_devices.h"
 
+#include <cstdlib>
 #include <map>
 #include <numeric>
 
 #include "backend/gpu/known_answer.h"
 #include "backend/gpu/load.h"
 #include "base/diagnostic.h"
+#include "comm/socket.h"
 
 namespace meshtrain {
 namespace {
@@ -32,6 +34,14 @@ class Together {
   ControlChannel* control_;
 };
 
+// "0000:1b:00.0 of h1", and what tells hosts of one name apart. NCCL_HOSTID stands for the host, as
+// it does for NCCL.
+std::string place_of(gpu::Device& device) {
+  const char* named = std::getenv("NCCL_HOSTID");
+  return fmt::format("{} of {}\n{}", device.info().place, named == nullptr ? host_name() : named,
+                     named == nullptr ? host_id() : "");
+}
+
 void check_apart(const std::vector<std::string>& places) {
   std::map<std::string, int> first;
   Diagnostics diagnostics;
@@ -40,7 +50,8 @@ void check_apart(const std::vector<std::string>& places) {
     if (!is_new) {
       diagnostics
           .error("E615", {},
-                 fmt::format("ranks {} and {} share GPU {}", other->second, rank, places[rank]))
+                 fmt::format("ranks {} and {} share GPU {}", other->second, rank,
+                             places[rank].substr(0, places[rank].find('\n'))))
           .help(
               "start as many processes on a host as it has GPUs, each with a LOCAL_RANK of its "
               "own, and name them all: `devices: gpu:all`")
@@ -78,7 +89,7 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   }
   const Together together(control, "joining the GPUs");
   ProcessGroup& group = *processes.group;
-  check_apart(group.all_gather(device->info().place));
+  check_apart(group.all_gather(place_of(*device)));
   const std::string id = group.all_gather(make_id(processes))[0];
   device->join(id, group.rank(), group.size());
   gpu::check_exchange(*device, group.rank(), group.size());

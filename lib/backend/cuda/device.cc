@@ -1,10 +1,7 @@
 #include "backend/cuda/device.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "backend/cuda/communicators.h"
 #include "backend/cuda/core.h"
@@ -223,15 +220,12 @@ void CudaDevice::join(const std::string& id, int rank, int size) {
   core_.communicators = &communicators_;
 }
 
-// "0000:1b:00.0 of h1".
+// "0000:1b:00.0"
 std::string place_of(const Core& core) {
   std::array<char, 32> bus{};
   core.check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), core.index),
              "cudaDeviceGetPCIBusId");
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const char* named = std::getenv("NCCL_HOSTID");
-  return fmt::format("{} of {}", bus.data(), named == nullptr ? host.data() : named);
+  return bus.data();
 }
 
 }  // namespace

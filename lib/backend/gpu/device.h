@@ -23,8 +23,8 @@ struct DeviceInfo {
   int64_t free_bytes = 0;  // when asked
   std::string driver;      // "13.0"
   std::string libraries;   // "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28"
-  // Which one it is, for finding two processes on the same: "0000:1b:00.0 of h1". Where NCCL_HOSTID
-  // is set it stands for the host, as it does for NCCL.
+  // Which one of its host it is, for finding two processes on the same: "0000:1b:00.0". Whoever
+  // compares them knows the hosts.
   std::string place;
 };
 
