@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/error.h"
+
 namespace meshtrain {
 namespace {
 
@@ -29,6 +31,14 @@ int64_t PoolShape::input_bytes() const {
 }
 int64_t PoolShape::output_bytes() const {
   return output[0] * output[1] * output[2] * channels * static_cast<int64_t>(dtype_size(dtype));
+}
+
+void KernelMaker::all_gather(const std::byte*, std::byte*, int64_t, const std::vector<int>&) {
+  throw InternalError("this backend has no all-gather");
+}
+void KernelMaker::reduce_scatter(Reduction, DType, const std::byte*, std::byte*, int64_t,
+                                 const std::vector<int>&) {
+  throw InternalError("this backend has no reduce-scatter");
 }
 
 WarpFill warp_fill(std::string_view name) {

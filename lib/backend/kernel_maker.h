@@ -249,6 +249,16 @@ class KernelMaker {
   // additions is the library's.
   virtual void all_reduce(Reduction reduction, DType dtype, std::byte* data, int64_t elements,
                           const std::vector<int>& ranks) = 0;
+  // Whether there are the two below: on GPUs. MPI on processors has exchanges in their place.
+  virtual bool has_gathers() const { return false; }
+  // `bytes` of each of these processes to all of them: what the n-th of the list has at `from` will
+  // be at to + n * bytes. `from` is outside of that, or the own place there.
+  virtual void all_gather(const std::byte* from, std::byte* to, int64_t bytes,
+                          const std::vector<int>& ranks);
+  // `elements` for each of these processes are at `from`, in the order of the list: those for this
+  // one, combined from all of them, will be at `to`, outside of `from` or in the own place there.
+  virtual void reduce_scatter(Reduction reduction, DType dtype, const std::byte* from,
+                              std::byte* to, int64_t elements, const std::vector<int>& ranks);
 };
 
 // Place in MESHTRAIN_ELEMENT_OPS; -1 where it is none of them.

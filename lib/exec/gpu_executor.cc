@@ -132,7 +132,7 @@ class GpuExecutor final : public Executor::Impl {
   int half_ = 0;   // of the slots, of that run
   bool is_fed_ = false;
   std::map<Tables, Prepared> prepared_;
-  std::set<std::vector<int>> tried_groups_;  // ranks that all-reduces are over
+  std::set<std::vector<int>> tried_groups_;  // ranks that collectives are over
   std::unique_ptr<gpu::Event> done_[2];      // with the run that had this half
 };
 
@@ -336,9 +336,9 @@ Prepared& GpuExecutor::prepared() {
 // All processes have lists of ranks at the same places.
 void GpuExecutor::try_groups(const std::vector<gpu::Command>& commands) {
   for (const gpu::Command& command : commands) {
-    const auto* all_reduce = std::get_if<gpu::AllReduce>(&command.what);
-    if (all_reduce != nullptr && tried_groups_.insert(all_reduce->ranks).second)
-      gpu::check_all_reduce(*device_, program.part.rank(), all_reduce->ranks);
+    const std::vector<int>* ranks = gpu::ranks_of(command.what);
+    if (ranks != nullptr && tried_groups_.insert(*ranks).second)
+      gpu::check_collectives(*device_, program.part.rank(), *ranks);
   }
 }
 

@@ -5,25 +5,14 @@
 // An all-reduce between processes is two of these: each process gets all terms of a share of the
 // elements and adds them up in device order, then the shares are gathered. Each device sends
 // 2 (n - 1) / n of the bytes, as the best algorithms do, and the result does not depend on how the
-// mesh is split over processes.
+// mesh is split over processes. What a library moves better is in library_collective.h.
 #include "exec/exchange.h"
+#include "exec/library_collective.h"
 #include "exec/prepare.h"
 #include "exec/region_planner.h"
 
 namespace meshtrain {
 namespace {
-
-Reduction reduction_of(Combine combine) {
-  switch (combine) {
-    case Combine::kSum:
-      return Reduction::kSum;
-    case Combine::kMax:
-      return Reduction::kMax;
-    case Combine::kMin:
-      return Reduction::kMin;
-  }
-  return Reduction::kSum;
-}
 
 // One collective over its operands (a bucket has several).
 class Collective {
@@ -33,21 +22,14 @@ class Collective {
 
   void make() {
     axes_ = settled(0) & part_.crossing();
-    if (context_.step.op->name != "all_reduce" || axes_ == 0) {
-      move(&Collective::source, &Collective::target, true);
-      return;
-    }
+    if (context_.step.op->name != "all_reduce" || axes_ == 0)
+      return move(&Collective::source, &Collective::target);
     for (size_t i = 1; i < num_operands(); ++i)
       MESHTRAIN_CHECK((settled(i) & part_.crossing()) == axes_, "{}: other axes",
                       context_.step.path);
     group_ = part_.group(axes_);
-    if (context_.program.fixed_reductions) {
-      move(&Collective::source_as_run, &Collective::share, true);
-      gather_shares();
-    } else {
-      move(&Collective::source, &Collective::target, false);
-      reduce_by_library();
-    }
+    move(&Collective::source_as_run, &Collective::share);
+    gather_shares();
   }
 
  private:
@@ -56,43 +38,43 @@ class Collective {
     return context_.input(i).sharding.partial & ~context_.output(i).sharding.partial;
   }
 
-  static Side side(const Buffer& buffer, std::byte* base) {
-    return {buffer, base, [&buffer](const MeshPart& part, int64_t device) {
-              return whole_box(buffer, part, device);
-            }};
-  }
-  Side source(size_t i) const { return side(context_.input(i), context_.input_base(i)); }
-  Side target(size_t i) const { return side(context_.output(i), context_.output_base(i)); }
+  Side source(size_t i) const { return whole_side(context_.input(i), context_.input_base(i)); }
+  Side target(size_t i) const { return whole_side(context_.output(i), context_.output_base(i)); }
   Side source_as_run(size_t i) const {
     const Buffer& buffer = context_.input(i);
     return {buffer, context_.input_base(i), [&buffer](const MeshPart& part, int64_t device) {
               return run_box(buffer, part, device, 0, num_elements(buffer.shape));
             }};
   }
-  // Elements of each piece of a result that the process at this place of its group adds up.
-  std::pair<int64_t, int64_t> share_of(const Buffer& buffer, int64_t place) const {
-    const int64_t n = num_elements(buffer.shape), count = static_cast<int64_t>(group_.size());
+  // Of n elements, those that the process at this place of its group adds up.
+  std::pair<int64_t, int64_t> share_of(int64_t n, int64_t place) const {
+    const int64_t count = static_cast<int64_t>(group_.size());
     return {n * place / count, n * (place + 1) / count};
   }
   Side share(size_t i) const {
     const Buffer& buffer = context_.output(i);
     return {buffer, context_.output_base(i), [this, &buffer](const MeshPart& part, int64_t device) {
-              const auto [begin, end] = share_of(buffer, part.place_in_group(axes_));
+              const auto [begin, end] =
+                  share_of(num_elements(buffer.shape), part.place_in_group(axes_));
               return run_box(buffer, part, device, begin, end);
             }};
+  }
+  View share_of(const View& piece, int64_t place) const {
+    const auto [begin, end] = share_of(piece.shape[0], place);
+    return contiguous_view(piece.data + begin * piece.item_size(), piece.dtype, {end - begin});
   }
 
   // Of an operand and its result.
   using SideOf = Side (Collective::*)(size_t i) const;
 
-  // From all sources to all targets, other processes' included `with_others`.
-  void move(SideOf from, SideOf to, bool with_others) {
+  // From all sources to all targets.
+  void move(SideOf from, SideOf to) {
     Exchange exchange;
     std::vector<RegionPlanner> planners;
     for (size_t i = 0; i < num_operands(); ++i) {
       planners.emplace_back(part_, (this->*from)(i), context_.presummed_of_input(i),
                             (this->*to)(i));
-      planners.back().plan(exchange, with_others);
+      planners.back().plan(exchange);
     }
     exchange.make(maker_);
     std::vector<std::vector<Region>> regions;
@@ -107,16 +89,25 @@ class Collective {
     maker_.end_group();
   }
 
-  View run_of(size_t i, int64_t piece, std::pair<int64_t, int64_t> range) const {
-    const Buffer& buffer = context_.output(i);
-    const int64_t item = static_cast<int64_t>(dtype_size(buffer.dtype));
-    return contiguous_view(
-        context_.output_base(i) + piece * buffer.piece_bytes + range.first * item, buffer.dtype,
-        {range.second - range.first});
+  // Every process of the group gets the shares that the others have added up: by an all-gather,
+  // where there is one, of the pieces of which all have equal shares.
+  void gather_shares() {
+    std::vector<View> even, uneven;
+    for (size_t i = 0; i < num_operands(); ++i) {
+      const Buffer& buffer = context_.output(i);
+      const int64_t n = num_elements(buffer.shape);
+      const bool is_even = n % static_cast<int64_t>(group_.size()) == 0 && maker_.has_gathers();
+      for (int64_t p = 0; p < buffer.num_pieces; ++p) {
+        std::byte* const piece = context_.output_base(i) + p * buffer.piece_bytes;
+        (is_even ? even : uneven).push_back(contiguous_view(piece, buffer.dtype, {n}));
+      }
+    }
+    gather_runs(maker_, even, part_.place_in_group(axes_), group_);
+    if (!uneven.empty())
+      exchange_shares(uneven);
   }
 
-  // Every process of the group gets the shares that the others have added up.
-  void gather_shares() {
+  void exchange_shares(const std::vector<View>& pieces) {
     struct Arrival {
       Exchange::Slot slot;
       View to;
@@ -129,17 +120,13 @@ class Collective {
       if (peer == place)
         continue;
       const int rank = group_[static_cast<size_t>(peer)];
-      for (size_t i = 0; i < num_operands(); ++i) {
-        const Buffer& buffer = context_.output(i);
-        for (int64_t p = 0; p < buffer.num_pieces; ++p) {
-          const View mine = run_of(i, p, share_of(buffer, place));
-          const View theirs = run_of(i, p, share_of(buffer, peer));
-          if (mine.shape[0] > 0)
-            exchange.send(rank, mine);
-          if (theirs.shape[0] > 0) {
-            const int64_t bytes = theirs.shape[0] * theirs.item_size();
-            arrivals.push_back({exchange.receive(rank, bytes, theirs.data), theirs});
-          }
+      for (const View& piece : pieces) {
+        const View mine = share_of(piece, place), theirs = share_of(piece, peer);
+        if (mine.shape[0] > 0)
+          exchange.send(rank, mine);
+        if (theirs.shape[0] > 0) {
+          const int64_t bytes = theirs.shape[0] * theirs.item_size();
+          arrivals.push_back({exchange.receive(rank, bytes, theirs.data), theirs});
         }
       }
     }
@@ -153,38 +140,6 @@ class Collective {
     maker_.end_group();
   }
 
-  // The results hold the sums of this process's terms.
-  void reduce_by_library() {
-    std::vector<View> results;
-    int64_t elements = 0;
-    for (size_t i = 0; i < num_operands(); ++i) {
-      const Buffer& buffer = context_.output(i);
-      const int64_t n = num_elements(buffer.shape) * buffer.num_pieces;
-      results.push_back(contiguous_view(context_.output_base(i), buffer.dtype, {n}));
-      elements += n;
-    }
-    const Reduction reduction = reduction_of(context_.input(0).sharding.combine);
-    const View& first = results[0];
-    if (results.size() == 1) {
-      maker_.all_reduce(reduction, first.dtype, first.data, elements, group_);
-      return;
-    }
-    std::byte* const packed = maker_.scratch(elements * first.item_size());
-    copy_all(results, packed, true);
-    maker_.all_reduce(reduction, first.dtype, packed, elements, group_);
-    copy_all(results, packed, false);
-  }
-
-  void copy_all(const std::vector<View>& results, std::byte* packed, bool pack) {
-    maker_.begin_group();
-    for (const View& result : results) {
-      const View in_pack = contiguous_view(packed, result.dtype, result.shape);
-      maker_.copy(pack ? result : in_pack, pack ? in_pack : result);
-      packed += result.shape[0] * result.item_size();
-    }
-    maker_.end_group();
-  }
-
   StepContext& context_;
   KernelMaker& maker_;
   const MeshPart& part_;
@@ -193,7 +148,8 @@ class Collective {
 };
 
 void add_collective(StepContext& context) {
-  Collective(context).make();
+  if (!make_by_library(context))
+    Collective(context).make();
 }
 
 }  // namespace

@@ -19,6 +19,14 @@ bool is_run(const Shape& shape, const Shape& whole) {
   return true;
 }
 
+bool lie_alike(const Shape& shape, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1 && a[d] != b[d])
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device) {
@@ -34,6 +42,12 @@ Box run_box(const Buffer& buffer, const MeshPart& part, int64_t device, int64_t 
   for (size_t d = 0; d < strides.size(); ++d)
     key += whole.start[d] * strides[d];
   return {{begin}, {end - begin}, key, begin};
+}
+
+Side whole_side(const Buffer& buffer, std::byte* base) {
+  return {buffer, base, [&buffer](const MeshPart& part, int64_t device) {
+            return whole_box(buffer, part, device);
+          }};
 }
 
 RegionPlanner::RegionPlanner(const MeshPart& part, Side source, AxisMask presummed, Side target)
@@ -86,23 +100,45 @@ void RegionPlanner::for_each_term(int64_t device, const Box& box, Matters&& matt
   }
 }
 
-void RegionPlanner::plan(Exchange& exchange, bool with_others) {
-  plan_receives(exchange, with_others);
-  for (int rank = 0; rank < part_.processes() && with_others; ++rank) {
+void RegionPlanner::plan(Exchange& exchange) {
+  plan_regions(
+      part_, [](const Source&) { return true; },
+      [&](Planned& region, const Source& source, const Overlap& meet) {
+        add_term(region, source, meet, exchange);
+      });
+  for (int rank = 0; rank < part_.processes(); ++rank) {
     if (rank != part_.rank())
       plan_sends(rank, exchange);
   }
 }
 
-void RegionPlanner::plan_receives(Exchange& exchange, bool with_others) {
+void RegionPlanner::plan_from(const std::function<std::byte*(int rank)>& at) {
+  plan_regions(
+      part_, [](const Source&) { return true; },
+      [&](Planned& region, const Source& source, const Overlap& meet) {
+        const int holder = part_.holder(source.device, source_.buffer.axes);
+        region.terms.push_back({address_in(at(holder), source, meet), {}});
+      });
+}
+
+void RegionPlanner::plan_to(const MeshPart& whose) {
+  plan_regions(
+      whose, [](const Source& source) { return source.is_mine; },
+      [&](Planned& region, const Source& source, const Overlap& meet) {
+        region.terms.push_back({local_address(source, meet), {}});
+      });
+}
+
+// Calls add(region, source, overlap) for every term of the pieces of a process.
+template <class Matters, class Add>
+void RegionPlanner::plan_regions(const MeshPart& whose, Matters&& matters, Add&& add) {
   const Buffer& target = target_.buffer;
-  const int64_t num_targets = part_.num_pieces(target.axes);
+  const int64_t num_targets = whose.num_pieces(target.axes);
   for (int64_t p = 0; p < num_targets; ++p) {
-    const int64_t device = part_.device_of(target.axes, p);
-    const Box box = target_.box(part_, device);
+    const int64_t device = whose.device_of(target.axes, p);
+    const Box box = target_.box(whose, device);
     // One region for each position of the split axes; its terms differ along the settled axes only.
     std::map<std::pair<std::vector<int64_t>, int64_t>, size_t> region_of;
-    const auto matters = [&](const Source& source) { return with_others || source.is_mine; };
     for_each_term(device, box, matters, [&](const Source& source, const Overlap& meet) {
       const auto [place, is_new] =
           region_of.try_emplace({source.box.start, source.box.key}, planned_.size());
@@ -113,7 +149,7 @@ void RegionPlanner::plan_receives(Exchange& exchange, bool with_others) {
                             false,
                             {}});
       }
-      add_term(planned_[place->second], source, meet, exchange);
+      add(planned_[place->second], source, meet);
     });
   }
 }
@@ -155,9 +191,10 @@ void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
   }
 }
 
-std::byte* RegionPlanner::local_address(const Source& source, const Overlap& meet) const {
+std::byte* RegionPlanner::address_in(std::byte* base, const Source& source,
+                                     const Overlap& meet) const {
   const int64_t piece = part_.piece_like(source_.buffer.axes, source.device);
-  return source_.base + piece * source_.buffer.piece_bytes + meet.from * item();
+  return base + piece * source_.buffer.piece_bytes + meet.from * item();
 }
 
 bool RegionPlanner::is_copy() const {
@@ -174,7 +211,9 @@ std::vector<Region> RegionPlanner::regions(const Exchange& exchange, KernelMaker
                                : planned.has_remote  ? packed(term.local, planned.shape, maker)
                                                      : term.local);
     }
-    if (region.sources.size() > 1 || region.sources[0] != region.to)  // else it arrived there
+    const bool is_there = region.sources.size() == 1 && region.sources[0] == region.to &&
+                          lie_alike(region.shape, region.from_strides, region.to_strides);
+    if (!is_there)
       out.push_back(std::move(region));
   }
   return out;
@@ -183,11 +222,8 @@ std::vector<Region> RegionPlanner::regions(const Exchange& exchange, KernelMaker
 // The terms of a region have equal strides, and those that came from others have no gaps.
 const std::byte* RegionPlanner::packed(std::byte* local, const Shape& shape,
                                        KernelMaker& maker) const {
-  const std::vector<int64_t> from = source_strides(), to = row_major_strides(shape);
-  bool is_packed = true;
-  for (size_t d = 0; d < shape.size(); ++d)
-    is_packed = is_packed && (shape[d] == 1 || from[d] == to[d]);
-  if (is_packed)
+  const std::vector<int64_t> from = source_strides();
+  if (lie_alike(shape, from, row_major_strides(shape)))
     return local;
   std::byte* const copy = maker.scratch(num_elements(shape) * item());
   maker.copy({local, dtype(), shape, from}, contiguous_view(copy, dtype(), shape));

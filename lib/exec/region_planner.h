@@ -29,14 +29,21 @@ struct Side {
   std::function<Box(const MeshPart& part, int64_t device)> box;
 };
 
+// All of its pieces.
+Side whole_side(const Buffer& buffer, std::byte* base);
+
 class RegionPlanner {
  public:
   // `presummed`: axes along which only the source's pieces at local position 0 hold something.
   RegionPlanner(const MeshPart& part, Side source, AxisMask presummed, Side target);
 
-  // `with_others`: also from pieces that other processes hold, by the exchange.
-  void plan(Exchange& exchange, bool with_others);
-  // After exchange.make().
+  // Pieces that other processes hold come by the exchange.
+  void plan(Exchange& exchange);
+  // From the pieces of every process of the source, which lie one after the other at at(rank).
+  void plan_from(const std::function<std::byte*(int rank)>& at);
+  // Of the target's pieces, which are those of this part here: what my sources make of them.
+  void plan_to(const MeshPart& whose);
+  // After exchange.make(); nothing for what has arrived where it belongs.
   std::vector<Region> regions(const Exchange& exchange, KernelMaker& maker) const;
 
  private:
@@ -65,10 +72,15 @@ class RegionPlanner {
   static std::optional<Overlap> overlap(const Box& source, const Box& target);
   template <class Matters, class Visit>
   void for_each_term(int64_t device, const Box& box, Matters&& matters, Visit&& visit) const;
-  void plan_receives(Exchange& exchange, bool with_others);
+  template <class Matters, class Add>
+  void plan_regions(const MeshPart& whose, Matters&& matters, Add&& add);
   void plan_sends(int rank, Exchange& exchange) const;
   void add_term(Planned& region, const Source& source, const Overlap& meet, Exchange& exchange);
-  std::byte* local_address(const Source& source, const Overlap& meet) const;
+  // Where a process has it whose pieces begin at `base`.
+  std::byte* address_in(std::byte* base, const Source& source, const Overlap& meet) const;
+  std::byte* local_address(const Source& source, const Overlap& meet) const {
+    return address_in(source_.base, source, meet);
+  }
   const std::byte* packed(std::byte* local, const Shape& shape, KernelMaker& maker) const;
 
   bool is_copy() const;  // every region has one term

@@ -1,5 +1,6 @@
 // Feeder: what the steps of a program are fed with: samples, targets, weights, the learning rate.
-// On a GPU, datasets that fit are kept there whole and batches gathered from them.
+// On a GPU, datasets that fit are kept there whole and batches gathered from them; of several
+// processes each keeps all rows: a shuffle, or a last smaller batch, may ask any of them for any.
 #pragma once
 
 #include <functional>

@@ -95,7 +95,7 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   gpu::check_exchange(*device, group.rank(), group.size());
   std::vector<int> all(static_cast<size_t>(group.size()));
   std::iota(all.begin(), all.end(), 0);
-  gpu::check_all_reduce(*device, group.rank(), all);
+  gpu::check_collectives(*device, group.rank(), all);
   return hook;
 }
 

@@ -5,9 +5,10 @@
 
 Each process is on a host of its own as far as NCCL knows (NCCL_HOSTID), so that it takes sockets on the loopback
 interface. With fixed reductions eight devices in 2, 4 and 8 processes must leave the weights of one process, byte
-for byte: the guides' models, ZeRO 1 to 3, with the step as one CUDA graph and without; with fast ones the losses must
-be those within 1e-4. Every collective is timed once over every axis (bench comm). Then a process is killed: the others
-must have ended 5 seconds later, with exit status 8. One line a check; exit status 1 when one fails.
+for byte: the guides' models, ZeRO 1 to 3, with the step as one CUDA graph and without (NCCL sends, receives and
+gathers); with fast ones, where it adds up and scatters, too, the losses must be those within 1e-4. Every collective is
+timed once over every axis (bench comm). Then a process is killed: the others must have ended 5 seconds later, with
+exit status 8. One line a check; exit status 1 when one fails.
 """
 import json
 import os
@@ -187,7 +188,8 @@ def main():
     counts = [int(c) for c in arguments.processes.split(",")]
     middle = counts[len(counts) // 2]
     checks = [(f"{m} in {c} processes", same_bits, (m, c)) for c in counts for m in MODELS]
-    checks += [(f"{m} in {middle} processes, fast", close, (m, middle)) for m in ("data parallel", "model parallel")]
+    checks += [(f"{m} in {middle} processes, fast", close, (m, middle))
+               for m in ("data parallel", "model parallel", "ZeRO-2", "ZeRO-3")]
     checks += [(f"collectives of {c} processes", all_collectives, (c,)) for c in counts]
     checks += [(f"kill -9 of one of {middle}", killed, (middle,))]
     return report(lambda folder: Runner(arguments, folder), checks)

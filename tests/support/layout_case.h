@@ -2,6 +2,7 @@
 // they change nothing: every tensor equals one device's.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -60,6 +61,7 @@ struct Place {
   std::shared_ptr<gpu::Device> device = nullptr;  // null: the processor
   std::shared_ptr<ProcessGroup> group = nullptr;  // null: the only process
   bool fixed_reductions = false;
+  std::function<void()> before_second_step = nullptr;
 };
 
 // Two steps under a layout: all outputs (the loss alone unless

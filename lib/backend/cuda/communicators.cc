@@ -39,7 +39,7 @@ ncclDataType_t data_type(DType dtype) {
     case DType::kFloat64:
       return ncclFloat64;
     default:
-      throw InternalError(fmt::format("an all-reduce of {}", dtype_name(dtype)));
+      throw InternalError(fmt::format("a reduction of {}", dtype_name(dtype)));
   }
 }
 
@@ -156,7 +156,7 @@ void Communicators::join(const Nccl& nccl, const std::string& id, int rank, int 
 ncclComm_t Communicators::of(const std::vector<int>& ranks) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   MESHTRAIN_CHECK(own != ranks.end(), "rank {} is not among {}", rank_, fmt::join(ranks, ", "));
-  if (static_cast<int>(ranks.size()) == size_)
+  if (static_cast<int>(ranks.size()) == size_ && std::is_sorted(ranks.begin(), ranks.end()))
     return world_;
   const std::string call = fmt::format("ncclCommSplit to ranks {}", fmt::join(ranks, ", "));
   ncclConfig_t config = non_blocking();
@@ -209,6 +209,32 @@ void Communicators::enqueue(const gpu::AllReduce& all_reduce, ncclComm_t communi
   }
   settle(status, communicator,
          fmt::format("an all-reduce with ranks {}", fmt::join(all_reduce.ranks, ", ")));
+}
+
+void Communicators::enqueue(const gpu::AllGather& all_gather, ncclComm_t communicator,
+                            cudaStream_t stream) {
+  ncclResult_t status;
+  {
+    const Lock held = lock();
+    status =
+        nccl_->ncclAllGather(all_gather.from, all_gather.to, static_cast<size_t>(all_gather.bytes),
+                             ncclInt8, communicator, stream);
+  }
+  settle(status, communicator,
+         fmt::format("an all-gather with ranks {}", fmt::join(all_gather.ranks, ", ")));
+}
+
+void Communicators::enqueue(const gpu::ReduceScatter& reduce_scatter, ncclComm_t communicator,
+                            cudaStream_t stream) {
+  ncclResult_t status;
+  {
+    const Lock held = lock();
+    status = nccl_->ncclReduceScatter(
+        reduce_scatter.from, reduce_scatter.to, static_cast<size_t>(reduce_scatter.elements),
+        data_type(reduce_scatter.dtype), operation(reduce_scatter.reduction), communicator, stream);
+  }
+  settle(status, communicator,
+         fmt::format("a reduce-scatter with ranks {}", fmt::join(reduce_scatter.ranks, ", ")));
 }
 
 void Communicators::check() {

@@ -31,12 +31,16 @@ class Communicators {
   void join(const Nccl& nccl, const std::string& id, int rank, int size,
             std::chrono::seconds limit = std::chrono::seconds(120));
   ncclComm_t world() const { return world_; }
-  // That of these ranks, made where there is none yet; all ranks come with lists like theirs.
+  // That of these ranks, in this order, made where there is none yet; all ranks come with lists
+  // like theirs.
   ncclComm_t of(const std::vector<int>& ranks);
 
   // Only enqueue.
   void enqueue(const gpu::Exchange& exchange, cudaStream_t stream);
   void enqueue(const gpu::AllReduce& all_reduce, ncclComm_t communicator, cudaStream_t stream);
+  void enqueue(const gpu::AllGather& all_gather, ncclComm_t communicator, cudaStream_t stream);
+  void enqueue(const gpu::ReduceScatter& reduce_scatter, ncclComm_t communicator,
+               cudaStream_t stream);
 
   // Throws where NCCL has found an error since, or after abort().
   void check();

@@ -33,7 +33,7 @@ namespace meshtrain::cuda {
   X(ncclGetVersion) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGetUniqueId) \
   X(ncclCommInitRankConfig) X(ncclCommSplit) X(ncclCommFinalize) X(ncclCommDestroy) \
   X(ncclCommAbort) X(ncclCommGetAsyncError) X(ncclGroupStart) X(ncclGroupEnd) X(ncclSend) \
-  X(ncclRecv) X(ncclAllReduce)
+  X(ncclRecv) X(ncclAllReduce) X(ncclAllGather) X(ncclReduceScatter)
 // clang-format on
 
 // Functions under their own names: nvrtc().nvrtcVersion(&major, &minor).

@@ -84,9 +84,7 @@ Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module
                  [&](const gpu::Matmul& matmul) -> Ready { return &makers_.matmuls.plan(matmul); },
                  [&](const gpu::Conv& conv) -> Ready { return &makers_.convs.plan(conv); },
                  [&](const gpu::Exchange&) -> Ready { return communicators().world(); },
-                 [&](const gpu::AllReduce& all_reduce) -> Ready {
-                   return communicators().of(all_reduce.ranks);
-                 }},
+                 [&](const auto& of_ranks) -> Ready { return communicators().of(of_ranks.ranks); }},
       call.what);
 }
 
@@ -170,6 +168,16 @@ void Prepared::enqueue(size_t i, const Shift& shift, cudaStream_t stream) const 
     gpu::AllReduce here = *all_reduce;
     here.data = shift(here.data);
     communicators().enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
+  } else if (const auto* all_gather = std::get_if<gpu::AllGather>(&call.what)) {
+    gpu::AllGather here = *all_gather;
+    here.from = shift(here.from);
+    here.to = shift(here.to);
+    communicators().enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
+  } else if (const auto* reduce_scatter = std::get_if<gpu::ReduceScatter>(&call.what)) {
+    gpu::ReduceScatter here = *reduce_scatter;
+    here.from = shift(here.from);
+    here.to = shift(here.to);
+    communicators().enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
   } else {
     gpu::Exchange here = std::get<gpu::Exchange>(call.what);
     for (std::vector<Message>* messages : {&here.sends, &here.receives}) {
@@ -216,6 +224,15 @@ void add(std::string& text, const gpu::AllReduce& all_reduce) {
   text += fmt::format("all_reduce {} {} {} {} over {}", static_cast<int>(all_reduce.reduction),
                       dtype_name(all_reduce.dtype), fmt::ptr(all_reduce.data), all_reduce.elements,
                       fmt::join(all_reduce.ranks, ","));
+}
+void add(std::string& text, const gpu::AllGather& all_gather) {
+  text += fmt::format("all_gather {} {} {} over {}", fmt::ptr(all_gather.from),
+                      fmt::ptr(all_gather.to), all_gather.bytes, fmt::join(all_gather.ranks, ","));
+}
+void add(std::string& text, const gpu::ReduceScatter& s) {
+  text += fmt::format("reduce_scatter {} {} {} {} {} over {}", static_cast<int>(s.reduction),
+                      dtype_name(s.dtype), fmt::ptr(s.from), fmt::ptr(s.to), s.elements,
+                      fmt::join(s.ranks, ","));
 }
 
 }  // namespace

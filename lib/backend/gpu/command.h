@@ -80,8 +80,8 @@ struct Conv {
   const std::byte* y = nullptr;
 };
 
-// Between processes with a GPU each. All of them do the same exchanges and all-reduces in the same
-// order, so that these are never beside each other; other work is.
+// Between processes with a GPU each. All of them do the same of these in the same order, so that
+// they are never beside each other; other work is.
 struct Exchange {
   std::vector<Message> sends, receives;  // at most one to and one from each peer
 };
@@ -97,22 +97,62 @@ struct AllReduce {
   int64_t bytes() const { return elements * static_cast<int64_t>(dtype_size(dtype)); }
 };
 
+// What each of these processes has at `from`, `bytes` of it, to all of them at `to`, in the order
+// of the list. `from` may be the own place there.
+struct AllGather {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  int64_t bytes = 0;  // of one process
+  std::vector<int> ranks;
+
+  int64_t whole_bytes() const { return bytes * static_cast<int64_t>(ranks.size()); }
+};
+
+// `from` has elements for each of these processes, in the order of the list: to each the sums of
+// its own. `to` may be the own place in `from`.
+struct ReduceScatter {
+  Reduction reduction = Reduction::kSum;
+  DType dtype = DType::kFloat32;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  int64_t elements = 0;  // for one process
+  std::vector<int> ranks;
+
+  int64_t bytes() const { return elements * static_cast<int64_t>(dtype_size(dtype)); }
+  int64_t whole_bytes() const { return bytes() * static_cast<int64_t>(ranks.size()); }
+};
+
+// Of what all processes of a list do together; null: of anything else.
+template <class... What>
+const std::vector<int>* ranks_of(const std::variant<What...>& what) {
+  return std::visit(
+      [](const auto& one) -> const std::vector<int>* {
+        if constexpr (requires { one.ranks; })
+          return &one.ranks;
+        else
+          return nullptr;
+      },
+      what);
+}
+
 // Whether what a command or a call does needs other processes.
 template <class... What>
 bool communicates(const std::variant<What...>& what) {
-  return std::holds_alternative<Exchange>(what) || std::holds_alternative<AllReduce>(what);
+  return std::holds_alternative<Exchange>(what) || ranks_of(what) != nullptr;
 }
 
 struct Command {
-  std::variant<Launch, Matmul, Conv, Exchange, AllReduce> what;
+  std::variant<Launch, Matmul, Conv, Exchange, AllReduce, AllGather, ReduceScatter> what;
   std::vector<Access> accesses;  // decide what may run at the same time
   std::string path;              // of the step, for messages: "dense/matmul"
 };
 
 // What commands send to other processes.
 struct Traffic {
-  int64_t exchanges = 0, bytes_sent = 0;  // by them
-  int64_t bytes_reduced = 0;              // that all-reduces were over
+  int64_t exchanges = 0;
+  int64_t gathers = 0;        // all-gathers and reduce-scatters
+  int64_t bytes_sent = 0;     // by all these: in a ring each process sends all parts but one
+  int64_t bytes_reduced = 0;  // that all-reduces were over
 
   void add(const Traffic& other, int64_t times);
 };

@@ -123,7 +123,7 @@ class Runtime {
 // The name and the type of the one symbol that such a library exports. `abi` must be kAbi: null
 // where it was built from other sources.
 constexpr const char* kEntryPoint = "meshtrain_gpu_runtime";
-constexpr int kAbi = 3;
+constexpr int kAbi = 4;
 using EntryPoint = Runtime* (*)(int abi);
 
 }  // namespace meshtrain::gpu

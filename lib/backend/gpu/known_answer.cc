@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "backend/gpu/maker.h"
 #include "base/error.h"
@@ -59,6 +58,14 @@ std::vector<std::byte> pattern(int from, int to) {
   return bytes;
 }
 
+// Small whole numbers, whose sums are the same in any order: elements [first, first + count).
+std::vector<float> terms(int64_t position, int64_t first, int64_t count) {
+  std::vector<float> out;
+  for (int64_t i = first; i < first + count; ++i)
+    out.push_back(static_cast<float>((position + 1) * (i % 17 + 1)));
+  return out;
+}
+
 [[noreturn]] void fail(int rank, const std::string& what) {
   throw RuntimeFailure(ExitCode::kRankLost,
                        fmt::format("the communication of the GPUs was tried before the start and "
@@ -90,37 +97,46 @@ void check_exchange(Device& device, int rank, int size) {
   }
 }
 
-void check_all_reduce(Device& device, int rank, const std::vector<int>& ranks) {
-  const auto place = std::find(ranks.begin(), ranks.end(), rank);
-  MESHTRAIN_CHECK(place != ranks.end());
-  // Small whole numbers, whose sums are the same in any order.
-  const auto term = [](int64_t position, int64_t i) {
-    return static_cast<float>((position + 1) * (i % 17 + 1));
-  };
-  const int64_t count = static_cast<int64_t>(ranks.size());
-  std::vector<float> mine;
-  for (int64_t i = 0; i < kElements; ++i)
-    mine.push_back(term(place - ranks.begin(), i));
+void check_collectives(Device& device, int rank, const std::vector<int>& ranks) {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  MESHTRAIN_CHECK(found != ranks.end());
+  const int64_t place = found - ranks.begin(), count = static_cast<int64_t>(ranks.size());
   const int64_t bytes = kElements * static_cast<int64_t>(sizeof(float));
-  const Memory sums(device, bytes), maxima(device, bytes);
-  GpuMaker maker = make_maker("known-answer all-reduce");
-  for (const auto& [memory, reduction] :
-       {std::pair{&sums, Reduction::kSum}, std::pair{&maxima, Reduction::kMax}}) {
-    device.upload(memory->data(), mine.data(), bytes);
-    maker.all_reduce(reduction, DType::kFloat32, memory->data(), kElements, ranks);
+  const std::vector<float> mine = terms(place, 0, kElements);
+  const Memory sums(device, bytes), maxima(device, bytes), whole(device, count * bytes);
+  const Memory parts(device, count * bytes), part(device, bytes);
+  device.upload(sums.data(), mine.data(), bytes);
+  device.upload(maxima.data(), mine.data(), bytes);
+  std::byte* const own = whole.data() + place * bytes;
+  device.upload(own, mine.data(), bytes);
+  device.upload(parts.data(), terms(place, 0, count * kElements).data(), count * bytes);
+  GpuMaker maker = make_maker("known-answer collectives");
+  maker.all_reduce(Reduction::kSum, DType::kFloat32, sums.data(), kElements, ranks);
+  maker.all_reduce(Reduction::kMax, DType::kFloat32, maxima.data(), kElements, ranks);
+  if (count > 1) {
+    maker.all_gather(own, whole.data(), bytes, ranks);
+    maker.reduce_scatter(Reduction::kSum, DType::kFloat32, parts.data(), part.data(), kElements,
+                         ranks);
   }
   run_once(device, maker);
-  std::vector<float> sum(kElements), most(kElements);
-  device.download(sum.data(), sums.data(), bytes);
-  device.download(most.data(), maxima.data(), bytes);
-  for (int64_t i = 0; i < kElements; ++i) {
-    const float expected = term(count * (count + 1) / 2 - 1, i), largest = term(count - 1, i);
-    if (sum[static_cast<size_t>(i)] != expected || most[static_cast<size_t>(i)] != largest) {
-      fail(rank, fmt::format("a sum of {} and a maximum of {} over ranks {}, not {} and {}",
-                             sum[static_cast<size_t>(i)], most[static_cast<size_t>(i)],
-                             fmt::join(ranks, ", "), expected, largest));
-    }
-  }
+  const auto check = [&](const std::byte* memory, const std::vector<float>& expected,
+                         std::string_view what) {
+    std::vector<float> got(expected.size());
+    device.download(got.data(), memory, static_cast<int64_t>(got.size() * sizeof(float)));
+    const auto [at, wanted] = std::mismatch(got.begin(), got.end(), expected.begin());
+    if (at != got.end())
+      fail(rank, fmt::format("{} of {} over ranks {}, not {}", what, *at, fmt::join(ranks, ", "),
+                             *wanted));
+  };
+  // Of all positions together.
+  const int64_t all = count * (count + 1) / 2 - 1;
+  check(sums.data(), terms(all, 0, kElements), "a sum");
+  check(maxima.data(), terms(count - 1, 0, kElements), "a maximum");
+  if (count == 1)
+    return;
+  for (int64_t p = 0; p < count; ++p)
+    check(whole.data() + p * bytes, terms(p, 0, kElements), "a gathered element");
+  check(part.data(), terms(all, place * kElements, kElements), "a sum of its part");
 }
 
 }  // namespace meshtrain::gpu

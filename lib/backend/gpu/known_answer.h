@@ -11,7 +11,8 @@ namespace meshtrain::gpu {
 // RuntimeFailure (exit 8) that names the rank from which something else came.
 void check_exchange(Device& device, int rank, int size);
 
-// Sums and maxima over these ranks, this one among them. Throws RuntimeFailure (exit 8).
-void check_all_reduce(Device& device, int rank, const std::vector<int>& ranks);
+// Sums, maxima, an all-gather and a reduce-scatter over these ranks, this one among them. Throws
+// RuntimeFailure (exit 8).
+void check_collectives(Device& device, int rank, const std::vector<int>& ranks);
 
 }  // namespace meshtrain::gpu

@@ -64,6 +64,24 @@ void GpuMaker::all_reduce(Reduction reduction, DType dtype, std::byte* data, int
     add_communication(all_reduce, {{data, data + all_reduce.bytes(), true}});
 }
 
+void GpuMaker::all_gather(const std::byte* from, std::byte* to, int64_t bytes,
+                          const std::vector<int>& ranks) {
+  MESHTRAIN_CHECK(ranks.size() > 1, "{}: an all-gather of one process", path_);
+  const AllGather all_gather{from, to, bytes, ranks};
+  if (bytes > 0)
+    add_communication(all_gather,
+                      {{from, from + bytes, false}, {to, to + all_gather.whole_bytes(), true}});
+}
+
+void GpuMaker::reduce_scatter(Reduction reduction, DType dtype, const std::byte* from,
+                              std::byte* to, int64_t elements, const std::vector<int>& ranks) {
+  MESHTRAIN_CHECK(ranks.size() > 1, "{}: a reduce-scatter of one process", path_);
+  const ReduceScatter reduce_scatter{reduction, dtype, from, to, elements, ranks};
+  if (elements > 0)
+    add_communication(reduce_scatter, {{from, from + reduce_scatter.whole_bytes(), false},
+                                       {to, to + reduce_scatter.bytes(), true}});
+}
+
 template <class What>
 void GpuMaker::add_communication(What what, std::vector<Access> accesses) {
   ++communications_;

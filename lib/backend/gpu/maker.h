@@ -70,6 +70,11 @@ class GpuMaker final : public KernelMaker {
   void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) override;
   void all_reduce(Reduction reduction, DType dtype, std::byte* data, int64_t elements,
                   const std::vector<int>& ranks) override;
+  bool has_gathers() const override { return true; }
+  void all_gather(const std::byte* from, std::byte* to, int64_t bytes,
+                  const std::vector<int>& ranks) override;
+  void reduce_scatter(Reduction reduction, DType dtype, const std::byte* from, std::byte* to,
+                      int64_t elements, const std::vector<int>& ranks) override;
 
  private:
   // Arrays that a launch reads and writes.

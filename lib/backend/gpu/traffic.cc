@@ -4,6 +4,7 @@ namespace meshtrain::gpu {
 
 void Traffic::add(const Traffic& other, int64_t times) {
   exchanges += times * other.exchanges;
+  gathers += times * other.gathers;
   bytes_sent += times * other.bytes_sent;
   bytes_reduced += times * other.bytes_reduced;
 }
@@ -17,6 +18,12 @@ Traffic traffic_of(const std::vector<Command>& commands) {
         out.bytes_sent += message.bytes;
     } else if (const auto* all_reduce = std::get_if<AllReduce>(&command.what)) {
       out.bytes_reduced += all_reduce->bytes();
+    } else if (const auto* all_gather = std::get_if<AllGather>(&command.what)) {
+      ++out.gathers;
+      out.bytes_sent += all_gather->whole_bytes() - all_gather->bytes;
+    } else if (const auto* reduce_scatter = std::get_if<ReduceScatter>(&command.what)) {
+      ++out.gathers;
+      out.bytes_sent += reduce_scatter->whole_bytes() - reduce_scatter->bytes();
     }
   }
   return out;

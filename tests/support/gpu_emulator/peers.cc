@@ -201,29 +201,60 @@ void Peers::run(const Exchange& exchange, const std::string& path) {
   }
 }
 
-void Peers::run(const AllReduce& all_reduce, const std::string& path) {
-  const size_t bytes = static_cast<size_t>(all_reduce.bytes());
-  const size_t count = all_reduce.ranks.size();
-  std::vector<std::vector<std::byte>> terms(count);
+template <class Part>
+Peers::Terms Peers::terms(const std::vector<int>& ranks, int64_t bytes, const Part& part,
+                          const std::string& path) {
+  Terms terms(ranks.size(), std::vector<std::byte>(static_cast<size_t>(bytes)));
   Exchange exchange;
-  for (size_t i = 0; i < count; ++i) {
-    const int peer = all_reduce.ranks[i];
-    if (peer == rank_) {
-      terms[i].assign(all_reduce.data, all_reduce.data + bytes);
+  for (size_t place = 0; place < ranks.size(); ++place) {
+    std::byte* const sent = const_cast<std::byte*>(part(static_cast<int64_t>(place)));
+    if (ranks[place] == rank_) {
+      std::memcpy(terms[place].data(), sent, terms[place].size());
       continue;
     }
-    terms[i].resize(bytes);
-    exchange.sends.push_back({peer, all_reduce.data, all_reduce.bytes()});
-    exchange.receives.push_back({peer, terms[i].data(), all_reduce.bytes()});
+    exchange.sends.push_back({ranks[place], sent, bytes});
+    exchange.receives.push_back({ranks[place], terms[place].data(), bytes});
   }
   run(exchange, path);
-  for (int64_t i = 0; i < all_reduce.elements; ++i) {
-    const size_t first = static_cast<size_t>(i) * count / static_cast<size_t>(all_reduce.elements);
+  return terms;
+}
+
+namespace {
+
+void reduce(Reduction reduction, DType dtype, const std::vector<std::vector<std::byte>>& terms,
+            int64_t elements, std::byte* to) {
+  const size_t count = terms.size();
+  for (int64_t i = 0; i < elements; ++i) {
+    const size_t first = static_cast<size_t>(i) * count / static_cast<size_t>(elements);
     std::vector<const std::byte*> in_order;
     for (size_t k = 0; k < count; ++k)
       in_order.push_back(terms[(first + k) % count].data());
-    reduce_element(all_reduce.reduction, all_reduce.dtype, in_order, i, all_reduce.data);
+    reduce_element(reduction, dtype, in_order, i, to);
   }
+}
+
+}  // namespace
+
+void Peers::run(const AllReduce& all_reduce, const std::string& path) {
+  const Terms all = terms(
+      all_reduce.ranks, all_reduce.bytes(), [&](int64_t) { return all_reduce.data; }, path);
+  reduce(all_reduce.reduction, all_reduce.dtype, all, all_reduce.elements, all_reduce.data);
+}
+
+void Peers::run(const ReduceScatter& reduce_scatter, const std::string& path) {
+  const int64_t bytes = reduce_scatter.bytes();
+  const Terms mine = terms(
+      reduce_scatter.ranks, bytes,
+      [&](int64_t place) { return reduce_scatter.from + place * bytes; }, path);
+  reduce(reduce_scatter.reduction, reduce_scatter.dtype, mine, reduce_scatter.elements,
+         reduce_scatter.to);
+}
+
+void Peers::run(const AllGather& all_gather, const std::string& path) {
+  const Terms all = terms(
+      all_gather.ranks, all_gather.bytes, [&](int64_t) { return all_gather.from; }, path);
+  for (size_t place = 0; place < all.size(); ++place)
+    std::memcpy(all_gather.to + place * all[place].size(), all[place].data(), all[place].size());
 }
 
 }  // namespace meshtrain::gpu

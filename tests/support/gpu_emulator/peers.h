@@ -28,6 +28,8 @@ class Peers {
   // Each share of the elements is added up from another rank on, so that the order is neither that
   // of the ranks nor the same for all elements; all ranks get the same bits.
   void run(const AllReduce& all_reduce, const std::string& path);
+  void run(const ReduceScatter& reduce_scatter, const std::string& path);
+  void run(const AllGather& all_gather, const std::string& path);
   void abort() { is_aborted_ = true; }
 
  private:
@@ -38,6 +40,11 @@ class Peers {
   [[noreturn]] void fail(const std::string& what) const;
   void check_abort(const std::string& path) const;
   void delay();
+  // What is at part(place) of each of these ranks for the one at that place: mine, by rank.
+  using Terms = std::vector<std::vector<std::byte>>;
+  template <class Part>
+  Terms terms(const std::vector<int>& ranks, int64_t bytes, const Part& part,
+              const std::string& path);
 
   int rank_;
   std::string name_;

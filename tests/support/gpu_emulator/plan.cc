@@ -152,6 +152,18 @@ void Steps::communicate(const Call& call, int64_t step, Peers& peers) const {
     here.data = moved(here.data, step);
     return peers.run(here, call.path);
   }
+  if (const auto* all_gather = std::get_if<AllGather>(&call.what)) {
+    AllGather here = *all_gather;
+    here.from = moved(here.from, step);
+    here.to = moved(here.to, step);
+    return peers.run(here, call.path);
+  }
+  if (const auto* reduce_scatter = std::get_if<ReduceScatter>(&call.what)) {
+    ReduceScatter here = *reduce_scatter;
+    here.from = moved(here.from, step);
+    here.to = moved(here.to, step);
+    return peers.run(here, call.path);
+  }
   Exchange here = std::get<Exchange>(call.what);
   for (std::vector<Message>* messages : {&here.sends, &here.receives}) {
     for (Message& message : *messages)

@@ -87,6 +87,19 @@ cuda::Nccl make_nccl() {
   out.ncclRecv = [](void*, size_t bytes, ncclDataType_t, int peer, ncclComm_t, cudaStream_t) {
     return note(fmt::format("receive {} from {}", bytes, peer), ncclSuccess);
   };
+  out.ncclAllGather = [](const void* from, void* to, size_t count, ncclDataType_t type,
+                         ncclComm_t communicator, cudaStream_t stream) {
+    return note(fmt::format("all-gather {} {} at {} from {} to {} on {}", count,
+                            static_cast<int>(type), fmt::ptr(communicator), fmt::ptr(from),
+                            fmt::ptr(to), fmt::ptr(stream)));
+  };
+  out.ncclReduceScatter = [](const void* from, void* to, size_t count, ncclDataType_t type,
+                             ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
+    return note(fmt::format("reduce-scatter {} {} {} at {} from {} to {} on {}", count,
+                            static_cast<int>(type), static_cast<int>(operation),
+                            fmt::ptr(communicator), fmt::ptr(from), fmt::ptr(to),
+                            fmt::ptr(stream)));
+  };
   out.ncclAllReduce = [](const void* from, void* to, size_t count, ncclDataType_t type,
                          ncclRedOp_t operation, ncclComm_t, cudaStream_t) {
     CHECK(from == to);
@@ -161,6 +174,43 @@ TEST_CASE("an all-reduce over some ranks has a communicator of its own made once
         std::vector<std::string>{"split 1 1",
                                  fmt::format("all-reduce 12 {} {}", static_cast<int>(ncclBfloat16),
                                              static_cast<int>(ncclMax))});
+}
+
+template <class T>
+T at(uintptr_t address) {
+  return reinterpret_cast<T>(address);
+}
+
+TEST_CASE("gathers and scatters have counts of one process and their own communicator and stream") {
+  Joined joined;
+  const ncclComm_t pair = joined.communicators->of({1, 3}), world = joined.communicators->world();
+  joined.nccl.calls.clear();
+  joined.nccl.in_progress = 4;
+  const gpu::AllGather gather{at<std::byte*>(0x1000), at<std::byte*>(0x2000), 96, {1, 3}};
+  joined.communicators->enqueue(gather, pair, at<cudaStream_t>(0x40));
+  CHECK(joined.nccl.in_progress == 0);  // waited for
+  const gpu::ReduceScatter scatter{
+      Reduction::kSum, DType::kFloat16, at<std::byte*>(0x3000), at<std::byte*>(0x4000), 24,
+      {0, 1, 2, 3}};
+  joined.communicators->enqueue(scatter, world, at<cudaStream_t>(0x80));
+  CHECK(
+      joined.nccl.calls ==
+      std::vector<std::string>{
+          fmt::format("all-gather 96 {} at {} from 0x1000 to 0x2000 on 0x40",
+                      static_cast<int>(ncclInt8), fmt::ptr(pair)),
+          fmt::format("reduce-scatter 24 {} {} at {} from 0x3000 to 0x4000 on 0x80",
+                      static_cast<int>(ncclFloat16), static_cast<int>(ncclSum), fmt::ptr(world))});
+  joined.nccl.end = ncclRemoteError;
+  says(caught([&] { joined.communicators->enqueue(gather, pair, nullptr); }).text,
+       "an all-gather with ranks 1, 3 failed on rank 1 of 4");
+  says(caught([&] { joined.communicators->enqueue(scatter, world, nullptr); }).text,
+       "a reduce-scatter with ranks 0, 1, 2, 3 failed on rank 1 of 4");
+}
+
+TEST_CASE("all ranks in another order than their numbers have a communicator of their own") {
+  Joined joined;
+  CHECK(joined.communicators->of({1, 0, 2, 3}) != joined.communicators->world());
+  CHECK(joined.nccl.calls == std::vector<std::string>{"split 0 0"});
 }
 
 TEST_CASE("errors of NCCL name call and rank and peers and step") {

@@ -60,6 +60,36 @@ TEST_CASE("equal commands have one fingerprint and others have another") {
   CHECK(cuda::fingerprint(some_commands(16, (1 << 17) + 256)) != fingerprint);
 }
 
+TEST_CASE("collectives that differ in anything have other fingerprints") {
+  const std::vector<int> ranks = {0, 1, 2};
+  const auto text = [](const auto& make) {
+    gpu::GpuMaker maker([](int64_t) { return address(1 << 24); });
+    maker.begin_step("step");
+    make(maker);
+    return cuda::fingerprint(maker.take());
+  };
+  const std::vector<std::string> texts = {
+      text([&](auto& m) { m.all_gather(address(0), address(512), 64, ranks); }),
+      text([&](auto& m) { m.all_gather(address(64), address(512), 64, ranks); }),
+      text([&](auto& m) {
+        m.all_gather(address(0), address(512), 64, {0, 2, 1});
+      }),
+      text([&](auto& m) {
+        m.reduce_scatter(Reduction::kSum, DType::kFloat32, address(0), address(512), 16, ranks);
+      }),
+      text([&](auto& m) {
+        m.reduce_scatter(Reduction::kMax, DType::kFloat32, address(0), address(512), 16, ranks);
+      }),
+      text([&](auto& m) {
+        m.reduce_scatter(Reduction::kSum, DType::kInt32, address(0), address(512), 16, ranks);
+      }),
+  };
+  for (size_t i = 0; i < texts.size(); ++i) {
+    for (size_t k = 0; k < i; ++k)
+      CHECK(texts[i] != texts[k]);
+  }
+}
+
 TEST_CASE("kernels are turned before they are read and after they are written") {
   const std::vector<gpu::Command> own = some_commands(16, 1 << 17);
   int64_t asked = 0;

@@ -21,6 +21,7 @@ using gpu::Command;
 using meshtrain::testing::compare_tensors;
 using meshtrain::testing::Layout;
 using meshtrain::testing::LayoutCase;
+using meshtrain::testing::Place;
 using meshtrain::testing::Random;
 using meshtrain::testing::random_graph_step;
 using meshtrain::testing::random_layout;
@@ -134,12 +135,17 @@ TEST_CASE("traffic counts what is sent and what all-reduces are over") {
   maker.exchange({{1, memory_at(0), 0}}, {});  // nothing
   maker.all_reduce(Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0, 1});
   maker.all_reduce(Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0});  // alone
+  maker.all_gather(memory_at(256), memory_at(0), 256, {0, 1, 2});
+  maker.all_gather(memory_at(0), memory_at(0), 0, {0, 1, 2});  // nothing
+  maker.reduce_scatter(Reduction::kMax, DType::kFloat32, memory_at(0), memory_at(1024), 8,
+                       {0, 1, 2, 3});
   const std::vector<Command> commands = maker.take();
-  CHECK(commands.size() == 2);
+  CHECK(commands.size() == 4);
   gpu::Traffic traffic;
   traffic.add(gpu::traffic_of(commands), 3);
   CHECK(traffic.exchanges == 3);
-  CHECK(traffic.bytes_sent == 360);
+  CHECK(traffic.gathers == 6);
+  CHECK(traffic.bytes_sent == 3 * (120 + 2 * 256 + 3 * 32));
   CHECK(traffic.bytes_reduced == 240);
 }
 
@@ -192,13 +198,16 @@ TEST_CASE(
       gpu::check_exchange(*device, group->rank(), size);
       std::vector<int> all(static_cast<size_t>(size));
       std::iota(all.begin(), all.end(), 0);
-      gpu::check_all_reduce(*device, group->rank(), all);
+      gpu::check_collectives(*device, group->rank(), all);
       std::vector<int> half;  // of the even ranks, and of the odd ones
       for (int rank = group->rank() % 2; rank < size; rank += 2)
         half.push_back(rank);
-      gpu::check_all_reduce(*device, group->rank(), half);
+      gpu::check_collectives(*device, group->rank(), half);
       CHECK(device->traffic().exchanges == 1);
-      CHECK(device->traffic().bytes_sent == (size - 1) * 100'001);
+      // Half of the groups may have one member, which needs no others.
+      const int64_t others = (size - 1) + (static_cast<int64_t>(half.size()) - 1);
+      CHECK(device->traffic().gathers == (half.size() > 1 ? 4 : 2));
+      CHECK(device->traffic().bytes_sent == (size - 1) * 100'001 + 2 * others * 5001 * 4);
     });
   }
 }
@@ -210,8 +219,8 @@ TEST_CASE("a sum that is not what it must be is told with its ranks") {
     const std::shared_ptr<gpu::Device> device = open_joined(*group);
     const std::string text = lost([&] {
       // Rank 1 adds as if it were the first of other ranks.
-      gpu::check_all_reduce(*device, group->rank(),
-                            group->rank() == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0});
+      gpu::check_collectives(*device, group->rank(),
+                             group->rank() == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0});
     });
     says(text, fmt::format("rank {} got a sum of", group->rank()));
   });
@@ -294,14 +303,18 @@ void check_processes(int processes, const LayoutCase& step, const Layout& layout
     std::vector<Tensors> results(static_cast<size_t>(processes));
     run_as_processes(processes, [&](const Group& group) {
       const std::shared_ptr<gpu::Device> device = open_joined(*group);
-      results[static_cast<size_t>(group->rank())] =
-          run_layout(step, layout, seed, read_all,
-                     {.device = device, .group = group, .fixed_reductions = is_fixed});
+      Place place{.device = device, .group = group, .fixed_reductions = is_fixed};
+      int64_t before = 0;  // what the tries of the groups sent is in it
+      place.before_second_step = [&] { before = device->traffic().bytes_sent; };
+      results[static_cast<size_t>(group->rank())] = run_layout(step, layout, seed, read_all, place);
       if (!is_fixed)
         return;
+      const int64_t sent = device->traffic().bytes_sent - before;
       // As many bytes as between processes on processors.
-      run_layout(step, layout, seed, read_all, {.group = group, .fixed_reductions = true});
-      CHECK(device->traffic().bytes_sent == group->bytes_sent());
+      place.device = nullptr;
+      place.before_second_step = [&] { before = group->bytes_sent(); };
+      run_layout(step, layout, seed, read_all, place);
+      CHECK(sent == group->bytes_sent() - before);
     });
     for (const Tensors& of_rank : results)
       is_fixed ? check_same_bits(of_rank, fixed) : compare_tensors(of_rank, fixed);

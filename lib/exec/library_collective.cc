@@ -1,0 +1,227 @@
+// What a process gives lies in one piece of memory, as what it gets does: where the pieces of a
+// step do not lie so (several operands, or split along an inner dimension), they are copied there
+// before and from there afterwards.
+#include "exec/library_collective.h"
+
+#include <algorithm>
+
+#include "exec/region_planner.h"
+
+namespace meshtrain {
+namespace {
+
+int64_t bytes_of(const View& view) {
+  return num_elements(view.shape) * view.item_size();
+}
+
+// To (or from) memory where the views lie one after the other.
+void copy_all(KernelMaker& maker, const std::vector<View>& views, std::byte* packed, bool pack) {
+  maker.begin_group();
+  for (const View& view : views) {
+    const View in_pack = contiguous_view(packed, view.dtype, view.shape);
+    maker.copy(pack ? view : in_pack, pack ? in_pack : view);
+    packed += bytes_of(view);
+  }
+  maker.end_group();
+}
+
+class LibraryCollective {
+ public:
+  // Over the processes that differ along `axes`.
+  LibraryCollective(StepContext& context, AxisMask axes)
+      : context_(context),
+        maker_(context.maker),
+        part_(context.program.part),
+        ranks_(part_.group(axes)),
+        place_(part_.place_in_group(axes)) {
+    for (size_t i = 0; i < context_.step.inputs.size(); ++i) {
+      inputs_.push_back(pieces(context.input(i), context.input_base(i)));
+      outputs_.push_back(pieces(context.output(i), context.output_base(i)));
+      in_bytes_ += bytes_of(inputs_.back());
+      out_bytes_ += bytes_of(outputs_.back());
+    }
+  }
+
+  void all_gather() {
+    if (is_one() && out_bytes_ == count() * in_bytes_ && arriving(outputs_[0].data)[0].empty())
+      return maker_.all_gather(inputs_[0].data, outputs_[0].data, in_bytes_, ranks_);
+    std::byte* const arrived = maker_.scratch(count() * in_bytes_);
+    std::byte* own = inputs_[0].data;
+    if (!is_one()) {
+      own = arrived + place_ * in_bytes_;
+      copy_all(maker_, inputs_, own, true);
+    }
+    maker_.all_gather(own, arrived, in_bytes_, ranks_);
+    combine(arriving(arrived));
+  }
+
+  void reduce_scatter() {
+    std::byte* terms = inputs_[0].data;
+    const bool is_ready =
+        is_one() && in_bytes_ == count() * out_bytes_ && leaving(terms)[0].empty();
+    if (!is_ready) {
+      terms = maker_.scratch(count() * out_bytes_);
+      combine(leaving(terms));
+    }
+    std::byte* const sums = is_one() ? outputs_[0].data : terms + place_ * out_bytes_;
+    maker_.reduce_scatter(reduction(), outputs_[0].dtype, terms, sums,
+                          out_bytes_ / outputs_[0].item_size(), ranks_);
+    if (!is_one())
+      copy_all(maker_, outputs_, sums, false);
+  }
+
+  // The terms of this process are added up first, to where the results will be.
+  void all_reduce() {
+    std::vector<Regions> terms;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      RegionPlanner planner = make_planner(i, outputs_[i].data);
+      planner.plan_to(part_);
+      terms.push_back(planner.regions({}, maker_));
+    }
+    combine(terms);
+    std::byte* const sums = is_one() ? outputs_[0].data : maker_.scratch(out_bytes_);
+    if (!is_one())
+      copy_all(maker_, outputs_, sums, true);
+    maker_.all_reduce(reduction(), outputs_[0].dtype, sums, out_bytes_ / outputs_[0].item_size(),
+                      ranks_);
+    if (!is_one())
+      copy_all(maker_, outputs_, sums, false);
+  }
+
+ private:
+  using Regions = std::vector<Region>;
+
+  static View pieces(const Buffer& buffer, std::byte* base) {
+    return contiguous_view(base, buffer.dtype, {num_elements(buffer.shape) * buffer.num_pieces});
+  }
+  bool is_one() const { return inputs_.size() == 1; }
+  int64_t count() const { return static_cast<int64_t>(ranks_.size()); }
+  Reduction reduction() const { return reduction_of(context_.input(0).sharding.combine); }
+  RegionPlanner make_planner(size_t i, std::byte* to) const {
+    return {part_, whole_side(context_.input(i), inputs_[i].data), context_.presummed_of_input(i),
+            whole_side(context_.output(i), to)};
+  }
+
+  // By operand, what becomes of the inputs of all processes, which are at `arrived`.
+  std::vector<Regions> arriving(std::byte* arrived) const {
+    std::vector<Regions> out;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      RegionPlanner planner = make_planner(i, outputs_[i].data);
+      planner.plan_from([&](int rank) {
+        const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
+        MESHTRAIN_CHECK(found != ranks_.end(), "{}: rank {} is of another group",
+                        context_.step.path, rank);
+        return arrived + (found - ranks_.begin()) * in_bytes_;
+      });
+      out.push_back(planner.regions({}, maker_));
+      arrived += bytes_of(inputs_[i]);
+    }
+    return out;
+  }
+
+  // By operand, my terms of the outputs of all processes, which are to be at `terms`.
+  std::vector<Regions> leaving(std::byte* terms) const {
+    std::vector<Regions> out;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      Regions& regions = out.emplace_back();
+      for (int64_t place = 0; place < count(); ++place) {
+        RegionPlanner planner = make_planner(i, terms + place * out_bytes_);
+        planner.plan_to(part_.of(ranks_[static_cast<size_t>(place)]));
+        Regions of_place = planner.regions({}, maker_);
+        std::move(of_place.begin(), of_place.end(), std::back_inserter(regions));
+      }
+      terms += bytes_of(outputs_[i]);
+    }
+    return out;
+  }
+
+  void combine(const std::vector<Regions>& regions) {
+    maker_.begin_group();
+    for (size_t i = 0; i < regions.size(); ++i) {
+      const Buffer& terms = context_.input(i);
+      if (!regions[i].empty())
+        maker_.combine(reduction_of(terms.sharding.combine), terms.dtype, regions[i]);
+    }
+    maker_.end_group();
+  }
+
+  StepContext& context_;
+  KernelMaker& maker_;
+  const MeshPart& part_;
+  std::vector<int> ranks_;
+  int64_t place_;                       // of this process among them
+  std::vector<View> inputs_, outputs_;  // all pieces of each, in one dimension
+  int64_t in_bytes_ = 0, out_bytes_ = 0;
+};
+
+// Axes along which the pieces of operand i are gathered, or its terms added up.
+AxisMask moved_axes(const StepContext& context, size_t i) {
+  const Buffer& from = context.input(i);
+  const Buffer& to = context.output(i);
+  const AxisMask axes = context.step.op->name == "all_gather"
+                            ? from.axes & ~to.axes
+                            : from.sharding.partial & ~to.sharding.partial;
+  return axes & context.program.part.crossing();
+}
+
+}  // namespace
+
+Reduction reduction_of(Combine combine) {
+  switch (combine) {
+    case Combine::kSum:
+      return Reduction::kSum;
+    case Combine::kMax:
+      return Reduction::kMax;
+    case Combine::kMin:
+      return Reduction::kMin;
+  }
+  return Reduction::kSum;
+}
+
+bool make_by_library(StepContext& context) {
+  const std::string_view op = context.step.op->name;
+  const bool is_fast = !context.program.fixed_reductions;
+  const bool has_gathers = context.maker.has_gathers();
+  const bool is_made = op == "all_gather"       ? has_gathers
+                       : op == "reduce_scatter" ? has_gathers && is_fast
+                                                : op == "all_reduce" && is_fast;
+  const AxisMask axes = is_made ? moved_axes(context, 0) : 0;
+  if (axes == 0)
+    return false;
+  for (size_t i = 1; i < context.step.inputs.size(); ++i)
+    MESHTRAIN_CHECK(moved_axes(context, i) == axes, "{}: other axes", context.step.path);
+  LibraryCollective collective(context, axes);
+  op == "all_gather"       ? collective.all_gather()
+  : op == "reduce_scatter" ? collective.reduce_scatter()
+                           : collective.all_reduce();
+  return true;
+}
+
+void gather_runs(KernelMaker& maker, const std::vector<View>& whole, int64_t place,
+                 const std::vector<int>& ranks) {
+  const int64_t count = static_cast<int64_t>(ranks.size());
+  int64_t bytes = 0;  // of one process
+  for (const View& view : whole)
+    bytes += bytes_of(view) / count;
+  if (bytes == 0)
+    return;
+  const auto runs_at = [&](int64_t of) {
+    std::vector<View> runs;
+    for (const View& view : whole) {
+      runs.push_back(contiguous_view(view.data + of * bytes_of(view) / count, view.dtype,
+                                     {num_elements(view.shape) / count}));
+    }
+    return runs;
+  };
+  if (whole.size() == 1)
+    return maker.all_gather(runs_at(place)[0].data, whole[0].data, bytes, ranks);
+  std::byte* const arrived = maker.scratch(count * bytes);
+  copy_all(maker, runs_at(place), arrived + place * bytes, true);
+  maker.all_gather(arrived + place * bytes, arrived, bytes, ranks);
+  for (int64_t of = 0; of < count; ++of) {
+    if (of != place)
+      copy_all(maker, runs_at(of), arrived + of * bytes, false);
+  }
+}
+
+}  // namespace meshtrain

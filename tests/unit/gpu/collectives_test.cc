@@ -1,0 +1,234 @@
+// What each of several processes tells its GPU of whole training steps to send: known without one.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "backend/gpu/maker.h"
+#include "exec/gpu_steps.h"
+#include "exec/presum.h"
+#include "plan/report.h"
+#include "support/engine_case.h"
+#include "train/setup.h"
+
+namespace meshtrain::test {
+namespace {
+
+using gpu::AllGather;
+using gpu::AllReduce;
+using gpu::Command;
+using gpu::ReduceScatter;
+using Overrides = std::vector<std::string>;
+
+// Sizes that every mesh divides, so that shares are equal.
+constexpr const char* kModel = R"(
+seed: 1
+distribution:
+  type: ModelParallel
+  batch_dim_name: data
+  device_mesh: {shape: [2, 4], axis_names: [data, model]}
+data: {train: {source: random, samples: 64, shape: [64], labels: [16], seed: 3}}
+model:
+  layers:
+    - Input: {shape: [64]}
+    - Dense: {name: d1, units: 64, activation: relu}
+    - Dense: {name: d2, units: 64}
+    - Dense: {name: d3, units: 16}
+compile: {optimizer: {Adam: {learning_rate: 0.01}}, loss: mse}
+fit: {batch_size: 16}
+)";
+
+constexpr const char* kSplit =
+    "distribution.layout_map={d1/kernel: [null, model], d1/bias: [model], d2/kernel: [model, "
+    "null]}";
+
+const std::vector<Overrides> kLayouts = {
+    {"distribution.device_mesh.shape=[8,1]"},                                 // data parallel
+    {kSplit, "distribution.device_mesh.shape=[1,8]"},                         // tensor parallel
+    {kSplit, "distribution.device_mesh.shape=[2,4]"},                         // both
+    {"distribution.device_mesh.shape=[8,1]", "distribution.zero=1"},          // ZeRO-1
+    {"distribution.device_mesh.shape=[8,1]", "distribution.zero=2"},          // ZeRO-2
+    {"distribution.device_mesh.shape=[8,1]", "distribution.zero=3"},          // FSDP
+    {kSplit, "distribution.device_mesh.shape=[2,4]", "distribution.zero=3"},  // with both
+    {"distribution.batch_dim_name=[data, model]", "distribution.zero_axes=[model]",
+     "distribution.zero=3"},  // HSDP
+};
+
+struct Planned {
+  std::vector<std::vector<Command>> commands;  // by rank, those that communicate
+  int64_t bytes = 0;                           // that the plan says each device sends
+};
+
+std::vector<Command> commands_of(const Program& program) {
+  std::byte* next = reinterpret_cast<std::byte*>(int64_t{1} << 44);
+  const auto take = [&next](int64_t bytes) {
+    std::byte* const taken = next;
+    next += (bytes + 255) / 256 * 256;
+    return taken;
+  };
+  BufferMemory memory;
+  for (const Buffer& buffer : program.buffers)
+    memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
+  memory.presummed = find_presummed(program);
+  gpu::GpuMaker maker(take);
+  add_gpu_steps(program, memory, maker);
+  return maker.take();
+}
+
+std::vector<Command> communications(const Program& program) {
+  std::vector<Command> all = commands_of(program);
+  std::erase_if(all, [](const Command& command) { return !gpu::communicates(command.what); });
+  return all;
+}
+
+Planned plan_over(int processes, Overrides overrides, const std::string& reductions) {
+  overrides.push_back("distribution.reductions=" + reductions);
+  const Config config = config_from(kModel, overrides);
+  const Dataset data = load_dataset(*config.data.train, config.data);
+  const DataSpec spec = data_spec(data);
+  Planned out;
+  for (int rank = 0; rank < processes; ++rank) {
+    const Setup setup(config, &spec, {}, processes, rank);
+    const Compiled compiled = setup.compile(StepKind::kTrain, 16);
+    out.commands.push_back(communications(compiled.program));
+    if (rank > 0)
+      continue;
+    for (const PlannedCollective& c : planned_collectives(compiled.graph, setup.mesh()))
+      out.bytes += c.bytes_sent;
+  }
+  return out;
+}
+
+template <class What>
+int64_t count_of(const std::vector<Command>& commands) {
+  return std::count_if(commands.begin(), commands.end(), [](const Command& command) {
+    return std::holds_alternative<What>(command.what);
+  });
+}
+
+// With what a bandwidth-optimal all-reduce sends.
+int64_t bytes_of(const std::vector<Command>& commands) {
+  int64_t bytes = gpu::traffic_of(commands).bytes_sent;
+  for (const Command& command : commands) {
+    if (const auto* all_reduce = std::get_if<AllReduce>(&command.what)) {
+      const auto n = static_cast<int64_t>(all_reduce->ranks.size());
+      bytes += 2 * (n - 1) * all_reduce->bytes() / n;
+    }
+  }
+  return bytes;
+}
+
+TEST_CASE("GPUs of eight processes send what the plan says and no byte more") {
+  for (const Overrides& layout : kLayouts) {
+    CAPTURE(layout.front());
+    CAPTURE(layout.back());
+    const Planned fast = plan_over(8, layout, "fast"), fixed = plan_over(8, layout, "fixed");
+    CHECK(fast.bytes > 0);
+    int64_t total = 0;
+    for (size_t rank = 0; rank < 8; ++rank) {
+      CHECK(bytes_of(fast.commands[rank]) == fast.bytes);
+      const int64_t sent = bytes_of(fixed.commands[rank]);
+      CHECK(std::abs(sent - fixed.bytes) <= 64);  // of scalars: a loss has one share
+      total += sent;
+    }
+    CHECK(total == 8 * fixed.bytes);
+  }
+}
+
+// Whether the others of its group do the same at the same time.
+template <class What>
+void check_together(const Planned& planned, size_t at, int rank) {
+  const auto& mine = std::get<What>(planned.commands[static_cast<size_t>(rank)][at].what);
+  CHECK(std::find(mine.ranks.begin(), mine.ranks.end(), rank) != mine.ranks.end());
+  for (const int peer : mine.ranks) {
+    const auto& theirs = std::get<What>(planned.commands[static_cast<size_t>(peer)][at].what);
+    CHECK(theirs.ranks == mine.ranks);
+    if constexpr (std::is_same_v<What, gpu::AllGather>)
+      CHECK(theirs.bytes == mine.bytes);
+    else
+      CHECK(theirs.elements == mine.elements);
+  }
+}
+
+TEST_CASE("all processes of a group do the same collectives in the same order") {
+  for (const int processes : {2, 4, 8}) {
+    for (const Overrides& layout : kLayouts) {
+      for (const char* reductions : {"fast", "fixed"}) {
+        CAPTURE(processes);
+        CAPTURE(layout.front());
+        CAPTURE(reductions);
+        const Planned planned = plan_over(processes, layout, reductions);
+        for (int rank = 0; rank < processes; ++rank) {
+          const std::vector<Command>& own = planned.commands[static_cast<size_t>(rank)];
+          for (size_t c = 0; c < own.size(); ++c) {
+            if (std::holds_alternative<AllGather>(own[c].what))
+              check_together<AllGather>(planned, c, rank);
+            else if (std::holds_alternative<ReduceScatter>(own[c].what))
+              check_together<ReduceScatter>(planned, c, rank);
+            else if (std::holds_alternative<AllReduce>(own[c].what))
+              check_together<AllReduce>(planned, c, rank);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("weights are gathered and gradients scattered by collectives of their own") {
+  for (const char* zero : {"distribution.zero=1", "distribution.zero=2", "distribution.zero=3"}) {
+    CAPTURE(zero);
+    const Overrides layout = {"distribution.device_mesh.shape=[8,1]", zero};
+    const std::vector<Command> fast = plan_over(8, layout, "fast").commands[3];
+    CHECK(count_of<AllGather>(fast) > 0);
+    CHECK(count_of<ReduceScatter>(fast) > 0);
+    CHECK(count_of<gpu::Exchange>(fast) == 0);
+    const std::vector<Command> fixed = plan_over(8, layout, "fixed").commands[3];
+    CHECK(count_of<AllGather>(fixed) >= count_of<AllGather>(fast));
+    CHECK(count_of<ReduceScatter>(fixed) == 0);
+    CHECK(count_of<AllReduce>(fixed) == 0);
+  }
+}
+
+TEST_CASE("the second half of an all-reduce with fixed reductions is an all-gather") {
+  const Planned planned = plan_over(8, kLayouts[0], "fixed");
+  const std::vector<Command>& own = planned.commands[1];
+  int64_t gathered = 0, largest = 0;
+  for (const Command& command : own) {
+    if (const auto* gather = std::get_if<AllGather>(&command.what)) {
+      CHECK(gather->ranks == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+      gathered += gather->whole_bytes();
+    } else {
+      for (const Message& message : std::get<gpu::Exchange>(command.what).sends)
+        largest = std::max(largest, message.bytes);
+    }
+  }
+  const int64_t parameters = 64 * 64 + 64 + 64 * 64 + 64 + 64 * 16 + 16;
+  CHECK(gathered == parameters * 4);
+  CHECK(largest == parameters * 4 / 8);  // an eighth of the terms
+}
+
+TEST_CASE("what lies as its parts do is gathered to where it belongs and nothing is copied") {
+  // Of one tensor each, split along its first dimension.
+  const Config config =
+      config_from(kModel, {"distribution.device_mesh.shape=[8,1]", "distribution.zero=3",
+                           "distribution.reductions=fast"});
+  const Dataset data = load_dataset(*config.data.train, config.data);
+  const DataSpec spec = data_spec(data);
+  const Setup setup(config, &spec, {}, 8, 5);
+  const Program program = setup.compile(StepKind::kTrain, 16, false).program;
+  std::map<std::string, std::vector<Command>> by_path;
+  for (const Command& command : commands_of(program))
+    by_path[command.path].push_back(command);
+  int64_t gathers = 0, scatters = 0;
+  for (const auto& [path, commands] : by_path) {
+    CAPTURE(path);
+    const int64_t moved = count_of<AllGather>(commands) + count_of<ReduceScatter>(commands);
+    CHECK((moved == 0 || moved == static_cast<int64_t>(commands.size())));
+    gathers += count_of<AllGather>(commands);
+    scatters += count_of<ReduceScatter>(commands);
+  }
+  CHECK(gathers == 6);
+  CHECK(scatters == 6);
+}
+
+}  // namespace
+}  // namespace meshtrain::test
