@@ -68,10 +68,8 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   trainer.add_observer(console);
   started = true;
   catch_stop_signals();
-  const int64_t batch_size = config.evaluate.batch_size > 0 ? config.evaluate.batch_size.value
-                                                            : config.fit.batch_size.value;
   try {
-    trainer.evaluate(dataset, batch_size, config.evaluate.steps);
+    trainer.evaluate(dataset, evaluated_batch_size(config), config.evaluate.steps);
   } catch (...) {
     console.interrupt();
     throw;

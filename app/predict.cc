@@ -120,9 +120,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   catch_stop_signals();
   std::vector<HostTensor> outputs;
   try {
-    const int64_t batch_size = config.evaluate.batch_size > 0 ? config.evaluate.batch_size.value
-                                                              : config.fit.batch_size.value;
-    outputs = trainer.predict(dataset, batch_size);
+    outputs = trainer.predict(dataset, evaluated_batch_size(config));
   } catch (...) {
     console.interrupt();
     throw;

@@ -154,9 +154,7 @@ void TrainingRun::run_steps(Trainer& trainer, Engine& engine, const RunData& dat
   trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
   save_weights(engine, run.file("weights.safetensors"), agreement_);
   if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
-    const int64_t batch_size = config_.evaluate.batch_size > 0 ? config_.evaluate.batch_size.value
-                                                               : config_.fit.batch_size.value;
-    trainer.evaluate(*evaluated, batch_size, config_.evaluate.steps);
+    trainer.evaluate(*evaluated, evaluated_batch_size(config_), config_.evaluate.steps);
   }
 }
 

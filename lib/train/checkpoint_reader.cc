@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/hash.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "tensor/read_error.h"
 #include "train/checkpoint_files.h"
@@ -273,17 +274,8 @@ void CheckpointReader::verify() const {
 }
 
 int64_t step_of_name(std::string_view name) {
-  int64_t step = 0;
-  if (name.empty() || name.size() > 18) {
-    return -1;
-  }
-  for (const char c : name) {
-    if (c < '0' || c > '9') {
-      return -1;
-    }
-    step = step * 10 + (c - '0');
-  }
-  return step;
+  const auto step = parse_number<uint64_t>(name);
+  return step && name.size() <= 18 ? static_cast<int64_t>(*step) : -1;
 }
 
 std::vector<int64_t> checkpoint_steps(const std::string& folder) {

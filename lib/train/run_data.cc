@@ -169,6 +169,10 @@ DataPart evaluated_part(const Config& config) {
   return config.data.test ? DataPart::kTest : validates ? DataPart::kValidation : DataPart::kNone;
 }
 
+int64_t evaluated_batch_size(const Config& config) {
+  return config.evaluate.batch_size > 0 ? config.evaluate.batch_size : config.fit.batch_size;
+}
+
 const Dataset* RunData::part(DataPart part) const {
   const std::optional<Dataset>* chosen = part == DataPart::kTrain        ? &train
                                          : part == DataPart::kValidation ? &validation

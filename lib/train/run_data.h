@@ -17,6 +17,8 @@ std::string_view data_part_name(DataPart part);  // "test"
 // What `evaluate.on` means here: auto is the test data when given, else the validation data (given,
 // or split from the training data), else nothing.
 DataPart evaluated_part(const Config& config);
+// `evaluate.batch_size`, or that of `fit` where it is not given.
+int64_t evaluated_batch_size(const Config& config);
 
 struct RunData {
   std::optional<Dataset> train, validation, test;

@@ -103,12 +103,10 @@ std::optional<Diagnostic> occupied(const RunDirOptions& options) {
 }
 
 void point_latest_to(const fs::path& run) {
-  // Beside the link, then renamed over it: there is always a whole link to follow.
-  const fs::path link = run.parent_path() / "latest";
-  const std::string temporary = temporary_name(link.string());
-  if (symlink(run.filename().c_str(), temporary.c_str()) == 0 &&
-      rename(temporary.c_str(), link.c_str()) != 0) {
-    unlink(temporary.c_str());  // `latest` is something of the user's
+  try {
+    replace_link(run.filename().string(), (run.parent_path() / "latest").string());
+  } catch (const FileError&) {
+    // `latest` is something of the user's
   }
 }
 
