@@ -11,6 +11,7 @@
 #include "config/yaml.h"
 #include "exec/executor.h"
 #include "train/snapshot.h"
+#include "train/weights.h"
 
 namespace meshtrain {
 
@@ -31,8 +32,6 @@ void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
 }
 
 namespace {
-
-constexpr size_t kMaxListed = 50;
 
 // Values by path, in file order. A list of scalars is one value.
 using FlatConfig = std::vector<std::pair<std::string, std::string>>;
@@ -80,19 +79,14 @@ bool is_below(const std::string& key, std::string_view prefix) {
   return starts_with(key, prefix) && (key.size() == prefix.size() || key[prefix.size()] == '.');
 }
 
-// Puts the findings of one kind under one error, cut after kMaxListed.
+// Puts the findings of one kind under one error.
 void report(Diagnostics& diagnostics, const char* code, const std::string& message,
             const std::vector<std::string>& lines, const char* help) {
   if (lines.empty()) {
     return;
   }
   Diagnostic& error = diagnostics.error(code, {}, message);
-  for (size_t i = 0; i < std::min(lines.size(), kMaxListed); ++i) {
-    error.note(lines[i]);
-  }
-  if (lines.size() > kMaxListed) {
-    error.note(fmt::format("... and {} more", lines.size() - kMaxListed));
-  }
+  note_each(error, lines);
   if (help != nullptr) {
     error.help(help);
   }

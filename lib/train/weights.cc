@@ -13,18 +13,6 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kMaxListed = 50;  // problems of a kind shown one by one
-
-// One note per path, cut after kMaxListed.
-void list(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
-  for (size_t i = 0; i < std::min(lines.size(), kMaxListed); ++i) {
-    diagnostic.note(lines[i]);
-  }
-  if (lines.size() > kMaxListed) {
-    diagnostic.note(fmt::format("... and {} more", lines.size() - kMaxListed));
-  }
-}
-
 std::vector<WantedWeight> wanted_weights(const StepRunner& runner) {
   std::vector<WantedWeight> out;
   for (const std::string& name : runner.weight_paths()) {
@@ -35,6 +23,16 @@ std::vector<WantedWeight> wanted_weights(const StepRunner& runner) {
 }
 
 }  // namespace
+
+void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
+  constexpr size_t kMost = 50;
+  for (size_t i = 0; i < std::min(lines.size(), kMost); ++i) {
+    diagnostic.note(lines[i]);
+  }
+  if (lines.size() > kMost) {
+    diagnostic.note(fmt::format("... and {} more", lines.size() - kMost));
+  }
+}
 
 std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::vector<WantedWeight>& wanted,
@@ -84,7 +82,7 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
         "E410", loc,
         fmt::format("the weights in `{}` do not fit this model: {} of its {} weights can be filled",
                     path, out.size(), wanted.size()));
-    list(error, problems);
+    note_each(error, problems);
     if (!out.empty()) {
       error.help("`train --partial` takes those that fit");
     }

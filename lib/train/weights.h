@@ -19,6 +19,9 @@ struct WantedWeight {
 };
 std::vector<WantedWeight> wanted_weights(const Model& model);
 
+// What does not fit, one note each, cut after 50.
+void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines);
+
 // The wanted weights out of `given`, in their dtypes. Throws ConfigError E410 (exit 6) with every
 // weight that is missing, has another shape, or is there in excess; `path` is for messages. With
 // `unfit` these are listed there instead, and only a file of which nothing fits is an error.
