@@ -1,0 +1,49 @@
+// What sources whose files hold arrays by name have in common: npz, hdf5.
+#pragma once
+
+#include "data/file_rows.h"
+#include "data/source_files.h"
+#include "data/sources.h"
+
+namespace meshtrain {
+
+// `open(NamedFile)` gives an archive with path(), has(name) and rows(name). Of several files the
+// arrays of one name are one after the other.
+template <class Open>
+Dataset read_archives(const ConfigObject& source, const std::string& base_dir, Open&& open) {
+  Dataset dataset;
+  dataset.description = fmt::format("{} {}", source.class_name, shown_paths(source.arg("path")));
+  Reads reads;
+  std::vector<decltype(open(NamedFile()))> archives;
+  std::vector<NamedFile> files;
+  reads.run(source.loc_of("path"), [&] { files = find_files(source.arg("path"), base_dir); });
+  for (const NamedFile& file : files) {
+    reads.run(file.loc, [&] { archives.push_back(open(file)); });
+  }
+  reads.finish();
+  const auto read = [&](const Wanted& wanted) {
+    return reads.rows(wanted.loc, [&] {
+      std::vector<FileArray> parts;
+      for (const auto& archive : archives) {
+        parts.push_back({archive.path(), archive.rows(wanted.text)});
+      }
+      return join_files(std::move(parts), wanted.loc);
+    });
+  };
+  for (const Wanted& wanted : wanted_arrays(source, "x")) {
+    dataset.inputs.push_back({wanted.array, read(wanted)});
+  }
+  for (const Wanted& wanted : wanted_arrays(source, "y")) {
+    // Data to predict from need no labels; but a name that the user wrote must be there.
+    if (!wanted.is_default || archives[0].has(wanted.text)) {
+      dataset.targets.push_back({wanted.array, read(wanted)});
+    }
+  }
+  for (const Wanted& wanted : wanted_arrays(source, "sample_weight")) {
+    dataset.sample_weight = cast_rows(read(wanted), DType::kFloat32);
+  }
+  reads.finish();
+  return dataset;
+}
+
+}  // namespace meshtrain
