@@ -8,6 +8,7 @@
 #include "ir/signatures.h"
 #include "mesh/reshard.h"
 #include "passes/assign_factors.h"
+#include "passes/factors.h"
 #include "passes/rewrite.h"
 
 namespace meshtrain {

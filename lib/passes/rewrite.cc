@@ -65,19 +65,22 @@ ValueId Rewriter::append(Node node, ValueType type) {
 }
 
 Graph Rewriter::finish() {
-  for (Output& output : from_.outputs) {
-    to_.outputs.push_back({std::move(output.name), map_[output.value]});
-  }
-  for (const Update& update : from_.updates) {
-    to_.updates.push_back({update.variable, map_[update.value]});
-  }
-  // Values kept their old ties; a tie to a value that is gone is dropped.
-  for (Value& value : to_.values) {
-    if (value.cotangent_of != kNone) {
-      value.cotangent_of = map_[value.cotangent_of];
-    }
-  }
+  to_.outputs = std::move(from_.outputs);
+  to_.updates = std::move(from_.updates);
+  renumber_ends(to_, map_);
   return std::move(to_);
+}
+
+void renumber_ends(Graph& graph, const std::vector<ValueId>& map) {
+  for (Output& output : graph.outputs) {
+    output.value = map[output.value];
+  }
+  for (Update& update : graph.updates) {
+    update.value = map[update.value];
+  }
+  for (Value& value : graph.values) {
+    value.cotangent_of = value.cotangent_of == kNone ? kNone : map[value.cotangent_of];
+  }
 }
 
 namespace {
@@ -136,15 +139,7 @@ void remove_dead(Graph& graph) {
   }
   graph.nodes.resize(next_node);
   graph.values.resize(next_value);
-  for (Value& value : graph.values) {  // a tie to a value that is gone is dropped
-    value.cotangent_of = value.cotangent_of == kNone ? kNone : renumbered[value.cotangent_of];
-  }
-  for (Output& output : graph.outputs) {
-    output.value = renumbered[output.value];
-  }
-  for (Update& update : graph.updates) {
-    update.value = renumbered[update.value];
-  }
+  renumber_ends(graph, renumbered);
 }
 
 }  // namespace meshtrain

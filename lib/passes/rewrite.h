@@ -39,6 +39,10 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
+// What outputs, updates and cotangent ties name, through `map`: kNone for a value that is gone, to
+// which a tie is dropped.
+void renumber_ends(Graph& graph, const std::vector<ValueId>& map);
+
 // Takes out the nodes that no output or update depends on.
 void remove_dead(Graph& graph);
 

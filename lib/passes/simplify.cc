@@ -23,15 +23,7 @@ class Simplifier {
     }
     graph_.nodes.resize(static_cast<size_t>(num_nodes_));
     graph_.values.resize(static_cast<size_t>(num_values_));
-    for (Value& value : graph_.values) {
-      value.cotangent_of = value.cotangent_of == kNone ? kNone : map_[value.cotangent_of];
-    }
-    for (Output& output : graph_.outputs) {
-      output.value = map_[output.value];
-    }
-    for (Update& update : graph_.updates) {
-      update.value = map_[update.value];
-    }
+    renumber_ends(graph_, map_);
     remove_dead(graph_);
   }
 
