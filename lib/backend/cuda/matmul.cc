@@ -121,7 +121,6 @@ std::unique_ptr<MatmulPlan> Matmuls::describe(const gpu::Matmul& matmul,
     core_.check(cublas_lt().cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                            &epilogue, sizeof(epilogue)),
                 "cublasLtMatmulDescSetAttribute");
-    plan->adds_bias = matmul.epilogue->bias != nullptr;
     set_bias(*plan, matmul);  // whose alignment is asked for
   }
 
@@ -148,7 +147,7 @@ std::unique_ptr<MatmulPlan> Matmuls::describe(const gpu::Matmul& matmul,
 }
 
 void Matmuls::set_bias(const MatmulPlan& plan, const gpu::Matmul& matmul) const {
-  if (!plan.adds_bias)
+  if (!matmul.epilogue || matmul.epilogue->bias == nullptr)
     return;
   const void* const bias = matmul.epilogue->bias;
   core_.check(cublas_lt().cublasLtMatmulDescSetAttribute(

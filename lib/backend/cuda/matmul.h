@@ -35,7 +35,6 @@ using LtPreference =
 // Products of one shape and epilogue, with the algorithm chosen.
 struct MatmulPlan {
   DType dtype = DType::kFloat32;
-  bool adds_bias = false;
   LtMatmul product;
   LtLayout first, second, result;
   cublasLtMatmulAlgo_t algorithm{};
@@ -52,14 +51,14 @@ class Matmuls {
   // RuntimeFailure where cuBLASLt cannot compute it.
   const MatmulPlan& plan(const gpu::Matmul& matmul);
   // Whether a product with an epilogue is to be computed as one: cuBLASLt has an algorithm for it,
-  // and it is the faster way (matmul_tuning.cc), or the one for whom nothing is measured.
+  // and that is faster (matmul_tuning.cc), or what is taken where nothing is measured.
   bool is_fused(const gpu::Matmul& matmul);
   // Addresses are those of `matmul`, whose plan it is.
   void enqueue(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* workspace,
                cudaStream_t stream) const;
 
  private:
-  // What `plan` made before, or makes; null where cuBLASLt has no algorithm.
+  // As plan(); null where cuBLASLt has no algorithm.
   const MatmulPlan* find_plan(const gpu::Matmul& matmul);
   bool offers(const gpu::Matmul& matmul);
   std::unique_ptr<MatmulPlan> describe(const gpu::Matmul& matmul, const MatmulLayout& layout);
