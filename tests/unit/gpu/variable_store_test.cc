@@ -45,6 +45,19 @@ TEST_CASE("a device's variables are read as they were written however they are s
   }
 }
 
+TEST_CASE("a process writes the rows of a variable that it has to its device") {
+  const std::shared_ptr<gpu::Device> device = test::open_test_device();
+  if (device == nullptr)
+    return;
+  VariableStore store(MeshPart(DeviceMesh({2}, {"data"}), 2, 1),
+                      {variable("rows", {6, 4}, {{{0}, {}}, 0, {}})}, device);
+  const HostTensor value = counted({6, 4});
+  store.write(0, value);
+  HostTensor own(DType::kFloat32, {3, 4});
+  store.copy_pieces(0, own.bytes());
+  CHECK(std::memcmp(own.bytes(), value.bytes() + own.num_bytes(), own.num_bytes()) == 0);
+}
+
 TEST_CASE("reading a device's variable takes memory for the result alone") {
   const std::shared_ptr<gpu::Device> device = test::open_test_device();
   if (device == nullptr)
