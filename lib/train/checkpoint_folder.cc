@@ -65,9 +65,10 @@ CheckpointLock::CheckpointLock(const std::string& folder, const std::string& run
   if (fd_ < 0) {
     throw FileError(ExitCode::kWriteFailed, "cannot create", path, errno);
   }
-  const int result = retrying([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
+  const bool is_taken =
+      retrying([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
   const std::string holder = read_lock(fd_);
-  if (result != 0 && errno == EWOULDBLOCK) {
+  if (is_taken) {
     ::close(fd_);
     fd_ = -1;
     throw ConfigError("E455", {},

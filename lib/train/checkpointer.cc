@@ -258,7 +258,7 @@ void Checkpointer::during_validation(const TrainPosition& at) {
   }
 }
 
-void Checkpointer::watch_best(const TrainPosition&, const Logs& logs) {
+void Checkpointer::watch_best(const Logs& logs) {
   for (const auto& [name, value] : logs) {
     const bool better =
         state_.best_step < 0 || (larger_is_better_ ? value > state_.best : value < state_.best);
@@ -270,7 +270,7 @@ void Checkpointer::watch_best(const TrainPosition&, const Logs& logs) {
 }
 
 void Checkpointer::after_epoch(const TrainPosition& at, const Logs& logs) {
-  watch_best(at, logs);
+  watch_best(logs);
   look(Agreement::Pace::kNow, hash_of(logs));
   const Interval& every = config_.checkpoint.every;
   const bool never = every.unit == Interval::Unit::kNever;

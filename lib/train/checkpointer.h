@@ -85,7 +85,7 @@ class Checkpointer : public TrainControl {
   bool must_stop() const;
   [[noreturn]] void stop(const TrainPosition& at);
   void report_place(const TrainPosition& at);
-  void watch_best(const TrainPosition& at, const Logs& logs);
+  void watch_best(const Logs& logs);
   void link_best(const TrainState& state);
   bool copy_state();
   void warn_of_waiting(const std::string& why);
