@@ -105,7 +105,7 @@ TEST_CASE("one GPU and two and four leave the same weights byte for byte") {
     return;
   REQUIRE(folder.train("one", {}).exit_code == 0);
   const std::string one = folder.weights("one");
-  for (const char* devices : {"gpu:0-3", "gpu:all", "gpu:1,3x2", "gpu:3,1,0,2"}) {
+  for (const char* devices : {"gpu:0-3", "gpu:0-1x2", "gpu:all", "gpu:1,3x2", "gpu:3,1,0,2"}) {
     CAPTURE(devices);
     const std::string run = fmt::format("run-{}", devices);
     const Result result = folder.train(run, {"--devices", devices});
@@ -117,6 +117,68 @@ TEST_CASE("one GPU and two and four leave the same weights byte for byte") {
   const Result stream = folder.train("stream", {"--devices", "gpu:0-3", "--no-cuda-graph"});
   CHECK_MESSAGE(stream.exit_code == 0, stream.err);
   CHECK((folder.weights("stream") == one));
+}
+
+// The losses of a run's steps.
+std::vector<double> losses_of(const GpuFolder& folder, const std::string& run) {
+  std::vector<double> out;
+  std::istringstream lines(folder.read(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json event = nlohmann::json::parse(line);
+    if (event.at("event") == "step")
+      out.push_back(event.at("loss").get<double>());
+  }
+  return out;
+}
+
+TEST_CASE("eight GPUs leave the weights of one whatever is split and close ones with fast sums") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  const std::string split = "distribution.layout_map={d1/kernel: [null, model], d1/bias: [model]}";
+  const std::vector<std::pair<std::string, std::vector<std::string>>> layouts = {
+      {"ZeRO-1", {"distribution.device_mesh.shape=[8,1]", "distribution.zero=1"}},
+      {"ZeRO-2", {"distribution.device_mesh.shape=[8,1]", "distribution.zero=2"}},
+      {"FSDP", {"distribution.device_mesh.shape=[8,1]", "distribution.zero=3"}},
+      {"tensor-parallel", {split, "distribution.device_mesh.shape=[2,4]", "distribution.zero=0"}},
+      {"HSDP",
+       {"distribution.device_mesh.shape=[2,4]", "distribution.batch_dim_name=[data, model]",
+        "distribution.layout_map={}", "distribution.zero=3", "distribution.zero_axes=[model]"}},
+  };
+  for (const auto& [name, layout] : layouts) {
+    CAPTURE(name);
+    const auto train = [&](const std::string& run_name, const std::string& devices,
+                           const std::string& reductions) {
+      std::vector<std::string> args = {"train",
+                                       "mlp.yaml",
+                                       "-q",
+                                       "-o",
+                                       run_name,
+                                       "--devices",
+                                       devices,
+                                       "distribution.reductions=" + reductions,
+                                       "run.log_steps=true",
+                                       "fit.epochs=1",
+                                       "fit.limit_steps=3",
+                                       "checkpoint.every=never"};
+      args.insert(args.end(), layout.begin(), layout.end());
+      const Result result = run(folder.command(args, {"MESHTRAIN_EMULATOR_GPUS=8"}), 120);
+      REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+      return losses_of(folder, run_name);
+    };
+    const std::vector<double> one = train(name + "-1", "gpu:0x8", "fixed");
+    REQUIRE(one.size() == 3);
+    for (const char* devices : {"gpu:0-7", "gpu:0-3x2"}) {
+      CAPTURE(devices);
+      const std::string run_name = fmt::format("{}-{}", name, devices);
+      CHECK(train(run_name, devices, "fixed") == one);
+      CHECK((folder.weights(run_name) == folder.weights(name + "-1")));
+    }
+    const std::vector<double> fast = train(name + "-fast", "gpu:0-7", "fast");
+    REQUIRE(fast.size() == one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      CHECK(std::abs(fast[i] - one[i]) <= 1e-4 * std::max(1.0, one[i]));
+  }
 }
 
 TEST_CASE("a run on four GPUs goes on on one and on two") {
