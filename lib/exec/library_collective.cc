@@ -74,8 +74,8 @@ class LibraryCollective {
   void all_reduce() {
     std::vector<Regions> terms;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      RegionPlanner planner = make_planner(i, outputs_[i].data);
-      planner.plan_to(part_);
+      RegionPlanner planner = make_planner(i);
+      planner.plan_to(part_, outputs_[i].data);
       terms.push_back(planner.regions({}, maker_));
     }
     combine(terms);
@@ -97,16 +97,16 @@ class LibraryCollective {
   bool is_one() const { return inputs_.size() == 1; }
   int64_t count() const { return static_cast<int64_t>(ranks_.size()); }
   Reduction reduction() const { return reduction_of(context_.input(0).sharding.combine); }
-  RegionPlanner make_planner(size_t i, std::byte* to) const {
+  RegionPlanner make_planner(size_t i) const {
     return {part_, whole_side(context_.input(i), inputs_[i].data), context_.presummed_of_input(i),
-            whole_side(context_.output(i), to)};
+            whole_side(context_.output(i), outputs_[i].data)};
   }
 
   // By operand, what becomes of the inputs of all processes, which are at `arrived`.
   std::vector<Regions> arriving(std::byte* arrived) const {
     std::vector<Regions> out;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      RegionPlanner planner = make_planner(i, outputs_[i].data);
+      RegionPlanner planner = make_planner(i);
       planner.plan_from([&](int rank) {
         const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
         MESHTRAIN_CHECK(found != ranks_.end(), "{}: rank {} is of another group",
@@ -123,13 +123,10 @@ class LibraryCollective {
   std::vector<Regions> leaving(std::byte* terms) const {
     std::vector<Regions> out;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      Regions& regions = out.emplace_back();
-      for (int64_t place = 0; place < count(); ++place) {
-        RegionPlanner planner = make_planner(i, terms + place * out_bytes_);
-        planner.plan_to(part_.of(ranks_[static_cast<size_t>(place)]));
-        Regions of_place = planner.regions({}, maker_);
-        std::move(of_place.begin(), of_place.end(), std::back_inserter(regions));
-      }
+      RegionPlanner planner = make_planner(i);
+      for (int64_t place = 0; place < count(); ++place)
+        planner.plan_to(part_.of(ranks_[static_cast<size_t>(place)]), terms + place * out_bytes_);
+      out.push_back(planner.regions({}, maker_));
       terms += bytes_of(outputs_[i]);
     }
     return out;

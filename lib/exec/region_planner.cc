@@ -102,7 +102,7 @@ void RegionPlanner::for_each_term(int64_t device, const Box& box, Matters&& matt
 
 void RegionPlanner::plan(Exchange& exchange) {
   plan_regions(
-      part_, [](const Source&) { return true; },
+      part_, target_.base, [](const Source&) { return true; },
       [&](Planned& region, const Source& source, const Overlap& meet) {
         add_term(region, source, meet, exchange);
       });
@@ -114,16 +114,16 @@ void RegionPlanner::plan(Exchange& exchange) {
 
 void RegionPlanner::plan_from(const std::function<std::byte*(int rank)>& at) {
   plan_regions(
-      part_, [](const Source&) { return true; },
+      part_, target_.base, [](const Source&) { return true; },
       [&](Planned& region, const Source& source, const Overlap& meet) {
         const int holder = part_.holder(source.device, source_.buffer.axes);
         region.terms.push_back({address_in(at(holder), source, meet), {}});
       });
 }
 
-void RegionPlanner::plan_to(const MeshPart& whose) {
+void RegionPlanner::plan_to(const MeshPart& whose, std::byte* base) {
   plan_regions(
-      whose, [](const Source& source) { return source.is_mine; },
+      whose, base, [](const Source& source) { return source.is_mine; },
       [&](Planned& region, const Source& source, const Overlap& meet) {
         region.terms.push_back({local_address(source, meet), {}});
       });
@@ -131,7 +131,8 @@ void RegionPlanner::plan_to(const MeshPart& whose) {
 
 // Calls add(region, source, overlap) for every term of the pieces of a process.
 template <class Matters, class Add>
-void RegionPlanner::plan_regions(const MeshPart& whose, Matters&& matters, Add&& add) {
+void RegionPlanner::plan_regions(const MeshPart& whose, std::byte* base, Matters&& matters,
+                                 Add&& add) {
   const Buffer& target = target_.buffer;
   const int64_t num_targets = whose.num_pieces(target.axes);
   for (int64_t p = 0; p < num_targets; ++p) {
@@ -143,11 +144,8 @@ void RegionPlanner::plan_regions(const MeshPart& whose, Matters&& matters, Add&&
       const auto [place, is_new] =
           region_of.try_emplace({source.box.start, source.box.key}, planned_.size());
       if (is_new) {
-        planned_.push_back({target_.base + p * target.piece_bytes + meet.to * item(),
-                            meet.shape,
-                            box.shape,
-                            false,
-                            {}});
+        planned_.push_back(
+            {base + p * target.piece_bytes + meet.to * item(), meet.shape, box.shape, false, {}});
       }
       add(planned_[place->second], source, meet);
     });

@@ -41,8 +41,8 @@ class RegionPlanner {
   void plan(Exchange& exchange);
   // From the pieces of every process of the source, which lie one after the other at at(rank).
   void plan_from(const std::function<std::byte*(int rank)>& at);
-  // Of the target's pieces, which are those of this part here: what my sources make of them.
-  void plan_to(const MeshPart& whose);
+  // What my sources make of the target's pieces of another part, which are to lie at `base`.
+  void plan_to(const MeshPart& whose, std::byte* base);
   // After exchange.make(); nothing for what has arrived where it belongs.
   std::vector<Region> regions(const Exchange& exchange, KernelMaker& maker) const;
 
@@ -73,7 +73,7 @@ class RegionPlanner {
   template <class Matters, class Visit>
   void for_each_term(int64_t device, const Box& box, Matters&& matters, Visit&& visit) const;
   template <class Matters, class Add>
-  void plan_regions(const MeshPart& whose, Matters&& matters, Add&& add);
+  void plan_regions(const MeshPart& whose, std::byte* base, Matters&& matters, Add&& add);
   void plan_sends(int rank, Exchange& exchange) const;
   void add_term(Planned& region, const Source& source, const Overlap& meet, Exchange& exchange);
   // Where a process has it whose pieces begin at `base`.
