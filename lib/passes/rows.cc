@@ -251,8 +251,11 @@ class RowGrouper {
     const std::string_view op = step.op->name;
     if (step.fused == kNone && op == "reshape")
       return of_rows && is_of_rows(buffer(step.inputs[0]));
-    if (step.fused == kNone && op == "one_hot")
-      return whole && is_of_rows(buffer(step.inputs[0]));
+    if (step.fused == kNone && op == "one_hot") {
+      const Buffer& hot = buffer(step.outputs[0]);  // of all classes: its pieces are one array
+      return whole && hot.shape.back() == hot.global_shape.back() &&
+             is_of_rows(buffer(step.inputs[0]));
+    }
     const bool is_elementwise = is_tape(step) || (step.fused == kNone && op == "broadcast");
     return is_elementwise && (of_rows || whole);
   }
