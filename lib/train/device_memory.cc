@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "exec/gpu_memory.h"
 #include "exec/pieces.h"
+#include "passes/rows.h"
 
 namespace meshtrain {
 namespace {
@@ -101,7 +102,9 @@ int64_t largest_batch(const Setup& setup, StepKind kind, int64_t batch, gpu::Dev
   int64_t low = 0, high = (batch - 1) / shards;  // in shards; `low` fits
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
-    if (fits(needed_by(setup.compile(kind, middle * shards).program, device), device)) {
+    Program program = setup.compile(kind, middle * shards).program;
+    group_rows(program);  // as the engine does before it asks whether it fits
+    if (fits(needed_by(program, device), device)) {
       low = middle;
     } else {
       high = middle - 1;

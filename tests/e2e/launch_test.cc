@@ -355,7 +355,7 @@ TEST_CASE("processes for other hosts take their orders from standard input") {
       {"count", 1},
       {"total", 8},
       {"master", "a"},
-      {"port", 1234}};
+      {"port", "1234"}};
   CHECK(serve(folder, order, true) == 3);
   CHECK(folder.read("out") == "3 0 8 a secret\n");
   // Whoever started them is gone.
