@@ -22,6 +22,10 @@ double operations_of(const gpu::Matmul& matmul) {
          static_cast<double>(spec.k) * static_cast<double>(matmul.batch);
 }
 
+bool is_ours(const gpu::Epilogue& epilogue) {
+  return epilogue.activation != gpu::Activation::kRelu;
+}
+
 bool fuses_unmeasured(const gpu::Matmul& matmul, int compute) {
   const gpu::Epilogue& epilogue = *matmul.epilogue;
   return compute >= 90 || operations_of(matmul) < kLongOperations ||

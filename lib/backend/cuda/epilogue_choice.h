@@ -19,6 +19,11 @@ struct EpilogueTimes {
   float fused = 0, apart = 0;  // of one unit
 };
 
+// Whether cuBLASLt's epilogue is the one that is asked for. Its relu is reported to make 0 of a NaN
+// (forums.developer.nvidia.com, topic 329783), which would hide that weights are lost; ours hands
+// it on, and stays a launch.
+bool is_ours(const gpu::Epilogue& epilogue);
+
 // The choice where nothing is measured, the same for every run and process on a kind of GPU
 // (`compute`: 90 for compute capability 9.0). A short product is fused: a launch costs it as much
 // again. So is a long one with a bias, which kernels add on their way out. A long one with a gelu,

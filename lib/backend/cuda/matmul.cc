@@ -32,7 +32,7 @@ cublasLtEpilogue_t epilogue_of(const gpu::Epilogue& epilogue) {
     case gpu::Activation::kNone:
       break;
     case gpu::Activation::kRelu:
-      return adds_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+      throw InternalError("cuBLASLt's relu is not ours (epilogue_choice.h)");
     case gpu::Activation::kGelu:
       return adds_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   }

@@ -218,6 +218,8 @@ bool Matmuls::offers(const gpu::Matmul& matmul) {
 }
 
 bool Matmuls::is_fused(const gpu::Matmul& matmul) {
+  if (!is_ours(*matmul.epilogue))
+    return false;
   const std::string key = key_of(matmul);
   const auto known = fused_.find(key);
   if (known != fused_.end())
@@ -237,13 +239,13 @@ bool Matmuls::is_fused(const gpu::Matmul& matmul) {
 std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul) {
   const gpu::Epilogue& epilogue = *matmul.epilogue;
   const size_t bytes = result_bytes(matmul);
-  const TrialMemory trial(2 * bytes + kMostWorkspace);
-  if (trial.data() == nullptr || tuning_seconds_ >= kMostSeconds)
-    return std::nullopt;
   gpu::Matmul fused = matmul, alone = matmul;
   alone.epilogue.reset();
   const MatmulPlan& fused_plan = plan(fused);
-  const MatmulPlan& alone_plan = plan(alone);
+  const MatmulPlan& alone_plan = plan(alone);  // may measure, too: before memory is taken here
+  const TrialMemory trial(2 * bytes + kMostWorkspace);
+  if (trial.data() == nullptr || tuning_seconds_ >= kMostSeconds)
+    return std::nullopt;
   fused.epilogue->to = alone.spec.c = trial.data();
 
   const gpu::Joined joined = gpu::join({*epilogue.apart});

@@ -58,11 +58,18 @@ std::vector<std::byte> pattern(int from, int to) {
   return bytes;
 }
 
-// Small whole numbers, whose sums are the same in any order: elements [first, first + count).
-std::vector<float> terms(int64_t position, int64_t first, int64_t count) {
+// What a position in a group gives: whole numbers so small that the sums of 30,000 are the same in
+// any order (below 2^24).
+constexpr int64_t kMostWeight = 61;
+int64_t weight(int64_t position) {
+  return position % kMostWeight + 1;
+}
+
+// Elements [first, first + count) of what has this weight.
+std::vector<float> terms(int64_t weight, int64_t first, int64_t count) {
   std::vector<float> out;
   for (int64_t i = first; i < first + count; ++i)
-    out.push_back(static_cast<float>((position + 1) * (i % 17 + 1)));
+    out.push_back(static_cast<float>(weight * (i % 17 + 1)));
   return out;
 }
 
@@ -102,14 +109,14 @@ void check_collectives(Device& device, int rank, const std::vector<int>& ranks) 
   MESHTRAIN_CHECK(found != ranks.end());
   const int64_t place = found - ranks.begin(), count = static_cast<int64_t>(ranks.size());
   const int64_t bytes = kElements * static_cast<int64_t>(sizeof(float));
-  const std::vector<float> mine = terms(place, 0, kElements);
+  const std::vector<float> mine = terms(weight(place), 0, kElements);
   const Memory sums(device, bytes), maxima(device, bytes), whole(device, count * bytes);
   const Memory parts(device, count * bytes), part(device, bytes);
   device.upload(sums.data(), mine.data(), bytes);
   device.upload(maxima.data(), mine.data(), bytes);
   std::byte* const own = whole.data() + place * bytes;
   device.upload(own, mine.data(), bytes);
-  device.upload(parts.data(), terms(place, 0, count * kElements).data(), count * bytes);
+  device.upload(parts.data(), terms(weight(place), 0, count * kElements).data(), count * bytes);
   GpuMaker maker = make_maker("known-answer collectives");
   maker.all_reduce(Reduction::kSum, DType::kFloat32, sums.data(), kElements, ranks);
   maker.all_reduce(Reduction::kMax, DType::kFloat32, maxima.data(), kElements, ranks);
@@ -129,13 +136,15 @@ void check_collectives(Device& device, int rank, const std::vector<int>& ranks) 
                              *wanted));
   };
   // Of all positions together.
-  const int64_t all = count * (count + 1) / 2 - 1;
+  int64_t all = 0;
+  for (int64_t p = 0; p < count; ++p)
+    all += weight(p);
   check(sums.data(), terms(all, 0, kElements), "a sum");
-  check(maxima.data(), terms(count - 1, 0, kElements), "a maximum");
+  check(maxima.data(), terms(std::min(count, kMostWeight), 0, kElements), "a maximum");
   if (count == 1)
     return;
   for (int64_t p = 0; p < count; ++p)
-    check(whole.data() + p * bytes, terms(p, 0, kElements), "a gathered element");
+    check(whole.data() + p * bytes, terms(weight(p), 0, kElements), "a gathered element");
   check(part.data(), terms(all, place * kElements, kElements), "a sum of its part");
 }
 

@@ -63,10 +63,15 @@ void GpuMaker::fold_into_product(const Shape& shape, const std::vector<View>& op
   if (product == nullptr || product->epilogue || !fills(*product, view) || product->spec.n == 1)
     return;
   const View* bias = found->bias ? &operands[*found->bias] : nullptr;
-  if (bias != nullptr && !repeats_rows(shape, bias->strides, product->spec.n))
-    return;
   const View& result = results[0].view;
   const Access written = whole_access(result, true);
+  if (bias != nullptr) {
+    // It must be there before the product, and until it has been added.
+    const Access added = whole_access(*bias, false);
+    if (!repeats_rows(shape, bias->strides, product->spec.n) || overlaps(added, stored) ||
+        overlaps(added, written))
+      return;
+  }
   for (const Access& access : before.accesses) {
     if (access.is_write)
       continue;

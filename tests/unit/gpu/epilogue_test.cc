@@ -228,6 +228,22 @@ TEST_CASE("a product that is read again or made by a kernel of its own stays apa
   CHECK(made(wide, operands, relu_of_sum(), results).size() == 2);
 }
 
+TEST_CASE("a product of one row is not its own bias") {
+  MatmulSpec spec = product();
+  spec.m = 1;
+  spec.k = spec.a_row = 4096;  // long enough to be the library's
+  spec.b = at(100);
+  View view = matrix(kProduct);
+  view.shape = {1, kN};
+  View result = view;
+  result.data = at(kResult);
+  const Tape twice = {{"add", {0, 1}, DType::kFloat32}};
+  CHECK(made(spec, {view, view}, twice, {{0, result}}).size() == 2);
+  View bias = vector();
+  bias.shape = {1, kN};
+  CHECK(made(spec, {view, bias}, twice, {{0, result}}).size() == 1);
+}
+
 TEST_CASE("batches share a bias and have no others") {
   const Shape shape{3, kM, kN};
   MatmulSpec spec = product();
