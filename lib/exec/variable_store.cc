@@ -77,8 +77,12 @@ HostTensor VariableStore::read(int variable) const {
   const PieceMap pieces = map(variable);
   const Sharding& layout = v.layout.storage;
   HostTensor whole;
+  // On a GPU, steps whose results nobody reads may still run, as those of an evaluation: two of
+  // whole batches, one for each half of the slots, and that of a last smaller batch, a program of
+  // its own.
+  constexpr int kMostUnread = 3;
   if (processes_.control != nullptr)
-    processes_.control->wait_for("reading a variable", 1);
+    processes_.control->wait_for("reading a variable", kMostUnread);
   if (pieces.is_whole() && (layout.used_axes() & part_.crossing()) == 0) {
     whole = HostTensor(v.dtype, v.shape);
     copy_pieces(variable, whole.bytes());  // without a second copy of what may be large
