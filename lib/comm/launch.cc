@@ -67,7 +67,14 @@ std::string order_text(const std::vector<std::string>& words, const Share& share
                                 {"first", share.first}, {"count", share.count},
                                 {"total", share.total}, {"master", share.master},
                                 {"port", share.port}};
-  return json_text(order) + "\n";
+  try {
+    return json_text(order) + "\n";
+  } catch (const nlohmann::json::exception&) {
+    throw ConfigError(
+        "E140", {},
+        "a word of the command, or the value of a MESHTRAIN_, OMP_ or NCCL_ variable, "
+        "is no UTF-8: it cannot be sent to other hosts");
+  }
 }
 
 ChildCommand remote_command(const Host& host, const std::vector<std::string>& agent,
@@ -101,6 +108,21 @@ std::string read_order() {
     out += byte;
   }
   return "";
+}
+
+// None where `text` is no order.
+std::vector<ChildCommand> ordered_commands(const std::string& text) {
+  try {
+    const nlohmann::json order = parse_json(text);
+    const Share share{order.at("first"), order.at("count"), order.at("total"), order.at("master"),
+                      order.at("port")};
+    const std::vector<std::string> words = order.at("words");
+    if (!words.empty()) {
+      return local_commands(words, share, order.at("environment"));
+    }
+  } catch (const nlohmann::json::exception&) {  // something is missing or of another type
+  }
+  return {};
 }
 
 }  // namespace
@@ -165,20 +187,16 @@ ChildrenEnd run_on_hosts(const std::vector<std::string>& words, const std::vecto
 }
 
 int serve_processes(const ChildrenOptions& options) {
-  const nlohmann::json order = parse_json(read_order());
-  if (!order.is_object()) {
+  const std::vector<ChildCommand> commands = ordered_commands(read_order());
+  if (commands.empty()) {
     throw RuntimeFailure(ExitCode::kConfig,
                          fmt::format("{} is what `meshtrain launch` starts on other hosts; its "
                                      "orders come on standard input",
                                      kServeVerb));
   }
-  const Share share{order.at("first"), order.at("count"), order.at("total"), order.at("master"),
-                    order.at("port")};
   ChildrenOptions with_orders = options;
   with_orders.orders = STDIN_FILENO;
-  return run_children(local_commands(order.at("words"), share, order.at("environment")),
-                      with_orders)
-      .exit_code;
+  return run_children(commands, with_orders).exit_code;
 }
 
 }  // namespace meshtrain

@@ -18,7 +18,7 @@ ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
 // As many as `hosts` have slots. On other machines `agent`, such as {"ssh"}, followed by the host
 // and a command for its shell starts this program, which must be at the same path there and see the
 // same current folder. MASTER_ADDR is the first host. Throws ConfigError E614 (exit 8) when a host
-// has no such program.
+// has no such program, E140 (exit 2) when something for other hosts is no UTF-8.
 ChildrenEnd run_on_hosts(const std::vector<std::string>& words, const std::vector<Host>& hosts,
                          const std::vector<std::string>& agent, const Environment& environment,
                          const ChildrenOptions& options);

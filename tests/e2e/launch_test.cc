@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/json.h"
 #include "example.h"
@@ -357,6 +358,18 @@ TEST_CASE("processes for other hosts take their orders from standard input") {
       {"master", "a"},
       {"port", "1234"}};
   CHECK(serve(folder, order, true) == 3);
+  CHECK(folder.read("out") == "3 0 8 a secret\n");
+  // What is no order starts nothing.
+  for (const auto& [key, wrong] : std::map<std::string, nlohmann::json>{
+           {"port", 1234}, {"count", -1}, {"words", nlohmann::json::array()}, {"total", "8"}}) {
+    CAPTURE(key);
+    nlohmann::json other = order;
+    other[key] = wrong;
+    CHECK(serve(folder, other, false) == 2);
+    other.erase(key);
+    CHECK(serve(folder, other, false) == 2);
+  }
+  CHECK(serve(folder, nlohmann::json::object(), false) == 2);
   CHECK(folder.read("out") == "3 0 8 a secret\n");
   // Whoever started them is gone.
   order["words"] = {"sleep", "1000"};

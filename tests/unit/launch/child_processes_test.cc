@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
+#include "base/diagnostic.h"
 #include "comm/launch.h"
 #include "support/temp_folder.h"
 
@@ -201,6 +203,23 @@ TEST_CASE("processes of a run know their rank and share a token that others do n
   }
   CHECK(folder.read("t0").find(' ') == 32);
   CHECK(std::atoi(folder.read("t0").substr(33).c_str()) > 0);
+}
+
+TEST_CASE("what cannot be sent to other hosts is refused before anything starts") {
+  const std::vector<Host> hosts = {{"localhost", 1}, {"host.invalid", 1}};
+  const test::TempFolder folder;
+  const std::vector<std::string> touch = {"touch", folder.path() + "/started"};
+  for (const auto& [word, value] : {std::pair("more", "\xff"), std::pair("\xff", "more")}) {
+    std::vector<std::string> words = touch;
+    words.push_back(word);
+    try {
+      run_on_hosts(words, hosts, {"false"}, {{"NCCL_X", value}}, {});
+      FAIL("started");
+    } catch (const ConfigError& error) {
+      CHECK(error.diagnostics().list().front().code == "E140");
+    }
+    CHECK_FALSE(std::filesystem::exists(touch[1]));
+  }
 }
 
 TEST_CASE("one of several processes that a signal ended is a lost rank") {
