@@ -116,6 +116,7 @@ Activity::Values Activity::read() const {
     values.loss_step = loss_step_.load(std::memory_order_acquire);
     values.loss_hash = loss_hash_.load(std::memory_order_acquire);
   } while (begun_.load(std::memory_order_acquire) != done);
+  values.changes = done;
   return values;
 }
 

@@ -69,6 +69,7 @@ class Activity {
     uint64_t entries = 0;  // all that was entered or waited for
     int64_t loss_step = 0;
     uint64_t loss_hash = 0;  // 0: none
+    uint64_t changes = 0;    // of all of these
   };
 
   template <class Change>

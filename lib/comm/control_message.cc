@@ -27,6 +27,7 @@ std::string RankReport::frame() const {
       .put(inside_seconds)
       .put(some(awaited))
       .put(awaited_steps)
+      .put(quiet_seconds)
       .put(some(announced))
       .put(announced_seconds)
       .put(announced_limit)
@@ -46,6 +47,7 @@ bool RankReport::read(FrameReader& from) {
   inside_seconds = from.get<double>();
   awaited = from.text();
   awaited_steps = from.get<int64_t>();
+  quiet_seconds = from.get<double>();
   announced = from.text();
   announced_seconds = from.get<double>();
   announced_limit = from.get<double>();

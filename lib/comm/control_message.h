@@ -97,7 +97,8 @@ struct RankReport {
   double inside_seconds = 0;  // about
   std::string awaited;        // since that was entered; empty: nothing
   int64_t awaited_steps = 0;
-  std::string announced;  // the newest announcement; empty: none
+  double quiet_seconds = 1e18;  // since it did or announced anything; at first: it never did
+  std::string announced;        // the newest announcement; empty: none
   double announced_seconds = 0, announced_limit = 0;
   int64_t loss_step = 0;
   uint64_t loss_hash = 0;

@@ -45,7 +45,7 @@ ControlThread::ControlThread(ControlDesk& desk, const Activity& activity,
       parent_name_(program_of(options.parent)),
       done_(views_.size(), false) {
   // From here on: the thread may come to run much later.
-  last_turn_ = now_ = next_tick_ = changed_at_ = heard_[0];
+  last_turn_ = now_ = next_tick_ = changed_at_ = alive_at_ = heard_[0];
 }
 
 void ControlThread::run() {
@@ -265,6 +265,11 @@ RankReport ControlThread::own_report() {
   report.loss_step = values.loss_step;
   report.loss_hash = values.loss_hash;
   const std::lock_guard lock(desk_.mutex);
+  if (values.changes != last_changes_ || !desk_.announcements.empty()) {
+    last_changes_ = values.changes;
+    alive_at_ = now_;
+  }
+  report.quiet_seconds = now_ - alive_at_;
   if (!desk_.announcements.empty()) {
     const ControlDesk::Announced& newest = desk_.announcements.back();
     report.announced = newest.what;

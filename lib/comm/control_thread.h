@@ -149,6 +149,8 @@ class ControlThread {
   uint64_t last_entries_ = 0;
   bool last_inside_ = false;
   double changed_at_ = 0;
+  uint64_t last_changes_ = 0;
+  double alive_at_ = 0;  // when this rank did or announced something last
 
   std::map<std::string, Gather> gathers_;  // of rank 0
   // Texts of which not all parts have come: of rank 0 by rank and key, of the others by key.

@@ -168,7 +168,8 @@ std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
     return std::nullopt;
   }
   const RankReport& where = at(ranks, stuck).report;
-  int last = -1;  // the rank that is furthest behind
+  int last = -1;           // the rank that is furthest behind, of those that do nothing
+  bool is_coming = false;  // another one
   std::vector<int> inside;
   for (int rank = 0; rank < size; ++rank) {
     const RankReport& report = at(ranks, rank).report;
@@ -178,12 +179,19 @@ std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
       }
     } else if (is_excused(report)) {
       return std::nullopt;
+    } else if (report.quiet_seconds + at(ranks, rank).silent_seconds <= limit) {
+      // The others may have waited for longer than the limit before it could begin to come: until
+      // what it announced ended, or while it did one thing after the other.
+      is_coming = true;
     } else if (last < 0 || report.sequence < at(ranks, last).report.sequence) {
       last = rank;
     }
   }
   if (last >= 0) {
     return hang_verdict(ranks, last, where, limit);
+  }
+  if (is_coming) {
+    return std::nullopt;
   }
   if (is_waiting(where)) {  // what all began may be many steps
     limit *= static_cast<double>(std::max<int64_t>(where.awaited_steps, 1));

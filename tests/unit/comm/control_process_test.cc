@@ -224,6 +224,20 @@ TEST_CASE("a stopped rank is named within the limit and leaves when it goes on")
   CHECK(run.errors_but(0) == "");
 }
 
+TEST_CASE("a stopped rank that may be silent for long is named when the others have waited") {
+  Run run(3, "train", -1,
+          {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "60"}, {"MESHTRAIN_COLLECTIVE_TIMEOUT", "2"}});
+  const double start = steady_seconds();
+  run[2].send(SIGSTOP);
+  CHECK(run[0].wait(run.until) == 8);
+  CHECK(run[1].wait(run.until) == 8);
+  CHECK(steady_seconds() - start < 2 + 5 + 10);  // with the end, which waits for the stopped one
+  INFO(run[0].errors());
+  CHECK(contains(run[0].errors(), "error[E602]: "));
+  run[2].send(SIGCONT);
+  CHECK(run[2].wait(run.until) == 8);
+}
+
 TEST_CASE("when rank 0 is killed one of the others says so and all leave") {
   Run run(4, "train", -1, {});
   run[0].send(SIGKILL);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "comm/control_channel.h"
@@ -229,6 +230,36 @@ TEST_CASE("an announced phase is waited for as long as it said and no longer") {
   INFO(endings[0].printed);
   CHECK(contains(endings[0].printed, "error[E602]: rank 1 on host "));
   CHECK(contains(endings[0].printed, "takes more than 2 s for compiling the kernels"));
+}
+
+TEST_CASE("a rank that was excused or does one thing after the other may still come") {
+  ControlOptions options = test_options();
+  options.collective_seconds = 1.5;  // longer than a busy machine lets a thread wait
+  for (const bool announces : {true, false}) {
+    const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup& group) {
+      group.all_gather("");
+      if (control.rank() == 1) {
+        std::optional<ControlChannel::Announcement> announced;
+        if (announces) {
+          announced.emplace(control.announce("compiling the kernels", 60));
+        }
+        for (int i = 0; i < 25; ++i) {
+          if (!announces) {
+            control.progress(1, 1, "data");
+          }
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+        announced.reset();
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));  // several reports
+      }
+      control.enter(4, "all-reduce");
+      group.all_gather("");
+      control.leave();
+      control.finish();
+    });
+    INFO(endings[0].printed);
+    CHECK(exit_codes(endings) == Codes{-1, -1});
+  }
 }
 
 TEST_CASE("a rank that does not give its text or does not finish is named") {

@@ -127,6 +127,36 @@ TEST_CASE("the rank that is furthest behind hangs") {
         "rank 3 on host h1 (pid 1003) takes more than 600 s for compiling; training stopped");
 }
 
+TEST_CASE("a rank that did something within the limit is not stuck and hides none that is") {
+  auto ranks = healthy(4);
+  enter(ranks[0], 101, 7, 500);
+  enter(ranks[1], 101, 7, 500);
+  enter(ranks[2], 101, 7, 2);
+  ranks[3].report.quiet_seconds = 1;  // what it announced has just ended
+  CHECK_FALSE(judge(ranks, {}, {}));
+  ranks[3].report.quiet_seconds = 120;
+  CHECK_FALSE(judge(ranks, {}, {}));
+  ranks[3].silent_seconds = 0.1;  // stopped: its last report grows old
+  CHECK(judge(ranks, {}, {})->ranks == std::vector<int>{3});
+  ranks[3].silent_seconds = 0;
+  ranks[3].report.quiet_seconds = 120.1;
+  auto verdict = judge(ranks, {}, {});
+  REQUIRE(verdict);
+  CHECK(verdict->code == "E602");
+  CHECK(verdict->ranks == std::vector<int>{3});
+  // Beside one that is further behind, but coming.
+  ranks[2] = healthy(3)[2];
+  ranks[2].report.sequence = 99;
+  ranks[2].report.quiet_seconds = 4;
+  verdict = judge(ranks, {}, {});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == std::vector<int>{3});
+  // The channel itself waits as before.
+  ranks = healthy(2);
+  ranks[1].report.quiet_seconds = 1;
+  CHECK(judge(ranks, {{"`k`", 121, 120, {true, false}}}, {}));
+}
+
 TEST_CASE("a collective that all entered and some do not leave is the network's") {
   auto ranks = healthy(3);
   enter(ranks[0], 101, 7, 121);
@@ -205,6 +235,7 @@ TEST_CASE("reports come back as they were sent and bytes that are none are refus
   report.signature = 0xfedcba9876543210;
   report.collective = "all-reduce";
   report.inside = true;
+  report.quiet_seconds = 2.5;
   report.announced_limit = 600;
   report.loss_hash = 3;
   const std::string frame = report.frame();
@@ -213,6 +244,7 @@ TEST_CASE("reports come back as they were sent and bytes that are none are refus
   CHECK(copy.read(reader));
   CHECK(copy.frame() == frame);
   CHECK(copy.signature == report.signature);
+  CHECK(copy.quiet_seconds == 2.5);
   CHECK(copy.phase.size() == 400);
   for (size_t length = 0; length + 5 < frame.size(); ++length) {
     FrameReader shorter(std::string_view(frame).substr(5, length));
