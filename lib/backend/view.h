@@ -32,6 +32,9 @@ View contiguous_view(std::byte* data, DType dtype, Shape shape);
 bool is_contiguous(const View& view);
 // From the first to one past the last byte that the view reaches.
 Access whole_access(const View& view, bool is_write);
+inline bool overlaps(const Access& a, const Access& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
 
 // A view whose dimension i is called labels[i]; no label twice.
 struct LabelledView {

@@ -16,9 +16,22 @@ std::vector<int> last_readers(const Program& program) {
   return out;
 }
 
+// `dying`: what the step is the last to read.
+void add_step(const Program& program, const ProgramStep& step, const std::vector<int>& dying,
+              const BufferMemory& memory, gpu::GpuMaker& maker) {
+  std::vector<Access> last;
+  for (const int b : dying) {
+    const Buffer& buffer = program.buffers[b];
+    last.push_back({memory.bases[b], memory.bases[b] + buffer.piece_bytes * buffer.num_pieces});
+  }
+  maker.set_last_reads(std::move(last));
+  prepare_step(program, step, memory, maker);
+}
+
 // One row group, steps [first, end). What only the group reads has no memory (passes/memory.h).
 void add_rows(const Program& program, size_t first, size_t end, const std::vector<int>& last_reader,
-              BufferMemory& memory, gpu::GpuMaker& maker) {
+              const std::vector<std::vector<int>>& dying, BufferMemory& memory,
+              gpu::GpuMaker& maker) {
   std::vector<const std::byte*> read_later;
   std::byte* nowhere = reinterpret_cast<std::byte*>(int64_t{1} << 56);
   for (size_t s = first; s < end; ++s) {
@@ -34,7 +47,7 @@ void add_rows(const Program& program, size_t first, size_t end, const std::vecto
   }
   maker.begin_rows();
   for (size_t s = first; s < end; ++s)
-    prepare_step(program, program.steps[s], memory, maker);
+    add_step(program, program.steps[s], dying[s], memory, maker);
   maker.end_rows(read_later);
 }
 
@@ -67,17 +80,10 @@ void add_gpu_steps(const Program& program, const BufferMemory& memory, gpu::GpuM
       const size_t first = s;
       while (s + 1 < program.steps.size() && program.steps[s + 1].rows == rows)
         ++s;
-      maker.set_last_reads({});
-      add_rows(program, first, s + 1, last_reader, where, maker);
-      continue;
+      add_rows(program, first, s + 1, last_reader, dying, where, maker);
+    } else {
+      add_step(program, program.steps[s], dying[s], memory, maker);
     }
-    std::vector<Access> last;
-    for (const int b : dying[s]) {
-      const Buffer& buffer = program.buffers[b];
-      last.push_back({memory.bases[b], memory.bases[b] + buffer.piece_bytes * buffer.num_pieces});
-    }
-    maker.set_last_reads(std::move(last));
-    prepare_step(program, program.steps[s], memory, maker);
   }
   maker.set_last_reads({});
 }

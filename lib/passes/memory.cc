@@ -310,6 +310,14 @@ void plan_memory(Program& program) {
   }
 }
 
+std::vector<bool> have_memory(const Program& program) {
+  const std::vector<Life> life = lives(program);
+  std::vector<bool> out(life.size());
+  for (size_t b = 0; b < life.size(); ++b)
+    out[b] = life[b].first >= 0 && program.buffers[b].variable == kNone;
+  return out;
+}
+
 int64_t arena_bytes_per_device(const Program& program) {
   MemoryPlanner planner(program, true);
   planner.run();

@@ -1,6 +1,9 @@
 // The static memory plan: an offset in one arena for every buffer, from liveness.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "ir/program.h"
 
 namespace meshtrain {
@@ -15,6 +18,9 @@ void plan_memory(Program& program);
 
 // The arena of a device of a real mesh, which holds one piece of every buffer, planned likewise.
 int64_t arena_bytes_per_device(const Program& program);
+
+// For each buffer whether it is anywhere in the arena while the steps run.
+std::vector<bool> have_memory(const Program& program);
 
 // Whether the kernel of `step` may write a result over an operand of equal type and sharding.
 bool may_overwrite_operand(const ProgramStep& step);

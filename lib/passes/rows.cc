@@ -67,7 +67,7 @@ class RowGrouper {
   const Buffer& buffer(int b) const { return program_.buffers[b]; }
 
   static bool is_tape(const ProgramStep& step) {
-    return step.fused != kNone || (step.op->elementwise && step.op->name != "pin");
+    return step.fused != kNone || step.op->elementwise;
   }
   static bool is_reduction(const ProgramStep& step) {
     const std::string_view op = step.op->name;
@@ -150,10 +150,15 @@ class RowGrouper {
   // Adds a step, behind those between that it needs.
   bool joins(int s) {
     std::vector<int> more, before;
-    if (!can_join(s, more, before) || members_.size() + more.size() > kMostMembers)
+    if (!can_join(s, more, before))
       return false;
     std::sort(more.begin(), more.end());
     std::sort(before.begin(), before.end());
+    std::erase_if(more, [&](int member) {  // two ways led there
+      return std::binary_search(before.begin(), before.end(), member);
+    });
+    if (members_.size() + more.size() > kMostMembers)
+      return false;
     std::set<int> arrays = arrays_;
     for (const int member : more) {
       for (const std::vector<int>* list : {&steps_[member].inputs, &steps_[member].outputs})

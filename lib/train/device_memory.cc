@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "exec/gpu_memory.h"
 #include "exec/pieces.h"
+#include "passes/memory.h"
 #include "passes/rows.h"
 
 namespace meshtrain {
@@ -84,10 +85,11 @@ std::vector<Tensor> tensors_of(const Program& program) {
   for (const Program::NamedBuffer& input : program.inputs) {
     names[input.buffer] = fmt::format("input `{}`", input.name);
   }
+  const std::vector<bool> has_memory = have_memory(program);  // or only a kernel over rows reads it
   std::vector<Tensor> out;
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    if (buffer.variable == kNone) {
+    if (has_memory[b]) {
       out.push_back({names[b], layout_of(buffer.sharding, program.part.mesh()), buffer.global_shape,
                      buffer.dtype, buffer.piece_bytes * buffer.num_pieces});
     }

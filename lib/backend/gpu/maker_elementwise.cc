@@ -228,6 +228,7 @@ void GpuMaker::tape(const Shape& shape, const std::vector<View>& operands,
     return;
   if (row_calls_) {
     row_calls_->push_back({RowCall::Kind::kTape, path_, shape, operands, tape, results});
+    row_calls_->back().last_reads = last_reads_;
     return;
   }
   std::vector<Access> accesses;

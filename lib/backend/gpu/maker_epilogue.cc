@@ -7,10 +7,6 @@
 namespace meshtrain::gpu {
 namespace {
 
-bool overlaps(const Access& a, const Access& b) {
-  return a.begin < b.end && b.begin < a.end;
-}
-
 bool touches(const Command& command, const Access& memory) {
   return std::any_of(command.accesses.begin(), command.accesses.end(),
                      [&](const Access& access) { return overlaps(access, memory); });

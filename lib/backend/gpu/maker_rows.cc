@@ -32,11 +32,25 @@ void GpuMaker::add_row_one_hot(const LookupShape& shape, const std::byte* ids, s
   call.results[0].view = contiguous_view(call.results[0].view.data, shape.dtype, call.shape);
 }
 
-// To results that are not read later, which may be where there is none.
+// To results that are not read later, which may be where there is none. What no other call reads
+// any more is given again, but not to a result that needs far less, such as one number a row.
 void GpuMaker::give_memory(std::vector<RowCall>& calls,
                            const std::vector<const std::byte*>& read_later) {
+  struct Given {
+    std::byte* memory;
+    int64_t bytes;
+    size_t last;  // call that reads it
+  };
+  constexpr int64_t kLargestItem = 8;  // of equally many elements of one byte
+  std::map<const std::byte*, size_t> last;
+  for (size_t c = 0; c < calls.size(); ++c) {
+    for (const View& operand : calls[c].operands)
+      last[operand.data] = c;
+  }
+  std::vector<Given> given;
   std::map<const std::byte*, std::byte*> memory;
-  for (RowCall& call : calls) {
+  for (size_t c = 0; c < calls.size(); ++c) {
+    RowCall& call = calls[c];
     for (View& operand : call.operands) {
       if (const auto found = memory.find(operand.data); found != memory.end())
         operand.data = found->second;
@@ -46,7 +60,14 @@ void GpuMaker::give_memory(std::vector<RowCall>& calls,
       if (at != read_later.end())
         continue;
       const int64_t bytes = num_elements(result.view.shape) * result.view.item_size();
-      result.view.data = memory[result.view.data] = scratch(bytes);
+      auto block = std::find_if(given.begin(), given.end(), [&](const Given& g) {
+        return g.last < c && g.bytes >= bytes && g.bytes / kLargestItem <= bytes;
+      });
+      if (block == given.end())
+        block = given.insert(block, {scratch(bytes), bytes, c});
+      const auto reader = last.find(result.view.data);
+      block->last = reader == last.end() ? c : std::max(c, reader->second);
+      result.view.data = memory[result.view.data] = block->memory;
     }
   }
 }
@@ -65,6 +86,7 @@ void GpuMaker::end_rows(const std::vector<const std::byte*>& read_later) {
     path_ = call.path;
     switch (call.kind) {
       case RowCall::Kind::kTape:
+        last_reads_ = call.last_reads;
         tape(call.shape, call.operands, call.tape, call.results);
         break;
       case RowCall::Kind::kCopy:

@@ -51,10 +51,8 @@ class RowText {
     for (const RowPlan::Member& member : plan_.members)
       add(member);
     add_last_stores();
-    const bool in_blocks = plan_.lanes > kWarp;
-    launch.body =
-        make_body("rows", std::move(text_),
-                  in_blocks ? static_cast<unsigned>(widest_) * kThreads : 0, plan_.lanes > 1);
+    launch.body = make_body("rows", std::move(text_), static_cast<unsigned>(widest_) * kThreads,
+                            plan_.lanes > 1);
     return launch;
   }
 
@@ -63,7 +61,6 @@ class RowText {
   using Member = RowPlan::Member;
 
   const RowPlan::Value& value(int v) const { return plan_.values[static_cast<size_t>(v)]; }
-  const RowPlan::Array& array(int a) const { return plan_.arrays[static_cast<size_t>(a)]; }
   bool holds() const { return plan_.held > 0; }
   static bool is_reduction(const Member& member) {
     return member.call->kind == RowCall::Kind::kReduce;
@@ -337,7 +334,7 @@ if (base + more * lanes < end) all = join(all, {0}[more]);
   std::string text_;
   std::vector<bool> is_loaded_;  // arrays
   bool is_shared_used_ = false;
-  size_t widest_ = 0;  // bytes of a value that warps join
+  size_t widest_ = 0;  // bytes of a value that warps join, if any
 };
 
 }  // namespace

@@ -19,10 +19,6 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-bool overlaps(const Access& a, const Access& b) {
-  return a.begin < b.end && b.begin < a.end;
-}
-
 // In as few dimensions as possible; equal loops have equal sizes and strides.
 StridedLoop loop_of(Shape sizes, std::vector<int64_t> strides) {
   StridedLoop loop{std::move(sizes), {std::move(strides)}};

@@ -30,6 +30,7 @@ struct RowCall {
   Reduction reduction = Reduction::kSum;
   std::vector<bool> reduced = {};
   LookupShape lookup = {};
+  std::vector<Access> last_reads = {};  // GpuMaker::set_last_reads
 };
 
 // Whole arrays have one number for each row and column, others one a row.

@@ -57,6 +57,7 @@ Program training_program(const std::vector<std::string>& overrides) {
 struct Made {
   int launches = 0;   // of a step: kernels and products
   int of_rows = 0;    // kernels over rows
+  int epilogues = 0;  // products with one
   int64_t bytes = 0;  // that kernels read and write
 };
 
@@ -83,6 +84,8 @@ Made made(const Program& program) {
   Made out;
   out.launches = static_cast<int>(gpu::join(commands).calls.size());
   for (const gpu::Command& command : commands) {
+    const auto* product = std::get_if<gpu::Matmul>(&command.what);
+    out.epilogues += product != nullptr && product->epilogue ? 1 : 0;
     const auto* launch = std::get_if<gpu::Launch>(&command.what);
     if (launch == nullptr)
       continue;
@@ -183,6 +186,40 @@ TEST_CASE("a result of a group where another step of it still reads is found") {
   const int read = step("keys/add").inputs[0], written = step("attention/div").outputs[0];
   program.buffers[written].offset = program.buffers[read].offset + 64;
   CHECK(memory_plan_problem(program) != "");
+}
+
+TEST_CASE("what only a group reads has no memory") {
+  Program program = training_program({});
+  const auto has = [&](std::string_view path) -> bool {
+    const auto step = std::find_if(program.steps.begin(), program.steps.end(),
+                                   [&](const ProgramStep& s) { return s.path == path; });
+    REQUIRE(step != program.steps.end());
+    return have_memory(program)[static_cast<size_t>(step->outputs[0])];
+  };
+  CHECK(has("loss/loss/one_hot"));
+  group_rows(program);
+  CHECK(!has("loss/loss/one_hot"));
+  CHECK(has("attention/div"));
+}
+
+// One sample's row is too long for one block.
+TEST_CASE("a bias before a softmax of few long rows is part of its product") {
+  constexpr const char* kClasses = R"(
+name: classes
+model:
+  layers:
+    - Input: {shape: [16]}
+    - Dense: {units: 50257, activation: softmax}
+)";
+  const Config config = config_from(kClasses, {});
+  Program program = Setup(config, nullptr).compile(StepKind::kPredict, 1).program;
+  const Made before = made(program);
+  group_rows(program);
+  CHECK(!groups_of(program).empty());
+  const Made after = made(program);
+  CHECK(after.of_rows == 0);
+  CHECK(before.epilogues == 1);
+  CHECK(after.epilogues == 1);
 }
 
 TEST_CASE("programs with fixed reductions keep their steps") {

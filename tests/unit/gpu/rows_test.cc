@@ -1,6 +1,8 @@
 // Kernels over rows: their text, what they write, and which calls are none.
 #include <fmt/format.h>
 
+#include <set>
+
 #include "backend/gpu/join.h"
 #include "backend/gpu/maker.h"
 #include "support/golden.h"
@@ -183,6 +185,24 @@ TEST_CASE("few rows of many columns are left to kernels of many blocks") {
       CHECK(access.begin != inner.data);
   }
   CHECK(softmax(many).size() == 1);
+}
+
+TEST_CASE("memory that no call reads any more is given again where rows are apart") {
+  constexpr int64_t kBytes = int64_t{2} * 200000 * 4;
+  Rows rows(2, 200000);
+  View x = rows.whole();
+  for (int i = 0; i < 6; ++i)
+    x = rows.tape({x, rows.reduce(Reduction::kSum, x)}, {{"div", {0, 1}, kF32}});
+  std::set<const std::byte*> written;
+  for (const Command& command : rows.end({x})) {
+    for (const Access& access : command.accesses) {
+      if (access.is_write && access.end - access.begin == kBytes)
+        written.insert(access.begin);
+      for (const Access& other : command.accesses)
+        CHECK((&access == &other || !overlaps(access, other)));
+    }
+  }
+  CHECK(written.size() == 3);  // the result, and what is read beside what is written
 }
 
 TEST_CASE("a one hot of ids is part of its rows where all classes are there") {
