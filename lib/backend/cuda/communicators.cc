@@ -198,43 +198,41 @@ void Communicators::enqueue(const gpu::Exchange& exchange, cudaStream_t stream) 
   settle(status, world_, call);
 }
 
-void Communicators::enqueue(const gpu::AllReduce& all_reduce, ncclComm_t communicator,
-                            cudaStream_t stream) {
+template <class Call>
+void Communicators::enqueue_one(std::string_view kind, const std::vector<int>& ranks,
+                                ncclComm_t communicator, const Call& call) {
   ncclResult_t status;
   {
     const Lock held = lock();
-    status = nccl_->ncclAllReduce(
-        all_reduce.data, all_reduce.data, static_cast<size_t>(all_reduce.elements),
-        data_type(all_reduce.dtype), operation(all_reduce.reduction), communicator, stream);
+    status = call();
   }
-  settle(status, communicator,
-         fmt::format("an all-reduce with ranks {}", fmt::join(all_reduce.ranks, ", ")));
+  settle(status, communicator, fmt::format("{} with ranks {}", kind, fmt::join(ranks, ", ")));
 }
 
-void Communicators::enqueue(const gpu::AllGather& all_gather, ncclComm_t communicator,
+void Communicators::enqueue(const gpu::AllReduce& what, ncclComm_t communicator,
                             cudaStream_t stream) {
-  ncclResult_t status;
-  {
-    const Lock held = lock();
-    status =
-        nccl_->ncclAllGather(all_gather.from, all_gather.to, static_cast<size_t>(all_gather.bytes),
-                             ncclInt8, communicator, stream);
-  }
-  settle(status, communicator,
-         fmt::format("an all-gather with ranks {}", fmt::join(all_gather.ranks, ", ")));
+  enqueue_one("an all-reduce", what.ranks, communicator, [&] {
+    return nccl_->ncclAllReduce(what.data, what.data, static_cast<size_t>(what.elements),
+                                data_type(what.dtype), operation(what.reduction), communicator,
+                                stream);
+  });
 }
 
-void Communicators::enqueue(const gpu::ReduceScatter& reduce_scatter, ncclComm_t communicator,
+void Communicators::enqueue(const gpu::AllGather& what, ncclComm_t communicator,
                             cudaStream_t stream) {
-  ncclResult_t status;
-  {
-    const Lock held = lock();
-    status = nccl_->ncclReduceScatter(
-        reduce_scatter.from, reduce_scatter.to, static_cast<size_t>(reduce_scatter.elements),
-        data_type(reduce_scatter.dtype), operation(reduce_scatter.reduction), communicator, stream);
-  }
-  settle(status, communicator,
-         fmt::format("a reduce-scatter with ranks {}", fmt::join(reduce_scatter.ranks, ", ")));
+  enqueue_one("an all-gather", what.ranks, communicator, [&] {
+    return nccl_->ncclAllGather(what.from, what.to, static_cast<size_t>(what.bytes), ncclInt8,
+                                communicator, stream);
+  });
+}
+
+void Communicators::enqueue(const gpu::ReduceScatter& what, ncclComm_t communicator,
+                            cudaStream_t stream) {
+  enqueue_one("a reduce-scatter", what.ranks, communicator, [&] {
+    return nccl_->ncclReduceScatter(what.from, what.to, static_cast<size_t>(what.elements),
+                                    data_type(what.dtype), operation(what.reduction), communicator,
+                                    stream);
+  });
 }
 
 void Communicators::check() {

@@ -55,6 +55,9 @@ class Communicators {
 
   // For one call of NCCL, which abort() does not come between. Throws after abort().
   Lock lock();
+  template <class Call>
+  void enqueue_one(std::string_view kind, const std::vector<int>& ranks, ncclComm_t communicator,
+                   const Call& call);
   // Until what `call` began is done.
   void settle(ncclResult_t status, ncclComm_t communicator, std::string_view call,
               std::chrono::seconds limit = kLimit);

@@ -3,11 +3,9 @@
 
 #include <map>
 
-#include "backend/gpu/maker.h"
-#include "exec/gpu_steps.h"
-#include "exec/presum.h"
 #include "plan/report.h"
 #include "support/engine_case.h"
+#include "support/gpu_commands.h"
 #include "train/setup.h"
 
 namespace meshtrain::test {
@@ -58,24 +56,8 @@ struct Planned {
   int64_t bytes = 0;                           // that the plan says each device sends
 };
 
-std::vector<Command> commands_of(const Program& program) {
-  std::byte* next = reinterpret_cast<std::byte*>(int64_t{1} << 44);
-  const auto take = [&next](int64_t bytes) {
-    std::byte* const taken = next;
-    next += (bytes + 255) / 256 * 256;
-    return taken;
-  };
-  BufferMemory memory;
-  for (const Buffer& buffer : program.buffers)
-    memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
-  memory.presummed = find_presummed(program);
-  gpu::GpuMaker maker(take);
-  add_gpu_steps(program, memory, maker);
-  return maker.take();
-}
-
 std::vector<Command> communications(const Program& program) {
-  std::vector<Command> all = commands_of(program);
+  std::vector<Command> all = gpu_commands(program);
   std::erase_if(all, [](const Command& command) { return !gpu::communicates(command.what); });
   return all;
 }
@@ -216,7 +198,7 @@ TEST_CASE("what lies as its parts do is gathered to where it belongs and nothing
   const Setup setup(config, &spec, {}, 8, 5);
   const Program program = setup.compile(StepKind::kTrain, 16, false).program;
   std::map<std::string, std::vector<Command>> by_path;
-  for (const Command& command : commands_of(program))
+  for (const Command& command : gpu_commands(program))
     by_path[command.path].push_back(command);
   int64_t gathers = 0, scatters = 0;
   for (const auto& [path, commands] : by_path) {

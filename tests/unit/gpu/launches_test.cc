@@ -3,9 +3,8 @@
 
 #include "backend/gpu/epilogue.h"
 #include "backend/gpu/join.h"
-#include "exec/gpu_steps.h"
-#include "exec/presum.h"
 #include "support/engine_case.h"
+#include "support/gpu_commands.h"
 #include "train/setup.h"
 
 namespace meshtrain::test {
@@ -37,20 +36,8 @@ Counts launched(const std::string& yaml, StepKind kind, int64_t batch, bool fuse
                          "[data], devices: cpu}}"});
   const Setup setup(config, nullptr);
   const Program program = setup.compile(kind, batch).program;
-  std::byte* next = reinterpret_cast<std::byte*>(int64_t{1} << 44);
-  const auto take = [&next](int64_t bytes) {
-    std::byte* const taken = next;
-    next += (bytes + 255) / 256 * 256;
-    return taken;
-  };
-  BufferMemory memory;
-  for (const Buffer& buffer : program.buffers)
-    memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
-  memory.presummed = find_presummed(program);
-  gpu::GpuMaker maker(take);
-  add_gpu_steps(program, memory, maker);
   return counts_of(
-      gpu::with_products_apart(maker.take(), [&](const gpu::Command&) { return fuses; }));
+      gpu::with_products_apart(gpu_commands(program), [&](const gpu::Command&) { return fuses; }));
 }
 
 constexpr const char* kMlpA = R"(

@@ -1,0 +1,29 @@
+// What a GPU is told to do in a step, for tests that only look at it.
+#pragma once
+
+#include <vector>
+
+#include "backend/gpu/maker.h"
+#include "exec/gpu_steps.h"
+#include "exec/presum.h"
+
+namespace meshtrain::test {
+
+// The commands of the program's steps, prologue excepted, at addresses that nobody follows.
+inline std::vector<gpu::Command> gpu_commands(const Program& program) {
+  std::byte* next = reinterpret_cast<std::byte*>(int64_t{1} << 44);
+  const auto take = [&next](int64_t bytes) {
+    std::byte* const taken = next;
+    next += (bytes + 255) / 256 * 256;
+    return taken;
+  };
+  BufferMemory memory;
+  for (const Buffer& buffer : program.buffers)
+    memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
+  memory.presummed = find_presummed(program);
+  gpu::GpuMaker maker(take);
+  add_gpu_steps(program, memory, maker);
+  return maker.take();
+}
+
+}  // namespace meshtrain::test
