@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "cli.h"
 #include "resume.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/writer.h"
 #include "verify.h"
 
 namespace meshtrain {

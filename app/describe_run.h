@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/reader.h"
+#include "train/checkpoint/restore.h"
 #include "train/make_plan.h"
-#include "train/restore.h"
 #include "train/run_data.h"
 #include "train/run_info.h"
 

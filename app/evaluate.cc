@@ -3,9 +3,9 @@
 
 #include "cli.h"
 #include "restarts.h"
+#include "train/checkpoint/restore.h"
 #include "train/engine.h"
 #include "train/events.h"
-#include "train/restore.h"
 #include "train/run_data.h"
 #include "train/signals.h"
 #include "train/weights.h"

@@ -12,8 +12,8 @@
 #include "tensor/h5_datasets.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
+#include "train/checkpoint/restore.h"
 #include "train/engine.h"
-#include "train/restore.h"
 #include "train/run_data.h"
 #include "train/signals.h"
 

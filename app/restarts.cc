@@ -10,7 +10,7 @@
 #include "base/system_calls.h"
 #include "base/text.h"
 #include "resume.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/reader.h"
 #include "train/distribution.h"
 #include "training_run.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/writer.h"
 
 namespace meshtrain {
 namespace {

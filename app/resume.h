@@ -8,7 +8,7 @@
 
 #include "config/object.h"
 #include "train/agreement.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/reader.h"
 #include "train/run_dir.h"
 
 namespace meshtrain {

@@ -6,8 +6,8 @@
 
 #include "base/build_id.h"
 #include "base/text.h"
+#include "train/checkpoint/restore.h"
 #include "train/distribution.h"
-#include "train/restore.h"
 
 namespace meshtrain {
 namespace {

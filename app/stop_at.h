@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/checkpointer.h"
+#include "train/checkpoint/checkpointer.h"
 
 namespace meshtrain {
 

@@ -15,11 +15,11 @@
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/monitor.h"
+#include "train/checkpoint/shared_folder.h"
+#include "train/checkpoint/snapshot.h"
 #include "train/run_dir.h"
 #include "train/save_model.h"
-#include "train/shared_folder.h"
 #include "train/signals.h"
-#include "train/snapshot.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 

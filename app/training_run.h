@@ -12,11 +12,11 @@
 #include "stop_at.h"
 #include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
-#include "train/checkpointer.h"
+#include "train/checkpoint/checkpointer.h"
+#include "train/checkpoint/restore.h"
 #include "train/console.h"
 #include "train/engine.h"
 #include "train/make_plan.h"
-#include "train/restore.h"
 #include "train/run_data.h"
 #include "train/run_info.h"
 

@@ -7,8 +7,8 @@
 
 #include "base/text.h"
 #include "config/source.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/writer.h"
 #include "train/signals.h"
 #include "training_run.h"
 #include "verify.h"

@@ -53,6 +53,13 @@ bool is_excused(const RankReport& report) {
   return !report.announced.empty() && report.announced_seconds <= report.announced_limit;
 }
 
+// Whether a rank did anything within the limit. The others may have waited for longer than that
+// before it could begin to come: until what it announced ended, or while it did one thing after
+// the other.
+bool is_coming(const RankView& view, double limit) {
+  return view.report.quiet_seconds + view.silent_seconds <= limit;
+}
+
 // What the others do: those that are in a collective which `rank` has not entered.
 std::string waiting_note(const Views& ranks, int rank) {
   const RankReport& own = at(ranks, rank).report;
@@ -168,8 +175,8 @@ std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
     return std::nullopt;
   }
   const RankReport& where = at(ranks, stuck).report;
-  int last = -1;           // the rank that is furthest behind, of those that do nothing
-  bool is_coming = false;  // another one
+  int last = -1;  // the rank that is furthest behind, of those that do nothing
+  bool some_come = false;
   std::vector<int> inside;
   for (int rank = 0; rank < size; ++rank) {
     const RankReport& report = at(ranks, rank).report;
@@ -179,10 +186,8 @@ std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
       }
     } else if (is_excused(report)) {
       return std::nullopt;
-    } else if (report.quiet_seconds + at(ranks, rank).silent_seconds <= limit) {
-      // The others may have waited for longer than the limit before it could begin to come: until
-      // what it announced ended, or while it did one thing after the other.
-      is_coming = true;
+    } else if (is_coming(at(ranks, rank), limit)) {
+      some_come = true;
     } else if (last < 0 || report.sequence < at(ranks, last).report.sequence) {
       last = rank;
     }
@@ -190,7 +195,7 @@ std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
   if (last >= 0) {
     return hang_verdict(ranks, last, where, limit);
   }
-  if (is_coming) {
+  if (some_come) {
     return std::nullopt;
   }
   if (is_waiting(where)) {  // what all began may be many steps
@@ -214,9 +219,10 @@ std::optional<Verdict> judge_waiting(const Views& ranks, const std::vector<Waiti
     std::vector<int> missing;
     bool excused = false;
     for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
-      if (!wait.came[static_cast<size_t>(rank)]) {
+      const RankView& view = at(ranks, rank);
+      if (!wait.came[static_cast<size_t>(rank)] && !is_coming(view, wait.limit)) {
         missing.push_back(rank);
-        excused |= is_excused(at(ranks, rank).report);
+        excused |= is_excused(view.report);
       }
     }
     if (wait.seconds <= wait.limit || missing.empty() || excused) {

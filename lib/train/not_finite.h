@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 namespace meshtrain {
 

@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 namespace {

@@ -11,7 +11,7 @@
 #include "nn/keras/weights.h"
 #include "tensor/npz.h"
 #include "tensor/safetensors.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 

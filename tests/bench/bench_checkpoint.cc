@@ -18,7 +18,7 @@
 #include "exec/executor.h"
 #include "support/engine_case.h"
 #include "support/splitmix.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/writer.h"
 
 namespace meshtrain::test {
 namespace {

@@ -5,7 +5,7 @@
 #include "config/source.h"
 #include "nn/keras/import.h"
 #include "target.h"
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 namespace meshtrain::fuzz {
 

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/python_text.h"
 #include "base/text.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 namespace {

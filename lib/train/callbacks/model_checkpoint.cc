@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "train/callbacks/saved_state.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint/files.h"
 #include "train/save_model.h"
 
 namespace meshtrain {

@@ -14,7 +14,7 @@
 #include "comm/socket.h"
 #include "nn/keras/export_json.h"
 #include "nn/model.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 namespace {

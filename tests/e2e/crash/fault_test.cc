@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "crash/recorded_run.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/reader.h"
 
 namespace meshtrain::crash {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "crash/recorded_run.h"
 #include "support/instrumented.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/reader.h"
 
 namespace meshtrain::crash {
 

@@ -151,10 +151,16 @@ TEST_CASE("a rank that did something within the limit is not stuck and hides non
   verdict = judge(ranks, {}, {});
   REQUIRE(verdict);
   CHECK(verdict->ranks == std::vector<int>{3});
-  // The channel itself waits as before.
-  ranks = healthy(2);
+  // So it is where the channel itself waits.
+  ranks = healthy(3);
+  const std::vector<Waiting> gather = {{"`k`", 500, 120, {true, false, false}}};
   ranks[1].report.quiet_seconds = 1;
-  CHECK(judge(ranks, {{"`k`", 121, 120, {true, false}}}, {}));
+  ranks[2].report.quiet_seconds = 120;
+  CHECK_FALSE(judge(ranks, gather, {}));
+  ranks[2].report.quiet_seconds = 121;
+  verdict = judge(ranks, gather, {});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == std::vector<int>{2});
 }
 
 TEST_CASE("a collective that all entered and some do not leave is the network's") {

@@ -8,7 +8,7 @@
 
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
-#include "train/shared_folder.h"
+#include "train/checkpoint/shared_folder.h"
 #include "train/signals.h"
 
 namespace meshtrain {

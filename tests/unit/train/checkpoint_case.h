@@ -8,8 +8,8 @@
 
 #include "base/hash.h"
 #include "exec/executor.h"
-#include "train/checkpoint_reader.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/reader.h"
+#include "train/checkpoint/writer.h"
 
 namespace meshtrain::test {
 

@@ -14,8 +14,8 @@
 #include "checkpoint_case.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
-#include "train/replicas.h"
-#include "train/restore.h"
+#include "train/checkpoint/replicas.h"
+#include "train/checkpoint/restore.h"
 
 namespace meshtrain {
 namespace {

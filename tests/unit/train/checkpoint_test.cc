@@ -14,10 +14,10 @@
 #include "config/load.h"
 #include "support/instrumented.h"
 #include "support/temp_folder.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/restore.h"
 #include "train/not_finite.h"
-#include "train/restore.h"
 
 namespace meshtrain {
 namespace {

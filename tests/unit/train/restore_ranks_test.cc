@@ -8,7 +8,7 @@
 #include "support/engine_case.h"
 #include "support/thread_group.h"
 #include "train/agreement.h"
-#include "train/restore.h"
+#include "train/checkpoint/restore.h"
 
 namespace meshtrain {
 namespace {

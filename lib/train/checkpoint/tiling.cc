@@ -1,4 +1,4 @@
-#include "train/checkpoint_tiling.h"
+#include "train/checkpoint/tiling.h"
 
 #include <algorithm>
 #include <numeric>

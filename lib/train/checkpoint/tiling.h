@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 namespace meshtrain {
 

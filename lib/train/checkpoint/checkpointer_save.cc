@@ -7,8 +7,8 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpointer.h"
+#include "train/checkpoint/checkpointer.h"
+#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/shared_folder.h"
+#include "train/checkpoint/shared_folder.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "comm/meeting.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/reader.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,9 +8,9 @@
 #include "base/parse_number.h"
 #include "base/text.h"
 #include "tensor/read_error.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpoint_json.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/json.h"
+#include "train/checkpoint/writer.h"
 #include "train/not_finite.h"
 
 namespace meshtrain {

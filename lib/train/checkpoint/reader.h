@@ -13,7 +13,7 @@
 #include "base/diagnostic.h"
 #include "tensor/host_tensor.h"
 #include "tensor/safetensors.h"
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 namespace meshtrain {
 

@@ -1,4 +1,4 @@
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 #include "base/system_calls.h"
 #include "base/text.h"
 #include "comm/socket.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpoint_reader.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/reader.h"
+#include "train/checkpoint/writer.h"
 
 namespace meshtrain {
 namespace {

@@ -1,10 +1,10 @@
-#include "train/checkpoint_part.h"
+#include "train/checkpoint/part.h"
 
 #include <algorithm>
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "train/checkpoint_json.h"
+#include "train/checkpoint/json.h"
 #include "train/not_finite.h"
 
 namespace meshtrain {

@@ -1,4 +1,4 @@
-#include "train/checkpoint_files.h"
+#include "train/checkpoint/files.h"
 
 #include <dirent.h>
 #include <fcntl.h>

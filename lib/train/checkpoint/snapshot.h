@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 namespace meshtrain {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "train/checkpoint_format.h"
-#include "train/snapshot.h"
+#include "train/checkpoint/format.h"
+#include "train/checkpoint/snapshot.h"
 
 namespace meshtrain {
 

@@ -1,4 +1,4 @@
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 #include <algorithm>
 #include <optional>
@@ -10,8 +10,8 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "tensor/read_error.h"
-#include "train/checkpoint_json.h"
-#include "train/checkpoint_tiling.h"
+#include "train/checkpoint/json.h"
+#include "train/checkpoint/tiling.h"
 
 namespace meshtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/checkpoint_json.h"
+#include "train/checkpoint/json.h"
 
 #include <cmath>
 #include <functional>

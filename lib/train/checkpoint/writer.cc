@@ -1,4 +1,4 @@
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/writer.h"
 
 #include <cerrno>
 #include <chrono>
@@ -7,11 +7,11 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "train/checkpoint_files.h"
-#include "train/checkpoint_json.h"
-#include "train/checkpoint_part.h"
-#include "train/checkpoint_tiling.h"
-#include "train/replicas.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/json.h"
+#include "train/checkpoint/part.h"
+#include "train/checkpoint/replicas.h"
+#include "train/checkpoint/tiling.h"
 
 namespace meshtrain {
 namespace {

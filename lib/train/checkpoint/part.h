@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tensor/safetensors.h"
-#include "train/checkpoint_files.h"
-#include "train/snapshot.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/snapshot.h"
 
 namespace meshtrain {
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "train/agreement.h"
-#include "train/checkpoint_folder.h"
-#include "train/checkpoint_reader.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/reader.h"
+#include "train/checkpoint/writer.h"
 #include "train/engine.h"
 #include "train/progress.h"
 #include "train/train_control.h"

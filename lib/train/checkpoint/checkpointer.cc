@@ -1,4 +1,4 @@
-#include "train/checkpointer.h"
+#include "train/checkpoint/checkpointer.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@
 #include "base/text.h"
 #include "exec/executor.h"
 #include "train/callbacks/monitor.h"
-#include "train/checkpoint_files.h"
-#include "train/replicas.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/replicas.h"
 #include "train/signals.h"
 
 namespace meshtrain {

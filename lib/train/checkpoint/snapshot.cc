@@ -1,4 +1,4 @@
-#include "train/snapshot.h"
+#include "train/checkpoint/snapshot.h"
 
 #include <algorithm>
 #include <iterator>

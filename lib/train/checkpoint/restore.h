@@ -8,7 +8,7 @@
 
 #include "data/dataset.h"
 #include "exec/executor.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/reader.h"
 #include "train/engine.h"
 
 namespace meshtrain {

@@ -1,4 +1,4 @@
-#include "train/restore.h"
+#include "train/checkpoint/restore.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include "config/load.h"
 #include "config/yaml.h"
 #include "exec/executor.h"
-#include "train/snapshot.h"
+#include "train/checkpoint/snapshot.h"
 #include "train/weights.h"
 
 namespace meshtrain {
