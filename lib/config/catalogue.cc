@@ -15,7 +15,7 @@ struct CategoryEntry {
   std::map<std::string, const ClassSpec*, std::less<>> by_name;
 };
 
-// Keras' spellings per category (keras-semantics 9.1): losses, metrics, initializers, regularizers
+// Keras' spellings per category: losses, metrics, initializers, regularizers
 // and constraints by class name or its snake_case, optimizers in any case, layers by class name
 // only.
 void add_names(CategoryEntry& entry, const ClassSpec& spec) {

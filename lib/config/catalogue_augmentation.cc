@@ -1,4 +1,4 @@
-// Random changes of images while training: keras-semantics 5.9; Keras 3.16
+// Random changes of images while training: Keras 3.16
 // keras/src/layers/preprocessing/image_preprocessing.
 #include "config/catalogue_layer_args.h"
 

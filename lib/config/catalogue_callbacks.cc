@@ -1,4 +1,4 @@
-// Callbacks: keras-semantics 11; Keras 3 callbacks. Paths are relative to the run's folder.
+// Callbacks: Keras 3 callbacks. Paths are relative to the run's folder.
 #include "config/catalogue_args.h"
 
 namespace meshtrain {

@@ -1,4 +1,4 @@
-// Convolution layers: keras-semantics 5.3; Keras 3.16 keras/src/layers/convolutional.
+// Convolution layers: Keras 3.16 keras/src/layers/convolutional.
 #include <fmt/format.h>
 
 #include "config/catalogue_layer_args.h"

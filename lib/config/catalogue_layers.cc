@@ -1,4 +1,4 @@
-// Layers: keras-semantics 5.1, 5.2, 5.7; Keras 3.16 keras/src/layers.
+// Layers: Keras 3.16 keras/src/layers.
 #include <algorithm>
 
 #include "config/catalogue_layer_args.h"

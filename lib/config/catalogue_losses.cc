@@ -1,4 +1,4 @@
-// Losses: keras-semantics 8.2; Keras 3 keras/src/losses/losses.py.
+// Losses: Keras 3 keras/src/losses/losses.py.
 #include "config/catalogue_args.h"
 
 namespace meshtrain {

@@ -1,4 +1,4 @@
-// Metrics: keras-semantics 9.2; Keras 3 keras/src/metrics.
+// Metrics: Keras 3 keras/src/metrics.
 #include "config/catalogue_args.h"
 
 namespace meshtrain {

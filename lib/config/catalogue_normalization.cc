@@ -1,4 +1,4 @@
-// Normalization layers and random noise: keras-semantics 5.1, 5.5; Keras 3.16
+// Normalization layers and random noise: Keras 3.16
 // keras/src/layers/normalization and regularization.
 #include <fmt/format.h>
 

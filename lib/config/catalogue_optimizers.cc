@@ -1,4 +1,4 @@
-// Optimizers: keras-semantics 7.1, 7.2; Keras 3 keras/src/optimizers.
+// Optimizers: Keras 3 keras/src/optimizers.
 #include "config/catalogue_args.h"
 
 namespace meshtrain {

@@ -1,4 +1,5 @@
-// Initializers (keras-semantics 6), activations (5.2), host-side transforms.
+// Initializers, activations, host-side transforms: Keras 3.16 keras/src/initializers,
+// keras/src/activations/activations.py.
 #include "config/catalogue_args.h"
 
 namespace meshtrain {

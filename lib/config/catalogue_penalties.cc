@@ -1,4 +1,4 @@
-// Regularizers and constraints: keras-semantics 10; Keras 3 regularizers.py, constraints.py.
+// Regularizers and constraints: Keras 3 regularizers.py, constraints.py.
 #include "config/catalogue_args.h"
 
 namespace meshtrain {

@@ -1,4 +1,4 @@
-// Pooling layers: keras-semantics 5.4; Keras 3.16 keras/src/layers/pooling.
+// Pooling layers: Keras 3.16 keras/src/layers/pooling.
 #include <fmt/format.h>
 
 #include "config/catalogue_layer_args.h"

@@ -1,4 +1,4 @@
-// Learning rate schedules: keras-semantics 7.4; Keras 3 optimizers/schedules.
+// Learning rate schedules: Keras 3 optimizers/schedules.
 #include "config/catalogue_args.h"
 
 namespace meshtrain {

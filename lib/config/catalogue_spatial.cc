@@ -1,4 +1,4 @@
-// Layers that move, add or drop positions: keras-semantics 5.1, 5.4; Keras 3.16
+// Layers that move, add or drop positions: Keras 3.16
 // keras/src/layers/reshaping and preprocessing.
 #include <fmt/format.h>
 

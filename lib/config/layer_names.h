@@ -1,5 +1,5 @@
 // Keras' automatic names: the class in snake_case, then _1, _2, ... for its later uses, counted
-// over the config (keras-semantics 2).
+// over the config.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // Which types a model computes with: dtype policies, and the loss scale that float16 needs. Source:
-// Keras 3 dtype_policies/dtype_policy.py and dtype_policy_map.py; keras-semantics 12, 3.1.
+// Keras 3 dtype_policies/dtype_policy.py and dtype_policy_map.py.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // What the random layers over images share. What is drawn is a function of (seed, path, step,
-// sample), so it is the same on every mesh. Source: Keras 3
-// layers/preprocessing/image_preprocessing; keras-semantics 5.9.
+// sample), so it is the same on every mesh.
+// Source: Keras 3 layers/preprocessing/image_preprocessing.
 #pragma once
 
 #include "nn/spatial.h"

@@ -15,7 +15,7 @@
 
 namespace meshtrain {
 
-// --- losses (keras-semantics 8) ----------------------------------------------------------------
+// --- losses -----------------------------------------------------------------------------------
 // The reduced loss of one output: a scalar. `sample_weight` may be kNone. Division is always by the
 // *global* count. Shapes were checked by check_loss.
 ValueId add_loss(Builder& builder, const ConfigObject& loss, ValueId y_true, ValueId y_pred,
@@ -28,7 +28,7 @@ Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred);
 bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_crossentropy
 bool is_classification(const ConfigObject& loss);
 
-// --- optimizers (keras-semantics 7) --------------------------------------------------------------
+// --- optimizers -------------------------------------------------------------------------------
 struct SlotSpec {
   std::string name;          // "momentum", "velocity", "average", "gradient_accumulator"
   double initial = 0;        // constant start value
@@ -103,10 +103,11 @@ class Optimizer {
 // of overwrites without an average, a loss scale within another.
 void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics);
 
-// The named activation (keras-semantics 5.2) of x; `args` may hold its parameters.
+// The named activation (Keras 3 activations/activations.py) of x; `args` may hold its parameters.
 ValueId add_activation(Builder& builder, const ConfigValue& activation, ValueId x);
 
-// An initializer of the catalogue (keras-semantics 6). EinsumDense passes its own fans.
+// An initializer of the catalogue (Keras 3 initializers/random_initializers.py). EinsumDense passes
+// its own fans.
 struct Fans {
   double in = 0, out = 0;
 };

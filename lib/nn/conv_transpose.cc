@@ -1,5 +1,5 @@
 // Conv1D/2D/3DTranspose: the transpose of a convolution, with Keras' choice of what is cropped.
-// Source: keras-semantics 5.3; Keras 3 layers/convolutional/base_conv_transpose.py and
+// Source: Keras 3 layers/convolutional/base_conv_transpose.py and
 // backend/common/backend_utils.py.
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// Cross-entropies, plain, focal and generalised. Formulas: keras-semantics 8.2; Keras 3
-// losses/losses.py and the JAX backend's nn.py.
+// Cross-entropies, plain, focal and generalised. Formulas: Keras 3 losses/losses.py
+// and the JAX backend's nn.py.
 #include "nn/activations.h"
 #include "nn/arguments.h"
 #include "nn/graph_parts.h"

@@ -1,4 +1,4 @@
-// Errors, similarity and hinges. Formulas: keras-semantics 8.2; Keras 3 losses/losses.py.
+// Errors, similarity and hinges. Formulas: Keras 3 losses/losses.py.
 #include "nn/arguments.h"
 #include "nn/loss_table.h"
 

@@ -1,4 +1,4 @@
-// Metrics as functions that add ops to a Graph (keras-semantics 9).
+// Metrics as functions that add ops to a Graph.
 #pragma once
 
 #include <functional>
@@ -34,9 +34,9 @@ struct Metric {
   bool has_direction = true;  // false: nobody can say (Mean, Sum, counts)
 };
 
-// `accuracy`/`acc` and `crossentropy`/`ce` resolve by shapes (keras-semantics 3.3). Shapes have the
-// batch as kUnknownDim. Reports shapes that do not fit (E123) and arguments that do not fit the
-// shapes or each other (E113).
+// `accuracy`/`acc` and `crossentropy`/`ce` resolve by shapes (Keras 3 trainers/compile_utils.py).
+// Shapes have the batch as kUnknownDim. Reports shapes that do not fit (E123) and arguments that do
+// not fit the shapes or each other (E113).
 Metric make_metric(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred,
                    DType dtype, Diagnostics& diagnostics);
 // The loss tracker and any other running mean: total += value * weight, count += weight.

@@ -19,7 +19,7 @@ std::string loss_name(const std::string& key) {
   return found == kNames.end() ? key : found->second;
 }
 
-// Keras' rule for `accuracy` and `crossentropy` (keras-semantics 3.3).
+// Keras' rule for `accuracy` and `crossentropy` (trainers/compile_utils.py).
 std::string resolved(const std::string& what, const Shape& y_true, const Shape& y_pred) {
   const int64_t classes = y_pred.empty() ? 1 : y_pred.back();
   if (classes == 1) {

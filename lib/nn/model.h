@@ -22,7 +22,7 @@ using Initializer = std::function<HostTensor(const Shape& shape, DType dtype, ui
 
 // A weight of a layer.
 struct Weight {
-  std::string path;  // "d1/kernel", Keras' rules (keras-semantics 2)
+  std::string path;  // "d1/kernel", Keras' rules
   Shape shape;
   DType dtype = DType::kFloat32;
   bool trainable = true;

@@ -1,5 +1,5 @@
 // Noise while training, the identity at inference: Dropout, SpatialDropout, AlphaDropout,
-// GaussianNoise, GaussianDropout. Source: Keras 3 layers/regularization; keras-semantics 5.1.
+// GaussianNoise, GaussianDropout. Source: Keras 3 layers/regularization.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,5 @@
 // Normalization within each sample: LayerNormalization, GroupNormalization, RMSNormalization,
-// UnitNormalization. Computed in at least float32. Source: Keras 3 layers/normalization;
-// keras-semantics 5.5, 12.
+// UnitNormalization. Computed in at least float32. Source: Keras 3 layers/normalization.
 #include "nn/layers.h"
 
 namespace meshtrain {

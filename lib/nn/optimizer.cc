@@ -1,6 +1,6 @@
 // What every optimizer shares: the order of one apply (accumulate, clip, decay, rule, average,
 // overwrite, constraint), slots and paths. Source: Keras 3 optimizers/base_optimizer.py and
-// loss_scale_optimizer.py; keras-semantics 7.1.
+// loss_scale_optimizer.py.
 //
 // `loss_scale_factor` needs no op: multiplying the loss and dividing the gradients by one factor
 // cancels, and only half precision gains from it.

@@ -1,6 +1,6 @@
 // What an optimizer does with one weight: its rule. A rule is an entry of its family's table; what
 // all rules share (accumulation, clipping, averages, constraints, the loss scale) is in
-// optimizer.cc. Source: Keras 3 optimizers, one file each; formulas: keras-semantics 7.2.
+// optimizer.cc. Source: Keras 3 optimizers, one file each.
 //
 // Rules made of elementwise ops become one pass over the weight (passes/fuse.h); those of SGD,
 // RMSprop and Adam are one op, optimizer_update.

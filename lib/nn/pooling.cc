@@ -1,5 +1,5 @@
 // Max and average pooling over windows, over everything and over a given number of windows.
-// Source: Keras 3 layers/pooling; keras-semantics 5.4.
+// Source: Keras 3 layers/pooling.
 #include "nn/spatial.h"
 
 namespace meshtrain {

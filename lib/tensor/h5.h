@@ -1,7 +1,7 @@
 // HDF5 files as Keras writes weights: groups, whole datasets, and a text attribute `name` of a
 // group.
 //
-// Format: Keras 3 saving_lib.H5IOStore; keras-semantics 13.2. The library that parses HDF5 has had
+// Format: Keras 3 saving_lib.H5IOStore. The library that parses HDF5 has had
 // many memory errors with hostile files, so that reading happens in a child process with limits.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Progbar: Keras' progress output, byte for byte (keras/src/utils/progbar.py and
-// callbacks/progbar_logger.py of Keras 3.16; keras-semantics 4).
+// callbacks/progbar_logger.py of Keras 3.16).
 //
 //   verbose 0   nothing
 //   verbose 1   a line redrawn with backspaces: bold count, green bar, time, metrics

@@ -1,4 +1,4 @@
-// Trainer: Keras' fit, evaluate and predict over host datasets (keras-semantics 3).
+// Trainer: Keras' fit, evaluate and predict over host datasets (trainers/trainer.py).
 //
 // The trainer knows the order of things; what they look like is up to its observers (the console,
 // the run directory), which are called in the order they were added.

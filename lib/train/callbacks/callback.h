@@ -1,4 +1,4 @@
-// Callback: what acts on training at its landmarks (Keras' callbacks; keras-semantics 11).
+// Callback: what acts on training at its landmarks (Keras 3 callbacks/callback.py).
 //
 // To add one:
 //   1. its name, arguments and defaults: an entry in lib/config/catalogue_callbacks.cc

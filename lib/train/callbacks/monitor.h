@@ -1,4 +1,4 @@
-// What is common to callbacks that watch a log (keras-semantics 11, "monitoring rule").
+// What is common to callbacks that watch a log: its best value, and what is better.
 #pragma once
 
 #include <optional>

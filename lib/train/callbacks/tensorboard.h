@@ -1,4 +1,4 @@
-// TensorBoard: event files of scalars, histograms and the graph (keras-semantics 11; Keras 3
+// TensorBoard: event files of scalars, histograms and the graph (Keras 3
 // callbacks/tensorboard.py), in `log_dir`/train and `log_dir`/validation.
 //
 //   train       epoch_<log>, epoch_learning_rate, epoch_steps_per_second: step = epoch from 0

@@ -1,5 +1,5 @@
 // From a checkpoint into a model, on whatever mesh it is now: what may have changed since, and what
-// may not (config-and-cli 3.11).
+// may not.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace meshtrain {
 
 // The samples as fit takes them and what decides their order. Of arrays beyond 64 MiB the checksum
 // is of rows spread evenly over that many bytes: it costs no pass over the data, and a copy of them
-// in another place is the same data (reliability.md 2: names, sizes and times would not be).
+// in another place is the same data: its bytes count, not its name, size or time.
 DataCursor data_cursor(const Dataset& train, const Config& config);
 
 // A key of the config that has another value than in the checkpoint.

@@ -1,4 +1,4 @@
-// Values: keras-semantics 5.2, computed by Keras.
+// Values computed by Keras.
 #include <cmath>
 #include <limits>
 

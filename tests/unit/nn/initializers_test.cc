@@ -1,4 +1,4 @@
-// Distributions and fans: keras-semantics 6.
+// Distributions and fans, as in Keras 3 initializers/random_initializers.py.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Layers: shapes, values and messages (keras-semantics 5.1, 5.2, 5.7).
+// Layers: shapes, values and messages.
 #include <cmath>
 
 #include "nn_testing.h"

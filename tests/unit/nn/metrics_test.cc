@@ -1,4 +1,4 @@
-// Values: keras-semantics 3.3 and 9.3, computed by Keras in float32.
+// Values computed by Keras in float32.
 #include <cmath>
 
 #include "config/catalogue.h"

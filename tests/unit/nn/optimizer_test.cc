@@ -1,4 +1,4 @@
-// Values: keras-semantics 7.3, computed by Keras in float32.
+// Values computed by Keras in float32.
 #include "optimizer_testing.h"
 
 namespace meshtrain::testing {

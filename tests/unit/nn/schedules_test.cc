@@ -1,4 +1,4 @@
-// Values: keras-semantics 7.4, computed by Keras.
+// Values computed by Keras.
 #include "nn/schedules.h"
 
 #include "nn_testing.h"

@@ -1,4 +1,4 @@
-// The examples of keras-semantics 4.4, printed by Keras 3.16 itself under a controlled clock.
+// Examples printed by Keras 3.16 itself under a controlled clock.
 #include "train/progress.h"
 
 #include <doctest/doctest.h>
