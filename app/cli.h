@@ -87,6 +87,7 @@ int run_plan(const Arguments& arguments);
 int run_predict(const Arguments& arguments, bool& started);
 int run_report(const Arguments& arguments);
 int run_resume(const Arguments& arguments, bool& started);
+int run_explain(const Arguments& arguments);
 int run_schema();
 int run_serve_processes();
 int run_summary(const Arguments& arguments);

@@ -311,6 +311,14 @@ void add_resume(CommandLine to) {
   add_output_flags(verb, a);
 }
 
+void add_explain(CommandLine to) {
+  Arguments& a = to.arguments;
+  CLI::App& verb = add_verb(to.app, "explain", "What the code of a message, a key or a class means",
+                            to.action, [&a] { return run_explain(a); });
+  verb.add_option("WORD", a.target, "E204, fit.batch_size, Dense, Dense.units; none: all codes");
+  add_color_flag(verb, a);
+}
+
 void add_schema(CommandLine to) {
   add_verb(to.app, "schema", "JSON Schema of the config, for editors", to.action, run_schema);
 }
@@ -377,13 +385,11 @@ std::vector<std::string> given_words(const CLI::App& app) {
 }
 
 void add_verbs(CommandLine to) {
-  for (const auto add : {add_train,    add_launch,  add_serve_processes,
-                         add_evaluate, add_predict, add_validate,
-                         add_plan,     add_summary, add_config,
-                         add_data,     add_devices, add_export,
-                         add_init,     add_inspect, add_import,
-                         add_report,   add_resume,  add_schema,
-                         add_verify,   add_version, add_bench}) {
+  for (const auto add :
+       {add_train,  add_launch,  add_serve_processes, add_evaluate, add_predict, add_validate,
+        add_plan,   add_explain, add_summary,         add_config,   add_data,    add_devices,
+        add_export, add_init,    add_inspect,         add_import,   add_report,  add_resume,
+        add_schema, add_verify,  add_version,         add_bench}) {
     add(to);
   }
 }

@@ -1,0 +1,61 @@
+// meshtrain explain: what a code of a message, a key of the config or a class of Keras means here.
+#include "config/explain.h"
+
+#include <fmt/format.h>
+
+#include "base/columns.h"
+#include "base/error_codes.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "cli.h"
+
+namespace meshtrain {
+namespace {
+
+std::string code_text(const ErrorCode& entry) {
+  if (starts_with(entry.code, "W")) {
+    return fmt::format("{}: {} (a warning)\n\n{}\n", entry.code, entry.title, entry.text);
+  }
+  Diagnostics sample;
+  sample.error(std::string(entry.code), {}, "");
+  return fmt::format("{}: {} (exit code {})\n\n{}\n", entry.code, entry.title,
+                     static_cast<int>(sample.exit_code()), entry.text);
+}
+
+std::string all_codes() {
+  std::vector<std::vector<std::string>> rows;
+  for (const ErrorCode& entry : error_codes()) {
+    rows.push_back({std::string(entry.code), std::string(entry.title)});
+  }
+  return aligned_columns(rows) +
+         "\n`meshtrain explain WORD` takes one of these, a key of the config (fit.batch_size), a "
+         "class\n(Dense) or an argument of one (Dense.units).\n";
+}
+
+}  // namespace
+
+int run_explain(const Arguments& arguments) {
+  const std::string& word = arguments.target;
+  if (word.empty()) {
+    out_stream().write(all_codes());
+    return 0;
+  }
+  if (const ErrorCode* code = find_error_code(word)) {
+    out_stream().write(code_text(*code));
+    return 0;
+  }
+  if (const auto text = explain_word(word)) {
+    out_stream().write(*text);
+    return 0;
+  }
+  Diagnostics diagnostics;
+  Diagnostic& error = diagnostics.error(
+      "E140", {}, fmt::format("`{}` is no code, no key and no class", printable(word)));
+  if (const auto nearest = nearest_name(word, explained_words())) {
+    error.help(fmt::format("did you mean `{}`?", *nearest));
+  }
+  error.note("`meshtrain explain` lists the codes, `meshtrain schema` the keys");
+  throw ConfigError(diagnostics);
+}
+
+}  // namespace meshtrain

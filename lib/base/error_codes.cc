@@ -1,0 +1,278 @@
+#include "base/error_codes.h"
+
+#include <algorithm>
+
+namespace meshtrain {
+namespace {
+
+constexpr ErrorCode kCodes[] = {
+    {"E100", "a config cannot be opened",
+     "The path does not exist, is a folder, or may not be read. Paths after `extends` are relative "
+     "to the file that names them."},
+    {"E101", "the config is empty",
+     "A config holds at least `model` and `data`. `meshtrain init quickstart > first.yaml` writes "
+     "one that trains."},
+    {"E102", "the config is too large",
+     "Data do not belong into a config: put them into a file of their own (npy, csv, text) and "
+     "name that under `data`."},
+    {"E103", "the config is no UTF-8 text",
+     "Save the file as UTF-8 without NUL bytes; the message says at which byte another encoding "
+     "begins."},
+    {"E104", "the YAML cannot be read",
+     "A quote, a bracket or the indentation is wrong. YAML indents with spaces, writes `key: "
+     "value` with a space, and items of one list in one column."},
+    {"E105", "the file holds a second document",
+     "One config to a file, without a `---` in between. Several files on the command line are "
+     "merged, the later ones win."},
+    {"E106", "nested too deep",
+     "Maps, lists, blocks or uses within each other have a limit, so that no text can exhaust "
+     "memory."},
+    {"E107", "aliases make too much",
+     "An alias that contains itself, or aliases of aliases whose expansion is larger than any "
+     "config."},
+    {"E108", "an alias without its anchor",
+     "`*name` refers to an `&name` above it. A regular expression that begins with `*` must be "
+     "quoted, and usually is meant as `.*`."},
+    {"E109", "a key is repeated",
+     "YAML readers differ in which of the two counts, so none is taken. Keep one."},
+    {"E110", "a YAML tag", "Types follow from the keys here; write the value without `!tag`."},
+    {"E111", "an unknown or missing key or argument",
+     "The message lists the keys of the place and the nearest name. `meshtrain explain KEY` "
+     "describes one."},
+    {"E112", "a value of the wrong type",
+     "The message says what the key takes. Text that looks like a number or like true/false needs "
+     "quotes to be text."},
+    {"E113", "a value that is not allowed here",
+     "The type is right; the value, or its combination with another key, is not. The message names "
+     "the range or the other key."},
+    {"E114", "a value that YAML readers read differently",
+     "`010`, `1_000`, `1,5`, `yes` or `None` mean one thing in one reader and another in the next. "
+     "The message has the plain spelling."},
+    {"E115", "a wrong shape",
+     "Sizes are whole numbers from 1 on; `null` stands for an unknown size only where the message "
+     "says so. The batch is never part of a shape."},
+    {"E120", "a layer or initializer does not take this shape",
+     "What comes in does not fit what the layer computes. `meshtrain summary` shows the shape "
+     "after each layer."},
+    {"E121", "the layers do not connect",
+     "A name is unknown or taken, an input is missing, or layers go round in a circle."},
+    {"E122", "an unknown class",
+     "The message has the nearest names. What Keras has and this program does not is said so."},
+    {"E123", "the loss does not fit its output",
+     "Targets and outputs must have shapes that the loss can compare: class numbers for sparse "
+     "losses, one-hot rows for the others."},
+    {"E124", "a metric or layer cannot be used so", "The message says what it would need."},
+    {"E130", "`extends` cannot be followed",
+     "It names files below the folder of the config, without a circle."},
+    {"E131", "an environment variable is not set",
+     "Set it, or give a default: `${env:NAME,DEFAULT}`."},
+    {"E132", "an expression cannot be evaluated",
+     "`=expressions` know numbers, `+ - * / // % **`, a few functions, and the names of `vars`."},
+    {"E140", "a wrong command line",
+     "`meshtrain VERB --help` lists the flags; values of the config are set by `key=value` words."},
+    {"E141", "the place for results is taken",
+     "Runs are never overwritten. `--resume` goes on with the one that is there; another `-o` "
+     "begins anew."},
+    {"E142", "results cannot be written",
+     "No permission, no space, or a file where a folder is needed. Nothing was started, or what is "
+     "complete was kept."},
+    {"E201", "a rule is no regular expression",
+     "Rules are PCRE2 patterns that must match the whole path. `.` matches any character, `.*` any "
+     "text."},
+    {"E202", "a rule acts on nothing",
+     "A rule that matches no variable is a mistake, and nothing would be sharded. `meshtrain plan` "
+     "lists all paths."},
+    {"E203", "two rules match one variable",
+     "Which one counts would be a guess. Make one stricter, or add a rule with exactly that path, "
+     "which wins."},
+    {"E204", "a dimension does not divide over its axes",
+     "Every device holds an equal piece. Take another axis or mesh size, another size of the "
+     "layer, or `null` for that dimension."},
+    {"E205", "a layout does not fit",
+     "It names an axis that the mesh lacks, an axis twice, or has more entries than the tensor has "
+     "dimensions."},
+    {"E206", "a layout map without effect", "Only `type: ModelParallel` reads `layout_map`."},
+    {"E210", "the mesh does not fit the devices",
+     "A mesh needs as many devices as the product of its shape, over all processes. `meshtrain "
+     "devices` lists what is here."},
+    {"E211", "the batch does not split",
+     "`batch_size` must divide over the axis of the batch, so that each device has as many "
+     "samples. The message has the nearest sizes."},
+    {"E300", "data cannot be opened",
+     "The path does not exist or may not be read. Relative paths are those of the config's folder, "
+     "then of MESHTRAIN_DATA."},
+    {"E301", "no NumPy file",
+     "The first bytes are not those of an .npy file, or of a version that is known."},
+    {"E302", "an .npy file is cut off or its header is damaged", "Copy or write it again."},
+    {"E303", "a type of elements that is not read",
+     "Booleans, integers of 8 to 64 bits and floats of 16 to 64 bits are; convert others with "
+     "`astype`. Files of one pattern have one type."},
+    {"E304", "arrays of a wrong shape",
+     "The first dimension counts samples; files of one pattern have the same sample shape, and "
+     "samples have elements."},
+    {"E305", "more or fewer bytes than declared",
+     "The header and the size of the file disagree: truncated, or more than one array in it."},
+    {"E306", "a damaged archive",
+     "The .npz, .tar or .gz ends early or its contents contradict its table. Download or write it "
+     "again."},
+    {"E307", "no IDX file, or a damaged one",
+     "MNIST's files begin with 00 00 08 and the number of dimensions; `.gz` is unpacked while "
+     "reading."},
+    {"E310", "a csv whose columns or rows are wrong",
+     "A column is missing or doubled, or a row has another number of fields. The message names "
+     "line and column."},
+    {"E311", "a missing or unreadable value in a csv",
+     "Say what replaces missing values (`missing`), which texts mean it (`missing_texts`), or the "
+     "type of the column."},
+    {"E312", "a label that is no class",
+     "Labels count from 0 to the number of classes less one. The output layer has as many units as "
+     "there are classes."},
+    {"E313", "arrays of different lengths",
+     "Inputs, targets and weights have as many samples as each other."},
+    {"E314", "text outside the vocabulary",
+     "A character or id is none of the vocabulary's. Give the vocabulary of all data, or another "
+     "file."},
+    {"E315", "NaN or infinity in the data",
+     "The message names array, sample and feature. Clean the data, or give the column a "
+     "replacement for missing values."},
+    {"E316", "no samples are left",
+     "A slice, a split or `validation_split` is empty. Each part needs at least one sample."},
+    {"E317", "class weights cannot be used",
+     "They need targets that are class numbers; weights of single samples belong into the data."},
+    {"E318", "a damaged vocabulary or text",
+     "A vocabulary lists each character once; texts are UTF-8."},
+    {"E320", "no HDF5 file, or a damaged one",
+     "It is read in a process of its own, so nothing else was harmed. Write it again with h5py."},
+    {"E321", "data changed while they were used",
+     "A run that goes on with other data would not be the run that began. Restore the files, or "
+     "begin anew."},
+    {"E322", "an image that cannot be read",
+     "Damaged, truncated, of an unknown kind, or declared larger than its bytes could hold. The "
+     "message names the file."},
+    {"E323", "hosts read different data",
+     "All processes must see the same files: a shared folder, or equal copies."},
+    {"E324", "the data do not fit the model",
+     "Names, number or shapes of the arrays are not those of the model's inputs and targets. "
+     "`meshtrain data inspect` shows them."},
+    {"E325", "a download failed or is not allowed",
+     "The message says what to put where by hand. A partial file is kept, and the next try goes on "
+     "from there."},
+    {"E326", "a downloaded file is another one",
+     "Its size or SHA-256 is not the published one. Remove it to download it again."},
+    {"E327", "an unknown kind of file",
+     "Name the source: `{source: csv, path: ...}`. Without it, the kind is taken from the first "
+     "bytes."},
+    {"E400", "no checkpoint",
+     "The folder has none, or none that verifies. `meshtrain inspect DIR` and `meshtrain verify "
+     "DIR` say more."},
+    {"E402", "a damaged manifest",
+     "The list of a checkpoint's pieces cannot be read. Use another checkpoint; `latest` finds the "
+     "newest whole one."},
+    {"E403", "a changed manifest", "Its checksum does not match: it was edited or damaged."},
+    {"E404", "a weights or checkpoint file is missing",
+     "It was moved or removed, or the path is wrong."},
+    {"E405", "a weights file that is not read",
+     "Cut off, damaged, or of another kind. .safetensors, .npz, .weights.h5 and .keras are read."},
+    {"E406", "a piece is damaged or refused",
+     "Its checksum is wrong, or it would read other files (links in HDF5), which is refused."},
+    {"E407", "pieces do not cover their tensor",
+     "Pieces overlap, are missing, or have the wrong size: a checkpoint put together from two."},
+    {"E408", "a checkpoint of a newer program",
+     "Use the version that wrote it, which the message names, or a newer one."},
+    {"E410", "weights of another model",
+     "Shapes or paths differ. `--partial` fills what fits of `fit.initial_weights`."},
+    {"E411", "the model changed since the checkpoint",
+     "A change of layers, loss or data would make another run. `--allow KEY` takes it as it is."},
+    {"E412", "the optimizer changed since the checkpoint",
+     "Its state does not fit. `--reset-optimizer` begins it anew and keeps the weights."},
+    {"E413", "the place in the data cannot be found",
+     "The data or their order changed. `--reset-cursor` begins the epoch anew."},
+    {"E414", "a checkpoint with NaN or infinity",
+     "Such a state is never gone on from. Use an earlier checkpoint."},
+    {"E415", "a file that could run code",
+     "Pickled files and Lambda layers can, so they are never read. Convert them to .safetensors "
+     "where they were made."},
+    {"E416", "a Keras model that cannot be taken over",
+     "The message names the layer and what is not there."},
+    {"E417", "a config that cannot be said in Keras",
+     "The message names the part that Keras has no words for."},
+    {"E420", "no space for a checkpoint",
+     "Free some, write elsewhere (`-o`), or keep fewer (`checkpoint.keep`). Older checkpoints are "
+     "untouched."},
+    {"E421", "a checkpoint could not be saved",
+     "The file system refused; older checkpoints are untouched."},
+    {"E422", "an input/output error while saving",
+     "The disk or its connection fails. Older checkpoints are untouched; look at the system's "
+     "log."},
+    {"E452", "a folder that not all hosts share",
+     "Each process writes its pieces of a checkpoint into one folder. Use a shared file system."},
+    {"E455", "the run is in use",
+     "Another process writes into it. Wait, stop it, or use another folder."},
+    {"E456", "a checkpoint of that step is there already", "It is not replaced."},
+    {"E457", "a checkpoint that not all hosts can read",
+     "Rank 0 verified it, another one does not see the same files."},
+    {"E501", "NaN or infinity in training",
+     "The loss or the weights are no numbers any more; that state was not saved. Try a smaller "
+     "learning rate or clipping (`clipnorm`)."},
+    {"E510", "copies of one value differ",
+     "Two devices that must hold the same do not: memory or hardware failed, or libraries differ "
+     "between hosts."},
+    {"E601", "a process ended or stopped answering",
+     "The message names rank, host and what it did last. Its own log, and `dmesg` on that host, "
+     "say why."},
+    {"E602", "a process hangs",
+     "It did not come to what the others wait for. MESHTRAIN_COLLECTIVE_TIMEOUT is the limit in "
+     "seconds."},
+    {"E603", "processes do different things",
+     "They are in different collectives: another config, program or environment there."},
+    {"E604", "processes have different losses",
+     "The weights of one differ from the others': hardware, or other libraries there."},
+    {"E605", "MPI or NCCL reported an error",
+     "Their message follows. A test of the network before training found that it does not carry "
+     "what was sent, or a call failed."},
+    {"E611", "processes were started differently",
+     "Program, config and flags must be the same on all hosts; the message shows what differs."},
+    {"E612", "processes did not meet",
+     "A rank did not connect in time: it failed earlier, or a firewall is in between. "
+     "MESHTRAIN_JOIN_TIMEOUT is the limit."},
+    {"E613", "no network address to meet at",
+     "Set MESHTRAIN_NET_INTERFACE to one of the interfaces that the message lists."},
+    {"E614", "processes cannot be started so",
+     "The launcher, its environment or the machine lacks what the message names."},
+    {"E615", "two processes share a GPU",
+     "Start as many processes on a host as it has GPUs, each with its own LOCAL_RANK."},
+    {"E620", "no GPU can be used",
+     "The driver, the CUDA libraries or a device is missing; the message says which. `meshtrain "
+     "devices` shows what is there."},
+    {"E621", "devices on paper",
+     "`64xH100` describes hardware for `plan`; training needs devices of this machine."},
+    {"E630", "not enough GPU memory",
+     "Found before anything was allocated. The message lists the largest tensors and the smallest "
+     "changes that would fit."},
+    {"E632", "not enough host memory for a save",
+     "The copy of the state did not fit; training went on. Older checkpoints are untouched."},
+    {"E640", "too few open files are allowed",
+     "Each process needs a connection. Raise `ulimit -n`."},
+    {"W113", "`validation_split` is not used",
+     "`data.validation` names the samples to validate with; one of the two is too much."},
+    {"W114", "`None` read as `null`", "YAML writes `null`."},
+    {"W203", "a rule that acts on less than it says",
+     "Its layer exists, but that variable does not, or another rule wins."},
+    {"W205", "a layout map that is not used",
+     "DataParallel replicates every variable; `type: ModelParallel` reads the map."},
+    {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
+};
+
+}  // namespace
+
+std::span<const ErrorCode> error_codes() {
+  return kCodes;
+}
+
+const ErrorCode* find_error_code(std::string_view code) {
+  const auto found = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                  [&](const ErrorCode& entry) { return entry.code == code; });
+  return found == std::end(kCodes) ? nullptr : found;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,187 @@
+#include "config/explain.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "config/catalogue.h"
+#include "config/schema.h"
+
+namespace meshtrain {
+namespace {
+
+std::string kind_text(const Spec& spec) {
+  const std::string object(category_name(spec.category));
+  switch (spec.kind) {
+    case ValueKind::kAny:
+      return "any value";
+    case ValueKind::kBool:
+      return "true or false";
+    case ValueKind::kInt:
+      return "a whole number";
+    case ValueKind::kFloat:
+      return "a number";
+    case ValueKind::kText:
+      return "text";
+    case ValueKind::kEnum:
+      return "one of " + join(spec.allowed, ", ");
+    case ValueKind::kPath:
+      return "a path, relative to the folder of the file";
+    case ValueKind::kPaths:
+      return "a path, pattern or list of them, relative to the folder of the file";
+    case ValueKind::kSlice:
+      return "a slice such as [:90%] or [100:200]";
+    case ValueKind::kIntOrList:
+      return "a whole number or a list of them";
+    case ValueKind::kFloatOrList:
+      return "a number or a list of them";
+    case ValueKind::kShape:
+      return "sizes such as [2, 4] or 2x4";
+    case ValueKind::kTextList:
+      return "a list of texts";
+    case ValueKind::kNames:
+      return "a name, a list of them, or a map of them";
+    case ValueKind::kLayout:
+      return "a list with an axis, a list of axes or null for each dimension";
+    case ValueKind::kActivation:
+      return "an activation";
+    case ValueKind::kObject:
+      return "a " + object;
+    case ValueKind::kFloatOrObject:
+      return "a number or a " + object;
+    case ValueKind::kObjectList:
+      return fmt::format("a list of {}s", object);
+    case ValueKind::kObjectPerOutput:
+      return fmt::format("a {0}, or a list or map of {0}s by output", object);
+    case ValueKind::kObjectsPerOutput:
+      return fmt::format("a list of {}s, or a list or map of such lists by output", object);
+    case ValueKind::kFloatPerOutput:
+      return "a number, or a list or map of numbers by output";
+    case ValueKind::kMap: {
+      Spec element = spec;
+      element.kind = spec.element;
+      return "a map of names to " + kind_text(element);
+    }
+    case ValueKind::kSection:
+      return "a map";
+    case ValueKind::kLater:
+      return "nothing yet";
+  }
+  return {};
+}
+
+std::string range_text(const Spec& spec) {
+  std::string text;
+  if (std::isfinite(spec.minimum)) {
+    text += fmt::format(", {} {}", spec.above_minimum ? "above" : "at least", spec.minimum);
+  }
+  if (std::isfinite(spec.maximum) && spec.maximum < kMaxSize) {
+    text += fmt::format(", {} {}", spec.below_maximum ? "below" : "at most", spec.maximum);
+  }
+  return text;
+}
+
+std::string default_of(const Spec& spec) {
+  return spec.is_required ? "required" : spec.default_text;
+}
+
+std::string table(const std::vector<Spec>& specs) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Spec& spec : specs) {
+    if (spec.kind != ValueKind::kLater) {
+      rows.push_back({"  " + spec.name, default_of(spec), spec.help});
+    }
+  }
+  return aligned_columns(rows);
+}
+
+std::string field_text(const std::string& path, const Spec& spec) {
+  if (spec.kind == ValueKind::kSection) {
+    return fmt::format("{}: {}\n\n{}", path, spec.help, table(spec.section->fields));
+  }
+  const std::string standard = default_of(spec);
+  return fmt::format("{}: {}\n\n  takes    {}{}\n{}", path, spec.help, kind_text(spec),
+                     range_text(spec),
+                     standard.empty() ? "" : fmt::format("  default  {}\n", standard));
+}
+
+const Spec* find_field(std::string_view path) {
+  const Section* section = &root_section();
+  const Spec* found = nullptr;
+  for (const std::string& name : split(path, '.')) {
+    found = section == nullptr ? nullptr : section->find(name);
+    if (found == nullptr) {
+      return nullptr;
+    }
+    section = found->section;
+  }
+  return found;
+}
+
+std::string class_text(const ClassSpec& spec) {
+  std::string text =
+      fmt::format("{} ({}): {}\n", spec.name, category_name(spec.category), spec.help);
+  if (!spec.aliases.empty()) {
+    text += fmt::format("\n  also written {}\n", join(spec.aliases, ", "));
+  }
+  return spec.args.empty() ? text : text + "\n" + table(spec.args);
+}
+
+// Of a class in any category, or of one of its arguments.
+std::string explain_classes(std::string_view name, std::string_view argument) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < kNumCategories; ++i) {
+    const ClassSpec* found = find_class(static_cast<Category>(i), name);
+    if (found == nullptr) {
+      continue;
+    }
+    if (argument.empty()) {
+      texts.push_back(class_text(*found));
+    } else if (const Spec* spec = found->find(argument)) {
+      texts.push_back(field_text(found->name + "." + spec->name, *spec));
+    }
+  }
+  return join(texts, "\n");
+}
+
+void add_paths(const Section& section, const std::string& prefix, std::vector<std::string>& out) {
+  for (const Spec& spec : section.fields) {
+    out.push_back(prefix + spec.name);
+    if (spec.kind == ValueKind::kSection) {
+      add_paths(*spec.section, out.back() + ".", out);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> explain_word(std::string_view word) {
+  if (const Spec* spec = find_field(word)) {
+    return field_text(std::string(word), *spec);
+  }
+  const size_t dot = word.find('.');
+  std::string text = dot == std::string_view::npos
+                         ? explain_classes(word, {})
+                         : explain_classes(word.substr(0, dot), word.substr(dot + 1));
+  if (const auto path = section_with_key(word)) {
+    if (const Spec* spec = find_field(*path)) {
+      text = field_text(*path, *spec) + (text.empty() ? "" : "\n" + text);
+    }
+  }
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+std::vector<std::string> explained_words() {
+  std::vector<std::string> words;
+  add_paths(root_section(), "", words);
+  for (int i = 0; i < kNumCategories; ++i) {
+    for (std::string& name : class_names(static_cast<Category>(i))) {
+      words.push_back(std::move(name));
+    }
+  }
+  return words;
+}
+
+}  // namespace meshtrain

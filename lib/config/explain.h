@@ -1,0 +1,19 @@
+// What a config may say, in words: for `meshtrain explain`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshtrain {
+
+// A key ("fit.batch_size", or "batch_size" where only one section has it), a section ("fit"), a
+// class ("Dense", "adam") or one of its arguments ("Dense.units"): what it is, takes and is by
+// default; lines that end with a line feed. Nothing when there is none such.
+std::optional<std::string> explain_word(std::string_view word);
+
+// All that explain_word knows but arguments, to suggest from.
+std::vector<std::string> explained_words();
+
+}  // namespace meshtrain

@@ -1,0 +1,46 @@
+// What `meshtrain explain` says of keys and classes.
+#include "config/explain.h"
+
+#include <doctest/doctest.h>
+
+namespace meshtrain {
+namespace {
+
+bool has(const std::optional<std::string>& text, std::string_view part) {
+  return text && text->find(part) != std::string::npos;
+}
+
+TEST_CASE("a key says what it takes and its default") {
+  CHECK(explain_word("fit.epochs").value_or("") ==
+        "fit.epochs: index of the last epoch, as Keras\n"
+        "\n"
+        "  takes    a whole number, at least 1\n"
+        "  default  1\n");
+  CHECK(explain_word("batch_size") == explain_word("fit.batch_size"));
+  CHECK(has(explain_word("distribution.type"), "one of DataParallel, ModelParallel"));
+}
+
+TEST_CASE("a section and a class list what they hold") {
+  CHECK(has(explain_word("distribution.device_mesh"), "  axis_names  null  one name per axis"));
+  const auto dense = explain_word("Dense");
+  CHECK(has(dense, "Dense (layer)"));
+  CHECK(has(dense, "  units"));
+  CHECK(has(explain_word("Dense.units"), "Dense.units: "));
+  CHECK(explain_word("adam") == explain_word("Adam"));
+  // A layer and an activation have this name.
+  CHECK(has(explain_word("relu"), "(activation)"));
+}
+
+TEST_CASE("every word is explained and others are not") {
+  const auto words = explained_words();
+  CHECK(words.size() > 250);
+  for (const std::string& word : words) {
+    CHECK_MESSAGE(explain_word(word).has_value(), word);
+  }
+  for (const char* word : {"", ".", "fit.", ".fit", "Dense.", "fit.epochs.more", "no_such"}) {
+    CHECK_FALSE(explain_word(word).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain
