@@ -1,6 +1,8 @@
 #!/bin/sh
 # Installs the packages that building and testing meshtrain needs, on Debian 12 or an Ubuntu that has
 # the same names. Does nothing, and needs no rights, when all of them are there.
+#   scripts/install_dependencies.sh [--long]
+#   --long   also what the long tests of tests/cluster need: a firewall, SSH servers, Slurm
 set -eu
 
 # python3 runs the checks in tests/ that read sources and the README; the binary needs none. Open MPI is
@@ -35,6 +37,15 @@ packages="
   python3
   zlib1g-dev
 "
+
+case ${1:-} in
+  "") ;;
+  --long) packages="$packages libfaketime munge nftables openssh-server slurm-client slurmctld slurmd" ;;
+  *)
+    echo "usage: scripts/install_dependencies.sh [--long]" >&2
+    exit 2
+    ;;
+esac
 
 die() {
   printf 'install_dependencies: %s\n' "$*" >&2

@@ -4,21 +4,29 @@
 #   scripts/test.sh           format, include direction, README, package, tests in a release and a
 #                             sanitizer build
 #   scripts/test.sh --quick   the same without the sanitizer build
+#   scripts/test.sh --long    and the long tests of several hosts, half an hour (tests/cluster)
+# A test that this machine cannot run (no GPU, no namespaces) is skipped: neither passed nor failed, but
+# counted in the line before.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 kinds="release sanitize"
-case ${1:-} in
-  "") ;;
-  --quick) kinds="release" ;;
-  *)
-    echo "usage: scripts/test.sh [--quick]" >&2
-    exit 2
-    ;;
-esac
+labels=cpu
+packages=()
+for word in "$@"; do
+  case $word in
+    --quick) kinds="release" ;;
+    --long) labels="cpu|cluster" packages=(--long) ;;
+    *)
+      echo "usage: scripts/test.sh [--quick] [--long]" >&2
+      exit 2
+      ;;
+  esac
+done
 
 passed=0
 failed=0
+skipped=0
 failures=()
 
 # The summary is the last line whatever happened before it, so it is printed on the way out.
@@ -28,6 +36,7 @@ finish() {
   for failure in "${failures[@]}"; do
     echo "FAILED: $failure"
   done
+  echo "$skipped skipped"
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
   exit $?  # named, because a bare exit in a trap returns the status from before it
@@ -68,9 +77,9 @@ check_format() {
 
 # run_ctest KIND: adds the tests of build/KIND to the counts.
 run_ctest() {
-  local kind=$1 log=build/$1/ctest.log total bad
+  local kind=$1 log=build/$1/ctest.log total bad not_run
   echo "== ctest in build/$kind"
-  ctest --test-dir "build/$kind" -L cpu -j 2 --output-on-failure --no-tests=error 2>&1 | tee "$log"
+  ctest --test-dir "build/$kind" -L "$labels" -j 2 --output-on-failure --no-tests=error 2>&1 | tee "$log"
   read -r bad total < <(sed -nE \
     's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
   if [ -z "${total:-}" ]; then
@@ -78,14 +87,16 @@ run_ctest() {
     failures+=("ctest in build/$kind ran nothing, see $log")
     return
   fi
-  passed=$((passed + total - bad))
+  not_run=$(grep -cE '\*\*\*Skipped +[0-9.]+ sec' "$log")  # ctest has them among the passed
+  passed=$((passed + total - bad - not_run))
   failed=$((failed + bad))
+  skipped=$((skipped + not_run))
   if [ "$bad" -gt 0 ]; then
     failures+=("$bad tests in build/$kind: ctest --test-dir build/$kind --rerun-failed --output-on-failure")
   fi
 }
 
-need "dependencies" scripts/install_dependencies.sh || exit
+need "dependencies" scripts/install_dependencies.sh "${packages[@]}" || exit
 check "format" check_format
 check "include direction can fail" python3 tests/include_direction.py --self-test
 check "include direction" python3 tests/include_direction.py

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The count of scripts/test.sh, whose last line others read: test_script_test.py
+
+A copy of the script among stand-ins for what it calls.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CTEST = """#!/bin/sh
+echo "ctest $*" >>{calls}
+cat <<'END'
+    Start 1: test_a
+1/4 Test #1: test_a ...........   Passed    0.10 sec
+    Start 2: test_b
+2/4 Test #2: test_b ...........{second}    0.05 sec
+    Start 3: test_c
+3/4 Test #3: test_c ...........***Skipped   0.01 sec
+    Start 4: test_d
+4/4 Test #4: test_d ...........   Passed    1.00 sec
+
+{summary}
+
+The following tests did not run:
+	  3 - test_c (Skipped)
+END
+"""
+
+
+class TestScript(unittest.TestCase):
+    def run_script(self, *arguments, fails=False, ctest=CTEST):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            calls = folder / "calls"
+            for place in ("scripts/build.sh", "scripts/package.sh", "scripts/install_dependencies.sh", "bin/ctest",
+                          "bin/clang-format-14"):
+                path = folder / place
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(f'#!/bin/sh\necho "{path.name} $*" >>{calls}\n')
+                path.chmod(0o755)
+            second, summary = (("***Failed", "75% tests passed, 1 tests failed out of 4") if fails else
+                               ("   Passed", "100% tests passed, 0 tests failed out of 4"))
+            (folder / "bin/ctest").write_text(ctest.format(calls=calls, second=second, summary=summary))
+            for place in ("tests/include_direction.py", "tests/readme_test.py", "lib/a.cc", "app/a.cc"):
+                (folder / place).parent.mkdir(exist_ok=True)
+                (folder / place).touch()
+            for kind in ("release", "sanitize"):
+                (folder / "build" / kind).mkdir(parents=True)
+            shutil.copy(ROOT / "scripts/test.sh", folder / "scripts")
+            done = subprocess.run([folder / "scripts/test.sh", *arguments], capture_output=True, text=True, check=False,
+                                  env=os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"})
+            return done.returncode, done.stdout.splitlines(), calls.read_text()
+
+    # Format, include direction twice, README and package are five checks.
+    def test_skipped_tests_are_not_among_the_passed(self):
+        code, lines, calls = self.run_script("--quick")
+        self.assertEqual((code, lines[-2:]), (0, ["1 skipped", "8 passed, 0 failed"]))
+        self.assertIn("-L cpu ", calls)
+        self.assertIn("install_dependencies.sh \n", calls)
+
+    def test_both_builds_are_counted(self):
+        code, lines, _ = self.run_script()
+        self.assertEqual((code, lines[-2:]), (0, ["2 skipped", "11 passed, 0 failed"]))
+
+    def test_a_failed_test_is_the_exit_status(self):
+        code, lines, _ = self.run_script("--quick", fails=True)
+        self.assertEqual((code, lines[-2:]), (1, ["1 skipped", "7 passed, 1 failed"]))
+        self.assertTrue(any(line.startswith("FAILED: 1 tests in build/release") for line in lines))
+
+    def test_ctest_without_a_word_is_a_failure(self):
+        code, lines, _ = self.run_script("--quick", ctest="#!/bin/sh\n")
+        self.assertEqual((code, lines[-1]), (1, "5 passed, 1 failed"))
+
+    def test_long_runs_the_long_tests_and_installs_what_they_need(self):
+        code, _, calls = self.run_script("--quick", "--long")
+        self.assertEqual(code, 0)
+        self.assertIn("-L cpu|cluster ", calls)
+        self.assertIn("install_dependencies.sh --long\n", calls)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
