@@ -35,6 +35,9 @@ RATIO_GOALS = [(("torch compile_ro", "torch compile_graph"), (1.2, 2.0, 4.0)), (
 FIRST_STEP_GOALS = (2.0, 1.0, 0.6)
 MATMUL_GOALS = (0.6,)
 TURN_SECONDS = 30  # a turn that takes longer is given up
+FEWEST_ROUNDS = 4  # a median of fewer is no figure
+PREPARING = 0.4  # of the time, at most, for peers to compile
+RESERVE = 5.0  # seconds of the time that nothing is measured in: the figures are written
 LOSS_TOLERANCE = 0.01  # of the largest of 32 losses, without dropout and in full float32
 TRAINS_TOLERANCE = 0.35  # of the mean of the last ones with dropout, whose bits differ
 
@@ -76,10 +79,9 @@ class Bench:
         self.missing.append([what, str(error)])
         print(f"missing: {what}: {error}", file=sys.stderr, flush=True)
 
-    def prepare_peer(self, name, peer, group):
-        """Starts a peer, compiles its modes; {mode: losses}. Runs beside other preparations."""
+    def prepare_peer(self, name, peer, group, until):
+        """Starts a peer, compiles its modes; {mode: losses}. Runs beside other preparations, until a Clock."""
         process = Peer(self.python_of(peer), SCRIPTS[peer], name, self.device, self.tiny)
-        until = Clock(0.45 * self.arguments.budget)
         found = {}
         try:
             modes = [m for m in process.ask("modes", until.left()) if m in group]
@@ -105,8 +107,9 @@ class Bench:
             print(f"absent: {self.python_of(peer)} has no {peer}", file=sys.stderr, flush=True)
         for name in names:
             self.meshtrain.write_data(self.workloads[name])
+        until = Clock(PREPARING * self.arguments.budget)
         with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) - 2)) as pool:
-            jobs = {(name, peer): [pool.submit(self.prepare_peer, name, peer, group) for group in GROUPS[peer]]
+            jobs = {(name, peer): [pool.submit(self.prepare_peer, name, peer, group, until) for group in GROUPS[peer]]
                     for name in names for peer in peers}
             found = {key: {m: l for job in made for m, l in job.result().items()} for key, made in jobs.items()}
         for name in names:
@@ -145,33 +148,38 @@ class Bench:
         command = f"run {side.split(' ')[1]} {steps}"
         return self.peers[name, side].ask(command, min(TURN_SECONDS, self.clock.left()))["us"]
 
-    def time_steps(self, reserve):
-        """Rounds in which every side takes its turn, until they are done or `reserve` seconds are left."""
-        gone, steps = set(), {}
-        for key in self.modes:
-            if self.clock.left() < reserve:
-                gone.add(key)
-                continue
+    def time_steps(self):
+        """Rounds in which every side takes its turn, until they are done or no more fits into the time."""
+        gone, steps, longest = set(), {}, 0.0
+
+        def turn(key, count):
             try:
-                us = self.measure(*key, 64 if self.tiny else 320)
-                steps[key] = max(64, int(self.arguments.seconds * 1e6 / us))
+                return self.measure(*key, count)
             except Missing as error:
                 self.note(" ".join(key), error)
                 gone.add(key)
+                return None
+
+        for key in self.modes:
+            if key[1] != "meshtrain":  # which says itself how many steps it makes
+                us = turn(key, 64 if self.tiny else 320)
+                steps[key] = us and max(64, int(self.arguments.seconds * 1e6 / us))
         for r in range(self.arguments.rounds):
+            # A whole round or none, so that all have as many; the first ones must be tried.
+            if self.clock.left() < RESERVE + (longest if r >= FEWEST_ROUNDS else 0):
+                break
+            began = time.monotonic()
             for key in list(self.modes)[:: -1 if r % 2 else 1]:
-                if key in gone or self.clock.left() < reserve:
-                    continue
-                try:
-                    self.modes[key].append(self.measure(*key, steps[key]))
-                except Missing as error:
-                    self.note(" ".join(key), error)
-                    gone.add(key)
-        if self.clock.left() < reserve:
-            self.note("some rounds", f"the {self.arguments.budget:.0f} s of --budget were over")
+                us = None if key in gone or self.clock.left() < RESERVE else turn(key, steps.get(key))
+                if us is not None:
+                    self.modes[key].append(us)
+            longest = max(longest, time.monotonic() - began)
+        for key, times in self.modes.items():
+            if key not in gone and len(times) < min(FEWEST_ROUNDS, self.arguments.rounds):
+                self.note(" ".join(key), f"{len(times)} rounds in the {self.arguments.budget:.0f} s of --budget")
 
     def first_steps(self):
-        """Seconds from process start to the first step, first with an empty cache of compiled kernels."""
+        """Seconds from process start to the first step, the first time with an empty cache of compiled kernels."""
         name = "a64"
         w = self.workloads[name]
         self.meshtrain.write_data(w)
@@ -185,13 +193,13 @@ class Bench:
                 self.note("first step meshtrain", error)
                 break
             for peer, script in SCRIPTS.items():
-                if r == 0 or not self.has(peer):
+                if r not in (1, 2) or not self.has(peer):  # they take long, and have no goal
                     continue
                 program = str(pathlib.Path(__file__).parent / script)
                 words = [self.python_of(peer), program, name, "--device", self.device]
                 command = ["sh", "-c", 'echo first | "$@"', "sh", *words] + (["--tiny"] if self.tiny else [])
                 try:
-                    times.setdefault(peer, []).append(seconds_to_line(command, '"loss"'))
+                    times.setdefault(peer, []).append(seconds_to_line(command, '"loss"', TURN_SECONDS))
                 except Missing as error:
                     self.note(f"first step {peer}", error)
         return {side: statistics.median(t) for side, t in times.items()}
@@ -200,7 +208,7 @@ class Bench:
         for (_, side), process in self.peers.items():
             if side == "torch eager":
                 try:
-                    return process.ask("matmul", self.clock.left())["tflops"]
+                    return process.ask("matmul", min(TURN_SECONDS, self.clock.left()))["tflops"]
                 except Missing as error:
                     self.note("matmul rate", error)
                     return None
@@ -237,8 +245,9 @@ def goals_of(record, workloads):
             add(f"{name}, part of the measured matmul rate", w.flops / ours / 1e6 / rate if ours and rate else None,
                 MATMUL_GOALS)
     if record["first_step_s"] is not None:
-        add("first step, s after process start", record["first_step_s"].get("meshtrain"), FIRST_STEP_GOALS,
-            less_is_better=True)
+        for what, side in (("with cached kernels", "meshtrain"), ("cold", "meshtrain, cold")):
+            add(f"first step {what}, s after process start", record["first_step_s"].get(side), FIRST_STEP_GOALS,
+                less_is_better=True)
     return goals
 
 
@@ -252,7 +261,9 @@ def number(value, unit=""):
 
 def markdown(record, workloads):
     sides = [s for s in NAMES if any(s in m for m in record["medians"].values())]
-    out = [f"{record['machine']}. Medians of {record['rounds']} interleaved rounds, microseconds a step; smallest and "
+    had = [len(times) for sides in record["rounds_us"].values() for times in sides.values()] or [0]
+    rounds = f"{min(had)}" if min(had) == max(had) else f"{min(had)} to {max(had)}"
+    out = [f"{record['machine']}. Medians of {rounds} interleaved rounds, microseconds a step; smallest and "
            "largest round in brackets. float32 products in TF32 on every side. meshtrain gathers its rows from the "
            "data set on the device, shuffled, and keeps metrics; peers read ready batches.", ""]
     rows = [["workload", *[NAMES[s] for s in sides]]]
@@ -314,12 +325,12 @@ def main():
         names = [name for name in chosen if name in bench.workloads]
         # Start-up first: nothing else has the card then.
         record = {"machine": machine_of(arguments.dry_run), "date": time.strftime("%Y-%m-%d"),
-                  "dry_run": arguments.dry_run, "rounds": arguments.rounds,
+                  "dry_run": arguments.dry_run,
                   "first_step_s": bench.first_steps() if "first" in chosen else None,
                   "context_s": None if arguments.dry_run else context_seconds()}
         bench.prepare(names)
         record["matmul_tflops"] = bench.matmul_rate()
-        bench.time_steps(reserve=5.0)
+        bench.time_steps()
         for process in set(bench.peers.values()):
             process.close()
     record["rounds_us"] = {n: {s: t for (m, s), t in bench.modes.items() if m == n and t} for n in names}

@@ -3,8 +3,10 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
+import threading
 import time
 
 import gpu_workloads as gw
@@ -53,28 +55,30 @@ class Peer:
         return answer
 
     def close(self):
-        if self.process.poll() is None:
-            self.process.stdin.close()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+        self.process.kill()  # it has nothing to lose, and takes its time to end by itself
+        self.process.wait()
         self.lines.shutdown(wait=False)
         self.reader.shutdown(wait=False)
 
 
-def seconds_to_line(command, marker, environment=None):
-    """Seconds from starting `command` until it prints a line with `marker`."""
+def seconds_to_line(command, marker, timeout, environment=None):
+    """Seconds from starting `command` until it prints a line with `marker`; it must end within `timeout`."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, env=os.environ | (environment or {}))
+                               text=True, env=os.environ | (environment or {}), start_new_session=True)
+    alarm = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+    alarm.start()
     elapsed = None
     for line in process.stdout:
         if marker in line and elapsed is None:
             elapsed = time.perf_counter() - start
     words = process.stderr.read().strip().splitlines()
-    if process.wait() != 0 or elapsed is None:
-        raise Missing(f"exit status {process.returncode}: {words[0] if words else ''}")
+    code = process.wait()
+    alarm.cancel()
+    if code != 0 or elapsed is None:
+        took = time.perf_counter() - start
+        raise Missing(f"not done in {timeout:.0f} s" if took >= timeout else
+                      f"exit status {code}: {words[0] if words else ''}")
     return elapsed
 
 
@@ -139,4 +143,4 @@ class Meshtrain:
         command = [self.program, "train", str(self.folder / f"{w.name}_check.yaml"), "--devices", self.device,
                    "--limit-steps", "1", "--epochs", "1", "--log-format", "json", "run.log_steps=true",
                    "-o", str(self.folder / f"run{self.runs}")]
-        return seconds_to_line(command, '"step"', {"MESHTRAIN_CACHE": str(cache)})
+        return seconds_to_line(command, '"step"', 30, {"MESHTRAIN_CACHE": str(cache)})

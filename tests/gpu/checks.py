@@ -1,8 +1,11 @@
 """What the checks of runs on a GPU have in common: their options, what a run left, one line a check."""
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import pathlib
+import signal
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -29,16 +32,21 @@ def weights_of(run):
     return hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest()
 
 
-def report(make_runner, checks):
-    """The exit status. Checks: (name, function of the runner and the rest, the rest)."""
+def report(make_runner, checks, beside=1):
+    """The exit status. Checks: (name, function of the runner and the rest, the rest), so many at once."""
+    def run(name, check, rest):
+        try:
+            return True, f"ok      {name}: {check(runner, *rest)}"
+        except Failed as error:
+            return False, f"FAILED  {name}: {error}"
+
     failures = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(beside) as pool:
         runner = make_runner(pathlib.Path(folder))
-        for name, check, rest in checks:
-            try:
-                print(f"ok      {name}: {check(runner, *rest)}", flush=True)
-            except Failed as error:
-                failures += 1
-                print(f"FAILED  {name}: {error}", flush=True)
+        if beside == 1:  # in this thread, where a signal ends what a check has started
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        for passed, line in (map if beside == 1 else pool.map)(run, *zip(*checks)):
+            failures += not passed
+            print(line, flush=True)
     print(f"{len(checks) - failures} passed, {failures} failed")
     return 1 if failures else 0

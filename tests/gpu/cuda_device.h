@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "backend/gpu/load.h"
+#include "train/devices.h"
 
 namespace meshtrain::test {
 
 // The first GPU of $MESHTRAIN_GPU_LIBRARY, by default of this build's; null, with a message, where
 // there is none: the case has nothing to show then.
-inline std::unique_ptr<gpu::Device> open_cuda_device(const gpu::DeviceOptions& options = {}) {
+inline std::unique_ptr<gpu::Device> open_cuda_device(gpu::DeviceOptions options = {}) {
   ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_CUDA_LIBRARY, 0);
   std::string reason;
   gpu::Runtime* runtime = gpu::load_runtime(reason);
@@ -21,6 +22,8 @@ inline std::unique_ptr<gpu::Device> open_cuda_device(const gpu::DeviceOptions& o
     MESSAGE("skipped: " << reason);
     return nullptr;
   }
+  if (options.cache_dir.empty())
+    options.cache_dir = gpu_cache_folder();
   return runtime->open(0, options);
 }
 

@@ -4,10 +4,11 @@
   tests/gpu/equality.py --meshtrain PROGRAM [--device gpu:0] [--configs DIR] [--repeats N] [--seconds S]
 
 The GPU trains on one device, and on eight virtual ones in the config's own mesh; both must follow the CPU's
-losses within 1e-4 over 100 steps in full float32, dropout included; the convnet also in float64. Then the same
-run --repeats times must leave the same weights, byte for byte. One line a comparison; exit status 1 when one
-fails. `--device cpu` tries the program itself where there is no GPU.
+losses within 1e-4 over 100 steps in full float32, dropout included; the convnet also in float64. The same run
+--repeats times, and once more kernel by kernel (--no-cuda-graph), must leave the same weights, byte for byte. One
+line a comparison; exit status 1 when one fails. `--device cpu` tries the program itself where there is no GPU.
 """
+import itertools
 import subprocess
 import sys
 import time
@@ -28,20 +29,20 @@ MODELS = {
     "quickstart": ("quickstart", "1x1", ["fit.epochs=1", f"fit.limit_steps={STEPS}"], 1e-4),
 }
 REPEATED = ["quickstart", "convnet"]
+BESIDE = 4  # checks that run at once: most of a run is starting it
 
 
 class Runner:
     def __init__(self, arguments, folder):
         self.program, self.configs = str(arguments.meshtrain), arguments.configs
-        self.folder, self.end, self.runs = folder, time.monotonic() + arguments.seconds, 0
+        self.folder, self.end, self.numbers = folder, time.monotonic() + arguments.seconds, itertools.count()
 
     def left(self):
         return self.end - time.monotonic()
 
     def train(self, model, devices, *arguments):
         """The run's folder."""
-        self.runs += 1
-        run = self.folder / str(self.runs)
+        run = self.folder / str(next(self.numbers))
         config, _, steps, _ = MODELS[model]
         command = [self.program, "train", str(self.configs / f"{config}.yaml"), "--devices", devices, "-q", "-o",
                    str(run), "run.log_steps=true", "matmul_precision=highest", "checkpoint.every=never",
@@ -87,13 +88,15 @@ def eight(device):
 
 
 def repeat(runner, model, device, count):
-    hashes = set()
-    for _ in range(count):
-        run = runner.train(model, one(device), "--mesh", MODELS[model][1], "fit.limit_steps=30")
-        hashes.add(weights_of(run))
+    def hash_of(*more):
+        return weights_of(runner.train(model, one(device), "--mesh", MODELS[model][1], "fit.limit_steps=30", *more))
+
+    hashes = {hash_of() for _ in range(count)}
     if len(hashes) != 1:
         raise Failed(f"{count} runs left {len(hashes)} different weights")
-    return f"{count} runs, sha256 {hashes.pop()[:16]}"
+    if hash_of("--no-cuda-graph") not in hashes:
+        raise Failed("--no-cuda-graph leaves other weights")
+    return f"{count} runs and one without a graph, sha256 {hashes.pop()[:16]}"
 
 
 def main():
@@ -101,9 +104,9 @@ def main():
     parser.add_argument("--device", default="gpu:0")
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()
-    checks = [(f"{m} follows the CPU", compare, (m, arguments.device)) for m in MODELS]
-    checks += [(f"{m} repeats", repeat, (m, arguments.device, arguments.repeats)) for m in REPEATED]
-    return report(lambda folder: Runner(arguments, folder), checks)
+    checks = [(f"{m} repeats", repeat, (m, arguments.device, arguments.repeats)) for m in REPEATED]
+    checks += [(f"{m} follows the CPU", compare, (m, arguments.device)) for m in MODELS]
+    return report(lambda folder: Runner(arguments, folder), checks, BESIDE)
 
 
 if __name__ == "__main__":

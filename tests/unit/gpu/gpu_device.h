@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/gpu/load.h"
+#include "train/devices.h"
 
 namespace meshtrain::test {
 
@@ -32,6 +33,7 @@ inline std::unique_ptr<gpu::Device> open_test_device() {
   gpu::Runtime* runtime = test_runtime();
   gpu::DeviceOptions options;
   options.use_tf32 = false;
+  options.cache_dir = gpu_cache_folder();  // minutes of NVRTC
   return runtime == nullptr ? nullptr : runtime->open(0, options);
 }
 

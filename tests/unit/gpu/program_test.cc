@@ -22,10 +22,16 @@ using meshtrain::testing::Random;
 using meshtrain::testing::random_layout;
 using meshtrain::testing::run_layout;
 
+// Where every step takes long: the code is instrumented, or kernels are, as compute-sanitizer does
+// ($MESHTRAIN_SLOW).
+bool is_slow() {
+  return kIsInstrumented || std::getenv("MESHTRAIN_SLOW") != nullptr;
+}
+
 // $MESHTRAIN_RANDOM_CASES, or as many as fit into the time of a suite.
 int num_cases(int otherwise) {
   const char* asked = std::getenv("MESHTRAIN_RANDOM_CASES");
-  return asked != nullptr ? std::atoi(asked) : kIsInstrumented ? otherwise / 4 : otherwise;
+  return asked != nullptr ? std::atoi(asked) : is_slow() ? otherwise / 4 : otherwise;
 }
 
 void check_case(const LayoutCase& step, Random& random, uint64_t seed, bool read_all) {
@@ -133,7 +139,7 @@ TEST_CASE("the guides' models learn on the GPU what they learn on the CPU") {
   const Dataset data = pictures(80);
   for (const Guide& guide : kGuides) {
     CAPTURE(guide.name);
-    const int64_t steps = kIsInstrumented ? 3 : guide.steps;
+    const int64_t steps = is_slow() ? 3 : guide.steps;
     const std::vector<std::string> common = {"fit.batch_size=8", "seed=7"};
     const auto with = [&](const char* device, std::vector<std::string> more = {}) {
       more.insert(more.end(), common.begin(), common.end());
@@ -173,7 +179,7 @@ TEST_CASE("mixed precision has the CPU's losses on the GPU") {
         return train(std::string(guide.yaml) + guide.layout,
                      {"seed=7", "fit.batch_size=8", std::string("dtype_policy=") + policy.name,
                       std::string("distribution.device_mesh.devices=") + devices},
-                     data, kIsInstrumented ? 2 : 6);
+                     data, is_slow() ? 2 : 6);
       };
       set_emulator_seed(4);
       check_close(on("gpu:0x8"), on("cpu:8"), policy.tolerance);
@@ -186,7 +192,7 @@ TEST_CASE("twenty repeats on the GPU end with one hash in whatever order it comp
     return;
   const Dataset data = pictures(32);
   std::set<uint64_t> hashes;
-  const uint64_t repeats = kIsInstrumented ? 5 : 20;
+  const uint64_t repeats = is_slow() ? 5 : 20;
   for (uint64_t seed = 0; seed < repeats; ++seed) {
     set_emulator_seed(seed);
     hashes.insert(train(std::string(kMlp) + kSplitMlp,

@@ -4,49 +4,15 @@
 #include <filesystem>
 
 #include "backend/gpu/join.h"
+#include "decoder.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
-#include "gpu_device.h"
 #include "passes/memory.h"
 #include "passes/rows.h"
-#include "support/engine_case.h"
-#include "support/splitmix.h"
 #include "train/setup.h"
 
 namespace meshtrain::test {
 namespace {
-
-// Like a part of a decoder: normalizations before products, a softmax between them, a classifier.
-constexpr const char* kDecoder = R"(
-name: decoder
-model:
-  layers:
-    - Input: {shape: [32]}
-    - Embedding: {input_dim: 40, output_dim: 64}
-    - LayerNormalization: {name: norm1}
-    - Dense: {name: keys, units: 96}
-    - Softmax: {name: attention}
-    - Dense: {name: values, units: 64}
-    - RMSNormalization: {name: norm2}
-    - Dense: {name: wide, units: 128, activation: gelu}
-    - GroupNormalization: {name: groups, groups: 4}
-    - UnitNormalization: {name: unit}
-    - GlobalAveragePooling1D
-    - Dense: {name: classes, units: 50, activation: softmax}
-compile:
-  loss: SparseCategoricalCrossentropy
-  optimizer: adam
-fit: {batch_size: 64}
-)";
-
-Dataset sentences(int64_t samples) {
-  HostTensor x(DType::kInt32, {samples, 32}), y(DType::kInt32, {samples});
-  for (int64_t i = 0; i < x.size(); ++i)
-    x.data<int32_t>()[i] = static_cast<int32_t>(splitmix_below(7, static_cast<uint64_t>(i), 40));
-  for (int64_t i = 0; i < samples; ++i)
-    y.data<int32_t>()[i] = static_cast<int32_t>(splitmix_below(8, static_cast<uint64_t>(i), 50));
-  return dataset_of(std::move(x), std::move(y));
-}
 
 Program training_program(const std::vector<std::string>& overrides) {
   const Config config = config_from(kDecoder, overrides);
@@ -227,47 +193,6 @@ TEST_CASE("programs with fixed reductions keep their steps") {
   program.fixed_reductions = true;
   group_rows(program);
   CHECK(groups_of(program).empty());
-}
-
-std::vector<double> losses(const std::vector<std::string>& overrides) {
-  EngineOptions options;
-  options.num_workers = 2;
-  const Dataset data = sentences(32);
-  const Config config = config_from(kDecoder, overrides);
-  Engine engine(config, data_spec(data), options);
-  std::vector<double> out;
-  for (int64_t step = 0; step < 4; ++step) {
-    const std::vector<int64_t> rows = rows_of_step(step, 8, data.num_samples);
-    engine.train_step({&data, rows});
-    out.push_back(engine.last_loss());
-  }
-  return out;
-}
-
-TEST_CASE("what is computed row by row trains as on the CPU") {
-  if (test_runtime() == nullptr)
-    return;
-  struct Policy {
-    const char* name;
-    double tolerance;
-  };
-  for (const Policy& policy :
-       {Policy{"float64", 1e-9}, Policy{"float32", 1e-4}, Policy{"mixed_bfloat16", 2e-2}}) {
-    CAPTURE(policy.name);
-    const auto on = [&](const char* devices, int count) {
-      return losses({"seed=5", "fit.batch_size=8", std::string("dtype_policy=") + policy.name,
-                     fmt::format("distribution={{type: DataParallel, device_mesh: {{shape: [{}], "
-                                 "axis_names: [data], devices: {}}}}}",
-                                 count, devices)});
-    };
-    set_emulator_seed(2);
-    const std::vector<double> cpu = on("cpu", 1), one = on("gpu:0", 1), eight = on("gpu:0x8", 8);
-    for (size_t i = 0; i < cpu.size(); ++i) {
-      CHECK(one[i] == doctest::Approx(cpu[i]).epsilon(policy.tolerance));
-      CHECK(eight[i] == doctest::Approx(cpu[i]).epsilon(policy.tolerance));
-    }
-    CHECK(cpu.back() != cpu.front());
-  }
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // Every spec of the catalogue: what GpuMaker's kernels compute on the device against CpuMaker's.
 //
-// $MESHTRAIN_GPU_SPECS: only specs whose name contains it.
+// $MESHTRAIN_GPU_SPECS: only specs whose name contains it. $MESHTRAIN_GPU_SPECS_PART: "1/4" for
+// every fourth of a family from the second on, so that parts run, and compile, beside each other; a
+// part has the same kernels every time, and finds them in the cache.
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "backend/gpu/maker.h"
@@ -18,6 +21,15 @@ namespace {
 constexpr int64_t kAlignment = 256;
 constexpr int kGapByte = 0x5C;
 
+std::vector<KernelSpec> part_of(const std::vector<KernelSpec>& specs, const char* part) {
+  size_t first = 0, parts = 0;
+  REQUIRE_MESSAGE((std::sscanf(part, "%zu/%zu", &first, &parts) == 2 && first < parts), part);
+  std::vector<KernelSpec> out;
+  for (size_t i = first; i < specs.size(); i += parts)
+    out.push_back(specs[i]);
+  return out;
+}
+
 std::vector<KernelSpec> chosen_specs(const SpecFamily& family) {
   std::vector<KernelSpec> specs = family.specs();
   if (const char* part = std::getenv("MESHTRAIN_GPU_SPECS")) {
@@ -25,7 +37,8 @@ std::vector<KernelSpec> chosen_specs(const SpecFamily& family) {
       return spec.name.find(part) == std::string::npos;
     });
   }
-  return specs;
+  const char* const part = std::getenv("MESHTRAIN_GPU_SPECS_PART");
+  return part == nullptr ? specs : part_of(specs, part);
 }
 
 // The arrays of all specs in one piece of memory, with gaps between them.
@@ -213,6 +226,8 @@ void check_family(std::string_view name) {
   compare_bits(apart, image_apart, SpecRun(apart, image_apart, *device)(0), together, "apart");
 }
 
+// scripts/gpu_check.sh runs these in parts.
+TEST_SUITE_BEGIN("specs");
 TEST_CASE("tapes equal the CPU's") {
   check_family("tape");
 }
@@ -258,6 +273,7 @@ TEST_CASE("rows equal the CPU's") {
 TEST_CASE("random views are read and written as on the CPU") {
   check_family("view");
 }
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace meshtrain::test
