@@ -187,7 +187,7 @@ def a_signal_to_mpirun_saves_and_stops_all(bench):
                      "--devices", "cpu:4", *LONG_RUN, "fit.epochs=60"]).expect(0)
 
 
-# --- long ---------------------------------------------------------------------------------------
+# --- mostly long --------------------------------------------------------------------------------
 
 @long
 def a_disk_that_fills_up_ends_the_run_and_it_goes_on_when_there_is_room(bench):
@@ -263,7 +263,7 @@ def a_killed_launcher_leaves_nothing_behind(bench):
     bench.nothing_left(GONE)
 
 
-@long
+@short
 def restarts_end_with_the_bits_of_one_run(bench):
     words = ["fit.epochs=60"]
     bench.remove("again")
@@ -308,31 +308,48 @@ def what_is_wrong_is_not_started_again(bench):
     bench.nothing_left(GONE)
 
 
+def same_guide(bench, name, counts):
+    config = os.path.join(bench.configs, name + ".yaml")
+    devices = {"mirrored_mlp": 2}.get(name, 8)
+    words = ["--devices", f"cpu:{devices}", "distribution.reductions=fixed", "fit.epochs=2",
+             "fit.limit_steps=4", "run.log_steps=true"]
+    one = reference(bench, words, config, name)
+    for processes in counts:
+        if processes <= devices:
+            same_on(bench, processes, config, words, one)
+
+
+@short
+def the_guide_s_model_parallel_in_four_processes_computes_what_one_does(bench):
+    same_guide(bench, "keras_guide_model_parallel", (4,))
+
+
 @long
 def guide_models_compute_what_one_process_does(bench):
-    short_fit = ["distribution.reductions=fixed", "fit.epochs=2", "fit.limit_steps=4",
-                 "run.log_steps=true"]
     for name in ("keras_guide_data_parallel", "keras_guide_model_parallel", "mirrored_mlp",
                  "jax_guide_convnet"):
-        config = os.path.join(bench.configs, name + ".yaml")
-        devices = {"mirrored_mlp": 2}.get(name, 8)
-        words = ["--devices", f"cpu:{devices}", *short_fit]
-        one = reference(bench, words, config, name)
-        for processes in (2, 4, 8):
-            if processes <= devices:
-                same_on(bench, processes, config, words, one)
+        same_guide(bench, name, (2, 4, 8))
+
+
+def same_zero(bench, level, counts):
+    words = [f"distribution.zero={level}", *SIX]
+    one = reference(bench, words, name=f"zero{level}")
+    for processes in counts:
+        same_on(bench, processes, "model.yaml", words, one)
+
+
+@short
+def zero_3_in_six_processes_computes_what_one_does(bench):
+    same_zero(bench, 3, (6,))
 
 
 @long
 def zero_levels_compute_what_one_process_does(bench):
     for level in (1, 2, 3):
-        words = [f"distribution.zero={level}", *SIX]
-        one = reference(bench, words, name=f"zero{level}")
-        for processes in (2, 6):
-            same_on(bench, processes, "model.yaml", words, one)
+        same_zero(bench, level, (2, 6))
 
 
-@long
+@short
 def checkpoints_of_any_number_of_processes_are_taken_by_any_other(bench):
     words = [*SIX, "distribution.zero=1"]
     one = reference(bench, words, name="moved-one")

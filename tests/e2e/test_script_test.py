@@ -79,7 +79,7 @@ class TestScript(unittest.TestCase):
     def test_long_runs_the_long_tests_and_installs_what_they_need(self):
         code, _, calls = self.run_script("--quick", "--long")
         self.assertEqual(code, 0)
-        self.assertIn("-L cpu|cluster ", calls)
+        self.assertIn("-L cpu|cluster|long ", calls)
         self.assertIn("install_dependencies.sh --long\n", calls)
 
 
