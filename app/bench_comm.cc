@@ -71,9 +71,12 @@ std::string as_text(const std::vector<CommSeries>& all, const CommOptions& optio
                                     ? fmt::format(" in {} processes", options.processes.size())
                                     : "");
   for (const CommSeries& series : all) {
-    out += fmt::format("\n{} over {}\n", series.kind,
-                       series.axis.empty() ? fmt::format("{} processes", series.members)
-                                           : fmt::format("{} ({})", series.axis, series.members));
+    const int64_t n = series.group.devices;
+    out += fmt::format(
+        "\n{}{} over {}\n", series.kind,
+        series.reductions.empty() ? "" : fmt::format(", {} reductions,", series.reductions),
+        series.axis.empty() ? fmt::format("{} processes", n)
+                            : fmt::format("{} ({})", series.axis, n));
     std::vector<std::vector<std::string>> rows = {{"bytes", "time", "rate", "bus rate"}};
     for (const CommPoint& point : series.points) {
       rows.push_back({format_bytes(point.bytes), seconds_text(point.seconds),
@@ -103,12 +106,15 @@ std::string as_json(const std::vector<CommSeries>& all, const CommOptions& optio
                         {"bus_rate", point.bus_rate},
                         {"moved", point.moved}});
     }
-    list.push_back({{"kind", series.kind},
-                    {"axis", series.axis.empty() ? Json(nullptr) : Json(series.axis)},
-                    {"members", series.members},
-                    {"points", points},
-                    {"start", series.fit.start},
-                    {"rate_of_fit", series.fit.rate}});
+    list.push_back(
+        {{"kind", series.kind},
+         {"axis", series.axis.empty() ? Json(nullptr) : Json(series.axis)},
+         {"reductions", series.reductions.empty() ? Json(nullptr) : Json(series.reductions)},
+         {"members", series.group.devices},
+         {"hosts", series.group.hosts},
+         {"points", points},
+         {"start", series.fit.start},
+         {"rate_of_fit", series.fit.rate}});
   }
   return json_text(Json{{"devices", devices},
                         {"processes", options.processes.size()},

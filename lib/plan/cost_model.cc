@@ -12,8 +12,9 @@
 namespace meshtrain {
 namespace {
 
+// Of two ways; one without an algorithm is none.
 CallTime faster(CallTime a, CallTime b) {
-  return b.seconds < a.seconds ? std::move(b) : std::move(a);
+  return a.algorithm.empty() || b.seconds < a.seconds ? std::move(b) : std::move(a);
 }
 
 // Part of S that a device sends in a gather.
@@ -40,10 +41,8 @@ template <class Seconds>
 CallTime best_protocol(const char* algorithm, Seconds seconds) {
   CallTime best;
   for (size_t p = 0; p < kNumProtocols; ++p) {
-    const double time = seconds(p);
-    if (best.algorithm.empty() || time < best.seconds) {
-      best = {time, fmt::format("{} {}", algorithm, protocol_name(static_cast<Protocol>(p)))};
-    }
+    best = faster(best, {seconds(p),
+                         fmt::format("{} {}", algorithm, protocol_name(static_cast<Protocol>(p)))});
   }
   return best;
 }
@@ -56,10 +55,30 @@ CallTime ring(const Hardware& hardware, double bytes, GroupShape group, double t
   const auto n = static_cast<double>(group.devices), h = static_cast<double>(group.hosts);
   const double rate = ring_rate(hardware, group);
   return best_protocol("ring", [&](size_t p) {
-    const double hops = (n - h) * hardware.link_hop[p] + (h - 1) * hardware.network_hop[p];
+    const double link_hop =
+        std::max(hardware.link_hop[p], group.hosts == 1 ? 0 : hardware.network_post);
+    const double hops = (n - h) * link_hop + (h - 1) * hardware.network_hop[p];
     const double move = part(group) * bytes / protocol_rate(hardware, rate, p, group.hosts);
     return hardware.ring_start[p] + times * (hops + move);
   });
+}
+
+// One behind another from each device, so many of them to other hosts: bytes that it sends inside
+// the host and beyond. Of NCCL's protocols only these two do.
+CallTime messages(const Hardware& hardware, GroupShape group, double inside, double across,
+                  double posts) {
+  CallTime best;
+  for (const Protocol protocol : {Protocol::kLL, Protocol::kSimple}) {
+    const auto p = static_cast<size_t>(protocol);
+    double moving = inside / protocol_rate(hardware, hardware.link_rate, p, 1);
+    if (group.hosts > 1) {
+      const double rate = protocol_rate(hardware, hardware.network_rate, p, group.hosts);
+      moving = std::max({moving, across / rate, posts * hardware.network_post});
+    }
+    const double hop = group.hosts > 1 ? hardware.network_hop[p] : hardware.link_hop[p];
+    best = faster(best, {hardware.ring_start[p] + hop + moving, "direct"});
+  }
+  return group.devices == 1 ? CallTime() : best;
 }
 
 }  // namespace
@@ -94,13 +113,6 @@ CallTime ring_all_reduce(const Hardware& hardware, double bytes, GroupShape grou
   return ring(hardware, bytes, group, 2);
 }
 
-CallTime two_level_gather(const Hardware& hardware, double bytes, GroupShape group) {
-  const auto g = static_cast<double>(group.per_host());
-  const CallTime across = ring_gather(hardware, bytes / g, {group.hosts, group.hosts});
-  const CallTime inside = ring_gather(hardware, bytes, {group.per_host(), 1});
-  return {across.seconds + inside.seconds, group.devices == 1 ? "" : "two levels"};
-}
-
 CallTime tree_all_reduce(const Hardware& hardware, double bytes, GroupShape group) {
   if (group.devices == 1) {
     return {};
@@ -124,63 +136,141 @@ CallTime switch_all_reduce(const Hardware& hardware, double bytes, GroupShape gr
   return {hardware.switch_start + 2 * part(group) * bytes / hardware.switch_rate, "in switch"};
 }
 
-CallTime two_level_all_reduce(const Hardware& hardware, double bytes, GroupShape group) {
-  const auto g = static_cast<double>(group.per_host());
-  const GroupShape rail{group.hosts, group.hosts};
-  const CallTime across = faster(ring_all_reduce(hardware, bytes / g, rail),
-                                 tree_all_reduce(hardware, bytes / g, rail));
-  const CallTime inside = ring_gather(hardware, bytes, {group.per_host(), 1});  // there and back
-  return {across.seconds + 2 * inside.seconds, group.devices == 1 ? "" : "two levels"};
-}
-
-CallTime all_to_all(const Hardware& hardware, double bytes, GroupShape group) {
-  if (group.devices == 1) {
-    return {};
-  }
+CallTime exchange(const Hardware& hardware, double bytes, GroupShape group) {
   const auto n = static_cast<double>(group.devices), g = static_cast<double>(group.per_host());
-  constexpr auto kSimple = static_cast<size_t>(Protocol::kSimple);
-  const bool crosses = group.hosts > 1;
-  const double inside = (g - 1) / n * bytes / hardware.link_rate;
-  const double across = crosses ? (n - g) / n * bytes / hardware.network_rate : 0;
-  const double hop = crosses ? hardware.network_hop[kSimple] : hardware.link_hop[kSimple];
-  return {hardware.ring_start[kSimple] + hop + std::max(inside, across), "direct"};
+  return messages(hardware, group, (g - 1) / n * bytes, (n - g) / n * bytes, n - g);
 }
 
 CallTime permute(const Hardware& hardware, double bytes, GroupShape group) {
+  const bool crosses = group.hosts > 1;
+  return messages(hardware, group, crosses ? 0 : bytes, crosses ? bytes : 0, crosses ? 1 : 0);
+}
+
+namespace {
+
+// The tensor's: what devices give to a gather is a part of it.
+double tensor_bytes(const CollectiveCall& call, GroupShape group) {
+  return call.kind == "all_gather" ? call.bytes * static_cast<double>(group.devices) : call.bytes;
+}
+
+// Of kernels in a device's own memory, which read and write so much together.
+double local_time(const Hardware& hardware, int kernels, double bytes) {
+  return kernels * hardware.kernel + bytes / memory_rate(hardware, bytes);
+}
+
+CallTime gather_call(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
+  const double whole = tensor_bytes(call, group);
+  CallTime time = ring_gather(hardware, whole, group);
+  if (call.is_packed) {  // what it gives, and what has arrived
+    time.seconds += local_time(hardware, 2, 2 * call.bytes + 2 * whole);
+  }
+  return time;
+}
+
+CallTime fixed_all_reduce(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
+  const double n = static_cast<double>(group.devices), even = call.bytes - call.uneven;
+  CallTime time = exchange(hardware, call.bytes, group);
+  time.seconds += local_time(hardware, 1, call.bytes * (1 + 1 / n));  // the sum
+  if (call.is_packed) {
+    time.seconds += local_time(hardware, 1, 2 * part(group) * call.bytes);
+  }
+  if (even > 0) {
+    const CallTime gather = ring_gather(hardware, even, group);
+    time.seconds += gather.seconds;
+    time.algorithm += ", " + gather.algorithm;
+    if (call.is_packed) {
+      time.seconds += local_time(hardware, 2, 2 * even);
+    }
+  }
+  if (call.uneven > 0) {
+    time.seconds += exchange(hardware, call.uneven, group).seconds;
+    time.algorithm += ", direct";
+    if (call.is_packed) {
+      time.seconds += local_time(hardware, 2, 2 * call.uneven);
+    }
+  }
+  return time;
+}
+
+// NCCL works in place: operands are copied to where results will be.
+CallTime all_reduce_call(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
+  if (call.fixed) {
+    return fixed_all_reduce(hardware, call, group);
+  }
+  CallTime time = faster(ring_all_reduce(hardware, call.bytes, group),
+                         tree_all_reduce(hardware, call.bytes, group));
+  if (group.hosts == 1 && hardware.switch_rate > 0) {
+    time = faster(time, switch_all_reduce(hardware, call.bytes, group));
+  }
+  time.seconds += call.is_packed ? local_time(hardware, 3, 6 * call.bytes)
+                                 : local_time(hardware, 1, 2 * call.bytes);
+  return time;
+}
+
+CallTime reduce_scatter_call(const Hardware& hardware, const CollectiveCall& call,
+                             GroupShape group) {
+  const double n = static_cast<double>(group.devices);
+  CallTime time =
+      call.fixed ? exchange(hardware, call.bytes, group) : ring_gather(hardware, call.bytes, group);
+  if (call.is_packed) {
+    time.seconds += local_time(hardware, 1, 2 * call.bytes);
+  }
+  if (call.fixed) {  // the sum
+    time.seconds += local_time(hardware, 1, call.bytes * (1 + 1 / n));
+  } else if (call.is_packed) {
+    time.seconds += local_time(hardware, 1, 2 * call.bytes / n);
+  }
+  return time;
+}
+
+// Parts lie as runs on one side only: they are copied once, there or here.
+CallTime all_to_all_call(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
+  CallTime time = exchange(hardware, call.bytes, group);
+  time.seconds += local_time(hardware, 2, 2 * call.bytes);
+  return time;
+}
+
+}  // namespace
+
+const std::vector<std::string>& call_names() {
+  static const std::vector<std::string> kNames = {"all_gather",           "all_to_all",
+                                                  "all_reduce_fixed",     "all_reduce_fast",
+                                                  "reduce_scatter_fixed", "reduce_scatter_fast"};
+  return kNames;
+}
+
+std::string call_name(std::string_view kind, bool fixed) {
+  if (kind == "all_reduce" || kind == "reduce_scatter") {
+    return fmt::format("{}_{}", kind, fixed ? "fixed" : "fast");
+  }
+  return std::string(kind == "permute" ? "all_to_all" : kind);
+}
+
+double sent_part(std::string_view kind, int64_t n) {
+  const double others = static_cast<double>(n - 1) / static_cast<double>(n);
+  return kind == "all_reduce" ? 2 * others : kind == "permute" ? 1 : others;
+}
+
+CallTime collective_time(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
+  MESHTRAIN_CHECK(call.kind == "all_gather" || call.kind == "all_reduce" ||
+                      call.kind == "all_to_all" || call.kind == "permute" ||
+                      call.kind == "reduce_scatter",
+                  "`{}` is no collective", call.kind);
   if (group.devices == 1) {
     return {};
   }
-  constexpr auto kSimple = static_cast<size_t>(Protocol::kSimple);
-  const bool crosses = group.hosts > 1;
-  const double rate = crosses ? hardware.network_rate : hardware.link_rate;
-  const double hop = crosses ? hardware.network_hop[kSimple] : hardware.link_hop[kSimple];
-  return {hardware.ring_start[kSimple] + hop + bytes / rate, "direct"};
-}
-
-CallTime collective_time(const Hardware& hardware, std::string_view kind, double operand_bytes,
-                         GroupShape group) {
-  if (kind == "all_to_all") {
-    return all_to_all(hardware, operand_bytes, group);
+  const CallLines& lines = group.hosts == 1 ? hardware.link_calls : hardware.network_calls;
+  const auto line = lines.find(call_name(call.kind, call.fixed));
+  if (line != lines.end()) {
+    const double sent = sent_part(call.kind, group.devices) * tensor_bytes(call, group);
+    const double rate = line->second.rate;
+    return {line->second.start + (rate > 0 ? sent / rate : 0), "as measured"};
   }
-  if (kind == "permute") {
-    return permute(hardware, operand_bytes, group);
-  }
-  const bool two_levels = group.hosts > 1 && group.per_host() > 1;
-  if (kind == "all_reduce") {
-    CallTime best = faster(ring_all_reduce(hardware, operand_bytes, group),
-                           tree_all_reduce(hardware, operand_bytes, group));
-    if (group.hosts == 1 && hardware.switch_rate > 0) {
-      best = faster(best, switch_all_reduce(hardware, operand_bytes, group));
-    }
-    return two_levels ? faster(best, two_level_all_reduce(hardware, operand_bytes, group)) : best;
-  }
-  MESHTRAIN_CHECK(kind == "all_gather" || kind == "reduce_scatter", "`{}` is no collective", kind);
-  const double whole =
-      kind == "all_gather" ? operand_bytes * static_cast<double>(group.devices) : operand_bytes;
-  const CallTime best = ring_gather(hardware, whole, group);
-  return two_levels && hardware.two_level_gather
-             ? faster(best, two_level_gather(hardware, whole, group))
-             : best;
+  return call.kind == "all_gather"       ? gather_call(hardware, call, group)
+         : call.kind == "all_reduce"     ? all_reduce_call(hardware, call, group)
+         : call.kind == "reduce_scatter" ? reduce_scatter_call(hardware, call, group)
+         : call.kind == "all_to_all"     ? all_to_all_call(hardware, call, group)
+                                         : permute(hardware, call.bytes, group);
 }
 
 double memory_rate(const Hardware& hardware, double bytes) {

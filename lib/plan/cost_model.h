@@ -1,24 +1,40 @@
-// How long a collective takes: a start, so many hops, so many bytes at a rate. The formulas are
-// those of NCCL's own tuning model, with whose constants the table of hardware is filled.
+// How long a collective takes as the program does it (exec/library_collective.h): which calls of
+// NCCL, and what it moves and adds up in a device's memory before and after them.
 //
-// n devices on h hosts, g = n / h on each, S bytes:
+//   all_gather       NCCL's
+//   all_reduce       fast: NCCL's. fixed: an exchange of shares, an own sum, and NCCL's all_gather
+//   of
+//                    the tensors whose elements divide by the devices; of the others an exchange
+//   reduce_scatter   fast: NCCL's. fixed: an exchange and an own sum
+//   all_to_all       an exchange
+//   permute          a message
+//
+// Where several tensors, or pieces that are no runs of theirs, go as one, they are copied together
+// before and apart afterwards. A kernel for that takes its launch and its bytes at the memory's
+// rate.
+//
+// NCCL's calls are a start, so many hops, so many bytes at a rate: the formulas of its own tuning
+// model, with whose constants the table of hardware is filled. n devices on h hosts, g = n / h on
+// each, S bytes:
 //
 //   ring gather, scatter  start + (n - h) link hop + (h - 1) network hop + (n-1)/n S / B
 //   ring all_reduce       start + twice the hops and bytes of a gather
 //   tree all_reduce       start + 2 ((g - 1) link hop + log2(h) network hop)
 //                         + 2(n-1)/n S / (0.92 B)
 //   all_reduce in switch  start + 2(n-1)/n S / bus rate; one host
-//   two levels            inside each host, and with S / g over each device's own network card
-//   all_to_all            start + a hop + the longer of what goes over links and over the network
+//   exchange              start + a hop + the longest of what goes over links, what goes over the
+//                         network, and the posting of n - g messages there
 //   permute               start + a hop + S / rate
 //
-// B is the link's rate, or that of the g cards of a host where they are slower. A ring or a tree
-// runs with the protocol that is fastest for S; a call with the fastest algorithm.
+// B is the link's rate, or that of the g cards of a host where they are slower; between hosts a
+// link's hop in a ring is no shorter than posting a message. NCCL takes what is fastest for S among
+// algorithms and protocols; messages of their own have no LL128.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mesh/sharding.h"
 #include "plan/hardware.h"
@@ -42,20 +58,35 @@ struct CallTime {
 };
 
 // `bytes`: the whole tensor of a gather or scatter, the tensor of an all_reduce, what one device
-// holds of the operand of an all_to_all or permute. 0 seconds for one device.
+// gives to an exchange (its own part, too) or a permute. 0 seconds for one device.
 CallTime ring_gather(const Hardware& hardware, double bytes, GroupShape group);
-CallTime two_level_gather(const Hardware& hardware, double bytes, GroupShape group);
 CallTime ring_all_reduce(const Hardware& hardware, double bytes, GroupShape group);
 CallTime tree_all_reduce(const Hardware& hardware, double bytes, GroupShape group);
 CallTime switch_all_reduce(const Hardware& hardware, double bytes, GroupShape group);
-CallTime two_level_all_reduce(const Hardware& hardware, double bytes, GroupShape group);
-CallTime all_to_all(const Hardware& hardware, double bytes, GroupShape group);
+CallTime exchange(const Hardware& hardware, double bytes, GroupShape group);
 CallTime permute(const Hardware& hardware, double bytes, GroupShape group);
 
-// The fastest way. `kind` is the op's name; `operand_bytes` are those of one device's operands, as
-// in PlannedCollective. Throws InternalError for what is no collective.
-CallTime collective_time(const Hardware& hardware, std::string_view kind, double operand_bytes,
-                         GroupShape group);
+// One collective of a program.
+struct CollectiveCall {
+  std::string_view kind;  // the op's name
+  double bytes = 0;       // of one device's operands, as in PlannedCollective
+  double uneven = 0;      // of an all_reduce's: tensors whose elements do not divide by the devices
+  bool is_packed = false;  // copied together before or apart afterwards
+  bool fixed = true;       // reductions
+};
+
+// By the line that was measured of such calls, else by the formulas. Throws InternalError for what
+// is no collective.
+CallTime collective_time(const Hardware& hardware, const CollectiveCall& call, GroupShape group);
+
+// What such calls are measured under: all_gather, all_to_all (exchanges, permutes, too), and
+// all_reduce_fixed, all_reduce_fast, reduce_scatter_fixed, reduce_scatter_fast.
+const std::vector<std::string>& call_names();
+std::string call_name(std::string_view kind, bool fixed);
+// What each of n devices sends in the fastest way that there is, as a part of the tensor's bytes
+// (of a gather: the whole one's). nccl-tests' bus rate is such bytes a second.
+double sent_part(std::string_view kind, int64_t n);
+
 // Bytes a second of a kernel that reads and writes so many.
 double memory_rate(const Hardware& hardware, double bytes);
 // The same on virtual devices: `moved` bytes are read and written by the processor.

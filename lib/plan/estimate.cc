@@ -150,6 +150,43 @@ class Estimator {
     }
   }
 
+  CollectiveCall call_of(const ProgramStep& step, const PlannedCollective& planned,
+                         GroupShape group) const {
+    CollectiveCall call{.kind = planned.kind,
+                        .bytes = static_cast<double>(planned.bytes),
+                        .is_packed = step.inputs.size() > 1,
+                        .fixed = input_.fixed_reductions};
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const Buffer& from = buffer(step.inputs[i]);
+      const Buffer& to = buffer(step.outputs[i]);
+      if (planned.kind == "all_reduce") {
+        const bool is_even = num_elements(to.shape) % group.devices == 0;
+        call.uneven += is_even ? 0 : static_cast<double>(from.piece_bytes);
+      } else if (planned.kind == "all_gather" || planned.kind == "reduce_scatter") {
+        call.is_packed = call.is_packed || differs_inside(from.sharding, to.sharding);
+      }
+    }
+    return call;
+  }
+
+  // What other reductions would cost more (or less) is kept for a note.
+  CallTime library_time(CollectiveCall call, GroupShape group) {
+    const CallTime time = collective_time(hardware_, call, group);
+    call.fixed = false;
+    fixed_costs_ += time.seconds - collective_time(hardware_, call, group).seconds;
+    return time;
+  }
+
+  // In how another dimension than the first is split: what one device has is no run of the whole.
+  static bool differs_inside(const Sharding& a, const Sharding& b) {
+    for (size_t d = 1; d < a.dims.size(); ++d) {
+      if (a.dims[d] != b.dims[d]) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void add_call(const ProgramStep& step) {
     const PlannedCollective& planned = input_.collectives[out_.calls.size()];
     const int index = static_cast<int>(out_.calls.size());
@@ -162,8 +199,7 @@ class Estimator {
     const CallTime time =
         hardware_.is_virtual
             ? virtual_collective_time(hardware_, bytes(step.inputs) + bytes(step.outputs))
-            : collective_time(hardware_, planned.kind, static_cast<double>(planned.bytes),
-                              call.group);
+            : library_time(call_of(step, planned, call.group), call.group);
     call.seconds = time.seconds;
     call.algorithm = time.algorithm;
     out_.calls.push_back(std::move(call));
@@ -241,6 +277,12 @@ class Estimator {
           format_bytes(input_.memory), format_bytes(hardware_.memory)));
     }
     note_slow_axis();
+    if (std::min(fixed_costs_, out_.exposed) > out_.step / 20) {
+      out_.notes.push_back(fmt::format(
+          "fixed sums take {} longer than NCCL's own: with `reductions: fast` the weights' last "
+          "bits depend on the number of processes",
+          seconds_text(fixed_costs_)));
+    }
     for (size_t i = 0; i < out_.calls.size(); ++i) {
       const EstimatedCall& call = out_.calls[i];
       if (starts_with(call.algorithm, "ring") && call.group.devices > 64 && call.group.hosts > 1 &&
@@ -285,6 +327,7 @@ class Estimator {
   std::vector<double> ready_;  // when each buffer is there
   std::vector<int> maker_;     // the collective that makes it; kNone: a kernel, or given
   double compute_free_ = 0, network_free_ = 0;
+  double fixed_costs_ = 0;   // of all calls, beside fast reductions
   int last_gather_ = kNone;  // not read yet
   double next_gather_ = 0;
   std::array<double, kNumMatmulTypes> product_flops_{};

@@ -64,9 +64,11 @@ struct EstimateInput {
   int64_t memory = 0;      // bytes that a device needs
   double flops = 0;        // of a step, all devices together
   bool allow_tf32 = true;  // for float32 products
+  bool fixed_reductions = true;
 };
 
-// The program is that of one process which has the whole mesh.
+// The program is that of one process which has the whole mesh. On hardware that is not virtual each
+// device is taken to have a process of its own, as a run gives it.
 Estimate estimate_step(const EstimateInput& input, const Hardware& hardware);
 
 // Records how long one device takes for the same batch; a note where that is less.

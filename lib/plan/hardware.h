@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,13 @@ enum class Protocol : uint8_t { kLL, kLL128, kSimple };
 constexpr size_t kNumProtocols = 3;
 std::string_view protocol_name(Protocol protocol);  // "LL128"
 using ByProtocol = std::array<double, kNumProtocols>;
+
+// A kind of call as it was measured: seconds = start + bytes that a device sends / rate.
+struct CallLine {
+  double start = 0;
+  double rate = 0;  // 0: no time grew with the bytes
+};
+using CallLines = std::map<std::string, CallLine, std::less<>>;  // by call_name()
 
 // Seconds, bytes, bytes a second, FLOP a second; rates are those of one device and direction.
 struct Hardware {
@@ -46,8 +54,10 @@ struct Hardware {
   ByProtocol share{};                              // of the rate that is data
   std::array<double, 3> ll_rate{};  // most that protocol LL reaches on 1, 2 and more hosts
   double tree_share = 1;            // of a ring's rate that a tree reaches
-  bool two_level_gather = false;    // gathers and scatters go rail by rail; NCCL's do not
-  double jitter = 0;                // of the step, for each doubling of the devices beyond eight
+  double network_post = 0;          // to hand one message to the network's card
+  // What was measured stands instead of all formulas: inside a host, and between hosts.
+  CallLines link_calls, network_calls;
+  double jitter = 0;  // of the step, for each doubling of the devices beyond eight
 };
 
 // The table: A100, H100, H200, B200, cpu.

@@ -8,6 +8,7 @@
 #include "config/interval.h"
 #include "config/reader.h"
 #include "config/source.h"
+#include "plan/cost_model.h"
 #include "train/devices.h"
 
 namespace meshtrain {
@@ -32,11 +33,41 @@ const Section& products_section() {
   return kSection;
 }
 
+const Section& call_section() {
+  static const Section kSection{
+      "hardware.calls.one",
+      {number("start", "null", "seconds of a call").least(0),
+       rate("rate", "bytes/s that a device sends; null: no time grew with them")}};
+  return kSection;
+}
+
+const Section& calls_section() {
+  static const Section kSection = [] {
+    Section out{"hardware.calls", {}};
+    for (const std::string& name : call_names()) {
+      out.fields.push_back(section(name, call_section(), "as measured"));
+    }
+    return out;
+  }();
+  return kSection;
+}
+
 const Section& link_section() {
   static const Section kSection{"hardware.link",
                                 {rate("rate", "bytes/s of a device, one direction"),
                                  protocols("hop", "seconds of a step of a ring"),
-                                 protocols("tree_hop", "seconds of a step of a tree")}};
+                                 protocols("tree_hop", "seconds of a step of a tree"),
+                                 section("calls", calls_section(), "measured, for the formulas")}};
+  return kSection;
+}
+
+const Section& network_section() {
+  static const Section kSection = [] {
+    Section out = link_section();
+    out.path = "hardware.network";
+    out.fields.push_back(number("post", "null", "seconds to post a message").least(0));
+    return out;
+  }();
   return kSection;
 }
 
@@ -51,8 +82,7 @@ const Section& hardware_section() {
   static const Section kSection{
       "hardware",
       {text("like", "null", "the entry whose values it has otherwise"),
-       text("memory", "null", "80 GB, 94 GiB"),
-       rate("memory_rate", "bytes/s, read and written"),
+       text("memory", "null", "80 GB, 94 GiB"), rate("memory_rate", "bytes/s, read and written"),
        text("cache", "null", "size below which cache_rate holds"),
        rate("cache_rate", "bytes/s within the cache"),
        section("peak", products_section(), "what the data sheet says"),
@@ -62,7 +92,7 @@ const Section& hardware_section() {
        boolean("virtual", "null", "devices share one processor"),
        section("link", link_section(), "to devices of the same host"),
        section("switch", switch_section(), "all_reduce in the switch"),
-       section("network", link_section(), "to other hosts"),
+       section("network", network_section(), "to other hosts"),
        protocols("start", "seconds of a call by ring"),
        protocols("tree_start", "seconds of a call by tree"),
        make_spec("share", ValueKind::kFloatOrList, "null", "part of the rate that is data")
@@ -70,7 +100,6 @@ const Section& hardware_section() {
            .most(1),
        protocols("ll_rate", "most that LL reaches on 1, 2 and more hosts"),
        number("tree_share", "null", "of a ring's rate that a tree reaches").above(0).most(1),
-       boolean("two_level_gather", "null", "gathers go rail by rail"),
        number("jitter", "null", "of the step, each doubling beyond 8 devices").least(0)}};
   return kSection;
 }
@@ -160,6 +189,17 @@ class HardwareReader {
   static void set(const ConfigValue& value, bool& out) {
     out = value.is_null() ? out : value.boolean();
   }
+  // A call with a start was measured.
+  static void set(ConfigValue& calls, CallLines& out) {
+    for (const std::string& name : call_names()) {
+      ConfigValue& call = field_of(calls, name);
+      if (const ConfigValue& start = field_of(call, "start"); !start.is_null()) {
+        CallLine line{start.number(), 0};
+        set(field_of(call, "rate"), line.rate);
+        out[name] = line;
+      }
+    }
+  }
   void set_bytes(const ConfigValue& value, int64_t& out) {
     if (value.is_null()) {
       return;
@@ -212,12 +252,14 @@ class HardwareReader {
     set(field("network", "rate"), out.network_rate);
     set(field("network", "hop"), out.network_hop);
     set(field("network", "tree_hop"), out.network_tree_hop);
+    set(field("network", "post"), out.network_post);
+    set(field("link", "calls"), out.link_calls);
+    set(field("network", "calls"), out.network_calls);
     set(field("start"), out.ring_start);
     set(field("tree_start"), out.tree_start);
     set(field("share"), out.share);
     set(field("ll_rate"), out.ll_rate);
     set(field("tree_share"), out.tree_share);
-    set(field("two_level_gather"), out.two_level_gather);
     set(field("jitter"), out.jitter);
   }
 

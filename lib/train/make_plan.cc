@@ -1,5 +1,7 @@
 #include "train/make_plan.h"
 
+#include "base/nccl_settings.h"
+
 namespace meshtrain {
 namespace {
 
@@ -26,7 +28,8 @@ EstimateInput estimate_input(const Setup& setup, const PlanReport& report, const
           .batch = report.batch,
           .memory = report.memory.total(),
           .flops = report.flops,
-          .allow_tf32 = setup.config().matmul_precision.value != "highest"};
+          .allow_tf32 = setup.config().matmul_precision.value != "highest",
+          .fixed_reductions = setup.config().distribution.reductions.value != "fast"};
 }
 
 // A step of the same batch on one device: the same layers and layouts on a mesh of ones.
@@ -42,6 +45,12 @@ double step_on_one_device(const Setup& setup, const Hardware& hardware) {
   report.batch = config.fit.batch_size.value;
   const Compiled compiled = alone.compile(StepKind::kTrain, report.batch);
   return estimate_step(estimate_input(alone, report, compiled.program), hardware).step;
+}
+
+// Without what a run does not let NCCL use.
+Hardware used_part(Hardware hardware) {
+  hardware.switch_rate = nccl_sums_in_switch() ? hardware.switch_rate : 0;
+  return hardware;
 }
 
 // One device is looked at only where it could be faster: where its products alone take less than
@@ -91,7 +100,7 @@ PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket, const Har
   report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);
   report.warnings = setup.warnings();
   if (hardware != nullptr) {
-    report.estimate = estimate(setup, report, compiled.program, *hardware);
+    report.estimate = estimate(setup, report, compiled.program, used_part(*hardware));
   }
   return report;
 }

@@ -7,7 +7,6 @@
 
 #include "comm/socket.h"
 #include "ir/op.h"
-#include "plan/hardware.h"
 
 namespace meshtrain {
 namespace {
@@ -21,14 +20,16 @@ int64_t agreed(const Processes& processes, int64_t mine) {
                                : std::stoll(processes.group->all_gather(std::to_string(mine))[0]);
 }
 
-// The median of some chunks of calls, which together take about `budget` seconds.
-double median_seconds(const std::function<void()>& call, double budget,
-                      const Processes& processes) {
+// The median of some chunks of calls, which together take about `budget` seconds. `finish` waits
+// for what calls have begun.
+double median_seconds(const std::function<void()>& call, const std::function<void()>& finish,
+                      double budget, const Processes& processes) {
   const auto timed = [&](int64_t calls) {
     const double begin = steady_seconds();
     for (int64_t i = 0; i < calls; ++i) {
       call();
     }
+    finish();
     return (steady_seconds() - begin) / static_cast<double>(calls);
   };
   timed(1);  // memory is touched, connections are made
@@ -102,10 +103,10 @@ ProgramStep make_step(const Program& program, std::string_view op, std::vector<i
   return step;
 }
 
-Program make_program(const Case& c, const MeshPart& part) {
+Program make_program(const Case& c, const MeshPart& part, bool fixed) {
   Program program;
   program.part = part;
-  program.fixed_reductions = !part.is_whole();  // as a run over several processes has it
+  program.fixed_reductions = fixed;
   const int from = add_buffer(program, c.shape, c.from), to = add_buffer(program, c.shape, c.to);
   program.prologue.push_back(make_step(program, "constant", {}, {from}, {{"value", 1.0}}));
   program.steps.push_back(make_step(program, c.op, {from}, {to}, {}));
@@ -120,10 +121,12 @@ int64_t moved_bytes(const Program& program) {
   return bytes;
 }
 
-// What each device sends of S bytes, in the fastest way that there is.
-double sent_part(std::string_view kind, int64_t n) {
-  const double gathered = static_cast<double>(n - 1) / static_cast<double>(n);
-  return kind == "all_reduce" ? 2 * gathered : gathered;
+// Of devices that fill hosts in order.
+GroupShape group_of(const CommOptions& options, int axis) {
+  const ProcessGroup* group = options.processes.group.get();
+  const int64_t devices = options.mesh.num_devices();
+  return group_along(options.mesh, AxisMask{1} << axis,
+                     group == nullptr ? devices : devices / group->size() * group->local_size());
 }
 
 void fit(CommSeries& series) {
@@ -135,31 +138,35 @@ void fit(CommSeries& series) {
   series.fit = seconds.empty() ? LineFit() : fit_line(bytes, seconds);
 }
 
-CommSeries measure_series(std::string_view op, int axis, const CommOptions& options,
-                          const MeshPart& part) {
-  CommSeries series{
-      std::string(op), options.mesh.axis_name(axis), options.mesh.axis_size(axis), {}, false, {}};
+CommSeries measure_series(std::string_view op, const char* reductions, int axis,
+                          const CommOptions& options, const MeshPart& part) {
+  CommSeries series;
+  series.kind = op;
+  series.reductions = reductions;
+  series.axis = options.mesh.axis_name(axis);
+  series.group = group_of(options, axis);
+  series.between_processes = (part.crossing() >> axis & 1) != 0;
+  const int64_t n = series.group.devices;
   for (int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
-    const Case c = make_case(op, axis, series.members, bytes);
-    Program program = make_program(c, part);
+    const Case c = make_case(op, axis, n, bytes);
+    Program program = make_program(c, part, series.reductions == "fixed");
     CommPoint point;
     point.moved = moved_bytes(program);
-    point.bytes = num_elements(c.shape) * 4 / (op == "all_to_all" ? series.members : 1);
+    point.bytes = num_elements(c.shape) * 4 / (op == "all_to_all" ? n : 1);
     if (agreed(options.processes, point.moved) > kMostMemory) {
       series.shortened = true;
       break;
     }
     VariableStore store(part, {}, options.device, options.processes);
     Executor executor(std::move(program), options.workers, store);
-    const auto call = [&] {
-      executor.run();
+    const auto finish = [&] {
       if (options.device != nullptr) {
         options.device->synchronize();
       }
     };
-    point.seconds = median_seconds(call, options.seconds, options.processes);
-    point.bus_rate =
-        sent_part(op, series.members) * static_cast<double>(point.bytes) / point.seconds;
+    point.seconds =
+        median_seconds([&] { executor.run(); }, finish, options.seconds, options.processes);
+    point.bus_rate = sent_part(op, n) * static_cast<double>(point.bytes) / point.seconds;
     series.points.push_back(point);
   }
   fit(series);
@@ -170,7 +177,11 @@ CommSeries measure_series(std::string_view op, int axis, const CommOptions& opti
 CommSeries measure_exchange(const CommOptions& options) {
   const Processes& processes = options.processes;
   const int64_t n = processes.size();
-  CommSeries series{"exchange", "", n, {}, false, {}};
+  const int64_t hosts = (n + processes.group->local_size() - 1) / processes.group->local_size();
+  CommSeries series;
+  series.kind = "exchange";
+  series.group = {n, hosts};
+  series.between_processes = true;
   for (int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
     const int64_t part = std::max<int64_t>(bytes / n, 1);
     std::vector<std::byte> out(static_cast<size_t>(part * n)), in(out.size());
@@ -184,7 +195,7 @@ CommSeries measure_exchange(const CommOptions& options) {
     const std::unique_ptr<Transfer> transfer =
         processes.group->make_exchange(std::move(sends), std::move(receives));
     CommPoint point{part * n, 0, 2 * part * n, 0};
-    point.seconds = median_seconds([&] { transfer->run(); }, options.seconds, processes);
+    point.seconds = median_seconds([&] { transfer->run(); }, [] {}, options.seconds, processes);
     point.bus_rate = sent_part("exchange", n) * static_cast<double>(point.bytes) / point.seconds;
     series.points.push_back(point);
   }
@@ -221,54 +232,22 @@ std::vector<CommSeries> measure_collectives(const CommOptions& options) {
   const MeshPart part(options.mesh, options.processes.size(), options.processes.rank());
   std::vector<CommSeries> out;
   for (int axis = 0; axis < options.mesh.num_axes(); ++axis) {
+    if (options.mesh.axis_size(axis) == 1) {
+      continue;
+    }
+    const bool crosses = (part.crossing() >> axis & 1) != 0;
     for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}) {
-      if (options.mesh.axis_size(axis) > 1) {
-        out.push_back(measure_series(op, axis, options, part));
+      if (!crosses || call_name(op, true) == call_name(op, false)) {
+        out.push_back(measure_series(op, "", axis, options, part));
+        continue;
+      }
+      for (const char* reductions : {"fixed", "fast"}) {
+        out.push_back(measure_series(op, reductions, axis, options, part));
       }
     }
   }
   if (options.processes.size() > 1 && options.device == nullptr) {  // GPUs have NCCL alone
     out.push_back(measure_exchange(options));
-  }
-  return out;
-}
-
-std::string hardware_lines(const std::vector<CommSeries>& series, const CommOptions& options) {
-  if (options.processes.size() > 1) {
-    auto found = std::find_if(series.begin(), series.end(),
-                              [](const CommSeries& s) { return s.kind == "exchange"; });
-    if (found == series.end()) {
-      found = series.begin();  // all_reduce over the first axis
-    }
-    MESHTRAIN_CHECK(found != series.end(), "several processes, and no axis between them");
-    const LineFit& fit = found->fit;
-    const bool one_host = options.processes.group->local_size() == options.processes.size();
-    const std::string rate =  // none where no time grew with the bytes
-        fit.rate > 0
-            ? fmt::format("rate: {:.3g}, ", fit.rate * sent_part(found->kind, found->members))
-            : "";
-    return fmt::format("cluster:\n  like: H100\n  start: {:.3g}\n  {}: {{{}hop: 0}}\n", fit.start,
-                       one_host ? "link" : "network", rate);
-  }
-  // Virtual devices: bytes that the processor moves, in its cache and beyond.
-  const Hardware& cpu = *find_hardware(known_hardware(), "cpu");
-  std::vector<double> small, small_seconds, large, large_seconds;
-  for (const CommSeries& s : series) {
-    for (const CommPoint& point : s.points) {
-      const bool cached = point.moved <= cpu.cache_bytes;
-      (cached ? small : large).push_back(static_cast<double>(point.moved));
-      (cached ? small_seconds : large_seconds).push_back(point.seconds);
-    }
-  }
-  std::string out = "cpu:\n";
-  if (!small.empty()) {
-    const LineFit fit = fit_line(small, small_seconds);
-    out += fmt::format("  start: {:.3g}\n", fit.start);
-    out += fit.rate > 0 ? fmt::format("  cache_rate: {:.3g}\n", fit.rate) : "";
-  }
-  if (!large.empty()) {
-    const LineFit fit = fit_line(large, large_seconds);
-    out += fit.rate > 0 ? fmt::format("  memory_rate: {:.3g}\n", fit.rate) : "";
   }
   return out;
 }

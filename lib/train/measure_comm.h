@@ -8,6 +8,7 @@
 #include "backend/gpu/device.h"
 #include "comm/processes.h"
 #include "exec/executor.h"
+#include "plan/cost_model.h"
 
 namespace meshtrain {
 
@@ -24,7 +25,7 @@ struct CommPoint {
   int64_t bytes = 0;    // of the tensor, as in the cost model
   double seconds = 0;   // the median
   int64_t moved = 0;    // bytes of all pieces of operand and result of this process
-  double bus_rate = 0;  // bytes/s that each device sends, bandwidth-optimal algorithm
+  double bus_rate = 0;  // sent_part() of the bytes a second, as nccl-tests count
 };
 
 // seconds = start + bytes / rate
@@ -33,9 +34,11 @@ struct LineFit {
 };
 
 struct CommSeries {
-  std::string kind;  // "all_reduce"; "exchange": between processes, without devices
-  std::string axis;  // of the mesh; empty for exchanges
-  int64_t members = 1;
+  std::string kind;        // "all_reduce"; "exchange": between processes, without devices
+  std::string reductions;  // "fixed", "fast"; empty where both are one
+  std::string axis;        // of the mesh; empty for exchanges
+  GroupShape group;        // devices, and hosts that they are on
+  bool between_processes = false;
   std::vector<CommPoint> points;
   bool shortened = false;  // larger tensors would take too much memory here
   LineFit fit;             // of bytes
@@ -46,10 +49,15 @@ struct CommSeries {
 LineFit fit_line(const std::vector<double>& x, const std::vector<double>& seconds);
 
 // all_reduce, all_gather, reduce_scatter and all_to_all over each axis of more than one device, as
-// the executor does them, and with several processes the exchange between all of them. Collective.
+// the executor does them: sums between processes with fixed reductions and with fast ones. With
+// several processes of processors also the exchange between all of them. Calls are one behind
+// another, a GPU is waited for after many. Collective.
 std::vector<CommSeries> measure_collectives(const CommOptions& options);
 
-// What to write into a file of hardware. Of one process: an entry `cpu`; of several: `cluster`.
+// What to write into a file of hardware. Of several processes: an entry `cluster`, whose calls are
+// the lines of the series, of each kind those of most devices inside a host and between hosts; of
+// virtual devices on a processor: `cpu`; of those on one GPU, which plan does not estimate: a
+// comment.
 std::string hardware_lines(const std::vector<CommSeries>& series, const CommOptions& options);
 
 }  // namespace meshtrain

@@ -6,8 +6,11 @@
 
 A published series is one model on growing numbers of GPUs. Its first point sets the rate of products
 (and for the slow network its second point sets that of the network), which stand for kernels, clocks and
-libraries that are not ours; the others are predictions. Everything goes through the program: a config
-in YAML, `meshtrain plan --devices NxH100 --hardware FILE --format json`.
+libraries that are not ours: these are "fitted here". The model's jitter was chosen with the last points of
+three series, which say "fitted jitter": that they agree shows that the model has not changed, not that it is
+right. Only what says "independent" was predicted. Everything goes through the program: a config in YAML,
+`meshtrain plan --devices NxH100 --hardware FILE --format json`. Reductions are NCCL's own, as those of the
+frameworks that were measured.
 """
 import argparse
 import json
@@ -18,6 +21,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DECODER = os.path.join(ROOT, "tests/bench/configs/transformer_8b.yaml")
+FITTED = 1e-3  # how near a point comes that sets a rate
 SHARDS = 128  # devices that hold one copy of the weights in the series
 
 
@@ -42,14 +46,14 @@ LLAMA2_7B = dict(width=4096, hidden=11008, layers=32, vocabulary=32000, tokens=4
 # NVIDIA/dgxc-benchmarking maxtext/README_70b.md; pytorch/torchtitan
 # benchmarks/llama3_h100_202412_torchtitan.md; AI-Hypercomputer/maxtext
 # configs/a3/llama_2_7b/README.md. `each`: sequences a GPU; two is what MFU and seconds give for 70B,
-# the others do not say.
+# the others do not say. `jitter`: lib/plan/hardware.cc was fitted to it.
 SERIES = [
     dict(name="MaxText Llama 3 70B, bf16, H100: seconds a step", model=LLAMA3_70B, each=2,
-         unit="seconds", points={128: 15.56, 2048: 15.90}, tolerance=0.01),
+         unit="seconds", points={128: 15.56, 2048: 15.90}, jitter=True, tolerance=0.01),
     dict(name="torchtitan Llama 3.1 8B, bf16 compiled, H100: tokens/s a GPU", model=LLAMA3_8B,
-         each=2, unit="tokens", points={8: 6667, 128: 6514}, tolerance=0.015),
+         each=2, unit="tokens", points={8: 6667, 128: 6514}, jitter=True, tolerance=0.015),
     dict(name="torchtitan Llama 3.1 8B, bf16 eager, H100: tokens/s a GPU", model=LLAMA3_8B,
-         each=2, unit="tokens", points={8: 5762, 128: 5605}, tolerance=0.015),
+         each=2, unit="tokens", points={8: 5762, 128: 5605}, jitter=True, tolerance=0.015),
     dict(name="MaxText Llama 2 7B, H100 on a slower network: relative speed of a GPU", model=LLAMA2_7B,
          each=4, unit="relative", points={8: 492, 16: 422, 64: 409, 128: 375},
          fit_network=True, tolerance=0.10),
@@ -78,17 +82,24 @@ class Planner:
 
 
 def solve(function, wanted, low, high):
-    """x in [low, high] where the falling function reaches `wanted`."""
-    for _ in range(24):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if function(middle) > wanted else (low, middle)
-    return (low * high) ** 0.5
+    """x in [low, high] where the falling function reaches `wanted`, to a part in 100,000: false position
+    (Illinois) over 1/x, in which a step's time is nearly straight."""
+    a, b = 1 / high, 1 / low
+    gap_a, gap_b = function(high) - wanted, function(low) - wanted
+    for _ in range(40):
+        u = (a * gap_b - b * gap_a) / (gap_b - gap_a)
+        gap = function(1 / u) - wanted
+        if abs(gap) < 1e-5 * wanted:
+            return 1 / u
+        a, gap_a = (b, gap_b) if gap * gap_b < 0 else (a, gap_a / 2)
+        b, gap_b = u, gap
+    sys.exit(f"no rate from {low:g} to {high:g} gives {wanted:g}")
 
 
 def series_rows(planner, series):
     sizes = dict(series["model"])
     config = planner.write("model.yaml", decoder(sizes.pop("shared")))
-    words = [f"vars.{name}={size}" for name, size in sizes.items()]
+    words = [f"vars.{name}={size}" for name, size in sizes.items()] + ["distribution.reductions=fast"]
 
     def step(gpus, rate, network):
         shards = min(SHARDS, gpus)
@@ -126,7 +137,8 @@ def series_rows(planner, series):
             shown = published[counts[0]] * first / predicted
         else:
             shown = tokens / predicted
-        rows.append((count, published[count], shown, "fitted" if i < fitted else "predicted"))
+        how = "fitted here" if i < fitted else "fitted jitter" if series.get("jitter") else "independent"
+        rows.append((count, published[count], shown, how))
     return rows, rate, network
 
 
@@ -135,37 +147,40 @@ def check_series(planner):
     for series in SERIES:
         rows, rate, network = series_rows(planner, series)
         print(f"\n{series['name']} (products {rate / 1e12:.0f} TFLOP/s, network {network / 1e9:.1f} GB/s a GPU)")
-        for count, published, predicted, how in rows:
-            off = predicted / published - 1
-            bad = how == "predicted" and abs(off) > series["tolerance"]
+        for count, published, model, how in rows:
+            off = model / published - 1
+            bad = abs(off) > (FITTED if how == "fitted here" else series["tolerance"])
             failed += bad
-            print(f"  {count:5} GPUs  published {published:8.4g}  {how:9} {predicted:8.4g}  {off:+.1%}"
+            print(f"  {count:5} GPUs  published {published:8.4g}  model {model:8.4g}  {off:+.1%}  {how}"
                   f"{'  OUT OF ' + format(series['tolerance'], '.1%') if bad else ''}")
     return failed
 
 
 def table(planner):
     configs = os.path.join(ROOT, "configs")
+    mirrored = os.path.join(configs, "mirrored_mlp.yaml")
+    convnet = os.path.join(configs, "jax_guide_convnet.yaml")
+    fast = "distribution.reductions=fast"
     cases = [
-        ("8B decoder, 2 x 8192 tokens a GPU, H200, FSDP over all", DECODER, 2,
-         lambda n: f"1x{n}", None),
-        ("the same, gathers in two levels", DECODER, 2, lambda n: f"1x{n}",
-         "H200: {two_level_gather: true}\n"),
+        ("8B decoder, 2 x 8192 tokens a GPU, FSDP over all", DECODER, 2, lambda n: f"1x{n}", ()),
+        ("the same, reductions: fast", DECODER, 2, lambda n: f"1x{n}", (fast,)),
         ("the same, HSDP: split over at most 64, copies beyond", DECODER, 2,
-         lambda n: f"{max(1, n // 64)}x{min(n, 64)}", None),
-        ("MLP b, batch 64 a GPU, H200", os.path.join(configs, "mirrored_mlp.yaml"), 64,
-         lambda n: f"{n}", None),
-        ("MLP b, batch 64 in all, 2 / 4 / 8", os.path.join(configs, "mirrored_mlp.yaml"), 0,
-         lambda n: f"{n}", None),
-        ("convnet, batch 64 a GPU, H200", os.path.join(configs, "jax_guide_convnet.yaml"), 64,
-         lambda n: f"{n}", None),
+         lambda n: f"{max(1, n // 64)}x{min(n, 64)}", ()),
+        ("the same, HSDP, reductions: fast", DECODER, 2,
+         lambda n: f"{max(1, n // 64)}x{min(n, 64)}", (fast,)),
+        ("MLP b, batch 64 a GPU", mirrored, 64, str, ()),
+        ("the same, reductions: fast", mirrored, 64, str, (fast,)),
+        ("MLP b, batch 64 in all", mirrored, 0, str, ()),
+        ("the same, reductions: fast", mirrored, 0, str, (fast,)),
+        ("convnet, batch 64 a GPU", convnet, 64, str, ()),
+        ("the same, reductions: fast", convnet, 64, str, (fast,)),
     ]
-    print("\n| case | GPUs | step | of it exposed | MFU | samples/s | speed of a GPU beside the first | bound |")
+    print("\n| case, H200 | GPUs | step | of it exposed | MFU | samples/s | speed of a GPU beside the first | bound |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, config, each, mesh, hardware in cases:
+    for name, config, each, mesh, words in cases:
         first = None
         for n in ([1, 2, 4, 8] if each == 0 else [8, 64, 512, 4096]):
-            e = planner.plan(config, f"{n}xH200", mesh(n), each * n or 64, hardware)
+            e = planner.plan(config, f"{n}xH200", mesh(n), each * n or 64, more=words)
             speed = e["samples_per_second"] / n
             first = first or speed
             print(f"| {name} | {n} | {e['step_seconds'] * 1e3:.4g} ms | {e['exposed_seconds'] * 1e3:.3g} ms | "

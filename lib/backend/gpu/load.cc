@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/library_part.h"
+#include "base/nccl_settings.h"
 
 #ifndef MESHTRAIN_CUDA_MISSING  // why the build made no CUDA library; "" where it made one
 #define MESHTRAIN_CUDA_MISSING ""
@@ -30,15 +31,7 @@ LibraryPart cuda_part() {
 }  // namespace
 
 void set_up_environment() {
-  constexpr const char* kSettings[][2] = {
-      // Before NCCL 2.29 processes may hang where only some of them get what it needs.
-      {"NCCL_NVLS_ENABLE", "0"},
-      // One order of additions for every size of message, so that runs can be repeated.
-      {"NCCL_ALGO", "Ring"},
-      {"NCCL_PROTO", "Simple"},
-  };
-  for (const auto& [name, value] : kSettings)
-    ::setenv(name, value, 0);
+  ::setenv(kNcclSwitch.name, kNcclSwitch.value, 0);
 }
 
 bool has_library() {

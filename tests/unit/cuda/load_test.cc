@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/nccl_settings.h"
 #include "support/temp_folder.h"
 
 namespace meshtrain::test {
@@ -35,11 +36,19 @@ bool has_library(const std::string& name) {
   return maps.str().find("/" + name) != std::string::npos;
 }
 
-TEST_CASE("what NCCL reads is set where it is not") {
-  ::setenv("NCCL_ALGO", "Tree", 1);
+TEST_CASE("what NCCL reads is set where it is not and nothing else") {
+  for (const char* name : {"NCCL_NVLS_ENABLE", "NCCL_ALGO", "NCCL_PROTO"})
+    ::unsetenv(name);
   gpu::set_up_environment();
-  CHECK(std::string(std::getenv("NCCL_ALGO")) == "Tree");
   CHECK(std::string(std::getenv("NCCL_NVLS_ENABLE")) == "0");
+  CHECK(std::getenv("NCCL_ALGO") == nullptr);
+  CHECK(std::getenv("NCCL_PROTO") == nullptr);
+  CHECK_FALSE(nccl_sums_in_switch());
+  ::setenv("NCCL_NVLS_ENABLE", "1", 1);
+  gpu::set_up_environment();
+  CHECK(nccl_sums_in_switch());  // the user's word
+  ::unsetenv("NCCL_NVLS_ENABLE");
+  CHECK_FALSE(nccl_sums_in_switch());
 }
 
 TEST_CASE("a library that is missing is named with the way to it") {

@@ -25,6 +25,9 @@ Hardware simple() {
   return h;
 }
 
+// An all_reduce of 4 MB over two devices sends them, and first copies them, a kernel.
+constexpr double kReduce = 4e-3 + 1e-6 + 8e-6;
+
 // Steps between buffers of 1000 x 1000 float32 (4 MB) on a mesh of two.
 struct Steps {
   Program program;
@@ -65,13 +68,14 @@ struct Steps {
     program.steps.push_back(std::move(step));
     return program.steps.back().outputs[0];
   }
-  Estimate estimate(const Hardware& hardware, int64_t memory = 0) const {
+  Estimate estimate(const Hardware& hardware, int64_t memory = 0, bool fixed = false) const {
     return estimate_step({.program = program,
                           .mesh = program.part.mesh(),
                           .collectives = collectives,
                           .batch = 10,
                           .memory = memory,
-                          .flops = 8e9},
+                          .flops = 8e9,
+                          .fixed_reductions = fixed},
                          hardware);
   }
 };
@@ -114,9 +118,9 @@ TEST_CASE("a collective runs beside kernels that do not need it") {
   const int other = s.product(a, a);
   s.sum(reduced, other);
   const Estimate e = s.estimate(simple());
-  // 4 ms from the first product's end; the second one, 2.001 ms, runs meanwhile.
-  CHECK(e.communication == doctest::Approx(4e-3));
-  CHECK(e.exposed == doctest::Approx(4e-3 - 2.001e-3));
+  // From the first product's end; the second one, 2.001 ms, runs meanwhile.
+  CHECK(e.communication == doctest::Approx(kReduce));
+  CHECK(e.exposed == doctest::Approx(kReduce - 2.001e-3));
   CHECK(e.calls[0].exposed == doctest::Approx(e.exposed));
   check_sums(e);
 }
@@ -126,7 +130,7 @@ TEST_CASE("a collective whose result the next kernel reads is not hidden") {
   const int a = s.buffer();
   s.sum(s.call("all_reduce", s.product(a, a)), a);
   const Estimate e = s.estimate(simple());
-  CHECK(e.exposed == doctest::Approx(4e-3));
+  CHECK(e.exposed == doctest::Approx(kReduce));
   CHECK(e.bound == "network");
   check_sums(e);
 }
@@ -167,6 +171,57 @@ TEST_CASE("a gathered weight that arrives before it is needed costs nothing") {
   CHECK(e.calls[0].exposed == doctest::Approx(4e-3));
   CHECK(e.calls[1].exposed == 0);
   check_sums(e);
+}
+
+TEST_CASE("reductions are those of the run and tensors that do not divide go apart") {
+  Steps s;
+  const int a = s.buffer();
+  s.call("all_reduce", s.product(a, a));
+  // An exchange and a gather of 2 ms each, and the sum between them: 1 us and 6 MB.
+  const Estimate fixed = s.estimate(simple(), 0, true);
+  CHECK(fixed.calls[0].algorithm == "direct, ring LL");
+  CHECK(fixed.calls[0].seconds == doctest::Approx(4e-3 + 7e-6));
+  CHECK(s.estimate(simple()).calls[0].seconds == doctest::Approx(kReduce));
+  CHECK(fixed.notes.empty());
+  // With a bias of three elements, which no two devices share equally.
+  const int bias = s.buffer(), sum = s.buffer();
+  for (const int b : {bias, sum}) {
+    s.program.buffers[static_cast<size_t>(b)].shape = {3};
+    s.program.buffers[static_cast<size_t>(b)].piece_bytes = 12;
+  }
+  s.program.steps.back().inputs.push_back(bias);
+  s.program.steps.back().outputs.push_back(sum);
+  s.collectives[0].bytes += 12;
+  const Estimate uneven = s.estimate(simple(), 0, true);
+  CHECK(uneven.calls[0].algorithm == "direct, ring LL, direct");
+  // Copied together: half of them; apart: all of them; and six kernels.
+  CHECK(uneven.calls[0].seconds == doctest::Approx(4e-3 + 6e-6 + 4e-6 + 8e-6 + 6e-6).epsilon(1e-5));
+}
+
+TEST_CASE("fixed sums that slow a step down are named") {
+  Steps s;
+  s.call("all_reduce", s.product(s.buffer(), s.buffer()));
+  Hardware slow = simple();
+  slow.ring_start.fill(3e-3);
+  slow.tree_start = slow.ring_start;
+  const Estimate e = s.estimate(slow, 0, true);
+  REQUIRE(e.notes.size() == 1);  // two starts instead of one
+  CHECK(e.notes[0].find("fixed sums take 3.00 ms longer") != std::string::npos);
+  CHECK(s.estimate(slow).notes.empty());
+}
+
+TEST_CASE("gathers along an inner dimension are copied to their places") {
+  Steps s;
+  const int piece = s.buffer();
+  s.call("all_gather", piece);
+  const auto seconds = [&](int dimension) {
+    Buffer& from = s.program.buffers[static_cast<size_t>(piece)];
+    from.sharding = Sharding::replicated(2);
+    from.sharding.dims[static_cast<size_t>(dimension)] = {0};
+    return s.estimate(simple()).calls[0].seconds;
+  };
+  CHECK(seconds(0) == doctest::Approx(4e-3));
+  CHECK(seconds(1) == doctest::Approx(4e-3 + 2e-6 + 24e-6));
 }
 
 TEST_CASE("on virtual devices a collective is work of the same processor") {

@@ -41,15 +41,18 @@ TEST_CASE("a file changes any value of a known device and leaves the others") {
   matmul: {bfloat16: 6e14, tf32: 3e14}
   kernel: 2e-6
   per_host: 4
-  link: {rate: 2e11, hop: [1e-6, 2e-6, 3e-6], tree_hop: 4e-6}
+  link:
+    calls: {all_gather: {start: 1e-5, rate: 3e11}, all_to_all: {}}
+    rate: 2e11
+    hop: [1e-6, 2e-6, 3e-6]
+    tree_hop: 4e-6
   switch: {rate: 0, start: 1e-5}
-  network: {rate: 2.3e10}
+  network: {rate: 2.3e10, post: 2e-6, calls: {all_reduce_fast: {start: 3e-5}}}
   start: 5e-6
   tree_start: [1e-6, 1e-6, 2e-6]
   share: [1, 0.9, 1]
   ll_rate: [1e11, 5e10, 4e10]
   tree_share: 0.8
-  two_level_gather: true
   jitter: 0.01
 )");
   CHECK(table.size() == known_hardware().size());
@@ -71,12 +74,18 @@ TEST_CASE("a file changes any value of a known device and leaves the others") {
   CHECK(h.switch_start == 1e-5);
   CHECK(h.network_rate == 2.3e10);
   CHECK(h.network_hop == before.network_hop);
+  CHECK(h.network_post == 2e-6);
+  REQUIRE(h.link_calls.size() == 1);
+  CHECK(h.link_calls.at("all_gather").start == 1e-5);
+  CHECK(h.link_calls.at("all_gather").rate == 3e11);
+  REQUIRE(h.network_calls.size() == 1);
+  CHECK(h.network_calls.at("all_reduce_fast").start == 3e-5);
+  CHECK(h.network_calls.at("all_reduce_fast").rate == 0);
   CHECK(h.ring_start == ByProtocol{5e-6, 5e-6, 5e-6});
   CHECK(h.tree_start == ByProtocol{1e-6, 1e-6, 2e-6});
   CHECK(h.share[1] == 0.9);
   CHECK(h.ll_rate[2] == 4e10);
   CHECK(h.tree_share == 0.8);
-  CHECK(h.two_level_gather);
   CHECK(h.jitter == 0.01);
 }
 
@@ -102,6 +111,8 @@ TEST_CASE("what a file of hardware gets wrong is said with its place") {
   CHECK(problem_of("H100: {memory: lots}").says("`lots` is no size"));
   CHECK(problem_of("H100: {memory_rate: -1}").says("must be above 0"));
   CHECK(problem_of("H100: {link: {hop: [1, 2]}}").says("one number or three"));
+  CHECK(problem_of("H100: {link: {calls: {all_reduce: {start: 1}}}}").says("all_reduce_fixed"));
+  CHECK(problem_of("H100: {network: {calls: {all_to_all: {start: -1}}}}").says("`start`"));
   CHECK(problem_of("H100: {share: 1.5}").says("at most 1"));
   CHECK(problem_of("H100: {per_host: 0}").says("per_host"));
   CHECK(problem_of("X: {like: H300}").says("there is no hardware `H300`"));

@@ -1,0 +1,29 @@
+// What a run leaves to NCCL, stated once: the environment of a run is set from it
+// (backend/gpu/load.cc), and plan's cost model counts with it (train/make_plan.cc).
+//
+// NCCL chooses algorithm and protocol of a call by its size and the topology, which are the same in
+// every run of a config on the same GPUs; so are the bits then. Sums in the switch are off: they
+// differ from call to call (NVIDIA/nccl#1497), and before NCCL 2.29 processes may hang where only
+// some of them get what that needs. PyTorch's deterministic mode excludes the same. With fixed
+// reductions NCCL adds nothing up at all.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+namespace meshtrain {
+
+struct EnvironmentSetting {
+  const char* name;
+  const char* value;
+};
+// Where the environment says something else, that holds.
+inline constexpr EnvironmentSetting kNcclSwitch = {"NCCL_NVLS_ENABLE", "0"};
+
+// Whether a run that is started here lets NCCL add up in the switch.
+inline bool nccl_sums_in_switch() {
+  const char* set = std::getenv(kNcclSwitch.name);
+  return std::string_view(set == nullptr ? kNcclSwitch.value : set) != "0";
+}
+
+}  // namespace meshtrain
