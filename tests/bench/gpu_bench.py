@@ -202,7 +202,7 @@ class Bench:
                     times.setdefault(peer, []).append(seconds_to_line(command, '"loss"', TURN_SECONDS))
                 except Missing as error:
                     self.note(f"first step {peer}", error)
-        return {side: statistics.median(t) for side, t in times.items()}
+        return {side: statistics.median(t) for side, t in times.items() if t}
 
     def matmul_rate(self):
         for (_, side), process in self.peers.items():

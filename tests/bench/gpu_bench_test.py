@@ -11,6 +11,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.modules.setdefault("numpy", types.ModuleType("numpy"))  # of the data, which nobody makes here
 import gpu_bench  # noqa: E402
+import gpu_sides  # noqa: E402
 
 SIDES = {("b64", "meshtrain"): 2.0, ("b64", "torch eager"): 0.5, ("c64", "meshtrain"): 3.0, ("c64", "torch eager"): 0.5}
 
@@ -63,6 +64,20 @@ class GpuBench(unittest.TestCase):
         bench = Played(budget=100, broken={("c64", "meshtrain")})
         self.assertEqual(bench.rounds(), [10, 10, 0, 10])
         self.assertEqual(bench.missing, [["c64 meshtrain", "does not answer"]])
+
+    def test_a_first_step_that_nobody_made_is_missing_and_the_rest_is_there(self):
+        says = "print('error: nothing fits')"
+        with self.assertRaisesRegex(gpu_sides.Missing, "exit status 0: error: nothing fits"):
+            gpu_sides.seconds_to_line([sys.executable, "-c", says], '"loss"', 60)
+        with self.assertRaisesRegex(gpu_sides.Missing, "not done in 1 s"):
+            gpu_sides.seconds_to_line([sys.executable, "-c", "import time; time.sleep(60)"], '"loss"', 1)
+        bench = Played(budget=100)
+        bench.meshtrain = mock.Mock(first_step=mock.Mock(return_value=1.5))
+        bench.arguments.torch_python = bench.arguments.jax_python = sys.executable
+        with mock.patch.object(bench, "has", return_value=True), \
+                mock.patch("gpu_bench.seconds_to_line", side_effect=gpu_bench.Missing("no line")):
+            self.assertEqual(bench.first_steps(), {"meshtrain, cold": 1.5, "meshtrain": 1.5})
+        self.assertEqual(len(bench.missing), 4)
 
     def test_the_first_step_is_judged_cold_and_with_cached_kernels(self):
         record = {"medians": {}, "matmul_tflops": None, "first_step_s": {"meshtrain": 0.9, "meshtrain, cold": 2.5}}

@@ -68,17 +68,17 @@ def seconds_to_line(command, marker, timeout, environment=None):
                                text=True, env=os.environ | (environment or {}), start_new_session=True)
     alarm = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
     alarm.start()
-    elapsed = None
+    elapsed, line = None, ""
     for line in process.stdout:
         if marker in line and elapsed is None:
             elapsed = time.perf_counter() - start
-    words = process.stderr.read().strip().splitlines()
+    words = process.stderr.read().strip().splitlines() or [line.strip()]
     code = process.wait()
     alarm.cancel()
     if code != 0 or elapsed is None:
         took = time.perf_counter() - start
         raise Missing(f"not done in {timeout:.0f} s" if took >= timeout else
-                      f"exit status {code}: {words[0] if words else ''}")
+                      f"exit status {code}: {words[0]}")
     return elapsed
 
 

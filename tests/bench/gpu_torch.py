@@ -104,7 +104,7 @@ class Step:
         if self.w.optimizer == "rmsprop":
             return torch.optim.RMSprop(trained, lr=gw.RMSPROP["learning_rate"], alpha=gw.RMSPROP["rho"],
                                        eps=gw.RMSPROP["epsilon"] ** 0.5, foreach=True,
-                                       capturable=capturable and on_gpu)
+                                       **({"capturable": True} if capturable and on_gpu else {}))
         if self.w.optimizer == "sgd":
             return torch.optim.SGD(trained, lr=gw.SGD["learning_rate"], fused=on_gpu or None)
         return torch.optim.Adam(trained, lr=gw.ADAM["learning_rate"], betas=(gw.ADAM["beta_1"], gw.ADAM["beta_2"]),
