@@ -107,12 +107,39 @@ int edit_distance(std::string_view a, std::string_view b) {
   return d[n][m];
 }
 
+namespace {
+
+// "lr" of "learning_rate", "bn" of "BatchNormalization"
+std::string initials(std::string_view name) {
+  std::string out;
+  for (const std::string& word : split(to_snake_case(name), '_')) {
+    out += word.substr(0, 1);
+  }
+  return out;
+}
+
+// How `wanted`, in lower case, is to `name`.
+struct Likeness {
+  int distance = 0;
+  bool is_part = false;  // of the name, or its initials
+
+  Likeness(const std::string& wanted, const std::string& name)
+      : distance(edit_distance(wanted, to_lower(name))),
+        is_part(wanted.size() > 1 &&
+                (to_lower(name).find(wanted) != std::string::npos || initials(name) == wanted)) {}
+  bool operator<(const Likeness& other) const {
+    return is_part != other.is_part ? is_part : distance < other.distance;
+  }
+};
+
+}  // namespace
+
 std::vector<std::string> nearest_names(std::string_view name,
                                        std::span<const std::string> candidates, size_t count) {
   const std::string wanted = to_lower(name.substr(0, 128));
-  std::vector<std::pair<int, std::string>> ranked;
+  std::vector<std::pair<Likeness, std::string>> ranked;
   for (const std::string& candidate : candidates) {
-    ranked.emplace_back(edit_distance(wanted, to_lower(candidate)), candidate);
+    ranked.emplace_back(Likeness(wanted, candidate), candidate);
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -125,15 +152,24 @@ std::vector<std::string> nearest_names(std::string_view name,
 
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates) {
-  const std::vector<std::string> best = nearest_names(name, candidates, 1);
-  if (best.empty()) {
-    return std::nullopt;
+  const std::string wanted = to_lower(name.substr(0, 128));
+  int least = std::max<int>(1, static_cast<int>(name.size()) / 3 + 1);  // of a likely slip
+  const std::string* nearest = nullptr;
+  std::vector<std::string> whole;  // that it is a part of
+  for (const std::string& candidate : candidates) {
+    const Likeness likeness(wanted, candidate);
+    if (likeness.distance < least || (likeness.distance == least && nearest == nullptr)) {
+      least = likeness.distance;
+      nearest = &candidate;
+    }
+    if (likeness.is_part) {
+      whole.push_back(candidate);
+    }
   }
-  const int limit = std::max<int>(1, static_cast<int>(name.size()) / 3 + 1);
-  if (edit_distance(to_lower(name.substr(0, 128)), to_lower(best[0])) > limit) {
-    return std::nullopt;
+  if (nearest != nullptr) {
+    return *nearest;
   }
-  return best[0];
+  return whole.size() == 1 ? std::optional(whole[0]) : std::nullopt;
 }
 
 std::string format_bytes(int64_t bytes) {

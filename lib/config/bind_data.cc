@@ -122,12 +122,10 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
     }
   };
   for (const Spec& arg : spec.args) {
-    ConfigValue& given = source.args.at(arg.name);
-    const bool are_paths = arg.kind == ValueKind::kPath || arg.kind == ValueKind::kPaths ||
-                           (source.class_name == "npy" && arg.kind == ValueKind::kNames);
-    if (!are_paths) {
+    if (!names_files(spec, arg)) {
       continue;
     }
+    ConfigValue& given = source.args.at(arg.name);
     if (auto* const list = std::get_if<ConfigValue::List>(&given.data)) {
       std::for_each(list->begin(), list->end(), resolve);
     } else if (auto* const dict = std::get_if<ConfigValue::Dict>(&given.data)) {

@@ -13,6 +13,24 @@ std::string counted(size_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
+// Whether its text could not be read: what stands for it says nothing then.
+bool is_refused(const SourceLoc& place, const Diagnostics& diagnostics) {
+  const auto& list = diagnostics.list();
+  return std::any_of(list.begin(), list.end(), [&](const Diagnostic& d) {
+    return d.severity == Severity::kError && d.loc && d.loc.file == place.file &&
+           d.loc.line == place.line && d.loc.column == place.column;
+  });
+}
+
+// "data=8", of as many names as there are sizes.
+std::string named_sizes(const MeshConfig& mesh) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < mesh.shape.value.size(); ++i) {
+    parts.push_back(fmt::format("{}={}", mesh.axis_names.value[i], mesh.shape.value[i]));
+  }
+  return join(parts, ",");
+}
+
 void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
   const ConfigValue& shape = field_of(tree, "shape");
   ConfigValue& names = field_of(tree, "axis_names");
@@ -46,7 +64,8 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
     }
     known.push_back(name.string());
   }
-  if (out.axis_names.value.size() != num_axes && (num_axes <= 2 || !names.is_default)) {
+  if (out.axis_names.value.size() != num_axes && (num_axes <= 2 || !names.is_default) &&
+      !is_refused(shape.loc, diagnostics)) {
     Diagnostic& d =
         diagnostics.error("E113", names.is_default ? shape.loc : names.loc,
                           fmt::format("`axis_names` has {} for a mesh of {}",
@@ -54,6 +73,10 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
                                       counted(num_axes, "axis", "axes")));
     if (!names.is_default && !shape.is_default) {
       d.note(fmt::format("`shape` is at {}", shape.loc.to_string()));
+    }
+    if (shape.loc && shape.loc.file->name == "command line" &&
+        num_axes < out.axis_names.value.size()) {
+      d.help(fmt::format("name the axes: --mesh {}", named_sizes(out)));
     }
   }
   out.devices = located<std::string>(devices, devices.string());

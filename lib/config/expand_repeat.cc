@@ -50,11 +50,42 @@ void Expander::add_repeat(const YamlNode& entry, const ObjectForm& form, ExpandS
 }
 
 bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
-  static const ClassSpec& spec = *find_class(Category::kLayer, kRepeat);
   const int errors = diagnostics_.num_errors();
   Use& use = repetition.use;
+  read_repeat_arguments(repetition, scope);
+  take_frozen(use, "`Repeat`", scope);
+  const auto take = [&](const char* key) {
+    YamlNode* found = use.args.find(key);
+    return found == nullptr ? YamlNode{} : std::move(*found);
+  };
+  const YamlNode block = take("block");
+  repetition.layers = take("layers");
+  repetition.with = take("with");
+  repetition.outputs = take("outputs");
+  repetition.is_named = use.args.find("name") != nullptr && use.args.find("name")->is_scalar();
+  if (block.is_scalar() && !block.failed) {
+    repetition.block = find_repeated_block(block);
+  }
+  if (block.is_null() == repetition.layers.is_null() || (!block.is_null() && !block.is_scalar())) {
+    diagnostics_.error("E112", use.loc, "`Repeat` needs either `layers` or the name of a `block`")
+        .help("write `Repeat: {times: 2, layers: [{Dense: 64}, ReLU]}`");
+  }
+  YamlNode* inputs = use.args.find("inputs");
+  if (inputs != nullptr && inputs->is_map() && repetition.block == nullptr) {
+    for (const YamlNode& child : inputs->children) {
+      repetition.formals.push_back(child.key);
+    }
+    inputs->kind = YamlNode::Kind::kList;
+  }
+  repetition.inputs = read_inputs(inputs, repetition.block, scope);
+  return diagnostics_.num_errors() == errors;
+}
+
+// `times`, and what is wrong with the arguments as such.
+void Expander::read_repeat_arguments(Repetition& repetition, const ExpandScope& scope) {
+  static const ClassSpec& spec = *find_class(Category::kLayer, kRepeat);
   bool has_times = false;
-  for (YamlNode& child : use.args.children) {
+  for (YamlNode& child : repetition.use.args.children) {
     const Spec* known = spec.find(child.key);
     if (known == nullptr) {
       unknown_key(child, "`Repeat`", spec.arg_names());
@@ -74,48 +105,27 @@ bool Expander::read_repeat(Repetition& repetition, ExpandScope& scope) {
   }
   if (!has_times) {
     const Spec& times = *spec.find("times");
-    diagnostics_.error("E112", use.loc,
+    diagnostics_.error("E112", repetition.use.loc,
                        fmt::format("`Repeat` needs `{}`: {}", times.name, times.help));
   }
-  take_frozen(use, "`Repeat`", scope);
-  const auto take = [&](const char* key) {
-    YamlNode* found = use.args.find(key);
-    return found == nullptr ? YamlNode{} : std::move(*found);
-  };
-  const YamlNode block = take("block");
-  repetition.layers = take("layers");
-  repetition.with = take("with");
-  repetition.outputs = take("outputs");
-  repetition.is_named = use.args.find("name") != nullptr && use.args.find("name")->is_scalar();
-  if (block.is_scalar()) {
-    const auto found = blocks_.find(block.text);
-    if (found != blocks_.end()) {
-      repetition.block = &found->second;
-    } else if (!block.failed) {
-      std::vector<std::string> names;
-      for (const auto& [name, definition] : blocks_) {
-        names.push_back(name);
-      }
-      Diagnostic& d = diagnostics_.error("E122", block.loc,
-                                         fmt::format("`{}` is none of `blocks`", block.text));
-      suggest(d, block.text, names);
-      d.note(names.empty() ? "the configuration has no `blocks`"
-                           : "blocks: " + join(nearest_names(block.text, names, 8), ", "));
-    }
+}
+
+// Null, after an error, when there is no such block.
+const BlockDefinition* Expander::find_repeated_block(const YamlNode& name) {
+  const auto found = blocks_.find(name.text);
+  if (found != blocks_.end()) {
+    return &found->second;
   }
-  if (block.is_null() == repetition.layers.is_null() || (!block.is_null() && !block.is_scalar())) {
-    diagnostics_.error("E112", use.loc, "`Repeat` needs either `layers` or the name of a `block`")
-        .help("write `Repeat: {times: 2, layers: [{Dense: 64}, ReLU]}`");
+  std::vector<std::string> names;
+  for (const auto& [block, definition] : blocks_) {
+    names.push_back(block);
   }
-  YamlNode* inputs = use.args.find("inputs");
-  if (inputs != nullptr && inputs->is_map() && repetition.block == nullptr) {
-    for (const YamlNode& child : inputs->children) {
-      repetition.formals.push_back(child.key);
-    }
-    inputs->kind = YamlNode::Kind::kList;
-  }
-  repetition.inputs = read_inputs(inputs, repetition.block, scope);
-  return diagnostics_.num_errors() == errors;
+  Diagnostic& d =
+      diagnostics_.error("E122", name.loc, fmt::format("`{}` is none of `blocks`", name.text));
+  suggest(d, name.text, names);
+  d.note(names.empty() ? "the configuration has no `blocks`"
+                       : "blocks: " + join(nearest_names(name.text, names, 8), ", "));
+  return nullptr;
 }
 
 // What would go wrong in every repetition, said once.

@@ -62,6 +62,8 @@ class Expander {
   // Repeat (expand_repeat.cc).
   void add_repeat(const YamlNode& entry, const ObjectForm& form, ExpandScope& scope);
   bool read_repeat(Repetition& repetition, ExpandScope& scope);
+  void read_repeat_arguments(Repetition& repetition, const ExpandScope& scope);
+  const BlockDefinition* find_repeated_block(const YamlNode& name);
   bool check_repeat(const Repetition& repetition);
   void check_layer_names(const Repetition& repetition);
   OutputNames repeat_once(Repetition& repetition, int64_t index, ExpandScope& scope);

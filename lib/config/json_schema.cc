@@ -52,51 +52,61 @@ Json text() {
 
 Json section_schema(const Section& section);
 
-std::vector<Json> options_of(const Spec& spec) {
+// Of a value that is a list, or may be one.
+std::vector<Json> list_options(const Spec& spec) {
   const Json integer = with_range(Json{{"type", "integer"}}, spec);
-  const Json number = with_range(Json{{"type", "number"}}, spec);
   const Json null = Json{{"type", "null"}};
   switch (spec.kind) {
-    case ValueKind::kBool:
-      return {Json{{"type", "boolean"}}, expression()};
-    case ValueKind::kInt:
-      return {integer, expression()};
-    case ValueKind::kFloat:
-      return {number, expression()};
-    case ValueKind::kEnum:
-      return {Json{{"enum", spec.allowed}}, expression()};
     case ValueKind::kIntOrList:
-      if (spec.allows_nested) {
-        return {integer, list_of(Json::object()), expression()};
-      }
-      return {integer, list_of(any_of({integer, expression()})), expression()};
+      return {integer,
+              list_of(spec.allows_nested ? Json::object() : any_of({integer, expression()})),
+              expression()};
     case ValueKind::kFloatOrList:
-      return {number, list_of(Json::object()), expression()};
+      return {with_range(Json{{"type", "number"}}, spec), list_of(Json::object()), expression()};
     case ValueKind::kShape:
       return {list_of(any_of({Json{{"type", "integer"}}, null, expression()})),
               Json{{"type", "integer"}}, text()};
-    case ValueKind::kTextList:
-    case ValueKind::kPaths:
-      return {text(), list_of(text())};
     case ValueKind::kNames:
       return {text(), list_of(text()),
               map_of(spec.allows_nested ? any_of({text(), list_of(text())}) : text())};
     case ValueKind::kLayout:
       return {list_of(any_of({null, text(), list_of(text())}))};
+    default:  // kTextList, kPaths
+      return {text(), list_of(text())};
+  }
+}
+
+// Of a value that names classes, or may name one.
+std::vector<Json> class_options(const Spec& spec) {
+  const Json number = with_range(Json{{"type", "number"}}, spec);
+  const Json named = reference(spec.category);
+  switch (spec.kind) {
     case ValueKind::kActivation:
       return {reference(Category::kActivation)};
-    case ValueKind::kObject:
-      return {reference(spec.category)};
     case ValueKind::kFloatOrObject:
-      return {number, reference(spec.category), expression()};
+      return {number, named, expression()};
     case ValueKind::kObjectList:
-      return {list_of(reference(spec.category))};
+      return {list_of(named)};
     case ValueKind::kObjectPerOutput:
-      return {reference(spec.category), list_of(reference(spec.category)),
-              map_of(reference(spec.category))};
+      return {named, list_of(named), map_of(named)};
     case ValueKind::kObjectsPerOutput:
-      return {reference(spec.category), list_of(reference(spec.category)),
-              map_of(any_of({reference(spec.category), list_of(reference(spec.category))}))};
+      return {named, list_of(named), map_of(any_of({named, list_of(named)}))};
+    default:  // kObject
+      return {named};
+  }
+}
+
+std::vector<Json> options_of(const Spec& spec) {
+  const Json number = with_range(Json{{"type", "number"}}, spec);
+  switch (spec.kind) {
+    case ValueKind::kBool:
+      return {Json{{"type", "boolean"}}, expression()};
+    case ValueKind::kInt:
+      return {with_range(Json{{"type", "integer"}}, spec), expression()};
+    case ValueKind::kFloat:
+      return {number, expression()};
+    case ValueKind::kEnum:
+      return {Json{{"enum", spec.allowed}}, expression()};
     case ValueKind::kFloatPerOutput:
       return {number, list_of(number), map_of(number), expression()};
     case ValueKind::kMap: {
@@ -109,7 +119,22 @@ std::vector<Json> options_of(const Spec& spec) {
     case ValueKind::kAny:
       return {Json::object()};
     case ValueKind::kLater:
-      return {null};
+      return {Json{{"type", "null"}}};
+    case ValueKind::kIntOrList:
+    case ValueKind::kFloatOrList:
+    case ValueKind::kShape:
+    case ValueKind::kTextList:
+    case ValueKind::kPaths:
+    case ValueKind::kNames:
+    case ValueKind::kLayout:
+      return list_options(spec);
+    case ValueKind::kActivation:
+    case ValueKind::kObject:
+    case ValueKind::kFloatOrObject:
+    case ValueKind::kObjectList:
+    case ValueKind::kObjectPerOutput:
+    case ValueKind::kObjectsPerOutput:
+      return class_options(spec);
     default:
       return {text()};
   }

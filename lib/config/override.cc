@@ -84,12 +84,18 @@ class Applier {
 
   std::string so_far(size_t i) const { return join(std::span(parts_).first(i), "."); }
 
-  void unknown(size_t i, const std::string& where, const std::vector<std::string>& names) {
+  // `elsewhere`: the key that it is in another section.
+  void unknown(size_t i, const std::string& where, const std::optional<std::string>& elsewhere,
+               const std::vector<std::string>& names) {
     Diagnostic& d = diagnostics_.error("E111", change_.path_loc,
                                        fmt::format("unknown key `{}` in {}", parts_[i], where));
-    const auto elsewhere = section_with_key(parts_[i]);
-    if (!suggest(d, parts_[i], names) && elsewhere) {
+    if (elsewhere) {
       d.help(fmt::format("there is `{}`", *elsewhere));
+      if (parts_[i] == "mesh") {
+        d.help("as a flag: --mesh 2x4");
+      }
+    } else {
+      suggest(d, parts_[i], names);
     }
     if (!names.empty()) {
       d.notes.push_back("keys here: " + known_names(parts_[i], names));
@@ -101,7 +107,7 @@ class Applier {
     const Spec* field = section.find(parts_[i]);
     if (field == nullptr) {
       unknown(i, section.path.empty() ? "the top level" : fmt::format("`{}`", section.path),
-              section.names());
+              section_with_key(parts_[i]), section.names());
       return;
     }
     at_child(node, *field, i);
@@ -242,7 +248,7 @@ class Applier {
     }
     const Spec* arg = spec->find(parts_[i]);
     if (arg == nullptr) {
-      unknown(i, fmt::format("`{}`", spec->name), spec->arg_names());
+      unknown(i, fmt::format("`{}`", spec->name), std::nullopt, spec->arg_names());
       return;
     }
     at_child(*args, *arg, i);

@@ -74,9 +74,11 @@ Diagnostic& Reader::unknown_key(const YamlNode& child, const std::string& owner,
       diagnostics_.error("E111", child.key_loc,
                          fmt::format("unknown {} `{}` {} {}", is_class ? "argument" : "key",
                                      child.key, is_class ? "of" : "in", owner));
-  const auto elsewhere = section_with_key(child.key);
-  if (!suggest(d, child.key, names) && elsewhere && !is_class) {
+  const auto elsewhere = is_class ? std::nullopt : section_with_key(child.key);
+  if (elsewhere) {
     d.help(fmt::format("there is `{}`", *elsewhere));
+  } else {
+    suggest(d, child.key, names);
   }
   if (child.is_null() && !child.key.empty() &&
       child.key.find_first_not_of("0123456789") == std::string::npos) {

@@ -68,6 +68,8 @@ class Reader {
 
   Diagnostic& wrong(const char* code, const SourceLoc& loc, const Spec& spec,
                     const std::string& owner, std::string what);
+  // E112 for what Python calls a tuple.
+  bool is_tuple(const YamlNode& node, const Spec& spec, const std::string& owner);
   bool is_python_none(const YamlNode& node);
   void check_range(double value, const YamlNode& node, const Spec& spec, const std::string& owner);
   Diagnostic& unknown_key(const YamlNode& child, const std::string& owner, bool is_class,

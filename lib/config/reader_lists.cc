@@ -5,6 +5,7 @@
 #include "config/reader.h"
 #include "config/scalars.h"
 #include "config/split.h"
+#include "config/tuple.h"
 
 namespace meshtrain {
 namespace {
@@ -16,6 +17,11 @@ std::vector<std::string> split_by_x(const std::string& text) {
                     std::all_of(parts.begin(), parts.end(),
                                 [](const auto& part) { return try_integer(part).has_value(); });
   return fits ? parts : std::vector<std::string>{};
+}
+
+// "[2, 4]": what the help of a shape begins with, or any other.
+std::string example_of(const Spec& spec) {
+  return starts_with(spec.help, "[") ? spec.help.substr(0, spec.help.find(']') + 1) : "[28, 28, 1]";
 }
 
 // An entry of a list or map of `kind`: it has a value of its own, never the default of the whole.
@@ -45,6 +51,15 @@ ConfigValue Reader::slice(const YamlNode& node, const Spec& spec, const std::str
   return fallback(spec, node.loc);
 }
 
+bool Reader::is_tuple(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  const auto list = node.is_scalar() && !node.quoted ? list_of_tuple(node.text) : std::nullopt;
+  if (list) {
+    wrong("E112", node.loc, spec, owner, fmt::format("must be a list, not `{}`", node.text))
+        .with_label("write " + *list);
+  }
+  return list.has_value();
+}
+
 ConfigValue Reader::shape_entry(const YamlNode& node, const Spec& spec, const std::string& owner) {
   if (node.failed) {
     return make_value(int64_t{1}, node.loc);
@@ -56,14 +71,15 @@ ConfigValue Reader::shape_entry(const YamlNode& node, const Spec& spec, const st
     return make_value(std::monostate{}, node.loc);
   }
   if (!node.is_scalar() || node.quoted) {
-    wrong("E112", node.loc, spec, owner, "must be a list of integers, such as [28, 28, 1]");
+    wrong("E112", node.loc, spec, owner,
+          fmt::format("must be a list of integers, such as {}", example_of(spec)));
     return make_value(int64_t{1}, node.loc);
   }
   const ScalarResult<int64_t> result = parse_integer(node.text);
   if (!result.value && result.problem.code == "E112" && !try_number(node.text)) {
-    wrong(
-        "E112", node.loc, spec, owner,
-        fmt::format("must be a list of integers such as [28, 28, 1], or 2x4; not `{}`", node.text));
+    wrong("E112", node.loc, spec, owner,
+          fmt::format("must be a list of integers such as {}, or 2x4; not `{}`", example_of(spec),
+                      node.text));
     return make_value(int64_t{1}, node.loc);
   }
   if (!result.value) {
@@ -95,6 +111,8 @@ ConfigValue Reader::shape(const YamlNode& node, const Spec& spec, const std::str
     for (const std::string& part : split_by_x(node.text)) {
       list.push_back(shape_entry(YamlNode::scalar(part, node.loc), spec, owner));
     }
+  } else if (is_tuple(node, spec, owner)) {
+    list.push_back(make_value(int64_t{1}, node.loc));
   } else {
     list.push_back(shape_entry(node, spec, owner));
   }
@@ -131,6 +149,9 @@ void Reader::check_shape(const ConfigValue& value, const Spec& spec, const std::
 ConfigValue Reader::number_list(const YamlNode& node, const Spec& spec, const std::string& owner) {
   const ValueKind kind = spec.kind == ValueKind::kIntOrList ? ValueKind::kInt : ValueKind::kFloat;
   if (!node.is_list()) {
+    if (is_tuple(node, spec, owner)) {
+      return fallback(spec, node.loc);
+    }
     Spec alone = spec;
     alone.kind = kind;
     return scalar(node, alone, owner);

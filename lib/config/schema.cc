@@ -1,5 +1,6 @@
 #include "config/schema.h"
 
+#include "base/text.h"
 #include "config/precision.h"
 
 namespace meshtrain {
@@ -261,7 +262,29 @@ std::optional<std::string> search(const Section& section, std::string_view key) 
 }  // namespace
 
 std::optional<std::string> section_with_key(std::string_view key) {
+  // Arguments and words that are looked for as keys.
+  constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
+      {"learning_rate", "compile.optimizer.learning_rate"},
+      {"lr", "compile.optimizer.learning_rate"},
+      {"mesh", "distribution.device_mesh.shape"}};
+  for (const auto& [word, path] : kElsewhere) {
+    if (key == word) {
+      return path;
+    }
+  }
   return root_section().find(key) != nullptr ? std::string(key) : search(root_section(), key);
+}
+
+bool is_known_key(std::string_view path) {
+  const Section* section = &root_section();
+  for (const std::string& key : split(path, '.')) {
+    const Spec* field = section->find(key);
+    if (field == nullptr || field->kind != ValueKind::kSection) {
+      return field != nullptr;
+    }
+    section = field->section;
+  }
+  return true;
 }
 
 }  // namespace meshtrain

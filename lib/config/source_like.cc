@@ -11,6 +11,11 @@ bool is_read_like_training(const std::string& class_name) {
   return class_name == "csv" || class_name == "text" || class_name == "tokens";
 }
 
+bool names_files(const ClassSpec& source, const Spec& arg) {
+  return arg.kind == ValueKind::kPath || arg.kind == ValueKind::kPaths ||
+         (source.name == "npy" && arg.kind == ValueKind::kNames);
+}
+
 void take_arguments(const ConfigObject& train, ConfigObject& source) {
   if (source.class_name != train.class_name || !is_read_like_training(train.class_name)) {
     return;

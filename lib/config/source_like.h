@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "config/catalogue.h"
 #include "config/object.h"
 
 namespace meshtrain {
@@ -10,6 +11,9 @@ namespace meshtrain {
 // Whether what is read depends on the training data: ids of texts, means, columns (csv, text), or
 // on how these are cut (tokens).
 bool is_read_like_training(const std::string& class_name);
+
+// Whether an argument of a source names files or folders: npy's arrays are files.
+bool names_files(const ClassSpec& source, const Spec& arg);
 
 // For a source of the training source's class: arguments that are not written, but for `path` and
 // `slice`, become those of `train`.

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <sstream>
 #include <unordered_map>
 
+#include "base/text.h"
+#include "config/tuple.h"
 #include "config/yaml_places.h"
 
 namespace meshtrain {
@@ -209,8 +212,12 @@ class Expander {
       case RawNode::Kind::kList:
         node.kind = YamlNode::Kind::kList;
         node.children.reserve(raw.children.size());
-        for (const size_t child : raw.children) {
-          node.children.push_back(expand(child, depth + 1, alias));
+        for (size_t i = 0; i < raw.children.size(); ++i) {
+          const std::span pieces = std::span(raw.children).subspan(i);
+          const size_t count = tuple_size(pieces);
+          node.children.push_back(count > 0 ? refused_tuple(pieces.first(count))
+                                            : expand(raw.children[i], depth + 1, alias));
+          i += count > 0 ? count - 1 : 0;
         }
         break;
       case RawNode::Kind::kMap:
@@ -234,7 +241,11 @@ class Expander {
         diagnostics_.error("E104", key.loc, "a key must be text");
         continue;
       }
-      YamlNode value = expand(raw.children[i + 1], depth + 1, alias);
+      const std::vector<size_t> pieces = lone_keys_from(raw, i + 1);
+      const size_t count = tuple_size(pieces);
+      YamlNode value = count > 0 ? refused_tuple(std::span(pieces).first(count))
+                                 : expand(raw.children[i + 1], depth + 1, alias);
+      i += count > 0 ? 2 * (count - 1) : 0;
       value.key = key.text;
       value.key_loc = key.loc;
       const auto [it, is_new] = seen.emplace(key.text, node.children.size());
@@ -249,6 +260,54 @@ class Expander {
     for (const YamlNode& merge : merges) {
       apply_merge(merge, seen, node);
     }
+  }
+
+  // Python's "(28, 28, 1)" within brackets comes in pieces: `(28`, `28` and `1)`. How many from the
+  // first are one tuple; 0 when they are none.
+  size_t tuple_size(std::span<const size_t> pieces) const {
+    std::string text;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const RawNode& piece = nodes_[pieces[i]];
+      if (piece.kind != RawNode::Kind::kScalar || piece.quoted ||
+          starts_with(piece.text, "(") != (i == 0)) {
+        return 0;
+      }
+      text += (i == 0 ? "" : ",") + piece.text;
+      if (ends_with(piece.text, ")")) {
+        return i > 0 && list_of_tuple(text) ? i + 1 : 0;
+      }
+    }
+    return 0;
+  }
+
+  // A value of the map `raw` and, where it may begin a tuple, the keys without a value after it.
+  std::vector<size_t> lone_keys_from(const RawNode& raw, size_t value) const {
+    std::vector<size_t> out = {raw.children[value]};
+    if (!starts_with(nodes_[out[0]].text, "(")) {
+      return out;
+    }
+    for (size_t i = value + 1; i + 1 < raw.children.size(); i += 2) {
+      const RawNode& after = nodes_[raw.children[i + 1]];
+      if (after.kind != RawNode::Kind::kNull || after.explicit_null) {
+        break;
+      }
+      out.push_back(raw.children[i]);
+    }
+    return out;
+  }
+
+  YamlNode refused_tuple(std::span<const size_t> pieces) {
+    std::vector<std::string> texts;
+    for (const size_t piece : pieces) {
+      texts.push_back(nodes_[piece].text);
+    }
+    const std::string text = join(texts, ", ");
+    SourceLoc loc = nodes_[pieces.front()].loc;
+    const SourceLoc& last = nodes_[pieces.back()].loc;
+    loc.length = last.line == loc.line ? last.column + last.length - loc.column : loc.length;
+    diagnostics_.error("E112", loc, fmt::format("`{}` is no list", text))
+        .with_label("write " + *list_of_tuple(text));
+    return YamlNode{.kind = YamlNode::Kind::kScalar, .failed = true, .loc = loc};
   }
 
   static SourceLoc first_place(const YamlNode& node, const std::vector<YamlNode>& merges,

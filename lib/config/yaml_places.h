@@ -50,6 +50,15 @@ class YamlPlaces {
   size_t end_of_quote(size_t begin) const;  // npos when it is not closed
   std::vector<Bracket> open_brackets(size_t end) const;
 
+  // Parts of report_syntax_error(); `loc` is the parser's place.
+  void report_unknown_alias(const SourceLoc& loc, Diagnostics& diagnostics) const;
+  void report_wrong_end(const SourceLoc& loc, Diagnostics& diagnostics) const;  // a bracket
+  // An open quote, or with `wants_close` an open bracket; false when there is none.
+  bool report_unclosed(const SourceLoc& loc, bool wants_close, Diagnostics& diagnostics) const;
+  void report_translated(const SourceLoc& loc, std::string_view message,
+                         Diagnostics& diagnostics) const;
+  void help_with_glued(size_t offset, Diagnostic& problem) const;
+
   std::shared_ptr<const SourceFile> file_;
   std::string_view text_;
   int first_line_, first_column_;

@@ -1,4 +1,6 @@
 // Text for people: columns, and what strangers' files hold; numbers of texts.
+#include "base/text.h"
+
 #include <doctest/doctest.h>
 
 #include "base/columns.h"
@@ -42,6 +44,23 @@ TEST_CASE("a number is the whole of its text and fits its type") {
     CHECK_FALSE(parse_number<int>(wrong));
   }
   CHECK_FALSE(parse_number<uint64_t>("-1"));
+}
+
+TEST_CASE("names that contain a word come before those that resemble it") {
+  const std::vector<std::string> losses = {"Poisson", "BinaryCrossentropy", "Tversky",
+                                           "CategoricalCrossentropy", "Huber"};
+  CHECK(nearest_names("crossentropy", losses, 2) ==
+        std::vector<std::string>{"BinaryCrossentropy", "CategoricalCrossentropy"});
+  CHECK_FALSE(nearest_name("crossentropy", losses));  // which of the two?
+  CHECK(nearest_name("Hubert", losses) == "Huber");
+  CHECK(nearest_names("f1", std::vector<std::string>{"Sum", "AUC", "F1Score"}, 1)[0] == "F1Score");
+  const std::vector<std::string> arguments = {"beta_1", "learning_rate", "name"};
+  CHECK(nearest_name("lr", arguments) == "learning_rate");
+  CHECK(nearest_name("nme", arguments) == "name");
+  CHECK_FALSE(nearest_name("x", arguments));
+  // A slip is more likely than a part of a longer name.
+  CHECK(nearest_name("unit", std::vector<std::string>{"recurrent_units", "units"}) == "units");
+  CHECK(nearest_name("ab", std::vector<std::string>{"ba", "abcdefg"}) == "ba");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "config/scalars.h"
 
+#include "config/tuple.h"
 #include "doctest/doctest.h"
 
 namespace meshtrain {
@@ -85,6 +86,16 @@ TEST_CASE("parse_boolean: true and false and no other word") {
     CHECK(parse_boolean(text).problem.label == "write `false`");
   }
   CHECK(parse_boolean("maybe").problem.code == "E112");
+}
+
+TEST_CASE("list_of_tuple: Python's tuples of numbers and nothing else") {
+  CHECK(list_of_tuple("(28,28,1)") == "[28, 28, 1]");
+  CHECK(list_of_tuple(" (3, ) ") == "[3]");
+  CHECK(list_of_tuple("(None, -1, 0.5)") == "[null, -1, 0.5]");
+  for (const char* text : {"", "()", "(", "(a, b)", "3", "(d1|d2)/kernel", "(1, 2", "1, 2)"}) {
+    CAPTURE(text);
+    CHECK_FALSE(list_of_tuple(text));
+  }
 }
 
 }  // namespace meshtrain
