@@ -10,6 +10,11 @@ int64_t StopAt::steps_to_turn(const TrainPosition& at) const {
   return left > 0 ? std::min(left, steps) : steps;
 }
 
+bool StopAt::wants_turn(const TrainPosition& at, bool last) {
+  const bool inner_wants = inner_.wants_turn(at, last);
+  return inner_wants || is_goal(at);
+}
+
 void StopAt::after_step(const TrainPosition& at, bool last) {
   end_at(at);
   inner_.after_step(at, last);
@@ -25,10 +30,14 @@ void StopAt::after_epoch(const TrainPosition& at, const Logs& logs) {
   inner_.after_epoch(at, logs);
 }
 
-void StopAt::end_at(const TrainPosition& at) {
+bool StopAt::is_goal(const TrainPosition& at) const {
   const TrainPosition& goal = stop_.at;
-  if (at.step != goal.step || at.epoch != goal.epoch || at.batch != goal.batch ||
-      at.epoch_trained != goal.epoch_trained) {
+  return at.step == goal.step && at.epoch == goal.epoch && at.batch == goal.batch &&
+         at.epoch_trained == goal.epoch_trained;
+}
+
+void StopAt::end_at(const TrainPosition& at) {
+  if (!is_goal(at)) {
     return;
   }
   if (const std::string error = inner_.save_to(stop_.save_as, at); !error.empty()) {

@@ -24,6 +24,7 @@ class StopAt : public TrainControl {
 
   void on_fit_begin(const TrainPosition& at) override { inner_.on_fit_begin(at); }
   int64_t steps_to_turn(const TrainPosition& at) const override;
+  bool wants_turn(const TrainPosition& at, bool last) override;
   void after_step(const TrainPosition& at, bool last) override;
   void during_validation(const TrainPosition& at) override;
   void after_epoch(const TrainPosition& at, const Logs& logs) override;
@@ -34,6 +35,7 @@ class StopAt : public TrainControl {
   }
 
  private:
+  bool is_goal(const TrainPosition& at) const;
   void end_at(const TrainPosition& at);
 
   Checkpointer& inner_;

@@ -76,7 +76,7 @@ class CpuExecutor final : public Executor::Impl {
   }
   std::byte* input_data(int index, int) override { return base_of(index); }
   void run(int steps) override;
-  HostTensor output(int index, int step) const override;
+  HostTensor output(int index, int step, int runs_ago) const override;
 
  private:
   cpu::KernelList prepare(const std::vector<ProgramStep>& steps);
@@ -157,7 +157,8 @@ void CpuExecutor::run(int steps) {
   chooser.add(mode, time.count());
 }
 
-HostTensor CpuExecutor::output(int index, int) const {
+HostTensor CpuExecutor::output(int index, int, int runs_ago) const {
+  MESHTRAIN_CHECK(runs_ago == 0);
   return whole_output(index, memory.bases[program.outputs[static_cast<size_t>(index)].buffer]);
 }
 

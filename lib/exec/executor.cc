@@ -1,5 +1,7 @@
 #include "exec/executor.h"
 
+#include <utility>
+
 #include "comm/control_channel.h"
 #include "exec/executor_impl.h"
 
@@ -96,22 +98,23 @@ void Executor::gather_input(int index, const DeviceTable& table, std::span<const
 
 void Executor::run(int steps) {
   impl_->run(steps);
-  impl_->last_steps = steps;
+  impl_->last_steps[1] = std::exchange(impl_->last_steps[0], steps);
 }
 
-HostTensor Executor::output(int index, int step) const {
+HostTensor Executor::output(int index, int step, int runs_ago) const {
   MESHTRAIN_CHECK(index >= 0 && static_cast<size_t>(index) < impl_->outputs.size());
+  MESHTRAIN_CHECK(runs_ago == 0 || runs_ago == 1);
   ControlChannel* const control = impl_->processes.control.get();
   if (control != nullptr)
-    control->wait_for("reading the results of steps", impl_->last_steps);
-  HostTensor whole = impl_->output(index, step);
+    control->wait_for("reading the results of steps", impl_->last_steps[runs_ago]);
+  HostTensor whole = impl_->output(index, step, runs_ago);
   if (control != nullptr)
     control->leave();
   return whole;
 }
 
-double Executor::output_scalar(int index, int step) const {
-  const HostTensor value = output(index, step);
+double Executor::output_scalar(int index, int step, int runs_ago) const {
+  const HostTensor value = output(index, step, runs_ago);
   MESHTRAIN_CHECK(value.size() == 1, "output `{}` has {} elements",
                   program().outputs[static_cast<size_t>(index)].name, value.size());
   return value.at(0);

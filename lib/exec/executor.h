@@ -114,9 +114,10 @@ class Executor {
   // May return before a GPU has computed it; whatever reads results waits.
   void run(int steps = 1);
   // The whole tensor of an output (index into Program::outputs) of a step of the last run;
-  // collective where it is split over processes.
-  HostTensor output(int index, int step = 0) const;
-  double output_scalar(int index, int step = 0) const;
+  // collective where it is split over processes. `runs_ago` 1: of the run before that, without
+  // waiting for the last one; on a GPU, where outputs are small.
+  HostTensor output(int index, int step = 0, int runs_ago = 0) const;
+  double output_scalar(int index, int step = 0, int runs_ago = 0) const;
 
   struct Impl;
 

@@ -17,7 +17,7 @@ struct Executor::Impl {
   virtual bool gathers() const { return false; }
   virtual void gather_input(int, const DeviceTable&, std::span<const int64_t>, int) {}
   virtual void run(int steps) = 0;
-  virtual HostTensor output(int index, int step) const = 0;
+  virtual HostTensor output(int index, int step, int runs_ago) const = 0;
 
   // The whole of an output from the pieces of this process.
   HostTensor whole_output(int index, const std::byte* pieces) const;
@@ -25,7 +25,7 @@ struct Executor::Impl {
   Program program;
   Processes processes;
   std::vector<PieceMap> inputs, outputs;
-  int last_steps = 1;  // of the last run
+  int last_steps[2] = {1, 1};  // of the last run, and of the one before
 };
 
 // Where piece 0 of each buffer is: in the arena, or where its variable is stored.

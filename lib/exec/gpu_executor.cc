@@ -4,7 +4,8 @@
 // tables on the GPU in small ones, batches in large ones. Slots are copied together before a run;
 // there are twice as many as a run has steps, so that one half is filled while the other is
 // computed. Small outputs go to slots, too, and are copied back behind the run. So the processor
-// waits for a step only when it is asked for a result.
+// waits for a step only when it is asked for a result of it, and asked for those of the run before,
+// it does not wait for the last one.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -93,7 +94,7 @@ class GpuExecutor final : public Executor::Impl {
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step) override;
   void run(int steps) override;
-  HostTensor output(int index, int step) const override;
+  HostTensor output(int index, int step, int runs_ago) const override;
 
  private:
   // Where an input lies in the slots of a step.
@@ -387,13 +388,14 @@ void GpuExecutor::run(int steps) {
   is_fed_ = false;
 }
 
-HostTensor GpuExecutor::output(int index, int step) const {
+HostTensor GpuExecutor::output(int index, int step, int runs_ago) const {
   const size_t o = static_cast<size_t>(index);
-  const int half = 1 - half_;  // of the last run
+  const int half = runs_ago == 0 ? 1 - half_ : half_;
   if (results_ != nullptr) {
     done_[half]->wait();
     return whole_output(index, results_->host_slot(half * max_steps_ + step) + output_offsets_[o]);
   }
+  MESHTRAIN_CHECK(runs_ago == 0, "what stayed in the arena is of the last run");
   const int64_t bytes = outputs[o].total_bytes();
   HostTensor pieces(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
   if (bytes > 0)

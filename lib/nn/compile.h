@@ -58,6 +58,7 @@ class Optimizer {
   std::vector<OptimizerScalar> scalars(DType dtype) const;
   // The rate at `iteration` (raw): constant, or a schedule's.
   double learning_rate(int64_t iteration) const;
+  bool has_schedule() const;           // the rate is not the same at all iterations
   int64_t accumulation_steps() const;  // 1 = none
   bool uses_ema() const;
   // LossScaleOptimizer: a step whose gradients are not all finite changes no weight and does not

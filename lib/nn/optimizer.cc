@@ -212,6 +212,10 @@ double Optimizer::learning_rate(int64_t iteration) const {
   return rate.is_object() ? schedule_rate(rate.object(), iteration) : rate.number();
 }
 
+bool Optimizer::has_schedule() const {
+  return config_.arg("learning_rate").is_object();
+}
+
 int64_t Optimizer::accumulation_steps() const {
   return std::max<int64_t>(1, integer_or(&config_, "gradient_accumulation_steps", 1));
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/text.h"
 #include "exec/executor.h"
@@ -111,6 +112,45 @@ struct Engine::Impl {
     return executor;
   }
 
+  // Whether the host must know which of the steps so far a loss scale skipped, and are no
+  // iterations, before it can begin the next one.
+  bool needs_iterations() const {
+    const Optimizer& optimizer = setup.optimizer();
+    return optimizer.scales_loss() &&
+           (optimizer.accumulation_steps() > 1 || (fixed_rate < 0 && optimizer.has_schedule()));
+  }
+
+  // Waits for the steps that were begun where a loss scale may have skipped some of them.
+  int64_t iterations_done() {
+    if (!knows_iterations) {
+      iterations = static_cast<int64_t>(store.read(setup.graphs().iteration_variable()).at(0));
+      knows_iterations = true;
+    }
+    return iterations;
+  }
+
+  void set_iterations(int64_t done) {
+    iterations = done;
+    knows_iterations = true;
+  }
+
+  double shown_loss() const {
+    if (newest.executor == nullptr) {
+      return 0;
+    }
+    const int step = newest.steps - 1 - steps_ago;
+    if (step >= 0) {
+      return newest.executor->output_scalar(0, step);
+    }
+    const int runs_ago = before.executor == newest.executor ? 1 : 0;
+    return before.executor->output_scalar(0, before.steps + step, runs_ago);
+  }
+
+  StepKind next_kind() const {
+    const bool apply_now = (iterations + 1) % setup.optimizer().accumulation_steps() == 0;
+    return apply_now ? StepKind::kTrain : StepKind::kAccumulate;
+  }
+
   double learning_rate(int64_t iteration) const {
     const double rate = fixed_rate >= 0 ? fixed_rate : setup.optimizer().learning_rate(iteration);
     return setup.dtype() == DType::kFloat64 ? rate : static_cast<double>(static_cast<float>(rate));
@@ -131,6 +171,9 @@ struct Engine::Impl {
   }
 
   std::vector<double> metric_values(const TrackedMetric& tracked) const {
+    if (newest.executor != nullptr && processes.control != nullptr) {
+      newest.executor->output(0, newest.steps - 1);  // says for how many steps this waits
+    }
     std::vector<HostTensor> state;
     for (const int variable : tracked.states) {
       state.push_back(store.read(variable));
@@ -171,10 +214,15 @@ struct Engine::Impl {
   Feeder feeder;
   std::map<std::pair<StepKind, int64_t>, std::unique_ptr<Compiled>> programs;
   int64_t iterations = 0;
-  double fixed_rate = -1;  // set by set_learning_rate
-  // Of the last train_steps: its losses are read when they are asked for.
-  Executor* trained = nullptr;
-  int shown_step = 0;
+  bool knows_iterations = true;  // false: some of them may have been skipped
+  double fixed_rate = -1;        // set by set_learning_rate
+  // The last two train_steps: their losses are read when they are asked for.
+  struct TrainRun {
+    Executor* executor = nullptr;
+    int steps = 0;
+  };
+  TrainRun newest, before;
+  int steps_ago = 0;  // of the step that is shown
 };
 
 Engine::Engine(const Config& config, const DataSpec& spec, EngineOptions options)
@@ -202,44 +250,44 @@ void Engine::train_step(const Batch& batch) {
   train_steps(1, [&] { return batch; });
 }
 
+// Steps of one program: those that only accumulate gradients have one of their own.
 int64_t Engine::steps_at_once(int64_t batch_size) {
-  const Optimizer& optimizer = impl_->setup.optimizer();
-  // A step that may be skipped decides about the next one's learning rate, and accumulating steps
-  // are programs of their own.
-  if (impl_->device == nullptr || optimizer.scales_loss() || optimizer.accumulation_steps() > 1) {
+  if (impl_->device == nullptr || impl_->needs_iterations()) {
     return 1;
   }
-  return impl_->compiled(StepKind::kTrain, batch_size).executor->max_steps();
+  const int64_t period = impl_->setup.optimizer().accumulation_steps();
+  const int most = impl_->compiled(impl_->next_kind(), batch_size).executor->max_steps();
+  const int64_t to_accumulate = period - 1 - impl_->iterations % period;
+  return period == 1 ? most : std::clamp<int64_t>(to_accumulate, 1, most);
+}
+
+bool Engine::runs_ahead() const {
+  return impl_->device != nullptr;
 }
 
 void Engine::train_steps(int64_t count, const std::function<Batch()>& next) {
-  const int64_t accumulate = impl_->setup.optimizer().accumulation_steps();
-  const bool apply_now = (impl_->iterations + 1) % accumulate == 0;
+  if (impl_->needs_iterations()) {
+    impl_->iterations_done();
+  }
+  const StepKind kind = impl_->next_kind();
   Executor* executor = nullptr;
   for (int64_t step = 0; step < count; ++step) {
     const Batch batch = next();
     if (executor == nullptr) {
-      executor = impl_
-                     ->compiled(apply_now ? StepKind::kTrain : StepKind::kAccumulate,
-                                static_cast<int64_t>(batch.rows.size()))
-                     .executor.get();
+      executor = impl_->compiled(kind, static_cast<int64_t>(batch.rows.size())).executor.get();
     }
     impl_->feeder.feed(*executor, batch, impl_->learning_rate(impl_->iterations + step),
                        static_cast<int>(step));
   }
   executor->run(static_cast<int>(count));
-  impl_->trained = executor;
-  impl_->shown_step = 0;
-  if (impl_->setup.optimizer().scales_loss()) {  // a skipped step is no iteration
-    impl_->iterations =
-        static_cast<int64_t>(impl_->store.read(impl_->setup.graphs().iteration_variable()).at(0));
-  } else {
-    impl_->iterations += count;
-  }
+  impl_->before = std::exchange(impl_->newest, {executor, static_cast<int>(count)});
+  impl_->steps_ago = 0;
+  impl_->iterations += count;
+  impl_->knows_iterations = !impl_->setup.optimizer().scales_loss();
 }
 
-void Engine::show_step(int64_t index) {
-  impl_->shown_step = static_cast<int>(index);
+void Engine::show_step(int64_t steps_ago) {
+  impl_->steps_ago = static_cast<int>(steps_ago);
 }
 
 BatchPart Engine::part_of_batch(bool training, int64_t batch_size) const {
@@ -277,7 +325,7 @@ std::vector<HostTensor> Engine::predict_step(const Batch& batch) {
 }
 
 double Engine::last_loss() const {
-  return impl_->trained == nullptr ? 0 : impl_->trained->output_scalar(0, impl_->shown_step);
+  return impl_->shown_loss();
 }
 void Engine::reset_metrics() {
   impl_->reset_metrics();
@@ -332,7 +380,7 @@ void Engine::write_variable(std::string_view path, const HostTensor& value) {
   }
   impl_->store.write(variable, value.dtype() == v.dtype ? value.clone() : value.cast(v.dtype));
   if (variable == impl_->setup.graphs().iteration_variable()) {
-    impl_->iterations = static_cast<int64_t>(value.at(0));
+    impl_->set_iterations(static_cast<int64_t>(value.at(0)));
   } else if (v.role == VariableRole::kWeight) {
     restart_copies(variable);
   }
@@ -341,7 +389,7 @@ void Engine::write_variable(std::string_view path, const HostTensor& value) {
 // Slots that start as a copy of the weight follow a weight written before the first step.
 void Engine::restart_copies(int weight) {
   const StepGraphs& graphs = impl_->setup.graphs();
-  for (size_t s = 0; s < graphs.slots(weight).size() && impl_->iterations == 0; ++s) {
+  for (size_t s = 0; s < graphs.slots(weight).size() && impl_->iterations_done() == 0; ++s) {
     if (graphs.slots(weight)[s].copy_weight) {
       impl_->store.write(graphs.slot_variable(weight, s), impl_->store.read(weight));
     }
@@ -349,7 +397,7 @@ void Engine::restart_copies(int weight) {
 }
 
 void Engine::finalize_weights() {
-  if (impl_->iterations == 0) {
+  if (impl_->iterations_done() == 0) {
     return;
   }
   for (const auto& [weight, average] : impl_->averages()) {
@@ -380,13 +428,13 @@ void Engine::swap_averages() {
 }
 
 double Engine::learning_rate() const {
-  return impl_->learning_rate(impl_->iterations);
+  return impl_->learning_rate(impl_->iterations_done());
 }
 void Engine::set_learning_rate(double rate) {
   impl_->fixed_rate = rate;
 }
 int64_t Engine::iterations() const {
-  return impl_->iterations;
+  return impl_->iterations_done();
 }
 
 VariableStore& Engine::store() {
@@ -396,7 +444,7 @@ double Engine::fixed_learning_rate() const {
   return impl_->fixed_rate;
 }
 void Engine::restore_counters(int64_t iterations, double fixed_rate) {
-  impl_->iterations = iterations;
+  impl_->set_iterations(iterations);
   impl_->fixed_rate = fixed_rate;
 }
 

@@ -39,15 +39,20 @@ class StepRunner {
   virtual ~StepRunner() = default;
 
   virtual void train_step(const Batch& batch) = 0;  // updates weights, optimizer state and metrics
-  // How many steps with batches of this size train_steps() may be given; 1: only train_step().
+  // How many steps with batches of this size train_steps() may be given next; 1: only train_step().
   virtual int64_t steps_at_once(int64_t /*batch_size*/) { return 1; }
   // The same as train_step() with `count` batches, one after the other; each is used before the
-  // next one is asked for. Afterwards the state is that after the last step, and last_loss() that
-  // of the step of this index, counted from 0, which show_step() chose.
+  // next one is asked for. Afterwards the state is that after the last step.
   virtual void train_steps(int64_t /*count*/, const std::function<Batch()>& next) {
     train_step(next());
   }
-  virtual void show_step(int64_t /*index*/) {}
+  // Whether steps are only begun when train_step() and train_steps() return, so that whoever asks
+  // for results of one call after the next one lets the device compute in between. The state is
+  // that after the last step in any case: who reads it waits.
+  virtual bool runs_ahead() const { return false; }
+  // Chooses the step of last_loss(): so many before the last one, of the last two calls where the
+  // runner runs ahead, else of the last call. Each call chooses its own last step.
+  virtual void show_step(int64_t /*steps_ago*/) {}
   // As far as is known: where nothing was computed with batches of this size, all.
   virtual BatchPart part_of_batch(bool /*training*/, int64_t batch_size) const {
     return {0, batch_size};
@@ -59,7 +64,7 @@ class StepRunner {
   // One tensor per model output, (rows, ...).
   virtual std::vector<HostTensor> predict_step(const Batch& batch) = 0;
 
-  virtual double last_loss() const = 0;  // of the last train_step, that batch alone
+  virtual double last_loss() const = 0;  // of the last step or the one shown, that batch alone
   virtual void reset_metrics() = 0;
   virtual Logs logs() const = 0;  // of the metrics since the last reset, sorted by name
   virtual LogLists log_lists() const { return {}; }

@@ -26,10 +26,13 @@ class TrainControl {
   virtual ~TrainControl() = default;
   // Before the first step.
   virtual void on_fit_begin(const TrainPosition& at) = 0;
-  // How many steps may follow `at` before after_step() must be called: at least 1. Steps in between
+  // How many steps may follow `at` before wants_turn() must be called: at least 1. Steps in between
   // may be left out.
   virtual int64_t steps_to_turn(const TrainPosition& /*at*/) const { return 1; }
-  // After a step; `last` when it was the epoch's.
+  // After a step, which may not be computed yet; `last` when it was the epoch's. Whether
+  // after_step() must be called before the next one: it is when all losses up to here are known,
+  // and none of them ended the run.
+  virtual bool wants_turn(const TrainPosition& at, bool last) = 0;
   virtual void after_step(const TrainPosition& at, bool last) = 0;
   // During the validation of an epoch, which changes nothing that is saved.
   virtual void during_validation(const TrainPosition& at) = 0;

@@ -66,6 +66,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_,
                       [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
+  unseen_ = 0;
   if (callbacks_ != nullptr) {
     callbacks_->on_train_begin(at);
   }
@@ -164,7 +165,7 @@ int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
     return 1;
   }
   if (callbacks_ != nullptr) {
-    steps = std::min(steps, callbacks_->steps_to_turn());
+    steps = std::min(steps, callbacks_->steps_to_turn() - unseen_);
   }
   if (control_ != nullptr) {
     steps = std::min(steps, control_->steps_to_turn(at));
@@ -174,38 +175,55 @@ int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
 
 void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
                              TrainPosition& at) {
-  const int64_t epoch = at.epoch + 1;
   const auto next = [&] {
     agreement_->progress(at, "data");
-    const Batch batch = batches.next();
-    agreement_->progress(at, "step");
-    return batch;
+    try {
+      const Batch batch = batches.next();
+      agreement_->progress(at, "step");
+      return batch;
+    } catch (...) {
+      see_steps(at, 0);
+      throw;
+    }
   };
   if (count == 1) {
     runner_.train_step(next());
   } else {
     runner_.train_steps(count, next);
   }
-  for (int64_t i = 0; i < count; ++i) {
-    runner_.show_step(i);
-    if (callbacks_ != nullptr && std::isfinite(runner_.last_loss())) {
-      callbacks_->on_train_batch_end(at.epoch, at.batch);
-    } else if (callbacks_ != nullptr) {
-      callbacks_->on_invalid_loss(at.batch);
-    }
-    ++at.batch;
-    ++at.step;
-    agreement_->loss(at.step, runner_);
-    for (TrainObserver* observer : observers_) {
-      observer->on_train_step(epoch, at.batch, runner_);
-    }
-    check_loss(epoch, at.batch);
+  at.batch += count;
+  at.step += count;
+  unseen_ += count;
+  see_steps(at, runner_.runs_ahead() ? count : 0);
+  const bool last = at.batch == plan.steps;
+  const bool control_turn = control_ == nullptr || control_->wants_turn(at, last);
+  if (last || control_turn || (callbacks_ != nullptr && callbacks_->steps_to_turn() <= unseen_)) {
+    see_steps(at, 0);
   }
   save_states(at);
-  if (control_ != nullptr) {
-    control_->after_step(at, at.batch == plan.steps);
-  } else {
-    agreement_->throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, epoch));
+  if (control_ == nullptr) {
+    agreement_->throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, at.epoch + 1));
+  } else if (control_turn) {
+    control_->after_step(at, last);
+  }
+}
+
+void Trainer::see_steps(const TrainPosition& at, int64_t but) {
+  const int64_t epoch = at.epoch + 1;
+  while (unseen_ > but) {
+    runner_.show_step(unseen_ - 1);
+    const int64_t batch = at.batch - unseen_;
+    if (callbacks_ != nullptr && std::isfinite(runner_.last_loss())) {
+      callbacks_->on_train_batch_end(at.epoch, batch);
+    } else if (callbacks_ != nullptr) {
+      callbacks_->on_invalid_loss(batch);
+    }
+    --unseen_;
+    agreement_->loss(at.step - unseen_, runner_);
+    for (TrainObserver* observer : observers_) {
+      observer->on_train_step(epoch, batch + 1, runner_);
+    }
+    check_loss(epoch, batch + 1);
   }
 }
 

@@ -43,7 +43,8 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/) {}
-  // `step` counts from 1 in the epoch; the runner has the values.
+  // `step` counts from 1 in the epoch; the runner has its loss. Where it runs ahead, its other
+  // values may be those of a later step.
   virtual void on_train_step(int64_t /*epoch*/, int64_t /*step*/, const StepRunner&) {}
   virtual void on_epoch_end(const EpochReport&) {}
   virtual void on_evaluate_begin(int64_t /*steps*/) {}  // not for validation inside fit
@@ -93,7 +94,7 @@ class Trainer {
 
   // Trains epochs initial_epoch + 1 ... epochs. `validation` may be null. Throws ConfigError E316
   // as check_batches does, E501 (exit 5) at the first loss that is not finite, StopRequested after
-  // the step in which a signal came.
+  // the last step that was begun when a signal came.
   void fit(const Dataset& train, const Dataset* validation);
   // Loss and metrics over `dataset` in file order. `steps` 0: all batches.
   Logs evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps);
@@ -106,9 +107,11 @@ class Trainer {
                           TrainPosition& at);
   int64_t steps_together(const Dataset& train, const EpochPlan& plan,
                          const TrainPosition& at) const;
-  // `count` steps, and what follows each of them.
+  // Begins `count` steps, and does what follows each of those that must be seen now.
   void train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
                       TrainPosition& at);
+  // What follows each step up to `at`, but the newest `but`.
+  void see_steps(const TrainPosition& at, int64_t but);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
   bool validates_after(int64_t epoch) const;
   void check_loss(int64_t epoch, int64_t step) const;
@@ -126,6 +129,10 @@ class Trainer {
   Agreement alone_;
   Agreement* agreement_ = &alone_;
   std::optional<TrainPosition> start_;
+  // Steps before the position that are begun and were not seen: loss, callbacks, observers. A
+  // runner that runs ahead is given the next steps first, so that its device has work while those
+  // before are looked at. Where somebody acts (a turn, the epoch's end) there are none.
+  int64_t unseen_ = 0;
 };
 
 }  // namespace meshtrain

@@ -143,12 +143,14 @@ void Checkpointer::look(Agreement::Pace pace, uint64_t logs) {
   }
 }
 
-// Every run.check_replicas steps: what several processes hold alike must be alike.
-void Checkpointer::check_replicas(const TrainPosition& at) {
+// Every run.check_replicas steps.
+bool Checkpointer::compares_replicas(const TrainPosition& at) const {
   const int64_t every = config_.run.check_replicas;
-  if (agreement_.is_alone() || every == 0 || at.step % every != 0) {
-    return;
-  }
+  return !agreement_.is_alone() && every > 0 && at.step % every == 0;
+}
+
+// What several processes hold alike must be alike.
+void Checkpointer::check_replicas(const TrainPosition& at) {
   const std::string difference = replica_difference(
       engine_.store(),
       agreement_.all_gather("comparing replicas", replica_hashes(engine_.store())));
@@ -228,16 +230,23 @@ int64_t Checkpointer::steps_to_turn(const TrainPosition& at) const {
   return steps;
 }
 
-void Checkpointer::after_step(const TrainPosition& at, bool last) {
+bool Checkpointer::wants_turn(const TrainPosition& at, bool last) {
   look(Agreement::Pace::kPaced);
   const double now = agreement_.now();
   longest_step_ = std::max(longest_step_, now - last_step_);
-  check_replicas(at);
+  last_step_ = now;
   report_place(at);
   asked_ = agreement_.take_checkpoint_request() || asked_;
   const Interval& every = config_.checkpoint.every;
   due_ = due_ || is_due(static_cast<double>(at.step), Interval::Unit::kSteps) ||
          (every.unit == Interval::Unit::kSeconds && now - last_save_ended_ >= every.count);
+  return compares_replicas(at) || (!last && (due_ || asked_ || must_stop()));
+}
+
+void Checkpointer::after_step(const TrainPosition& at, bool last) {
+  if (compares_replicas(at)) {
+    check_replicas(at);
+  }
   if (!last) {  // after the last step the epoch's end is near, which is the better place
     if (must_stop()) {
       stop(at);

@@ -53,6 +53,7 @@ class Checkpointer : public TrainControl {
 
   void on_fit_begin(const TrainPosition& at) override;
   int64_t steps_to_turn(const TrainPosition& at) const override;
+  bool wants_turn(const TrainPosition& at, bool last) override;
   void after_step(const TrainPosition& at, bool last) override;
   void during_validation(const TrainPosition& at) override;
   void after_epoch(const TrainPosition& at, const Logs& logs) override;
@@ -74,6 +75,7 @@ class Checkpointer : public TrainControl {
   void take_notes(const TrainPosition& at);
   SaveOptions save_options();
   void look(Agreement::Pace pace, uint64_t logs = 0);
+  bool compares_replicas(const TrainPosition& at) const;
   void check_replicas(const TrainPosition& at);
   [[noreturn]] void report_unequal(const std::string& what, int64_t step) const;
   void check_finite(const SaveResult& result, const std::string& rejected) const;

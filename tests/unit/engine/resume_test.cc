@@ -76,6 +76,9 @@ struct BeforeEnd : TrainControl {
   BeforeEnd(Checkpointer& the_inner, Engine& the_engine, Part& the_part)
       : inner(the_inner), engine(the_engine), part(the_part) {}
   void on_fit_begin(const TrainPosition& at) override { inner.on_fit_begin(at); }
+  bool wants_turn(const TrainPosition& at, bool last) override {
+    return inner.wants_turn(at, last);
+  }
   void after_step(const TrainPosition& at, bool last) override { inner.after_step(at, last); }
   void during_validation(const TrainPosition& at) override { inner.during_validation(at); }
   void after_epoch(const TrainPosition& at, const Logs& logs) override {

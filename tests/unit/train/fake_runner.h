@@ -1,6 +1,9 @@
 // A StepRunner with numbers that a reader can follow: the loss of a sample is its label.
 #pragma once
 
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
 #include <map>
 #include <numeric>
 #include <string>
@@ -17,16 +20,25 @@ class FakeRunner : public StepRunner {
   }
   int64_t steps_at_once(int64_t) override { return most_steps; }
   void train_steps(int64_t count, const std::function<Batch()>& next) override {
-    runs.push_back(count);
-    losses_.clear();
+    std::vector<double> losses;
     for (int64_t i = 0; i < count; ++i) {
       const Batch batch = next();
       trained.emplace_back(batch.rows.begin(), batch.rows.end());
       add(batch);
-      losses_.push_back(last_loss_);
+      losses.push_back(last_loss_);
     }
+    losses_.insert(losses_.end(), losses.begin(), losses.end());
+    runs.push_back(count);
+    calls.push_back(fmt::format("run {}", count));
   }
-  void show_step(int64_t index) override { last_loss_ = losses_.at(static_cast<size_t>(index)); }
+  bool runs_ahead() const override { return is_ahead; }
+  void show_step(int64_t steps_ago) override {
+    const int64_t before = is_ahead && runs.size() > 1 ? runs[runs.size() - 2] : 0;
+    REQUIRE(steps_ago < runs.back() + before);  // the results of older runs are overwritten
+    const size_t step = losses_.size() - static_cast<size_t>(steps_ago);
+    calls.push_back(fmt::format("see {}", step));
+    last_loss_ = losses_[step - 1];
+  }
   void test_step(const Batch& batch) override {
     tested.emplace_back(batch.rows.begin(), batch.rows.end());
     add(batch);
@@ -81,7 +93,9 @@ class FakeRunner : public StepRunner {
   int64_t iterations() const override { return static_cast<int64_t>(trained.size()); }
 
   int64_t most_steps = 1;
-  std::vector<int64_t> runs;                          // steps of each run of training
+  bool is_ahead = false;
+  std::vector<std::string> calls;  // "run 4": that many steps; "see 7": that step, from 1
+  std::vector<int64_t> runs;       // steps of each run of training
   std::vector<std::vector<int64_t>> trained, tested;  // the rows of each step
   std::map<std::string, HostTensor> weights;
   int finalized = 0;
@@ -101,7 +115,7 @@ class FakeRunner : public StepRunner {
   }
 
   double total_ = 0, count_ = 0, last_loss_ = 0;
-  std::vector<double> losses_;  // of the last run
+  std::vector<double> losses_;  // of all steps
 };
 
 // One input and one label column: `labels[i]` is the loss of sample i.

@@ -4,7 +4,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
 
 #include "fake_runner.h"
 #include "train/events.h"
@@ -224,6 +228,7 @@ TEST_CASE("step events hold the loss of their batch in the shortest digits") {
 struct EveryThird : TrainControl {
   void on_fit_begin(const TrainPosition&) override {}
   int64_t steps_to_turn(const TrainPosition& at) const override { return 3 - at.step % 3; }
+  bool wants_turn(const TrainPosition&, bool) override { return true; }
   void after_step(const TrainPosition& at, bool last) override {
     steps.push_back(at.step);
     lasts.push_back(last);
@@ -264,6 +269,168 @@ TEST_CASE("steps run together up to where somebody acts") {
   CHECK(s.runner.runs == std::vector<int64_t>{3, 2, 1, 3, 1});
   CHECK(control.steps == std::vector<int64_t>{3, 5, 6, 9, 10});
   CHECK(control.lasts == std::vector<bool>{false, true, false, false, true});
+}
+
+// Has nothing to do but at one step, or where a step before it raised a signal.
+struct AtStep : EveryThird {
+  int64_t steps_to_turn(const TrainPosition&) const override { return 1000; }
+  bool wants_turn(const TrainPosition& at, bool) override {
+    return at.step == wanted || stop_signal() != 0;
+  }
+  void after_step(const TrainPosition& at, bool last) override {
+    EveryThird::after_step(at, last);
+    if (stop_signal() != 0) {
+      throw_stopped(stop_signal(), fmt::format("step {}", at.step));
+    }
+  }
+  int64_t wanted = 0;
+};
+
+// A device that computes two steps at once, and the next two while it is asked about those.
+struct AheadSession : Session {
+  explicit AheadSession(const Config& the_config) : Session(the_config) {
+    runner.most_steps = 2;
+    runner.is_ahead = true;
+    trainer.set_control(control);
+  }
+  AtStep control;
+};
+
+std::vector<double> numbers_to(int last) {
+  std::vector<double> out(static_cast<size_t>(last));
+  std::iota(out.begin(), out.end(), 1.0);
+  return out;
+}
+
+TEST_CASE("a runner that runs ahead has the next steps before those before them are seen") {
+  AheadSession s(config_of(1, 2));
+  std::vector<std::string> lines;
+  EventLog events(true, false);
+  events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
+  s.trainer.add_observer(events);
+  s.trainer.fit(dataset_of(numbers_to(5)), nullptr);
+  const std::vector<std::string> epoch = {"run 2", "run 2", "see 1", "see 2",
+                                          "run 1", "see 3", "see 4", "see 5"};
+  REQUIRE(s.runner.calls.size() == 16);
+  CHECK(std::vector(s.runner.calls.begin(), s.runner.calls.begin() + 8) == epoch);
+  CHECK(s.runner.calls[8] == "run 2");
+  REQUIRE(lines.size() == 12);
+  for (int step = 1; step <= 5; ++step) {
+    CHECK(lines[static_cast<size_t>(step - 1)] ==
+          fmt::format(R"({{"event":"step","epoch":1,"step":{0},"loss":{0}}})", step));
+  }
+  CHECK(lines[5].find(R"({"event":"epoch","epoch":1,"steps":5)") == 0);
+}
+
+TEST_CASE("who acts between steps finds all before them seen and none begun after them") {
+  AheadSession s(config_of(1, 1));
+  s.control.wanted = 4;
+  s.trainer.fit(dataset_of(numbers_to(8)), nullptr);
+  CHECK(s.control.steps == std::vector<int64_t>{4});
+  const std::vector<std::string> wanted = {"run 2", "run 2", "see 1", "see 2", "see 3", "see 4",
+                                           "run 2", "run 2", "see 5", "see 6", "see 7", "see 8"};
+  CHECK(s.runner.calls == wanted);
+}
+
+TEST_CASE("a signal while steps run ahead stops after the last one that was begun") {
+  AheadSession s(config_of(1, 1));
+  struct Killer : TrainObserver {
+    void on_train_step(int64_t, int64_t step, const StepRunner&) override {
+      seen = step;
+      if (step == 1) {
+        raise(SIGTERM);
+      }
+    }
+    int64_t seen = 0;
+  } killer;
+  s.trainer.add_observer(killer);
+  catch_stop_signals();
+  CHECK_THROWS_AS(s.trainer.fit(dataset_of(numbers_to(8)), nullptr), StopRequested);
+  forget_stop_signal();
+  CHECK(s.control.steps == std::vector<int64_t>{4});
+  CHECK(killer.seen == 4);
+  CHECK(s.runner.trained.size() == 4);
+}
+
+// The second of two runs in flight holds the loss, the control wants to save after it.
+TEST_CASE("a loss that is not finite ends the run before anybody can save the steps after it") {
+  for (const int64_t bad : {1, 2, 3, 4}) {
+    CAPTURE(bad);
+    AheadSession s(config_of(1, 1));
+    s.control.wanted = 4;
+    std::vector<double> losses = numbers_to(8);
+    losses[static_cast<size_t>(bad - 1)] = std::numeric_limits<double>::quiet_NaN();
+    try {
+      s.trainer.fit(dataset_of(losses), nullptr);
+      FAIL("no error");
+    } catch (const ConfigError& error) {
+      CHECK(error.exit_code() == ExitCode::kDiverged);
+      CHECK(error.diagnostics().list()[0].message ==
+            fmt::format("the loss is nan at step {} of epoch 1", bad));
+    }
+    CHECK(s.control.steps.empty());
+  }
+}
+
+// Looks at the model after every third step.
+struct ThirdStep : Callback {
+  ThirdStep(CallbackContext& context, const FakeRunner& the_runner)
+      : Callback(context, "ThirdStep"), runner(the_runner) {}
+  int64_t steps_to_turn() const override { return 3 - done % 3; }
+  void on_train_batch_end(int64_t, int64_t) override {
+    if (++done % 3 == 0) {
+      model_steps.push_back(static_cast<int64_t>(runner.trained.size()));
+    }
+  }
+  const FakeRunner& runner;
+  int64_t done = 0;
+  std::vector<int64_t> model_steps;
+};
+
+TEST_CASE("a callback sees the model of its step though steps run ahead") {
+  AheadSession s(config_of(1, 1));
+  CallbackList callbacks({.runner = s.runner,
+                          .config = s.config,
+                          .run_dir = "",
+                          .now = {},
+                          .print = {},
+                          .warn = {},
+                          .larger_is_better = {},
+                          .save_model = {}});
+  auto added = std::make_unique<ThirdStep>(callbacks.context(), s.runner);
+  const ThirdStep& third = *added;
+  callbacks.add(std::move(added));
+  s.trainer.set_callbacks(callbacks);
+  s.trainer.fit(dataset_of(numbers_to(11)), nullptr);
+  CHECK(third.model_steps == std::vector<int64_t>{3, 6, 9});
+  CHECK(third.done == 11);
+  const std::vector<int64_t> runs = {2, 1, 2, 1, 2, 1, 2};
+  CHECK(s.runner.runs == runs);
+  CHECK(s.runner.calls[1] == "run 1");  // in flight with the two before
+}
+
+TEST_CASE("data that cannot be read end the run after the steps that were begun are seen") {
+  struct Broken final : meshtrain::Rows {
+    DType dtype() const override { return DType::kFloat64; }
+    const Shape& shape() const override { return shape_; }
+    void read(std::span<const int64_t> order, std::byte* to) const override {
+      for (const int64_t row : order) {
+        if (row >= 5) {
+          throw std::runtime_error("row 5");
+        }
+        const double value = static_cast<double>(row + 1);
+        std::memcpy(to, &value, sizeof(value));
+        to += sizeof(value);
+      }
+    }
+    Shape shape_ = {8};
+  };
+  AheadSession s(config_of(1, 1));
+  Dataset data = dataset_of(numbers_to(8));
+  data.targets[0].rows = std::make_shared<Broken>();
+  s.config.data.prefetch.value = 1;
+  CHECK_THROWS_WITH(s.trainer.fit(data, nullptr), "row 5");
+  CHECK(s.runner.calls.back() == "see 4");
 }
 
 TEST_CASE("a loss that is not finite among steps that run together names its step") {
