@@ -196,23 +196,37 @@ TEST_CASE("results of a run are read while the next one is in flight") {
     CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-5));
 }
 
-// Leaves as many runs in flight as there may be, but wants its turn after one step.
+uint64_t hash_of_weights(const Engine& engine) {
+  uint64_t hash = 0;
+  for (const std::string& path : engine.weight_paths()) {
+    const HostTensor weight = engine.read_variable(path);
+    hash = hash_mix(hash, hash_bytes(weight.bytes(), weight.num_bytes()));
+  }
+  return hash;
+}
+
+// Leaves as many runs in flight as there may be, but looks at the weights after one step.
 struct Rarely : TrainControl {
-  explicit Rarely(int64_t the_step) : step(the_step) {}
+  Rarely(const Engine& the_engine, int64_t the_step) : engine(the_engine), step(the_step) {}
   void on_fit_begin(const TrainPosition&) override {}
   int64_t steps_to_turn(const TrainPosition& at) const override {
     return at.step < step ? step - at.step : 1000;
   }
   bool wants_turn(const TrainPosition& at, bool) override { return at.step == step; }
-  void after_step(const TrainPosition& at, bool) override { turns.push_back(at.step); }
+  void after_step(const TrainPosition& at, bool) override {
+    turns.push_back(at.step);
+    weights = hash_of_weights(engine);
+  }
   void during_validation(const TrainPosition&) override {}
   void after_epoch(const TrainPosition&, const Logs&) override {}
   void on_fit_end(const TrainPosition&) override {}
   void during_evaluation() override {}
   std::string save_to(const std::string&, const TrainPosition&) override { return ""; }
 
+  const Engine& engine;
   int64_t step;
   std::vector<int64_t> turns;
+  uint64_t weights = 0;
 };
 
 struct Losses : TrainObserver {
@@ -223,15 +237,6 @@ struct Losses : TrainObserver {
   std::vector<double> losses;
   Logs logs;
 };
-
-uint64_t hash_of_weights(const Engine& engine) {
-  uint64_t hash = 0;
-  for (const std::string& path : engine.weight_paths()) {
-    const HostTensor weight = engine.read_variable(path);
-    hash = hash_mix(hash, hash_bytes(weight.bytes(), weight.num_bytes()));
-  }
-  return hash;
-}
 
 std::vector<std::string> on_gpu(std::vector<std::string> overrides) {
   overrides.emplace_back("distribution.device_mesh.devices=gpu:0");
@@ -270,6 +275,7 @@ TEST_CASE("two runs in flight train as single steps do") {
   if (test_runtime() == nullptr)
     return;
   constexpr int64_t kSteps = 70;  // of an epoch: runs of 32, 8 and 30, then of 32, 32 and 6
+  constexpr int64_t kTurn = 40;
   const Dataset data = points(2 * kSteps);
   for (const Case& c : cases()) {
     CAPTURE(c.overrides.back());
@@ -277,18 +283,20 @@ TEST_CASE("two runs in flight train as single steps do") {
     const Config config = config_from(kSmall, on_gpu(c.overrides));
     Engine single(config, data_spec(data));
     std::vector<double> want;
+    uint64_t at_turn = 0;
     for (int64_t step = 0; step < 2 * kSteps; ++step) {
       if (step % kSteps == 0)
         single.reset_metrics();
       const std::vector<int64_t> rows = rows_of_step(step % kSteps, 2, data.num_samples);
       single.train_step({&data, rows});
       want.push_back(single.last_loss());
+      at_turn = step + 1 == kTurn ? hash_of_weights(single) : at_turn;
     }
     Engine engine(config, data_spec(data));
     CHECK(engine.steps_at_once(2) == c.at_once);
     CHECK(engine.runs_ahead());
     Trainer trainer(engine, config, [] { return 0.0; });
-    Rarely control(40);
+    Rarely control(engine, kTurn);
     Losses seen;
     trainer.set_control(control);
     trainer.add_observer(seen);
@@ -298,7 +306,8 @@ TEST_CASE("two runs in flight train as single steps do") {
     CHECK(hash_of_weights(engine) == hash_of_weights(single));
     CHECK(engine.iterations() == single.iterations());
     CHECK((engine.iterations() < 2 * kSteps) == c.skips);
-    CHECK(control.turns == std::vector<int64_t>{40});
+    CHECK(control.turns == std::vector<int64_t>{kTurn});
+    CHECK(control.weights == at_turn);
   }
 }
 
@@ -311,7 +320,7 @@ TEST_CASE("a loss that is not finite in the run before the last one ends trainin
   const Config config = config_from(kSmall, on_gpu({}));
   Engine engine(config, data_spec(data));
   Trainer trainer(engine, config, [] { return 0.0; });
-  Rarely control(64);
+  Rarely control(engine, 64);
   Losses seen;
   trainer.set_control(control);
   trainer.add_observer(seen);
