@@ -216,6 +216,8 @@ TEST_CASE("bench comm measures collectives and prints what plan can read") {
   REQUIRE(json.at("series").size() == 4);
   for (const Json& series : json.at("series")) {
     CHECK(series.at("members") == 4);
+    CHECK(series.at("hosts") == 1);
+    CHECK(series.at("reductions").is_null());  // one process adds up in one way
     CHECK(series.at("points").size() == 3);
     for (const Json& point : series.at("points")) {
       CHECK(number(point, "seconds") > 0);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/nccl_settings.h"
 #include "support/engine_case.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
@@ -230,6 +231,19 @@ TEST_CASE("plan takes the time that was measured from the file that bench comm w
       }
     }
   }
+}
+
+TEST_CASE("sums in the switch count only where a run lets NCCL use them") {
+  const Hardware& h200 = *find_hardware(known_hardware(), "H200");
+  const auto planned = [&] {
+    return *plan_with("distribution: {device_mesh: {shape: [8]}, reductions: fast}\n", h200)
+                .estimate;
+  };
+  ::unsetenv(kNcclSwitch.name);
+  CHECK(planned().hardware.switch_rate == 0);
+  ::setenv(kNcclSwitch.name, "1", 1);
+  CHECK(planned().hardware.switch_rate == h200.switch_rate);
+  ::unsetenv(kNcclSwitch.name);
 }
 
 TEST_CASE("calls between hosts are written apart from those inside one") {
