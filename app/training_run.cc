@@ -79,7 +79,12 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   Diagnostics diagnostics;
   check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
   diagnostics.throw_if_errors();
-  engine->check_memory(std::min<int64_t>(config_.fit.batch_size, data.train->num_samples));
+  const auto samples = [](const Dataset* dataset) {
+    return dataset == nullptr ? 0 : dataset->num_samples;
+  };
+  engine->prepare_run({samples(&*data.train),
+                       samples(data.validation ? &*data.validation : nullptr),
+                       samples(data.part(evaluated_part(config_)))});
   return engine;
 }
 

@@ -13,6 +13,8 @@
 namespace meshtrain {
 namespace {
 
+constexpr int64_t kSmallResult = 4096;  // bytes
+
 // Kernel scratch of each worker, apart by whole cache lines and then some.
 class WorkerScratch {
  public:
@@ -87,10 +89,15 @@ class CpuExecutor final : public Executor::Impl {
   std::byte* base_of(int input) const {
     return memory.bases[program.inputs[static_cast<size_t>(input)].buffer];
   }
+  const std::byte* base_of_output(size_t output) const {
+    return memory.bases[program.outputs[output].buffer];
+  }
+  void keep_results();
 
   std::shared_ptr<WorkerPool> pool;
-  Arena arena;
+  HostTensor constants;
   BufferMemory memory;
+  std::vector<std::vector<std::byte>> results;  // of outputs that are small, of the last run
   StepScratch step_scratch;
   cpu::KernelList kernels;
   Schedule schedule;
@@ -99,9 +106,17 @@ class CpuExecutor final : public Executor::Impl {
 };
 
 CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
-    : Impl(std::move(p), variables), pool(std::move(workers)), arena(program.arena_bytes) {
-  memory.bases = buffer_addresses(program, arena.data(), variables);
+    : Impl(std::move(p), variables), pool(std::move(workers)) {
+  StepMemory::Share share(variables.step_memory());
+  memory.bases = buffer_addresses(program, share.take(program.arena_bytes), variables);
+  const BufferPlaces kept = constant_places(program);
+  constants = HostTensor(DType::kUInt8, {std::max<int64_t>(kept.bytes, 1)});
+  kept.move(constants.bytes(), memory.bases);
   memory.presummed = find_presummed(program);
+  for (const PieceMap& output : outputs) {
+    const int64_t bytes = output.total_bytes();
+    results.emplace_back(static_cast<size_t>(bytes <= kSmallResult ? bytes : 0));
+  }
   run_once(prepare(program.prologue));
   kernels = prepare(program.steps);
   schedule = make_schedule(kernels, pool->size());
@@ -144,6 +159,7 @@ void CpuExecutor::run(int steps) {
   MESHTRAIN_CHECK(steps == 1, "{} steps at once", steps);
   if (schedule.is_serial) {
     pool->run_alone(&CpuExecutor::run_all_alone, this);
+    keep_results();
     return;
   }
   const ModeChooser::Mode mode = chooser.next();
@@ -155,11 +171,19 @@ void CpuExecutor::run(int steps) {
   }
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   chooser.add(mode, time.count());
+  keep_results();
+}
+
+// The loss is read behind steps of other programs, which have the same arena.
+void CpuExecutor::keep_results() {
+  for (size_t o = 0; o < results.size(); ++o)
+    std::copy_n(base_of_output(o), results[o].size(), results[o].data());
 }
 
 HostTensor CpuExecutor::output(int index, int, int runs_ago) const {
   MESHTRAIN_CHECK(runs_ago == 0);
-  return whole_output(index, memory.bases[program.outputs[static_cast<size_t>(index)].buffer]);
+  const size_t o = static_cast<size_t>(index);
+  return whole_output(index, results[o].empty() ? base_of_output(o) : results[o].data());
 }
 
 }  // namespace

@@ -6,14 +6,11 @@
 #include "exec/executor_impl.h"
 
 namespace meshtrain {
-namespace {
 
 PieceMap piece_map(const Program& program, int buffer) {
   const Buffer& b = program.buffers[buffer];
   return PieceMap(program.part, b.sharding, b.global_shape, b.dtype);
 }
-
-}  // namespace
 
 Executor::Impl::Impl(Program p, const VariableStore& variables)
     : program(std::move(p)), processes(variables.processes()) {
@@ -51,6 +48,31 @@ std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* aren
     out.push_back(variables.data(buffer.variable));
   }
   return out;
+}
+
+void BufferPlaces::add(const Buffer& buffer, int index) {
+  constexpr int64_t kAlignment = 256;
+  const int64_t own = buffer.piece_bytes * buffer.num_pieces;
+  offsets[static_cast<size_t>(index)] = bytes;
+  bytes += (own + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void BufferPlaces::move(std::byte* memory, std::vector<std::byte*>& addresses) const {
+  for (size_t b = 0; b < offsets.size(); ++b) {
+    if (offsets[b] != kNone)
+      addresses[b] = memory + offsets[b];
+  }
+}
+
+BufferPlaces constant_places(const Program& program) {
+  BufferPlaces places{std::vector<int64_t>(program.buffers.size(), kNone)};
+  for (const ProgramStep& step : program.prologue) {
+    for (const int b : step.outputs) {
+      if (program.buffers[b].variable == kNone)
+        places.add(program.buffers[b], b);
+    }
+  }
+  return places;
 }
 
 Executor::Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables)

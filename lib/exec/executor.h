@@ -14,6 +14,7 @@
 #include "backend/gpu/device.h"
 #include "comm/processes.h"
 #include "exec/pieces.h"
+#include "exec/step_memory.h"
 #include "ir/program.h"
 #include "tensor/host_tensor.h"
 
@@ -22,8 +23,9 @@ namespace meshtrain {
 class WorkerPool;
 std::shared_ptr<WorkerPool> make_worker_pool(int num_workers);  // 0: one per core
 
-// Storage of variables, shared by all programs of a model. A variable has one buffer of
-// part.num_pieces(axes) pieces, where `axes` are those of its storage layout.
+// Storage of variables, shared by all programs of a model, and the memory that their steps use by
+// turns. A variable has one buffer of part.num_pieces(axes) pieces, where `axes` are those of its
+// storage layout.
 class VariableStore {
  public:
   // In the memory of `device`, or of the host where there is none. `processes`: those that the
@@ -52,6 +54,8 @@ class VariableStore {
   void write(int variable, const HostTensor& value);
   void fill(int variable, double value);
   int64_t total_bytes() const;
+  // Of the device, or of the host.
+  StepMemory& step_memory() { return step_memory_; }
 
  private:
   MeshPart part_;
@@ -61,6 +65,7 @@ class VariableStore {
   std::vector<HostTensor> storage_;     // of the host, one for each variable
   std::byte* device_memory_ = nullptr;  // of the device, for all
   std::vector<std::byte*> addresses_;
+  StepMemory step_memory_;
 };
 
 // Rows of a dataset's array that a GPU holds whole, so that batches are gathered there.
@@ -86,9 +91,10 @@ class DeviceTable {
 // from 0. Inputs are set for every run anew.
 class Executor {
  public:
-  // Allocates the arena and prepares every kernel, on the device of the store. The store must
-  // outlive the executor and hold the program's variables under the same indices. Throws
-  // RuntimeFailure (exit 4) when the memory cannot be had.
+  // Allocates what it needs and prepares every kernel, on the device of the store. The store must
+  // outlive the executor and hold the program's variables under the same indices. From a run's
+  // first input to its end no other program of the store may run. Throws RuntimeFailure (exit 4)
+  // when the memory cannot be had.
   Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables);
   ~Executor();
 
@@ -115,7 +121,8 @@ class Executor {
   void run(int steps = 1);
   // The whole tensor of an output (index into Program::outputs) of a step of the last run;
   // collective where it is split over processes. `runs_ago` 1: of the run before that, without
-  // waiting for the last one; on a GPU, where outputs are small.
+  // waiting for the last one; on a GPU, where outputs are small. More than some kilobytes of
+  // outputs are only there until another program of the store runs.
   HostTensor output(int index, int step = 0, int runs_ago = 0) const;
   double output_scalar(int index, int step = 0, int runs_ago = 0) const;
 

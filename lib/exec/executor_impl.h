@@ -28,9 +28,23 @@ struct Executor::Impl {
   int last_steps[2] = {1, 1};  // of the last run, and of the one before
 };
 
+PieceMap piece_map(const Program& program, int buffer);
+
 // Where piece 0 of each buffer is: in the arena, or where its variable is stored.
 std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* arena,
                                          VariableStore& variables);
+
+// Places of some buffers one after the other in memory apart from the arena; kNone: not there.
+struct BufferPlaces {
+  std::vector<int64_t> offsets;  // by buffer
+  int64_t bytes = 0;
+
+  void add(const Buffer& buffer, int index);
+  // Moves them to where `memory` begins.
+  void move(std::byte* memory, std::vector<std::byte*>& addresses) const;
+};
+// What the prologue makes, which must outlast the steps of other programs.
+BufferPlaces constant_places(const Program& program);
 
 std::unique_ptr<Executor::Impl> make_cpu_executor(Program program,
                                                   std::shared_ptr<WorkerPool> workers,

@@ -15,24 +15,14 @@
 #include "backend/gpu/known_answer.h"
 #include "backend/gpu/maker.h"
 #include "comm/control_channel.h"
-#include "exec/executor_impl.h"
+#include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
 
 namespace meshtrain {
 namespace {
 
-constexpr int kMostSteps = 32;                             // of a run
-constexpr int64_t kMostFeed = int64_t{64} << 20;           // bytes of all slots together
-constexpr int64_t kLargestSlotOutput = int64_t{64} << 10;  // bytes of all outputs of a step
-constexpr int64_t kSmallBuffer = int64_t{16} << 10;
-constexpr int64_t kSlotAlignment = 256;
-constexpr int64_t kScalarRoom = 2;      // in numbers of 32 bits
 constexpr double kMostCompiling = 900;  // seconds
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
-}
 
 // Memory of the device that goes with its owner.
 class DeviceBlock {
@@ -58,12 +48,12 @@ class DeviceBlock {
   std::byte* data_ = nullptr;
 };
 
-// Slots of one size, on the device and on the host.
+// Slots of one size, a multiple of 256 bytes, on the device and on the host.
 struct Slots {
   Slots(const std::shared_ptr<gpu::Device>& device, int64_t bytes, int count)
-      : stride(aligned(std::max<int64_t>(bytes, 1))),
+      : stride(bytes),
         memory(device, stride * count),
-        host(device->allocate_pinned(stride * count)) {}
+        host(device->allocate_pinned(std::max<int64_t>(stride * count, 1))) {}
   std::byte* device_slot(int64_t slot) const { return memory.data() + slot * stride; }
   std::byte* host_slot(int64_t slot) const { return host->data() + slot * stride; }
   gpu::Window window() const { return {memory.data(), stride, stride}; }
@@ -97,18 +87,11 @@ class GpuExecutor final : public Executor::Impl {
   HostTensor output(int index, int step, int runs_ago) const override;
 
  private:
-  // Where an input lies in the slots of a step.
-  struct Place {
-    int64_t small = 0;  // rows of a table, or an input that is not larger than these
-    int64_t large = kNone;
-  };
-
-  void move_small_buffers();
-  void choose_slots();
+  void place_buffers(VariableStore& variables);
+  void make_slots();
   std::optional<ControlChannel::Announcement> announce_compiling() const;
   void run_prologue();
-  gpu::GpuMaker make_maker();
-  int64_t samples(size_t input) const;
+  gpu::GpuMaker make_maker() const;
   // Waits until the slots of this half are free.
   void wait_for_slots();
   std::byte* place(int index, int step, const DeviceTable* table);
@@ -120,11 +103,11 @@ class GpuExecutor final : public Executor::Impl {
   void enqueue(const Slots& slots, int steps, bool up) const;
 
   std::shared_ptr<gpu::Device> device_;
-  DeviceBlock arena_, small_buffers_;
-  std::vector<DeviceBlock> scratch_;
+  StepMemory::Share share_;  // the arena, and before steps are prepared
+  DeviceBlock constants_;
   BufferMemory memory_;
   int max_steps_ = 1;
-  std::vector<Place> places_;
+  std::vector<GpuSlots::Place> places_;
   std::unique_ptr<Slots> small_, large_;
   std::vector<int64_t> output_offsets_;  // in a slot; empty where outputs stay in the arena
   std::unique_ptr<Slots> results_;
@@ -138,16 +121,12 @@ class GpuExecutor final : public Executor::Impl {
 };
 
 GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
-    : Impl(std::move(p), variables),
-      device_(variables.device()),
-      arena_(device_, program.arena_bytes) {
-  memory_.bases = buffer_addresses(program, arena_.data(), variables);
-  move_small_buffers();
-  memory_.presummed = find_presummed(program);
+    : Impl(std::move(p), variables), device_(variables.device()), share_(variables.step_memory()) {
+  place_buffers(variables);
   tables_.resize(program.inputs.size());
   for (std::unique_ptr<gpu::Event>& event : done_)
     event = device_->make_event();
-  choose_slots();
+  make_slots();
   run_prologue();
 }
 
@@ -159,64 +138,34 @@ GpuExecutor::~GpuExecutor() {
   }
 }
 
-// In the arena they would take turns in the same memory, and steps that have nothing to do with
-// each other would wait for each other.
-void GpuExecutor::move_small_buffers() {
-  std::vector<std::pair<size_t, int64_t>> places;
-  int64_t bytes = 0;
-  for (size_t b = 0; b < program.buffers.size(); ++b) {
-    const Buffer& buffer = program.buffers[b];
-    const int64_t own = buffer.piece_bytes * buffer.num_pieces;
-    if (buffer.variable == kNone && own <= kSmallBuffer) {
-      places.emplace_back(b, bytes);
-      bytes += aligned(own);
-    }
+// gpu_memory.cc says in advance what this takes.
+void GpuExecutor::place_buffers(VariableStore& variables) {
+  const BufferPlaces small = small_buffer_places(program), constants = constant_places(program);
+  memory_.bases = buffer_addresses(program, share_.take(program.arena_bytes), variables);
+  small.move(share_.take(small.bytes), memory_.bases);
+  if (constants.bytes > 0) {
+    constants_ = DeviceBlock(device_, constants.bytes);
+    constants.move(constants_.data(), memory_.bases);
   }
-  small_buffers_ = DeviceBlock(device_, bytes);
-  for (const auto& [b, place] : places)
-    memory_.bases[b] = small_buffers_.data() + place;
+  memory_.presummed = find_presummed(program);
 }
 
-// As many steps at once as there is room for; outputs that are large stay where they are, of one
-// step.
-void GpuExecutor::choose_slots() {
-  int64_t small = 0, large = 0, back = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const int64_t bytes = inputs[i].total_bytes();
-    const int64_t rows = samples(i) * static_cast<int64_t>(sizeof(int32_t));
-    Place& place = places_.emplace_back(Place{small, kNone});
-    small += aligned(rows);
-    if (bytes > rows) {
-      place.large = large;
-      large += aligned(bytes);
-    }
-  }
-  for (const PieceMap& output : outputs) {
-    output_offsets_.push_back(back);
-    back += aligned(output.total_bytes());
-  }
-  if (back > kLargestSlotOutput) {
-    output_offsets_.clear();
-  } else {
-    max_steps_ = static_cast<int>(
-        std::clamp<int64_t>(kMostFeed / 2 / std::max<int64_t>(large, 1), 1, kMostSteps));
-    results_ = std::make_unique<Slots>(device_, back, 2 * max_steps_);
-  }
-  small_ = std::make_unique<Slots>(device_, small, 2 * max_steps_);
-  if (large > 0)
-    large_ = std::make_unique<Slots>(device_, large, 2 * max_steps_);
+void GpuExecutor::make_slots() {
+  GpuSlots slots = plan_slots(program);
+  const int count = GpuSlots::kHalves * slots.max_steps;
+  small_ = std::make_unique<Slots>(device_, slots.small_bytes, count);
+  if (slots.large_bytes > 0)
+    large_ = std::make_unique<Slots>(device_, slots.large_bytes, count);
+  if (!slots.outputs.empty())
+    results_ = std::make_unique<Slots>(device_, slots.result_bytes, count);
+  max_steps_ = slots.max_steps;
+  places_ = std::move(slots.inputs);
+  output_offsets_ = std::move(slots.outputs);
 }
 
-int64_t GpuExecutor::samples(size_t input) const {
-  const Shape& shape = program.buffers[program.inputs[input].buffer].global_shape;
-  return shape.empty() ? kScalarRoom : inputs[input].num_rows();
-}
-
-gpu::GpuMaker GpuExecutor::make_maker() {
-  return gpu::GpuMaker([this](int64_t bytes) {
-    scratch_.emplace_back(device_, bytes);
-    return scratch_.back().data();
-  });
+// Each list of commands may have all scratch: they never run at the same time.
+gpu::GpuMaker GpuExecutor::make_maker() const {
+  return gpu::GpuMaker([share = share_](int64_t bytes) mutable { return share.take(bytes); });
 }
 
 std::optional<ControlChannel::Announcement> GpuExecutor::announce_compiling() const {
@@ -259,7 +208,7 @@ std::byte* GpuExecutor::place(int index, int step, const DeviceTable* table) {
   MESHTRAIN_CHECK(step == 0 || tables_[i] == table, "the steps of a run take `{}` from one place",
                   program.inputs[i].name);
   tables_[i] = table;
-  const Place& place = places_[i];
+  const GpuSlots::Place& place = places_[i];
   const int64_t slot = half_ * max_steps_ + step;
   return table == nullptr && place.large != kNone ? large_->host_slot(slot) + place.large
                                                   : small_->host_slot(slot) + place.small;
@@ -276,7 +225,7 @@ std::byte* GpuExecutor::input_data(int index, int step) {
 
 void GpuExecutor::gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                                int step) {
-  MESHTRAIN_CHECK(static_cast<int64_t>(rows.size()) == samples(static_cast<size_t>(index)),
+  MESHTRAIN_CHECK(static_cast<int64_t>(rows.size()) == places_[static_cast<size_t>(index)].rows,
                   "{} rows for `{}`", rows.size(), program.inputs[static_cast<size_t>(index)].name);
   std::byte* to = place(index, step, &table);
   for (const int64_t row : rows) {
@@ -291,7 +240,7 @@ void GpuExecutor::gather_input(int index, const DeviceTable& table, std::span<co
 void GpuExecutor::add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int b = program.inputs[i].buffer;
-    const Place& place = places_[i];
+    const GpuSlots::Place& place = places_[i];
     std::byte* const small = small_->device_slot(0) + place.small;
     if (tables_[i] == nullptr) {
       where.bases[b] = place.large != kNone ? large_->device_slot(0) + place.large : small;
@@ -300,7 +249,7 @@ void GpuExecutor::add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const {
     const int64_t row_bytes = tables_[i]->row_bytes();
     LookupShape shape;
     shape.dtype = row_bytes % 4 == 0 ? DType::kInt32 : DType::kUInt8;  // only moved
-    shape.num_ids = samples(i);
+    shape.num_ids = place.rows;
     shape.rows = shape.global_rows = tables_[i]->rows();
     shape.row_elements = row_bytes / static_cast<int64_t>(dtype_size(shape.dtype));
     maker.begin_step(program.inputs[i].name);

@@ -1,4 +1,4 @@
-// Memory of an executor: one arena for the planned buffers, and what kernels need besides.
+// Memory of the host for steps: arenas for the planned buffers, and what kernels need besides.
 #pragma once
 
 #include <cstddef>

@@ -2,16 +2,34 @@
 
 #include "comm/control_channel.h"
 #include "exec/executor.h"
+#include "exec/memory.h"
 #include "exec/pieces.h"
 
 namespace meshtrain {
+namespace {
+
+StepMemory::Allocate allocate_on(const std::shared_ptr<gpu::Device>& device) {
+  if (device == nullptr) {
+    return [](int64_t bytes) {
+      const auto arena = std::make_shared<Arena>(bytes);
+      return std::shared_ptr<std::byte>(arena, arena->data());
+    };
+  }
+  return [device](int64_t bytes) {
+    return std::shared_ptr<std::byte>(device->allocate(bytes),
+                                      [device](std::byte* memory) { device->free(memory); });
+  };
+}
+
+}  // namespace
 
 VariableStore::VariableStore(MeshPart part, std::vector<Variable> variables,
                              std::shared_ptr<gpu::Device> device, Processes processes)
     : part_(std::move(part)),
       variables_(std::move(variables)),
       device_(std::move(device)),
-      processes_(std::move(processes)) {
+      processes_(std::move(processes)),
+      step_memory_(allocate_on(device_)) {
   std::vector<int64_t> offsets;
   int64_t total = 0;
   for (size_t v = 0; v < variables_.size(); ++v) {

@@ -1,10 +1,11 @@
 #include "train/device_memory.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
-#include <vector>
 
 #include "base/text.h"
+#include "config/default_object.h"
 #include "exec/gpu_memory.h"
 #include "exec/pieces.h"
 #include "passes/memory.h"
@@ -14,9 +15,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kShown = 5;
-constexpr int64_t kSpare = int64_t{64} << 20;  // libraries' workspaces, compiled kernels
-constexpr int64_t kScratchMatters = 2;         // where a program needs more than free / this
-constexpr int64_t kMostSlots = int64_t{64} << 20;
+constexpr int64_t kScratchMatters = 2;  // where programs need more than room / this
 
 std::string layout_of(const Sharding& sharding, const DeviceMesh& mesh) {
   return sharding.used_axes() == 0 ? "replicated" : sharding_string(sharding, mesh);
@@ -55,22 +54,34 @@ Diagnostic& refuse(Diagnostics& diagnostics, const Setup& setup, gpu::Device& de
   return d;
 }
 
-bool fits(int64_t needed, gpu::Device& device) {
-  return needed + kSpare <= device.info().free_bytes;
+int64_t room_on(gpu::Device& device) {
+  return device.info().free_bytes - kSpareGpuBytes;
 }
 
-// The arena, the slots that the host writes batches to (gpu_executor.cc says how many), and, where
-// it may decide, what steps and messages to other processes take besides.
-int64_t needed_by(const Program& program, gpu::Device& device) {
-  int64_t inputs = 0;
-  for (const Program::NamedBuffer& input : program.inputs) {
-    const Buffer& buffer = program.buffers[input.buffer];
-    inputs += buffer.piece_bytes * buffer.num_pieces;
-  }
-  const int64_t needed =
-      program.arena_bytes + std::max(2 * inputs, std::min(64 * inputs, kMostSlots));
-  const bool is_close = needed > device.info().free_bytes / kScratchMatters;
-  return needed + (is_close ? gpu_scratch_bytes(program) : 0);
+struct Need {
+  int64_t bytes = 0;
+  std::vector<int64_t> blocks;  // of the memory that all programs share
+};
+
+// Of programs that all exist at once; `blocks`: what there is to share already. What steps take
+// besides counts where it may decide.
+Need needed_by(const std::vector<Program>& programs, const std::vector<int64_t>& blocks,
+               int64_t room) {
+  const auto ask = [&](bool with_scratch) {
+    StepMemory memory = imagined_step_memory();
+    memory.extend(blocks);
+    Need need;
+    for (const Program& program : programs) {
+      need.bytes += gpu_own_bytes(program);
+      take_gpu_memory(program, memory, with_scratch);
+    }
+    need.blocks = memory.block_bytes();
+    need.bytes += std::accumulate(need.blocks.begin() + static_cast<int64_t>(blocks.size()),
+                                  need.blocks.end(), int64_t{0});
+    return need;
+  };
+  const Need without = ask(false);
+  return without.bytes > room / kScratchMatters ? ask(true) : without;
 }
 
 std::vector<Tensor> tensors_of(const Program& program) {
@@ -97,16 +108,26 @@ std::vector<Tensor> tensors_of(const Program& program) {
   return out;
 }
 
-// The largest batch below `batch` whose program fits, in whole shards; 0 where none does. Planning
-// takes some milliseconds.
-int64_t largest_batch(const Setup& setup, StepKind kind, int64_t batch, gpu::Device& device) {
+// As the engine makes them.
+std::vector<Program> programs_of(const Setup& setup, const std::vector<StepBatch>& steps) {
+  std::vector<Program> out;
+  for (const StepBatch& step : steps) {
+    out.push_back(setup.compile(step.kind, step.batch).program);
+    group_rows(out.back());
+  }
+  return out;
+}
+
+// The largest batch below `batch` with which all steps fit, in whole shards; 0 where none does.
+// Planning takes some milliseconds.
+int64_t largest_batch(const Setup& setup, const StepsUpTo& steps_up_to, int64_t batch,
+                      const std::vector<int64_t>& blocks, int64_t room) {
   const int64_t shards = setup.mesh().size_of(setup.distribution().batch_axes);
   int64_t low = 0, high = (batch - 1) / shards;  // in shards; `low` fits
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
-    Program program = setup.compile(kind, middle * shards).program;
-    group_rows(program);  // as the engine does before it asks whether it fits
-    if (fits(needed_by(program, device), device)) {
+    const std::vector<Program> programs = programs_of(setup, steps_up_to(middle * shards));
+    if (needed_by(programs, blocks, room).bytes <= room) {
       low = middle;
     } else {
       high = middle - 1;
@@ -115,17 +136,109 @@ int64_t largest_batch(const Setup& setup, StepKind kind, int64_t batch, gpu::Dev
   return low * shards;
 }
 
+// The settings that say more than `most`.
+std::string batch_settings(const Config& config, int64_t most) {
+  std::vector<std::string> out;
+  const auto add = [&](const char* setting, int64_t batch) {
+    if (batch > most)
+      out.push_back(fmt::format("`{}: {}`", setting, most));
+  };
+  add("batch_size", config.fit.batch_size);
+  add("validation_batch_size", config.fit.validation_batch_size);
+  add("evaluate.batch_size", config.evaluate.batch_size);
+  return fmt::format("{}", fmt::join(out, " and "));
+}
+
+int64_t bytes_of(const Setup& setup, const Variable& v) {
+  return PieceMap(setup.part(), v.layout.storage, v.shape, v.dtype).total_bytes();
+}
+
+int64_t variable_bytes(const Setup& setup) {
+  constexpr int64_t kAlignment = 256;
+  int64_t total = 0;
+  for (const Variable& v : setup.variables())
+    total += (std::max<int64_t>(bytes_of(setup, v), 1) + kAlignment - 1) / kAlignment * kAlignment;
+  return total;
+}
+
+// A config that may need less, and what to write for it.
+struct Change {
+  std::string text;
+  Config config;
+};
+
+// Those that keep the model and the optimizer, the smallest first.
+std::vector<Change> changes_of(const Setup& setup) {
+  const bool splits = setup.part().processes() > 1 && !setup.distribution().batch_axes.empty();
+  std::vector<Change> out;
+  const auto add = [&](std::string text, int64_t zero, bool is_half) {
+    Change& change = out.emplace_back(Change{std::move(text), setup.config()});
+    change.config.distribution.zero.value = zero;
+    if (is_half)
+      change.config.dtype_policy.value = "mixed_bfloat16";
+  };
+  const int64_t zero = setup.distribution().zero;
+  for (int64_t more = zero + 1; splits && more <= 3; ++more)
+    add(fmt::format("`distribution.zero: {}`", more), more, false);
+  if (setup.config().dtype_policy.value != "float32")
+    return out;
+  add("`dtype_policy: mixed_bfloat16`", zero, true);
+  if (splits && zero < 3)
+    add("`dtype_policy: mixed_bfloat16` with `distribution.zero: 3`", 3, true);
+  return out;
+}
+
+// The first change with which variables and all steps fit into `room`, else the first with which
+// they do with batches of `least` or more, and how large these may be; "" where there is none.
+std::string fitting_change(const Setup& setup, const std::vector<Change>& changes,
+                           const StepsUpTo& steps_up_to, int64_t batch, int64_t least,
+                           int64_t room) {
+  for (const bool is_whole : {true, false}) {
+    for (const Change& change : changes) {
+      try {
+        const Setup changed(change.config, &setup.data(), {}, setup.part().processes(),
+                            setup.part().rank());
+        const int64_t left = room - variable_bytes(changed);
+        const std::vector<StepBatch> steps = steps_up_to(is_whole ? batch : least);
+        if (left <= 0 || needed_by(programs_of(changed, steps), {}, left).bytes > left)
+          continue;
+        if (is_whole)
+          return change.text + " fits";
+        const int64_t most = std::max(least, largest_batch(changed, steps_up_to, batch, {}, left));
+        return fmt::format("{} fits with {}", change.text, batch_settings(change.config, most));
+      } catch (const ConfigError&) {
+        // It does not go with the rest of the config: no advice.
+      }
+    }
+    if (least >= batch)
+      break;
+  }
+  return "";
+}
+
+std::string text_of(const std::vector<StepBatch>& steps) {
+  std::string text =
+      fmt::format("a {} step with a batch of {}", step_kind_name(steps[0].kind), steps[0].batch);
+  std::vector<std::string> others;
+  for (size_t s = 1; s < steps.size(); ++s)
+    others.push_back(fmt::format("{} {}", step_kind_name(steps[s].kind), steps[s].batch));
+  if (!others.empty())
+    text += fmt::format(" with the run's other steps ({})", fmt::join(others, ", "));
+  return text + " needs";
+}
+
 }  // namespace
 
 void check_variables_fit(const Setup& setup, gpu::Device& device) {
   int64_t weights = 0, others = 0;
   std::vector<Tensor> tensors;
   for (const Variable& v : setup.variables()) {
-    const int64_t bytes = PieceMap(setup.part(), v.layout.storage, v.shape, v.dtype).total_bytes();
+    const int64_t bytes = bytes_of(setup, v);
     (v.role == VariableRole::kWeight ? weights : others) += bytes;
     tensors.push_back({v.path, layout_of(v.layout.storage, setup.mesh()), v.shape, v.dtype, bytes});
   }
-  if (fits(weights + others, device)) {
+  const int64_t room = room_on(device);
+  if (variable_bytes(setup) <= room) {
     return;
   }
   Diagnostics diagnostics;
@@ -133,31 +246,51 @@ void check_variables_fit(const Setup& setup, gpu::Device& device) {
                          fmt::format("weights ({}) and optimizer state ({}) need",
                                      format_bytes(weights), format_bytes(others)),
                          weights + others, std::move(tensors));
-  d.help(fits(weights, device)
-             ? fmt::format("the weights alone would fit: an optimizer with less state, such as SGD "
-                           "without momentum, saves up to {}",
-                           format_bytes(others))
-             : std::string("a smaller model, or `devices: cpu`"));
+  std::vector<Change> changes = changes_of(setup);
+  Change& small = changes.emplace_back(
+      Change{fmt::format("an optimizer with less state, such as SGD without momentum, saves up to "
+                         "{}: `optimizer: SGD`",
+                         format_bytes(others)),
+             setup.config()});
+  small.config.compile.optimizer = default_object(Category::kOptimizer, "SGD");
+  const auto train_step = [](int64_t most) {
+    return std::vector<StepBatch>{{StepKind::kTrain, most}};
+  };
+  const int64_t shards = setup.mesh().size_of(setup.distribution().batch_axes);
+  const std::string change =
+      fitting_change(setup, changes, train_step, setup.config().fit.batch_size, shards, room);
+  d.help(change.empty() ? "a smaller model, or `devices: cpu`" : change);
   throw ConfigError(std::move(diagnostics));
 }
 
-void check_program_fits(const Setup& setup, StepKind kind, int64_t batch, const Program& program,
-                        gpu::Device& device) {
-  const int64_t needed = needed_by(program, device);
-  if (fits(needed, device)) {
-    return;
+std::vector<int64_t> check_steps_fit(const Setup& setup, const std::vector<StepBatch>& steps,
+                                     const std::vector<Program>& programs,
+                                     const std::vector<int64_t>& blocks,
+                                     const StepsUpTo& steps_up_to, gpu::Device& device) {
+  const int64_t room = room_on(device);
+  Need need = needed_by(programs, blocks, room);
+  if (need.bytes <= room) {
+    return std::move(need.blocks);
   }
+  const auto largest = std::max_element(
+      programs.begin(), programs.end(),
+      [](const Program& a, const Program& b) { return a.arena_bytes < b.arena_bytes; });
+  int64_t batch = 0;
+  for (const StepBatch& step : steps)
+    batch = std::max(batch, step.batch);
   Diagnostics diagnostics;
   Diagnostic& d =
-      refuse(diagnostics, setup, device,
-             fmt::format("a {} step with a batch of {} needs", step_kind_name(kind), batch), needed,
-             tensors_of(program));
-  const int64_t smaller = largest_batch(setup, kind, batch, device);
-  d.help(smaller > 0 ? fmt::format("a batch of {} fits: write `batch_size: {}`", smaller, smaller)
-                     : "no batch fits beside the variables: a smaller model, or `devices: cpu`");
-  if (setup.config().dtype_policy.value == "float32") {
-    d.help("`dtype_policy: mixed_bfloat16` halves most of what a step keeps");
-  }
+      refuse(diagnostics, setup, device, text_of(steps), need.bytes, tensors_of(*largest));
+  const int64_t smaller = largest_batch(setup, steps_up_to, batch, blocks, room);
+  const std::string change = fitting_change(setup, changes_of(setup), steps_up_to, batch, batch,
+                                            room + variable_bytes(setup));
+  if (smaller > 0)
+    d.help(fmt::format("a batch of {} fits: write {}", smaller,
+                       batch_settings(setup.config(), smaller)));
+  if (!change.empty())
+    d.help(change);
+  if (smaller == 0 && change.empty())
+    d.help("no batch fits beside the variables: a smaller model, or `devices: cpu`");
   throw ConfigError(std::move(diagnostics));
 }
 

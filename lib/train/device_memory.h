@@ -1,19 +1,33 @@
-// Whether a program fits on a GPU, asked before anything of it is allocated.
+// Whether a run fits on a GPU, asked before anything of it is allocated.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "backend/gpu/device.h"
+#include "train/run_steps.h"
 #include "train/setup.h"
 
 namespace meshtrain {
 
+// Kept free for libraries' workspaces and compiled kernels.
+constexpr int64_t kSpareGpuBytes = int64_t{64} << 20;
+
 // The variables of the model, as far as this process has them: weights, optimizer state, metrics.
 // Throws ConfigError E630 (exit 4) with what is needed and what is free, the largest of them with
-// their layouts, and changes that would help.
+// their layouts, and a change with which variables and a train step fit, where there is one.
 void check_variables_fit(const Setup& setup, gpu::Device& device);
 
-// What a program needs besides: its arena, and the slots that batches are given in. The variables
-// must be allocated. As above; the help names the largest batch that fits, where one does.
-void check_program_fits(const Setup& setup, StepKind kind, int64_t batch, const Program& program,
-                        gpu::Device& device);
+// The steps of the same run where no batch has more samples than `most`.
+using StepsUpTo = std::function<std::vector<StepBatch>(int64_t most)>;
+
+// What the programs of all these steps need besides: the memory that they share, constants, slots
+// for batches. The variables must be allocated. `blocks`: what there is of the shared memory;
+// returns what there will be (StepMemory). Throws as above; the help names the largest batch that
+// fits, where one does.
+std::vector<int64_t> check_steps_fit(const Setup& setup, const std::vector<StepBatch>& steps,
+                                     const std::vector<Program>& programs,
+                                     const std::vector<int64_t>& blocks,
+                                     const StepsUpTo& steps_up_to, gpu::Device& device);
 
 }  // namespace meshtrain

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -91,18 +92,45 @@ struct Engine::Impl {
   }
 
   Compiled& compiled(StepKind kind, int64_t batch) {
-    auto& slot = programs[{kind, batch}];
-    if (slot == nullptr) {
-      slot = std::make_unique<Compiled>();
-      meshtrain::Compiled made = setup.compile(kind, batch);
-      if (device != nullptr) {
-        group_rows(made.program);
-        check_program_fits(setup, kind, batch, made.program, *device);
-      }
-      slot->graph = std::move(made.graph);
-      slot->executor = std::make_unique<Executor>(std::move(made.program), workers, store);
+    const auto made = programs.find({kind, batch});
+    if (made != programs.end())
+      return *made->second;
+    make_programs({{kind, batch}}, [&](int64_t most) {
+      return std::vector<StepBatch>{{kind, std::min(batch, most)}};
+    });
+    return *programs.at({kind, batch});
+  }
+
+  // Those of the steps that are not there yet; on a GPU none where not all of them fit. They do in
+  // `steps_up_to` with smaller batches.
+  void make_programs(const std::vector<StepBatch>& steps, const StepsUpTo& steps_up_to) {
+    std::vector<StepBatch> missing;
+    std::vector<Graph> graphs;
+    std::vector<Program> made;
+    for (const StepBatch& step : steps) {
+      if (programs.count({step.kind, step.batch}) != 0)
+        continue;
+      meshtrain::Compiled compiled = setup.compile(step.kind, step.batch);
+      check_same_program(
+          processes, compiled.graph, setup.mesh(),
+          fmt::format("the {} step of {} samples", step_kind_name(step.kind), step.batch));
+      if (device != nullptr)
+        group_rows(compiled.program);
+      missing.push_back(step);
+      graphs.push_back(std::move(compiled.graph));
+      made.push_back(std::move(compiled.program));
     }
-    return *slot;
+    if (device != nullptr && !missing.empty()) {
+      StepMemory& memory = store.step_memory();
+      memory.extend(
+          check_steps_fit(setup, missing, made, memory.block_bytes(), steps_up_to, *device));
+    }
+    for (size_t i = 0; i < missing.size(); ++i) {
+      auto compiled = std::make_unique<Compiled>();
+      compiled->graph = std::move(graphs[i]);
+      compiled->executor = std::make_unique<Executor>(std::move(made[i]), workers, store);
+      programs[{missing[i].kind, missing[i].batch}] = std::move(compiled);
+    }
   }
 
   Executor& run(StepKind kind, const Batch& batch) {
@@ -448,10 +476,13 @@ void Engine::restore_counters(int64_t iterations, double fixed_rate) {
   impl_->fixed_rate = fixed_rate;
 }
 
-void Engine::check_memory(int64_t batch_size) {
-  if (impl_->device != nullptr) {
-    impl_->compiled(StepKind::kTrain, batch_size);
-  }
+void Engine::prepare_run(const RunSamples& samples) {
+  if (impl_->device == nullptr)
+    return;
+  const auto steps_up_to = [&](int64_t most) {
+    return steps_of_run(impl_->setup.config(), samples, most);
+  };
+  impl_->make_programs(steps_up_to(std::numeric_limits<int64_t>::max()), steps_up_to);
 }
 
 const Program& Engine::train_program(int64_t batch_size) {

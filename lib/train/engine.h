@@ -14,6 +14,7 @@
 #include "data/dataset.h"
 #include "ir/program.h"
 #include "nn/model.h"
+#include "train/run_steps.h"
 #include "train/setup.h"
 #include "train/step_runner.h"
 
@@ -84,9 +85,9 @@ class Engine : public StepRunner {
   double fixed_learning_rate() const;
   void restore_counters(int64_t iterations, double fixed_rate);
 
-  // On a GPU: throws ConfigError E630 where training on batches of this size does not fit, before
-  // any of that is allocated.
-  void check_memory(int64_t batch_size);
+  // On a GPU: makes all programs of a run on so many samples. Throws ConfigError E630 where they do
+  // not fit together, before anything of them is allocated.
+  void prepare_run(const RunSamples& samples);
 
   // The compiled program and the partitioned graph for `batch_size` (plan, tests).
   const Program& train_program(int64_t batch_size);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "train/device_memory.h"
 #include "train/step_graph.h"
 
 namespace meshtrain {
@@ -53,7 +54,7 @@ bool Feeder::keep(const Dataset& dataset) {
     }
     bytes += rows->size() * static_cast<int64_t>(rows->row_bytes()) * widest;
   }
-  if (bytes > device_->info().free_bytes / 2) {
+  if (bytes > (device_->info().free_bytes - kSpareGpuBytes) / 2) {
     return false;
   }
   kept_.insert(arrays.begin(), arrays.end());
