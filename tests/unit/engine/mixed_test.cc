@@ -84,8 +84,11 @@ std::string optimizer_text(const Json& run) {
   if (run["optimizer"] == "sgd") {
     return "{SGD: {learning_rate: 0.05, momentum: 0.9}}";
   }
-  return "{LossScaleOptimizer: {inner_optimizer: {SGD: {learning_rate: 0.05}}, initial_scale: " +
-         run["scale"]["initial_scale"].dump() +
+  const std::string inner = run["optimizer"] == "scaled_accumulating_sgd"
+                                ? "momentum: 0.9, gradient_accumulation_steps: 3, "
+                                : "";
+  return "{LossScaleOptimizer: {inner_optimizer: {SGD: {" + inner +
+         "learning_rate: 0.05}}, initial_scale: " + run["scale"]["initial_scale"].dump() +
          ", dynamic_growth_steps: " + run["scale"]["dynamic_growth_steps"].dump() + "}}";
 }
 
@@ -222,6 +225,10 @@ TEST_CASE("weights of bfloat16 move under Adam") {
 TEST_CASE("a loss scale that is too large is halved step by step and grows again as Keras' does") {
   compare("mlp", "scaled_sgd", "mixed_float16", 2e-3);
   compare("convnet", "scaled_sgd", "mixed_float16", 2e-3);
+}
+
+TEST_CASE("gradients accumulate under a loss scale as Keras' do and skipped steps add none") {
+  compare("mlp", "scaled_accumulating_sgd", "mixed_float16", 2e-3);
 }
 
 TEST_CASE("auto_scale_loss: false leaves the optimizer as it is") {
