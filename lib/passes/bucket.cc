@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "ir/op.h"
 #include "passes/rewrite.h"
 
@@ -188,7 +189,7 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
 Node merged(const Graph& graph, const Bucket& bucket) {
   Node out = graph.nodes[bucket.members.back()];
   std::vector<int64_t> dims, to_dims;
-  std::string cause;
+  std::vector<std::string> of, causes;
   out.inputs.clear();
   out.outputs.clear();
   for (const NodeId member : bucket.members) {
@@ -197,11 +198,18 @@ Node merged(const Graph& graph, const Bucket& bucket) {
     out.outputs.push_back(node.outputs[0]);
     dims.push_back(node.attr_int("dim"));
     to_dims.push_back(node.attr_int("to_dim"));
-    cause += (cause.empty() ? "" : ", ") + node.attr_string("cause");
+    of.push_back(node.attr_string("of"));
+    for (const std::string& part : split(node.attr_string("cause"), ',')) {
+      const std::string cause(trim(part));
+      if (std::find(causes.begin(), causes.end(), cause) == causes.end()) {
+        causes.push_back(cause);
+      }
+    }
   }
   out.attrs["dims"] = std::move(dims);
   out.attrs["to_dims"] = std::move(to_dims);
-  out.attrs["cause"] = std::move(cause);
+  out.attrs["cause"] = join(causes, ", ");
+  out.attrs["of"] = join(of, ", ");
   out.attrs.erase("dim");
   out.attrs.erase("to_dim");
   return out;

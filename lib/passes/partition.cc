@@ -1,15 +1,10 @@
 #include "passes/partition.h"
 
-#include <unordered_map>
-
-#include "base/hash.h"
-#include "base/hash_index.h"
 #include "ir/op.h"
 #include "ir/signatures.h"
-#include "mesh/reshard.h"
 #include "passes/assign_factors.h"
 #include "passes/factors.h"
-#include "passes/rewrite.h"
+#include "passes/resharder.h"
 
 namespace meshtrain {
 namespace {
@@ -20,11 +15,14 @@ class Partitioner {
       : graph_(graph),
         mesh_(mesh),
         rewriter_(graph),
+        resharder_(rewriter_, mesh),
         uses_(graph.use_counts()),
         is_output_(graph.values.size()),
         is_weight_(graph.values.size()),
         casts_first_(graph.values.size()),
-        moved_to_(graph.nodes.size(), kNone) {
+        moved_to_(graph.nodes.size(), kNone),
+        pinned_by_(graph.values.size(), kNone),
+        stored_because_(to().variables.size()) {
     for (const Output& output : graph.outputs) {
       is_output_[output.value] = true;
     }
@@ -34,6 +32,9 @@ class Partitioner {
         casts_first_[input] = graph.producer(input).op->name == "var_use" && uses_[input] == 1;
       } else if (node.op->name == "reshard") {
         reshard_before_casts(node);
+      } else if (node.op->name == "pin") {
+        const int key = resharder_.origins().number(node.attr_string("key"));
+        pinned_by_[node.inputs[0]] = pinned_by_[node.outputs[0]] = key;
       }
     }
   }
@@ -42,7 +43,7 @@ class Partitioner {
     for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
       Node& node = graph_.nodes[n];
       if (node.inputs.empty()) {
-        moved_to_[n] = rewriter_.move_and_keep_values(node, {});  // sources are born as propagated
+        move_source(n);
       } else if (node.op->name == "reshard" || node.op->name == "var_use") {
         is_weight_[node.outputs[0]] = node.op->name == "var_use";
         if (casts_first_[node.outputs[0]]) {
@@ -66,6 +67,9 @@ class Partitioner {
     return *to().values[rewriter_.mapped(old_value)].sharding;
   }
   const Sharding& desired(ValueId old_value) const { return *graph_.values[old_value].sharding; }
+  Reasons desired_because(ValueId old_value) {
+    return resharder_.origins().of(graph_.values[old_value]);
+  }
 
   // A cast to a type of fewer bytes: a pending sum must be settled before it.
   bool narrows(const Node& node) const {
@@ -86,30 +90,48 @@ class Partitioner {
     const Value& wanted = graph_.values[reshard.outputs[0]];
     for (size_t i = 0; i < settled; ++i) {
       graph_.values[casts[i]].sharding = wanted.sharding;
-      const ValueId operand = graph_.producer(casts[i]).inputs[0];
-      graph_.values[operand].sharding_origin = wanted.sharding_origin;
+      graph_.values[casts[i]].sharding_origin = wanted.sharding_origin;
+    }
+  }
+
+  // Sources are born as propagated.
+  void move_source(NodeId n) {
+    const ValueList results = graph_.nodes[n].outputs;
+    moved_to_[n] = rewriter_.move_and_keep_values(graph_.nodes[n], {});
+    for (const ValueId result : results) {
+      resharder_.set_sharding(rewriter_.mapped(result), desired(result), desired_because(result));
+    }
+    const Node& node = to().nodes[moved_to_[n]];
+    if (node.op->name == "parameter") {
+      stored_because_[node.attr_int("variable")] = desired_because(results[0]);
     }
   }
 
   // A layout change the graph asks for: the value under its new sharding replaces the node.
   void forward_reshard(const Node& node) {
-    const ValueId result = node.outputs[0];
-    rewriter_.map(result, reshard(rewriter_.mapped(node.inputs[0]), desired(result),
-                                  {node.path, node.phase}, graph_.values[result].sharding_origin));
+    const ValueId source = rewriter_.mapped(node.inputs[0]);
+    const Node& names_variable = node.op->name == "reshard" ? node : to().producer(source);
+    const std::string& variable = to().variables[names_variable.attr_int("variable")].path;
+    reshard_result(node.outputs[0], source, {node.path, node.phase, variable});
   }
 
   // A weight that is used in fewer bytes than it is stored in is cast where it lies and moved then.
   NodeId cast_stored_weight(Node& node) {
     const ValueId result = node.outputs[0];
-    const std::string origin = graph_.values[node.inputs[0]].sharding_origin;
     const ValueId stored = rewriter_.mapped(node.inputs[0]);
-    const Sharding layout = *to().values[stored].sharding;
+    const std::string& variable = to().variables[to().producer(stored).attr_int("variable")].path;
     const NodeId id = rewriter_.move_and_keep_values(node, {stored});
-    to().values[to().nodes[id].outputs[0]].sharding = layout;
+    resharder_.set_sharding(rewriter_.mapped(result), *to().values[stored].sharding,
+                            resharder_.why(stored));
     const std::string path = to().nodes[id].path;
-    rewriter_.map(result, reshard(rewriter_.mapped(result), desired(result),
-                                  {path, to().nodes[id].phase}, origin));
+    reshard_result(result, rewriter_.mapped(result), {path, to().nodes[id].phase, variable});
     return id;
+  }
+
+  // `value` as the result of the old graph that it stands for is to lie.
+  void reshard_result(ValueId old_value, ValueId value, Resharder::Reader reader) {
+    rewriter_.map(old_value, resharder_.reshard(value, desired(old_value), reader,
+                                                desired_because(old_value)));
   }
 
   NodeId partition_node(Node& node) {
@@ -117,23 +139,69 @@ class Partitioner {
     const FactorAxes axes = assign_factors(graph_, node, rule, is_weight_, mesh_);
     const AxisMask kept = pending_to_keep(node, axes);
 
-    const Reader reader{node.path, node.phase};
+    SmallVector<Sharding, 4> operands, results;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      operands.push_back({unproject(rule.operands[i], axes, rule, mesh_),
+                          actual(node.inputs[i]).partial & kept, Combine::kSum});
+    }
+    for (size_t r = 0; r < node.outputs.size(); ++r) {
+      results.push_back(result_sharding(rule, axes, r, kept));
+    }
+    Reasons reasons = split_because(node, operands, results);
     ValueList inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      Sharding target{unproject(rule.operands[i], axes, rule, mesh_), 0, Combine::kSum};
-      target.partial = actual(node.inputs[i]).partial & kept;
-      inputs.push_back(reshard(rewriter_.mapped(node.inputs[i]), std::move(target), reader,
-                               graph_.values[node.inputs[i]].sharding_origin));
+      const ValueId input = rewriter_.mapped(node.inputs[i]);
+      inputs.push_back(
+          resharder_.reshard(input, std::move(operands[i]), {node.path, node.phase, {}}, reasons));
+      add_reasons(reasons, resharder_.why(inputs.back()), kept);
     }
-    const ValueList results = node.outputs;
+    const ValueList outputs = node.outputs;
     const NodeId id = rewriter_.move_and_keep_values(node, std::move(inputs));
-    for (size_t r = 0; r < results.size(); ++r) {
-      to().values[to().nodes[id].outputs[r]].sharding = result_sharding(rule, axes, r, kept);
+    for (size_t r = 0; r < outputs.size(); ++r) {
+      resharder_.set_sharding(rewriter_.mapped(outputs[r]), std::move(results[r]), reasons);
     }
-    for (const ValueId result : results) {
+    for (const ValueId result : outputs) {
       settle_result(id, result);
     }
     return id;
+  }
+
+  // Why a node computes with tensors in pieces: because of the first operand that lies so, of all
+  // of them for the axes of a sum; else because of what is to lie so.
+  Reasons split_because(const Node& node, const SmallVector<Sharding, 4>& operands,
+                        const SmallVector<Sharding, 4>& results) {
+    Reasons out;
+    AxisMask found = 0, summed = 0;
+    for (const Sharding& result : results) {
+      summed |= result.partial;
+    }
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const AxisMask axes = common_axes(operands[i].dims, actual(node.inputs[i]).dims);
+      add_reasons(out, resharder_.why(rewriter_.mapped(node.inputs[i])), axes & (~found | summed));
+      found |= axes;
+    }
+    const auto take_wanted = [&](ValueId value, const Sharding& sharding) {
+      const AxisMask axes = common_axes(sharding.dims, desired(value).dims) & ~found;
+      if (axes != 0) {
+        add_reasons(out, desired_because(value), axes);
+        found |= axes;
+      }
+    };
+    for (size_t i = 0; i < operands.size(); ++i) {
+      take_wanted(node.inputs[i], operands[i]);
+    }
+    for (size_t r = 0; r < results.size(); ++r) {
+      take_wanted(node.outputs[r], results[r]);
+    }
+    return out;
+  }
+
+  static AxisMask common_axes(const DimAxes& a, const DimAxes& b) {
+    AxisMask out = 0;
+    for (size_t d = 0; d < a.size(); ++d) {
+      out |= mask_of(a[d]) & mask_of(b[d]);
+    }
+    return out;
   }
 
   Sharding result_sharding(const ShardingRule& rule, const FactorAxes& axes, size_t r,
@@ -196,8 +264,15 @@ class Partitioner {
     if (must_settle || (now.partial == 0 && now != wanted)) {
       const std::string path = to().nodes[id].path;
       const Phase phase = to().nodes[id].phase;
-      rewriter_.map(old_value, reshard(rewriter_.mapped(old_value), wanted, {path, phase},
-                                       graph_.values[old_value].sharding_origin));
+      Reasons reasons = desired_because(old_value);
+      for (const Reason& reason : resharder_.why(rewriter_.mapped(old_value))) {
+        const bool is_kept = (wanted.used_axes() >> reason.axis & 1) != 0;
+        if (pinned_by_[old_value] != kNone && !is_kept) {  // made whole because of the pin, too
+          reasons.push_back({reason.axis, pinned_by_[old_value]});
+        }
+      }
+      rewriter_.map(old_value, resharder_.reshard(rewriter_.mapped(old_value), wanted,
+                                                  {path, phase, {}}, reasons));
     }
   }
 
@@ -205,102 +280,37 @@ class Partitioner {
   void settle_ends() {
     for (const Output& output : graph_.outputs) {
       const Sharding target = actual(output.value).settled();
-      settle_end(output.value, target, output.name);
+      settle_end(output.value, target, {}, {});
     }
     for (const Update& update : graph_.updates) {
       const Variable& variable = to().variables[update.variable];
-      settle_end(update.value, variable.layout.storage, variable.path);
+      settle_end(update.value, variable.layout.storage, variable.path,
+                 stored_because_[update.variable]);
     }
   }
 
-  void settle_end(ValueId old_value, const Sharding& target, const std::string& cause) {
+  void settle_end(ValueId old_value, const Sharding& target, std::string_view variable,
+                  const Reasons& reasons) {
     const NodeId old_node = graph_.values[old_value].producer;
     const Node& node =
         moved_to_[old_node] == kNone ? graph_.nodes[old_node] : to().nodes[moved_to_[old_node]];
     const std::string path = node.path;
-    rewriter_.map(old_value,
-                  reshard(rewriter_.mapped(old_value), target, {path, node.phase}, cause));
+    rewriter_.map(old_value, resharder_.reshard(rewriter_.mapped(old_value), target,
+                                                {path, node.phase, variable}, reasons));
   }
-
-  // The node that a reshard serves; it lends its path and phase.
-  struct Reader {
-    std::string_view path;
-    Phase phase;
-  };
-
-  // `value` (of the new graph) under `target`, through the planner's moves; shared by all readers.
-  ValueId reshard(ValueId value, Sharding target, Reader reader, const std::string& origin) {
-    const Sharding& source = *to().values[value].sharding;
-    target.combine = target.partial != 0 ? source.combine : Combine::kSum;
-    if (source == target) {
-      return value;
-    }
-    const uint64_t hash = hash_mix(static_cast<uint64_t>(value), target.partial);
-    const int known = shared_index_.find(hash, [&](int id) {
-      return shared_[static_cast<size_t>(id)].value == value &&
-             shared_[static_cast<size_t>(id)].target == target;
-    });
-    if (known != HashIndex::kAbsent) {
-      return shared_[static_cast<size_t>(known)].result;
-    }
-    const Shape shape = to().values[value].shape;
-    const DType dtype = to().values[value].dtype;
-    ValueId now = value;
-    for (const ReshardMove& move : plan_reshard(source, target, shape, dtype, mesh_)) {
-      now = append_move(move, now, reader, origin);
-    }
-    shared_index_.add(hash, static_cast<int>(shared_.size()));
-    shared_.push_back({value, std::move(target), now});
-    return now;
-  }
-
-  std::string unique_path(std::string path) {
-    const int uses = path_uses_[path]++;
-    return uses == 0 ? path : fmt::format("{}_{}", path, uses);
-  }
-
-  ValueId append_move(const ReshardMove& move, ValueId value, Reader reader,
-                      const std::string& origin) {
-    const std::string_view name =
-        move.kind == MoveKind::kSlice ? "shard_slice" : move_name(move.kind);
-    const Value& source = to().values[value];
-    // A permute names the axes that its dimension has afterwards.
-    const AxisList& axes = move.kind == MoveKind::kPermute ? move.result.dims[move.dim] : move.axes;
-    Node node;
-    node.op = &find_op(name);
-    node.inputs = {value};
-    node.attrs = {{"axes", std::vector<int64_t>(axes.begin(), axes.end())},
-                  {"cause", origin.empty() ? to().nodes[source.producer].path : origin},
-                  {"combine", std::string(combine_name(source.sharding->combine))},
-                  {"dim", int64_t{move.dim}},
-                  {"to_dim", int64_t{move.to_dim}}};
-    node.path = unique_path(fmt::format("{}/{}", reader.path, name));
-    node.phase = reader.phase;
-    const ValueId result = rewriter_.append(std::move(node), {source.shape, source.dtype});
-    to().values[result].sharding = move.result;
-    to().values[result].sharding_origin = origin;
-    return result;
-  }
-
-  // What was resharded, so that readers share it.
-  struct Shared {
-    ValueId value;
-    Sharding target;
-    ValueId result;
-  };
 
   Graph& graph_;
   const DeviceMesh& mesh_;
   Rewriter rewriter_;
+  Resharder resharder_;
   Signatures signatures_;
   std::vector<int> uses_;
   std::vector<bool> is_output_;
   std::vector<bool> is_weight_;    // uses of variables
   std::vector<bool> casts_first_;  // uses of variables that only a cast to a smaller type reads
   std::vector<NodeId> moved_to_;   // nodes of the new graph, beside the old ones
-  std::vector<Shared> shared_;
-  HashIndex shared_index_;
-  std::unordered_map<std::string, int> path_uses_;
+  std::vector<int> pinned_by_;     // operands and results of pins: the origin of its key
+  std::vector<Reasons> stored_because_;  // of each variable, why its storage is split
 };
 
 }  // namespace

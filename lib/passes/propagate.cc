@@ -22,7 +22,15 @@ struct State {
   bool closed = false;
   bool is_weight = false;  // a use of a variable, or its cotangent
   bool is_split = false;   // some dimension has axes
-  std::string origin;
+  DimAxes origins;         // beside dims: where each axis came from, an index of names_
+  int seed = kNone;        // likewise, of the seed that closed it
+};
+
+// Why a seed is split: `name` over `axes`, `rest` over all others.
+struct SeedOrigin {
+  std::string name;
+  AxisMask axes = ~AxisMask{0};
+  std::string rest = {};
 };
 
 // What a sweep may extend at a node: a bit for each factor, and whether results may be extended.
@@ -50,6 +58,7 @@ class Propagator {
       const ValueId forward = graph.values[v].cotangent_of;
       root_[v] = forward == kNone ? v : root_[forward];
       states_[v].dims.resize(graph.values[v].shape.size());
+      states_[v].origins.resize(graph.values[v].shape.size());
     }
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
@@ -73,12 +82,21 @@ class Propagator {
 
   State& state(ValueId value) { return states_[root_[value]]; }
 
-  void seed(ValueId value, DimAxes dims, std::string origin, bool closed) {
+  // Nothing is added to the axes of a seed.
+  void seed(ValueId value, DimAxes dims, SeedOrigin origin) {
     State& s = state(value);
-    s.closed = closed;
-    s.origin = std::move(origin);
-    s.is_split =
-        std::any_of(dims.begin(), dims.end(), [](const AxisList& axes) { return !axes.empty(); });
+    s.closed = true;
+    s.seed = static_cast<int>(names_.size());
+    s.is_split = false;
+    s.origins = dims;
+    for (AxisList& axes : s.origins) {
+      for (int& axis : axes) {
+        axis = (origin.axes >> axis & 1) != 0 ? s.seed : s.seed + 1;
+        s.is_split = true;
+      }
+    }
+    names_.push_back(std::move(origin.name));
+    names_.push_back(std::move(origin.rest));
     s.dims = std::move(dims);
     tell(value);
   }
@@ -109,11 +127,21 @@ class Propagator {
     for (ValueId v = 0; v < static_cast<ValueId>(graph_.values.size()); ++v) {
       const State& s = state(v);
       graph_.values[v].sharding = Sharding{s.dims, 0, Combine::kSum};
-      graph_.values[v].sharding_origin = s.origin;
+      graph_.values[v].sharding_origin = origin_text(s);
     }
   }
 
  private:
+  std::string origin_text(const State& s) const {
+    std::string out;
+    for (const AxisList& origins : s.origins) {
+      for (const int origin : origins) {
+        out += (out.empty() ? "" : ", ") + names_[origin];
+      }
+    }
+    return s.is_split || s.seed == kNone ? out : names_[s.seed];
+  }
+
   // A reshard is where two layouts meet; sources have no operands to flow to.
   static bool flows(const Node& node) {
     return node.op->name != "reshard" && node.op->name != "var_use" && !node.inputs.empty();
@@ -298,16 +326,28 @@ class Propagator {
       if (!is_free || owners[axis] != f || left % mesh_.axis_size(axis) != 0) {
         break;
       }
+      s.origins[dim].push_back(origin_of(state(from), axis));
       s.dims[dim].push_back(axis);
       have.push_back(axis);
       changed = true;
     }
     if (changed) {
       s.is_split = true;
-      s.origin = s.origin.empty() ? state(from).origin : s.origin;
       tell(tensor.value);
     }
     return changed;
+  }
+
+  // Where `axis`, which splits some dimension, came from.
+  static int origin_of(const State& s, int axis) {
+    for (size_t d = 0; d < s.dims.size(); ++d) {
+      for (size_t i = 0; i < s.dims[d].size(); ++i) {
+        if (s.dims[d][i] == axis) {
+          return s.origins[d][i];
+        }
+      }
+    }
+    throw InternalError(fmt::format("axis {} splits nothing", axis));
   }
 
   // Whether an axis appended to the dimension would fall to factor `f`: every factor before it is
@@ -334,6 +374,7 @@ class Propagator {
   const DeviceMesh& mesh_;
   std::vector<ValueId> root_;  // the forward value whose state a value shares
   std::vector<State> states_;
+  std::vector<std::string> names_;  // of origins
   Signatures signatures_;
   std::vector<int> kind_of_;  // of each node, in kinds_; kNone: nothing flows there
   std::vector<Kind> kinds_;
@@ -358,20 +399,27 @@ const Sharding& reshard_target(const Graph& graph, const Node& node) {
   return which == "grad" ? layout.grad : which == "state" ? layout.state : layout.storage;
 }
 
+// Of the layouts of a weight, or of a slot that follows it.
+SeedOrigin variable_origin(const Graph& graph, const Variable& variable) {
+  const Variable& weight = variable.follows == kNone ? variable : graph.variables[variable.follows];
+  return {weight.path, weight.layout.compute.dim_axes(), stored_origin(weight.path)};
+}
+
 void seed_variables(const Graph& graph, Propagator& propagator, bool compute_layouts) {
   for (const Node& node : graph.nodes) {
     if (node.op->name == "parameter") {
       const Variable& variable = graph.variables[node.attr_int("variable")];
-      propagator.seed(node.outputs[0], variable.layout.storage.dims, variable.path, true);
+      propagator.seed(node.outputs[0], variable.layout.storage.dims,
+                      variable_origin(graph, variable));
     } else if (node.op->name == "reshard") {
       propagator.seed(node.outputs[0], reshard_target(graph, node).dims,
-                      graph.variables[node.attr_int("variable")].path, true);
+                      variable_origin(graph, graph.variables[node.attr_int("variable")]));
     } else if (node.op->name == "var_use") {
       const Node& parameter = graph.producer(node.inputs[0]);
       const Variable& variable = graph.variables[parameter.attr_int("variable")];
       DimAxes dims(variable.shape.size());
       propagator.seed(node.outputs[0], compute_layouts ? variable.layout.compute.dims : dims,
-                      variable.path, true);
+                      {variable.path});
     }
   }
 }
@@ -385,11 +433,18 @@ void seed_pins(const Graph& graph, Propagator& propagator, const PropagateOption
     }
     const std::string& key = node.attr_string("key");
     const Sharding& sharding = options.pins.at(key);
-    propagator.seed(node.outputs[0], only_axes(sharding.dims, allowed), key, true);
+    const AxisMask batch =
+        sharding.dims.empty() ? 0 : mask_of(sharding.dims[0]) & mask_of(options.batch_axes);
+    propagator.seed(node.outputs[0], only_axes(sharding.dims, allowed),
+                    {key, ~batch, kBatchOrigin});
   }
 }
 
 }  // namespace
+
+std::string stored_origin(const std::string& path) {
+  return "stored " + path;
+}
 
 void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& options) {
   Propagator propagator(graph, mesh);
@@ -401,7 +456,7 @@ void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& opt
                      std::back_inserter(dims[0]),
                      [&](int axis) { return mesh.axis_size(axis) > 1; });
       }
-      propagator.seed(node.outputs[0], std::move(dims), "batch", true);
+      propagator.seed(node.outputs[0], std::move(dims), {kBatchOrigin});
     }
   }
   seed_variables(graph, propagator, false);

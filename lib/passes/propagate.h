@@ -6,7 +6,16 @@
 //   B  then everything: compute layouts of variables and whole pins; what stage A decided may be
 //      extended, never removed
 // In each stage element-wise ops go first, broadcasts forward last. Variables are closed: nothing
-// flows into them. A cotangent lies as its value. Each decision stores where it came from.
+// flows into them. A cotangent lies as its value.
+//
+// Each decision stores where it came from: Value::sharding_origin has one name for each axis of the
+// dims, in their order, ", " between them ("batch, d1/kernel" of [data, model]); that of the seed
+// where nothing is split. A name is
+//   batch              the batch's split
+//   d1/kernel          the compute layout of that weight
+//   stored d1/kernel   what its other layouts have beside that: ZeRO's axes, or the batch axes of
+//                      its layout rule
+//   d2/output          a pin; where it says what the batch's split says, that is the origin
 //
 // Cost: a few sweeps over the nodes; linear in their number.
 #pragma once
@@ -22,6 +31,9 @@ struct PropagateOptions {
   AxisList batch_axes;  // split dimension 0 of inputs with attr batch=1; empty: nothing is split
   std::map<std::string, Sharding> pins;  // by the `key` of "pin" nodes: "d2/output"
 };
+
+inline constexpr const char* kBatchOrigin = "batch";
+std::string stored_origin(const std::string& path);  // "stored d1/kernel"
 
 // Sets Value::sharding (without pending sums) and sharding_origin of every value.
 void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& options);

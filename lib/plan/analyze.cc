@@ -1,3 +1,4 @@
+#include "base/text.h"
 #include "ir/signatures.h"
 #include "passes/memory.h"
 #include "plan/report.h"
@@ -18,6 +19,17 @@ int64_t local_bytes(const Variable& variable, const Sharding& sharding, const De
 bool is_collective(std::string_view op) {
   return op == "all_reduce" || op == "all_gather" || op == "reduce_scatter" || op == "all_to_all" ||
          op == "permute";
+}
+
+// "d1/kernel, d2/kernel"
+std::vector<std::string> names(std::string_view list) {
+  std::vector<std::string> out;
+  for (const std::string& part : split(list, ',')) {
+    if (!trim(part).empty()) {
+      out.emplace_back(trim(part));
+    }
+  }
+  return out;
 }
 
 // Bytes one device sends to move `bytes` of operands among `n` devices.
@@ -57,7 +69,10 @@ std::vector<PlannedCollective> planned_collectives(const Graph& graph, const Dev
       c.bytes += bytes;
       c.bytes_sent += sent(c.kind, bytes, c.group_size);
     }
-    c.cause = node.attr_string("cause");
+    c.of = names(node.attr_string("of"));
+    for (std::string& cause : names(node.attr_string("cause"))) {
+      c.causes.push_back({{}, std::move(cause), {}});
+    }
     out.push_back(std::move(c));
   }
   return out;

@@ -100,18 +100,38 @@ std::string shortened(const std::string& text, size_t limit) {
   return text.size() <= limit ? text : text.substr(0, limit - 3) + "...";
 }
 
+constexpr size_t kShownCauses = 4;  // of a collective
+
+// "rule d1/kernel  mlp.yaml:11:5", "batch over data  mlp.yaml:6:3", "zero 3  mlp.yaml:7:3"
+std::string cause_text(const PlannedCause& cause) {
+  const std::string kind = cause.kind == "batch" ? "batch over" : cause.kind;
+  return kind + (kind.empty() ? "" : " ") + cause.name + (cause.place.empty() ? "" : "  ") +
+         cause.place;
+}
+
 std::string collective_table(const PlanReport& report) {
   if (report.collectives.empty()) {
     return "traffic   none: no collective in a step\n";
   }
   std::vector<std::vector<std::string>> rows = {
-      {"phase", "collective", "over", "tensors", "bytes", "sent", "because of"}};
+      {"phase", "collective", "over", "tensors", "bytes", "sent", "of", "because of"}};
   int64_t total = 0;
   for (const PlannedCollective& c : report.collectives) {
     rows.push_back({std::string(phase_name(c.phase)), c.kind,
                     fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
                     fmt::format("{}", c.tensors), format_bytes(c.bytes), format_bytes(c.bytes_sent),
-                    shortened(c.cause, 60)});
+                    shortened(join(c.of, ", "), 40)});
+    for (size_t i = 0; i < c.causes.size(); ++i) {  // one below the other
+      if (i > 0) {
+        rows.emplace_back(7);
+      }
+      const bool is_last = i + 1 == kShownCauses && c.causes.size() > kShownCauses;
+      rows.back().push_back(is_last ? fmt::format("and {} more", c.causes.size() - i)
+                                    : cause_text(c.causes[i]));
+      if (is_last) {
+        break;
+      }
+    }
     total += c.bytes_sent;
   }
   return aligned_columns(rows) +
@@ -184,6 +204,14 @@ Json variables_json(const PlanReport& report) {
   return out;
 }
 
+Json causes_json(const PlannedCollective& collective) {
+  Json out = Json::array();
+  for (const PlannedCause& cause : collective.causes) {
+    out.push_back({{"kind", cause.kind}, {"name", cause.name}, {"line", cause.place}});
+  }
+  return out;
+}
+
 Json collectives_json(const PlanReport& report) {
   Json out = Json::array();
   for (const PlannedCollective& c : report.collectives) {
@@ -195,7 +223,8 @@ Json collectives_json(const PlanReport& report) {
                    {"tensors", c.tensors},
                    {"bytes", c.bytes},
                    {"bytes_sent", c.bytes_sent},
-                   {"cause", c.cause}});
+                   {"of", c.of},
+                   {"causes", causes_json(c)}});
   }
   return out;
 }

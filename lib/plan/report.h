@@ -28,16 +28,27 @@ struct PlannedOutput {  // an activation that the layout map pins
   std::string rule_key, rule_place;
 };
 
+// Why something is communicated. From a graph alone only the name is known, an origin as
+// passes/propagate.h has them; make_plan() says what of the config it stands for.
+struct PlannedCause {
+  std::string kind;   // "rule", "batch", "zero"; empty: not known
+  std::string name;   // the rule's key, the batch's axes, the level; or the origin
+  std::string place;  // "mlp.yaml:11:5"; empty: a default
+
+  bool operator==(const PlannedCause&) const = default;
+};
+
 struct PlannedCollective {
   Phase phase = Phase::kForward;
   std::string kind;  // "all_reduce"
   std::vector<std::string> axes;
   int64_t group_size = 1;  // devices that take part together
   DType dtype = DType::kFloat32;
-  int64_t tensors = 1;     // in the bucket
-  int64_t bytes = 0;       // of one device's operands
-  int64_t bytes_sent = 0;  // by one device, bandwidth-optimal algorithm
-  std::string cause;
+  int64_t tensors = 1;          // in the bucket
+  int64_t bytes = 0;            // of one device's operands
+  int64_t bytes_sent = 0;       // by one device, bandwidth-optimal algorithm
+  std::vector<std::string> of;  // each tensor: a variable (or its gradient), or the op that made it
+  std::vector<PlannedCause> causes;
 };
 
 // Per device, in bytes.

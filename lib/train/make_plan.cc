@@ -1,6 +1,10 @@
 #include "train/make_plan.h"
 
+#include <algorithm>
+#include <map>
+
 #include "base/nccl_settings.h"
+#include "passes/propagate.h"
 
 namespace meshtrain {
 namespace {
@@ -19,6 +23,59 @@ void fill_batch(PlanReport& report, const Setup& setup, int64_t samples) {
 
 std::string place_of(const LayoutRule* rule) {
   return rule == nullptr ? "" : rule->loc.to_string();
+}
+
+// The first of these places that there is: what a file leaves out has none.
+std::string first_place(std::initializer_list<SourceLoc> places) {
+  const auto* found = std::find_if(places.begin(), places.end(),
+                                   [](const SourceLoc& place) { return static_cast<bool>(place); });
+  return found == places.end() ? "" : found->to_string();
+}
+
+PlannedCause rule_cause(const LayoutRule& rule) {
+  return {"rule", rule.key, place_of(&rule)};
+}
+
+// What of the config each origin (passes/propagate.h) stands for.
+std::map<std::string, PlannedCause> causes_by_origin(const Setup& setup) {
+  const DistributionConfig& config = setup.config().distribution;
+  const ResolvedLayouts& layouts = setup.layouts();
+  std::map<std::string, PlannedCause> out;
+  out[kBatchOrigin] = {"batch", setup.distribution().batch_axis_names,
+                       first_place({config.batch_dim_name.loc, config.mesh.axis_names.loc,
+                                    config.mesh.shape.loc, config.mesh.devices.loc})};
+  const PlannedCause zero = {"zero", fmt::format("{}", setup.distribution().zero),
+                             config.zero.loc.to_string()};
+  for (size_t w = 0; w < layouts.weights.size(); ++w) {
+    const Variable& variable = setup.variables()[w];
+    const LayoutRule* rule = layouts.rules[w];
+    const bool rule_names_batch = layouts.weights[w] != variable.layout.compute;
+    if (rule != nullptr) {
+      out[variable.path] = rule_cause(*rule);
+    }
+    out[stored_origin(variable.path)] = rule_names_batch ? rule_cause(*rule) : zero;
+  }
+  for (const auto& [key, rule] : layouts.pin_rules) {
+    out[key] = rule_cause(*rule);
+  }
+  return out;
+}
+
+std::vector<PlannedCollective> collectives_of(const Setup& setup, const Graph& graph) {
+  std::vector<PlannedCollective> out = planned_collectives(graph, setup.mesh());
+  const std::map<std::string, PlannedCause> causes = causes_by_origin(setup);
+  for (PlannedCollective& collective : out) {
+    std::vector<PlannedCause> found;  // a rule may have given several tensors their layout
+    for (const PlannedCause& origin : collective.causes) {
+      const auto known = causes.find(origin.name);
+      const PlannedCause& cause = known == causes.end() ? origin : known->second;
+      if (std::find(found.begin(), found.end(), cause) == found.end()) {
+        found.push_back(cause);
+      }
+    }
+    collective.causes = std::move(found);
+  }
+  return out;
 }
 
 EstimateInput estimate_input(const Setup& setup, const PlanReport& report, const Program& program) {
@@ -94,7 +151,7 @@ PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket, const Har
     }
     report.outputs.push_back({key, shape, sharding, rule->key, place_of(rule)});
   }
-  report.collectives = planned_collectives(compiled.graph, report.mesh);
+  report.collectives = collectives_of(setup, compiled.graph);
   report.memory = planned_memory(compiled.program);
   report.flops = planned_flops(compiled.graph);
   report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);

@@ -152,6 +152,16 @@ std::string rule_text(const Json& rule) {
                               html_text(rule.at("line").get<std::string>());
 }
 
+std::string causes_text(const Json& causes) {
+  std::vector<std::string> out;
+  for (const Json& cause : causes) {
+    out.push_back(html_text(cause.at("kind").get<std::string>()) + " " +
+                  code(cause.at("name").get<std::string>()) + " " +
+                  html_text(cause.at("line").get<std::string>()));
+  }
+  return join(out, "<br>");
+}
+
 }  // namespace
 
 std::string mesh_section(const RunRecord& record) {
@@ -231,15 +241,17 @@ std::string layout_section(const RunRecord& record) {
 
 std::string traffic_section(const RunRecord& record) {
   return with_plan(record, [](const Plan& plan) {
-    std::vector<std::vector<std::string>> rows = {
-        {"phase", "collective", "over", "because of", "tensors", "bytes", "sent by a device"}};
+    std::vector<std::vector<std::string>> rows = {{"phase", "collective", "over", "of",
+                                                   "because of", "tensors", "bytes",
+                                                   "sent by a device"}};
     int64_t sent = 0;
     for (const Json& collective : plan.json.at("collectives")) {
       sent += collective.at("bytes_sent").get<int64_t>();
       rows.push_back({html_text(collective.at("phase").get<std::string>()),
                       html_text(collective.at("kind").get<std::string>()),
                       html_text(join(collective.at("axes").get<std::vector<std::string>>(), ", ")),
-                      html_text(collective.at("cause").get<std::string>()),
+                      html_text(join(collective.at("of").get<std::vector<std::string>>(), ", ")),
+                      causes_text(collective.at("causes")),
                       std::to_string(collective.at("tensors").get<int64_t>()),
                       format_bytes(collective.at("bytes").get<int64_t>()),
                       format_bytes(collective.at("bytes_sent").get<int64_t>())});
@@ -247,7 +259,7 @@ std::string traffic_section(const RunRecord& record) {
     return rows.size() == 1 ? section("Traffic", "<p>No collective in a step.</p>")
                             : section(fmt::format("Traffic: {} sent by each device in a step",
                                                   format_bytes(sent)),
-                                      html_table(rows, 4));
+                                      html_table(rows, 5));
   });
 }
 

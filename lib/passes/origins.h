@@ -1,0 +1,44 @@
+// Origins: why values are split or pending over mesh axes, for the causes of collectives. Names and
+// their text as propagate() has them.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace meshtrain {
+
+// A value is split or pending over `axis` because of `origin` (Origins::name). A sum can be pending
+// because of several: of each operand that was split.
+struct Reason {
+  int axis;
+  int origin;
+  bool operator==(const Reason&) const = default;
+};
+using Reasons = SmallVector<Reason, 2>;
+
+// Adds to `to` what it lacks of `from` for the axes of the mask.
+void add_reasons(Reasons& to, const Reasons& from, AxisMask axes = ~AxisMask{0});
+
+class Origins {
+ public:
+  int number(const std::string& name);
+  // Why `value` is split over the axes of its dims, by its sharding_origin.
+  Reasons of(const Value& value);
+  // The names for the axes of the mask, each once, in the order of their numbers: "batch,
+  // d1/kernel".
+  std::string names(const Reasons& reasons, AxisMask axes) const;
+  // A sharding_origin for these dims.
+  std::string text(const Reasons& reasons, const DimAxes& dims) const;
+
+ private:
+  using Numbers = SmallVector<int, 2>;
+
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, int> numbers_;     // of names_
+  std::unordered_map<std::string, Numbers> parsed_;  // of each text seen
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,60 @@
+// Resharder: brings values of a graph that is being partitioned to other shardings.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/hash_index.h"
+#include "mesh/reshard.h"
+#include "passes/origins.h"
+#include "passes/rewrite.h"
+
+namespace meshtrain {
+
+class Resharder {
+ public:
+  // Works on the new graph of `rewriter`. Both outlive this.
+  Resharder(Rewriter& rewriter, const DeviceMesh& mesh) : rewriter_(rewriter), mesh_(mesh) {}
+
+  Origins& origins() { return origins_; }
+
+  // `reasons`: why it is split or pending so; those for other axes do not matter.
+  void set_sharding(ValueId value, Sharding sharding, Reasons reasons);
+  const Reasons& why(ValueId value) const { return why_[value]; }
+
+  // The node that a reshard serves; it lends its path and phase. `moved`: the variable that is
+  // moved or whose gradient is; empty: the value has the name of what computes it.
+  struct Reader {
+    std::string_view path;
+    Phase phase;
+    std::string_view moved;
+  };
+
+  // `value` under `target`, through the planner's moves; shared by all readers. `reasons`: why it
+  // is to lie so.
+  ValueId reshard(ValueId value, Sharding target, Reader reader, const Reasons& reasons);
+
+ private:
+  Graph& graph() { return rewriter_.to(); }
+  ValueId append(const ReshardMove& move, ValueId value, Reader reader, const Reasons& reasons);
+  std::string unique_path(std::string path);
+
+  // What was resharded, so that readers share it.
+  struct Shared {
+    ValueId value;
+    Sharding target;
+    ValueId result;
+  };
+
+  Rewriter& rewriter_;
+  const DeviceMesh& mesh_;
+  Origins origins_;
+  std::vector<Reasons> why_;  // beside the new graph's values
+  std::vector<Shared> shared_;
+  HashIndex shared_index_;
+  std::unordered_map<std::string, int> path_uses_;
+};
+
+}  // namespace meshtrain
