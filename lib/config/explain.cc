@@ -130,16 +130,16 @@ std::string class_text(const ClassSpec& spec) {
 }
 
 // Of a class in any category, or of one of its arguments.
-std::string explain_classes(std::string_view name, std::string_view argument) {
+std::string explain_classes(std::string_view name, std::optional<std::string_view> argument) {
   std::vector<std::string> texts;
   for (int i = 0; i < kNumCategories; ++i) {
     const ClassSpec* found = find_class(static_cast<Category>(i), name);
     if (found == nullptr) {
       continue;
     }
-    if (argument.empty()) {
+    if (!argument) {
       texts.push_back(class_text(*found));
-    } else if (const Spec* spec = found->find(argument)) {
+    } else if (const Spec* spec = found->find(*argument)) {
       texts.push_back(field_text(found->name + "." + spec->name, *spec));
     }
   }
@@ -163,7 +163,7 @@ std::optional<std::string> explain_word(std::string_view word) {
   }
   const size_t dot = word.find('.');
   std::string text = dot == std::string_view::npos
-                         ? explain_classes(word, {})
+                         ? explain_classes(word, std::nullopt)
                          : explain_classes(word.substr(0, dot), word.substr(dot + 1));
   if (const auto path = section_with_key(word)) {
     if (const Spec* spec = find_field(*path)) {

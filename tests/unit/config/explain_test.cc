@@ -12,7 +12,7 @@ bool has(const std::optional<std::string>& text, std::string_view part) {
 
 TEST_CASE("a key says what it takes and its default") {
   CHECK(explain_word("fit.epochs").value_or("") ==
-        "fit.epochs: index of the last epoch, as Keras\n"
+        "fit.epochs: index of the last epoch, as in Keras\n"
         "\n"
         "  takes    a whole number, at least 1\n"
         "  default  1\n");
