@@ -29,12 +29,7 @@ Config config_of(const Arguments& arguments) {
                                           "distribution: {{device_mesh: {{shape: {}}}}}\n",
                                           counted && arguments.mesh.empty() ? "null" : "8"));
   Config config = load_config(options);
-  Diagnostics diagnostics;
-  int64_t batch = parse_devices(config.distribution.mesh.devices, diagnostics).count.value_or(1);
-  for (const int64_t size : config.distribution.mesh.shape.value) {
-    batch *= size;
-  }
-  config.fit.batch_size.value = batch;  // splits over any axis
+  config.fit.batch_size.value = 0;  // splits over any axis
   return config;
 }
 

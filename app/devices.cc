@@ -67,7 +67,9 @@ std::string as_json(const Host& host, const Gpus& gpus) {
   return fmt::format(R"({{"cpu":{{"name":{},"cores":{},"memory":{}}},"gpus":[{}],"auto":{}}})"
                      "\n",
                      json_string(host.cpu), host.cores, host.memory, list,
-                     gpus.devices.empty() ? R"("cpu")" : R"("gpu:0")");
+                     gpus.devices.empty()       ? R"("cpu")"
+                     : gpus.devices.size() == 1 ? R"("gpu:0")"
+                                                : R"("gpu:all")");
 }
 
 std::string as_text(const Host& host, const Gpus& gpus) {
@@ -89,7 +91,10 @@ std::string as_text(const Host& host, const Gpus& gpus) {
   }
   return out +
          fmt::format("      driver {}, {}\n", gpus.devices[0].driver, gpus.devices[0].libraries) +
-         "auto  gpu:0 for a mesh of one device, else as many virtual CPU devices as it needs\n";
+         fmt::format(
+             "auto  a GPU for each device of the mesh, {} where it has no shape; virtual CPU "
+             "devices where it has more\n",
+             gpus.devices.size() == 1 ? "one" : fmt::format("all {}", gpus.devices.size()));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "check_hosts.h"
 #include "comm/mpi/settings.h"
 #include "restarts.h"
 #include "train/distribution.h"
@@ -61,6 +62,26 @@ void check_interface(const std::string& name) {
   diagnostics.error("E613", {}, fmt::format("interface `{}` not found", printable(name)))
       .note("there are " + join(names, ", "));
   throw ConfigError(std::move(diagnostics));
+}
+
+// What the processes will find, as far as this host can tell.
+Surroundings after_start(const std::vector<Host>& hosts) {
+  Surroundings out = Surroundings::here(hosts.empty() ? 1 : total_slots(hosts));
+  for (const Host& host : hosts) {
+    if (is_this_host(host.name)) {
+      out.local_processes = host.slots;
+    }
+  }
+  return out;
+}
+
+// ssh starts what is on other hosts, unless another agent or Slurm does: they know their hosts.
+void check_found(const LaunchArguments& launch, const std::vector<Host>& hosts) {
+  const bool by_ssh = launch.agent.empty() && std::getenv("OMPI_MCA_plm_rsh_agent") == nullptr &&
+                      std::getenv("SLURM_JOB_ID") == nullptr;
+  if (by_ssh) {
+    check_hosts(hosts, launch.host_file.empty() ? "--hosts" : "--hostfile " + launch.host_file);
+  }
 }
 
 // Without a shell: words between spaces.
@@ -237,8 +258,7 @@ int run_launch(const Arguments& arguments, bool& started) {
   const std::vector<Host> hosts = chosen_hosts(launch);
   const Config config = load_config(load_options(arguments, true));
   Diagnostics diagnostics;
-  const bool gpus =
-      make_distribution(config, hosts.empty() ? 1 : total_slots(hosts), diagnostics).devices.is_gpu;
+  const bool gpus = make_distribution(config, after_start(hosts), diagnostics).devices.is_gpu;
   diagnostics.throw_if_errors();
   if (hosts.empty() && gpus) {
     return run_train(arguments, started);  // which starts one process for each GPU here
@@ -247,6 +267,7 @@ int run_launch(const Arguments& arguments, bool& started) {
     refuse("how many processes, and where?",
            "-n 4 for four on this machine, or --hosts node1:4,node2:4");
   }
+  check_found(launch, hosts);
   return run_with_restarts(
       arguments, config,
       [&](const std::vector<std::string>& words, const Environment& environment) {

@@ -12,11 +12,14 @@
 #include "comm/mpi/load.h"
 #include "comm/network.h"
 #include "comm/process_end.h"
+#include "comm/rank_order.h"
+#include "comm/socket.h"
 #include "comm/tcp/tcp_group.h"
 #include "exec/share_cores.h"
 #include "exec/worker_pool.h"
 #include "restarts.h"
 #include "run_facts.h"
+#include "train/devices.h"
 
 namespace meshtrain {
 namespace {
@@ -52,10 +55,13 @@ void check_start(const Arguments& arguments, const LaunchEnvironment& environmen
   if (!wants_gpu(arguments, verb, environment.size)) {
     Diagnostics diagnostics;
     diagnostics
-        .error("E614", {},
-               fmt::format("RANK and WORLD_SIZE start {} processes that have no GPU each; "
-                           "processes on processors talk over MPI",
-                           environment.size))
+        .error(
+            "E614", {},
+            fmt::format("RANK and WORLD_SIZE start {} processes, and `devices` gives them no GPU "
+                        "each; processes on processors talk over MPI",
+                        environment.size))
+        .note(fmt::format("GPUs that this process sees: {}; processes on this host: {}",
+                          Surroundings::here(environment.size).gpus, environment.local_size))
         .help("mpirun -np N meshtrain ..., srun --mpi=pmix meshtrain ..., or meshtrain launch");
     throw ConfigError(std::move(diagnostics));
   }
@@ -120,6 +126,25 @@ void compare(const Arguments& arguments, std::string_view verb, ProcessGroup& gr
   check_alike(group, agree_on_facts(arguments, verb, group));
 }
 
+// Neighbours along the last axes of the mesh are ranks that follow each other: they should be on
+// one host, which is for the launcher to see to.
+void warn_of_scattered_hosts(ProcessGroup& group, Launcher launcher) {
+  const std::string scattered = scattered_hosts(group.all_gather(host_name() + '\n' + host_id()));
+  if (scattered.empty()) {
+    return;
+  }
+  Diagnostics warnings;
+  warnings
+      .warning("W616", {},
+               "the ranks of a host do not follow each other, and neighbours on the last axes of "
+               "the mesh talk over the network: " +
+                   scattered)
+      .help(launcher == Launcher::kOpenMpi ? "mpirun --map-by slot"
+            : launcher == Launcher::kPmix  ? "srun --distribution=block"
+                                           : "give the processes of a host RANKs in a row");
+  show(warnings.render());
+}
+
 void try_transfers(ProcessGroup& group, ControlChannel& control, bool moves_tensors) {
   control.enter(0, "the test of transfers before the start");
   check_known_answers(group, moves_tensors);
@@ -168,6 +193,7 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
   options.address = environment.master_host;
   arguments.processes.control = std::make_shared<ControlChannel>(*group, options);
   silence(group->rank() != 0);
+  warn_of_scattered_hosts(*group, environment.launcher);
   try_transfers(*group, *arguments.processes.control, environment.speaks_mpi());
   arguments.num_workers = share_cores(*group);
   return true;

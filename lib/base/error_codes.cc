@@ -231,7 +231,8 @@ constexpr ErrorCode kCodes[] = {
      "Their message follows. A test of the network before training found that it does not carry "
      "what was sent, or a call failed."},
     {"E611", "processes were started differently",
-     "Program, config and flags must be the same on all hosts; the message shows what differs."},
+     "Program, config, flags, GPUs and their libraries must be the same on all hosts, since "
+     "results would differ; the message shows what does."},
     {"E612", "processes did not meet",
      "A rank did not connect in time: it failed earlier, or a firewall is in between. "
      "MESHTRAIN_JOIN_TIMEOUT is the limit."},
@@ -261,6 +262,12 @@ constexpr ErrorCode kCodes[] = {
     {"W205", "a layout map that is not used",
      "DataParallel replicates every variable; `type: ModelParallel` reads the map."},
     {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
+    {"W616", "the ranks of a host do not follow each other",
+     "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
+     "decides: `mpirun --map-by slot`, `srun --distribution=block`."},
+    {"W620", "GPUs that are not used",
+     "`devices: auto` takes GPUs where there is one for each device of the mesh and each process. "
+     "Virtual devices on GPUs are written out: `gpu:0x8`."},
 };
 
 }  // namespace

@@ -56,7 +56,7 @@ std::vector<Rank> gather_values(ProcessGroup& group, const std::vector<Fact>& fa
 
 }  // namespace
 
-void check_alike(ProcessGroup& group, const std::vector<Fact>& facts) {
+void check_alike(ProcessGroup& group, const std::vector<Fact>& facts, std::string_view differs) {
   if (all_equal(group.all_gather(hashes(facts)))) {
     return;
   }
@@ -81,10 +81,9 @@ void check_alike(ProcessGroup& group, const std::vector<Fact>& facts) {
     if (lines.empty() || ++unlike > kMostRanks) {
       continue;
     }
-    Diagnostic& d =
-        diagnostics.error("E611", {},
-                          fmt::format("rank {} on host {} is not started as rank 0 on host {} is",
-                                      r, ranks[r].host, ranks[0].host));
+    Diagnostic& d = diagnostics.error("E611", {},
+                                      fmt::format("rank {} on host {} {} rank 0 on host {}", r,
+                                                  ranks[r].host, differs, ranks[0].host));
     for (const std::string& line : lines) {
       d.note(line);
     }

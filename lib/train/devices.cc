@@ -24,6 +24,18 @@ ConfigError no_gpu(const DeviceRequest& request, std::string message, const std:
   return ConfigError(std::move(diagnostics));
 }
 
+// Of CUDA_VISIBLE_DEVICES.
+int count_named(const char* visible) {
+  int named = 0;
+  for (const std::string& part : split(visible, ',')) {
+    if (part.empty() || starts_with(part, "-")) {
+      break;  // CUDA sees none of the rest either
+    }
+    ++named;
+  }
+  return named;
+}
+
 }  // namespace
 
 int count_gpus(const std::string& folder, const char* visible) {
@@ -38,35 +50,73 @@ int count_gpus(const std::string& folder, const char* visible) {
       count += is_gpu ? 1 : 0;
     }
   }
-  if (visible != nullptr) {
-    int named = 0;
-    for (const std::string& part : split(visible, ',')) {
-      if (part.empty() || starts_with(part, "-")) {
-        break;  // CUDA sees none of the rest either
-      }
-      ++named;
-    }
-    count = std::min(count, named);
-  }
-  return count;
+  return visible == nullptr ? count : std::min(count, count_named(visible));
 }
 
 Surroundings Surroundings::here(int processes) {
   const auto get = [](const char* name) { return std::getenv(name); };
-  return {processes, processes == 1 ? 1 : read_environment(get).local_size,
-          gpu::has_library() ? count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")) : 0};
+  const char* const visible = get("CUDA_VISIBLE_DEVICES");
+  const char* const folder = get("MESHTRAIN_DEVICE_FOLDER");
+  Surroundings out;
+  out.processes = processes;
+  out.local_processes = processes == 1 ? 1 : read_environment(get).local_size;
+  out.gpus = gpu::has_library() ? count_gpus(folder == nullptr ? "/dev" : folder, visible) : 0;
+  out.has_own_gpu = out.gpus == 1 && visible != nullptr && count_named(visible) == 1;
+  return out;
 }
 
-void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings& around) {
+int64_t all_devices(const DeviceRequest& request, const Surroundings& around) {
+  const int64_t here = around.processes > 1 ? around.processes : std::max(around.gpus, 1);
+  return request.num_devices(around.processes).value_or(here * request.count.value_or(1));
+}
+
+namespace {
+
+// Why `auto` leaves the GPUs that are here alone.
+void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const Surroundings& around,
+                    Diagnostics& diagnostics) {
+  const bool is_alone = around.processes == 1;
+  const int64_t each = num_devices / around.processes;  // devices of a process
+  const bool is_crowded = !is_alone && around.local_processes > around.gpus;
+  Diagnostic& d = diagnostics.warning(
+      "W620", request.text.loc,
+      fmt::format(
+          "{} not used: {}",
+          around.gpus == 1 ? "the GPU here is" : fmt::format("the {} GPUs here are", around.gpus),
+          is_alone     ? fmt::format("the mesh has {} devices", num_devices)
+          : is_crowded ? fmt::format("{} processes are on this host", around.local_processes)
+                       : fmt::format("each process has {} devices", each)));
+  if (is_crowded) {
+    d.help("start as many processes on a host as it has GPUs")
+        .help("`devices: gpu:all` where each process sees a GPU of its own");
+  } else if (!is_alone) {
+    d.help(fmt::format("`devices: gpu:allx{}` for virtual devices on each GPU", each));
+  } else if (num_devices % around.gpus == 0) {
+    d.help(fmt::format("`devices: gpu:{}x{}` for virtual devices on {}",
+                       around.gpus == 1 ? "0" : fmt::format("0-{}", around.gpus - 1),
+                       num_devices / around.gpus, around.gpus == 1 ? "it" : "them"));
+  }
+  d.help(fmt::format("`devices: {}` for the processor, without this warning",
+                     request.as_many(num_devices)));
+}
+
+}  // namespace
+
+void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings& around,
+                 Diagnostics& diagnostics) {
   if (!request.is_auto) {
     return;
   }
-  const bool is_one_each = around.processes == 1 || around.processes == num_devices;
-  const int64_t here = around.processes == 1 ? num_devices : around.local_processes;
-  request.is_gpu = is_one_each && here <= around.gpus;
-  if (request.is_gpu) {
-    request.gpus.resize(static_cast<size_t>(here));
+  const bool is_alone = around.processes == 1;
+  const bool is_one_each = is_alone || around.processes == num_devices;
+  const int64_t needed = is_alone ? num_devices : around.local_processes;
+  const bool is_given = !is_alone && around.has_own_gpu;
+  request.is_gpu = is_one_each && (needed <= around.gpus || is_given);
+  if (request.is_gpu && is_alone) {  // of several, each takes its own
+    request.gpus.resize(static_cast<size_t>(needed));
     std::iota(request.gpus.begin(), request.gpus.end(), 0);
+  } else if (!request.is_gpu && around.gpus > 0) {
+    warn_of_unused(request, num_devices, around, diagnostics);
   }
 }
 

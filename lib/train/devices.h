@@ -14,15 +14,25 @@ namespace meshtrain {
 // and CUDA_VISIBLE_DEVICES. None without the driver.
 int count_gpus(const std::string& folder, const char* visible);
 
-// `auto` becomes GPUs where there is one for each device of the mesh (and each process, of which
-// `local_processes` are on this host), else the processor.
+// What a process finds around it.
 struct Surroundings {
-  int processes = 1, local_processes = 1;
-  int gpus = 0;
-  // Of this host. No GPUs where there is no library for them.
+  int processes = 1, local_processes = 1;  // of the run; of those, on this host
+  int gpus = 0;                            // that this process may use
+  // Whether the process was given one GPU (CUDA_VISIBLE_DEVICES names one), as Slurm gives each
+  // task its own.
+  bool has_own_gpu = false;
+  // No GPUs where there is no library for them. $MESHTRAIN_DEVICE_FOLDER stands for /dev.
   static Surroundings here(int processes);
 };
-void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings& around);
+
+// How many devices a mesh without a shape has: all that `request` names; of `auto` and `gpu:all`
+// those that are here, and a GPU or a processor for each process where there are several.
+int64_t all_devices(const DeviceRequest& request, const Surroundings& around);
+
+// `auto` becomes GPUs where there is one for each device of the mesh (and each process), else the
+// processor; a warning W620 says so where there are GPUs.
+void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings& around,
+                 Diagnostics& diagnostics);
 
 // How many processes a run must start, one for each GPU; 1: none but itself. Throws as
 // open_device().

@@ -16,12 +16,21 @@ int64_t product(const std::vector<int64_t>& shape) {
   return out;
 }
 
-DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request, int processes,
-                     Diagnostics& diagnostics) {
-  const std::optional<int64_t> devices = request.num_devices(processes);
+// The largest number below `limit` that divides `batch`.
+int64_t most_that_divide(int64_t batch, int64_t limit) {
+  int64_t out = limit - 1;
+  while (batch % out != 0) {
+    --out;
+  }
+  return out;
+}
+
+DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
+                     const Surroundings& around, Diagnostics& diagnostics) {
+  const std::optional<int64_t> devices = request.num_devices(around.processes);
   std::vector<int64_t> shape = config.shape.value;
   if (shape.empty()) {
-    shape = {devices.value_or(1)};
+    shape = {all_devices(request, around)};
   }
   const SourceLoc place = config.shape.loc ? config.shape.loc : config.axis_names.loc;
   if (devices && product(shape) != *devices) {
@@ -69,10 +78,16 @@ AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
 }  // namespace
 
 Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics) {
+  return make_distribution(config, Surroundings::here(processes), diagnostics);
+}
+
+Distribution make_distribution(const Config& config, const Surroundings& around,
+                               Diagnostics& diagnostics) {
+  const int processes = around.processes;
   const DistributionConfig& from = config.distribution;
   Distribution out;
   out.devices = parse_devices(from.mesh.devices, diagnostics);
-  out.mesh = make_mesh(from.mesh, out.devices, processes, diagnostics);
+  out.mesh = make_mesh(from.mesh, out.devices, around, diagnostics);
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
   }
@@ -85,7 +100,7 @@ Distribution make_distribution(const Config& config, int processes, Diagnostics&
                           (out.mesh.num_devices() / processes + 1) * processes,
                           out.mesh.num_devices()));
   }
-  settle_auto(out.devices, out.mesh.num_devices(), Surroundings::here(processes));
+  settle_auto(out.devices, out.mesh.num_devices(), around, diagnostics);
   const std::vector<std::string> names = from.batch_dim_name->empty()
                                              ? std::vector<std::string>{out.mesh.axis_name(0)}
                                              : from.batch_dim_name.value;
@@ -99,13 +114,15 @@ Distribution make_distribution(const Config& config, int processes, Diagnostics&
   const int64_t shards = out.mesh.size_of(out.batch_axes);
   const int64_t batch = config.fit.batch_size.value;
   if (batch % shards != 0) {
-    diagnostics
-        .error("E211", config.fit.batch_size.loc,
-               fmt::format("a batch of {} does not split over `{}` = {}", batch,
-                           out.batch_axis_names, shards))
-        .help(fmt::format("write `batch_size: {}` or `batch_size: {}`",
-                          std::max(shards, batch / shards * shards),
-                          (batch / shards + 1) * shards));
+    Diagnostic& d = diagnostics.error("E211", config.fit.batch_size.loc,
+                                      fmt::format("a batch of {} does not split over `{}` = {}",
+                                                  batch, out.batch_axis_names, shards));
+    d.help(fmt::format("write `batch_size: {}` or `batch_size: {}`",
+                       std::max(shards, batch / shards * shards), (batch / shards + 1) * shards));
+    if (out.devices.is_auto && from.mesh.shape->empty() && processes == 1) {
+      d.help(fmt::format("or `devices: gpu:0-{}`: `auto` takes all {} GPUs that are here",
+                         most_that_divide(batch, shards) - 1, shards));
+    }
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #include "train/join_devices.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -7,6 +8,8 @@
 #include "backend/gpu/known_answer.h"
 #include "backend/gpu/load.h"
 #include "base/diagnostic.h"
+#include "base/text.h"
+#include "comm/hello.h"
 #include "comm/socket.h"
 
 namespace meshtrain {
@@ -56,12 +59,33 @@ void check_apart(const std::vector<std::string>& places) {
               "start as many processes on a host as it has GPUs, each with a LOCAL_RANK of its "
               "own, and name them all: `devices: gpu:all`")
           .help("several virtual devices on one GPU need one process: `devices: gpu:0x4`")
+          .help(fmt::format("to compute on processors instead: `devices: cpu:{}`", places.size()))
           .help(
               "for tests of several processes on one GPU, without its speed: another "
               "NCCL_HOSTID for each, NCCL_SOCKET_IFNAME==lo and NCCL_NET=Socket");
       diagnostics.throw_if_errors();
     }
   }
+}
+
+// Kernels are compiled for the GPU, and libraries choose algorithms by it.
+std::vector<Fact> kind_of(const gpu::DeviceInfo& info) {
+  return {{"GPU", info.name},
+          {"compute capability", fmt::format("{}.{}", info.compute / 10, info.compute % 10)},
+          {"libraries", info.libraries}};
+}
+
+// The first line that two programs do not have in common.
+std::vector<std::string> first_difference(const std::string& first, const std::string& other) {
+  const std::vector<std::string> a = split(first, '\n'), b = split(other, '\n');
+  size_t line = 0;
+  while (line < std::min(a.size(), b.size()) && a[line] == b[line]) {
+    ++line;
+  }
+  const auto text = [line](const std::vector<std::string>& lines) {
+    return line < lines.size() ? fmt::format("`{}`", trim(lines[line])) : "at its end";
+  };
+  return {fmt::format("line {} is {}, on rank 0 {}", line + 1, text(b), text(a))};
 }
 
 std::string make_id(const Processes& processes) {
@@ -90,6 +114,7 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   const Together together(control, "joining the GPUs");
   ProcessGroup& group = *processes.group;
   check_apart(group.all_gather(place_of(*device)));
+  check_alike(group, kind_of(device->info()), "computes with something else than");
   const std::string id = group.all_gather(make_id(processes))[0];
   device->join(id, group.rank(), group.size());
   gpu::check_exchange(*device, group.rank(), group.size());
@@ -97,6 +122,16 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   std::iota(all.begin(), all.end(), 0);
   gpu::check_collectives(*device, group.rank(), all);
   return hook;
+}
+
+void check_same_program(const Processes& processes, const Graph& partitioned,
+                        const DeviceMesh& mesh, const std::string& what) {
+  if (processes.size() == 1) {
+    return;
+  }
+  const Together together(processes.control.get(), "comparing the programs");
+  check_alike(*processes.group, {{what, print(partitioned, mesh), first_difference}},
+              "would run another program than");
 }
 
 }  // namespace meshtrain

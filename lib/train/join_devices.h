@@ -1,4 +1,5 @@
-// GPUs of several processes that are to compute together.
+// What several processes see to before they compute together: GPUs that reach each other, and one
+// program.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include "backend/gpu/device.h"
 #include "comm/control_channel.h"
 #include "comm/processes.h"
+#include "ir/graph.h"
 
 namespace meshtrain {
 
@@ -14,9 +16,15 @@ namespace meshtrain {
 using AbortHook = std::optional<ControlChannel::Hook>;
 
 // Collective: every process gives its GPU, none where it computes on the processor, which all must
-// do alike. Tries the communication of all with all. Throws ConfigError E615 (exit 4) where two
-// have the same GPU, RuntimeFailure (exit 8) where GPUs do not come together or something else
-// arrives than was sent.
+// do alike. Tries the communication of all with all. Throws ConfigError E611 (exit 2) where the
+// GPUs or the libraries that drive them are of several kinds, whose sums may round differently;
+// E615 (exit 4) where two have the same GPU; RuntimeFailure (exit 8) where GPUs do not come
+// together or something else arrives than was sent.
 AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Processes& processes);
+
+// Collective, before the first run of a program: throws ConfigError E611 (exit 2) where a rank has
+// partitioned it otherwise than rank 0. `what`: "a train step of 64 samples".
+void check_same_program(const Processes& processes, const Graph& partitioned,
+                        const DeviceMesh& mesh, const std::string& what);
 
 }  // namespace meshtrain

@@ -16,17 +16,28 @@ from runs import GONE, Bench, Run, check, run_cases
 DETECT = 15  # srun waits for its own messages after ours
 
 
-def srun(bench, cluster, words):
-    return Run(bench, "h0", ["srun", "--mpi=pmix", "-N3", "-n6", "--ntasks-per-node=2",
+def srun(bench, cluster, words, options=()):
+    return Run(bench, "h0", ["srun", "--mpi=pmix", "-N3", "-n6", "--ntasks-per-node=2", *options,
                               bench.program, *words],
                environment=cluster.environment)
 
 
 def steps_are_one_process_s(bench, cluster):
     one = reference(bench, SIX, name="six")
-    srun(bench, cluster, ["train", "model.yaml", "-o", "srun", *SIX]).expect(0)
+    run = srun(bench, cluster, ["train", "model.yaml", "-o", "srun", *SIX])
+    run.expect(0)
+    check("W616" not in run.err(), "ranks in a row are warned of")
     bench.same("srun", one)
     bench.nothing_left()
+
+
+def tasks_that_are_dealt_out_in_turn_are_told_of(bench, cluster):
+    one = reference(bench, SIX, name="six")
+    run = srun(bench, cluster, ["train", "model.yaml", "-o", "cyclic", *SIX], ["-m", "cyclic"])
+    run.expect(0)
+    run.says(r"warning\[W616\].*: h0 has ranks 0, 3, h1 has ranks 1, 4, h2 has ranks 2, 5")
+    run.says(r"srun --distribution=block")
+    bench.same("cyclic", one)
 
 
 def a_signal_saves_and_stops_the_step(bench, cluster):
@@ -82,7 +93,8 @@ exit $code
     bench.same("job", "whole")
 
 
-CASES = [steps_are_one_process_s, a_signal_saves_and_stops_the_step, a_killed_task_ends_the_step,
+CASES = [steps_are_one_process_s, tasks_that_are_dealt_out_in_turn_are_told_of,
+         a_signal_saves_and_stops_the_step, a_killed_task_ends_the_step,
          a_job_that_a_signal_stopped_is_requeued_and_ends_with_the_same_bits]
 
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -43,9 +44,37 @@ fit: {batch_size: 16, epochs: 4}
 checkpoint: {every: epoch}
 )";
 
+// Without a word on devices or mesh.
+constexpr const char* kPlain = R"(name: plain
+seed: 3
+data:
+  train: {source: random, samples: 48, shape: [12], classes: 4, seed: 1}
+model:
+  layers:
+    - Input: {shape: [12]}
+    - Dense: {name: d1, units: 16, activation: relu}
+    - Dense: {name: d2, units: 4}
+compile:
+  optimizer: adam
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+distribution: {reductions: fixed}
+fit: {batch_size: 8, epochs: 2}
+)";
+
 class GpuFolder : public TemporaryFolder {
  public:
-  GpuFolder() { write("mlp.yaml", kConfig); }
+  GpuFolder() {
+    write("mlp.yaml", kConfig);
+    write("plain.yaml", kPlain);
+    std::filesystem::create_directory(file("dev"));
+    for (const char* driver_file : {"nvidiactl", "nvidia0", "nvidia1", "nvidia2", "nvidia3"})
+      write(fmt::format("dev/{}", driver_file), "");
+  }
+
+  // With as many GPUs as the emulator has, for `auto` too.
+  Command on_four(std::vector<std::string> args) const {
+    return command(std::move(args), {"MESHTRAIN_DEVICE_FOLDER=" + file("dev")});
+  }
 
   Command command(std::vector<std::string> args, std::vector<std::string> environment = {}) const {
     Command out;
@@ -250,19 +279,19 @@ TEST_CASE("who is killed takes all others along and is named") {
 
 // What torchrun would start: `size` processes with an environment each. The exit codes by rank are
 // on stdout.
-Result by_hand(const GpuFolder& folder, int size, const std::string& arguments, bool hosts_apart) {
+Result by_hand(const GpuFolder& folder, int size, const std::string& arguments,
+               const std::function<std::string(int rank)>& environment) {
   std::string script;
   const int port = free_port();
   for (int rank = 0; rank < size; ++rank) {
     script += fmt::format(
-        "{}RANK={} LOCAL_RANK={} WORLD_SIZE={} LOCAL_WORLD_SIZE={} MASTER_ADDR=127.0.0.1 "
+        "{} RANK={} LOCAL_RANK={} WORLD_SIZE={} LOCAL_WORLD_SIZE={} MASTER_ADDR=127.0.0.1 "
         "MASTER_PORT={} {} {} & P{}=$!\n",
-        hosts_apart ? fmt::format("NCCL_HOSTID=host-{} ", rank) : "", rank, rank, size, size, port,
-        MESHTRAIN_BINARY, arguments, rank);
+        environment(rank), rank, rank, size, size, port, MESHTRAIN_BINARY, arguments, rank);
   }
   for (int rank = 0; rank < size; ++rank)
     script += fmt::format("wait $P{}; echo rank {} $?\n", rank, rank);
-  Command command = folder.command({"-c", script});
+  Command command = folder.on_four({"-c", script});
   command.program = "sh";
   return run(command, 120);
 }
@@ -272,14 +301,91 @@ TEST_CASE("two processes on one GPU are refused unless they are on hosts of thei
   if (!has_gpus(folder))
     return;
   const std::string train = "train mlp.yaml --devices gpu:0x2 -q -o ";
-  const Result same = by_hand(folder, 2, train + "same", false);
+  const Result same = by_hand(folder, 2, train + "same", [](int) { return ""; });
   CHECK(count(same.err, "error[E615]: ranks 0 and 1 share GPU number 0 of " + host_name()) == 1);
   says(same, "NCCL_HOSTID");
   CHECK(same.out.find("rank 0 4\nrank 1 4\n") != std::string::npos);
-  const Result apart = by_hand(folder, 2, train + "apart", true);
+  const Result apart = by_hand(folder, 2, train + "apart",
+                               [](int rank) { return fmt::format("NCCL_HOSTID=host-{}", rank); });
   CHECK_MESSAGE(apart.out.find("rank 0 0\nrank 1 0\n") != std::string::npos, apart.out, apart.err);
   REQUIRE(folder.train("one", {}).exit_code == 0);
   CHECK((folder.weights("apart") == folder.weights("one")));
+}
+
+TEST_CASE("a config without devices and mesh takes all GPUs in every verb") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  const Result plain = run(folder.on_four({"train", "plain.yaml", "-o", "all"}), 120);
+  REQUIRE_MESSAGE(plain.exit_code == 0, plain.err);
+  says(plain, "4 x gpu");
+  REQUIRE(
+      run(folder.on_four({"train", "plain.yaml", "-q", "-o", "said", "--devices", "gpu:0-3"}), 120)
+          .exit_code == 0);
+  CHECK((folder.weights("all") == folder.weights("said")));
+  // What the run did is what plan said.
+  for (const char* devices : {"auto", "gpu:all"}) {
+    const Result plan =
+        run(folder.on_four({"plan", "plain.yaml", "--format", "json", "--devices", devices}));
+    REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
+    const auto mesh = nlohmann::json::parse(plan.out).at("mesh");
+    CHECK(mesh.at("shape") == nlohmann::json::array({4}));
+    CHECK(mesh.at("kind") == "4 x gpu");
+  }
+  CHECK(run(folder.on_four({"validate", "plain.yaml"})).exit_code == 0);
+  const Result odd = run(folder.on_four({"validate", "plain.yaml", "fit.batch_size=6"}));
+  CHECK(odd.exit_code == 2);
+  says(odd, "error[E211]: a batch of 6 does not split over `batch` = 4");
+  says(odd, "or `devices: gpu:0-2`");
+  CHECK(run(folder.on_four({"summary", "plain.yaml"})).out.find("Layout") != std::string::npos);
+  const Result evaluated =
+      run(folder.on_four({"evaluate", "plain.yaml", "-w", "all/weights.safetensors"}), 120);
+  CHECK_MESSAGE(evaluated.exit_code == 0, evaluated.err);
+  // GPUs that a mesh has no use for.
+  const Result unused = run(folder.on_four({"plan", "plain.yaml", "--mesh", "8"}));
+  CHECK(unused.out.find("the 4 GPUs here are not used: the mesh has 8 devices") !=
+        std::string::npos);
+}
+
+TEST_CASE("processes that see one GPU each take it and must not all see the same") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  const auto task = [](int gpu) {
+    return fmt::format(
+        "CUDA_VISIBLE_DEVICES=0 MESHTRAIN_EMULATOR_GPUS=1 MESHTRAIN_EMULATOR_FIRST={}", gpu);
+  };
+  const Result own = by_hand(folder, 2, "train plain.yaml -o own", task);
+  CHECK_MESSAGE(own.out.find("rank 0 0\nrank 1 0\n") != std::string::npos, own.out, own.err);
+  says(own, "2 x gpu");
+  REQUIRE(
+      run(folder.command({"train", "plain.yaml", "-q", "-o", "two", "--devices", "gpu:0-1"}), 120)
+          .exit_code == 0);
+  CHECK((folder.weights("own") == folder.weights("two")));
+  const Result same =
+      by_hand(folder, 2, "train plain.yaml -q -o same", [&](int) { return task(2); });
+  CHECK(count(same.err, "error[E615]: ranks 0 and 1 share GPU number 2 of ") == 1);
+  says(same, "`devices: cpu:2`");
+  // More processes than GPUs, which nobody gave them one by one.
+  const Result crowded = by_hand(folder, 4, "train plain.yaml -q -o crowded",
+                                 [](int) { return "CUDA_VISIBLE_DEVICES=0,1"; });
+  CHECK(count(crowded.err, "error[E614]") == 1);
+  says(crowded, "GPUs that this process sees: 2");
+}
+
+TEST_CASE("GPUs of several kinds are refused with both") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  const Result mixed = by_hand(folder, 2, "train plain.yaml -q -o mixed", [](int rank) {
+    return fmt::format("MESHTRAIN_EMULATOR_NAME=Model-{}", rank);
+  });
+  CHECK(mixed.out.find("rank 0 2\nrank 1 2\n") != std::string::npos);
+  CHECK(count(mixed.err, "error[E611]") == 1);
+  says(mixed, fmt::format("rank 1 on host {0} computes with something else than rank 0 on host {0}",
+                          host_name()));
+  says(mixed, "GPU: `Model-1`, rank 0 has `Model-0`");
+  CHECK(!std::filesystem::exists(folder.file("mixed")));
 }
 
 TEST_CASE("what cannot run on several GPUs says why") {

@@ -144,6 +144,55 @@ TEST_CASE("launch refuses what it cannot start before anything starts") {
   }
 }
 
+TEST_CASE("hosts that nobody knows are refused one by one before anything starts") {
+  const LaunchFolder folder(kWriteDown);
+  // What ssh has in its configuration it reaches by another name, or through another host.
+  folder.write("bin/ssh",
+               "#!/bin/sh\n[ \"$1\" = -G ] || exit 9\necho user me\n"
+               "case $2 in by-config.invalid) echo hostname 127.0.0.1 ;;\n"
+               "behind.invalid) echo hostname behind.invalid; echo proxyjump gate ;;\n"
+               "*) echo hostname $2; echo proxycommand none ;; esac\n");
+  ::chmod(folder.file("bin/ssh").c_str(), 0755);
+  const auto launch = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), "launch");
+    args.insert(args.end(), {"small.yaml", "-q"});
+    return run(folder.command(args));
+  };
+  const Result unknown = launch({"--hosts", "gone.invalid:2,192.0.2.1:1,Lost.invalid:1"});
+  CHECK(unknown.exit_code == 2);
+  CHECK_MESSAGE(unknown.err.find("error[E140]: `--hosts`: host `gone.invalid` cannot be found: ") !=
+                    std::string::npos,
+                unknown.err);
+  CHECK(unknown.err.find("host `Lost.invalid` cannot be found") != std::string::npos);
+  CHECK(unknown.err.find("host `192.0.2.1`") == std::string::npos);
+  folder.write("hosts", "by-config.invalid slots=2\ngone.invalid slots=2\n");
+  const Result in_file = launch({"--hostfile", "hosts"});
+  CHECK(in_file.exit_code == 2);
+  CHECK_MESSAGE(
+      in_file.err.find("error[E140]: `--hostfile hosts`: host `gone.invalid`") != std::string::npos,
+      in_file.err);
+  CHECK(in_file.err.find("by-config") == std::string::npos);
+  CHECK_FALSE(fs::exists(folder.file("words")));
+  CHECK(launch({"--hosts", "by-config.invalid:2,behind.invalid:2"}).exit_code == 0);
+  CHECK(has_pair(lines_of(folder.read("words")), "--host", "by-config.invalid:2,behind.invalid:2"));
+  // Another agent knows its hosts itself.
+  CHECK(launch({"--hosts", "gone.invalid:4", "--remote-agent", "mine"}).exit_code == 0);
+}
+
+TEST_CASE("more processes than GPUs of this machine compute on its processors") {
+  const LaunchFolder folder(kWriteDown);
+  fs::create_directory(folder.file("dev"));
+  for (const char* driver_file : {"nvidiactl", "nvidia0", "nvidia1"})
+    folder.write(std::string("dev/") + driver_file, "");
+  Command command =
+      folder.command({"launch", "--hosts", "localhost:4", "small.yaml", "-q", "--devices", "auto"});
+  command.environment.insert(
+      command.environment.end(),
+      {"MESHTRAIN_DEVICE_FOLDER=" + folder.file("dev"), "MESHTRAIN_GPU_LIBRARY=" MESHTRAIN_BINARY});
+  CHECK(run(command).exit_code == 0);
+  CHECK(fs::exists(folder.file("words")));  // by mpirun
+}
+
 TEST_CASE("launch without an mpirun says which package has it") {
   const ExampleFolder folder;
   Command command;

@@ -1,6 +1,7 @@
 // How several processes start: what launchers leave behind, what differs between ranks, who speaks.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "ranks.h"
@@ -160,6 +161,50 @@ TEST_CASE("one of several processes speaks") {
   CHECK(count(result.err, "in 2 processes of ") == 1);
   CHECK(count(result.out, "loss:") == 2);
   CHECK(folder.has_run());
+}
+
+// kConfig without its mesh.
+std::string without_mesh() {
+  std::string text = kConfig;
+  const size_t begin = text.find("  device_mesh"), end = text.find('\n', begin);
+  return text.erase(begin, end - begin + 1);
+}
+
+TEST_CASE("a mesh without a shape has a device for each process") {
+  if (!has_mpi()) {
+    return;
+  }
+  const StartFolder folder;
+  folder.write("start.yaml", without_mesh());
+  const Rank no_gpu{.environment = {"CUDA_VISIBLE_DEVICES="}};
+  const Result result = folder.by_ranks({"train", "start.yaml"}, {no_gpu, no_gpu});
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(count(result.err, "mesh        2") == 1);
+}
+
+TEST_CASE("ranks of a host that do not follow each other are told of once") {
+  if (!has_mpi()) {
+    return;
+  }
+  if (std::system("unshare --uts true 2>/dev/null") != 0) {
+    MESSAGE("skipped: no host names of its own can be given here");
+    return;
+  }
+  const StartFolder folder;
+  folder.write("start.yaml", without_mesh());
+  const Rank here{.environment = {"CUDA_VISIBLE_DEVICES=", "MESHTRAIN_NET_INTERFACE=lo"}};
+  Rank elsewhere = here;
+  elsewhere.before = "set -- unshare --uts sh -c 'hostname elsewhere; exec \"$@\"' sh \"$@\"";
+  const std::string warning = "warning[W616]: the ranks of a host do not follow each other";
+  const std::vector<std::string> train = {"train", "start.yaml", "--batch-size", "9"};
+  const Result between = folder.by_ranks(train, {here, elsewhere, here}, 3);
+  CHECK_MESSAGE(between.exit_code == 0, between.err);
+  CHECK(count(between.err, warning) == 1);
+  CHECK(says(between, "has ranks 0, 2, elsewhere has rank 1"));
+  CHECK(says(between, "mpirun --map-by slot"));
+  const Result behind = folder.by_ranks(train, {here, here, elsewhere}, 3);
+  CHECK_MESSAGE(behind.exit_code == 0, behind.err);
+  CHECK(!says(behind, warning));
 }
 
 TEST_CASE("a rank with another config is named with what differs") {

@@ -31,14 +31,26 @@ int device_count() {
   return text == nullptr || *text == '\0' ? 1 : std::max(std::atoi(text), 1);
 }
 
+// $MESHTRAIN_EMULATOR_FIRST: which one of its host the first is, for processes that see others.
+int first_device() {
+  const char* text = std::getenv("MESHTRAIN_EMULATOR_FIRST");
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+// $MESHTRAIN_EMULATOR_NAME: what they are called, for hosts with GPUs of other kinds.
+std::string device_name() {
+  const char* text = std::getenv("MESHTRAIN_EMULATOR_NAME");
+  return text == nullptr ? "GPU emulator" : text;
+}
+
 DeviceInfo info_of(int index, int64_t free) {
-  return {.name = "GPU emulator",
+  return {.name = device_name(),
           .compute = 90,
           .total_bytes = total_bytes(),
           .free_bytes = free,
           .driver = "none",
           .libraries = "host compiler " + host_compiler(),
-          .place = fmt::format("number {}", index)};
+          .place = fmt::format("number {}", first_device() + index)};
 }
 
 class HostMemory final : public PinnedMemory {

@@ -125,6 +125,30 @@ TEST_CASE("engine: a convnet has one hash on 1 2 and 4 processes") {
   }
 }
 
+TEST_CASE("engine: a rank that would run another program is named with the first difference") {
+  const Config config = config_from(kModel), other = config_from(kModel, {"compile.loss=mae"});
+  const Dataset data = load_dataset(*config.data.train, config.data);
+  std::vector<Caught> errors(2);
+  run_as_processes(2, [&](std::shared_ptr<ThreadGroup> group) {
+    const size_t rank = static_cast<size_t>(group->rank());
+    EngineOptions options;
+    options.num_workers = 1;
+    options.processes.group = group;
+    Engine engine(rank == 0 ? config : other, data_spec(data), options);
+    errors[rank] = caught([&] {
+      engine.train_step({&data, rows_of_step(0, 16, data.num_samples)});
+    });
+  });
+  for (const Caught& error : errors) {
+    CAPTURE(error.text);
+    CHECK(error.code == "E611");
+    CHECK(error.says("rank 1 on host "));
+    CHECK(error.says("would run another program than rank 0 on host "));
+    CHECK(error.says("the train step of 16 samples: line "));
+    CHECK(error.says("abs("));
+  }
+}
+
 TEST_CASE("engine: processes send what the plan says and no byte more") {
   // Sizes that every mesh divides, so that shares are equal.
   const std::vector<std::vector<std::string>> layouts = {
