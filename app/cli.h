@@ -106,9 +106,6 @@ int64_t progress_verbose(const Arguments& arguments, const Config& config);
 ConsoleOptions console_options(const Arguments& arguments, const Config& config);
 // --color with NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
 bool use_color(const std::string& flag, const TextStream& stream);
-// --weights, else fit.initial_weights, else E140.
-void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config,
-                        const Agreement& agreement);
 void show_warnings(const Diagnostics& warnings, const Arguments& arguments);
 double seconds_now();  // steady clock
 extern const char* const kVersion;

@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include "cli.h"
+#include "given_run.h"
 #include "restarts.h"
 #include "train/checkpoint/restore.h"
 #include "train/engine.h"
 #include "train/events.h"
 #include "train/run_data.h"
 #include "train/signals.h"
-#include "train/weights.h"
 
 namespace meshtrain {
 namespace {
@@ -21,24 +21,9 @@ DataPart part_to_evaluate(const Config& config) {
 
 }  // namespace
 
-void load_given_weights(Engine& engine, const Arguments& arguments, const Config& config,
-                        const Agreement& agreement) {
-  const Located<std::string>& configured = config.fit.initial_weights;
-  if (arguments.weights.empty() && configured.value.empty()) {
-    Diagnostics diagnostics;
-    diagnostics.error("E140", {}, "no weights given")
-        .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
-    throw ConfigError(diagnostics);
-  }
-  if (arguments.weights.empty()) {
-    load_weights(engine, configured, configured.loc, &engine.model(), nullptr, agreement);
-  } else {
-    load_weights(engine, arguments.weights, {}, &engine.model(), nullptr, agreement);
-  }
-}
-
 int run_evaluate(const Arguments& arguments, bool& started) {
-  const Config config = load_config(load_options(arguments, true));
+  const GivenRun given = given_run(arguments, true);
+  const Config config = load_config(given.options);
   if (const std::optional<int> code = run_own_processes(arguments, config)) {
     return *code;
   }
@@ -57,7 +42,7 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   agreement.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
   engine.prepare_run({.evaluated = dataset.num_samples});
   show_warnings(engine.warnings(), arguments);
-  load_given_weights(engine, arguments, config, agreement);
+  load_given_weights(engine, given, config, arguments, agreement);
   Console console(console_options(arguments, config));
   EventLog events(false, config.dtype_policy.value == "float64");
   if (arguments.log_format == "json") {

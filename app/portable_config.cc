@@ -43,10 +43,15 @@ std::string paths_text(const ConfigValue& value) {
   return yaml_text(value.string());
 }
 
+void set_path(const std::string& key, const std::string& text, LoadOptions& options) {
+  options.flags.emplace_back(key, text);
+  options.flag_names.emplace_back("made absolute");
+}
+
 // Paths that became absolute when the config was bound, as overrides of the text. The others are
 // relative to data.dir as they stand.
 void add_paths(const std::string& key, const std::optional<ConfigObject>& source,
-               std::vector<std::string>& overrides) {
+               LoadOptions& options) {
   if (!source) {
     return;
   }
@@ -54,22 +59,22 @@ void add_paths(const std::string& key, const std::optional<ConfigObject>& source
     const ConfigValue& value = source->arg(arg.name);
     const bool may_be_path = value.is_string() || value.is_list() || value.is_dict();
     if (may_be_path && !value.is_default && has_absolute(value)) {
-      overrides.push_back(fmt::format("{}.{}={}", key, arg.name, paths_text(value)));
+      set_path(fmt::format("{}.{}", key, arg.name), paths_text(value), options);
     }
   }
 }
 
 }  // namespace
 
-std::string portable_config(LoadOptions options, const Config& config) {
+std::string portable_config(LoadOptions options, const Config& config, bool with_origin) {
   const DataConfig& data = config.data;
   std::error_code error;
   const fs::path folder = fs::absolute(data.base_dir.empty() ? "." : data.base_dir, error);
-  options.overrides.push_back("data.dir=" + yaml_text(folder.lexically_normal().string()));
-  add_paths("data.train", data.train, options.overrides);
-  add_paths("data.validation", data.validation, options.overrides);
-  add_paths("data.test", data.test, options.overrides);
-  return show_config(options, false);
+  set_path("data.dir", yaml_text(folder.lexically_normal().string()), options);
+  add_paths("data.train", data.train, options);
+  add_paths("data.validation", data.validation, options);
+  add_paths("data.test", data.test, options);
+  return show_config(options, with_origin);
 }
 
 }  // namespace meshtrain

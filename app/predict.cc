@@ -8,12 +8,13 @@
 #include "cli.h"
 #include "config/default_object.h"
 #include "config/source_like.h"
+#include "given_run.h"
 #include "restarts.h"
 #include "tensor/h5_datasets.h"
-#include "tensor/npy.h"
 #include "tensor/npz.h"
 #include "train/checkpoint/restore.h"
 #include "train/engine.h"
+#include "train/predictions.h"
 #include "train/run_data.h"
 #include "train/signals.h"
 
@@ -77,27 +78,25 @@ ConfigObject input_source(const std::string& path, const DataConfig& data) {
   return source;
 }
 
-// One output is a .npy file, several are a .npz archive with the outputs' names.
-void write_outputs(const std::string& path, const Model& model, std::vector<HostTensor> outputs) {
-  if (outputs.size() == 1) {
-    write_npy(path, outputs[0]);
-    return;
-  }
+std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTensor> outputs) {
   std::vector<NamedTensor> named;
   for (size_t i = 0; i < outputs.size(); ++i) {
     named.push_back({model.output_names()[i], std::move(outputs[i])});
   }
-  write_npz(path, named);
+  return named;
 }
 
 }  // namespace
 
 int run_predict(const Arguments& arguments, bool& started) {
-  const Config config = load_config(load_options(arguments, false));
+  const GivenRun given = given_run(arguments, false);
+  const Config config = load_config(given.options);
   if (const std::optional<int> code = run_own_processes(arguments, config)) {
     return *code;
   }
   Agreement agreement(arguments.processes, seconds_now);
+  const Setup setup(config, nullptr);
+  check_predictions_path(arguments.output, setup.model().output_names().size());
   Dataset dataset;
   std::string hash;
   agreement.by_all("opening the data", [&] {
@@ -108,10 +107,10 @@ int run_predict(const Arguments& arguments, bool& started) {
   });
   check_same_data(agreement, hash, dataset.loc);
   DataSpec spec = data_spec(dataset);
-  spec.targets = Setup(config, nullptr).data().targets;
+  spec.targets = setup.data().targets;
   Engine engine(config, spec, engine_options(arguments));
   show_warnings(engine.warnings(), arguments);
-  load_given_weights(engine, arguments, config, agreement);
+  load_given_weights(engine, given, config, arguments, agreement);
   Console console(console_options(arguments, config));
   Trainer trainer(engine, config, seconds_now);
   trainer.set_agreement(agreement);
@@ -127,7 +126,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   }
   agreement.by_first("writing the outputs", [&] {
     const auto announced = agreement.announce("writing the outputs");
-    write_outputs(arguments.output, engine.model(), std::move(outputs));
+    write_predictions(arguments.output, named_outputs(engine.model(), std::move(outputs)));
   });
   console.finish();
   return 0;

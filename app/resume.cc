@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "train/checkpoint/files.h"
@@ -26,12 +27,6 @@ std::string run_of(const std::string& checkpoint) {
   return folder.filename() == "checkpoints" && is_run_dir(run) ? run : "";
 }
 
-bool is_checkpoint(const std::string& path) {
-  std::error_code error;
-  return fs::exists(fs::path(path) / "manifest.json", error) ||
-         (step_of_name(fs::path(path).filename().string()) >= 0 && is_real_folder(path));
-}
-
 [[noreturn]] void nothing_in(const std::string& where, bool damaged,
                              const std::vector<std::string>& warnings) {
   Diagnostics diagnostics;
@@ -50,6 +45,36 @@ bool is_checkpoint(const std::string& path) {
     }
   }
   error.help(damaged ? "another folder for a new run: -o DIR" : "--resume=auto starts afresh");
+  throw ConfigError(diagnostics);
+}
+
+// Says which folder may have been meant.
+[[noreturn]] void no_run_in(const std::string& given) {
+  std::error_code error;
+  Diagnostics diagnostics;
+  if (fs::exists(given, error)) {
+    Diagnostic& d =
+        diagnostics.error("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
+    const std::string newest = without_slash(given) + "/latest";
+    if (is_run_dir(newest)) {
+      d.help(fmt::format("write `{}`, the newest run in it", newest));
+    }
+    throw ConfigError(diagnostics);
+  }
+  Diagnostic& d = diagnostics.error("E400", {}, fmt::format("there is no folder `{}`", given));
+  fs::path missing;  // the first part of it that is not there
+  for (const fs::path& part : fs::path(given)) {
+    missing /= part;
+    if (!fs::exists(missing, error)) {
+      break;
+    }
+  }
+  const std::vector<std::string> names = similar_files(missing.string(), 3);
+  if (!names.empty()) {
+    const std::string folder = missing.parent_path().string();
+    d.help(fmt::format("in {}: {}", folder.empty() ? "this folder" : "`" + folder + "`",
+                       join(names, ", ")));
+  }
   throw ConfigError(diagnostics);
 }
 
@@ -106,7 +131,7 @@ ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& c
   } else if (fs::path(path).filename() == "checkpoints" && fs::is_directory(path, error)) {
     return open_resume_path(fs::path(path).parent_path().string(), check);
   } else {
-    throw ConfigError("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
+    no_run_in(given);
   }
   out.run.resume = out.own;
   return out;

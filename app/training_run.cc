@@ -96,7 +96,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   prepare(engine, data, target);
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
-  RunDir run = make_run_dir(target.run, console);
+  RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
   const ConfigObject* backup = config_.callback("BackupAndRestore");
   if (backup != nullptr) {
     agreement_.by_first("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
@@ -184,10 +184,12 @@ RunData TrainingRun::read_data() {
   return data;
 }
 
-RunDir TrainingRun::make_run_dir(const RunDirOptions& options, Console& console) const {
+RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights,
+                                 Console& console) const {
   std::optional<RunDir> made;
   const std::string path = agreement_.from_first("making the run's folder", [&] {
     made.emplace(options, [&](const std::string& message) { console.on_warning(message); });
+    made->check_room(weights);
     return made->path();
   });
   check_shared_folder(agreement_, path);
@@ -199,12 +201,16 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
   warnings_ = target.warnings;
   const auto announced = agreement_.announce("reading the weights");
   if (target.reader) {
+    if (arguments_.partial) {
+      adapt_to_data(engine.model(), *data.train, engine);
+    }
     agreement_.by_all("reading the checkpoint", [&] {
       changes_ = changes_since(*target.reader, portable_);
       position_ = restore(engine, *target.reader, cursor_, changes_,
                           {.allow = arguments_.allow,
                            .reset_optimizer = arguments_.reset_optimizer,
-                           .reset_cursor = arguments_.reset_cursor},
+                           .reset_cursor = arguments_.reset_cursor,
+                           .partial = arguments_.partial},
                           warnings_);
     });
   } else if (begin_from_newest(engine)) {
@@ -324,7 +330,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
 
 void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const {
   run.write("config.yaml", written_);
-  run.write("config.resolved.yaml", show_config(options_, true));
+  run.write("config.resolved.yaml", portable_config(options_, config_, true));
   run.write("plan.txt", plan_text(plan));
   run.write("plan.json", plan_json(plan));
   run.write("layout.json", layout_json(Snapshot(engine.store()).tensors()));
@@ -334,8 +340,12 @@ void TrainingRun::show_start(const RunInfo& info, const PlanReport& plan,
                              const Engine& engine) const {
   if (!arguments_.quiet) {
     err_stream().write(first_screen(info));
-    if (!changes_.empty()) {
-      err_stream().write("changed since\n" + changes_text(changes_));
+    if (const std::string changes = changes_text(changes_); !changes.empty()) {
+      err_stream().write("changed since\n" + changes);
+    }
+    if (position_.epoch >= config_.fit.epochs) {
+      err_stream().write(fmt::format("nothing left to train: {} of {} epochs are done\n",
+                                     position_.epoch, config_.fit.epochs.value));
     }
     err_stream().write(arguments_.verbosity > 0 ? "\n" + plan_text(plan) : "");
     for (const std::string& warning : warnings_) {

@@ -43,7 +43,7 @@ class TrainingRun {
   std::unique_ptr<Engine> compile(RunData& data) const;
   void run_steps(Trainer& trainer, Engine& engine, const RunData& data, const RunDir& run,
                  const ResumeTarget& target) const;
-  RunDir make_run_dir(const RunDirOptions& options, Console& console) const;
+  RunDir make_run_dir(const RunDirOptions& options, int64_t weights, Console& console) const;
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine);
   RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,

@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 
 #include "comm/launch.h"
 #include "flags.h"
+#include "help.h"
 
 namespace meshtrain {
 namespace {
@@ -12,6 +14,7 @@ namespace {
 CLI::App& add_verb(CLI::App& parent, const char* name, const char* meaning, Action& chosen,
                    Action run) {
   CLI::App& verb = *parent.add_subcommand(name, meaning);
+  verb.group("Verbs");
   verb.callback([&chosen, run = std::move(run)] { chosen = run; });
   return verb;
 }
@@ -25,19 +28,17 @@ void add_train_flags(CLI::App& verb, Arguments& a) {
   add_config_arguments(verb, a);
   add_run_dir(verb, a, "Where results go; default runs/NAME/ID, never overwritten");
   verb.add_flag("-r,--resume{auto}", a.resume,
-                "Go on from a checkpoint: --resume, --resume=auto (or start afresh), latest, best "
-                "or a path")
+                "Go on from a checkpoint. auto, or no word: from the newest, or start afresh")
+      ->option_text("[=auto|latest|best|PATH]")
       ->group("Resuming");
   add_resume_flags(verb, a);
-  verb.add_flag("--partial", a.partial,
-                "Take what fits of fit.initial_weights; the rest is drawn, and named in a warning");
   add_engine_flags(verb, a);
   add_output_flags(verb, a);
   verb.add_option("--restarts", a.restarts,
                   "Start again from the newest checkpoint when a process or host was lost, at most "
                   "N times")
       ->type_name("N")
-      ->check(CLI::Range(0, 1000000))
+      ->check(whole_number(0, 1000000))
       ->group("Processes");
 }
 
@@ -53,7 +54,7 @@ void add_train(CommandLine to) {
 void add_launch(CommandLine to) {
   Arguments& a = to.arguments;
   CLI::App& verb =
-      add_verb(to.app, "launch", "train as several processes, on this machine or on hosts",
+      add_verb(to.app, "launch", "Train as several processes, on this machine or on hosts",
                to.action, [&a, &started = to.started] { return run_launch(a, started); });
   verb.add_option("--hosts", a.launch.hosts, "Hosts and how many processes each takes")
       ->type_name("a:4,b:4")
@@ -61,10 +62,9 @@ void add_launch(CommandLine to) {
   verb.add_option("--hostfile", a.launch.host_file, "The same as lines `a slots=4` of a file")
       ->type_name("FILE")
       ->group("Processes");
-  verb.add_option("-n,--processes", a.launch.processes,
-                  "How many; default as many as the hosts take")
+  verb.add_option("--processes", a.launch.processes, "How many; default as many as the hosts take")
       ->type_name("N")
-      ->check(CLI::Range(1, 65536))
+      ->check(whole_number(1, 65536))
       ->group("Processes");
   verb.add_option("--remote-agent", a.launch.agent,
                   "What starts a command on another host: AGENT HOST COMMAND; default ssh")
@@ -76,9 +76,9 @@ void add_launch(CommandLine to) {
       ->group("Processes");
   add_train_flags(verb, a);
   verb.footer(
-      "On processors mpirun (Open MPI) starts the processes, and -v shows how; processes with a "
-      "GPU "
-      "each are\nstarted by this program. SIGTERM, SIGINT and SIGUSR1 save and stop all of them.");
+      "On processors mpirun (Open MPI) starts the processes, and -v shows how; this program "
+      "starts\n"
+      "processes with a GPU each. SIGTERM, SIGINT and SIGUSR1 save and stop all of them.");
 }
 
 // For run_on_hosts(), not for people.
@@ -88,8 +88,9 @@ void add_serve_processes(CommandLine to) {
 
 void add_evaluate(CommandLine to) {
   Arguments& a = to.arguments;
-  CLI::App& verb = add_verb(to.app, "evaluate", "Loss and metrics of given weights", to.action,
-                            [&a, &started = to.started] { return run_evaluate(a, started); });
+  CLI::App& verb =
+      add_verb(to.app, "evaluate", "Loss and metrics of a run, or of a config with weights",
+               to.action, [&a, &started = to.started] { return run_evaluate(a, started); });
   add_config_arguments(verb, a);
   add_weights_flag(verb, a);
   add_engine_flags(verb, a);
@@ -98,15 +99,17 @@ void add_evaluate(CommandLine to) {
 
 void add_predict(CommandLine to) {
   Arguments& a = to.arguments;
-  CLI::App& verb = add_verb(to.app, "predict", "The model's outputs for given samples", to.action,
-                            [&a, &started = to.started] { return run_predict(a, started); });
+  CLI::App& verb = add_verb(
+      to.app, "predict", "Outputs of a run, or of a config with weights, for given samples",
+      to.action, [&a, &started = to.started] { return run_predict(a, started); });
   add_config_arguments(verb, a);
   add_weights_flag(verb, a);
   verb.add_option("-i,--input", a.input,
                   "Samples: a NumPy array or archive, HDF5, or a file like those of data.train")
       ->type_name("X.npy")
       ->required();
-  verb.add_option("--output", a.output, "Where predictions go; .npz for several outputs")
+  verb.add_option("-o,--output", a.output,
+                  "Where predictions go: .npy, .npz (also several outputs), .csv or .jsonl")
       ->type_name("Y.npy")
       ->required();
   add_engine_flags(verb, a);
@@ -140,7 +143,7 @@ void add_plan(CommandLine to) {
 void add_bench(CommandLine to) {
   Arguments& a = to.arguments;
   CLI::App& bench = *to.app.add_subcommand("bench", "Measure this machine, or these processes");
-  bench.require_subcommand(1);
+  bench.require_subcommand(1)->group("Verbs");
   CLI::App& comm = add_verb(bench, "comm",
                             "Time of the collectives by size, with the constants that `plan "
                             "--hardware` takes",
@@ -156,7 +159,7 @@ void add_bench(CommandLine to) {
       ->capture_default_str();
   comm.add_option("--seconds", a.bench.seconds, "For each size")
       ->type_name("X")
-      ->check(CLI::Range(0.001, 60.0))
+      ->check(number_between(0.001, 60))
       ->capture_default_str();
   add_format_flag(comm, a);
 }
@@ -170,7 +173,7 @@ void add_summary(CommandLine to) {
       verb.add_option("--sharding", a.sharding,
                       "Draw which device holds which part of a variable, of LAYER/output or of the "
                       "batch; without a name of all of them. As --sharding=NAME")
-          ->type_name("[=NAME]")
+          ->option_text("[=NAME]")
           ->expected(0, 1)
           ->allow_extra_args(false)
           ->group("Output");
@@ -181,7 +184,7 @@ void add_summary(CommandLine to) {
 void add_config(CommandLine to) {
   Arguments& a = to.arguments;
   CLI::App& config = *to.app.add_subcommand("config", "Show the merged config");
-  config.require_subcommand(1);
+  config.require_subcommand(1)->group("Verbs");
   CLI::App& show = add_verb(config, "show", "The merged config with all defaults, as YAML",
                             to.action, [&a] { return run_config_show(a); });
   add_config_arguments(show, a);
@@ -193,7 +196,7 @@ void add_data_fetch(CLI::App& data, CommandLine to) {
   CLI::App& verb =
       add_verb(data, "fetch", "Download the files of mnist, fashion_mnist, cifar10 or cifar100",
                to.action, [&a, &started = to.started] { return run_data_fetch(a, started); });
-  verb.add_option("SET", a.fetch.sets, "Data sets by name")->type_name("...")->required();
+  verb.add_option("SET", a.fetch.sets, "Data sets by name")->required();
   verb.add_option("--dir", a.fetch.folder,
                   "Where they go; default $MESHTRAIN_CACHE/datasets or "
                   "~/.cache/meshtrain/datasets. A config finds them there or in its data.dir")
@@ -204,7 +207,7 @@ void add_data_fetch(CLI::App& data, CommandLine to) {
   verb.add_option("--timeout", a.fetch.timeout,
                   "Seconds to wait for a connection, and for each byte; default 30")
       ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(number_between(1, 1e6));
   verb.add_flag("--offline", a.fetch.offline,
                 "Use no network: check what is there, say where the rest comes from");
   add_quiet_flag(verb, a, "No progress");
@@ -214,7 +217,7 @@ void add_data_fetch(CLI::App& data, CommandLine to) {
 void add_data(CommandLine to) {
   Arguments& a = to.arguments;
   CLI::App& data = *to.app.add_subcommand("data", "Data sets: download and look into them");
-  data.require_subcommand(1);
+  data.require_subcommand(1)->group("Verbs");
   add_data_fetch(data, to);
   CLI::App& inspect = add_verb(data, "inspect",
                                "Samples, shapes, dtypes, ranges and class counts of a config's "
@@ -294,7 +297,7 @@ void add_report(CommandLine to) {
                "Write report.html of a run: curves, time line, layouts, config in one file",
                to.action, [&a] { return run_report(a); });
   verb.add_option("RUN", a.target, "A run, finished or not")->required();
-  verb.add_option("--output", a.output, "Where to, instead of RUN/report.html; - for stdout")
+  verb.add_option("-o,--output", a.output, "Where to, instead of RUN/report.html; - for stdout")
       ->type_name("FILE");
   add_color_flag(verb, a);
 }
@@ -334,16 +337,19 @@ void add_verify(CommandLine to) {
                   "meshes of as many devices give the same numbers. A run: all checkpoints are "
                   "whole, and what lies between the newest two comes out the same again, bit for "
                   "bit. A checkpoint: every byte fits its checksum. KEY=VALUE after a config")
+      ->option_text("[KEY=VALUE...]")
       ->required();
   add_key_flags(verb, a);
-  verb.add_option("--steps", a.steps, "Of a config: training steps to compare")
+  verb.add_option("--steps", a.steps,
+                  "Of a config: training steps of a whole batch to compare; the smaller last batch "
+                  "of the epoch, if there is one, is compared too")
       ->type_name("N")
-      ->check(CLI::Range(1, 1000000))
+      ->check(whole_number(1, 1000000))
       ->capture_default_str();
   verb.add_option("--tolerance", a.tolerance,
                   "Of a config: largest difference, relative to numbers above 1")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_between(0, std::numeric_limits<double>::max()))
       ->capture_default_str();
   verb.add_option("--scratch", a.scratch, "Of a run: folder to replay in; default a temporary one")
       ->type_name("DIR");

@@ -1,6 +1,6 @@
 #!/bin/sh
-# From a fresh Debian 12 machine to a trained model: installs what is missing, builds, trains the
-# model of Keras' distribution guide on eight virtual devices. Ends with what to try next.
+# From a fresh Debian 12 machine to a trained model: installs what is missing, builds, trains a small
+# network on a 2 x 4 mesh of virtual devices. Ends with what to try next.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,7 +14,7 @@ printf '\n$ %s\n' "$meshtrain train configs/quickstart.yaml"
 
 cat <<END
 
-It works. The same model on a 2 x 4 mesh, and what goes where before it runs:
-  $meshtrain train configs/quickstart.yaml --mesh 2x4
+It works. The same model on a 4 x 2 mesh, and what goes where before it runs:
+  $meshtrain train configs/quickstart.yaml --mesh 4x2
   $meshtrain plan configs/quickstart.yaml
 END

@@ -1,4 +1,8 @@
 // optimizer_update: operands and attributes as ir/ops/optimizer.cc states them.
+//
+// A kernel for each variable, in memory of its own, is one pass over all of them all the same: no
+// barrier stands between them on the CPU (exec/schedule.h), and a GPU has one launch for those of
+// one rule (backend/gpu/join.h). Flat buffers would only add copies to and from the layers' shapes.
 #include <algorithm>
 
 #include "exec/prepare.h"

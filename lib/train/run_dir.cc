@@ -63,12 +63,17 @@ Diagnostic cannot_create(const RunDirOptions& options, const std::string& path, 
   throw ConfigError(diagnostics);
 }
 
-// Whether all that is there is what RunDir makes before the run says its first word.
+bool has_only_lock(const std::string& checkpoints) {
+  const std::vector<std::string> names = names_in(checkpoints);
+  return names.empty() || (names.size() == 1 && names[0] == "LOCK");
+}
+
+// Whether all that is there is what is made before the run says its first word.
 bool holds_nothing(const std::string& dir) {
   for (const std::string& name : names_in(dir)) {
     const fs::path entry = fs::path(dir) / name;
     std::error_code error;
-    const bool bare = name == "checkpoints"     ? names_in(entry.string()).empty()
+    const bool bare = name == "checkpoints"     ? has_only_lock(entry.string())
                       : name == "metrics.jsonl" ? fs::is_empty(entry, error)
                                                 : false;
     if (!bare) {
@@ -216,6 +221,19 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
   }
   if (options.dir.empty()) {
     point_latest_to(path_);
+  }
+}
+
+void RunDir::check_room(int64_t num_bytes) const {
+  const std::optional<int64_t> free = free_bytes(path_);
+  if (free && *free < num_bytes) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E142", {},
+               fmt::format("no room for the weights in `{}`: {} at the end, {} are free", path_,
+                           format_bytes(num_bytes), format_bytes(*free)))
+        .help("another place for results: -o DIR");
+    throw ConfigError(diagnostics);
   }
 }
 

@@ -1,6 +1,7 @@
 // The run directory: everything that a run leaves behind.
 //
-//   config.yaml            as written            config.resolved.yaml   every value with its origin
+//   config.yaml            as written            config.resolved.yaml   every value with its origin;
+//                                                                       paths hold from anywhere
 //   metrics.jsonl          what happened         weights.safetensors    at the end, by Keras paths
 //   plan.txt, plan.json    what is sharded how   checkpoints/
 //
@@ -28,7 +29,8 @@ struct RunDirOptions {
 
 // What can be said before anything else is done: E141 `dir` holds another run (or anything), E142
 // (exit 74) it cannot be made or written to. What a run leaves that is killed before it reports
-// anything, an empty checkpoints/ and metrics.jsonl, is nothing: that run is begun again.
+// anything, a checkpoints/ without one and an empty metrics.jsonl, is nothing: that run is begun
+// again.
 void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics);
 
 // Whether folder `path`, which need not exist, can get new files: else E142.
@@ -47,6 +49,10 @@ class RunDir {
   // Takes what was reported after `at` out of metrics.jsonl: it is going to happen again. Throws
   // FileError (exit 74).
   void rewind(const TrainPosition& at);
+
+  // Whether the weights, which are written last, will have room: E142 (exit 74) before the work is
+  // done that they come from.
+  void check_room(int64_t num_bytes) const;
 
   const std::string& path() const { return path_; }
   std::string file(std::string_view name) const;

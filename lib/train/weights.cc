@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -9,6 +10,8 @@
 #include "nn/keras/weights.h"
 #include "tensor/safetensors.h"
 #include "tensor/weights.h"
+#include "train/checkpoint/reader.h"
+#include "train/run_dir.h"
 
 namespace meshtrain {
 namespace {
@@ -22,7 +25,55 @@ std::vector<WantedWeight> wanted_weights(const StepRunner& runner) {
   return out;
 }
 
+// The weights of a checkpoint, compared with their checksums.
+std::vector<NamedTensor> checkpoint_weights(const std::string& path) {
+  const CheckpointReader reader(path);
+  std::vector<NamedTensor> out;
+  for (const CheckpointTensor& tensor : reader.manifest().tensors) {
+    if (tensor.kind == TensorKind::kWeight) {
+      out.push_back({tensor.path, reader.read(tensor)});
+    }
+  }
+  return out;
+}
+
+std::vector<NamedTensor> read_given(const std::string& path, const Model* model) {
+  const std::string found = weights_in(path);
+  if (is_checkpoint(found)) {
+    return checkpoint_weights(found);
+  }
+  return model == nullptr ? read_weights(found) : read_model_weights(found, *model);
+}
+
 }  // namespace
+
+std::string weights_in(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    return path;
+  }
+  const std::string folder = std::filesystem::canonical(path, error).string();
+  if (is_checkpoint(folder)) {
+    return folder;
+  }
+  const std::string last = folder + "/weights.safetensors";
+  const bool has_last = std::filesystem::exists(last, error);
+  if (has_last && is_finished_run(folder)) {
+    return last;
+  }
+  if (is_run_dir(folder)) {
+    if (const auto newest = newest_checkpoint(folder + "/checkpoints"); newest.reader != nullptr) {
+      return newest.reader->path();
+    }
+    if (has_last) {
+      return last;
+    }
+  }
+  Diagnostics diagnostics;
+  diagnostics.error("E400", {}, fmt::format("`{}` holds no weights", path))
+      .help("a weights file, a checkpoint, or a run that has saved one");
+  throw ConfigError(diagnostics);
+}
 
 void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
   constexpr size_t kMost = 50;
@@ -91,6 +142,14 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
   return out;
 }
 
+int64_t weight_bytes(const Model& model) {
+  int64_t bytes = 0;
+  for (const WantedWeight& weight : wanted_weights(model)) {
+    bytes += num_elements(weight.shape) * static_cast<int64_t>(dtype_size(weight.dtype));
+  }
+  return bytes;
+}
+
 std::vector<WantedWeight> wanted_weights(const Model& model) {
   std::vector<WantedWeight> out;
   for (const Weight* weight : model.weights()) {
@@ -106,9 +165,7 @@ void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& 
       model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
   std::vector<NamedTensor> fitting;
   agreement.by_all("reading weights", [&] {
-    std::vector<NamedTensor> given =
-        model == nullptr ? read_weights(path) : read_model_weights(path, *model);
-    fitting = fitting_weights(std::move(given), wanted, path, loc, unfit);
+    fitting = fitting_weights(read_given(path, model), wanted, path, loc, unfit);
   });
   for (const auto& [name, value] : fitting) {
     runner.write_variable(name, value);

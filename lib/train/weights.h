@@ -18,6 +18,7 @@ struct WantedWeight {
   DType dtype;
 };
 std::vector<WantedWeight> wanted_weights(const Model& model);
+int64_t weight_bytes(const Model& model);  // of all of them
 
 // What does not fit, one note each, cut after 50.
 void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines);
@@ -30,12 +31,16 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
                                          const std::string& path, const SourceLoc& loc,
                                          std::vector<std::string>* unfit = nullptr);
 
-// Fills every layer weight from a .safetensors, .npz, .weights.h5 or .keras file (the last two need
-// the model, whose layers give their tensors paths); element types are converted. Throws
-// ConfigError (exit 6) E404..E406, E415 for the file, and E410 with every weight that the file
-// lacks, has in another shape, or has in excess; nothing is written then. `loc`: where the path was
-// given. `unfit` as above; what does not fit stays as it is. Collective: each process reads the
-// file.
+// Where the weights are that `path` means: itself; of a run its last ones, or the newest checkpoint
+// that verifies where it has not come to its end. Throws ConfigError E400 (exit 6).
+std::string weights_in(const std::string& path);
+
+// Fills every layer weight from weights_in(path): a .safetensors, .npz, .weights.h5 or .keras file
+// (the last two need the model, whose layers give their tensors paths), or a checkpoint; element
+// types are converted. Throws ConfigError (exit 6) E404..E406, E415 for the file, and E410 with
+// every weight that the file lacks, has in another shape, or has in excess; nothing is written
+// then. `loc`: where the path was given. `unfit` as above; what does not fit stays as it is.
+// Collective: each process reads the file.
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
                   const Model* model = nullptr, std::vector<std::string>* unfit = nullptr,
                   const Agreement& agreement = Agreement());

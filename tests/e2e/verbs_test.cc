@@ -273,18 +273,27 @@ TEST_CASE("the config can be shown with origins and read from standard input") {
   CHECK(parse_json(meshtrain({"schema"}, folder.path()).out).contains("properties"));
 }
 
-TEST_CASE("every template is a valid config") {
-  const TemporaryFolder folder;
-  const Result list = meshtrain({"init"}, folder.path());
+TEST_CASE("every template trains in a folder of its own") {
+  const TemporaryFolder all;
+  const Result list = meshtrain({"init"}, all.path());
   CHECK(list.exit_code == 0);
+  int trained = 0;
   for (const std::string& line : lines_of(list.out)) {
     const std::string name = line.substr(0, line.find(' '));
+    if (name.empty()) {
+      continue;
+    }
+    const TemporaryFolder folder;
     const Result text = meshtrain({"init", name}, folder.path());
     REQUIRE(text.exit_code == 0);
-    folder.write(name + ".yaml", text.out);
-    const Result valid = meshtrain({"validate", name + ".yaml"}, folder.path());
-    CHECK_MESSAGE(valid.exit_code == 0, valid.err);
+    folder.write("first.yaml", text.out);
+    const Result run = meshtrain(
+        {"train", "first.yaml", "-q", "--epochs", "1", "--limit-steps", "1"}, folder.path());
+    CHECK_MESSAGE(run.exit_code == 0, name << ": " << run.err);
+    ++trained;
   }
+  CHECK(trained >= 10);
+  const TemporaryFolder& folder = all;
   CHECK(meshtrain({"init", "no-such-template"}, folder.path()).exit_code == 2);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "base/checksum.h"
 #include "base/hash.h"
@@ -276,6 +277,13 @@ void CheckpointReader::verify() const {
 int64_t step_of_name(std::string_view name) {
   const auto step = parse_number<uint64_t>(name);
   return step && name.size() <= 18 ? static_cast<int64_t>(*step) : -1;
+}
+
+bool is_checkpoint(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  return fs::exists(fs::path(path) / "manifest.json", error) ||
+         (step_of_name(fs::path(path).filename().string()) >= 0 && is_real_folder(path));
 }
 
 std::vector<int64_t> checkpoint_steps(const std::string& folder) {

@@ -58,6 +58,8 @@ class CheckpointReader {
   std::map<std::string, std::shared_ptr<SafetensorsReader>> shards_;
 };
 
+// Whether `path` is the folder of a checkpoint, whole or not.
+bool is_checkpoint(const std::string& path);
 // Steps of the checkpoints in `folder`, newest first: folders with digits as names, no links.
 std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The step of a name like "000500"; -1 for other names.

@@ -106,6 +106,8 @@ TEST_CASE("a folder of another run is refused before and at its use") {
     RunDir run({.dir = folder / "run"}, no_trouble);
     // Killed here it would have left nothing: the run is begun again.
     CHECK(code_of({.dir = folder / "run"}) == "");
+    write_file_atomic(folder / "run/checkpoints/LOCK", "");  // it had begun to look for room
+    CHECK(code_of({.dir = folder / "run"}) == "");
     run.metrics().append(R"({"event":"start"})");
   }
   CHECK(code_of({.dir = folder / "run"}) == "E141");
@@ -144,6 +146,20 @@ TEST_CASE("a place that cannot hold results is E142 and exit code 74") {
   } catch (const ConfigError& error) {
     CHECK(error.exit_code() == ExitCode::kWriteFailed);
   }
+}
+
+TEST_CASE("weights that will have no room are E142 before the run") {
+  TemporaryFolder folder;
+  const RunDir run({.dir = folder / "run"}, no_trouble);
+  run.check_room(1000);
+  try {
+    run.check_room(int64_t{1} << 60);
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.exit_code() == ExitCode::kWriteFailed);
+    CHECK(error.diagnostics().list()[0].message.find("no room for the weights in `") == 0);
+  }
+  CHECK(code_of({.dir = folder / "run"}) == "");  // the same command may come again
 }
 
 TEST_CASE("checking a place leaves nothing there") {

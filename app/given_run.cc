@@ -1,0 +1,70 @@
+#include "given_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "config/source.h"
+#include "train/checkpoint/reader.h"
+#include "train/engine.h"
+#include "train/run_dir.h"
+#include "train/weights.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kConfigName = "config.resolved.yaml";
+
+std::shared_ptr<const SourceFile> config_in(const std::string& folder) {
+  const std::string path = folder + "/" + kConfigName;
+  return is_checkpoint(folder) ? checked_source(path, CheckpointReader(folder).text(kConfigName))
+                               : read_source(path, {});
+}
+
+}  // namespace
+
+GivenRun given_run(const Arguments& arguments, bool require_data) {
+  GivenRun given{override_options(arguments), arguments.weights};
+  given.options.require_data = require_data;
+  std::vector<std::string>& files = given.options.files;
+  std::error_code error;
+  const auto is_run = [&](const std::string& word) {
+    return std::filesystem::is_directory(word, error) && (is_run_dir(word) || is_checkpoint(word));
+  };
+  const auto run = std::find_if(files.begin(), files.end(), is_run);
+  if (run == files.end()) {
+    given.options = load_options(arguments, require_data);
+    return given;
+  }
+  if (files.size() > 1) {
+    throw ConfigError("E140", {},
+                      fmt::format("`{}` has its own config; give it alone, with KEY=VALUE", *run));
+  }
+  given.options.source = config_in(std::filesystem::canonical(*run, error).string());
+  given.weights = given.weights.empty() ? *run : given.weights;
+  files.clear();
+  return given;
+}
+
+void load_given_weights(Engine& engine, const GivenRun& given, const Config& config,
+                        const Arguments& arguments, const Agreement& agreement) {
+  const Located<std::string>& configured = config.fit.initial_weights;
+  if (given.weights.empty() && configured.value.empty()) {
+    Diagnostics diagnostics;
+    diagnostics.error("E140", {}, "no weights given")
+        .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
+    throw ConfigError(diagnostics);
+  }
+  if (given.weights.empty()) {
+    load_weights(engine, configured, configured.loc, &engine.model(), nullptr, agreement);
+    return;
+  }
+  const std::string path =
+      agreement.from_first("looking for weights", [&] { return weights_in(given.weights); });
+  if (path != given.weights && !arguments.quiet) {
+    err_stream().write(fmt::format("weights     {}\n", path));
+  }
+  load_weights(engine, path, {}, &engine.model(), nullptr, agreement);
+}
+
+}  // namespace meshtrain

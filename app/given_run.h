@@ -1,0 +1,22 @@
+// What evaluate and predict act on: configs with --weights, or a run or a checkpoint, which has
+// both.
+#pragma once
+
+#include "cli.h"
+
+namespace meshtrain {
+
+struct GivenRun {
+  LoadOptions options;
+  std::string weights;  // --weights, else the run's or the checkpoint's; may be ""
+};
+
+// Throws ConfigError: E140 a run and a config, E100 a run without its config, E400 and the like for
+// a checkpoint.
+GivenRun given_run(const Arguments& arguments, bool require_data);
+
+// given.weights, else fit.initial_weights, else E140. Says which it took of a run, unless --quiet.
+void load_given_weights(Engine& engine, const GivenRun& given, const Config& config,
+                        const Arguments& arguments, const Agreement& agreement);
+
+}  // namespace meshtrain

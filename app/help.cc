@@ -1,0 +1,186 @@
+#include "help.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/text.h"
+#include "cli.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+namespace {
+
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { label("SUBCOMMAND", "VERB"); }
+
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    for (size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n")) {
+      text.erase(at, 1);
+    }
+    return text;
+  }
+
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional) {
+      const bool is_list = option->get_expected_max() >= CLI::detail::expected_max_vector_size;
+      return option->get_name(true, false) + (is_list ? "..." : "");
+    }
+    std::vector<std::string> names;
+    for (const std::string& name : option->get_snames()) {
+      names.push_back("-" + name);
+    }
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+    return join(names, ", ");
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const bool is_flag = option->get_type_size() == 0;
+    const std::string text = !option->get_option_text().empty()    ? option->get_option_text()
+                             : is_flag || option->get_positional() ? ""
+                                                                   : option->get_type_name();
+    return text.empty() || starts_with(text, "[=") ? text : " " + text;
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string out = option->get_description();
+    if (!option->get_default_str().empty()) {
+      out += "; default " + option->get_default_str();
+    }
+    return out + (option->get_required() && !option->get_positional() ? " (required)" : "");
+  }
+
+  std::string make_option_usage(const CLI::Option* option) const override {
+    const std::string name = make_option_name(option, true);
+    return (option->get_required() ? name : "[" + name + "]") + make_option_opts(option);
+  }
+};
+
+// The verb that was given, with the one that it leads to: `data fetch`.
+const CLI::App& innermost(const CLI::App& app) {
+  const CLI::App* verb = &app;
+  while (!verb->get_subcommands().empty()) {
+    verb = verb->get_subcommands().front();
+  }
+  return *verb;
+}
+
+// "meshtrain data fetch"
+std::string full_name(const CLI::App& verb) {
+  return (verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent()) + " ") +
+         verb.get_name();
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!verb->get_group().empty()) {
+      names.push_back(verb->get_name());
+    }
+  }
+  return names;
+}
+
+// The parser's own words, made ours.
+std::string message_of(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const size_t missing = text.find(": 1 required ");
+  if (missing != std::string::npos && ends_with(text, " missing")) {
+    const size_t type = missing + std::string_view(": 1 required ").size();
+    return fmt::format("{} needs a value: {}", text.substr(0, missing),
+                       text.substr(type, text.size() - type - std::string_view(" missing").size()));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter() {
+  return std::make_shared<HelpFormatter>();
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  return CLI::Validator(
+      [words = std::move(words)](const std::string& given) -> std::string {
+        for (const std::string& word : words) {
+          if (given == word) {
+            return "";
+          }
+        }
+        return fmt::format("must be {}, not `{}`", join(words, " or "), given);
+      },
+      "");
+}
+
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  return CLI::Validator(
+      [=](const std::string& given) -> std::string {
+        const auto value = try_integer(given);
+        return value && *value >= least && *value <= most
+                   ? ""
+                   : fmt::format("must be a whole number from {} to {}, not `{}`", least, most,
+                                 given);
+      },
+      "");
+}
+
+CLI::Validator number_between(double least, double most) {
+  return CLI::Validator(
+      [=](const std::string& given) -> std::string {
+        const auto value = try_number(given);
+        if (value && *value >= least && *value <= most) {
+          return "";
+        }
+        return most < std::numeric_limits<double>::max()
+                   ? fmt::format("must be a number from {} to {}, not `{}`", format_shortest(least),
+                                 format_shortest(most), given)
+                   : fmt::format("must be a number, at least {}; not `{}`", format_shortest(least),
+                                 given);
+      },
+      "");
+}
+
+bool has_wrong_verb(const CLI::App& app) {
+  return innermost(app).get_require_subcommand_min() > 0 && !app.remaining(true).empty();
+}
+
+int show_misuse(const CLI::ParseError& error, const CLI::App& app) {
+  const CLI::App& verb = innermost(app);
+  const bool no_verb = verb.get_require_subcommand_min() > 0;
+  const std::vector<std::string> extras = app.remaining(true);
+  std::string message = message_of(error);
+  if (!extras.empty() && (no_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
+    const std::string& word = extras.front();
+    const bool is_option = starts_with(word, "-");
+    message = is_option ? fmt::format("unknown option `{}`", word)
+              : no_verb ? fmt::format("unknown verb `{}`", word)
+                        : fmt::format("`{}` is a word too many", word);
+    const auto nearest = nearest_name(word, is_option ? option_names(verb) : verb_names(verb));
+    message += nearest ? fmt::format("; did you mean `{}`?", *nearest) : "";
+  } else if (no_verb) {
+    message = &verb == &app ? "no verb given"
+                            : fmt::format("`{}` needs a verb: {}", verb.get_name(),
+                                          join(verb_names(verb), " or "));
+  }
+  Diagnostics diagnostics;
+  diagnostics.error("E140", {}, message).help(full_name(verb) + " --help");
+  err_stream().write(diagnostics.render());
+  return static_cast<int>(ExitCode::kConfig);
+}
+
+}  // namespace meshtrain

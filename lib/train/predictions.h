@@ -1,0 +1,24 @@
+// What `predict` writes, by the end of the file's name:
+//   .npy     the only output, one row per sample
+//   .npz     an array per output, by name
+//   .csv     a header and a line per sample; the columns are NAME, or NAME_0, NAME_1_2 for the
+//            elements of an output that has several per sample
+//   .jsonl   an object per sample: {"NAME": [0.1, 0.9]}; null for NaN and infinity
+// Numbers of texts are the shortest that read back as the same.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/named_tensor.h"
+
+namespace meshtrain {
+
+// Throws ConfigError E140 (exit 2) for another ending, and for .npy with several outputs.
+void check_predictions_path(const std::string& path, size_t num_outputs);
+
+// Outputs have one row per sample. Replaces `path` whole or not at all; throws FileError (exit 74).
+void write_predictions(const std::string& path, std::span<const NamedTensor> outputs);
+
+}  // namespace meshtrain

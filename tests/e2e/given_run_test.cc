@@ -1,0 +1,80 @@
+// evaluate and predict of a run or a checkpoint: its config and its weights, without naming either.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "example.h"
+#include "tensor/npy.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The logs of an evaluation of `target` in `folder`, and what it says of the weights.
+std::pair<nlohmann::json, std::string> evaluation(std::vector<std::string> words,
+                                                  const std::string& folder) {
+  words.insert(words.begin(), "evaluate");
+  words.push_back("--log-format=json");
+  const Result result = meshtrain(words, folder);
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return {parse_json(result.out).at("logs"), result.err};
+}
+
+TEST_CASE("a run is evaluated with its own config and last weights from any folder") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "run", "checkpoint.every=1 epoch"},
+                    folder.path())
+              .exit_code == 0);
+  const auto by_hand =
+      evaluation({"small.yaml", "--weights", "run/weights.safetensors"}, folder.path()).first;
+  const auto [of_run, said] = evaluation({"run"}, folder.path());
+  CHECK(of_run == by_hand);
+  CHECK(contains(said, "weights     " + fs::canonical(folder.file("run")).string() +
+                           "/weights.safetensors\n"));
+  CHECK(evaluation({folder.file("run"), "--mesh", "1x1", "-q"}, "/tmp").second == "");
+  CHECK(evaluation({"run/checkpoints/000006"}, folder.path()).first.contains("loss"));
+  CHECK(evaluation({"small.yaml", "-w", "run"}, folder.path()).first == by_hand);
+  // One that has not come to its end has its newest checkpoint.
+  fs::remove(folder.file("run/weights.safetensors"));
+  const auto [of_checkpoint, from] = evaluation({"run"}, folder.path());
+  CHECK(of_checkpoint == by_hand);
+  CHECK(contains(from, "/run/checkpoints/"));
+  CHECK(evaluation({"small.yaml", "-w", "run/checkpoints/000006"}, folder.path()).second != "");
+
+  HostTensor samples(DType::kFloat32, {5, 6});
+  write_npy(folder.file("x.npy"), samples);
+  const Result predicted =
+      meshtrain({"predict", "run", "-i", "x.npy", "--output", "y.csv"}, folder.path());
+  REQUIRE_MESSAGE(predicted.exit_code == 0, predicted.err);
+  CHECK(lines_of(folder.read("y.csv")).size() == 6);
+}
+
+TEST_CASE("what is no run and runs without weights are said so") {
+  const ExampleFolder folder;
+  fs::create_directories(folder.file("empty"));
+  const Result no_run = meshtrain({"evaluate", "empty"}, folder.path());
+  CHECK(no_run.exit_code == 2);
+  CHECK(contains(no_run.err, "error[E100]"));
+  const Result no_weights = meshtrain({"evaluate", "small.yaml", "-w", "empty"}, folder.path());
+  CHECK(no_weights.exit_code == 6);
+  CHECK(contains(no_weights.err, "error[E400]: `empty` holds no weights"));
+  REQUIRE(
+      meshtrain({"train", "small.yaml", "-q", "-o", "run", "checkpoint.every=never"}, folder.path())
+          .exit_code == 0);
+  const Result two = meshtrain({"evaluate", "run", "small.yaml"}, folder.path());
+  CHECK(two.exit_code == 2);
+  CHECK(contains(two.err, "`run` has its own config"));
+  const Result ending =
+      meshtrain({"predict", "run", "-i", "x.npy", "--output", "y.txt"}, folder.path());
+  CHECK(ending.exit_code == 2);
+  CHECK(contains(ending.err, "`--output y.txt` has no ending that is known"));
+}
+
+}  // namespace
+}  // namespace meshtrain

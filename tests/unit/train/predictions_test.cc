@@ -1,0 +1,92 @@
+// Predictions as texts and arrays.
+#include "train/predictions.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "base/diagnostic.h"
+#include "base/file.h"
+#include "tensor/npz.h"
+
+namespace meshtrain {
+namespace {
+
+HostTensor tensor(DType dtype, Shape shape, const std::vector<double>& values) {
+  HostTensor out(dtype, std::move(shape));
+  for (size_t i = 0; i < values.size(); ++i) {
+    out.set(static_cast<int64_t>(i), values[i]);
+  }
+  return out;
+}
+
+std::vector<NamedTensor> two_outputs() {
+  std::vector<NamedTensor> outputs;
+  outputs.push_back({"scores", tensor(DType::kFloat32, {2, 2, 1}, {0.1, -2, 1e-30, std::nan("")})});
+  outputs.push_back(
+      {"a,b", tensor(DType::kFloat64, {2, 1}, {0.1, std::numeric_limits<double>::infinity()})});
+  return outputs;
+}
+
+struct Scratch {
+  Scratch() {
+    char name[] = "/tmp/meshtrain-test-XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~Scratch() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+std::string written(const std::string& ending) {
+  const Scratch scratch;
+  const std::string path = scratch.path + "/y" + ending;
+  write_predictions(path, two_outputs());
+  return read_file(path, 1 << 20);
+}
+
+TEST_CASE("csv has a column for each element of a sample") {
+  CHECK(written(".csv") ==
+        "scores_0_0,scores_1_0,\"a,b\"\n"
+        "0.1,-2,0.1\n"
+        "1e-30,nan,inf\n");
+}
+
+TEST_CASE("jsonl has an object for each sample and null for what JSON has no number for") {
+  CHECK(written(".jsonl") ==
+        "{\"scores\":[[0.1],[-2]],\"a,b\":[0.1]}\n"
+        "{\"scores\":[[1e-30],[null]],\"a,b\":[null]}\n");
+}
+
+TEST_CASE("npz has an array for each output") {
+  const Scratch scratch;
+  const std::string path = scratch.path + "/y.npz";
+  write_predictions(path, two_outputs());
+  NpzReader archive(path);
+  CHECK(archive.names() == std::vector<std::string>{"scores", "a,b"});
+  CHECK(archive.read("scores").shape() == Shape{2, 2, 1});
+}
+
+TEST_CASE("what cannot be written is said before anything is computed") {
+  for (const char* path : {"y.npy", "y.npz", "y.csv", "a/b.jsonl"}) {
+    CHECK_NOTHROW(check_predictions_path(path, 1));
+  }
+  const auto message = [](const char* path, size_t outputs) -> std::string {
+    try {
+      check_predictions_path(path, outputs);
+    } catch (const ConfigError& error) {
+      CHECK(error.exit_code() == ExitCode::kConfig);
+      return error.diagnostics().list()[0].message;
+    }
+    return "no error";
+  };
+  CHECK(message("y.txt", 1) == "`--output y.txt` has no ending that is known");
+  CHECK(message("y", 1) == "`--output y` has no ending that is known");
+  CHECK(message("y.npy", 2) == "`--output y.npy`: the model has 2 outputs, a .npy file holds one");
+}
+
+}  // namespace
+}  // namespace meshtrain
