@@ -93,6 +93,10 @@ void add_resume_flags(CLI::App& verb, Arguments& a) {
       ->group("Resuming");
   verb.add_flag("--reset-optimizer", a.reset_optimizer, "Take the weights alone")
       ->group("Resuming");
+  verb.add_flag("--partial", a.partial,
+                "Of the weights of another model, in a checkpoint or in fit.initial_weights, take "
+                "those that fit; the others are drawn, and named in a warning")
+      ->group("Resuming");
   verb.add_option("--max-time", a.max_time,
                   "Save and leave before this time is over [key: run.max_time]")
       ->type_name("23h30m")

@@ -31,13 +31,18 @@ int run_train(const Arguments& arguments, bool& started) {
   }
   const double started_at = seconds_now();
   TrainingRun run(arguments, load_options(arguments, true), started_at);
+  const Located<std::string>& configured = run.config().run.resume;
+  const bool said = !arguments.resume.empty() || configured.value != "never";
+  if (arguments.partial && !said && run.config().fit.initial_weights->empty()) {
+    throw ConfigError("E140", {},
+                      "--partial has nothing to take weights from: name a file "
+                      "(fit.initial_weights=FILE) or a checkpoint (--resume=PATH)");
+  }
   if (const std::optional<int> code = run_own_processes(arguments, run.config())) {
     return *code;
   }
   const RunDirOptions place = run_dir_options(arguments, run.config());
-  const Located<std::string>& configured = run.config().run.resume;
   const ConfigObject* backup = run.config().callback("BackupAndRestore");
-  const bool said = !arguments.resume.empty() || configured.value != "never";
   ResumeTarget target = agree_on_target(run.agreement(), [&] {
     return backup != nullptr && !said
                ? find_interrupted_run(*backup, place)

@@ -4,7 +4,8 @@
 #   scripts/test.sh           format, include direction, README, package, tests in a release and a
 #                             sanitizer build
 #   scripts/test.sh --quick   the same without the sanitizer build
-#   scripts/test.sh --long    and the long tests of several hosts, half an hour (tests/cluster)
+#   scripts/test.sh --long    and the long tests: of several hosts (tests/cluster), of a run killed before
+#                             every file call (tests/e2e/crash); an hour and a half
 # A test that this machine cannot run (no GPU, no namespaces) is skipped: neither passed nor failed, but
 # counted in the line before.
 set -u
@@ -16,7 +17,7 @@ packages=()
 for word in "$@"; do
   case $word in
     --quick) kinds="release" ;;
-    --long) labels="cpu|cluster" packages=(--long) ;;
+    --long) labels="cpu|cluster|long" packages=(--long) ;;
     *)
       echo "usage: scripts/test.sh [--quick] [--long]" >&2
       exit 2

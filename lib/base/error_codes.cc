@@ -180,7 +180,7 @@ constexpr ErrorCode kCodes[] = {
     {"E408", "a checkpoint of a newer program",
      "Use the version that wrote it, which the message names, or a newer one."},
     {"E410", "weights of another model",
-     "Shapes or paths differ. `--partial` fills what fits of `fit.initial_weights`."},
+     "Shapes or paths differ. `--partial` takes what fits of a file or a checkpoint."},
     {"E411", "the model changed since the checkpoint",
      "A change of layers, loss or data would make another run. `--allow KEY` takes it as it is."},
     {"E412", "the optimizer changed since the checkpoint",

@@ -55,6 +55,9 @@ void redirect(int fd, const std::string& to, int pipe_end) {
 }
 
 [[noreturn]] void exec_child(const Command& command) {
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT}) {  // ignored where tests run behind nohup or &
+    signal(number, SIG_DFL);
+  }
   if (chdir(command.folder.c_str()) != 0) {
     _exit(126);
   }

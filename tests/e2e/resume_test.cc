@@ -9,6 +9,7 @@
 #include "address_space.h"
 #include "base/json.h"
 #include "example.h"
+#include "outcome.h"
 
 namespace meshtrain {
 namespace {
@@ -16,16 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// What counts in the end: weights, and each epoch once.
-std::pair<std::string, std::string> outcome(const ExampleFolder& folder, const std::string& run) {
-  std::string epochs;
-  for (const std::string& line : lines_of(folder.read(run + "/metrics.jsonl"))) {
-    const Json event = parse_json(line);
-    if (event.at("event") == "epoch") {
-      epochs += json_text(event.at("epoch")) + " " + json_text(event.at("logs")) + "\n";
-    }
-  }
-  return {folder.read(run + "/weights.safetensors"), epochs};
+Outcome outcome(const ExampleFolder& folder, const std::string& run) {
+  return outcome_of(folder.file(run));
 }
 
 // Sends a signal once `out` shows the third epoch.
@@ -59,12 +52,15 @@ TEST_CASE("a run that a signal stopped goes on with the same command and ends th
 
 TEST_CASE("signals that save only or report leave the run alone") {
   const ExampleFolder folder;
-  const Result saved = run_with_signal(
-      folder,
-      {"train", "small.yaml", "-o", "run", "--epochs", "100", "-v", "checkpoint.every=never"},
-      SIGUSR2);
-  CHECK(saved.exit_code == 0);
-  CHECK(saved.err.find("saved step ") != std::string::npos);
+  for (const int number : {SIGUSR2, SIGHUP}) {
+    const Result saved = run_with_signal(folder,
+                                         {"train", "small.yaml", "-o", fmt::format("run{}", number),
+                                          "--epochs", "100", "-v", "checkpoint.every=never"},
+                                         number);
+    CHECK(saved.exit_code == 0);
+    CHECK(saved.err.find("saved step ") != std::string::npos);
+    CHECK(saved.out.find("Epoch 100/100") != std::string::npos);
+  }
   const Result reported =
       run_with_signal(folder, {"train", "small.yaml", "-o", "other", "--epochs", "100"}, SIGQUIT);
   CHECK(reported.exit_code == 0);
@@ -76,6 +72,44 @@ TEST_CASE("signals that save only or report leave the run alone") {
   CHECK(ignored.exit_code == 0);
 }
 
+// Whether a handler of the process would run.
+bool catches(int pid, int number) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigCgt:")) {
+      return (std::stoull(line.substr(7), nullptr, 16) >> (number - 1)) & 1;
+    }
+  }
+  return false;
+}
+
+TEST_CASE("a second interrupt ends the run at once") {
+  const TemporaryFolder folder;
+  // A step takes seconds, and the first interrupt waits for its end.
+  folder.write("slow.yaml",
+               "name: slow\n"
+               "data: {train: {source: random, samples: 8192, shape: [512], labels: [512]}}\n"
+               "model: {layers: [{Input: {shape: [512]}}, {Dense: {units: 4096}},\n"
+               "  {Dense: {units: 4096}}, {Dense: {units: 512}}]}\n"
+               "compile: {optimizer: sgd, loss: mse}\n"
+               "fit: {batch_size: 8192, epochs: 2}\n");
+  Command command;
+  command.folder = folder.path();
+  command.args = {"train", "slow.yaml", "-o", "run"};
+  bool interrupted = false;
+  command.watch = [&](const std::string& out, const std::string&, int pid) {
+    if (!interrupted) {
+      interrupted = out.find("Epoch 1/2") != std::string::npos && kill(pid, SIGINT) == 0;
+      return false;
+    }
+    return !catches(pid, SIGINT) && kill(pid, SIGINT) == 0;
+  };
+  const Result result = run(command);
+  CHECK_MESSAGE(result.exit_code == 130, result.err);
+  CHECK(result.err.find("stopped by") == std::string::npos);
+  CHECK_FALSE(fs::exists(folder.file("run/checkpoints/000001")));
+}
+
 TEST_CASE("the time limit saves and leaves") {
   const ExampleFolder folder;
   const Result result = meshtrain({"train", "small.yaml", "-o", "run", "--epochs", "1000000",
@@ -84,104 +118,6 @@ TEST_CASE("the time limit saves and leaves") {
   CHECK(result.exit_code == 75);
   CHECK(result.err.find("stopped by run.max_time after step") != std::string::npos);
   CHECK(meshtrain({"verify", "run", "--checksums"}, folder.path()).exit_code == 0);
-}
-
-TEST_CASE("resume takes the config of the run and shows what changes") {
-  const ExampleFolder folder;
-  REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "-q"}, folder.path()).exit_code == 0);
-  REQUIRE(meshtrain({"train", "small.yaml", "-o", "whole", "fit.epochs=4", "-q"}, folder.path())
-              .exit_code == 0);
-  fs::remove(folder.file("small.yaml"));
-  const Result result = meshtrain({"resume", "run", "fit.epochs=4"}, folder.path());
-  CHECK_MESSAGE(result.exit_code == 0, result.err);
-  CHECK(result.err.find("changed since\n  fit.epochs  2 -> 4\n") != std::string::npos);
-  CHECK(result.out.find("Epoch 3/4\n") == 0);
-  CHECK(outcome(folder, "run") == outcome(folder, "whole"));
-  const Result moved =
-      meshtrain({"resume", "run/checkpoints/000012", "fit.epochs=5", "--mesh", "4x1", "-o", "new"},
-                folder.path());
-  CHECK_MESSAGE(moved.exit_code == 0, moved.err);
-  CHECK(moved.err.find("re-laid from 2 x 2 to 4 x 1") != std::string::npos);
-  CHECK(fs::exists(folder.file("new/checkpoints/000015")));
-  const Result refused =
-      meshtrain({"resume", "run", "fit.epochs=9", "model.layers.d1.units=4"}, folder.path());
-  CHECK(refused.exit_code == 6);
-  CHECK(refused.err.find("error[E410]") == 0);
-  CHECK(refused.err.find("other: d1/kernel is float32 (6, 8) in the checkpoint") !=
-        std::string::npos);
-}
-
-TEST_CASE("data that an extended file or the command line names are found from any folder") {
-  const ExampleFolder folder;
-  fs::create_directories(folder.file("base/data"));
-  fs::create_directories(folder.file("child"));
-  fs::create_directories(folder.file("away"));
-  const auto npy = [](std::string header, size_t num_bytes) {
-    header.resize(117, ' ');
-    return std::string("\x93NUMPY\x01\0v\0", 10) + header + "\n" + std::string(num_bytes, '\0');
-  };
-  folder.write("base/data/x.npy",
-               npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 6), }", 40 * 6 * 4));
-  folder.write("base/data/y.npy",
-               npy("{'descr': '<i4', 'fortran_order': False, 'shape': (40,), }", 40 * 4));
-  folder.write("base/base.yaml", kExample);
-  folder.write("base/data.yaml",
-               "extends: base.yaml\n"
-               "data: {train: {source: npy, x: [data/x.npy], y: data/y.npy}}\n");
-  folder.write("c.yaml", "extends: base/data.yaml\nname: child\n");
-  folder.write("child/c.yaml", "name: child\n");
-  for (const std::vector<std::string>& files :
-       {std::vector<std::string>{"c.yaml"}, {"child/c.yaml", "base/data.yaml"}}) {
-    std::vector<std::string> train = {"train", "-o", files[0] + ".run", "-q"};
-    train.insert(train.end(), files.begin(), files.end());
-    const Result first = meshtrain(train, folder.path());
-    REQUIRE_MESSAGE(first.exit_code == 0, first.err);
-    const Result result =
-        meshtrain({"resume", folder.file(files[0] + ".run"), "fit.epochs=3"}, folder.file("away"));
-    CHECK_MESSAGE(result.exit_code == 0, result.err);
-    CHECK(result.err.find("changed since\n  fit.epochs  2 -> 3\n") != std::string::npos);
-  }
-  // On the command line paths begin where the command is given.
-  const Result word =
-      meshtrain({"train", "base/base.yaml", "-o", "word", "-q",
-                 "data.train={source: npy, x: base/data/x.npy, y: base/data/y.npy}"},
-                folder.path());
-  REQUIRE_MESSAGE(word.exit_code == 0, word.err);
-  CHECK(meshtrain({"resume", "../word", "fit.epochs=3"}, folder.file("away")).exit_code == 0);
-}
-
-TEST_CASE("weights of another model are taken as far as they fit when that is said") {
-  const ExampleFolder folder;
-  REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "-q"}, folder.path()).exit_code == 0);
-  const std::vector<std::string> other = {"train",
-                                          "small.yaml",
-                                          "-o",
-                                          "other",
-                                          "fit.initial_weights=run/weights.safetensors",
-                                          "model.layers.d2.units=4",
-                                          "compile.optimizer.SGD.learning_rate=1e-30"};
-  const Result refused = meshtrain(other, folder.path());
-  CHECK(refused.exit_code == 6);
-  CHECK(refused.err.find("error[E410]") == 0);
-  CHECK(refused.err.find("`train --partial` takes those that fit") != std::string::npos);
-  std::vector<std::string> partial = other;
-  partial.push_back("--partial");
-  const Result taken = meshtrain(partial, folder.path());
-  CHECK_MESSAGE(taken.exit_code == 0, taken.err);
-  CHECK(taken.err.find("warning: run/weights.safetensors: other shape: d2/kernel is (8, 3) in the "
-                       "file, (8, 4) in the model") != std::string::npos);
-  const auto kernel_of = [&](const char* run) {
-    const std::string bytes = folder.read(std::string(run) + "/weights.safetensors");
-    const auto header = static_cast<size_t>(static_cast<unsigned char>(bytes[0])) +
-                        (static_cast<size_t>(static_cast<unsigned char>(bytes[1])) << 8);
-    const Json about = parse_json(bytes.substr(8, header)).at("d1/kernel").at("data_offsets");
-    return bytes.substr(8 + header + about[0].get<size_t>(),
-                        about[1].get<size_t>() - about[0].get<size_t>());
-  };
-  CHECK(kernel_of("run") == kernel_of("other"));
-  partial[4] = "fit.initial_weights=nothing.safetensors";
-  partial[3] = "third";
-  CHECK(meshtrain(partial, folder.path()).exit_code == 6);
 }
 
 TEST_CASE("nothing to resume is an error unless a fresh start is meant") {

@@ -18,8 +18,7 @@ try:
     from tensorboard.compat.proto import graph_pb2
     from tensorboard.plugins.graph import keras_util
 except ImportError as error:
-    print(f"skipped: {error}; `pip install tensorboard` and configure with "
-          "-DMESHTRAIN_TENSORBOARD_PYTHON=.../bin/python")
+    print(f"skipped: {error}; scripts/python_peers.sh installs it, then configure again")
     sys.exit(77)
 
 MESHTRAIN = None

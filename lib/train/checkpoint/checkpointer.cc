@@ -109,7 +109,11 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
   const TrainState& state = reader.state();
   if (state.monitor == monitor_) {
     state_.best = linked_best_ = state.best;
-    state_.best_step = linked_step_ = own ? state.best_step : -1;
+    // A better one that came later may have taken its place.
+    const std::string there = agreement_.from_first("looking for the best checkpoint", [&] {
+      return is_real_folder(folder_ + "/" + checkpoint_name(state.best_step)) ? "yes" : "no";
+    });
+    state_.best_step = linked_step_ = own && there == "yes" ? state.best_step : -1;
   }
   for (Persistent* persistent : states_) {
     const auto found = state.callbacks.find(persistent->state_name());
@@ -124,6 +128,12 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
         if (step > reader.manifest().step) {
           newer.push_back(step);
         }
+      }
+      // A kill may have come between a save and its link, and the link may name a newer one.
+      const int64_t linked = best_link(folder_);
+      if (linked != state_.best_step &&
+          (state_.best_step >= 0 || std::count(newer.begin(), newer.end(), linked) > 0)) {
+        link_best(state_);
       }
       for (const std::string& path : set_aside(folder_, newer)) {
         options_.warn(fmt::format("newer than what is resumed from, kept as {}", path));

@@ -222,7 +222,7 @@ void Checkpointer::link_best(const TrainState& state) {
     return;
   }
   try {
-    replace_link(checkpoint_name(linked_step_), folder_ + "/best");
+    set_best_link(folder_, linked_step_);
   } catch (const FileError& error) {
     options_.warn(error.what());
   }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "base/checksum.h"
 #include "base/hash.h"
@@ -139,6 +140,21 @@ std::vector<std::string> set_aside(const std::string& folder, const std::vector<
   return out;
 }
 
+int64_t best_link(const std::string& folder) {
+  std::error_code error;
+  return step_of_name(std::filesystem::read_symlink(folder + "/best", error).string());
+}
+
+void set_best_link(const std::string& folder, int64_t step) {
+  const std::string link = folder + "/best";
+  if (step >= 0) {
+    replace_link(checkpoint_name(step), link);
+  } else if (::unlink(link.c_str()) != 0 && errno != ENOENT) {
+    throw FileError(ExitCode::kWriteFailed, "cannot remove", link, errno);
+  }
+  sync_folder(folder);
+}
+
 void check_checkpoint_folder(const std::string& folder, int64_t num_bytes, int64_t keep) {
   try {
     probe(folder);
@@ -170,8 +186,9 @@ std::vector<std::string> prune_checkpoints(const std::string& folder, int64_t ke
                                            const std::string& run_id) {
   std::vector<std::string> warnings;
   const std::vector<int64_t> steps = checkpoint_steps(folder);
+  const int64_t best = best_link(folder);
   for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 2)); i < steps.size(); ++i) {
-    if (std::find(pinned.begin(), pinned.end(), steps[i]) != pinned.end()) {
+    if (steps[i] == best || std::find(pinned.begin(), pinned.end(), steps[i]) != pinned.end()) {
       continue;
     }
     const std::string name = checkpoint_name(steps[i]);

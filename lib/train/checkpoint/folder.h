@@ -33,12 +33,17 @@ std::vector<std::string> clean_checkpoints(const std::string& folder,
 // Renames checkpoints that must not be taken for the newest to aside.STEP.N. Throws FileError.
 std::vector<std::string> set_aside(const std::string& folder, const std::vector<int64_t>& steps);
 
+// The step of the checkpoint that the link `best` names; -1 where there is no such link.
+int64_t best_link(const std::string& folder);
+// Makes it name that step, or for -1 removes it; on the disk when this returns. Throws FileError.
+void set_best_link(const std::string& folder, int64_t step);
+
 // Room for keep + 1 checkpoints of `num_bytes`, and whether a folder can be made, renamed and
 // synced. Throws ConfigError E420, E421 (exit 74).
 void check_checkpoint_folder(const std::string& folder, int64_t num_bytes, int64_t keep);
 
-// Deletes all checkpoints but the `keep` (at least 2) newest and those in `pinned`. Returns
-// warnings; an error here never makes a save a failure.
+// Deletes all checkpoints but the `keep` (at least 2) newest, those in `pinned` and the one that
+// the link `best` names. Returns warnings; an error here never makes a save a failure.
 std::vector<std::string> prune_checkpoints(const std::string& folder, int64_t keep,
                                            const std::vector<int64_t>& pinned,
                                            const std::string& run_id);

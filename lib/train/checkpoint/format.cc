@@ -127,8 +127,8 @@ CheckpointTensor parse_tensor(const Json& json, const std::string& path) {
   const auto found = std::find(std::begin(kKinds), std::end(kKinds), kind);
   const std::optional<DType> dtype = parse_dtype(fields.text("dtype"));
   if (found == std::end(kKinds) || !dtype) {
-    read_error("E402", path, "`{}` is a {} {}, which this version does not know",
-               printable(out.path), printable(fields.text("dtype")), printable(kind));
+    read_error("E402", path, "`{}` has kind `{}` and dtype `{}`, which this version does not know",
+               printable(out.path), printable(kind), printable(fields.text("dtype")));
   }
   out.kind = static_cast<TensorKind>(found - std::begin(kKinds));
   out.dtype = *dtype;
@@ -250,8 +250,8 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   out.major = static_cast<int>(std::min<int64_t>(format.integer("major"), 1 << 20));
   out.minor = static_cast<int>(std::min<int64_t>(format.integer("minor"), 1 << 20));
   if (out.major != kCheckpointMajor) {
-    read_error("E408", path, "format {}, this build reads format {}: written by meshtrain {}",
-               out.major, kCheckpointMajor, printable(fields.text("written_by")));
+    read_error("E408", path, "format {}, this build reads format {}: written by {}", out.major,
+               kCheckpointMajor, printable(fields.text("written_by")));
   }
   out.written_by = fields.text("written_by");
   out.run_id = fields.text("run_id");

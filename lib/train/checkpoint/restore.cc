@@ -113,10 +113,18 @@ class Restorer {
     }
   }
 
-  void check(const DataCursor& cursor, const std::vector<ConfigChange>& changes) {
+  void check(const DataCursor& cursor, const std::vector<ConfigChange>& changes,
+             std::vector<std::string>& warnings) {
     Diagnostics diagnostics;
-    report(diagnostics, "E410", fmt::format("`{}` is of another model", reader_.path()),
-           differences(true), nullptr);
+    const std::vector<std::string> lines = differences(true);
+    if (options_.partial && any_weight_fits()) {
+      for (const std::string& line : lines) {
+        warnings.push_back(fmt::format("{}: {}", reader_.path(), line));
+      }
+    } else {
+      report(diagnostics, "E410", fmt::format("`{}` is of another model", reader_.path()), lines,
+             any_weight_fits() ? "--partial takes the weights that fit" : nullptr);
+    }
     if (!diagnostics.has_errors()) {
       check_config(changes, diagnostics);
     }
@@ -137,8 +145,7 @@ class Restorer {
       const bool is_weight = variable.role == VariableRole::kWeight;
       const bool is_metric = variable.role == VariableRole::kMetric;
       if (is_metric && variable.follows != kNone) {  // a callback's copy of a weight
-        const CheckpointTensor* kept = saved(variable);
-        if (kept != nullptr && kind_of(*kept) == kind_of(variable)) {
+        if (const CheckpointTensor* kept = fitting(variable)) {
           read_pieces(reader_, *kept, store, static_cast<int>(v));
         }
         continue;
@@ -146,15 +153,15 @@ class Restorer {
       if ((is_metric && !with_metrics) || (!is_metric && !is_weight && options_.reset_optimizer)) {
         continue;
       }
-      const CheckpointTensor* tensor = saved(variable);
-      if (is_metric && (tensor == nullptr || kind_of(*tensor) != kind_of(variable))) {
-        lost.insert(variable.path.substr(0, variable.path.rfind('/')));
-      } else {
+      const CheckpointTensor* tensor = fitting(variable);
+      if (tensor != nullptr) {
         read_pieces(reader_, *tensor, store, static_cast<int>(v));
         if (is_weight && options_.reset_optimizer) {
           fill_copies(*tensor, v);
         }
-      }
+      } else if (is_metric) {
+        lost.insert(variable.path.substr(0, variable.path.rfind('/')));
+      }  // else a weight of another model, which stays as it was drawn
     }
     for (const std::string& metric : lost) {
       warnings.push_back(
@@ -179,6 +186,18 @@ class Restorer {
   const CheckpointTensor* saved(const Variable& variable) const {
     const auto found = saved_.find(checkpoint_path(variable));
     return found == saved_.end() ? nullptr : found->second;
+  }
+  // The same, null where it has another shape or type.
+  const CheckpointTensor* fitting(const Variable& variable) const {
+    const CheckpointTensor* tensor = saved(variable);
+    return tensor != nullptr && kind_of(*tensor) == kind_of(variable) ? tensor : nullptr;
+  }
+
+  bool any_weight_fits() const {
+    const std::vector<Variable>& variables = engine_.store().variables();
+    return std::any_of(variables.begin(), variables.end(), [&](const Variable& variable) {
+      return variable.role == VariableRole::kWeight && fitting(variable) != nullptr;
+    });
   }
 
   // Of the weights, or of the optimizer's state, between checkpoint and model.
@@ -218,7 +237,8 @@ class Restorer {
   void check_config(const std::vector<ConfigChange>& changes, Diagnostics& diagnostics) const {
     std::vector<std::string> lines;
     for (const ConfigChange& change : changes) {
-      const bool matters = (is_below(change.key, "model") && change.key != "model.name") ||
+      const bool of_model = is_below(change.key, "model") && change.key != "model.name";
+      const bool matters = (of_model && !options_.partial) ||
                            is_below(change.key, "compile.loss") ||
                            is_below(change.key, "compile.loss_weights");
       const bool allowed =
@@ -396,11 +416,23 @@ std::string changes_text(const std::vector<ConfigChange>& changes) {
   return out;
 }
 
+namespace {
+
+// Whether the config asks for another rate, or schedule, than the checkpoint's.
+bool has_other_rate(const std::vector<ConfigChange>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const ConfigChange& change) {
+    return is_below(change.key, "compile.optimizer") &&
+           (change.key + ".").find(".learning_rate.") != std::string::npos;
+  });
+}
+
+}  // namespace
+
 TrainPosition restore(Engine& engine, const CheckpointReader& reader, const DataCursor& cursor,
                       const std::vector<ConfigChange>& changes, const RestoreOptions& options,
                       std::vector<std::string>& warnings) {
   Restorer restorer(engine, reader, options);
-  restorer.check(cursor, changes);
+  restorer.check(cursor, changes, warnings);
   const TrainState& state = reader.state();
   TrainPosition at = state.position;
   if (options.reset_cursor) {
@@ -408,7 +440,8 @@ TrainPosition restore(Engine& engine, const CheckpointReader& reader, const Data
   }
   restorer.fill(at.batch > 0 && !at.epoch_trained, warnings);
   if (!options.reset_optimizer) {
-    engine.restore_counters(state.iterations, state.learning_rate);
+    // What a callback set follows from the config of then.
+    engine.restore_counters(state.iterations, has_other_rate(changes) ? -1 : state.learning_rate);
   }
   return at;
 }

@@ -39,11 +39,14 @@ struct RestoreOptions {
   std::vector<std::string> allow;  // keys that may have changed all the same
   bool reset_optimizer = false;    // weights only
   bool reset_cursor = false;       // begin the epoch anew
+  bool partial = false;            // of another model the weights that fit
 };
 
-// Fills every variable of the engine and sets its counters. Returns where training goes on.
-// Throws ConfigError, before anything is written: E410 weights that do not fit, E411 another model
-// or loss, E412 another optimizer, E413 other data or another order of them.
+// Fills every variable of the engine and sets its counters. A learning rate that a callback set
+// goes on unless the config's own has changed. With `partial` weights that do not fit stay as they
+// are, with a warning each. Returns where training goes on. Throws ConfigError, before anything is
+// written: E410 weights that do not fit, E411 another model or loss, E412 another optimizer, E413
+// other data or another order of them.
 TrainPosition restore(Engine& engine, const CheckpointReader& reader, const DataCursor& cursor,
                       const std::vector<ConfigChange>& changes, const RestoreOptions& options,
                       std::vector<std::string>& warnings);

@@ -79,9 +79,12 @@ bool any_overlap(const CheckpointTensor& tensor) {
 
 void check_tiling(const CheckpointTensor& tensor, const std::string& path) {
   const std::optional<uint64_t> whole = count_elements(tensor.shape);
+  if (!whole) {
+    read_error("E407", path, "`{}` has more elements than any file: {}", printable(tensor.path),
+               shape_string(tensor.shape));
+  }
   uint64_t covered = 0;
-  for (size_t p = 0; p < tensor.pieces.size() && whole; ++p) {
-    const CheckpointPiece& piece = tensor.pieces[p];
+  for (const CheckpointPiece& piece : tensor.pieces) {
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
       if (piece.offset[d] + piece.shape[d] > tensor.shape[d]) {
         read_error("E407", path, "a piece of `{}` ends at {} of {} along dimension {}",
@@ -95,12 +98,12 @@ void check_tiling(const CheckpointTensor& tensor, const std::string& path) {
     }
     covered += elements;
   }
-  if (whole && *whole > 0 && any_overlap(tensor)) {
+  if (*whole > 0 && any_overlap(tensor)) {
     read_error("E407", path, "two pieces of `{}` overlap", printable(tensor.path));
   }
-  if (!whole || covered != *whole) {
-    read_error("E407", path, "{} of the {} elements of `{}` are in no file",
-               whole ? *whole - covered : 0, whole.value_or(0), printable(tensor.path));
+  if (covered != *whole) {
+    read_error("E407", path, "{} of the {} elements of `{}` are in no file", *whole - covered,
+               *whole, printable(tensor.path));
   }
 }
 

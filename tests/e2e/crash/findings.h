@@ -6,23 +6,45 @@
 #include "crash/recorded_run.h"
 #include "support/instrumented.h"
 #include "train/checkpoint/reader.h"
+#include "train/checkpoint/writer.h"
 
 namespace meshtrain::crash {
 
+// Of these numbers of states: without an acknowledged step, whose newest checkpoint is damaged, and
+// without the best one that they name.
 struct Findings {
-  int states = 0, lost = 0, damaged = 0, saves = 0;
+  int states = 0, lost = 0, damaged = 0, best_lost = 0;
+  int saves = 0;
 };
+
+inline bool verifies(const std::string& checkpoint) {
+  try {
+    CheckpointReader(checkpoint).verify();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Whether the checkpoint that the link `best` names, and the one that the newest has as the best,
+// are there.
+inline bool has_best(const std::string& checkpoints, const NewestCheckpoint& newest) {
+  const std::string link = checkpoints + "/best";
+  const int64_t step = newest.reader ? newest.reader->state().best_step : -1;
+  return (!fs::is_symlink(link) || verifies(checkpoints + "/" + fs::read_symlink(link).string())) &&
+         (step < 0 || verifies(checkpoints + "/" + checkpoint_name(step)));
+}
 
 // With sanitizers every fifth call is looked at; what is read there is the same.
 inline constexpr int kStride = test::kIsInstrumented ? 5 : 1;
 
 // Looks at every state of every prefix of the recorded calls, or of each `stride`-th.
 inline Findings check_states(const FastFolder& folder, int stride = kStride) {
-  struct Newest {
-    int64_t step = -1;
-    bool is_damaged = false;
+  struct Found {
+    int64_t newest = -1;
+    bool is_damaged = false, has_best = false;
   };
-  std::map<State, Newest> seen;  // most calls change little, and most states were there before
+  std::map<State, Found> seen;  // most calls change little, and most states were there before
   Findings out;
   Disk disk;
   const std::vector<Call> calls = read_calls(folder.file("calls"));
@@ -40,17 +62,25 @@ inline Findings check_states(const FastFolder& folder, int stride = kStride) {
         if (is_new) {
           fs::remove_all(folder.file("state"));
           write_state(found->first, folder.file("state"));
-          const NewestCheckpoint newest = newest_checkpoint(folder.file("state/run/checkpoints"));
+          const std::string checkpoints = folder.file("state/run/checkpoints");
+          const NewestCheckpoint newest = newest_checkpoint(checkpoints);
           found->second = {newest.reader ? newest.reader->manifest().step : -1,
-                           !newest.damaged.empty()};
+                           !newest.damaged.empty(), has_best(checkpoints, newest)};
         }
         ++out.states;
         out.damaged += found->second.is_damaged ? 1 : 0;
-        out.lost += found->second.step < disk.acknowledged() ? 1 : 0;
+        out.best_lost += found->second.has_best ? 0 : 1;
+        out.lost += found->second.newest < disk.acknowledged() ? 1 : 0;
       }
     }
   }
   return out;
+}
+
+inline void check_all_is_kept(const Findings& found) {
+  CHECK(found.lost == 0);
+  CHECK(found.damaged == 0);
+  CHECK(found.best_lost == 0);
 }
 
 }  // namespace meshtrain::crash

@@ -8,12 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "command.h"
 #include "crash/crash_states.h"
+#include "outcome.h"
 
 namespace meshtrain::crash {
 
@@ -99,20 +98,8 @@ inline void start_again(const FastFolder& folder) {
   fs::remove(folder.file("calls"));
 }
 
-// The final weights and what was reported of each epoch.
-inline std::pair<std::string, std::string> outcome(const FastFolder& folder) {
-  const auto text = [&](const std::string& name) {
-    std::ifstream stream(folder.file("work/run/" + name), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  };
-  std::string epochs;
-  for (const std::string& line : lines_of(text("metrics.jsonl"))) {
-    const nlohmann::json event = parse_json(line);
-    if (event.at("event") == "epoch") {
-      epochs += json_text(event.at("epoch")) + json_text(event.at("logs")) + "\n";
-    }
-  }
-  return {text("weights.safetensors"), epochs};
+inline Outcome outcome(const FastFolder& folder) {
+  return outcome_of(folder.file("work/run"));
 }
 
 // Calls that a whole run makes.

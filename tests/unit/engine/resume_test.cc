@@ -280,30 +280,57 @@ TEST_CASE("another mesh or layout goes on within rounding and back is exact at t
 }
 
 TEST_CASE("what changed since is allowed or refused by its meaning") {
-  const auto refused = [](const std::vector<std::string>& more, const RestoreOptions& options = {},
-                          int64_t stop_at = 2002) {
-    Case stopped;
-    REQUIRE(stopped.run(stop_at).stopped);
-    return caught([&] { stopped.run(-1, more, options); }).code;
+  struct Change {
+    std::vector<std::string> more;
+    const char *code, *says;
+    RestoreOptions options = {};
+    int64_t stop_at = 2002;
   };
-  CHECK(refused({"fit.epochs=5"}).empty());
-  CHECK(refused({"compile.optimizer.Adam.learning_rate=0.001"}).empty());
-  CHECK(refused({"model.layers.d1.units=8"}) == "E410");
-  CHECK(refused({"dtype_policy=float32"}) == "E410");
-  CHECK(refused({"model.layers.d1.activation=tanh"}) == "E411");
-  CHECK(refused({"model.layers.d1.activation=tanh"}, {.allow = {"model.layers"}}).empty());
-  CHECK(refused({"compile.loss=sparse_categorical_crossentropy"}) == "E411");
-  CHECK(refused({"compile.optimizer={SGD: {learning_rate: 0.1}}"}) == "E412");
-  CHECK(refused({"compile.optimizer={SGD: {learning_rate: 0.1}}"}, {.reset_optimizer = true})
-            .empty());
-  CHECK(refused({"compile.optimizer.Adam.amsgrad=true"}) == "E412");
-  CHECK(refused({"data.train.random.seed=4"}) == "E413");
-  CHECK(refused({"data.train.random.seed=4"}, {.allow = {"data.train"}}).empty());
-  CHECK(refused({"fit.batch_size=8"}) == "E413");
-  CHECK(refused({"fit.batch_size=8"}, {.reset_cursor = true}).empty());
-  CHECK(refused({"fit.batch_size=8"}, {}, 1005).empty());  // between two epochs
-  CHECK(refused({"seed=12"}) == "E413");
-  CHECK(refused({"data.shuffle=false"}) == "E413");
+  const std::vector<std::string> tanh = {"model.layers.d1.activation=tanh"},
+                                 sgd = {"compile.optimizer={SGD: {learning_rate: 0.1}}"},
+                                 data = {"data.train.random.seed=4"}, batch = {"fit.batch_size=8"};
+  const char* const kOtherModel = "000007` is of another model\n";
+  const char* const kOtherPlace =
+      "the place in the data (epoch 2, batch 2) cannot be found in other data or another order\n";
+  for (const Change& change : std::vector<Change>{
+           {{"fit.epochs=5"}, "", ""},
+           {{"compile.optimizer.Adam.learning_rate=0.001"}, "", ""},
+           {{"model.layers.d1.units=8"}, "E410", kOtherModel},
+           {{"model.layers.d1.units=8"},
+            "E410",
+            "other: d1/kernel is float64 (6, 16) in the checkpoint, float64 (6, 8) in the model"},
+           {{"model.layers.d2.name=d3"}, "E410", "missing: d3/bias float64 (4,); it has `d2/bias`"},
+           {{"model.layers.d2.name=d3"}, "E410", "unexpected: d2/bias float64 (4,)"},
+           {{"dtype_policy=float32"}, "E410", "is float64 (16,) in the checkpoint, float32 (16,)"},
+           {tanh, "E411", "the model or its loss is not that of the checkpoint"},
+           {tanh, "E411", "activation: relu -> tanh"},
+           {tanh, "", "", {.allow = {"model.layers"}}},
+           {{"compile.loss=sparse_categorical_crossentropy"},
+            "E411",
+            "compile.loss.SparseCategoricalCrossentropy.from_logits: true -> "},
+           {sgd, "E412", "the checkpoint has the state of `adam`, the config says `sgd`"},
+           {sgd, "E412", "--reset-optimizer takes the weights alone"},
+           {sgd, "", "", {.reset_optimizer = true}},
+           {{"compile.optimizer.Adam.amsgrad=true"},
+            "E412",
+            "the optimizer keeps other state than in the checkpoint"},
+           {data, "E413", kOtherPlace},
+           {data, "E413", "data.train: 72 samples "},
+           {data, "E413", "--reset-cursor begins the epoch anew"},
+           {data, "", "", {.allow = {"data.train"}}},
+           {batch, "E413", "fit.batch_size: 16 -> 8"},
+           {batch, "", "", {.reset_cursor = true}},
+           {batch, "", "", {}, 1005},  // between two epochs
+           {{"seed=12"}, "E413", "seed: 11 -> 12"},
+           {{"data.shuffle=false"}, "E413", "data.shuffle: true -> false"}}) {
+    CAPTURE(change.more[0]);
+    Case stopped;
+    REQUIRE(stopped.run(change.stop_at).stopped);
+    const Caught refused = caught([&] { stopped.run(-1, change.more, change.options); });
+    CHECK(refused.code == change.code);
+    CHECK(refused.exit_code == (refused.code.empty() ? 0 : 6));
+    CHECK_MESSAGE(refused.says(change.says), refused.text);
+  }
 }
 
 TEST_CASE("checkpoints appear when the config says so and the old ones go") {
@@ -408,6 +435,27 @@ TEST_CASE("damaged and newer checkpoints are set aside before training goes on")
   CHECK(same_bits(again.variables, expected.variables));
   CHECK(std::filesystem::exists(damaged.checkpoints() + "/aside.000015.1"));
   CHECK(checkpoint_steps(damaged.checkpoints()).front() == 15);
+}
+
+TEST_CASE("the best follows what is resumed from when newer checkpoints are set aside") {
+  // Better after the second epoch than after the first, as the tests above.
+  Case run({kValidated, "checkpoint.every=2 steps", "checkpoint.keep=2", "fit.epochs=2"});
+  run.run(-1);
+  REQUIRE(best_link(run) == "000010");
+  REQUIRE(checkpoint_steps(run.checkpoints()) == std::vector<int64_t>{10, 8});
+  REQUIRE(CheckpointReader(run.checkpoints() + "/000008").state().best_step == 5);
+  std::filesystem::resize_file(run.checkpoints() + "/000010/state.json", 20);
+  // The best of then was pruned: none is known, and the link names nothing that is not there.
+  REQUIRE(run.run(2004).stopped);
+  CHECK_FALSE(std::filesystem::is_symlink(run.checkpoints() + "/best"));
+  CHECK(newest_checkpoint(run.checkpoints()).reader->state().best_step == -1);
+  run.run(-1);
+  CHECK(best_link(run) == "000010");
+  // As if it had been killed between the save and its link.
+  std::filesystem::remove(run.checkpoints() + "/best");
+  std::filesystem::create_symlink("000009", run.checkpoints() + "/best");
+  run.run(-1);
+  CHECK(best_link(run) == "000010");
 }
 
 TEST_CASE("weights that are not finite end the run with exit code 5") {

@@ -1,6 +1,6 @@
 // Shards of checkpoints read by programs of others: PyTorch's distributed checkpoint reader and the
-// safetensors package. Needs a python3 that has them (or the interpreter that MESHTRAIN_PYTHON
-// names).
+// safetensors package. Needs a python3 that has them, or the interpreter that MESHTRAIN_PYTHON
+// names; ctest takes that of build/peers, which scripts/python_peers.sh makes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
