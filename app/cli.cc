@@ -4,8 +4,11 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/text.h"
+#include "config/schema.h"
+#include "train/run_dir.h"
 
 namespace meshtrain {
 
@@ -41,6 +44,21 @@ void add_mesh(const std::string& mesh, LoadOptions& options) {
   options.flag_names.push_back("--mesh");
 }
 
+// A file's place may hold what is no file: a run, or a key whose value became the next word.
+void check_is_config(const std::vector<std::string>& files, size_t i) {
+  const std::string& word = files[i];
+  Diagnostics problems;
+  if (is_run_dir(word)) {
+    problems.error("E140", {}, fmt::format("`{}` is a run, no config", word))
+        .help(fmt::format("`meshtrain resume {}` goes on with it", word))
+        .help(fmt::format("its config: {}/config.yaml", word));
+  } else if (std::error_code error; is_known_key(word) && !std::filesystem::exists(word, error)) {
+    problems.error("E140", {}, fmt::format("`{}` is a key and has no value", word))
+        .help(fmt::format("write {}={}", word, i + 1 < files.size() ? files[i + 1] : "VALUE"));
+  }
+  problems.throw_if_errors();
+}
+
 }  // namespace
 
 LoadOptions load_options(const Arguments& a, bool require_data) {
@@ -48,6 +66,9 @@ LoadOptions load_options(const Arguments& a, bool require_data) {
   options.require_data = require_data;
   if (options.files.empty()) {
     throw ConfigError("E140", {}, "no config file given, only overrides");
+  }
+  for (size_t i = 0; i < options.files.size(); ++i) {
+    check_is_config(options.files, i);
   }
   return options;
 }

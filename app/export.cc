@@ -144,9 +144,12 @@ int run_export(const Arguments& a) {
   const Config config = load_config(load_options(a, false));
   const Setup setup(config, nullptr);
   show_warnings(setup.warnings(), a);
-  write(a, setup, format, weights_path(a, config));
+  const std::string weights = weights_path(a, config);
+  write(a, setup, format, weights);
   if (!a.quiet) {
-    err_stream().write(fmt::format("wrote {}\n", a.output));
+    const bool has_weights_beside = format == Format::kPython && !weights.empty();
+    err_stream().write(fmt::format("wrote {}{}\n", a.output,
+                                   has_weights_beside ? " and " + weights_beside(a.output) : ""));
   }
   return 0;
 }

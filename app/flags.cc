@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "help.h"
+
 namespace meshtrain {
 namespace {
 
@@ -13,18 +15,13 @@ void add_key_flag(CLI::App& verb, const std::string& flag, std::string& value,
       ->group("Config keys");
 }
 
-// A check for one of these words; the help shows them as the type already.
-CLI::Validator one_of(std::vector<std::string> words) {
-  return CLI::IsMember(std::move(words)).description("");
-}
-
 }  // namespace
 
 void add_config_arguments(CLI::App& verb, Arguments& a) {
   verb.add_option("CONFIG", a.words,
                   "Config files, merged left to right (- is standard input), and "
                   "overrides: key.path=value, ~key, list+=item")
-      ->type_name("... [KEY=VALUE...]")
+      ->option_text("[KEY=VALUE...]")
       ->required();
   add_key_flags(verb, a);
 }
@@ -115,7 +112,7 @@ void add_hardware_flags(CLI::App& verb, Arguments& a) {
                "theirs");
   verb.add_option("--hosts", a.hosts, "Hosts that the devices are in; default as the hardware has")
       ->type_name("N")
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_number(1, 65536));
 }
 
 void add_dump_ir_flag(CLI::App& verb, Arguments& a) {

@@ -27,7 +27,7 @@ namespace {
   throw ConfigError(std::move(diagnostics));
 }
 
-// --hosts, --hostfile and -n together; empty when none is given.
+// --hosts, --hostfile and --processes together; empty when none is given.
 std::vector<Host> chosen_hosts(const LaunchArguments& launch) {
   if (!launch.hosts.empty() && !launch.host_file.empty()) {
     refuse("both --hosts and --hostfile", "one of the two");
@@ -265,7 +265,7 @@ int run_launch(const Arguments& arguments, bool& started) {
   }
   if (hosts.empty() && std::getenv("SLURM_JOB_ID") == nullptr) {  // whose hosts mpirun knows
     refuse("how many processes, and where?",
-           "-n 4 for four on this machine, or --hosts node1:4,node2:4");
+           "--processes 4 for four on this machine, or --hosts node1:4,node2:4");
   }
   check_found(launch, hosts);
   return run_with_restarts(

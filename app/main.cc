@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <cstring>
 
-#include "base/text.h"
 #include "cli.h"
 #include "ending.h"
+#include "help.h"
 #include "start_processes.h"
 #include "verbs.h"
 
@@ -25,47 +25,6 @@ Environment: MESHTRAIN_DATA, MESHTRAIN_CACHE, MESHTRAIN_DEVICES, MESHTRAIN_OFFLI
   MESHTRAIN_JOIN_TIMEOUT, MESHTRAIN_HEARTBEAT_TIMEOUT, MESHTRAIN_COLLECTIVE_TIMEOUT (seconds).
 `meshtrain VERB --help` lists the flags of a verb.)";
 
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
-  }
-  return names;
-}
-
-// A misuse of the command line, with the nearest right word.
-int show_misuse(const CLI::ParseError& error, CLI::App& app) {
-  CLI::App* verb = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
-  std::string message = error.what();
-  std::vector<std::string> known = option_names(*verb);
-  const std::vector<std::string> extras = app.remaining(true);
-  const bool no_verb = verb == &app;
-  if (!extras.empty() && (no_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
-    const std::string& word = extras.front();
-    const bool is_option = starts_with(word, "-");
-    if (no_verb && !is_option) {
-      known.clear();
-      for (const CLI::App* candidate : app.get_subcommands({})) {
-        known.push_back(candidate->get_name());
-      }
-    }
-    message = fmt::format("unknown {} `{}`", is_option ? "option" : "verb", word);
-    if (const auto nearest = nearest_name(word, known)) {
-      message += fmt::format("; did you mean `{}`?", *nearest);
-    }
-  } else if (no_verb) {
-    message = "no verb given";
-  }
-  Diagnostics diagnostics;
-  diagnostics.error("E140", {}, message)
-      .help(verb == &app ? "meshtrain --help"
-                         : fmt::format("meshtrain {} --help", verb->get_name()));
-  err_stream().write(diagnostics.render());
-  return static_cast<int>(ExitCode::kConfig);
-}
-
 int run(int argc, char** argv) {
   prepare_streams();
   let_first_speak();
@@ -74,13 +33,17 @@ int run(int argc, char** argv) {
   arguments.command_line.assign(argv, argv + argc);
   Action action;
   bool started = false;
+  app.formatter(help_formatter());
   app.require_subcommand(1);
   app.footer(kFooter);
   app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
   add_verbs({app, arguments, action, started});
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::CallForHelp& asked) {
+    if (has_wrong_verb(app)) {
+      return show_misuse(asked, app);
+    }
     out_stream().write(app.help() + "\n");  // of the verb, if there is one
     return 0;
   } catch (const CLI::Success& success) {  // --version

@@ -5,6 +5,7 @@
 #include "train/adapt.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/events.h"
+#include "train/run_data.h"
 #include "train/setup.h"
 
 namespace meshtrain {
@@ -34,21 +35,31 @@ std::string json_of(const Diagnostics& diagnostics) {
                      diagnostics.num_warnings(), list);
 }
 
-}  // namespace
-
-int run_validate(const Arguments& arguments) {
+// Everything that is wrong with a config. Its data are what the sources say that need no file, or
+// else what model and loss imply.
+Diagnostics problems_of(const Arguments& arguments) {
   Diagnostics found;
   try {
     const Config config = load_config(load_options(arguments, true));
-    const Setup setup(config, nullptr);
-    found = setup.warnings();
+    const RunData data = outline_run_data(config, found);
+    const bool is_known = data.train && !found.has_errors();
+    const DataSpec spec = is_known ? data_spec(*data.train) : DataSpec();
+    const Setup setup(config, is_known ? &spec : nullptr);
+    found.append(setup.warnings());
     check_callbacks(setup, config.data.validation || config.fit.validation_split.value > 0, found);
     if (config.fit.initial_weights.value.empty()) {
       check_adaptation(setup.model(), found);
     }
   } catch (const ConfigError& error) {
-    found = error.diagnostics();
+    found.append(error.diagnostics());
   }
+  return found;
+}
+
+}  // namespace
+
+int run_validate(const Arguments& arguments) {
+  const Diagnostics found = problems_of(arguments);
   if (arguments.format == "json") {
     out_stream().write(json_of(found));
     return static_cast<int>(found.exit_code());
@@ -57,9 +68,10 @@ int run_validate(const Arguments& arguments) {
   const int errors = found.num_errors();
   const int warnings = found.num_warnings();
   if (!arguments.quiet) {
-    out_stream().write(fmt::format("{}: {} error{}, {} warning{}\n", arguments.words.front(),
-                                   errors, errors == 1 ? "" : "s", warnings,
-                                   warnings == 1 ? "" : "s"));
+    const std::vector<std::string> files = override_options(arguments).files;
+    out_stream().write(fmt::format("{}: {} error{}, {} warning{}\n",
+                                   files.empty() ? arguments.words.front() : files.front(), errors,
+                                   errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s"));
   }
   return static_cast<int>(found.exit_code());
 }

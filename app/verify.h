@@ -16,8 +16,9 @@ int verify_checkpoints(const std::string& folder, const Arguments& arguments);
 // has no two checkpoints on one mesh.
 int verify_resume(const std::string& run, const Arguments& arguments);
 
-// Some steps of a config in float64, on one device and on its mesh and the other meshes of as many
-// devices: losses, metrics, weights and optimizer state must agree. Exit code 7 when they do not.
+// Some steps of a config in float64, and one of the smaller last batch of an epoch, on one device
+// and on its mesh and the other meshes of as many devices: losses, metrics, weights and optimizer
+// state must agree. Exit code 7 when they do not.
 int verify_meshes(const Arguments& arguments);
 
 }  // namespace meshtrain

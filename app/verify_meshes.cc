@@ -106,6 +106,21 @@ std::vector<std::vector<int64_t>> batches_of(const Config& config, const Dataset
   return out;
 }
 
+// "4 steps of 64 and one of 16"
+std::string batches_text(const std::vector<std::vector<int64_t>>& batches, int64_t size) {
+  const auto whole = std::count_if(batches.begin(), batches.end(), [&](const auto& rows) {
+    return static_cast<int64_t>(rows.size()) == size;
+  });
+  if (whole == 0) {
+    return batches.empty() ? "no step" : fmt::format("1 step of {}", batches[0].size());
+  }
+  std::string out = fmt::format("{} step{} of {}", whole, whole == 1 ? "" : "s", size);
+  if (whole < std::ssize(batches)) {
+    out += fmt::format(" and one of {}", batches.back().size());
+  }
+  return out;
+}
+
 // Two models that do the same steps.
 class Comparison {
  public:
@@ -215,8 +230,8 @@ class MeshProof {
   }
 
   int run() {
-    out_stream().write(fmt::format("reference   one device, float64, {} steps of {} from seed {}\n",
-                                   batches_.size(), own_.config().fit.batch_size.value,
+    out_stream().write(fmt::format("reference   one device, float64, {} from seed {}\n",
+                                   batches_text(batches_, own_.config().fit.batch_size),
                                    own_.config().seed.value));
     show(own_sizes_, compare(own_.engine()));
     std::vector<Sizes> others;

@@ -143,10 +143,11 @@ int total_slots(const std::vector<Host>& hosts) {
 
 std::vector<Host> take_slots(std::vector<Host> hosts, int processes) {
   if (processes > total_slots(hosts)) {
-    throw ConfigError("E140", {},
-                      fmt::format("-n {}, but the hosts take {} processes; give them more: {}:{}",
-                                  processes, total_slots(hosts), hosts[0].name,
-                                  hosts[0].slots + processes - total_slots(hosts)));
+    throw ConfigError(
+        "E140", {},
+        fmt::format("--processes {}, but the hosts take {} processes; give them more: {}:{}",
+                    processes, total_slots(hosts), hosts[0].name,
+                    hosts[0].slots + processes - total_slots(hosts)));
   }
   size_t used = 0;
   for (int left = processes; left > 0; left -= hosts[used++].slots) {

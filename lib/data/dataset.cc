@@ -91,16 +91,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
   if (data.nonfinite.value != "allow") {
     check_all_finite(dataset);
   }
-  for (Dataset::Array& input : dataset.inputs) {
-    for (const ConfigObject& transform : data.transform) {
-      input.rows = apply_transform(transform, std::move(input.rows), input.name);
-    }
-  }
-  if (data.one_hot > 0) {
-    for (Dataset::Array& target : dataset.targets) {
-      target.rows = one_hot(std::move(target.rows), data.one_hot, target.name, dataset.loc);
-    }
-  }
+  transform_dataset(dataset, data);
   details.push_back(fmt::format("{} samples", dataset.num_samples));
   dataset.description += fmt::format(" ({})", join(details, ", "));
   return dataset;

@@ -139,6 +139,8 @@ void check_class_names(const std::vector<std::string>& wanted,
   problems.throw_if_errors();
 }
 
+}  // namespace
+
 void check_folder(const std::string& folder, bool has_labels, const SourceLoc& loc) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
@@ -158,8 +160,6 @@ void check_folder(const std::string& folder, bool has_labels, const SourceLoc& l
     throw ConfigError("E300", loc, fmt::format("`{}` is no folder", folder));
   }
 }
-
-}  // namespace
 
 ImageListing list_images(const std::string& folder, bool has_labels,
                          const std::optional<std::vector<std::string>>& class_names,

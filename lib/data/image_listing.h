@@ -22,6 +22,9 @@ struct ImageListing {
   int64_t ignored = 0;                   // files whose name does not end as an image's
 };
 
+// Throws ConfigError E300 when there is no such folder; without `has_labels` it may be a file.
+void check_folder(const std::string& folder, bool has_labels, const SourceLoc& loc);
+
 // Files count that end in .png, .jpg, .jpeg, .gif or .bmp in any case (Keras' list: the last two
 // are refused when they are decoded) and do not begin with a dot. With `has_labels` the folders of
 // `folder` are the classes, or those of `class_names` in that order; without, every image below it,

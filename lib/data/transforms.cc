@@ -186,4 +186,17 @@ RowsPtr one_hot(RowsPtr labels, int64_t num_classes, const std::string& name,
                                       num_classes);
 }
 
+void transform_dataset(Dataset& dataset, const DataConfig& data) {
+  for (Dataset::Array& input : dataset.inputs) {
+    for (const ConfigObject& transform : data.transform) {
+      input.rows = apply_transform(transform, std::move(input.rows), input.name);
+    }
+  }
+  if (data.one_hot > 0) {
+    for (Dataset::Array& target : dataset.targets) {
+      target.rows = one_hot(std::move(target.rows), data.one_hot, target.name, dataset.loc);
+    }
+  }
+}
+
 }  // namespace meshtrain

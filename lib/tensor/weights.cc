@@ -1,5 +1,7 @@
 #include "tensor/weights.h"
 
+#include <filesystem>
+
 #include "base/text.h"
 #include "tensor/npz.h"
 #include "tensor/read_error.h"
@@ -50,8 +52,11 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
              "convert them to .safetensors where they were made");
     }
   }
+  const std::string inside = path + "/weights.safetensors";
+  std::error_code error;
   refuse("E405", path, "not a kind of weight file that is read",
-         "use .safetensors, .npz, .weights.h5 or .keras");
+         std::filesystem::exists(inside, error) ? fmt::format("write `{}`, the run's", inside)
+                                                : "use .safetensors, .npz, .weights.h5 or .keras");
 }
 
 }  // namespace meshtrain

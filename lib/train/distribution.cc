@@ -25,6 +25,23 @@ int64_t most_that_divide(int64_t batch, int64_t limit) {
   return out;
 }
 
+// Shown where the command line names the devices, else at the shape; where the other stands is
+// said.
+void report_other_count(const MeshConfig& config, const std::vector<int64_t>& shape,
+                        const DeviceRequest& request, int64_t devices, Diagnostics& diagnostics) {
+  const SourceLoc &sizes = config.shape.loc, &names = config.devices.loc;
+  const bool by_flag = names && names.file->name == "command line";
+  Diagnostic& d = diagnostics.error(
+      "E210", by_flag || !sizes ? names : sizes,
+      fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape), product(shape),
+                  config.devices.value, devices));
+  if (sizes && names && (sizes.file != names.file || sizes.line != names.line)) {
+    d.note(by_flag ? fmt::format("`shape` is at {}", sizes.to_string())
+                   : fmt::format("`devices` is at {}", names.to_string()));
+  }
+  d.help(fmt::format("write `devices: {}` or `devices: auto`", request.as_many(product(shape))));
+}
+
 DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
                      const Surroundings& around, Diagnostics& diagnostics) {
   const std::optional<int64_t> devices = request.num_devices(around.processes);
@@ -34,12 +51,7 @@ DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
   }
   const SourceLoc place = config.shape.loc ? config.shape.loc : config.axis_names.loc;
   if (devices && product(shape) != *devices) {
-    diagnostics
-        .error("E210", config.shape.loc ? config.shape.loc : config.devices.loc,
-               fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape),
-                           product(shape), config.devices.value, *devices))
-        .help(
-            fmt::format("write `devices: {}` or `devices: auto`", request.as_many(product(shape))));
+    report_other_count(config, shape, request, *devices, diagnostics);
     return {};
   }
   if (product(shape) > 65536) {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/text.h"
+#include "data/outline.h"
 #include "train/sample_weights.h"
 
 namespace meshtrain {
@@ -259,6 +260,29 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
         match_sample_weight(**like, **part);
       }
     }
+  }
+  return data;
+}
+
+RunData outline_run_data(const Config& config, Diagnostics& diagnostics) {
+  RunData data;
+  const auto outline = [&](const std::optional<ConfigObject>& source, std::optional<Dataset>& to) {
+    if (source) {
+      collect(diagnostics, [&] { check_source_files(*source, config.data); });
+      collect(diagnostics, [&] {
+        to = outline_dataset(*source, config.data);
+        if (to) {
+          order_arrays(config.model, *to);
+        }
+      });
+    }
+  };
+  outline(config.data.train, data.train);
+  outline(config.data.validation, data.validation);
+  outline(config.data.test, data.test);
+  check_parts(data, diagnostics);
+  if (data.train && !data.train->targets.empty()) {
+    apply_class_weight(config.fit, *data.train, diagnostics);
   }
   return data;
 }

@@ -96,7 +96,7 @@ TEST_CASE("launch hands what train takes to mpirun word by word") {
 
 TEST_CASE("launch makes the safe settings of MPI where they are not made") {
   const LaunchFolder folder(kWriteDown);
-  Command command = folder.command({"launch", "-n", "4", "small.yaml", "-q"});
+  Command command = folder.command({"launch", "--processes", "4", "small.yaml", "-q"});
   command.environment.push_back("OMPI_MCA_oob_tcp_keepalive_time=77");
   command.environment.push_back("MESHTRAIN_COLLECTIVE_TIMEOUT=9");
   CHECK(run(command).exit_code == 0);
@@ -119,20 +119,24 @@ TEST_CASE("launch refuses what it cannot start before anything starts") {
   };
   const Case cases[] = {
       {{"small.yaml"}, 2, "how many processes, and where?"},
-      {{"-n", "0", "small.yaml"}, 2, "E140"},
+      {{"--processes", "0", "small.yaml"}, 2, "E140"},
       {{"--hosts", "a:2,a:2", "small.yaml"}, 2, "host `a` is there twice"},
       {{"--hosts", "a:x", "small.yaml"}, 2, "`x` in `a:x` is no number of processes"},
       {{"--hosts", "a,localhost", "small.yaml"}, 2, "`localhost` is another machine for each"},
-      {{"--hosts", "a:2", "-n", "4", "small.yaml"}, 2, "-n 4, but the hosts take 2 processes"},
+      {{"--hosts", "a:2", "--processes", "4", "small.yaml"},
+       2,
+       "--processes 4, but the hosts take 2 processes"},
       {{"--hostfile", "hosts", "small.yaml"}, 2, "hosts:2:1"},
       {{"--hostfile", "hosts", "--hosts", "a", "small.yaml"}, 2, "both --hosts and --hostfile"},
       {{"--hostfile", "none", "small.yaml"}, 3, "cannot open `none`"},
-      {{"-n", "3", "small.yaml"}, 4, "3 processes"},
-      {{"-n", "4", "none.yaml"}, 2, "none.yaml"},
-      {{"-n", "4", "small.yaml", "fit.epochs=ten"}, 2, "fit.epochs"},
-      {{"-n", "4", "-"}, 2, "cannot share standard input"},
-      {{"-n", "4", "small.yaml", "--interface", "eth77"}, 8, "interface `eth77` not found"},
-      {{"-n", "4", "small.yaml", "--no-such-flag"}, 2, "unknown option `--no-such-flag`"}};
+      {{"--processes", "3", "small.yaml"}, 4, "3 processes"},
+      {{"--processes", "4", "none.yaml"}, 2, "none.yaml"},
+      {{"--processes", "4", "small.yaml", "fit.epochs=ten"}, 2, "fit.epochs"},
+      {{"--processes", "4", "-"}, 2, "cannot share standard input"},
+      {{"--processes", "4", "small.yaml", "--interface", "eth77"},
+       8,
+       "interface `eth77` not found"},
+      {{"--processes", "4", "small.yaml", "--no-such-flag"}, 2, "unknown option `--no-such-flag`"}};
   for (const Case& c : cases) {
     CAPTURE(c.message);
     std::vector<std::string> args = {"launch"};
@@ -196,7 +200,7 @@ TEST_CASE("more processes than GPUs of this machine compute on its processors") 
 TEST_CASE("launch without an mpirun says which package has it") {
   const ExampleFolder folder;
   Command command;
-  command.args = {"launch", "-n", "4", "small.yaml"};
+  command.args = {"launch", "--processes", "4", "small.yaml"};
   command.folder = folder.path();
   command.environment = {"PATH=" + folder.path()};
   const Result result = run(command);
@@ -209,7 +213,7 @@ TEST_CASE("launch without an mpirun says which package has it") {
 TEST_CASE("the codes of processes are passed on and those of mpirun mean a lost host") {
   const LaunchFolder no_daemon("exit 127\n");
   const Result missing =
-      run(no_daemon.command({"launch", "-n", "4", "--restarts", "3", "small.yaml"}));
+      run(no_daemon.command({"launch", "--processes", "4", "--restarts", "3", "small.yaml"}));
   CHECK(missing.exit_code == 8);
   CHECK_MESSAGE(missing.err.find("error[E614]: mpirun found no `orted` on another host") == 0,
                 missing.err);
@@ -223,7 +227,7 @@ TEST_CASE("the codes of processes are passed on and those of mpirun mean a lost 
                                        {205, 8},
                                        {9, 8}}) {
     const LaunchFolder folder(fmt::format("exit {}\n", code));
-    const Result result = run(folder.command({"launch", "-n", "4", "small.yaml"}));
+    const Result result = run(folder.command({"launch", "--processes", "4", "small.yaml"}));
     CHECK(result.exit_code == expected);
     const bool says = result.err.find(fmt::format("exit code {}:", code)) != std::string::npos;
     CHECK(says == (code != expected));
@@ -235,7 +239,8 @@ TEST_CASE("the first signal that stops becomes the one that mpirun hands to all"
     const LaunchFolder folder(
         "trap 'echo usr1 >got; exit 75' USR1\ntrap 'echo other >got' TERM "
         "INT\necho >ready\nwhile :; do sleep 0.05; done\n");
-    Command command = folder.command({"launch", "-n", "4", "small.yaml", "--restarts", "3"});
+    Command command =
+        folder.command({"launch", "--processes", "4", "small.yaml", "--restarts", "3"});
     command.watch = [&](const std::string&, const std::string&, int pid) {
       return fs::exists(folder.file("ready")) && kill(pid, number) == 0;
     };
@@ -249,7 +254,7 @@ TEST_CASE("a run that was asked to save is started again when it is lost") {
   const LaunchFolder folder(
       "[ -e ready ] && exit 0\ntrap 'exit 8' USR2\necho >ready\n"
       "while :; do sleep 0.05; done\n");
-  Command command = folder.command({"launch", "-n", "4", "small.yaml", "--restarts", "3"});
+  Command command = folder.command({"launch", "--processes", "4", "small.yaml", "--restarts", "3"});
   command.watch = [&](const std::string&, const std::string&, int pid) {
     return fs::exists(folder.file("ready")) && kill(pid, SIGUSR2) == 0;
   };
@@ -287,7 +292,7 @@ TEST_CASE("a run that is lost twice is started again twice and ends the same") {
   const LaunchFolder folder(killing_script(2));
   REQUIRE(run(folder.command(with({"train", "-q", "-o", "whole"}, kManyEpochs))).exit_code == 0);
   const Result result = run(folder.command(
-      with({"launch", "-n", "4", "--restarts", "3", "-q", "-o", "run"}, kManyEpochs)));
+      with({"launch", "--processes", "4", "--restarts", "3", "-q", "-o", "run"}, kManyEpochs)));
   CHECK_MESSAGE(result.exit_code == 0, result.err);
   CHECK(result.err.find("restart 1 of 3 after exit code 8 of mpirun, from step ") !=
         std::string::npos);
@@ -299,15 +304,15 @@ TEST_CASE("a run that is lost twice is started again twice and ends the same") {
 TEST_CASE("a run is started again as often as was said and not more") {
   const LaunchFolder folder(killing_script(5));
   const Result result = run(folder.command(
-      with({"launch", "-n", "4", "--restarts", "1", "-q", "-o", "run"}, kManyEpochs)));
+      with({"launch", "--processes", "4", "--restarts", "1", "-q", "-o", "run"}, kManyEpochs)));
   CHECK_MESSAGE(result.exit_code == 8, result.err);
   CHECK(folder.read("count") == "2\n");
 }
 
 TEST_CASE("a run that saves nothing more is not started for ever") {
   const LaunchFolder folder("echo x >>count\nexit 139\n");
-  const Result result =
-      run(folder.command(with({"launch", "-n", "4", "--restarts", "9", "-o", "run"}, kManyEpochs)));
+  const Result result = run(folder.command(
+      with({"launch", "--processes", "4", "--restarts", "9", "-o", "run"}, kManyEpochs)));
   CHECK_MESSAGE(result.exit_code == 8, result.err);
   CHECK(folder.read("count") == "x\nx\n");
   CHECK(result.err.find("restart 1 of 9 after exit code 8 of mpirun, from the beginning: there is "
@@ -317,8 +322,9 @@ TEST_CASE("a run that saves nothing more is not started for ever") {
 
 TEST_CASE("the time that a run may take is for all its starts together") {
   const LaunchFolder folder("echo \"$*\" >>calls\nsleep 1.2\nexit 139\n");
-  const std::vector<std::string> args = {"launch", "-n",  "4",          "--restarts",       "9",
-                                         "-o",     "run", "small.yaml", "run.max_time=100s"};
+  const std::vector<std::string> args = {"launch",     "--processes", "4",
+                                         "--restarts", "9",           "-o",
+                                         "run",        "small.yaml",  "run.max_time=100s"};
   CHECK(run(folder.command(args)).exit_code == 8);
   const std::string calls = folder.read("calls");
   CHECK(lines_of(calls).size() == 2);
@@ -335,8 +341,8 @@ TEST_CASE("the time that a run may take is for all its starts together") {
 TEST_CASE("what a restart would not change is not started again") {
   for (const int code : {0, 1, 2, 3, 4, 5, 6, 74, 75}) {
     const LaunchFolder folder(fmt::format("echo x >>count\nexit {}\n", code));
-    CHECK(run(folder.command({"launch", "-n", "4", "--restarts", "3", "small.yaml"})).exit_code ==
-          code);
+    CHECK(run(folder.command({"launch", "--processes", "4", "--restarts", "3", "small.yaml"}))
+              .exit_code == code);
     CHECK(folder.read("count") == "x\n");
   }
 }

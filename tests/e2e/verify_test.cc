@@ -33,13 +33,17 @@ TEST_CASE("verify proves that a config gives the same on every mesh of its size"
   CHECK_MESSAGE(result.exit_code == 0, result.err);
   const std::vector<std::string> lines = lines_of(result.out);
   REQUIRE(lines.size() == 4);
-  CHECK(lines[0] == "reference   one device, float64, 3 steps of 16 from seed 7");
+  CHECK(lines[0] == "reference   one device, float64, 2 steps of 16 and one of 8 from seed 7");
   CHECK(lines[1].find("2 x 2       equal; the largest difference is ") == 0);
   CHECK(lines[2].find("1 x 4       equal; ") == 0);
   CHECK(lines[3].find("4 x 1       equal; ") == 0);
-  CHECK(
-      meshtrain({"verify", "small.yaml", "--mesh", "data=1,model=2", "--steps", "1"}, folder.path())
-          .exit_code == 0);
+  const Result one = meshtrain({"verify", "small.yaml", "--mesh", "data=1,model=2", "--steps", "1"},
+                               folder.path());
+  CHECK(one.exit_code == 0);
+  CHECK(one.out.find("float64, 1 step of 16 and one of 8 from seed 7\n") != std::string::npos);
+  const Result whole =
+      meshtrain({"verify", "small.yaml", "--steps", "1", "data.remainder=drop"}, folder.path());
+  CHECK(whole.out.find("float64, 1 step of 16 from seed 7\n") != std::string::npos);
 }
 
 TEST_CASE("verify names the first tensor that differs") {

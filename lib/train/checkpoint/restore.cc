@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/checksum.h"
+#include "base/columns.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "config/load.h"
@@ -372,20 +373,58 @@ DataCursor data_cursor(const Dataset& train, const Config& config) {
           .seed = config.seed};
 }
 
+namespace {
+
+using ValueMap = std::map<std::string, std::string>;
+
+// Whether a key of `values` is `path` or lies below it.
+bool has_below(const ValueMap& values, const std::string& path) {
+  const auto below = values.lower_bound(path + ".");
+  return values.count(path) > 0 || (below != values.end() && is_below(below->first, path));
+}
+
+// The largest part of the config around `key` of `values` of which `others` has nothing; then, as
+// far as all of it lies below one more word (the class in an entry of a list), with that word.
+std::string object_of(const std::string& key, const ValueMap& values, const ValueMap& others) {
+  size_t end = key.find('.');
+  while (end != std::string::npos && has_below(others, key.substr(0, end))) {
+    end = key.find('.', end + 1);
+  }
+  if (end == std::string::npos) {
+    return "";
+  }
+  for (size_t next = key.find('.', end + 1); next != std::string::npos;
+       next = key.find('.', end + 1)) {
+    const std::string inner = key.substr(0, next);
+    const auto last = values.lower_bound(key.substr(0, end) + "/");  // "/" follows "."
+    if (!is_below(values.lower_bound(key.substr(0, end) + ".")->first, inner) ||
+        !is_below(std::prev(last)->first, inner)) {
+      break;
+    }
+    end = next;
+  }
+  return key.substr(0, end);
+}
+
+}  // namespace
+
 std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after) {
   const FlatConfig old_values = flat_config(before), new_values = flat_config(after);
-  const std::map<std::string, std::string> old_map(old_values.begin(), old_values.end());
-  std::map<std::string, std::string> rest = old_map;
+  const ValueMap old_map(old_values.begin(), old_values.end());
+  const ValueMap new_map(new_values.begin(), new_values.end());
+  ValueMap rest = old_map;
   std::vector<ConfigChange> out;
   for (const auto& [key, value] : new_values) {
     const auto found = old_map.find(key);
-    if (found == old_map.end() || found->second != value) {
-      out.push_back({key, found == old_map.end() ? "" : found->second, value});
+    if (found == old_map.end()) {
+      out.push_back({key, "", value, object_of(key, new_map, old_map)});
+    } else if (found->second != value) {
+      out.push_back({key, found->second, value});
     }
     rest.erase(key);
   }
   for (const auto& [key, value] : rest) {
-    out.push_back({key, value, ""});
+    out.push_back({key, value, "", object_of(key, old_map, new_map)});
   }
   return out;
 }
@@ -403,17 +442,22 @@ std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::str
 }
 
 std::string changes_text(const std::vector<ConfigChange>& changes) {
-  size_t width = 0;
+  std::vector<std::vector<std::string>> rows;
+  std::string object;
   for (const ConfigChange& change : changes) {
-    width = std::max(width, change.key.size());
+    const bool is_nothing = change.before + change.after == "null";  // a key without a value
+    if (is_nothing || (!object.empty() && change.object == object)) {
+      continue;
+    }
+    object = change.object;
+    rows.push_back(
+        !object.empty()
+            ? std::vector{"  " + object, std::string(change.before.empty() ? "new" : "gone")}
+            : std::vector{"  " + change.key,
+                          fmt::format("{} -> {}", change.before.empty() ? "(none)" : change.before,
+                                      change.after.empty() ? "(none)" : change.after)});
   }
-  std::string out;
-  for (const ConfigChange& change : changes) {
-    out += fmt::format("  {:<{}}  {} -> {}\n", change.key, width,
-                       change.before.empty() ? "(none)" : change.before,
-                       change.after.empty() ? "(none)" : change.after);
-  }
-  return out;
+  return aligned_columns(rows);
 }
 
 namespace {

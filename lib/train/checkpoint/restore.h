@@ -22,12 +22,15 @@ DataCursor data_cursor(const Dataset& train, const Config& config);
 struct ConfigChange {
   std::string key;            // "fit.epochs"
   std::string before, after;  // as YAML; empty when the key was or is not there
+  // What the key is a part of and that was or is not there as a whole, such as
+  // "callbacks.0.EarlyStopping"; else empty.
+  std::string object = {};
 };
 // Of two resolved configs (show_config), in the order of the second.
 std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after);
 // Since a checkpoint was written. A key that there was not yet had its default.
 std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::string_view now);
-// "fit.epochs  2 -> 4", one line each.
+// "fit.epochs  2 -> 4", a line for each key; for an object that came or went one for all of it.
 std::string changes_text(const std::vector<ConfigChange>& changes);
 
 // What this process holds of a variable, out of a tensor of the same shape and type. Of the files

@@ -99,7 +99,7 @@ TEST_CASE("fewer processes than slots fill the first hosts") {
   CHECK(text_of(take_slots(hosts, 4)) == "a=4 ");
   const test::Caught caught = test::caught([&] { take_slots(hosts, 13); });
   CHECK(caught.exit_code == 2);
-  CHECK_MESSAGE(caught.says("-n 13, but the hosts take 12 processes; give them more: a:5"),
+  CHECK_MESSAGE(caught.says("--processes 13, but the hosts take 12 processes; give them more: a:5"),
                 caught.text);
 }
 

@@ -1,0 +1,270 @@
+// What the program answers: help, misuse, and what leads on from a slip.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "example.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Refused as a misuse: exit code 2, nothing on stdout.
+void check_misuse(const std::vector<std::string>& args, const std::string& says) {
+  const ExampleFolder folder;
+  const Result result = meshtrain(args, folder.path());
+  CHECK(result.exit_code == 2);
+  CHECK(result.out.empty());
+  CHECK_MESSAGE(contains(result.err, "error[E140]: "), result.err);
+  CHECK_MESSAGE(contains(result.err, says), result.err);
+}
+
+// A folder with a finished run of the example: runs/small/latest.
+class FinishedRun : public ExampleFolder {
+ public:
+  FinishedRun() {
+    REQUIRE(meshtrain({"train", "small.yaml", "-q"}, path()).exit_code == 0);
+    REQUIRE(fs::exists(file("runs/small/latest")));
+  }
+};
+
+TEST_CASE("a wrong verb is one with --help too") {
+  check_misuse({"explian", "--help"}, "unknown verb `explian`; did you mean `explain`?");
+  check_misuse({"--help", "validat"}, "unknown verb `validat`; did you mean `validate`?");
+  check_misuse({"data", "fetchh", "--help"}, "unknown verb `fetchh`; did you mean `fetch`?");
+  check_misuse({"data", "fetchh"}, "unknown verb `fetchh`; did you mean `fetch`?");
+  check_misuse({"data"}, "`data` needs a verb: fetch or inspect");
+  check_misuse({"version", "please"}, "`please` is a word too many");
+  const Result help = meshtrain({"data", "--help"}, ".");
+  CHECK(help.exit_code == 0);
+  CHECK(contains(help.out, "inspect"));
+}
+
+TEST_CASE("what a flag cannot be is said in words") {
+  check_misuse({"train", "small.yaml", "--log-format", "jsonl"},
+               "--log-format: must be keras or plain or json, not `jsonl`");
+  check_misuse({"train", "small.yaml", "--restarts", "-1"},
+               "--restarts: must be a whole number from 0 to 1000000, not `-1`");
+  check_misuse({"verify", "small.yaml", "--tolerance", "much"},
+               "--tolerance: must be a number, at least 0; not `much`");
+  check_misuse({"bench", "comm", "--seconds", "100"},
+               "--seconds: must be a number from 0.001 to 60, not `100`");
+  check_misuse({"train", "small.yaml", "--seed"}, "--seed needs a value: N");
+  check_misuse({"launch", "small.yaml", "-n", "4"}, "unknown option `-n`");
+}
+
+TEST_CASE("help is in our words") {
+  for (const char* verb : {"train", "launch", "verify", "summary", "resume", "predict", "report"}) {
+    CAPTURE(verb);
+    const Result help = meshtrain({verb, "--help"}, ".");
+    CHECK(help.exit_code == 0);
+    for (const char* foreign : {"REQUIRED", "INT in", "FLOAT in", "{auto}", "...]...", "... ...",
+                                "TEXT", "SUBCOMMAND", "\n\n\n"}) {
+      CHECK_MESSAGE(!contains(help.out, foreign), foreign, "\n", help.out);
+    }
+  }
+  const std::string train = meshtrain({"train", "--help"}, ".").out;
+  CHECK(contains(train, "[OPTIONS] CONFIG... [KEY=VALUE...]\n"));
+  CHECK(contains(train, "  -r, --resume[=auto|latest|best|PATH]\n"));
+  CHECK(contains(train, "  -n, --dry-run "));
+  CHECK(contains(meshtrain({"verify", "--help"}, ".").out, "; default 4\n"));
+  CHECK(contains(meshtrain({"predict", "--help"}, ".").out, "  -o, --output Y.npy "));
+  CHECK(contains(meshtrain({"report", "--help"}, ".").out, "  -o, --output FILE "));
+  const std::string all = meshtrain({"--help"}, ".").out;
+  CHECK(contains(all, "meshtrain [OPTIONS] VERB\n"));
+  CHECK(contains(all, "\nVerbs:\n  train "));
+}
+
+TEST_CASE("validate knows what data without a file are") {
+  const ExampleFolder folder;
+  folder.write("digits.yaml", R"(
+model: {layers: [{Input: {shape: [28, 28, 1]}}, {Dense: 10}]}
+compile: {loss: sparse_categorical_crossentropy}
+data: {train: digits}
+)");
+  // As train says it.
+  const auto check = [&](std::vector<std::string> args, int code, const std::string& says) {
+    for (const char* verb : {"validate", "train"}) {
+      args[0] = verb;
+      const Result result = meshtrain(args, folder.path());
+      CHECK(result.exit_code == code);
+      CHECK_MESSAGE(contains(result.err, says), result.err);
+    }
+  };
+  check({"validate", "digits.yaml"}, 2, "error[E123]");
+  check({"validate", "digits.yaml", "model.layers[0].Input.shape=[28,28]"}, 3,
+        "error[E324]: samples have shape (28, 28, 1), input `input_layer` takes (28, 28)");
+  check(
+      {"validate", "small.yaml", "data.test={source: random, samples: 9, shape: [9], classes: 3}"},
+      3, "the test data have samples of shape (9,), the train data (6,)");
+  check({"validate", "small.yaml", "data.train={source: random, samples: 9, shape: [6]}"}, 3,
+        "the train data have no labels");
+  check({"validate", "small.yaml", "data.transform=[{Reshape: {target_shape: [4]}}]"}, 3,
+        "error[E304]");
+  // Of files only that they are there.
+  check({"validate", "small.yaml", "data.train={source: npz, path: nothing.npz}"}, 3,
+        "error[E300]: cannot open `nothing.npz`: No such file or directory");
+  check({"validate", "small.yaml", "data.train={source: npy, x: x*.npy}"}, 3,
+        "error[E300]: no file matches `x*.npy`");
+  check({"validate", "small.yaml", "data.train={source: image_folder, directory: nothing}"}, 3,
+        "error[E300]: there is no folder `nothing`");
+  folder.write("some.npz", "no archive");
+  CHECK(meshtrain({"validate", "small.yaml", "data.train={source: npz, path: some.npz}"},
+                  folder.path())
+            .exit_code == 0);
+  // Both at once.
+  const Result both = meshtrain(
+      {"validate", "small.yaml", "data.train={source: npz, path: nothing.npz}", "--mesh", "1x3"},
+      folder.path());
+  CHECK(contains(both.err, "error[E300]"));
+  CHECK(contains(both.err, "error[E204]"));
+}
+
+TEST_CASE("validate names the config wherever it stands") {
+  const ExampleFolder folder;
+  const Result result = meshtrain({"validate", "distribution.zero=1", "small.yaml"}, folder.path());
+  CHECK(result.out == "small.yaml: 0 errors, 0 warnings\n");
+}
+
+TEST_CASE("devices of the command line are shown where they do not make the mesh") {
+  const ExampleFolder folder;
+  const Result flag = meshtrain({"plan", "small.yaml", "--devices", "cpu:6"}, folder.path());
+  CHECK(flag.exit_code == 4);
+  CHECK_MESSAGE(contains(flag.err, R"( --> command line:1:11
+  |
+1 | --devices cpu:6
+  |           ^^^^^
+  = note: `shape` is at small.yaml:8:12
+)"),
+                flag.err);
+  const Result file =
+      meshtrain({"plan", "small.yaml", "--mesh", "2x4", "distribution.device_mesh.devices=cpu:4"},
+                folder.path());
+  CHECK_MESSAGE(contains(file.err, "  = note: `shape` is at command line:1:8\n"), file.err);
+  std::string text = kExample;
+  text.replace(text.find("    axis_names"), 0, "    devices: cpu:8\n");
+  folder.write("eight.yaml", text);
+  const Result both = meshtrain({"plan", "eight.yaml"}, folder.path());
+  CHECK_MESSAGE(contains(both.err, " --> eight.yaml:8:12\n"), both.err);
+  CHECK_MESSAGE(contains(both.err, "  = note: `devices` is at eight.yaml:9:14\n"), both.err);
+}
+
+TEST_CASE("a key without its equals sign is told how it is written") {
+  check_misuse({"train", "small.yaml", "fit.epochs", "3"}, "write fit.epochs=3\n");
+  check_misuse({"train", "small.yaml", "fit.epochs"}, "write fit.epochs=VALUE\n");
+  check_misuse({"plan", "small.yaml", "compile.optimizer.learning_rate", "0.1"},
+               "write compile.optimizer.learning_rate=0.1\n");
+  const ExampleFolder folder;
+  CHECK(contains(meshtrain({"train", "fit.epoch"}, folder.path()).err, "error[E100]"));
+  folder.write("name", kExample);  // a config may be called so
+  CHECK(meshtrain({"plan", "name"}, folder.path()).exit_code == 0);
+}
+
+TEST_CASE("what is not the run itself leads to it") {
+  const FinishedRun folder;
+  const auto check = [&](const std::vector<std::string>& args, int code,
+                         const std::vector<std::string>& says) {
+    const Result result = meshtrain(args, folder.path());
+    CHECK(result.exit_code == code);
+    for (const std::string& part : says) {
+      CHECK_MESSAGE(contains(result.err, part), result.err);
+    }
+  };
+  for (const char* verb : {"resume", "inspect"}) {
+    check({verb, "runs/small"}, 6,
+          {"error[E400]: `runs/small` is no run and no checkpoint\n",
+           "= help: write `runs/small/latest`, the newest run in it\n"});
+    check({verb, "runs/smal/latest"}, 6,
+          {"error[E400]: there is no folder `runs/smal/latest`\n", "= help: in `runs`: small\n"});
+    check({verb, "run/small/latest"}, 6, {"= help: in this folder: runs"});
+  }
+  check({"plan", "runs/small/latest"}, 2,
+        {"error[E140]: `runs/small/latest` is a run, no config\n",
+         "= help: `meshtrain resume runs/small/latest` goes on with it\n"});
+  check({"export", "small.yaml", "--weights", "runs/small/latest", "-o", "x.npz"}, 6,
+        {"error[E405]", "write `runs/small/latest/weights.safetensors`, the run's\n"});
+}
+
+TEST_CASE("a run that is done says that nothing is left") {
+  const FinishedRun folder;
+  const Result done = meshtrain({"resume", "runs/small/latest"}, folder.path());
+  CHECK(done.exit_code == 0);
+  CHECK_MESSAGE(contains(done.err, "\nnothing left to train: 2 of 2 epochs are done\n"), done.err);
+  const Result fewer = meshtrain({"resume", "runs/small/latest", "--epochs", "1"}, folder.path());
+  CHECK_MESSAGE(contains(fewer.err, "\nnothing left to train: 2 of 1 epochs are done\n"),
+                fewer.err);
+  const Result more = meshtrain({"resume", "runs/small/latest", "--epochs", "3"}, folder.path());
+  CHECK(contains(more.out, "Epoch 3/3\n"));
+  CHECK_FALSE(contains(more.err, "nothing left"));
+}
+
+TEST_CASE("an object that came or went is one line of what changed") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "callbacks=[{EarlyStopping: {patience: 9}}]",
+                     "data.validation={source: random, samples: 8, shape: [6], classes: 3}", "-o",
+                     "run", "-q"},
+                    folder.path())
+              .exit_code == 0);
+  const Result gone =
+      meshtrain({"resume", "run", "fit.epochs=3", "~callbacks", "-o", "next"}, folder.path());
+  CHECK_MESSAGE(contains(gone.err,
+                         "changed since\n"
+                         "  fit.epochs                 2 -> 3\n"
+                         "  callbacks.0.EarlyStopping  gone\n"),
+                gone.err);
+  const Result back = meshtrain(
+      {"resume", "next", "fit.epochs=4", "callbacks=[{EarlyStopping: {patience: 9}}, TensorBoard]"},
+      folder.path());
+  CHECK_MESSAGE(contains(back.err,
+                         "  callbacks.0.EarlyStopping  new\n"
+                         "  callbacks.1.TensorBoard    new\n"),
+                back.err);
+  CHECK_FALSE(contains(back.err, "(none)"));
+}
+
+TEST_CASE("export names the weights beside a script") {
+  const FinishedRun folder;
+  const Result with = meshtrain(
+      {"export", "small.yaml", "-w", "runs/small/latest/weights.safetensors", "-o", "model.py"},
+      folder.path());
+  CHECK(with.err == "wrote model.py and model.weights.h5\n");
+  const Result without = meshtrain({"export", "small.yaml", "-o", "model.py"}, folder.path());
+  CHECK(without.err == "wrote model.py\n");
+}
+
+TEST_CASE("every template is listed with a whole sentence in a column of its own") {
+  const std::vector<std::string> lines = lines_of(meshtrain({"init"}, ".").out);
+  REQUIRE(lines.size() >= 10);
+  const auto sentence_at = [](const std::string& line) {
+    return line.find_first_not_of(' ', line.find(' '));
+  };
+  for (const std::string& line : lines) {
+    CHECK_MESSAGE(line.back() == '.', line);
+    CHECK_MESSAGE(line.size() < 200, line);
+    CHECK_MESSAGE(sentence_at(line) == sentence_at(lines[0]), line);
+  }
+}
+
+// Readers of YAML 1.1 take a bare `on` for true.
+TEST_CASE("no key that is shown is a word of YAML 1.1") {
+  const TemporaryFolder folder;
+  for (const std::string& line : lines_of(meshtrain({"init"}, ".").out)) {
+    const std::string name = line.substr(0, line.find(' '));
+    folder.write(name + ".yaml", meshtrain({"init", name}, ".").out);
+    const std::string shown = meshtrain({"config", "show", name + ".yaml"}, folder.path()).out;
+    CHECK(contains(shown, "  \"on\": "));
+    for (const std::string& text : {folder.read(name + ".yaml"), shown}) {
+      CHECK_MESSAGE(!contains(text, " on: "), name);
+      CHECK_MESSAGE(!contains(text, "{on: "), name);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain
