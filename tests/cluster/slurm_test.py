@@ -38,6 +38,7 @@ def tasks_that_are_dealt_out_in_turn_are_told_of(bench, cluster):
     run.says(r"warning\[W616\].*: h0 has ranks 0, 3, h1 has ranks 1, 4, h2 has ranks 2, 5")
     run.says(r"srun --distribution=block")
     bench.same("cyclic", one)
+    bench.nothing_left()
 
 
 def a_signal_saves_and_stops_the_step(bench, cluster):
