@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "exec/executor.h"
 #include "ir/op.h"
@@ -32,10 +33,16 @@ DeviceMesh random_mesh(Random& random) {
   }
 }
 
-// Each axis goes to a random dimension that it divides, or nowhere.
+// Each axis goes to a random dimension that it divides, or nowhere; those of one dimension stand
+// there in any order.
 Sharding random_sharding(Random& random, const Shape& shape, const DeviceMesh& mesh, int percent) {
   Sharding out = Sharding::replicated(shape.size());
-  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+  std::vector<int> axes(static_cast<size_t>(mesh.num_axes()));
+  std::iota(axes.begin(), axes.end(), 0);
+  for (size_t i = axes.size(); i > 1; --i) {
+    std::swap(axes[i - 1], axes[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
+  }
+  for (const int axis : axes) {
     if (shape.empty() || mesh.axis_size(axis) == 1 || !random.chance(percent)) {
       continue;
     }
@@ -147,6 +154,10 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   Compiled compiled = compile(graph, layout.mesh, options);
   if (place.device != nullptr) {
     group_rows(compiled.program);
+  }
+  for (const Node& node : compiled.graph.nodes) {
+    MESHTRAIN_CHECK(!node.op->collective || !node.attr_string("cause").empty(),
+                    "{} is there for no reason", node.path);
   }
   const std::string problem = memory_plan_problem(compiled.program);
   MESHTRAIN_CHECK(problem.empty(), "{}", problem);
