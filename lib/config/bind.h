@@ -26,6 +26,8 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
 // Parts of it.
 void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConfig& out,
                        Diagnostics& diagnostics);  // bind_distribution.cc
+// Adds an E205 for each axis of a layout that is none of the mesh's, where those could be read.
+void check_axis_names(const DistributionConfig& distribution, Diagnostics& diagnostics);
 void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics);  // bind_model.cc
 void bind_compile(ConfigValue& tree, const ModelConfig& model, CompileConfig& out,
                   Diagnostics& diagnostics);  // bind_compile.cc

@@ -5,6 +5,7 @@
 #include "config/bind.h"
 #include "config/devices.h"
 #include "config/scalars.h"
+#include "mesh/layout_axes.h"
 
 namespace meshtrain {
 namespace {
@@ -179,6 +180,16 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
   }
   const ConfigValue& unmatched = field_of(field_of(tree, "checks"), "unmatched_rule");
   out.unmatched_rule = located<std::string>(unmatched, unmatched.string());
+}
+
+void check_axis_names(const DistributionConfig& distribution, Diagnostics& diagnostics) {
+  const MeshConfig& mesh = distribution.mesh;
+  if (is_refused(mesh.shape.loc, diagnostics) || is_refused(mesh.axis_names.loc, diagnostics)) {
+    return;
+  }
+  for (const LayoutRule& rule : distribution.layout_map) {
+    check_layout_axes(rule.layout, mesh.axis_names.value, diagnostics);
+  }
 }
 
 }  // namespace meshtrain

@@ -178,6 +178,9 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   const std::string first_file = options.files.empty() ? std::string() : options.files[0];
   out.config = bind_config(out.tree, out.root, first_file, options.require_data, diagnostics);
   out.config.model.block_outputs = std::move(expansion.outputs);
+  if (diagnostics.has_errors()) {  // otherwise that is found with all that the model decides
+    check_axis_names(out.config.distribution, diagnostics);
+  }
   diagnostics = in_file_order(diagnostics);
   diagnostics.throw_if_errors();
   out.config.source_text = out.root.loc.file->text;

@@ -1,4 +1,4 @@
-// Checks of axis names in layouts, shared by LayoutMap and resolve_layout.
+// Checks of axis names in layouts, shared by LayoutMap, resolve_layout and the loading of a config.
 #pragma once
 
 #include "base/diagnostic.h"
@@ -9,8 +9,9 @@ namespace meshtrain {
 // The place of axis `i` of dimension `d`, else of the whole layout.
 SourceLoc axis_loc(const TensorLayout& layout, size_t d, size_t i);
 
-// Adds an E205 for every axis that is not in the mesh or occurs twice; true when there is none.
-bool check_layout_axes(const TensorLayout& layout, const DeviceMesh& mesh,
+// Adds an E205 for every axis that is not one of `names`, the mesh's, or occurs twice; true when
+// there is none.
+bool check_layout_axes(const TensorLayout& layout, const std::vector<std::string>& names,
                        Diagnostics& diagnostics);
 
 }  // namespace meshtrain

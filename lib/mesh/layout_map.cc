@@ -24,16 +24,15 @@ SourceLoc axis_loc(const TensorLayout& layout, size_t d, size_t i) {
                                                                        : layout.loc;
 }
 
-bool check_layout_axes(const TensorLayout& layout, const DeviceMesh& mesh,
+bool check_layout_axes(const TensorLayout& layout, const std::vector<std::string>& names,
                        Diagnostics& diagnostics) {
   const int errors = diagnostics.num_errors();
-  const std::vector<std::string> names = mesh.axis_names();
   std::set<std::string_view> seen;
   for (size_t d = 0; d < layout.dims.size(); ++d) {
     for (size_t i = 0; i < layout.dims[d].size(); ++i) {
       const std::string& name = layout.dims[d][i];
       const SourceLoc loc = axis_loc(layout, d, i);
-      if (!mesh.find_axis(name)) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
         Diagnostic& problem = diagnostics.error(
             "E205", loc,
             fmt::format("axis `{}` of {} is not in the mesh", name, layout.to_string()));
@@ -63,7 +62,7 @@ void LayoutMap::set(LayoutRule rule) {
       problem.note("first at " + same->loc.to_string());
     }
   }
-  check_layout_axes(rule.layout, mesh_, diagnostics);
+  check_layout_axes(rule.layout, mesh_.axis_names(), diagnostics);
   std::optional<Pattern> pattern;
   try {
     pattern.emplace(rule.key, rule.loc);

@@ -42,6 +42,26 @@ void report_other_count(const MeshConfig& config, const std::vector<int64_t>& sh
   d.help(fmt::format("write `devices: {}` or `devices: auto`", request.as_many(product(shape))));
 }
 
+// Sizes that do not divide stand beside lines that say nothing of them.
+void note_command_line(const MeshConfig& mesh, Diagnostic& d) {
+  if (mesh.shape.loc && mesh.shape.loc.file->name == "command line") {
+    const std::string_view word = mesh.shape.loc.file->line(1);  // or a flag and its value
+    d.note(fmt::format("the mesh comes from the command line ({})",
+                       starts_with(word, "--") ? word.substr(0, word.find(' ')) : word));
+  }
+}
+
+void append_with_origin(const Diagnostics& found, const MeshConfig& mesh, Diagnostics& out) {
+  for (const Diagnostic& d : found.list()) {  // errors all
+    Diagnostic& copy = out.error(d.code, d.loc, d.message);
+    copy.label = d.label;
+    copy.notes = d.notes;
+    if (d.code == "E204") {
+      note_command_line(mesh, copy);
+    }
+  }
+}
+
 DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
                      const Surroundings& around, Diagnostics& diagnostics) {
   const std::optional<int64_t> devices = request.num_devices(around.processes);
@@ -135,6 +155,7 @@ Distribution make_distribution(const Config& config, const Surroundings& around,
       d.help(fmt::format("or `devices: gpu:0-{}`: `auto` takes all {} GPUs that are here",
                          most_that_divide(batch, shards) - 1, shards));
     }
+    note_command_line(from.mesh, d);
   }
   return out;
 }
@@ -163,7 +184,8 @@ LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnost
 ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
                                 const std::vector<LayoutTarget>& outputs,
                                 const std::vector<std::string>& layer_paths,
-                                std::string_view model_name, Diagnostics& diagnostics) {
+                                std::string_view model_name, const MeshConfig& mesh,
+                                Diagnostics& diagnostics) {
   std::vector<LayoutTarget> targets = weights;
   targets.insert(targets.end(), outputs.begin(), outputs.end());
   const std::vector<const LayoutRule*> rules =
@@ -173,9 +195,10 @@ ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTa
     const LayoutTarget& target = targets[i];
     Sharding sharding = Sharding::replicated(target.shape.size());
     if (rules[i] != nullptr) {
-      sharding =
-          resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), diagnostics)
-              .value_or(sharding);
+      Diagnostics found;
+      sharding = resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), found)
+                     .value_or(sharding);
+      append_with_origin(found, mesh, diagnostics);
     }
     if (i < weights.size()) {
       out.weights.push_back(sharding);

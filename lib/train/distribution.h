@@ -36,10 +36,12 @@ struct ResolvedLayouts {
   std::map<std::string, Sharding> pins;  // "d2/output"
   std::map<std::string, const LayoutRule*> pin_rules;
 };
+// `mesh`: whose sizes E204 says the origin of where that is the command line.
 ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
                                 const std::vector<LayoutTarget>& outputs,
                                 const std::vector<std::string>& layer_paths,
-                                std::string_view model_name, Diagnostics& diagnostics);
+                                std::string_view model_name, const MeshConfig& mesh,
+                                Diagnostics& diagnostics);
 
 // The rules of the config as a map on `mesh`; problems of single rules go to `diagnostics`.
 LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnostics& diagnostics);

@@ -90,6 +90,17 @@ void move_pin(ResolvedLayouts& layouts, const std::string& key, const std::strin
   layouts.pin_rules.erase(key);
 }
 
+// A batch that the mesh does not divide leaves mesh and model as they are: what else is wrong is
+// looked for.
+void throw_if_unusable(const Diagnostics& diagnostics) {
+  const auto& list = diagnostics.list();
+  if (!std::all_of(list.begin(), list.end(), [](const Diagnostic& d) {
+        return d.severity == Severity::kWarning || d.code == "E211";
+      })) {
+    diagnostics.throw_if_errors();
+  }
+}
+
 }  // namespace
 
 std::string_view step_kind_name(StepKind kind) {
@@ -121,17 +132,21 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   distribution_ = make_distribution(config, processes, diagnostics);
   check_optimizer(config.compile.optimizer, diagnostics);
   model_ = std::make_unique<Model>(config.model, policy, diagnostics);
-  diagnostics.throw_if_errors();
+  throw_if_unusable(diagnostics);
   part_ = MeshPart(mesh(), processes, rank);
   optimizer_ = std::make_unique<Optimizer>(config.compile.optimizer);
+  const int errors = diagnostics.num_errors();
   if (data != nullptr) {
     data_ = *data;
     check_data(*data, diagnostics);
-    diagnostics.throw_if_errors();
   } else {
     data_ = implied_data();
   }
+  const bool data_fit = diagnostics.num_errors() == errors;
   resolve(diagnostics);
+  if (!data_fit) {
+    diagnostics.throw_if_errors();
+  }
   graphs_ = std::make_unique<StepGraphs>(config_, *model_, *optimizer_, data_, dtype_,
                                          layouts_.pins, diagnostics);
   diagnostics.throw_if_errors();
@@ -223,8 +238,8 @@ void Setup::resolve(Diagnostics& diagnostics) {
   }
   layout_map_ = make_layout_map(config_, mesh(), diagnostics);
   const std::map<std::string, std::string> block_pins = add_block_outputs(config_.model, outputs);
-  layouts_ =
-      resolve_layouts(layout_map_, weights, outputs, layer_paths, model_->name(), diagnostics);
+  layouts_ = resolve_layouts(layout_map_, weights, outputs, layer_paths, model_->name(),
+                             config_.distribution.mesh, diagnostics);
   for (const auto& [key, own_key] : block_pins) {
     move_pin(layouts_, key, own_key, diagnostics);
   }

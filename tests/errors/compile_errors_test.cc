@@ -1,18 +1,17 @@
-// Losses, metrics and adapted layers that do not fit the model: what `validate` says of the configs
-// in compile_cases/, word for word (cases.h).
+// What `validate` says, word for word (cases.h), of losses, metrics and adapted layers that do not
+// fit the model (compile_cases/), and of meshes and layouts that fit neither it nor the batch
+// (layout_cases/).
 #include "config/load.h"
-#include "errors/cases.h"
+#include "errors/load_options.h"
 #include "train/adapt.h"
 #include "train/setup.h"
 
 namespace meshtrain {
 namespace {
 
-std::string problems_of(const std::string& file) {
+std::string problems_of(const std::string& name) {
   try {
-    LoadOptions options;
-    options.files = {file};
-    const Config config = load_config(options);
+    const Config config = load_config(case_options(name));
     const Setup setup(config, nullptr);
     Diagnostics found;
     check_adaptation(setup.model(), found);
@@ -22,15 +21,23 @@ std::string problems_of(const std::string& file) {
   }
 }
 
+void check_cases(const std::string& folder, size_t least) {
+  enter_cases(folder);
+  const std::set<std::string> names = case_names({".yaml"});
+  CHECK(names.size() >= least);
+  for (const std::string& name : names) {
+    check_case(name, problems_of(name));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("what does not fit the model is refused with its exact message") {
-  enter_cases("compile_cases");
-  const std::set<std::string> names = case_names({".yaml"});
-  CHECK(names.size() >= 13);
-  for (const std::string& name : names) {
-    check_case(name, problems_of(name + ".yaml"));
-  }
+  check_cases("compile_cases", 13);
+}
+
+TEST_CASE("what is wrong with mesh and batch and layouts is said at once") {
+  check_cases("layout_cases", 4);
 }
 
 }  // namespace meshtrain
