@@ -15,7 +15,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kShown = 5;
-constexpr int64_t kScratchMatters = 2;  // where programs need more than room / this
+constexpr int64_t kScratchMatters = 8;  // where programs need more than room / this
 
 std::string layout_of(const Sharding& sharding, const DeviceMesh& mesh) {
   return sharding.used_axes() == 0 ? "replicated" : sharding_string(sharding, mesh);

@@ -128,6 +128,50 @@ std::vector<int> children_of(int pid) {
   return out;
 }
 
+// Model and optimizer stay: their state is split over the GPUs, no more of it than is needed.
+TEST_CASE("what is too large for each GPU is split where that is enough") {
+  const GpuFolder folder;
+  if (!has_gpus(folder))
+    return;
+  std::string large = R"(
+data: {train: {source: random, samples: 64, shape: [1024], classes: 10}}
+compile:
+  optimizer: adam
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 32, limit_steps: 1}
+model:
+  layers:
+    - Input: {shape: [1024]}
+)";
+  for (int layer = 0; layer < 6; ++layer)
+    large += "    - Dense: {units: 1024, activation: relu}\n";
+  folder.write("large.yaml", large + "    - Dense: {units: 10}\n");
+  const auto train = [&](int megabytes, int zero) {
+    return run(folder.command({"train", "large.yaml", "--devices", "gpu:0-1", "-o",
+                               fmt::format("run-{}-{}", megabytes, zero),
+                               fmt::format("distribution.zero={}", zero)},
+                              {fmt::format("MESHTRAIN_EMULATOR_BYTES={}", megabytes << 20)}),
+               120);
+  };
+  const auto fits = [](int zero) {
+    return fmt::format("help: `distribution.zero: {}` fits\n", zero);
+  };
+  const Result refused = train(208, 0);
+  CHECK(refused.exit_code == 4);
+  says(refused, "error[E630]: a train step with a batch of 32 needs");
+  says(refused, fits(1));
+  CHECK(train(208, 1).exit_code == 0);
+  const Result less = train(196, 1);
+  CHECK(less.exit_code == 4);
+  says(less, fits(3));
+  CHECK(train(196, 2).exit_code == 4);
+  CHECK(train(196, 3).exit_code == 0);
+  const Result none = train(134, 0);
+  CHECK(none.exit_code == 4);
+  says(none, "error[E630]: weights (24 MiB) and optimizer state (48 MiB) need 72 MiB");
+  says(none, "help: a smaller model, or `devices: cpu`");
+}
+
 TEST_CASE("one GPU and two and four leave the same weights byte for byte") {
   const GpuFolder folder;
   if (!has_gpus(folder))

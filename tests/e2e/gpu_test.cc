@@ -122,6 +122,14 @@ compile:
 fit: {batch_size: 1024, limit_steps: 1}
 )";
 
+// As E630 says it: "`batch_size: 40`".
+std::string advised_batch(const std::string& text) {
+  const std::string key = "`batch_size: ";
+  const size_t found = text.find(key);
+  REQUIRE_MESSAGE(found != std::string::npos, text);
+  return std::to_string(std::atoi(text.c_str() + found + key.size()));
+}
+
 TEST_CASE("what does not fit on a GPU is refused with what is largest and what would fit") {
   if (!has_gpu())
     return;
@@ -139,19 +147,75 @@ TEST_CASE("what does not fit on a GPU is refused with what is largest and what w
                            "of GPU memory; 100 MiB of 100 MiB are free") == 0);
   CHECK(variables.err.find("16 MiB: dense_1/kernel float32 (2048, 2048), replicated") !=
         std::string::npos);
-  CHECK(variables.err.find("saves up to 48 MiB") != std::string::npos);
+  CHECK(variables.err.find("a smaller model, or `devices: cpu`") != std::string::npos);
+
+  // With less state it fits, with batches as small as is said.
+  const Result adam = train(130);
+  CHECK(adam.exit_code == 4);
+  CHECK(adam.err.find("saves up to 48 MiB: `optimizer: SGD` fits with `batch_size: ") !=
+        std::string::npos);
+  const Result sgd = train(130, {"compile.optimizer=SGD", "--batch-size", advised_batch(adam.err)});
+  CHECK_MESSAGE(sgd.exit_code == 0, sgd.err);
+  std::filesystem::remove_all(folder.path() + "/run");
 
   const Result step = train(200);
   CHECK(step.exit_code == 4);
   CHECK(step.err.find("error[E630]: a train step with a batch of 1024 needs") == 0);
-  const size_t found = step.err.find("write `batch_size: ");
-  REQUIRE_MESSAGE(found != std::string::npos, step.err);
-  const std::string batch = std::to_string(std::atoi(step.err.c_str() + found + 19));
+  const std::string batch = advised_batch(step.err);
   const std::string larger = std::to_string(std::stoi(batch) + 1);
   CHECK(train(200, {"--batch-size", larger}).exit_code == 4);
   CHECK_FALSE(std::filesystem::exists(folder.path() + "/run"));
   const Result fits = train(200, {"--batch-size", batch});
   CHECK_MESSAGE(fits.exit_code == 0, fits.err);
+}
+
+constexpr const char* kValidated = R"(
+data:
+  train: {source: random, samples: 1500, shape: [64], classes: 10}
+  validation: {source: random, samples: 700, shape: [64], classes: 10, seed: 2}
+model:
+  layers:
+    - Input: {shape: [64]}
+    - Dense: {units: 2048, activation: gelu}
+    - Dense: {units: 10}
+compile:
+  optimizer: sgd
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 1024, epochs: 2}
+)";
+
+// Programs of the last, smaller batches, of the validation and of the evaluation behind it.
+TEST_CASE("the advised batch size fits with all that the run computes") {
+  if (!has_gpu())
+    return;
+  const TemporaryFolder folder;
+  folder.write("validated.yaml", kValidated);
+  const auto train = [&](const std::string& run, std::vector<std::string> more) {
+    std::vector<std::string> args = {"train", "validated.yaml", "--devices", "gpu:0", "-o", run};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_on_gpu(args, folder.path(), {},
+                      {fmt::format("MESHTRAIN_EMULATOR_BYTES={}", 90 << 20)});
+  };
+  const Result refused = train("refused", {});
+  CHECK(refused.exit_code == 4);
+  CHECK_MESSAGE(refused.err.find("error[E630]: a train step with a batch of 1024 with the run's "
+                                 "other steps (train 476, test 700) needs") == 0,
+                refused.err);
+  CHECK_FALSE(std::filesystem::exists(folder.path() + "/refused"));
+  const std::string batch = advised_batch(refused.err);
+  CHECK(std::stoi(batch) > 100);
+  const Result fits = train("run", {"--batch-size", batch});
+  CHECK_MESSAGE(fits.exit_code == 0, fits.err);
+  CHECK(train("more", {"--batch-size", std::to_string(std::stoi(batch) + 1)}).exit_code == 4);
+  // A validation that alone is too large is named, too.
+  const Result validation =
+      train("refused", {"--batch-size", "32", "fit.validation_batch_size=4000",
+                        "data.validation={source: random, samples: 4000, shape: [64], classes: "
+                        "10}"});
+  CHECK(validation.exit_code == 4);
+  CHECK_MESSAGE(validation.err.find("fits: write `validation_batch_size: ") != std::string::npos,
+                validation.err);
+  CHECK(validation.err.find("`batch_size: ") == std::string::npos);
 }
 
 TEST_CASE("GPUs that are not there are refused with those that are") {
