@@ -133,7 +133,27 @@ struct Bounds {
   double weight;  // absolute
 };
 
-// Trains the golden's steps and compares every loss and the sampled final weights; with sanitizers
+// Every 97th element within `bound`; of all together the sum and the norm, which n elements that
+// are off by as much each their own way move by the root of n times as much.
+void compare_weight(const HostTensor& weight, const Json& spec, double bound) {
+  const auto samples = spec["samples"].get<std::vector<double>>();
+  REQUIRE(weight.shape() == spec["shape"].get<Shape>());
+  REQUIRE(static_cast<int64_t>(samples.size()) == (weight.size() + 96) / 97);
+  double sum = 0, squares = 0, largest = 0;
+  for (int64_t i = 0; i < weight.size(); ++i) {
+    const double value = weight.at(i);
+    sum += value;
+    squares += value * value;
+    const double off = i % 97 == 0 ? std::abs(value - samples[static_cast<size_t>(i / 97)]) : 0;
+    largest = off <= largest ? largest : off;  // NaN is largest
+  }
+  CHECK(largest <= bound);
+  const double of_all = bound * std::sqrt(static_cast<double>(weight.size()));
+  CHECK(std::abs(sum - spec["sum"].get<double>()) <= of_all);
+  CHECK(std::abs(std::sqrt(squares) - spec["l2_norm"].get<double>()) <= of_all);
+}
+
+// Trains the golden's steps and compares every loss and the final weights; with sanitizers
 // a tenth of the steps.
 void compare(const std::string& name, const std::string& yaml, const Dataset& data,
              const std::string& dtype, const std::function<double(size_t)>& loss_bound,
@@ -165,13 +185,7 @@ void compare(const std::string& name, const std::string& yaml, const Dataset& da
   }
   for (const auto& [path, spec] : expected[dtype]["final_weights"].items()) {
     CAPTURE(path);
-    const HostTensor weight = engine.read_variable(path);
-    const auto samples = spec["samples"].get<std::vector<double>>();
-    double largest = 0;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      largest = std::max(largest, std::abs(weight.at(static_cast<int64_t>(i) * 97) - samples[i]));
-    }
-    CHECK(largest <= weight_bound);
+    compare_weight(engine.read_variable(path), spec, weight_bound);
   }
 }
 
