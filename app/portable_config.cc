@@ -43,9 +43,9 @@ std::string paths_text(const ConfigValue& value) {
   return yaml_text(value.string());
 }
 
+// After all other words: one of them may name the source whose path it is.
 void set_path(const std::string& key, const std::string& text, LoadOptions& options) {
-  options.flags.emplace_back(key, text);
-  options.flag_names.emplace_back("made absolute");
+  options.overrides.push_back(fmt::format("{}={}", key, text));
 }
 
 // Paths that became absolute when the config was bound, as overrides of the text. The others are
