@@ -83,7 +83,7 @@ constexpr std::string_view kLater[kNumCategories] = {
     "",
     "",
     "",
-    "STFT stft",
+    "",
     "",
     "parquet safetensors imdb reuters california_housing",
     "Normalization Resizing CenterCrop RandomFlip RandomCrop CategoryEncoding",

@@ -11,6 +11,7 @@
 #include "nn/arguments.h"
 #include "nn/compile.h"
 #include "nn/orthogonal.h"
+#include "nn/stft_kernel.h"
 
 namespace meshtrain {
 namespace {
@@ -130,6 +131,24 @@ InitializerFunction orthogonal(double gain, SourceLoc loc) {
   };
 }
 
+InitializerFunction stft(StftKernel kernel, SourceLoc loc) {
+  return [kernel = std::move(kernel), loc](const Shape& shape, DType dtype, uint64_t,
+                                           std::string_view path) {
+    if (shape.size() != 3 || shape[1] != 1 || shape[2] < 2) {
+      throw ConfigError("E120", loc,
+                        fmt::format("the STFT initializer needs a kernel [length, 1, bands] of at "
+                                    "least two bands; `{}` has shape {}",
+                                    path, shape_string(shape)));
+    }
+    HostTensor out(dtype, shape);
+    const std::vector<double> values = stft_kernel(kernel, shape[0], shape[2]);
+    for (int64_t i = 0; i < out.size(); ++i) {
+      out.set(i, values[static_cast<size_t>(i)]);
+    }
+    return out;
+  };
+}
+
 Fans fans_of(const Shape& shape) {
   switch (shape.size()) {
     case 0:
@@ -184,6 +203,11 @@ const std::map<std::string, Scaling, std::less<>>& scaling_names() {
   return kNames;
 }
 
+// The argument's text, "" for null, `otherwise` where the name stands alone.
+std::string text_or_none(const ConfigObject* object, std::string_view name, const char* otherwise) {
+  return object == nullptr ? otherwise : string_or(object, name, "");
+}
+
 InitializerFunction from_name(const ConfigValue& value, std::optional<Fans> fans) {
   const NamedValue name = named_value(value);
   const ConfigObject* args = name.object;
@@ -202,6 +226,11 @@ InitializerFunction from_name(const ConfigValue& value, std::optional<Fans> fans
   }
   if (key == "orthogonal") {
     return orthogonal(number_or(args, "gain", 1), value.loc);
+  }
+  if (key == "stft") {
+    return stft({string_or(args, "side", "real") == "imag", text_or_none(args, "window", "hann"),
+                 text_or_none(args, "scaling", "density"), boolean_or(args, "periodic", false)},
+                value.loc);
   }
   if (key == "randomnormal" || key == "normal") {
     return normal(number_or(args, "mean", 0), number_or(args, "stddev", 0.05));

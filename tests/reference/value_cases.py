@@ -46,3 +46,12 @@ SCHEDULES = [
     ("CosineDecay", {"initial_learning_rate": 0.02, "decay_steps": 12, "warmup_target": 0.01, "warmup_steps": 9}),
     ("CosineDecayRestarts", {"initial_learning_rate": 0.1, "first_decay_steps": 3, "t_mul": 1.5, "m_mul": 0.8}),
 ]
+
+# (length, bands) and the arguments of STFT.
+STFT_WINDOWS = ["boxcar", "hann", "hamming", "blackman", "nuttall", "blackmanharris", "flattop", "bartlett",
+                "triang", "cosine"]
+STFTS = ([((6, 4), {"window": window, "periodic": periodic}) for window in STFT_WINDOWS
+          for periodic in (False, True)]
+         + [((7, 3), {"window": window}) for window in ("triang", "bartlett", "cosine")]
+         + [((9, 9), {"side": "imag", "scaling": "spectrum"}), ((5, 2), {"scaling": None}),
+            ((5, 6), {"side": "imag", "window": None}), ((1, 3), {}), ((40, 17), {"window": "hamming"})])

@@ -2,7 +2,7 @@
 """Writes what Keras computes for single activations, with gradients, and schedules, in float64, to
 tests/golden/keras. README.md states inputs and fields.
 
-  KERAS_BACKEND=jax python values.py [activations|schedules ...]
+  KERAS_BACKEND=jax python values.py [activations|schedules|initializers ...]
 """
 import os
 
@@ -86,8 +86,17 @@ def schedules():
     write("schedules", {"cases": result})
 
 
+def initializers():
+    """STFT for kernels of shape [length, 1, bands]."""
+    result = []
+    for (length, bands), config in cases.STFTS:
+        kernel = keras.initializers.STFT(**config)((length, 1, bands), dtype="float64")
+        result.append({"class_name": "STFT", "config": config, "kernel": tensor(kernel)})
+    write("initializers", {"cases": result})
+
+
 if __name__ == "__main__":
-    everything = [activations, schedules]
+    everything = [activations, schedules, initializers]
     chosen = sys.argv[1:] or [f.__name__ for f in everything]
     for function in everything:
         if function.__name__ in chosen:

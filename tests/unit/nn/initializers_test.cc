@@ -156,13 +156,17 @@ TEST_CASE("orthogonal matrices have orthonormal columns or rows") {
 TEST_CASE("every initializer of the catalogue draws") {
   for (const ClassSpec& spec : classes(Category::kInitializer)) {
     CAPTURE(spec.name);
-    CHECK(draw(initializer(spec.name), {2, 2}).size() == 4);
+    const Shape shape = spec.name == "STFT" ? Shape{2, 1, 2} : Shape{2, 2};
+    CHECK(draw(initializer(spec.name), shape).size() == 4);
   }
 }
 
 TEST_CASE("matrix initializers refuse other shapes") {
   CHECK_THROWS_AS(draw(initializer("identity"), {2, 2, 2}), ConfigError);
   CHECK_THROWS_AS(draw(initializer("orthogonal"), {4}), ConfigError);
+  CHECK_THROWS_AS(draw(initializer("stft"), {4, 4}), ConfigError);
+  CHECK_THROWS_AS(draw(initializer("stft"), {4, 2, 3}), ConfigError);
+  CHECK_THROWS_AS(draw(initializer("stft"), {4, 1, 1}), ConfigError);
 }
 
 TEST_CASE("initial bits are pinned") {

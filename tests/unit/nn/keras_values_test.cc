@@ -103,5 +103,19 @@ TEST_CASE("schedules are Keras' at every step") {
   CHECK(compared == 22);
 }
 
+TEST_CASE("kernels of the STFT initializer are Keras'") {
+  const Json json = golden_json("keras/initializers");
+  for (const Json& c : json["cases"]) {
+    CAPTURE(json_text(c["config"]));
+    ConfigValue stft;
+    stft.data = std::make_shared<ConfigObject>(
+        object_from_json(Category::kInitializer, c["class_name"], c["config"]));
+    const Shape shape = c["kernel"]["shape"].get<Shape>();
+    const HostTensor kernel = make_initializer(stft)(shape, DType::kFloat64, 1, "k");
+    check_near(numbers(kernel), list_of(c["kernel"]["values"]), 2e-6);  // angles in float32 there
+  }
+  CHECK(json["cases"].size() >= 25);
+}
+
 }  // namespace
 }  // namespace meshtrain::testing
