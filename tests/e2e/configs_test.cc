@@ -44,6 +44,28 @@ TEST_CASE("quickstart.yaml knows more than 97 of 100 digits") {
   CHECK(evaluation({config("quickstart")})["accuracy"].get<double>() > 0.97);
 }
 
+TEST_CASE("a linear model of the digits stays below 93 of 100") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("linear.yaml", R"(name: linear
+model:
+  layers:
+    - Input: {shape: [28, 28, 1]}
+    - Rescaling: {scale: =1/255}
+    - Flatten
+    - Dense: 10
+data: {train: digits, test: {source: digits, split: test}}
+compile:
+  optimizer: {Adam: {learning_rate: 1e-3}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+  metrics: [accuracy]
+fit: {batch_size: 64, epochs: 12}
+evaluate: {on: test}
+)");
+  const double accuracy = evaluation({path})["accuracy"].get<double>();
+  CHECK(accuracy > 0.8);  // it has learned
+  CHECK(accuracy < 0.93);
+}
+
 TEST_CASE("mirrored_mlp.yaml learns from raw pixels") {
   CHECK(evaluation({config("mirrored_mlp")})["sparse_categorical_accuracy"].get<double>() > 0.9);
 }
