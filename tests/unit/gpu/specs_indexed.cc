@@ -10,18 +10,37 @@ struct LookupCase {
   int64_t ids, rows, row_elements, start, global_rows;
 };
 
-void add_lookups(SpecList& list, DType dtype, const LookupCase& c) {
-  const LookupShape shape{c.ids, c.rows, c.row_elements, c.start, c.global_rows, dtype};
-  const Values numbers = is_floating(dtype) ? Values::kSigned : Values::kSmallIntegers;
-  const SpecArray ids = operand(kI32, {c.ids}, Values::kIds);
-  const std::string what = fmt::format("{} {} ids rows {} of {} from {} x {}", dtype_name(dtype),
-                                       c.ids, c.rows, c.global_rows, c.start, c.row_elements);
-  list.add("gather_rows " + what,
-           {{dtype, c.rows * c.row_elements, numbers}, ids, result(dtype, c.ids * c.row_elements)},
+LookupShape shape_of(DType dtype, const LookupCase& c) {
+  return {c.ids, c.rows, c.row_elements, c.start, c.global_rows, dtype};
+}
+
+std::string text_of(DType dtype, const LookupCase& c) {
+  return fmt::format("{} {} ids rows {} of {} from {} x {}", dtype_name(dtype), c.ids, c.rows,
+                     c.global_rows, c.start, c.row_elements);
+}
+
+Values numbers_of(DType dtype) {
+  return is_floating(dtype) ? Values::kSigned : Values::kSmallIntegers;
+}
+
+void add_gather(SpecList& list, DType dtype, const LookupCase& c) {
+  const LookupShape shape = shape_of(dtype, c);
+  list.add("gather_rows " + text_of(dtype, c),
+           {{dtype, c.rows * c.row_elements, numbers_of(dtype)},
+            operand(kI32, {c.ids}, Values::kIds),
+            result(dtype, c.ids * c.row_elements)},
            [=](KernelMaker& maker, const SpecPointers& memory) {
              maker.gather_rows(shape, memory[0], memory[1], memory[2]);
            })
       .is_exact = true;
+}
+
+void add_lookups(SpecList& list, DType dtype, const LookupCase& c) {
+  const LookupShape shape = shape_of(dtype, c);
+  const Values numbers = numbers_of(dtype);
+  const SpecArray ids = operand(kI32, {c.ids}, Values::kIds);
+  const std::string what = text_of(dtype, c);
+  add_gather(list, dtype, c);
   list.add("scatter_add_rows " + what,
            {{dtype, c.ids * c.row_elements, numbers}, ids, result(dtype, c.rows * c.row_elements)},
            [=](KernelMaker& maker, const SpecPointers& memory) {
@@ -51,6 +70,10 @@ std::vector<KernelSpec> lookup_specs() {
   for (DType dtype : {kF32, DType::kBFloat16, DType::kFloat16})
     add_lookups(list, dtype, {5000, 12, 3, 0, 12});  // many of each
   add_lookups(list, kF32, {2500, 700, 70, 0, 700});
+  for (const LookupCase& c : cases)  // rows of a batch that are no multiple of 4 bytes, and others
+    add_gather(list, DType::kUInt8, c);
+  add_gather(list, DType::kUInt8, {64, 100, 785, 0, 100});
+  add_gather(list, DType::kUInt8, {64, 100, 1, 0, 100});
   return list.take();
 }
 
@@ -218,6 +241,10 @@ std::vector<KernelSpec> optimizer_specs() {
     for (bool has_decay : {false, true}) {
       add_optimizer(list, rule, kF32, 1000, has_decay, true);
       add_optimizer(list, rule, kF64, 300, has_decay, false);
+    }
+    for (DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      add_optimizer(list, rule, dtype, 1000, true, true);
+      add_optimizer(list, rule, dtype, 77, false, false, 1);
     }
     add_optimizer(list, rule, kF32, 77, false, false, 1);
     add_optimizer(list, rule, kF32, 1, true, true);
