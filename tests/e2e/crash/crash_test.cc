@@ -81,6 +81,7 @@ TEST_CASE("a model that is saved under one name again and again is never lost") 
 }
 
 TEST_CASE("a program that does not sync folders or anything is found out") {
+  int best_lost = 0;  // of which kind depends on the order of the names
   for (const char* kind : {"folders", "all"}) {
     CAPTURE(kind);
     FastFolder folder;
@@ -89,8 +90,9 @@ TEST_CASE("a program that does not sync folders or anything is found out") {
                 .exit_code == 0);
     const Findings found = check_states(folder, 1);
     CHECK(found.lost > 0);
-    CHECK(found.best_lost > 0);
+    best_lost += found.best_lost;
   }
+  CHECK(best_lost > 0);
 }
 
 }  // namespace
