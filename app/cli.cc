@@ -52,7 +52,8 @@ void check_is_config(const std::vector<std::string>& files, size_t i) {
     problems.error("E140", {}, fmt::format("`{}` is a run, no config", word))
         .help(fmt::format("`meshtrain resume {}` goes on with it", word))
         .help(fmt::format("its config: {}/config.yaml", word));
-  } else if (std::error_code error; is_known_key(word) && !std::filesystem::exists(word, error)) {
+  } else if (std::error_code error; !ends_with(word, ".yaml") && !ends_with(word, ".yml") &&
+                                    is_known_key(word) && !std::filesystem::exists(word, error)) {
     problems.error("E140", {}, fmt::format("`{}` is a key and has no value", word))
         .help(fmt::format("write {}={}", word, i + 1 < files.size() ? files[i + 1] : "VALUE"));
   }

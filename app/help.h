@@ -17,7 +17,7 @@ CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator whole_number(int64_t least, int64_t most);
 CLI::Validator number_between(double least, double most);
 
-// Whether there is something else where a verb should be: `meshtrain explain --help`.
+// Whether there is something else where a verb should be: `meshtrain explian --help`.
 bool has_wrong_verb(const CLI::App& app);
 // Says on stderr what is wrong (E140), with the nearest right word. Returns the exit code.
 int show_misuse(const CLI::ParseError& error, const CLI::App& app);

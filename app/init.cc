@@ -50,7 +50,7 @@ std::string with_data(std::string text) {
     folder = folder.parent_path();
   }
   const std::string found = (folder / "datasets/").string();
-  if (!fs::exists(found, error)) {
+  if (!fs::exists(found + "tales.txt", error)) {
     err_stream().write("warning: its data, meshtrain's datasets/, are not beside this program\n");
     return text;
   }

@@ -78,6 +78,7 @@ Surroundings after_start(const std::vector<Host>& hosts) {
 // ssh starts what is on other hosts, unless another agent or Slurm does: they know their hosts.
 void check_found(const LaunchArguments& launch, const std::vector<Host>& hosts) {
   const bool by_ssh = launch.agent.empty() && std::getenv("OMPI_MCA_plm_rsh_agent") == nullptr &&
+                      std::getenv("PRTE_MCA_plm_ssh_agent") == nullptr &&
                       std::getenv("SLURM_JOB_ID") == nullptr;
   if (by_ssh) {
     check_hosts(hosts, launch.host_file.empty() ? "--hosts" : "--hostfile " + launch.host_file);

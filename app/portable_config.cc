@@ -74,6 +74,10 @@ std::string portable_config(LoadOptions options, const Config& config, bool with
   add_paths("data.train", data.train, options);
   add_paths("data.validation", data.validation, options);
   add_paths("data.test", data.test, options);
+  if (data.cache.value.find('/') != std::string::npos) {
+    set_path("data.cache",
+             yaml_text(fs::absolute(data.cache.value, error).lexically_normal().string()), options);
+  }
   return show_config(options, with_origin);
 }
 

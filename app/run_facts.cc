@@ -6,6 +6,7 @@
 
 #include "base/build_id.h"
 #include "base/text.h"
+#include "given_run.h"
 #include "train/checkpoint/restore.h"
 #include "train/distribution.h"
 
@@ -14,10 +15,10 @@ namespace {
 
 // The config that the verb reads from files; none where it has it from elsewhere.
 std::optional<LoadOptions> config_options(const Arguments& arguments, std::string_view verb) {
-  if (verb == "train" || verb == "evaluate") {
-    return load_options(arguments, true);
+  if (verb == "evaluate" || verb == "predict") {
+    return given_run(arguments, verb == "evaluate").options;
   }
-  return verb == "predict" ? std::optional(load_options(arguments, false)) : std::nullopt;
+  return verb == "train" ? std::optional(load_options(arguments, true)) : std::nullopt;
 }
 
 DeviceRequest devices_of(const Config& config, int processes) {

@@ -33,7 +33,8 @@ int run_train(const Arguments& arguments, bool& started) {
   TrainingRun run(arguments, load_options(arguments, true), started_at);
   const Located<std::string>& configured = run.config().run.resume;
   const bool said = !arguments.resume.empty() || configured.value != "never";
-  if (arguments.partial && !said && run.config().fit.initial_weights->empty()) {
+  if (arguments.partial && !said && run.config().fit.initial_weights->empty() &&
+      run.config().callback("BackupAndRestore") == nullptr) {
     throw ConfigError("E140", {},
                       "--partial has nothing to take weights from: name a file "
                       "(fit.initial_weights=FILE) or a checkpoint (--resume=PATH)");

@@ -246,8 +246,10 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
       continue;
     }
     if (model_format(newest) != ModelFormat::kNone) {
-      load_weights(engine, newest, callback.loc_of("filepath"), &engine.model(), nullptr,
-                   agreement_);
+      std::vector<std::string> unfit;
+      load_weights(engine, newest, callback.loc_of("filepath"), &engine.model(),
+                   arguments_.partial ? &unfit : nullptr, agreement_);
+      warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
       began_from_ = newest + ": its weights";
     } else {
       agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
@@ -256,7 +258,8 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
         restore(engine, reader, cursor_, changes_since(reader, portable_),
                 {.allow = arguments_.allow,
                  .reset_optimizer = arguments_.reset_optimizer,
-                 .reset_cursor = true},
+                 .reset_cursor = true,
+                 .partial = arguments_.partial},
                 warnings_);
       });
       began_from_ = newest + ": weights and optimizer";

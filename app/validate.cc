@@ -68,7 +68,9 @@ int run_validate(const Arguments& arguments) {
   const int errors = found.num_errors();
   const int warnings = found.num_warnings();
   if (!arguments.quiet) {
-    const std::vector<std::string> files = override_options(arguments).files;
+    Arguments words;  // without the flags, one of which may be what is wrong
+    words.words = arguments.words;
+    const std::vector<std::string> files = override_options(words).files;
     out_stream().write(fmt::format("{}: {} error{}, {} warning{}\n",
                                    files.empty() ? arguments.words.front() : files.front(), errors,
                                    errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s"));

@@ -263,7 +263,7 @@ choose_suites() {
   local suite
   chosen=()
   for suite in $suites; do
-    if [ -z "$dry_run" ] || { [ -n "${MESHTRAIN_GPU_LIBRARY:-}" ] && [[ $suite != *cuda* ]]; }; then
+    if [ -z "$dry_run" ] || { [ -n "${MESHTRAIN_GPU_LIBRARY:-}" ] && [[ ${suite##*/} != *cuda* ]]; }; then
       chosen+=("$suite")
     fi
   done

@@ -40,7 +40,7 @@ done
 [ -x "$program" ] || { echo "there is no $program; scripts/build.sh release, or --program" >&2; exit 2; }
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-rm -rf "$out"/gpu-0x2 "$out"/gpu-0-1  # of an earlier time
+rm -rf "$out"/gpu-0x2 "$out"/gpu-0-1 "$out"/figures.json  # of an earlier time
 wrap_program "$out/meshtrain" "$(realpath "$program")" "$(cuda_folders "$python")"
 
 count=$("$out/meshtrain" devices --format json |

@@ -77,8 +77,9 @@ constexpr ErrorCode kCodes[] = {
      "No permission, no space, or a file where a folder is needed. Nothing was started, or what is "
      "complete was kept."},
     {"E201", "a rule is no regular expression",
-     "Rules are PCRE2 patterns that must match the whole path. `.` matches any character, `.*` any "
-     "text."},
+     "Rules are PCRE2 patterns that must match the whole path (with `layout_match: search` a part "
+     "of "
+     "it). `.` matches any character, `.*` any text."},
     {"E202", "a rule acts on nothing",
      "A rule that matches no variable is a mistake, and nothing would be sharded. `meshtrain plan` "
      "lists all paths."},
@@ -99,8 +100,8 @@ constexpr ErrorCode kCodes[] = {
      "`batch_size` must divide over the axis of the batch, so that each device has as many "
      "samples. The message has the nearest sizes."},
     {"E300", "data cannot be opened",
-     "The path does not exist or may not be read. Relative paths are those of the config's folder, "
-     "then of MESHTRAIN_DATA."},
+     "The path does not exist or may not be read. Relative paths are those of `data.dir`, "
+     "else of the config's folder."},
     {"E301", "no NumPy file",
      "The first bytes are not those of an .npy file, or of a version that is known."},
     {"E302", "an .npy file is cut off or its header is damaged", "Copy or write it again."},

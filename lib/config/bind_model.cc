@@ -1,4 +1,4 @@
-// The list of layers as a graph: names, inputs, outputs (config reference 3.7).
+// The list of layers as a graph: names, inputs, outputs.
 #include <algorithm>
 #include <unordered_map>
 

@@ -168,6 +168,8 @@ std::optional<std::string> explain_word(std::string_view word) {
   if (const auto path = section_with_key(word)) {
     if (const Spec* spec = find_field(*path)) {
       text = field_text(*path, *spec) + (text.empty() ? "" : "\n" + text);
+    } else if (text.empty()) {
+      text = fmt::format("{}: an argument of the class there, as Adam.learning_rate\n", *path);
     }
   }
   return text.empty() ? std::nullopt : std::optional(text);

@@ -8,7 +8,7 @@
 
 namespace meshtrain {
 
-// A key ("fit.batch_size", or "batch_size" where only one section has it), a section ("fit"), a
+// A key ("fit.batch_size", or "batch_size": of the first section that has it), a section ("fit"), a
 // class ("Dense", "adam") or one of its arguments ("Dense.units"): what it is, takes and is by
 // default; lines that end with a line feed. Nothing when there is none such.
 std::optional<std::string> explain_word(std::string_view word);

@@ -1,5 +1,6 @@
 // Memory that holds something only while a step runs. The programs of a model never run at the same
-// time, so all of them take theirs from the same blocks, and the largest decides how much there is.
+// time, so all of them take theirs from the same blocks, and the largest, where it
+// takes first, decides how much there is.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,7 @@
 // NCCL, and what it moves and adds up in a device's memory before and after them.
 //
 //   all_gather       NCCL's
-//   all_reduce       fast: NCCL's. fixed: an exchange of shares, an own sum, and NCCL's all_gather
-//   of
+//   all_reduce       fast: NCCL's. fixed: an exchange of shares, an own sum, NCCL's all_gather of
 //                    the tensors whose elements divide by the devices; of the others an exchange
 //   reduce_scatter   fast: NCCL's. fixed: an exchange and an own sum
 //   all_to_all       an exchange

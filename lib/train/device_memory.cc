@@ -67,13 +67,19 @@ struct Need {
 // besides counts where it may decide.
 Need needed_by(const std::vector<Program>& programs, const std::vector<int64_t>& blocks,
                int64_t room) {
+  std::vector<const Program*> order;  // the largest arena first: the others lie within it
+  for (const Program& program : programs)
+    order.push_back(&program);
+  std::stable_sort(order.begin(), order.end(), [](const Program* a, const Program* b) {
+    return a->arena_bytes > b->arena_bytes;
+  });
   const auto ask = [&](bool with_scratch) {
     StepMemory memory = imagined_step_memory();
     memory.extend(blocks);
     Need need;
-    for (const Program& program : programs) {
-      need.bytes += gpu_own_bytes(program);
-      take_gpu_memory(program, memory, with_scratch);
+    for (const Program* program : order) {
+      need.bytes += gpu_own_bytes(*program);
+      take_gpu_memory(*program, memory, with_scratch);
     }
     need.blocks = memory.block_bytes();
     need.bytes += std::accumulate(need.blocks.begin() + static_cast<int64_t>(blocks.size()),

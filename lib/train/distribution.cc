@@ -131,8 +131,9 @@ Distribution make_distribution(const Config& config, const Surroundings& around,
         .help(fmt::format("a mesh of {} devices, or as many processes as divide {}",
                           (out.mesh.num_devices() / processes + 1) * processes,
                           out.mesh.num_devices()));
+  } else {
+    settle_auto(out.devices, out.mesh.num_devices(), around, diagnostics);
   }
-  settle_auto(out.devices, out.mesh.num_devices(), around, diagnostics);
   const std::vector<std::string> names = from.batch_dim_name->empty()
                                              ? std::vector<std::string>{out.mesh.axis_name(0)}
                                              : from.batch_dim_name.value;
@@ -152,8 +153,9 @@ Distribution make_distribution(const Config& config, const Surroundings& around,
     d.help(fmt::format("write `batch_size: {}` or `batch_size: {}`",
                        std::max(shards, batch / shards * shards), (batch / shards + 1) * shards));
     if (out.devices.is_auto && from.mesh.shape->empty() && processes == 1) {
-      d.help(fmt::format("or `devices: gpu:0-{}`: `auto` takes all {} GPUs that are here",
-                         most_that_divide(batch, shards) - 1, shards));
+      const int64_t most = most_that_divide(batch, shards);
+      d.help(fmt::format("or `devices: gpu:0{}`: `auto` takes all {} GPUs that are here",
+                         most == 1 ? "" : fmt::format("-{}", most - 1), shards));
     }
     note_command_line(from.mesh, d);
   }

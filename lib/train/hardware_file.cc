@@ -190,13 +190,16 @@ class HardwareReader {
     out = value.is_null() ? out : value.boolean();
   }
   // A call with a start was measured.
-  static void set(ConfigValue& calls, CallLines& out) {
+  void set(ConfigValue& calls, CallLines& out) {
     for (const std::string& name : call_names()) {
       ConfigValue& call = field_of(calls, name);
       if (const ConfigValue& start = field_of(call, "start"); !start.is_null()) {
         CallLine line{start.number(), 0};
         set(field_of(call, "rate"), line.rate);
         out[name] = line;
+      } else if (const ConfigValue& rate = field_of(call, "rate"); !rate.is_null()) {
+        diagnostics_.error("E113", rate.loc, fmt::format("`{}` has a `rate`, but no `start`", name))
+            .help("the seconds of a small call, as `meshtrain bench comm` measures them");
       }
     }
   }

@@ -70,7 +70,12 @@ void check_apart(const std::vector<std::string>& places) {
 
 // Kernels are compiled for the GPU, and libraries choose algorithms by it.
 std::vector<Fact> kind_of(const gpu::DeviceInfo& info) {
-  return {{"GPU", info.name},
+  const auto other_gpu = [](const std::string& first, const std::string& other) {
+    return std::vector<std::string>{
+        fmt::format("`{}`, rank 0 has `{}`", other, first),
+        "`auto` takes all GPUs; name those of one kind: `devices: gpu:0`"};
+  };
+  return {{"GPU", info.name, other_gpu},
           {"compute capability", fmt::format("{}.{}", info.compute / 10, info.compute % 10)},
           {"libraries", info.libraries}};
 }

@@ -17,6 +17,8 @@ namespace {
 // Element `index` with as many digits as its type has.
 std::string number_text(const HostTensor& tensor, int64_t index) {
   const double value = tensor.at(index);
+  if (is_integer(tensor.dtype()))
+    return fmt::format("{}", static_cast<int64_t>(value));
   return tensor.dtype() == DType::kFloat64 ? fmt::format("{}", value)
                                            : fmt::format("{}", static_cast<float>(value));
 }

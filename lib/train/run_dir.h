@@ -1,10 +1,10 @@
 // The run directory: everything that a run leaves behind.
 //
-//   config.yaml            as written            config.resolved.yaml   every value with its origin;
-//                                                                       paths hold from anywhere
+//   config.yaml            as written            config.resolved.yaml   every value with its origin
 //   metrics.jsonl          what happened         weights.safetensors    at the end, by Keras paths
 //   plan.txt, plan.json    what is sharded how   checkpoints/
 //
+// config.resolved.yaml can be used from anywhere: the places of data are absolute.
 // A run never writes into another run's directory; one that is resumed goes on in its own.
 #pragma once
 

@@ -58,10 +58,11 @@ std::string weights_in(const std::string& path) {
   }
   const std::string last = folder + "/weights.safetensors";
   const bool has_last = std::filesystem::exists(last, error);
-  if (has_last && is_finished_run(folder)) {
+  const bool is_run = is_run_dir(folder);
+  if (has_last && (!is_run || is_finished_run(folder))) {
     return last;
   }
-  if (is_run_dir(folder)) {
+  if (is_run) {
     if (const auto newest = newest_checkpoint(folder + "/checkpoints"); newest.reader != nullptr) {
       return newest.reader->path();
     }

@@ -40,6 +40,12 @@ TEST_CASE("a run is evaluated with its own config and last weights from any fold
   CHECK(evaluation({folder.file("run"), "--mesh", "1x1", "-q"}, "/tmp").second == "");
   CHECK(evaluation({"run/checkpoints/000006"}, folder.path()).first.contains("loss"));
   CHECK(evaluation({"small.yaml", "-w", "run"}, folder.path()).first == by_hand);
+  // A run's name may look like a checkpoint's, and a copy of the weights may lie alone.
+  fs::copy(folder.file("run"), folder.file("000017"), fs::copy_options::recursive);
+  CHECK(evaluation({"000017"}, folder.path()).first == by_hand);
+  fs::create_directories(folder.file("copy"));
+  fs::copy(folder.file("run/weights.safetensors"), folder.file("copy/weights.safetensors"));
+  CHECK(evaluation({"small.yaml", "-w", "copy"}, folder.path()).first == by_hand);
   // One that has not come to its end has its newest checkpoint.
   fs::remove(folder.file("run/weights.safetensors"));
   const auto [of_checkpoint, from] = evaluation({"run"}, folder.path());

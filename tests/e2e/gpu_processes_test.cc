@@ -73,7 +73,8 @@ class GpuFolder : public TemporaryFolder {
 
   // With as many GPUs as the emulator has, for `auto` too.
   Command on_four(std::vector<std::string> args) const {
-    return command(std::move(args), {"MESHTRAIN_DEVICE_FOLDER=" + file("dev")});
+    return command(std::move(args),
+                   {"MESHTRAIN_DEVICE_FOLDER=" + file("dev"), "CUDA_VISIBLE_DEVICES=0,1,2,3"});
   }
 
   Command command(std::vector<std::string> args, std::vector<std::string> environment = {}) const {

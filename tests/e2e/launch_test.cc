@@ -149,6 +149,10 @@ TEST_CASE("launch refuses what it cannot start before anything starts") {
 }
 
 TEST_CASE("hosts that nobody knows are refused one by one before anything starts") {
+  for (const char* name : {"SLURM_JOB_ID", "OMPI_MCA_plm_rsh_agent"}) {  // others look for hosts
+    ::unsetenv(name);
+  }
+  ::setenv("RES_OPTIONS", "timeout:1 attempts:1", 1);  // where nothing answers
   const LaunchFolder folder(kWriteDown);
   // What ssh has in its configuration it reaches by another name, or through another host.
   folder.write("bin/ssh",

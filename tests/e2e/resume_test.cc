@@ -95,7 +95,7 @@ TEST_CASE("a second interrupt ends the run at once") {
                "fit: {batch_size: 8192, epochs: 2}\n");
   Command command;
   command.folder = folder.path();
-  command.args = {"train", "slow.yaml", "-o", "run"};
+  command.args = {"train", "slow.yaml", "-o", "run", "--devices", "cpu:1"};
   bool interrupted = false;
   command.watch = [&](const std::string& out, const std::string&, int pid) {
     if (!interrupted) {

@@ -20,7 +20,7 @@ namespace meshtrain::gpu {
 
 class GpuMaker final : public KernelMaker {
  public:
-  // `allocate`: memory of the device, zeroed, which lives as long as the commands; called when a
+  // `allocate`: memory of the device, which lives as long as the commands; called when a
   // step needs more scratch than steps before it.
   explicit GpuMaker(std::function<std::byte*(int64_t bytes)> allocate);
   std::vector<Command> take() { return std::move(commands_); }

@@ -119,13 +119,15 @@ void TensorBoard::on_train_batch_end(int64_t /*epoch*/, int64_t /*batch*/) {
   if (step_ % update_freq_ == 0) {
     EventFile& file = open(train_);
     if (write_steps_per_second_ && now > batch_started_) {
-      file.scalar("batch_steps_per_second", 1 / (now - batch_started_), step_);
+      const int64_t steps = std::min(update_freq_, step_ - epoch_begin_);
+      file.scalar("batch_steps_per_second", static_cast<double>(steps) / (now - batch_started_),
+                  step_);
     }
     for (const auto& [name, value] : context().runner.logs()) {
       file.scalar("batch_" + name, value, step_);
     }
+    batch_started_ = now;
   }
-  batch_started_ = now;
 }
 
 void TensorBoard::on_test_end(const Logs& logs) {

@@ -283,7 +283,8 @@ bool is_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   return fs::exists(fs::path(path) / "manifest.json", error) ||
-         (step_of_name(fs::path(path).filename().string()) >= 0 && is_real_folder(path));
+         (step_of_name(fs::path(path).filename().string()) >= 0 && is_real_folder(path) &&
+          !fs::exists(fs::path(path) / "metrics.jsonl", error));  // a run may have such a name
 }
 
 std::vector<int64_t> checkpoint_steps(const std::string& folder) {

@@ -1,4 +1,4 @@
-// The golden collective counts of the design facts, section 11.8: P parameters, L layers.
+// Golden counts of collectives: P parameters, L layers.
 #include <doctest/doctest.h>
 
 #include <map>

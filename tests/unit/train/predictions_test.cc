@@ -2,14 +2,12 @@
 #include "train/predictions.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 #include "base/diagnostic.h"
-#include "base/file.h"
+#include "support/temp_folder.h"
 #include "tensor/npz.h"
 
 namespace meshtrain {
@@ -31,21 +29,10 @@ std::vector<NamedTensor> two_outputs() {
   return outputs;
 }
 
-struct Scratch {
-  Scratch() {
-    char name[] = "/tmp/meshtrain-test-XXXXXX";
-    REQUIRE(mkdtemp(name) != nullptr);
-    path = name;
-  }
-  ~Scratch() { std::filesystem::remove_all(path); }
-  std::string path;
-};
-
 std::string written(const std::string& ending) {
-  const Scratch scratch;
-  const std::string path = scratch.path + "/y" + ending;
-  write_predictions(path, two_outputs());
-  return read_file(path, 1 << 20);
+  const test::TempFolder folder;
+  write_predictions(folder.file("y" + ending), two_outputs());
+  return folder.read("y" + ending);
 }
 
 TEST_CASE("csv has a column for each element of a sample") {
@@ -61,9 +48,17 @@ TEST_CASE("jsonl has an object for each sample and null for what JSON has no num
         "{\"scores\":[[1e-30],[null]],\"a,b\":[null]}\n");
 }
 
+TEST_CASE("whole numbers keep every digit") {
+  std::vector<NamedTensor> outputs;
+  outputs.push_back({"n", tensor(DType::kInt32, {2}, {16777217, -3})});
+  const test::TempFolder folder;
+  write_predictions(folder.file("n.csv"), outputs);
+  CHECK(folder.read("n.csv") == "n\n16777217\n-3\n");
+}
+
 TEST_CASE("npz has an array for each output") {
-  const Scratch scratch;
-  const std::string path = scratch.path + "/y.npz";
+  const test::TempFolder folder;
+  const std::string path = folder.file("y.npz");
   write_predictions(path, two_outputs());
   NpzReader archive(path);
   CHECK(archive.names() == std::vector<std::string>{"scores", "a,b"});
