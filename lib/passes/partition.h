@@ -7,9 +7,8 @@
 //     travels through linear elementwise ops and is settled before anything else reads it
 //   3 reshards of one value to one sharding are shared
 //   4 a reshard becomes the planner's collectives. Each says of what it is (attr `of`: a variable
-//   or
-//     an op's path) and why it is there (`cause`): the origins (propagate.h) of its axes where the
-//     value was split or became pending, and in the layout that it is brought to
+//     or an op's path) and why it is there (`cause`): the origins (propagate.h) of its axes where
+//     the value was split or became pending, and in the layout that it is brought to
 #pragma once
 
 #include "ir/graph.h"
