@@ -1,5 +1,4 @@
-// `blocks:` of a config: named groups of layers with parameters, used as if they were layers
-// (config reference 3.5, 3.7).
+// `blocks:` of a config: named groups of layers with parameters, used as if they were layers.
 //
 //   blocks:
 //     Residual:

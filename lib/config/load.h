@@ -1,7 +1,7 @@
 // From YAML files and command-line words to a Config.
 //
-// Order (config reference 3.8): read files -> merge -> environment references -> overrides ->
-// expressions -> schema types -> semantic checks. All problems are collected and thrown together.
+// Order: read files -> merge -> environment references -> overrides -> expressions -> schema
+// types -> semantic checks. All problems are collected and thrown together.
 #pragma once
 
 #include <string>

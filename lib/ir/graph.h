@@ -45,7 +45,7 @@ struct Value {
   int result_index = 0;
   std::optional<Sharding> sharding;  // set by propagate; final after partition
   ValueId cotangent_of = kNone;      // autodiff: the forward value whose gradient this is
-  std::string sharding_origin;       // why it is sharded so: a layout key, "batch", an op path
+  std::string sharding_origin;       // why: a name for each axis of the dims (passes/propagate.h)
 };
 
 struct Node {

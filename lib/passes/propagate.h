@@ -1,7 +1,7 @@
 // Sharding propagation: from the annotations (batch axes of inputs, compute layouts of variables,
 // pins) to a sharding of every value.
 //
-// Two stages (Shardy's factor propagation; the order of seeds as measured in the design facts):
+// Two stages (Shardy's factor propagation):
 //   A  batch axes of inputs and of pins first, until nothing changes
 //   B  then everything: compute layouts of variables and whole pins; what stage A decided may be
 //      extended, never removed

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares meshtrain's training step with PyTorch's, interleaved, in one run (see README.md).
 
-  tests/bench/bench.py [--rounds N] [--seconds S] [--only a16,b64] [--save FILE.json]
+  tests/bench/bench.py [--rounds N] [--seconds S] [--only a16,b64] [--torch PYTHON ...] [--save FILE.json]
 
 PyTorch first gets its best setting for each workload. Then both sides take turns, --rounds times;
 what counts is the ratio of the medians. Exit status 1 when a goal is missed.
@@ -17,12 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MESHTRAIN = ROOT / "build/release/app/meshtrain"
 BENCH_STEP = ROOT / "build/release/tests/bench/bench_step"
-PYTHON = "/usr/bin/python3"  # the one that Debian's python3-torch belongs to
+# Pythons that may have a PyTorch: Debian's python3-torch, and scripts/python_peers.sh's newest one.
+DEBIAN_PYTHON = "/usr/bin/python3"
+PYTHONS = [DEBIAN_PYTHON, str(ROOT / "build/peers/bin/python")]
 
 # Floor: microseconds a step at the measured peak of two cores (README.md). Goal: times PyTorch's speed.
 WORKLOADS = {
@@ -38,6 +41,7 @@ VALIDATE_GOAL_MS = 20
 # Debian's PyTorch takes whatever libblas.so.3 it finds; the reference BLAS is ten times slower.
 BLAS_FOLDERS = {"openmp": "/usr/lib/x86_64-linux-gnu/openblas-openmp",
                 "pthread": "/usr/lib/x86_64-linux-gnu/openblas-pthread"}
+MODES = ("plain", "foreach", "fused", "compile", "compile_fused")  # of torch_mlp.py
 SETTLE_SECONDS = 0.05  # idle OpenMP threads of the other side stop spinning
 
 
@@ -54,7 +58,7 @@ class Side:
         self.process.stdin.flush()
         answer = self.process.stdout.readline().split()
         if len(answer) != 2 or answer[0] != "US":
-            raise SystemExit(f"{self.command[0]} answered {answer} to 'run {workload} {steps}'")
+            raise SystemExit(f"{' '.join(self.command)} answered {answer} to 'run {workload} {steps}'")
         return float(answer[1])
 
     def close(self):
@@ -62,50 +66,89 @@ class Side:
         self.process.wait()
 
 
-def torch_settings():
-    """(OpenBLAS build, torch threads, BLAS threads, foreach) to try."""
-    builds = [name for name, folder in BLAS_FOLDERS.items() if pathlib.Path(folder).is_dir()]
-    if not builds:
-        raise SystemExit("PyTorch needs OpenBLAS: apt-get install libopenblas0-openmp libopenblas0-pthread")
-    return list(itertools.product(builds, (1, 2), (1, 2), (False, True)))
+class Setting(typing.NamedTuple):
+    """One way to run PyTorch's side."""
+    python: str
+    version: str
+    blas: str  # a name in BLAS_FOLDERS; "" where PyTorch brings its own
+    threads: int
+    blas_threads: int
+    mode: str  # of torch_mlp.py
+    channels_last: bool
+
+    def side(self):
+        command = [self.python, str(HERE / "torch_mlp.py"), "--threads", str(self.threads), "--mode", self.mode]
+        environment = {"OMP_NUM_THREADS": str(self.threads)}
+        if self.blas:
+            environment |= {"OPENBLAS_NUM_THREADS": str(self.blas_threads), "LD_LIBRARY_PATH": BLAS_FOLDERS[self.blas]}
+        return Side(command + (["--channels-last"] if self.channels_last else []), environment)
+
+    def fits(self, workload):
+        """Fused optimizers came to the CPU with 2.4, Adam's but not RMSprop's (workloads a)."""
+        if self.channels_last and workload[0] != "c" or "fused" in self.mode and workload[0] == "a":
+            return False
+        return self.mode in ("plain", "foreach") or tuple(map(int, self.version.split(".")[:2])) >= (2, 4)
+
+    def __str__(self):
+        blas = f", {self.blas} OpenBLAS {self.blas_threads}" if self.blas else ""
+        return (f"{self.version}, {self.threads} threads{blas}, {self.mode}"
+                f"{', channels last' if self.channels_last else ''}")
 
 
-def torch_side(setting):
-    build, threads, blas_threads, foreach = setting
-    command = [PYTHON, str(HERE / "torch_mlp.py"), "--threads", str(threads)]
-    environment = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(blas_threads),
-                   "LD_LIBRARY_PATH": BLAS_FOLDERS[build]}
-    return Side(command + (["--foreach"] if foreach else []), environment)
+def torch_version(python):
+    """Of that Python's PyTorch; "" when there is none."""
+    if not pathlib.Path(python).exists():
+        return ""
+    asked = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    return asked.stdout.strip()
 
 
-def describe(setting):
-    build, threads, blas_threads, foreach = setting
-    return f"{threads} threads, {build} OpenBLAS {blas_threads}" + (", foreach" if foreach else "")
+def torch_settings(pythons):
+    """All settings of all PyTorchs that are there."""
+    settings = []
+    for python in pythons:
+        version = torch_version(python)
+        if not version:
+            continue
+        blas = [""]
+        if python == DEBIAN_PYTHON:
+            blas = [name for name, folder in BLAS_FOLDERS.items() if pathlib.Path(folder).is_dir()]
+            if not blas:
+                raise SystemExit("PyTorch needs OpenBLAS: apt-get install libopenblas0-openmp libopenblas0-pthread")
+        settings += [Setting(python, version, build, threads, blas_threads, mode, channels_last)
+                     for build, threads, blas_threads, mode, channels_last in itertools.product(
+                         blas, (1, 2), (1, 2), MODES, (False, True))
+                     if build or blas_threads == threads]
+    if not settings:
+        raise SystemExit(f"no PyTorch in {', '.join(pythons)}; see {HERE / 'README.md'}")
+    return settings
 
 
-def find_best_torch(workloads):
+def find_best_torch(workloads, pythons):
     """{workload: setting} with the least time: all settings briefly, then the best five longer."""
+    settings = torch_settings(pythons)
     times = {w: {} for w in workloads}
 
-    def visit(setting, chosen, steps):
-        side = torch_side(setting)
-        for w in chosen:
-            times[w][setting] = side.run(w, steps)
-        side.close()
+    def times(candidates, steps):
+        """{workload: {setting: microseconds}} of the settings that `candidates` has for each workload."""
+        found = {w: {} for w in workloads}
+        for setting in settings:
+            if chosen := [w for w in workloads if setting in candidates[w]]:
+                side = setting.side()
+                for w in chosen:
+                    found[w][setting] = side.run(w, steps)
+                side.close()
+        return found
 
-    for setting in torch_settings():
-        visit(setting, workloads, 20)
-    finalists = {w: sorted(t, key=t.get)[:5] for w, t in times.items()}
-    times = {w: {} for w in workloads}
-    for setting in torch_settings():
-        visit(setting, [w for w in workloads if setting in finalists[w]], 200)
-    return {w: min(t, key=t.get) for w, t in times.items()}
+    first = times({w: [s for s in settings if s.fits(w)] for w in workloads}, 20)
+    second = times({w: sorted(t, key=t.get)[:5] for w, t in first.items()}, 200)
+    return {w: min(t, key=t.get) for w, t in second.items()}
 
 
-def compare_steps(workloads, rounds, seconds):
+def compare_steps(workloads, pythons, rounds, seconds):
     """{workload: {"torch_us": [...], "meshtrain_us": [...], "torch_setting": text}}"""
-    best = find_best_torch(workloads)
-    torch_sides = {setting: torch_side(setting) for setting in set(best.values())}
+    best = find_best_torch(workloads, pythons)
+    torch_sides = {setting: setting.side() for setting in set(best.values())}
     ours = Side([str(BENCH_STEP)])
     result = {}
     for w in workloads:
@@ -113,7 +156,7 @@ def compare_steps(workloads, rounds, seconds):
         steps = {}
         for name, side in sides.items():  # as many steps as fill `seconds`, in whole chunks of ten
             steps[name] = max(20, int(seconds * 1e6 / side.run(w, 100)) // 10 * 10)
-        result[w] = {"torch_setting": describe(best[w]), "torch_us": [], "meshtrain_us": []}
+        result[w] = {"torch_setting": str(best[w]), "torch_us": [], "meshtrain_us": []}
         for r in range(rounds):
             for name in (list(sides) if r % 2 else list(sides)[::-1]):
                 time.sleep(SETTLE_SECONDS)
@@ -158,9 +201,11 @@ def seconds_to_line(command, marker, given=None):
     return elapsed
 
 
-def compare_start(rounds):
+def compare_start(pythons, rounds):
+    """The first PyTorch that is there stands for all: importing it is what takes long."""
     config = str(ROOT / "configs/quickstart.yaml")
-    torch_command = [PYTHON, str(HERE / "torch_mlp.py"), "--threads", "2"]
+    python = next(filter(torch_version, pythons))
+    torch_command = [python, str(HERE / "torch_mlp.py"), "--threads", "2"]
     times = {"torch_ms": [], "meshtrain_ms": [], "validate_ms": []}
     with tempfile.TemporaryDirectory() as folder:
         for r in range(rounds):
@@ -194,6 +239,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=12, help="turns of each side (at least 10 to be believed)")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of one turn")
     parser.add_argument("--only", default=",".join(WORKLOADS), help="workloads, or 'start'")
+    parser.add_argument("--torch", nargs="+", default=PYTHONS, metavar="PYTHON", help="Pythons with PyTorch")
     parser.add_argument("--save", type=pathlib.Path, help="write every figure to this JSON file")
     arguments = parser.parse_args()
     chosen = arguments.only.split(",")
@@ -207,10 +253,10 @@ def main():
               "date": time.strftime("%Y-%m-%d"), "rounds": arguments.rounds}
     ok = True
     if workloads:
-        record["steps"] = compare_steps(workloads, arguments.rounds, arguments.seconds)
+        record["steps"] = compare_steps(workloads, arguments.torch, arguments.rounds, arguments.seconds)
         ok &= print_steps(record["steps"])
     if "start" in chosen or len(workloads) == len(WORKLOADS):
-        record["start"] = compare_start(arguments.rounds)
+        record["start"] = compare_start(arguments.torch, arguments.rounds)
         ok &= print_start(record["start"])
     if arguments.save:
         arguments.save.parent.mkdir(parents=True, exist_ok=True)

@@ -72,7 +72,7 @@ def ddp_rank(workload, foreach):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     _, batch = WORKLOADS[workload]
-    side = torch_mlp.Workload(f"{workload[0]}{batch // 2}", foreach)
+    side = torch_mlp.Workload(f"{workload[0]}{batch // 2}", "foreach" if foreach else "plain")
     side.model = DistributedDataParallel(side.model)
     side.median_us(2 * torch_mlp.CHUNKS)
     print(f"US {side.median_us(EPOCHS * SAMPLES // batch):.2f}", flush=True)

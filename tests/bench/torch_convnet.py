@@ -1,7 +1,6 @@
 """PyTorch's side of workload c64: the convnet of Keras' guide to distributed training with JAX.
 
-Used by torch_mlp.py. Images are channels first, as PyTorch has them (channels last measured slower);
-`same` padding of these sizes is 1 and 2 on both sides.
+Used by torch_mlp.py, which tries both memory formats. `same` padding of these sizes is 1 and 2 on both sides.
 """
 import torch
 from torch import nn
