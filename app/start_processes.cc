@@ -181,6 +181,8 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
   }
   silence(environment.local_rank != 0);  // what is amiss on one host only is said there
   gpu::set_up_environment();
+  if (!options.interface.empty())
+    ::setenv("NCCL_SOCKET_IFNAME", ("=" + options.interface).c_str(), 0);
   // Theirs from here on: it ends, and lets the others end, after a message was shown.
   const std::shared_ptr<ProcessGroup> group = arguments.processes.group =
       make_group(environment, options);

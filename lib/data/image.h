@@ -32,7 +32,7 @@ struct Image {
 // `channels`: 1 grey, 3 RGB, 4 RGBA. The first bytes say which format it is, never the name. `name`
 // stands for the file in messages. Throws ConfigError E322 (exit 3): empty, another format,
 // damaged or cut short (with what the library said), or with more pixels declared than the bytes
-// can hold or than 2^27.
+// can hold or than 2^27; a PNG also with a side over 2^18.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name, int channels);
 // The same from a file of at most 256 MiB. Throws E300 when it is not there or cannot be read.
 Image read_image(const std::string& path, int channels);

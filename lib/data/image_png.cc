@@ -12,7 +12,8 @@
 namespace meshtrain {
 namespace {
 
-constexpr png_uint_32 kMaxSide = 1 << 20;
+// libpng keeps several rows of up to eight bytes a pixel before it looks at the first of them.
+constexpr png_uint_32 kMaxSide = 1 << 18;
 // Of a chunk that is no pixels, unpacked.
 constexpr size_t kMaxChunkBytes = size_t{1} << 20;
 // Deflate's 1032, and eight pixels of a bit each in a byte.

@@ -5,8 +5,9 @@
 namespace meshtrain {
 namespace {
 
-constexpr int kMostSteps = 32;                             // of a run
-constexpr int64_t kMostFeed = int64_t{64} << 20;           // bytes of all large slots together
+constexpr int kMostSteps = 32;                    // of a run
+constexpr int64_t kMostNodes = 8192;              // of a graph, about: it takes time to make
+constexpr int64_t kMostFeed = int64_t{64} << 20;  // bytes of all large slots together
 constexpr int64_t kLargestSlotOutput = int64_t{64} << 10;  // bytes of all outputs of a step
 constexpr int64_t kSmallBuffer = int64_t{16} << 10;
 constexpr int64_t kSlotAlignment = 256;
@@ -41,7 +42,9 @@ GpuSlots plan_slots(const Program& program) {
     slots.result_bytes = 0;
   } else {
     const int64_t most = kMostFeed / GpuSlots::kHalves / std::max<int64_t>(slots.large_bytes, 1);
-    slots.max_steps = static_cast<int>(std::clamp<int64_t>(most, 1, kMostSteps));
+    const int64_t by_nodes = kMostNodes / std::max<int64_t>(std::ssize(program.steps), 1);
+    slots.max_steps =
+        static_cast<int>(std::clamp<int64_t>(std::min(most, by_nodes), 1, kMostSteps));
   }
   return slots;
 }

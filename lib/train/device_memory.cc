@@ -54,10 +54,6 @@ Diagnostic& refuse(Diagnostics& diagnostics, const Setup& setup, gpu::Device& de
   return d;
 }
 
-int64_t room_on(gpu::Device& device) {
-  return device.info().free_bytes - kSpareGpuBytes;
-}
-
 struct Need {
   int64_t bytes = 0;
   std::vector<int64_t> blocks;  // of the memory that all programs share
@@ -234,6 +230,12 @@ std::string text_of(const std::vector<StepBatch>& steps) {
 }
 
 }  // namespace
+
+int64_t room_on(gpu::Device& device) {
+  constexpr int64_t kLeastSpare = int64_t{64} << 20, kMostSpare = int64_t{2} << 30;
+  const gpu::DeviceInfo info = device.info();
+  return info.free_bytes - std::clamp(info.total_bytes / 32, kLeastSpare, kMostSpare);
+}
 
 void check_variables_fit(const Setup& setup, gpu::Device& device) {
   int64_t weights = 0, others = 0;

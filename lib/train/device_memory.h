@@ -10,8 +10,10 @@
 
 namespace meshtrain {
 
-// Kept free for libraries' workspaces and compiled kernels.
-constexpr int64_t kSpareGpuBytes = int64_t{64} << 20;
+// What is left for the model and its steps of the memory that is free. The rest is for what the
+// libraries take: workspaces (of a convolution up to 512 MiB), turned filters, compiled kernels,
+// graphs and NCCL's buffers; a 32nd of the GPU's memory, 64 MiB at least, 2 GiB at most.
+int64_t room_on(gpu::Device& device);
 
 // The variables of the model, as far as this process has them: weights, optimizer state, metrics.
 // Throws ConfigError E630 (exit 4) with what is needed and what is free, the largest of them with

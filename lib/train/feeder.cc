@@ -54,7 +54,7 @@ bool Feeder::keep(const Dataset& dataset) {
     }
     bytes += rows->size() * static_cast<int64_t>(rows->row_bytes()) * widest;
   }
-  if (bytes > (device_->info().free_bytes - kSpareGpuBytes) / 2) {
+  if (bytes > room_on(*device_) / 2) {
     return false;
   }
   kept_.insert(arrays.begin(), arrays.end());

@@ -209,7 +209,8 @@ TEST_CASE("whether a long product computes its epilogue is measured once and kep
     if (round == 0) {
       first = done.got;
       files = folder.num_files();
-      CHECK(files == 4);  // two algorithms, the launch, and which way it is
+      // Two algorithms and which way it is, and the launch where there was time to measure it.
+      CHECK((files == 3 || files == 4));
     }
     CHECK(done.got == first);
     CHECK(folder.num_files() == files);

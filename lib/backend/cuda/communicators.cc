@@ -103,8 +103,7 @@ void Communicators::finish(ncclComm_t communicator) {
 
 Communicators::Lock Communicators::lock() {
   Lock lock(mutex_);
-  if (is_aborted_)
-    core_.fail("communication was aborted, since another process failed", ExitCode::kRankLost);
+  check_aborted();
   return lock;
 }
 
@@ -169,6 +168,10 @@ ncclComm_t Communicators::of(const std::vector<int>& ranks) {
       return *part;
     status = nccl_->ncclCommSplit(world_, *std::min_element(ranks.begin(), ranks.end()),
                                   static_cast<int>(own - ranks.begin()), part, &config);
+    // It says success while a thread still makes it; its parent says when that is done
+    // (NVIDIA/nccl#1472), and only then there is a part to ask.
+    if (status == ncclSuccess)
+      status = ncclInProgress;
   }
   settle(status, world_, call);
   settle(ncclInProgress, *part, call);
@@ -236,16 +239,36 @@ void Communicators::enqueue(const gpu::ReduceScatter& what, ncclComm_t communica
 }
 
 void Communicators::check() {
-  const Lock held = lock();
-  const auto look = [this](ncclComm_t communicator) {
-    ncclResult_t status = ncclSuccess;
-    nccl_->ncclCommGetAsyncError(communicator, &status);
-    if (status != ncclSuccess && status != ncclInProgress)
-      fail(status, communicator, "communication");
-  };
-  look(world_);
-  for (const auto& [ranks, communicator] : parts_)
-    look(communicator);
+  ncclComm_t failed = nullptr;
+  ncclResult_t status = ncclSuccess;
+  {
+    const Lock held = lock();
+    const auto look = [&](ncclComm_t communicator) {
+      ncclResult_t found = ncclSuccess;
+      if (failed == nullptr && communicator != nullptr)
+        nccl_->ncclCommGetAsyncError(communicator, &found);
+      if (found != ncclSuccess && found != ncclInProgress) {
+        failed = communicator;
+        status = found;
+      }
+    };
+    look(world_);
+    for (const auto& [ranks, communicator] : parts_)
+      look(communicator);
+  }
+  if (failed == nullptr)
+    return;
+  try {
+    fail(status, failed, "communication");
+  } catch (...) {
+    abort();  // its kernels still wait for others, and whoever frees memory waits for them
+    throw;
+  }
+}
+
+void Communicators::check_aborted() const {
+  if (is_aborted_)
+    core_.fail("communication was aborted, since another process failed", ExitCode::kRankLost);
 }
 
 // A thread that is inside of NCCL and does not come back keeps the lock: then the communicators are

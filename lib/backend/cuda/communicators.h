@@ -42,8 +42,11 @@ class Communicators {
   void enqueue(const gpu::ReduceScatter& reduce_scatter, ncclComm_t communicator,
                cudaStream_t stream);
 
-  // Throws where NCCL has found an error since, or after abort().
+  // Throws where NCCL has found an error since (then all are aborted), or after abort().
   void check();
+  // Throws after abort(). What was aborted ends at once and without an error: whoever waited for
+  // its end asks here.
+  void check_aborted() const;
   // Returns at once. This object lives on until all graphs with communication are gone.
   void abort();
 

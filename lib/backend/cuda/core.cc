@@ -38,6 +38,7 @@ void Core::poll(const Query& query, const char* call) const {
     }
     patience.wait();
   }
+  communicators->check_aborted();
 }
 
 void Core::wait_for(cudaStream_t stream) const {

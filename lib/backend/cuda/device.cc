@@ -157,10 +157,9 @@ void CudaDevice::free(std::byte* memory) {
   try {
     synchronize();  // nothing uses it
   } catch (const Error&) {
-    cudaFree(memory);
-    return;
   }
-  core_.check(cudaFree(memory), "cudaFree");
+  cudaFree(memory);
+  cudaGetLastError();  // what it says of earlier work, whoever waits for that is told
 }
 
 std::unique_ptr<gpu::PinnedMemory> CudaDevice::allocate_pinned(int64_t bytes) {
@@ -173,8 +172,12 @@ std::unique_ptr<gpu::Event> CudaDevice::make_event() {
   return std::make_unique<CudaEvent>(core_);
 }
 
+// Of memory that is not pinned: the call itself waits for what came before, and where other
+// processes may keep that from its end only wait_for() notices.
 void CudaDevice::copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
   begin_work();
+  if (core_.communicators != nullptr)
+    core_.wait_for(core_.work);
   core_.check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, core_.work),
               "cudaMemcpyAsync");
 }
@@ -199,7 +202,10 @@ void CudaDevice::enqueue_upload(std::byte* to, const std::byte* from, int64_t by
 }
 
 void CudaDevice::enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) {
-  copy(to, from, bytes, cudaMemcpyDeviceToHost);
+  begin_work();
+  core_.check(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, core_.work),
+      "cudaMemcpyAsync");
 }
 
 std::unique_ptr<gpu::Plan> CudaDevice::make_plan(const std::vector<gpu::Command>& commands,

@@ -1,5 +1,7 @@
 #include "backend/cuda/epilogue_choice.h"
 
+#include "backend/cuda/matmul_layout.h"
+
 namespace meshtrain::cuda {
 namespace {
 
@@ -22,8 +24,13 @@ double operations_of(const gpu::Matmul& matmul) {
          static_cast<double>(spec.k) * static_cast<double>(matmul.batch);
 }
 
-bool is_ours(const gpu::Epilogue& epilogue) {
-  return epilogue.activation != gpu::Activation::kRelu;
+bool is_ours(const gpu::Matmul& matmul, bool use_tf32) {
+  const gpu::Epilogue& epilogue = *matmul.epilogue;
+  if (epilogue.bias != nullptr && alignment_of(epilogue.bias, 0) < 16)
+    return false;
+  const bool is_exact = matmul.spec.dtype == DType::kFloat32 && !use_tf32;
+  return epilogue.activation == gpu::Activation::kNone ||
+         (epilogue.activation == gpu::Activation::kGelu && !is_exact);
 }
 
 bool fuses_unmeasured(const gpu::Matmul& matmul, int compute) {
@@ -42,7 +49,7 @@ bool measured_choice(bool unmeasured, const Cache& cache, const std::string& key
   if (const std::optional<bool> kept = kept_choice(cache, key))
     return *kept;
   cache.store(kKind, key, is_fused ? kFused : kApart);
-  return is_fused;
+  return kept_choice(cache, key).value_or(unmeasured);
 }
 
 }  // namespace meshtrain::cuda

@@ -21,8 +21,11 @@ struct EpilogueTimes {
 
 // Whether cuBLASLt's epilogue is the one that is asked for. Its relu is reported to make 0 of a NaN
 // (forums.developer.nvidia.com, topic 329783), which would hide that weights are lost; ours hands
-// it on, and stays a launch.
-bool is_ours(const gpu::Epilogue& epilogue);
+// it on, and stays a launch. Its gelu has the tanh of the hardware (tanh.approx, 2^-11 off): as
+// exact as products in TF32 and bfloat16, not as those in float32. A bias that is aligned to less
+// than 16 bytes has been read by kernels that take it for more (pytorch/pytorch, pull request
+// 194497).
+bool is_ours(const gpu::Matmul& matmul, bool use_tf32);
 
 // The choice where nothing is measured, the same for every run and process on a kind of GPU
 // (`compute`: 90 for compute capability 9.0). A short product is fused: a launch costs it as much
@@ -33,7 +36,7 @@ bool fuses_unmeasured(const gpu::Matmul& matmul, int compute);
 
 // What the cache has under `key`, else what `measure` finds to be faster, which is then kept there.
 // Where it finds nothing (no memory or time to spare), `unmeasured`, kept all the same: runs that
-// share a cache round alike.
+// share a cache round alike. Where nothing can be kept, `unmeasured`, too.
 bool measured_choice(bool unmeasured, const Cache& cache, const std::string& key,
                      const std::function<std::optional<EpilogueTimes>()>& measure);
 

@@ -27,7 +27,7 @@ std::optional<MatmulLayout> matmul_layout(const MatmulSpec& spec) {
 }
 
 uint32_t alignment_of(const std::byte* data, int64_t step) {
-  const uint64_t bits = reinterpret_cast<uint64_t>(data) | static_cast<uint64_t>(step) | 256;
+  const uint64_t bits = reinterpret_cast<uint64_t>(data) | static_cast<uint64_t>(step) | 16;
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 

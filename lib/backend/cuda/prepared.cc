@@ -49,6 +49,8 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
     void* data = nullptr;
     core.check(cudaMalloc(&data, static_cast<size_t>(bytes)), "cudaMalloc (turned filter)");
     memory_.push_back(data);
+    // Trials of the convolutions read it before there is a filter to turn.
+    core.check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), core.work), "cudaMemsetAsync");
     return static_cast<std::byte*>(data);
   };
   try {

@@ -86,6 +86,7 @@ class GpuMaker final : public KernelMaker {
   void add(Launch launch, const std::vector<Use>& uses);
   void add(Launch launch, std::vector<Access> accesses);
   void add(Matmul matmul);
+  void add_in_parts(Matmul matmul);
   void add_row_one_hot(const LookupShape& shape, const std::byte* ids, std::byte* out);
   void give_memory(std::vector<RowCall>& calls, const std::vector<const std::byte*>& read_later);
   void add(Conv conv);

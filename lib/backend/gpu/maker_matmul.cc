@@ -180,6 +180,20 @@ void GpuMaker::add(Matmul matmul) {
   commands_.push_back({std::move(matmul), std::move(accesses), path_});
 }
 
+// cuBLASLt's batches end at 65,535 (openxla/xla, gemm_rewriter.cc: kMaxBatchCount).
+void GpuMaker::add_in_parts(Matmul matmul) {
+  constexpr int64_t kMostBatches = int64_t{1} << 15;
+  const int64_t item = static_cast<int64_t>(dtype_size(matmul.spec.dtype));
+  for (int64_t done = 0; done < matmul.batch; done += kMostBatches) {
+    Matmul part = matmul;
+    part.batch = std::min(kMostBatches, matmul.batch - done);
+    part.spec.a += done * matmul.a_step * item;
+    part.spec.b += done * matmul.b_step * item;
+    part.spec.c += done * matmul.c_step * item;
+    add(std::move(part));
+  }
+}
+
 void GpuMaker::matmul(const MatmulSpec& spec) {
   if (spec.m == 0 || spec.n == 0)
     return;
@@ -199,7 +213,7 @@ void GpuMaker::matmul(const MatmulSpec& spec) {
     const int64_t multiplications = run.count * spec.m * spec.n * spec.k;
     const bool is_tiny = multiplications <= kTinyProduct;
     if (in_library && !is_tiny) {
-      add(std::move(product));
+      add_in_parts(std::move(product));
       continue;
     }
     Launch launch = is_tiny ? tiny_launch(product) : tiled_launch(product);

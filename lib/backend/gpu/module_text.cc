@@ -105,7 +105,8 @@ KernelCall ModuleText::chain(const std::vector<std::vector<const Launch*>>& stag
       call.params.insert(call.params.end(), launch->args.begin(), launch->args.end());
     }
   }
-  call.kernel = fmt::format("chain_{}", hex64(hash_text(text)));
+  // The text of a last launch does not say how many arguments it takes.
+  call.kernel = fmt::format("chain_{}_{}", hex64(hash_text(text)), call.params.size());
   add_kernel(call, text);
   return call;
 }

@@ -22,7 +22,8 @@ struct Played {
   ncclResult_t end = ncclSuccess;   // what comes after
   ncclResult_t send = ncclSuccess;  // of ncclSend
   std::set<ncclComm_t> communicators, aborted, destroyed;
-  std::promise<void> graphs;  // are gone: until then abort does not end
+  ncclComm_t* to_split = nullptr;  // what is made once its parent is asked and done
+  std::promise<void> graphs;       // are gone: until then abort does not end
 
   ncclComm_t make() {
     const auto made =
@@ -58,12 +59,17 @@ cuda::Nccl make_nccl() {
   };
   out.ncclCommSplit = [](ncclComm_t, int color, int key, ncclComm_t* made, ncclConfig_t* config) {
     CHECK(config->blocking == 0);
-    *made = played->make();
-    return note(fmt::format("split {} {}", color, key));
+    CHECK(*made == nullptr);
+    played->to_split = made;
+    return note(fmt::format("split {} {}", color, key), ncclSuccess);
   };
   out.ncclCommGetAsyncError = [](ncclComm_t communicator, ncclResult_t* status) {
     CHECK(!played->aborted.contains(communicator));
+    if (communicator == nullptr)
+      return ncclInvalidArgument;  // and no status
     *status = played->answer();
+    if (*status == ncclSuccess && played->to_split != nullptr)
+      *std::exchange(played->to_split, nullptr) = played->make();
     return ncclSuccess;
   };
   out.ncclCommFinalize = [](ncclComm_t) { return note("finalize"); };
@@ -164,7 +170,10 @@ TEST_CASE("an exchange is one group of sends and receives that is waited for") {
 
 TEST_CASE("an all-reduce over some ranks has a communicator of its own made once") {
   Joined joined;
+  joined.nccl.in_progress = 3;
   const ncclComm_t pair = joined.communicators->of({3, 1});
+  CHECK(joined.nccl.in_progress == 0);  // it is there
+  CHECK(pair != nullptr);
   CHECK(pair != joined.communicators->world());
   CHECK(joined.communicators->of({3, 1}) == pair);
   CHECK(joined.communicators->of({0, 1, 2, 3}) == joined.communicators->world());
@@ -229,6 +238,11 @@ TEST_CASE("errors of NCCL name call and rank and peers and step") {
   CHECK(joined.nccl.calls.back() == "end");  // the group is closed all the same
   joined.nccl.end = ncclSystemError;
   says(caught([&] { joined.communicators->check(); }).text, "communication failed on rank 1 of 4");
+  joined.nccl.graphs.set_value();
+  // Its kernels are told to end, and what waits behind them learns that they did not end well.
+  says(caught([&] { joined.communicators->check_aborted(); }).text, "communication was aborted");
+  joined.communicators.reset();
+  CHECK(joined.nccl.aborted == joined.nccl.communicators);
 }
 
 TEST_CASE("a communicator that not all ranks come to is not waited for longer than it may take") {

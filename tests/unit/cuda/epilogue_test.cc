@@ -227,6 +227,20 @@ TEST_CASE("a relu that would hide a NaN is not asked for") {
   CHECK(library.seen.asked == 0);
 }
 
+TEST_CASE("a gelu is not asked for where float32 is exact nor a bias at an odd place") {
+  Library library;
+  for (const bool use_tf32 : {true, false}) {
+    library.core.options.use_tf32 = use_tf32;
+    cuda::Makers makers(library.core);
+    CHECK(makers.matmuls.is_fused(product(at(5), Activation::kGelu)) == use_tf32);
+    CHECK(makers.matmuls.is_fused(product(at(5), Activation::kNone)));
+    CHECK(!makers.matmuls.is_fused(product(at(5) + 4, Activation::kNone)));
+    gpu::Matmul half = product(at(5), Activation::kGelu);
+    half.spec.dtype = DType::kBFloat16;
+    CHECK(makers.matmuls.is_fused(half));
+  }
+}
+
 TEST_CASE("where nothing is measured the choice depends on nothing but product and GPU") {
   Library library;
   for (const int compute : {80, 90, 120}) {
@@ -275,6 +289,10 @@ TEST_CASE("a choice without measuring is kept like one with it") {
     FAIL("nothing is to be measured");
     return std::nullopt;
   }));
+  // What cannot be kept would be measured otherwise by the next run.
+  const cuda::Cache nowhere("/proc/no folder");
+  CHECK(!cuda::measured_choice(false, nowhere, "key", [] { return cuda::EpilogueTimes{1, 2}; }));
+  CHECK(cuda::measured_choice(true, nowhere, "key", [] { return cuda::EpilogueTimes{2, 1}; }));
   // What another process stored meanwhile counts.
   CHECK(cuda::measured_choice(false, cache, "other", [&] {
     cache.store("epilogue", "other", "fused");

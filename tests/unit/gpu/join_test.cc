@@ -174,6 +174,28 @@ TEST_CASE("calls order what conflicts and nothing else") {
   CHECK(calls < commands * 2 / 3);  // some were joined
 }
 
+TEST_CASE("chains whose last launches take different numbers of arguments are different kernels") {
+  std::vector<Command> commands;
+  std::vector<size_t> params;
+  for (int64_t i = 0; i < 2; ++i) {
+    const int64_t at = 1000 * i;
+    commands.push_back(tiny(1, {range(at, at + 10, true)}));
+    commands.push_back(launch(2, {range(at, at + 10, false), range(at + 10, at + 20, true)}, 1, 100,
+                              static_cast<size_t>(2 + i)));
+    commands.push_back(product({range(at, at + 100, true)}));
+  }
+  std::set<std::string> names;
+  for (const Call& call : gpu::join(commands).calls) {
+    if (!is_chain(call))
+      continue;
+    const KernelCall& kernel = std::get<KernelCall>(call.what);
+    names.insert(kernel.kernel);
+    params.push_back(kernel.params.size());
+  }
+  CHECK(params == std::vector<size_t>{4, 5});
+  CHECK(names.size() == 2);
+}
+
 TEST_CASE("equal launches that do not depend on each other are one") {
   const std::vector<Command> list = {
       launch(1, {range(0, 10, true)}, 3), product({range(0, 10, false), range(100, 110, true)}),

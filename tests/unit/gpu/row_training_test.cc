@@ -33,7 +33,8 @@ TEST_CASE("what is computed row by row trains as on the CPU") {
        {Policy{"float64", 1e-9}, Policy{"float32", 1e-4}, Policy{"mixed_bfloat16", 2e-2}}) {
     CAPTURE(policy.name);
     const auto on = [&](const char* devices, int count) {
-      return losses({"seed=5", "fit.batch_size=8", std::string("dtype_policy=") + policy.name,
+      return losses({"seed=5", "matmul_precision=highest", "fit.batch_size=8",
+                     std::string("dtype_policy=") + policy.name,
                      fmt::format("distribution={{type: DataParallel, device_mesh: {{shape: [{}], "
                                  "axis_names: [data], devices: {}}}}}",
                                  count, devices)});

@@ -33,7 +33,9 @@ inline Training train(const std::string& yaml, const std::vector<std::string>& o
                       const Dataset& data, int64_t steps, bool keeps = false) {
   EngineOptions options;
   options.num_workers = 2;
-  const Config config = config_from(yaml, overrides);
+  std::vector<std::string> words = overrides;
+  words.push_back("matmul_precision=highest");  // a GPU has TF32, the CPU beside it does not
+  const Config config = config_from(yaml, words);
   Engine engine(config, data_spec(data), options);
   const int64_t batch = config.fit.batch_size.value;
   if (keeps)
