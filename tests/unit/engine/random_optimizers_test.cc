@@ -208,7 +208,7 @@ TEST_CASE("random optimizers: weights and slots of every sharded run equal one d
   }
 }
 
-TEST_CASE("elementwise rules are one pass over each weight") {
+TEST_CASE("elementwise rules are one pass over each weight" * doctest::test_suite("host")) {
   const Dataset data =
       dataset_of(HostTensor(DType::kFloat64, {8, 6}), HostTensor(DType::kFloat64, {8, 5}));
   for (const std::string optimizer :

@@ -6,7 +6,6 @@
 #include "backend/gpu/maker.h"
 #include "gpu_device.h"
 #include "support/epilogue_tape.h"
-#include "support/instrumented.h"
 #include "training.h"
 
 namespace meshtrain::test {
@@ -67,7 +66,7 @@ TEST_CASE("random dense models end with one hash with epilogues and without") {
     return;
   const Dataset data = pictures(64);
   constexpr const char* kPolicies[] = {"float32", "mixed_bfloat16", "mixed_float16"};
-  const uint64_t models = kIsInstrumented ? 3 : 9;
+  const uint64_t models = is_slow() ? 3 : 9;
   for (uint64_t seed = 0; seed < models; ++seed) {
     const std::string model = random_model(seed);
     const Mesh& mesh = kMeshes[seed % 3];

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/gpu/load.h"
+#include "support/instrumented.h"
 #include "train/devices.h"
 
 namespace meshtrain::test {
@@ -40,6 +41,12 @@ inline std::unique_ptr<gpu::Device> open_test_device() {
 // Runs the emulator in another order of calls, blocks and threads; real devices have their own.
 inline void set_emulator_seed(uint64_t seed) {
   ::setenv("MESHTRAIN_EMULATOR_SEED", std::to_string(seed).c_str(), 1);
+}
+
+// Where every step takes long: the code is instrumented, or kernels are, as compute-sanitizer does
+// ($MESHTRAIN_SLOW).
+inline bool is_slow() {
+  return kIsInstrumented || std::getenv("MESHTRAIN_SLOW") != nullptr;
 }
 
 }  // namespace meshtrain::test

@@ -160,6 +160,9 @@ const KernelCall& kernel_of(const Call& call) {
 
 }  // namespace
 
+// Opens no device, so that it shows nothing on a real one (scripts/gpu_check.sh).
+TEST_SUITE_BEGIN("host");
+
 TEST_CASE("calls order what conflicts and nothing else") {
   size_t calls = 0, commands = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
@@ -177,12 +180,10 @@ TEST_CASE("calls order what conflicts and nothing else") {
 TEST_CASE("chains whose last launches take different numbers of arguments are different kernels") {
   std::vector<Command> commands;
   std::vector<size_t> params;
-  for (int64_t i = 0; i < 2; ++i) {
-    const int64_t at = 1000 * i;
-    commands.push_back(tiny(1, {range(at, at + 10, true)}));
-    commands.push_back(launch(2, {range(at, at + 10, false), range(at + 10, at + 20, true)}, 1, 100,
-                              static_cast<size_t>(2 + i)));
-    commands.push_back(product({range(at, at + 100, true)}));
+  for (size_t i = 0; i < 2; ++i) {
+    commands.push_back(tiny(1, {range(0, 10, true)}));
+    commands.push_back(launch(2, {range(0, 10, false), range(10, 20, true)}, 1, 100, 2 + i));
+    commands.push_back(product({range(0, 100, true)}));  // what comes behind it is another chain
   }
   std::set<std::string> names;
   for (const Call& call : gpu::join(commands).calls) {
@@ -382,6 +383,8 @@ TEST_CASE("finding the order of 20000 commands takes few steps") {
   const Joined joined = gpu::join(list);
   CHECK(joined.calls.size() == static_cast<size_t>(kCommands));
 }
+
+TEST_SUITE_END();
 
 TEST_CASE("joined commands compute what they compute one after the other") {
   constexpr int64_t kWords = 4096, kCommands = 150;

@@ -7,7 +7,6 @@
 
 #include "gpu_device.h"
 #include "support/convnet.h"
-#include "support/instrumented.h"
 #include "support/random_models.h"
 #include "support/random_steps.h"
 #include "training.h"
@@ -21,12 +20,6 @@ using meshtrain::testing::LayoutCase;
 using meshtrain::testing::Random;
 using meshtrain::testing::random_layout;
 using meshtrain::testing::run_layout;
-
-// Where every step takes long: the code is instrumented, or kernels are, as compute-sanitizer does
-// ($MESHTRAIN_SLOW).
-bool is_slow() {
-  return kIsInstrumented || std::getenv("MESHTRAIN_SLOW") != nullptr;
-}
 
 // $MESHTRAIN_RANDOM_CASES, or as many as fit into the time of a suite.
 int num_cases(int otherwise) {

@@ -1,12 +1,9 @@
 // Every spec of the catalogue: what GpuMaker's kernels compute on the device against CpuMaker's.
 //
-// $MESHTRAIN_GPU_SPECS: only specs whose name contains it. $MESHTRAIN_GPU_SPECS_PART: "1/4" for
-// every fourth of a family from the second on, so that parts run, and compile, beside each other; a
-// part has the same kernels every time, and finds them in the cache.
+// $MESHTRAIN_GPU_SPECS: only specs whose name contains it.
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 
 #include "backend/gpu/maker.h"
@@ -14,21 +11,13 @@
 #include "gpu_device.h"
 #include "specs.h"
 #include "support/instrumented.h"
+#include "support/test_part.h"
 
 namespace meshtrain::test {
 namespace {
 
 constexpr int64_t kAlignment = 256;
 constexpr int kGapByte = 0x5C;
-
-std::vector<KernelSpec> part_of(const std::vector<KernelSpec>& specs, const char* part) {
-  size_t first = 0, parts = 0;
-  REQUIRE_MESSAGE((std::sscanf(part, "%zu/%zu", &first, &parts) == 2 && first < parts), part);
-  std::vector<KernelSpec> out;
-  for (size_t i = first; i < specs.size(); i += parts)
-    out.push_back(specs[i]);
-  return out;
-}
 
 std::vector<KernelSpec> chosen_specs(const SpecFamily& family) {
   std::vector<KernelSpec> specs = family.specs();
@@ -37,8 +26,12 @@ std::vector<KernelSpec> chosen_specs(const SpecFamily& family) {
       return spec.name.find(part) == std::string::npos;
     });
   }
-  const char* const part = std::getenv("MESHTRAIN_GPU_SPECS_PART");
-  return part == nullptr ? specs : part_of(specs, part);
+  std::vector<KernelSpec> out;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (is_in_part(i))
+      out.push_back(specs[i]);
+  }
+  return out;
 }
 
 // The arrays of all specs in one piece of memory, with gaps between them.
@@ -226,8 +219,7 @@ void check_family(std::string_view name) {
   compare_bits(apart, image_apart, SpecRun(apart, image_apart, *device)(0), together, "apart");
 }
 
-// scripts/gpu_check.sh runs these in parts.
-TEST_SUITE_BEGIN("specs");
+TEST_SUITE_BEGIN("parts");
 TEST_CASE("tapes equal the CPU's") {
   check_family("tape");
 }

@@ -114,7 +114,8 @@ TEST_CASE("what programs take of a GPU is known before it is taken") {
     CHECK(free_before - device.info().free_bytes == own + shared);
 }
 
-TEST_CASE("steps of a run are those of fit and of its validation and of an evaluation") {
+TEST_CASE("steps of a run are those of fit and of its validation and of an evaluation" *
+          doctest::test_suite("host")) {
   using Steps = std::vector<StepBatch>;
   const Config config = config_from(kModel, {"evaluate.batch_size=100"});
   const auto train = [](int64_t batch) { return StepBatch{StepKind::kTrain, batch}; };

@@ -74,7 +74,9 @@ TEST_CASE("reading a device's variable takes memory for the result alone") {
     const test::MemoryMeter memory;
     const HostTensor back = store.read(v);
     CHECK(back.at(70000) == 70000 % 65536);
-    CHECK(memory.peak() < bytes + bytes / 2);
+    // compute-sanitizer takes memory of its own.
+    if (std::getenv("MESHTRAIN_SLOW") == nullptr)
+      CHECK(memory.peak() < bytes + bytes / 2);
   }
 }
 
