@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 namespace meshtrain {
@@ -35,8 +36,10 @@ TextStream& err_stream() {
 }
 
 void prepare_streams() {
+  setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);  // lib/tensor/h5_write.cc
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+  signal(SIGCHLD, SIG_DFL);  // where it was ignored, how children ended would be lost
   for (int fd = 0; fd <= 2; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) < 0) {
       _exit(1);  // not even a place to say so

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -323,10 +324,11 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
       report(text);
     }
   };
-  options.before_commit = [&run, &callbacks, named = false]() mutable {
+  // Shared, since the options are copied for each save.
+  options.before_commit = [&run, &callbacks, named = std::make_shared<bool>(false)] {
     callbacks.sync();
-    named ? run.metrics().sync() : run.sync();  // its name needs that only once
-    named = true;
+    *named ? run.metrics().sync() : run.sync();  // its name needs that only once
+    *named = true;
   };
   return options;
 }

@@ -80,9 +80,13 @@ using Work = std::function<void(const IsolatedProcess::Send&, const IsolatedProc
 
 [[noreturn]] void run_child(int channel, const IsolateLimits& limits, uint64_t memory,
                             const Work& work) {
-  for (const int number :
-       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT, SIGTERM, SIGXCPU, SIGALRM}) {
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGXCPU, SIGALRM}) {
     signal(number, SIG_DFL);  // no handler of the parent, no report of a sanitizer
+  }
+  // A stop that the whole group of processes is asked for is the parent's to carry out: it then
+  // closes the channel.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    signal(number, SIG_IGN);
   }
   const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (nowhere >= 0) {

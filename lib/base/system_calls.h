@@ -1,5 +1,7 @@
-// Calls on files that a signal may interrupt.
+// Calls that signals may interrupt, and threads that signals leave alone.
 #pragma once
+
+#include <signal.h>
 
 #include <cerrno>
 #include <string>
@@ -21,5 +23,22 @@ auto retrying(Call&& call) {
 // Names made in the folder `path`, or taken away, are on the disk afterwards. A file system that
 // cannot be asked (EINVAL) does it by itself. Throws FileError (exit 74).
 void sync_folder(const std::string& path);
+
+// While it lives, this thread gets no signals, nor do the threads that are made in it as long as
+// they live: signals are for the main thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace meshtrain

@@ -286,7 +286,8 @@ class Children {
 
   void wait() {
     pollfd sources[] = {{signals_.fd(), POLLIN, 0}, {orders_, POLLIN, 0}};
-    poll(sources, 2, failed_at_ < 0 ? -1 : 100);
+    // A SIGCHLD may be lost to a thread of a library that does not block it.
+    poll(sources, 2, failed_at_ < 0 ? 1000 : 100);
     signalfd_siginfo info = {};
     while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
       const int number = static_cast<int>(info.ssi_signo);

@@ -47,6 +47,7 @@ void ControlThread::add_failure(ControlDesk::Failure failure) {
     return;
   }
   if (finished_) {  // nobody else is concerned
+    start_last_resort();
     options_.print(failure.text);
     start_leaving(failure.exit_code);
     return;
@@ -70,6 +71,7 @@ void ControlThread::settle_failures() {
   if (!is_first() || leaving_) {
     return;
   }
+  start_last_resort();
   std::sort(failures_.begin(), failures_.end(),
             [](const auto& a, const auto& b) { return a.rank < b.rank; });
   const auto is_rank_lost = [](const auto& failure) {
@@ -126,6 +128,7 @@ std::string ControlThread::own_pause_text() {
 }
 
 void ControlThread::rank_zero_lost(const Verdict& verdict, bool closed) {
+  start_last_resort();
   for (const ControlDesk::Failure& failure : failures_) {  // what it could not tell rank 0
     if (failure.exit_code != static_cast<int>(ExitCode::kRankLost)) {
       options_.print(failure.text);
@@ -156,6 +159,7 @@ void ControlThread::stop_run(const Verdict& verdict) {
   if (leaving_) {
     return;
   }
+  start_last_resort();
   const std::string paused = own_pause_text();
   int64_t step = 0;
   for (const RankView& view : views_) {
@@ -172,6 +176,12 @@ void ControlThread::stop_run(const Verdict& verdict) {
       {verdict.ranks.begin(), verdict.ranks.begin() + static_cast<std::ptrdiff_t>(count)});
 }
 
+// Before anything is written where nobody may read.
+void ControlThread::start_last_resort() {
+  const std::lock_guard lock(desk_.mutex);
+  desk_.last_resort.start(options_.last_resort_seconds);
+}
+
 // The ranks that are `stuck` show where.
 void ControlThread::start_leaving(int exit_code, const std::vector<int>& stuck) {
   if (leaving_) {
@@ -180,10 +190,7 @@ void ControlThread::start_leaving(int exit_code, const std::vector<int>& stuck) 
   leaving_ = exit_code;
   leaving_since_ = now_;
   aborting_.store(true);
-  {
-    const std::lock_guard lock(desk_.mutex);
-    desk_.last_resort.start(options_.last_resort_seconds);
-  }
+  start_last_resort();
   const auto is_stuck = [&](int rank) {
     return std::find(stuck.begin(), stuck.end(), rank) != stuck.end();
   };

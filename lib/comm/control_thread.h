@@ -124,6 +124,7 @@ class ControlThread {
   bool prints_for_rank_zero(bool closed) const;
   void stop_run(const Verdict& verdict);
   std::string own_pause_text();
+  void start_last_resort();
   void start_leaving(int exit_code, const std::vector<int>& stuck = {});
   void run_hooks();
   void continue_leaving();

@@ -320,6 +320,12 @@ std::string to_text(const Token& token) {
 void print_to_stderr(std::string_view text) {
   while (!text.empty()) {
     const ssize_t done = retrying([&] { return ::write(STDERR_FILENO, text.data(), text.size()); });
+    if (done < 0 && errno == EAGAIN) {  // others have set it to not wait
+      pollfd ready = {STDERR_FILENO, POLLOUT, 0};
+      if (poll(&ready, 1, 1000) > 0) {
+        continue;
+      }
+    }
     if (done <= 0) {
       return;
     }

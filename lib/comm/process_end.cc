@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/system_calls.h"
 #include "base/text.h"
 
 namespace meshtrain {
@@ -75,12 +76,8 @@ TimeLimit::~TimeLimit() {
 }
 
 std::thread quiet_thread(std::function<void()> work) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  const SignalsBlocked blocked;
+  return std::thread(std::move(work));
 }
 
 }  // namespace meshtrain

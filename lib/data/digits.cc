@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -251,11 +252,17 @@ DigitImages make_digits(int64_t samples, uint64_t seed) {
   const int64_t share = (samples + 10 * threads - 1) / (10 * threads) * 10;  // whole groups
   std::vector<std::jthread> helpers;
   for (int64_t t = 1; t < threads && t * share < samples; ++t) {
-    helpers.emplace_back([&out, t, share, samples, seed] {
+    const auto draw = [&out, t, share, samples, seed] {
       draw_images(t * share, std::min((t + 1) * share, samples), seed, out);
-    });
+    };
+    try {
+      helpers.emplace_back(draw);
+    } catch (const std::system_error&) {  // no more threads for this user
+      draw();
+    }
   }
   draw_images(0, std::min(share, samples), seed, out);
+  helpers.clear();
   return out;
 }
 

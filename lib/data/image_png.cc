@@ -12,7 +12,8 @@
 namespace meshtrain {
 namespace {
 
-// libpng keeps several rows of up to eight bytes a pixel before it looks at the first of them.
+// libpng makes room for several rows of up to eight bytes a pixel before it looks at the first of
+// them.
 constexpr png_uint_32 kMaxSide = 1 << 18;
 // Of a chunk that is no pixels, unpacked.
 constexpr size_t kMaxChunkBytes = size_t{1} << 20;
@@ -64,9 +65,12 @@ bool read_header(Decoder& decoder, int channels) {
     return false;
   }
   png_set_read_fn(png, &decoder, read_bytes);
-  png_set_user_limits(png, kMaxSide, kMaxSide);
   png_set_chunk_malloc_max(png, kMaxChunkBytes);
   png_read_info(png, decoder.info);
+  if (png_get_image_width(png, decoder.info) > kMaxSide ||
+      png_get_image_height(png, decoder.info) > kMaxSide) {
+    png_error(png, "a side of more than 262144 pixels");
+  }
   const int color_type = png_get_color_type(png, decoder.info);
   png_set_strip_16(png);
   png_set_packing(png);

@@ -1,7 +1,10 @@
 // Programs on the processor: one pinned worker per core. Nothing is allocated in a step but within
 // oneDNN's convolutions. The result does not depend on the number of workers.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <exception>
+#include <utility>
 
 #include "exec/cpu_maker.h"
 #include "exec/executor_impl.h"
@@ -103,6 +106,8 @@ class CpuExecutor final : public Executor::Impl {
   Schedule schedule;
   ModeChooser chooser;
   std::unique_ptr<WorkerScratch> scratch;
+  std::atomic<bool> failed = false;  // a kernel, in this run
+  std::exception_ptr failure;        // of the first
 };
 
 CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, VariableStore& variables)
@@ -142,8 +147,14 @@ void CpuExecutor::run_worker(void* self, int worker) {
   for (const Command& command : impl.schedule.workers[static_cast<size_t>(worker)]) {
     if (command.kernel == nullptr) {
       impl.pool->barrier();
-    } else {
-      command.kernel->run(command.begin, command.end, scratch);
+    } else if (!impl.failed) {
+      // Others wait at the next barrier, and must not for ever.
+      try {
+        command.kernel->run(command.begin, command.end, scratch);
+      } catch (...) {
+        if (!impl.failed.exchange(true))
+          impl.failure = std::current_exception();
+      }
     }
   }
 }
@@ -166,6 +177,8 @@ void CpuExecutor::run(int steps) {
   const auto begin = std::chrono::steady_clock::now();
   if (mode == ModeChooser::kTogether) {
     pool->run(&CpuExecutor::run_worker, this);
+    if (failed.exchange(false))
+      std::rethrow_exception(std::exchange(failure, nullptr));
   } else {
     pool->run_alone(&CpuExecutor::run_all_alone, this);
   }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "exec/executor.h"
@@ -104,7 +105,11 @@ WorkerPool::WorkerPool(int num_workers)
     cpus_.clear();
   threads_.reserve(static_cast<size_t>(n - 1));
   for (int w = 1; w < n; ++w) {
-    threads_.emplace_back([this, w] { loop(w); });
+    try {
+      threads_.emplace_back([this, w] { loop(w); });
+    } catch (const std::system_error&) {
+      break;  // no more threads for this user: fewer workers compute the same
+    }
     if (!cpus_.empty()) {
       const cpu_set_t set = set_of(cpus_[static_cast<size_t>(w)]);
       pthread_setaffinity_np(threads_.back().native_handle(), sizeof(set), &set);

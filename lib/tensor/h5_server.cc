@@ -1,7 +1,6 @@
 #include "tensor/h5_server.h"
 
 #include <hdf5.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -294,10 +293,6 @@ size_t h5_run(std::span<const int64_t> order, uint64_t row_bytes) {
 
 void serve_h5(const std::string& path, const IsolatedProcess::Send& send,
               const IsolatedProcess::Receive& receive) {
-  // A stop that the whole group of processes is asked for is the parent's to carry out.
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
-    signal(number, SIG_IGN);
-  }
   prepare_h5();
   Server(send, receive).serve(path);
 }

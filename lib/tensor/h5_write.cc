@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/file.h"
 #include "tensor/h5.h"
@@ -112,7 +113,10 @@ void write_group(hid_t file, const H5Vars& vars) {
 }  // namespace
 
 void prepare_h5() {
-  setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
+  const char* const locking = getenv("HDF5_USE_FILE_LOCKING");
+  if (locking == nullptr || std::string_view(locking) != "FALSE") {
+    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);  // the program does it before it has threads
+  }
   H5open();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);

@@ -1,12 +1,11 @@
 #include "train/batch_reader.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <system_error>
+
+#include "base/system_calls.h"
 
 namespace meshtrain {
 namespace {
@@ -16,20 +15,6 @@ constexpr int64_t kTimed = 4;
 constexpr int64_t kTimedEvery = 512;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// Signals are for the main thread.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

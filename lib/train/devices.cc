@@ -7,6 +7,7 @@
 
 #include "backend/gpu/load.h"
 #include "base/parse_number.h"
+#include "base/system_calls.h"
 #include "base/text.h"
 #include "comm/environment.h"
 
@@ -167,7 +168,11 @@ int processes_to_start(const DeviceRequest& request) {
     return 1;
   }
   int count = 0;
-  runtime_for(request, count);
+  {
+    // This process will wait for others and for signals: the driver's threads must not take them.
+    const SignalsBlocked blocked;
+    runtime_for(request, count);
+  }
   for (const int number : request.gpus) {
     check_number(request, number, count);
   }

@@ -257,12 +257,20 @@ std::string RunDir::file(std::string_view name) const {
 void RunDir::sync() const {
   metrics_->sync();
   // A name is on the disk when the folder that has it is.
+  sync_folder(path_);
   fs::path folder = fs::absolute(path_).lexically_normal();
   for (int level = 0; level < 3 && folder.has_relative_path(); ++level) {
-    sync_folder(folder.string());
     folder = folder.parent_path();
+    try {
+      sync_folder(folder.string());
+    } catch (const FileError& error) {
+      // One that may be entered but not read (mode 711) was there before the run.
+      const int number = error.error_number();
+      if (number != EACCES && number != EPERM && number != ENOENT) {  // ENOENT: sym/../x
+        throw;
+      }
+    }
   }
-  sync_folder(folder.string());
 }
 
 void RunDir::write(std::string_view name, std::string_view text) const {

@@ -3,28 +3,31 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 
 namespace meshtrain {
 namespace {
 
-volatile sig_atomic_t g_stop_signal = 0;
-volatile sig_atomic_t g_stop_saves = 0;
-volatile sig_atomic_t g_checkpoint = 0;
-volatile sig_atomic_t g_report = 0;
+// Handlers run on any thread.
+std::atomic<int> g_stop_signal = 0;
+std::atomic<bool> g_stop_saves = false;
+std::atomic<bool> g_checkpoint = false;
+std::atomic<bool> g_report = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 extern "C" void note_stop(int number) {
   g_stop_signal = number;
 }
 extern "C" void note_stop_and_save(int number) {
-  g_stop_saves = 1;
+  g_stop_saves = true;
   g_stop_signal = number;
 }
 extern "C" void note_checkpoint(int) {
-  g_checkpoint = 1;
+  g_checkpoint = true;
 }
 extern "C" void note_report(int) {
-  g_report = 1;
+  g_report = true;
 }
 
 struct KnownSignal {
@@ -111,7 +114,7 @@ int stop_signal() {
 }
 
 bool stop_saves() {
-  return g_stop_saves != 0;
+  return g_stop_saves;
 }
 
 std::string signal_name(int number) {
@@ -121,20 +124,16 @@ std::string signal_name(int number) {
 }
 
 bool take_checkpoint_request() {
-  const bool asked = g_checkpoint != 0;
-  g_checkpoint = 0;
-  return asked;
+  return g_checkpoint.exchange(false);
 }
 
 bool take_report_request() {
-  const bool asked = g_report != 0;
-  g_report = 0;
-  return asked;
+  return g_report.exchange(false);
 }
 
 void forget_stop_signal() {
   g_stop_signal = 0;
-  g_stop_saves = 0;
+  g_stop_saves = false;
 }
 
 void throw_if_stopped(const std::string& done) {

@@ -64,8 +64,13 @@ TEST_CASE("the quickstart trains on a GPU as on the processor") {
     return;
   const TemporaryFolder folder;
   const std::string config = std::string(MESHTRAIN_SOURCE_DIR) + "/configs/quickstart.yaml";
-  const std::vector<std::string> train = {
-      "train", config, "--epochs", "2", "data.train={source: digits, slice: '[:1000]'}", "-o"};
+  const std::vector<std::string> train = {"train",
+                                          config,
+                                          "--epochs",
+                                          "2",
+                                          "data.train={source: digits, slice: '[:1000]'}",
+                                          "matmul_precision=highest",
+                                          "-o"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), train.begin(), train.end());
     return more;

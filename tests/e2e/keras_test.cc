@@ -85,6 +85,24 @@ TEST_CASE("models that Keras saved predict here what they predicted there") {
   }
 }
 
+TEST_CASE("models are read where whoever started the program ignores the end of children") {
+  const TemporaryFolder folder;
+  Command command;
+  command.program = "python3";
+  command.args = {"-c",
+                  "import os, signal, sys\n"
+                  "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+                  "os.execv(sys.argv[1], sys.argv[1:])",
+                  MESHTRAIN_BINARY,
+                  "import",
+                  kFolder + "mlp.keras",
+                  "-o",
+                  "in"};
+  command.folder = folder.path();
+  const Result imported = run(command);
+  CHECK_MESSAGE(imported.exit_code == 0, imported.err);
+}
+
 TEST_CASE("weights that Keras saved begin a training run") {
   const ExampleFolder folder;
   REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "run"}, folder.path()).exit_code == 0);

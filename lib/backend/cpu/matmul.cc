@@ -128,10 +128,12 @@ class Matmul final : public Kernel {
     args.b = spec_.b + (p.batch.b + p.column * spec_.b_column) * item_size_;
     args.c = spec_.c + (p.batch.c + p.row * spec_.c_row + p.column) * item_size_;
     if (use_sgemm_) {
-      dnnl_sgemm(a_transposed_ ? 'T' : 'N', b_transposed_ ? 'T' : 'N', p.rows, p.columns, spec_.k,
-                 1.0f, static_cast<const float*>(args.a), a_lines_,
-                 static_cast<const float*>(args.b), b_lines_, 0.0f, static_cast<float*>(args.c),
-                 c_lines_);
+      const dnnl_status_t status = dnnl_sgemm(
+          a_transposed_ ? 'T' : 'N', b_transposed_ ? 'T' : 'N', p.rows, p.columns, spec_.k, 1.0f,
+          static_cast<const float*>(args.a), a_lines_, static_cast<const float*>(args.b), b_lines_,
+          0.0f, static_cast<float*>(args.c), c_lines_);
+      MESHTRAIN_CHECK(status == dnnl_success, "oneDNN cannot multiply: status {}",
+                      static_cast<int>(status));
       return;
     }
     args.m = p.rows;

@@ -7,7 +7,8 @@
 namespace meshtrain {
 
 std::string CallbackContext::resolve(const std::string& path) const {
-  return (std::filesystem::path(run_dir) / path).lexically_normal().string();
+  // The run's folder stays as it is written: behind a link, `..` is elsewhere.
+  return (std::filesystem::path(run_dir) / std::filesystem::path(path).lexically_normal()).string();
 }
 
 std::string CallbackContext::output(const std::string& path) const {

@@ -81,6 +81,7 @@ Checkpointer::Checkpointer(Engine& engine, const Config& config, CheckpointerOpt
 
 Checkpointer::~Checkpointer() {
   if (saving_.valid()) {
+    const auto announced = agreement_.announce("writing a checkpoint");
     saving_.wait();
   }
 }

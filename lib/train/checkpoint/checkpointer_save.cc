@@ -1,11 +1,10 @@
 // How a Checkpointer saves; when it does is in checkpointer.cc.
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 
 #include "base/memory.h"
+#include "base/system_calls.h"
 #include "base/text.h"
 #include "train/checkpoint/checkpointer.h"
 #include "train/checkpoint/files.h"
@@ -14,22 +13,6 @@ namespace meshtrain {
 namespace {
 
 constexpr int kMaxFailures = 3;  // in a row, then the run stops
-
-// Signals go to the thread that looks at their flags.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 
@@ -278,6 +261,7 @@ void Checkpointer::prune() {
   pinned.push_back(state_.best_step);
   pinned.push_back(linked_step_);
   pinned.push_back(resumed_from_);
+  const auto announced = agreement_.announce("deleting old checkpoints");
   for (const std::string& warning :
        prune_checkpoints(folder_, config_.checkpoint.keep, pinned, options_.run_id)) {
     options_.warn(warning);

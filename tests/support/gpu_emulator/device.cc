@@ -108,7 +108,8 @@ class HostPlan final : public Plan {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(int index) : index_(index), memory_(total_bytes()) {}
+  HostDevice(int index, const DeviceOptions& options)
+      : index_(index), use_tf32_(options.use_tf32), memory_(total_bytes()) {}
   ~HostDevice() override {
     if (peers_ == nullptr)
       return;
@@ -186,8 +187,9 @@ class HostDevice final : public Device {
       check(window.begin, window.bytes);
       check(window.begin + window.stride * (first + steps - 1), window.bytes);
     }
-    return std::make_unique<HostPlan>(queue_, std::make_shared<Steps>(memory_, commands, windows),
-                                      peers_, traffic_, first, steps);
+    return std::make_unique<HostPlan>(
+        queue_, std::make_shared<Steps>(memory_, commands, windows, use_tf32_), peers_, traffic_,
+        first, steps);
   }
 
   // What ends because of an exception does not wait for others, who may never come.
@@ -218,6 +220,7 @@ class HostDevice final : public Device {
   }
 
   int index_;
+  bool use_tf32_;
   DeviceMemory memory_;
   std::shared_ptr<Peers> peers_;
   std::shared_ptr<Traffic> traffic_ = std::make_shared<Traffic>();
@@ -234,9 +237,9 @@ class HostRuntime final : public Runtime {
     return host_compiler().empty() ? 0 : gpu::device_count();
   }
   DeviceInfo info(int index) override { return info_of(index, total_bytes()); }
-  std::unique_ptr<Device> open(int index, const DeviceOptions&) override {
+  std::unique_ptr<Device> open(int index, const DeviceOptions& options) override {
     MESHTRAIN_CHECK(index < gpu::device_count(), "the emulator has no device {}", index);
-    return std::make_unique<HostDevice>(index);
+    return std::make_unique<HostDevice>(index, options);
   }
   std::string make_id() override { return Peers::make_folder(); }
 };

@@ -110,8 +110,8 @@ EmulatorOptions EmulatorOptions::from_environment() {
 }
 
 Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& given,
-             const std::vector<Window>& windows)
-    : memory_(memory), windows_(windows), traffic_(traffic_of(given)) {
+             const std::vector<Window>& windows, bool use_tf32)
+    : memory_(memory), windows_(windows), use_tf32_(use_tf32), traffic_(traffic_of(given)) {
   const std::vector<Command> commands = with_products_apart(
       given, [](const Command&) { return number_of("MESHTRAIN_EMULATOR_EPILOGUES", 1) != 0; });
   for (const Command& command : commands) {
@@ -182,14 +182,14 @@ void Steps::run_call(const Call& call, int64_t step, uint64_t seed) const {
       here.epilogue->bias = moved(here.epilogue->bias, step);
       here.epilogue->to = moved(here.epilogue->to, step);
     }
-    return run_matmul(here);
+    return run_matmul(here, use_tf32_);
   }
   if (const auto* conv = std::get_if<Conv>(&call.what)) {
     Conv here = *conv;
     here.x = moved(here.x, step);
     here.kernel = moved(here.kernel, step);
     here.y = moved(here.y, step);
-    return run_conv(here);
+    return run_conv(here, use_tf32_);
   }
   const KernelCall& kernel = std::get<KernelCall>(call.what);
   std::vector<uint64_t> params;

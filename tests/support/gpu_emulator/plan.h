@@ -33,7 +33,7 @@ class Steps {
   // Throws InternalError where an access lies in no allocation, or where commands that touch the
   // same memory may run at the same time.
   Steps(const DeviceMemory& memory, const std::vector<Command>& commands,
-        const std::vector<Window>& windows);
+        const std::vector<Window>& windows, bool use_tf32);
   // Throws InternalError naming the step of a call that did what it must not. `peers`: null where
   // commands do not communicate.
   void run(int step, bool is_watched, uint64_t seed, Peers* peers) const;
@@ -52,6 +52,7 @@ class Steps {
   const DeviceMemory& memory_;
   std::vector<std::vector<Access>> accesses_;  // of each command
   std::vector<Window> windows_;
+  bool use_tf32_;
   std::vector<Call> calls_;
   std::shared_ptr<const Module> module_;
   Traffic traffic_;

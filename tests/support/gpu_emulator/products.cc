@@ -92,10 +92,23 @@ void store(DType dtype, const std::byte* data, int64_t i, double value) {
   }
 }
 
-std::vector<double> load_all(DType dtype, const std::byte* data, int64_t n) {
+// As the unit that multiplies takes it.
+double load_operand(DType dtype, const std::byte* data, int64_t i, bool use_tf32) {
+  if (dtype != DType::kFloat32 || !use_tf32)
+    return load(dtype, data, i);
+  uint32_t bits;
+  std::memcpy(&bits, data + 4 * i, sizeof(bits));
+  if ((bits & 0x7F800000) != 0x7F800000)
+    bits = (bits + 0x1000) & ~uint32_t{0x1FFF};  // to nearest, ties away from zero
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return static_cast<double>(value);
+}
+
+std::vector<double> load_all(DType dtype, const std::byte* data, int64_t n, bool use_tf32) {
   std::vector<double> out(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i)
-    out[static_cast<size_t>(i)] = load(dtype, data, i);
+    out[static_cast<size_t>(i)] = load_operand(dtype, data, i, use_tf32);
   return out;
 }
 
@@ -234,21 +247,22 @@ void reduce_element(Reduction reduction, DType dtype, const std::vector<const st
     store(dtype, to, i, combine(load(dtype, to, i), load(dtype, sources[s], i)));
 }
 
-void run_matmul(const Matmul& matmul) {
+void run_matmul(const Matmul& matmul, bool use_tf32) {
   const MatmulSpec& s = matmul.spec;
   std::vector<double> b(static_cast<size_t>(s.k * s.n)), row(static_cast<size_t>(s.n));
   for (int64_t batch = 0; batch < matmul.batch; ++batch) {
     const int64_t a_first = batch * matmul.a_step, c_first = batch * matmul.c_step;
     for (int64_t p = 0; p < s.k; ++p) {
       for (int64_t j = 0; j < s.n; ++j) {
-        b[static_cast<size_t>(p * s.n + j)] =
-            load(s.dtype, s.b, batch * matmul.b_step + p * s.b_row + j * s.b_column);
+        b[static_cast<size_t>(p * s.n + j)] = load_operand(
+            s.dtype, s.b, batch * matmul.b_step + p * s.b_row + j * s.b_column, use_tf32);
       }
     }
     for (int64_t i = 0; i < s.m; ++i) {
       row.assign(row.size(), 0);
       for (int64_t p = 0; p < s.k; ++p) {
-        const double a = load(s.dtype, s.a, a_first + i * s.a_row + p * s.a_column);
+        const double a =
+            load_operand(s.dtype, s.a, a_first + i * s.a_row + p * s.a_column, use_tf32);
         add_scaled(row.data(), b.data() + p * s.n, a, s.n);
       }
       for (int64_t j = 0; j < s.n; ++j)
@@ -259,14 +273,14 @@ void run_matmul(const Matmul& matmul) {
   }
 }
 
-void run_conv(const Conv& conv) {
+void run_conv(const Conv& conv, bool use_tf32) {
   const ConvShape& s = conv.shape;
   const int64_t x_size = conv.images * s.input[0] * s.input[1] * s.input[2] * s.channels;
   const int64_t y_size = conv.images * s.output[0] * s.output[1] * s.output[2] * s.filters;
   const int64_t kernel_size = s.kernel_elements();
   const auto operand = [&](ConvOp written_by, const std::byte* data, int64_t size) {
     return conv.op == written_by ? std::vector<double>(static_cast<size_t>(size))
-                                 : load_all(s.dtype, data, size);
+                                 : load_all(s.dtype, data, size, use_tf32);
   };
   Tensors t{operand(ConvOp::kDgrad, conv.x, x_size),
             operand(ConvOp::kWgrad, conv.kernel, kernel_size),

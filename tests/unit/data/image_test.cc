@@ -360,8 +360,9 @@ TEST_CASE("decode_image: a header that promises more than the bytes can hold is 
     }
     return png;
   };
-  CHECK(refused(header(1 << 19, 1 << 19)) ==
-        "E322 `x`: the image declares 524288x524288 pixels; at most 134,217,728 are read");
+  CHECK(refused(header(1 << 18, 1 << 18)) ==
+        "E322 `x`: the image declares 262144x262144 pixels; at most 134,217,728 are read");
+  CHECK(refused(header((1 << 18) + 1, 1)) == "E322 `x`: libpng: a side of more than 262144 pixels");
   CHECK(refused(header(11000, 11000)) ==
         "E322 `x`: the image declares 11000x11000 pixels in 496 bytes, which cannot be");
   CHECK(refused(header(1u << 31, 1)).starts_with("E322 `x`: libpng: "));

@@ -103,6 +103,22 @@ TEST_CASE("a child that is forked behind a new pool can take memory") {
   }
 }
 
+TEST_CASE("where the system gives no more threads fewer workers do the work") {
+  IsolatedProcess child({}, [](const IsolatedProcess::Send& send) {
+    const rlimit one = {1, 1};
+    if ((geteuid() == 0 && setuid(65534) != 0) || setrlimit(RLIMIT_NPROC, &one) != 0)
+      return;
+    WorkerPool pool(4);
+    std::atomic<int> calls = 0;
+    pool.run([](void* context, int) { ++*static_cast<std::atomic<int>*>(context); }, &calls);
+    send(pool.size() == 1 && calls == 1 ? "=" : "!", 1);
+  });
+  char got = 0;
+  CHECK(child.receive(&got, 1));
+  CHECK(got == '=');
+  CHECK(child.finish() == "");
+}
+
 TEST_CASE("the caller keeps its processors") {
   cpu_set_t before, after;
   sched_getaffinity(0, sizeof(before), &before);

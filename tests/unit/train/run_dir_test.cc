@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -129,6 +131,35 @@ TEST_CASE("a run is finished when its last word is an end without an error") {
   CHECK(is_finished_run(run.path()));
   run.metrics().append(R"({"event":"start"})");
   CHECK_FALSE(is_finished_run(run.path()));
+}
+
+TEST_CASE("a folder on the way that may be entered but not read keeps no run from saving") {
+  TemporaryFolder folder;
+  const std::string closed = folder / "closed", own = closed + "/own";
+  fs::create_directories(own);
+  // One who may read everything is nobody in a process of its own.
+  constexpr uid_t kNobody = 65534;
+  const bool is_root = geteuid() == 0;
+  chmod(folder.path.c_str(), 0711);
+  chmod(closed.c_str(), is_root ? 0711 : 0311);
+  REQUIRE((!is_root || chown(own.c_str(), kNobody, kNobody) == 0));
+  const pid_t child = fork();
+  if (child == 0) {
+    if (is_root && (setgid(kNobody) != 0 || setuid(kNobody) != 0))
+      _exit(2);
+    try {
+      const RunDir run({.dir = own + "/run"}, [](const std::string&) { _exit(3); });
+      run.sync();
+      _exit(0);
+    } catch (const std::exception&) {
+      _exit(1);
+    }
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  chmod(closed.c_str(), 0755);
 }
 
 TEST_CASE("a place that cannot hold results is E142 and exit code 74") {
