@@ -1,10 +1,11 @@
 #!/bin/bash
 # What only a GPU can show, in nine minutes, without a network and without Debian's packages:
 #   scripts/gpu_check.sh [TARBALL] [--parts build,tests,sanitizer,equality,bench,nccl] [--out DIR]
-#                        [--budget SECONDS] [--python PYTHON] [--dry-run]
+#                        [--only NAME] [--budget SECONDS] [--python PYTHON] [--dry-run]
 #   TARBALL    of scripts/package.sh --with-tests; default that in build/
 #   --parts    only these, and build, which the others need; default all but nccl
-#   --out      report.txt and the logs; default $OUT, else build/gpu_check
+#   --only     of each part only what has this in its name: test cases, checks, workloads
+#   --out      report.txt, a log of each part, bench.json; default $OUT, else build/gpu_check
 #   --budget   for all parts together; a part that is left out gives its share to the others. Building from
 #              source, where there is no tarball, takes as long as it takes
 #   --python   the one with PyTorch and JAX, for bench
@@ -12,23 +13,27 @@
 # build      unpacks the tarball, or builds from source where there is none but the libraries are; the
 #            program starts and sees the GPU
 # tests      the suites of libexec/ on the GPU, test cases in processes beside each other
-# sanitizer  a part of them, and short runs, under compute-sanitizer: memcheck, racecheck, initcheck
+# sanitizer  a part of them, and short runs, under compute-sanitizer's four tools
 # equality   tests/gpu/equality.py: the guides' models on CPU, GPU and eight virtual devices; repeats
 # bench      tests/bench/gpu_bench.py: beside PyTorch and JAX
 # nccl       tests/gpu/nccl.py: 2, 4 and 8 processes on the one GPU beside one process; takes most of the
 #            nine minutes by itself: --parts nccl. For a dry run MESHTRAIN_GPU_LIBRARY names the emulator
 # One line a part, then a table. Exit status 0 only when every part that was asked for passed.
 set -uo pipefail
+shopt -s extglob
 from=$PWD
 cd "$(dirname "$0")/.." || exit 1
 . scripts/gpu_libraries.sh
 
 # Parts of the time; build takes the few seconds it needs.
 declare -A share=([tests]=15 [sanitizer]=20 [equality]=12 [bench]=53 [nccl]=150)
-readonly spec_parts=4  # of every family of kernels, which compile and run beside each other
+readonly in_parts=4  # cases of the suite "parts" (every family of kernels), which compile and run beside each other
+# Kernels of this program (lib/backend/gpu/module_text.cc), not those of NVIDIA's libraries.
+readonly ours=(--kernel-name 'regex=_x[0-9]+_[0-9]+$' --kernel-name 'regex=^chain_')
 tarball=
 parts="tests sanitizer equality bench"
 out=${OUT:-build/gpu_check}
+only=
 budget=525
 python=python3
 dry_run=
@@ -40,6 +45,7 @@ usage() {
 while [ $# -gt 0 ]; do
   case $1 in
     --parts) parts=${2:-}; parts=${parts//,/ }; shift ;;
+    --only) only=${2:-}; shift ;;
     --out) out=${2:-}; shift ;;
     --budget) budget=${2:-}; shift ;;
     --python) python=${2:-}; shift ;;
@@ -72,7 +78,7 @@ if [ "$out" != build/gpu_check ]; then
 fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-rm -f "$out"/bench.md "$out"/report.txt  # of an earlier time
+rm -f "$out"/bench.{md,json} "$out"/report.txt  # of an earlier time
 # Arguments of `train` for the least of a run that has everything in it.
 short_run=(--epochs 1 --limit-steps 2
   'data={train: {source: digits, samples: 128}, test: {source: digits, samples: 64}}')
@@ -183,11 +189,14 @@ part_build() {
 units=()  # of a part: what runs beside each other
 ends=0    # when the part's time is over, as $SECONDS has it
 
-# start "what it is" COMMAND...: beside others, until $ends.
+# start "what it is" COMMAND...: beside others, until $ends; a word PORT becomes a port of its own. Nothing where
+# --only wants something else.
 start() {
-  local place=$work/unit${#units[@]}
+  [[ $1 == *"$only"* ]] || return 0
+  local place=$work/unit${#units[@]} port=$((49152 + 16 * ${#units[@]}))
   units+=("$1")
   shift
+  set -- "${@/#PORT/$port}"
   while [ "$(jobs -rp | wc -l)" -ge "$most_jobs" ]; do
     wait -n
   done
@@ -233,36 +242,54 @@ some() {
   [ $# -le $most ] || printf 'and %d more' $(($# - most))
 }
 
+# is_named PART: false, and said, where nothing in it has what --only wants in its name.
+is_named() {
+  [ -n "$only" ] && [ ${#units[@]} -eq 0 ] || return 0
+  result "$1" FAILED "nothing has '$only' in its name"
+  return 1
+}
+
 # cases_of SUITE FILTER...: names of its test cases, one a line; complaints go to $log.
 cases_of() {
   "${libraries[@]}" timeout 20 "$@" --list-test-cases 2>>"$log" | sed '/^\[doctest\]/d; /^=*$/d'
 }
 
-# start_cases WHAT PARTS COMMAND...: the cases of all suites by COMMAND, those of kernels (the test suite
-# "specs") in PARTS of $spec_parts parts. They come last, being short.
+# start_cases WHAT COMMAND...: the cases of the chosen suites by COMMAND, but those of the test suites "host",
+# which open no device, and "parts".
 start_cases() {
-  local what=$1 parts=$2 suite part name
-  shift 2
+  local what=$1 suite name
+  shift
   for suite in "${chosen[@]}"; do
     while read -r name; do
       start "$what$(basename "$suite"): $name" "${libraries[@]}" "$@" "$suite" --test-case="$name"
-    done < <(cases_of "$suite" --test-suite-exclude=specs)
-  done
-  for suite in "${chosen[@]}"; do
-    while read -r name; do
-      for ((part = 0; part < parts; part++)); do
-        start "$what$(basename "$suite"): $name, part $part" "${libraries[@]}" \
-          "MESHTRAIN_GPU_SPECS_PART=$part/$spec_parts" "$@" "$suite" --test-case="$name"
-      done
-    done < <(cases_of "$suite" --test-suite=specs)
+    done < <(cases_of "$suite" --test-suite-exclude=parts,host)
   done
 }
 
-# Sets `chosen`, the suites that can run: on the processor none, on the emulator not the CUDA library's own.
+# start_parts WHAT COUNT NAMES COMMAND...: the same of those of the test suite "parts" whose names begin as the
+# regular expression NAMES; of each COUNT of $in_parts parts.
+start_parts() {
+  local what=$1 count=$2 names=$3 suite part name
+  shift 3
+  for suite in "${chosen[@]}"; do
+    while read -r name; do
+      [[ $name =~ ^($names) ]] || continue
+      for ((part = 0; part < count; part++)); do
+        start "$what$(basename "$suite"): $name, part $part" "${libraries[@]}" \
+          "MESHTRAIN_TEST_PART=$part/$in_parts" "$@" "$suite" --test-case="$name"
+      done
+    done < <(cases_of "$suite" --test-suite=parts)
+  done
+}
+
+# choose_suites PATTERN: sets `chosen`, those whose names it matches that can run: on the processor none, on the
+# emulator not the CUDA library's own.
 choose_suites() {
   local suite
   chosen=()
   for suite in $suites; do
+    # shellcheck disable=SC2053  # a pattern
+    [[ ${suite##*/} == $1 ]] || continue
     if [ -z "$dry_run" ] || { [ -n "${MESHTRAIN_GPU_LIBRARY:-}" ] && [[ ${suite##*/} != *cuda* ]]; }; then
       chosen+=("$suite")
     fi
@@ -276,12 +303,20 @@ part_tests() {
     result tests skipped "there is no GPU; MESHTRAIN_GPU_LIBRARY can name the emulator"
     return
   fi
-  choose_suites
   units=()
-  start_cases "" $spec_parts
+  # Random losses and optimizers are on the GPU only when asked.
+  choose_suites 'test_random_*'
+  start_cases "" env MESHTRAIN_TEST_GPU=1 MESHTRAIN_RANDOM_CASES=8
+  start_parts "" $in_parts "" env MESHTRAIN_TEST_GPU=1
+  choose_suites '!(test_random_*)'
+  start_cases ""
+  start_parts "" $in_parts ""  # last, being short
+  choose_suites '*'
   for suite in "${chosen[@]}"; do
-    [[ " ${units[*]}" == *" $(basename "$suite"): "* ]] || empty+=("$(basename "$suite") does not list its cases")
+    [ -n "$only" ] || [[ " ${units[*]}" == *" $(basename "$suite"): "* ]] ||
+      empty+=("$(basename "$suite") does not list its cases")
   done
+  is_named tests || return
   gather "$log"
   bad=("${empty[@]}" "${bad[@]}")
   if [ ${#chosen[@]} -eq 0 ]; then
@@ -293,26 +328,60 @@ part_tests() {
   fi
 }
 
+# Sets `check`: compute-sanitizer with the tool $1. Calls that fail on purpose (more memory than there is) are no
+# findings, and what runs beside others has ports of its own.
+choose_check() {
+  check=("$sanitizer" --tool "$1" --report-api-errors no --error-exitcode 86 --print-limit 20 --port PORT)
+  case $1 in
+    racecheck)  # it takes NVIDIA's asynchronous copies for races (2025.3 on Hopper)
+      check+=("${ours[@]}" --racecheck-num-workers 1)
+      ;;
+    synccheck) check+=("${ours[@]}") ;;
+    initcheck)  # before 2026.4 what a kernel writes that is not checked counts as never written
+      if "$sanitizer" --help 2>/dev/null | grep initcheck-track-filtered-global-memory >/dev/null; then
+        check+=("${ours[@]}")
+      fi
+      ;;
+  esac
+}
+
 # Without a graph, so that the tools can name the kernel; of each family of kernels a part, which the tests
-# have compiled. Calls that fail on purpose (more memory than there is) are no findings.
+# have compiled. Device memory is zeroed when it is allocated, so that initcheck has little to find; synccheck
+# looks at kernels with barriers and shuffles.
 part_sanitizer() {
   local log=$out/sanitizer.log sanitizer chosen bad tool config check
-  local tools="memcheck racecheck initcheck"
+  local tools="memcheck initcheck synccheck racecheck" slow=(env MESHTRAIN_SLOW=1 MESHTRAIN_RANDOM_CASES=2)
+  local unsupported='^=====.*(not supported|unsupported|unable to initialize)'
   : >"$log"
   if ! sanitizer=$(find_sanitizer); then
     result sanitizer $cannot "there is no compute-sanitizer"
     return
   fi
-  choose_suites
+  choose_suites '!(test_random_*)'
   units=()
   for tool in $tools; do
-    check=("$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 86 --print-limit 20)
+    choose_check "$tool"
+    if [ "$tool" = synccheck ]; then
+      start_parts "$tool " 1 "reductions|scans|rows|lookups" "${slow[@]}" "${check[@]}"
+      continue
+    fi
     for config in quickstart jax_guide_convnet; do
       start "$tool $config" "${libraries[@]}" "${check[@]}" "$program" train configs/$config.yaml \
         --devices "$eight" --no-cuda-graph "${short_run[@]}" -o "$work/$tool-$config"
+      [ "$tool $config" = "memcheck quickstart" ] || continue
+      wait  # the first alone: whether it can check anything here
+      if grep -qv '^0 ' "$work/unit0.end" 2>/dev/null && grep -qiE "$unsupported" "$work/unit0.log"; then
+        gather "$log"
+        result sanitizer $cannot "$(grep -m1 -iE "$unsupported" "$log")"
+        return
+      fi
     done
-    start_cases "$tool " 1 env MESHTRAIN_SLOW=1 MESHTRAIN_RANDOM_CASES=2 "${check[@]}"
+    if [ "$tool" != initcheck ]; then
+      start_cases "$tool " "${slow[@]}" "${check[@]}"
+      start_parts "$tool " 1 "" "${slow[@]}" "${check[@]}"
+    fi
   done
+  is_named sanitizer || return
   gather "$log"
   if [ ${#bad[@]} -gt 0 ]; then
     result sanitizer FAILED "${#bad[@]} of ${#units[@]}: $(some "${bad[@]}")"
@@ -324,7 +393,7 @@ part_sanitizer() {
 part_equality() {
   local log=$out/equality.log
   if timeout -k 2 "$1" "$python" tests/gpu/equality.py --meshtrain "$work/run/meshtrain" --device "$device" \
-    --seconds $(($1 - 3)) ${dry_run:+--repeats 2} >"$log" 2>&1; then
+    --seconds $(($1 - 3)) ${dry_run:+--repeats 2 --run-seconds 600} ${only:+--only "$only"} >"$log" 2>&1; then
     result equality passed "$(tail -1 "$log")"
   else
     result equality FAILED "$(grep -m1 FAILED "$log" || tail -1 "$log")"
@@ -336,7 +405,7 @@ part_bench() {
   local log=$out/bench.log status
   MESHTRAIN_CACHE=$work/bench timeout -k 2 "$1" "$python" tests/bench/gpu_bench.py \
     --meshtrain "$work/run/meshtrain" --budget $(($1 - 10)) --save "$out/bench" \
-    ${dry_run:+--dry-run --only b64,first --rounds 2} >"$log" 2>&1
+    ${dry_run:+--dry-run --only b64,first --rounds 2} ${only:+--only "$only"} >"$log" 2>&1
   status=$?
   if [ ! -f "$out/bench.md" ]; then
     result bench FAILED "no figures: $(tail -1 "$log")"
@@ -358,7 +427,8 @@ part_nccl() {
     return
   fi
   if MESHTRAIN_GPU_LIBRARY=$library timeout -k 2 "$1" "$python" tests/gpu/nccl.py --meshtrain \
-    "$work/run/meshtrain" --seconds $(($1 - 5)) ${dry_run:+--processes 2} >"$log" 2>&1; then
+    "$work/run/meshtrain" --seconds $(($1 - 5)) ${dry_run:+--processes 2 --run-seconds 600} \
+    ${only:+--only "$only"} >"$log" 2>&1; then
     result nccl passed "$(tail -1 "$log")"
   else
     result nccl FAILED "$(grep -m1 FAILED "$log" || tail -1 "$log")"
@@ -384,6 +454,7 @@ fi
   done
   [ ! -f "$out/bench.md" ] || { echo; cat "$out/bench.md"; }
 } >"$out/report.txt"
+rm -f "$out/bench.md"  # what fetches the files may take eight, which the rest are
 echo
 sed -n '1,/^$/p;/^| part/,/^$/p' "$out/report.txt"
 echo "$((SECONDS - began)) s; logs in $out"

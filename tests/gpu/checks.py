@@ -15,11 +15,14 @@ class Failed(Exception):
     pass
 
 
-def options(description, seconds):
+def options(description, seconds, run_seconds):
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--meshtrain", type=pathlib.Path, default=ROOT / "build/release/app/meshtrain")
     parser.add_argument("--configs", type=pathlib.Path, default=ROOT / "configs")
     parser.add_argument("--seconds", type=float, default=seconds, help="for everything")
+    parser.add_argument("--run-seconds", type=float, default=run_seconds, help="a run that takes longer is given up, "
+                        "and leaves the rest its time")
+    parser.add_argument("--only", default="", help="checks with this in their names")
     return parser
 
 
@@ -32,14 +35,19 @@ def weights_of(run):
     return hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest()
 
 
-def report(make_runner, checks, beside=1):
-    """The exit status. Checks: (name, function of the runner and the rest, the rest), so many at once."""
+def report(make_runner, checks, only, beside=1):
+    """The exit status. Checks: (name, function of the runner and the rest, the rest), so many at once, those with
+    `only` in their names."""
     def run(name, check, rest):
         try:
             return True, f"ok      {name}: {check(runner, *rest)}"
         except Failed as error:
             return False, f"FAILED  {name}: {error}"
 
+    checks = [check for check in checks if only in check[0]]
+    if not checks:
+        print(f"FAILED  no check has '{only}' in its name")
+        return 1
     failures = 0
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(beside) as pool:
         runner = make_runner(pathlib.Path(folder))

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """scripts/gpu_check.sh where there is no GPU: gpu_check_test.py PROGRAM TEST_GPU EMULATOR
 
-From a tarball of this build, with a compute-sanitizer that checks nothing but its options. What goes wrong on the
-way (a case that fails, hangs or finds no device, a finding of the sanitizer) must be said and fail the whole.
+From a tarball of this build, with a compute-sanitizer that is played: it knows its options, and whether a suite
+has opened the GPU's library. What goes wrong on the way (a case that fails, hangs or finds no device, a finding of
+the sanitizer) must be said and fail the whole.
 """
+import itertools
 import os
 import pathlib
 import re
@@ -13,30 +15,60 @@ import tarfile
 import tempfile
 import time
 import unittest
+from unittest import mock
+
+import equality
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM, SUITE, EMULATOR = map(os.path.abspath, sys.argv[1:4])
 SANITIZER = """#!/bin/bash
-# Options that compute-sanitizer has; the one of FINDS finds something in everything.
+# Options that compute-sanitizer has; the one of FINDS finds something in everything. TRACKS: as 2026.4 is.
+filter=
 while [ $# -gt 0 ]; do
   case $1 in
-    --tool) [[ $2 =~ ^(memcheck|racecheck|initcheck)$ ]] || exit 3; tool=$2; shift 2 ;;
+    --help) [ -z "${TRACKS:-}" ] || echo '  --initcheck-track-filtered-global-memory arg (=yes)'; exit ;;
+    --tool) [[ $2 =~ ^(memcheck|racecheck|initcheck|synccheck)$ ]] || exit 3; tool=$2; shift 2 ;;
     --report-api-errors) [ "$2" = no ] || exit 3; shift 2 ;;
     --error-exitcode) code=$2; shift 2 ;;
     --print-limit) shift 2 ;;
+    --port) [[ $2 =~ ^[0-9]+$ ]] || exit 3; shift 2 ;;
+    --kernel-name) [[ $2 = regex=* ]] || exit 3; filter+="|${2#regex=}"; shift 2 ;;
+    --racecheck-num-workers) [ "$tool" = racecheck ] || exit 3; shift 2 ;;
     -*) exit 3 ;;
     *) break ;;
   esac
 done
-"$@" || exit
+if [ -n "${UNSUPPORTED:-}" ]; then
+  echo '========= Error: Device not supported. Please refer to the "Supported Devices" section'
+  exit 255
+fi
+# Kernels of this program and of a library: the library's are no business of two of the tools, and before 2026.4
+# what they write must be seen.
+for kernel in copy_1f_x3_2 chain_0a_4 sm90_gemm_x9_tn; do
+  [[ -z $filter || $kernel =~ ${filter#|} ]] && checked+=" $kernel"
+done
+case $tool in
+  racecheck | synccheck) wanted=" copy_1f_x3_2 chain_0a_4" ;;
+  memcheck) wanted=" copy_1f_x3_2 chain_0a_4 sm90_gemm_x9_tn" ;;
+  initcheck) wanted=" copy_1f_x3_2 chain_0a_4"; [ -n "${TRACKS:-}" ] || wanted+=" sm90_gemm_x9_tn" ;;
+esac
+[ "$checked" = "$wanted" ] || exit 4
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+LD_DEBUG=files LD_DEBUG_OUTPUT=$logs/log "$@" || exit
+# What a dry run trains is on the processor.
+if [[ " $* " != *" --devices cpu"* ]] && ! grep -rqF "$MESHTRAIN_GPU_LIBRARY" "$logs"; then
+  echo "========= Error: Target application terminated before first instrumented API call"
+  exit 255
+fi
 [ "$tool" != "${FINDS:-}" ] || exit "$code"
 """
 # Speaks as a suite of doctest does.
 SPEAKING = """#!/bin/sh
 case " $* " in
   *--list-test-cases*)
-    case " $* " in *--test-suite=specs*) ;; *) echo "[doctest] listing"; echo ===; echo "{name}"; echo === ;; esac ;;
-  *) {does}; echo "[doctest] test cases: 1 | 1 passed" ;;
+    case " $* " in *--test-suite=parts*) ;; *) echo "[doctest] listing"; echo ===; echo "{name}"; echo === ;; esac ;;
+  *) LD_PRELOAD=$MESHTRAIN_GPU_LIBRARY /bin/true; {does}; echo "[doctest] test cases: 1 | 1 passed" ;;
 esac
 """
 
@@ -83,7 +115,16 @@ class GpuCheck(unittest.TestCase):
         code, said = self.check([SUITE], "--parts", "tests,sanitizer")
         self.assertEqual(code, 0, said)
         self.assertRegex(said, r"tests +passed +\d+ s +\d+ processes, each with a test case, of 1 programs")
-        self.assertRegex(said, r"sanitizer +passed +\d+ s +memcheck, racecheck, initcheck find nothing in \d+ processes")
+        self.assertRegex(said, r"sanitizer +passed .* memcheck, initcheck, synccheck, racecheck find nothing in \d+ proc")
+        log = (self.folder / "out/sanitizer.log").read_text()
+        ran = re.findall(r"^== (\w+) (\w+)", log, re.MULTILINE)
+        self.assertEqual(ran[0], ("memcheck", "quickstart"))
+        models = ["quickstart", "jax_guide_convnet"]
+        self.assertEqual({tool: [what for t, what in ran if t == tool and what != "test_gpu"] for tool, _ in ran},
+                         {"memcheck": models, "initcheck": models, "synccheck": [], "racecheck": models})
+        self.assertEqual(re.findall(r"^== synccheck test_gpu: (\w+)", log, re.MULTILINE),
+                         ["reductions", "scans", "lookups", "rows"])
+        self.assertNotIn("calls order what conflicts", log)  # which opens no device
         log = (self.folder / "out/tests.log").read_text()
         ran = re.findall(r"^== test_gpu: copies and fills and iotas equal the CPU's, part (\d), ", log, re.MULTILINE)
         self.assertEqual(ran, ["0", "1", "2", "3"])
@@ -110,8 +151,54 @@ class GpuCheck(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 60)
 
     def test_a_finding_of_one_tool_is_a_failure(self):
-        self.fails(r"sanitizer +FAILED .*3 of 9: racecheck quickstart \(exit status 86\)", [self.suite("good", "true")],
+        self.fails(r"sanitizer +FAILED .*3 of 8: racecheck quickstart \(exit status 86\)", [self.suite("good", "true")],
                    "--parts", "sanitizer", FINDS="racecheck")
+
+    def test_initcheck_looks_at_all_kernels_unless_it_sees_what_the_others_write(self):
+        code, said = self.check([], "--parts", "sanitizer", "--only", "initcheck", TRACKS="1")
+        self.assertEqual(code, 0, said)
+
+    def test_a_sanitizer_that_cannot_check_this_device_is_tried_once(self):
+        code, said = self.check([self.suite("good", "true")], "--parts", "sanitizer", UNSUPPORTED="1")
+        self.assertEqual(code, 0, said)  # of a dry run; where a GPU is, what cannot be checked has failed
+        self.assertRegex(said, "sanitizer +skipped .*Device not supported")
+        log = (self.folder / "out/sanitizer.log").read_text()
+        self.assertEqual(re.findall(r"^== ([^,]+)", log, re.MULTILINE), ["memcheck quickstart"])
+
+    def test_only_what_is_asked_for_runs(self):
+        good, bad = self.suite("good", "true"), self.suite("bad", "exit 1")
+        code, said = self.check([good, bad], "--parts", "tests", "--only", "good as")
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r"tests +passed .* 1 processes")
+        self.fails("tests +FAILED .*nothing has 'good ones' in its name", [good, bad], "--parts", "tests",
+                   "--only", "good ones")
+
+    def test_random_models_are_on_the_gpu_where_the_tests_run_and_not_under_the_sanitizer(self):
+        suite = self.suite("random_x", 'test "$MESHTRAIN_TEST_GPU" = 1 || exit 1')
+        code, said = self.check([suite], "--parts", "tests,sanitizer")
+        self.assertEqual(code, 0, said)
+        self.assertNotIn("random_x", (self.folder / "out/sanitizer.log").read_text())
+        self.assertLessEqual(len(list((self.folder / "out").iterdir())), 8)
+
+
+class Repeats(unittest.TestCase):
+    """Of equality.py, with runs that are played."""
+
+    def runs(self, count, left):
+        runner = mock.Mock(left=lambda: left)
+        with mock.patch("equality.weights_of", return_value="0" * 64), \
+                mock.patch("time.monotonic", side_effect=itertools.count()):
+            said = equality.repeat(runner, "quickstart", "cpu", count)
+        self.assertEqual(runner.train.call_args.args[-1], "--no-cuda-graph")
+        self.assertIn(f"{runner.train.call_count - 1} runs and one without a graph", said)
+        return runner.train.call_count - 1
+
+    def test_all_repeats_are_had_where_there_is_time(self):
+        self.assertEqual(self.runs(20, left=100), 20)
+
+    def test_too_little_time_leaves_five(self):
+        self.assertEqual(self.runs(20, left=0), equality.FEWEST_REPEATS)
+        self.assertEqual(self.runs(2, left=0), 2)
 
 
 if __name__ == "__main__":

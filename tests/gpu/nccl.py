@@ -119,10 +119,11 @@ class Runner:
     def __init__(self, arguments, folder):
         self.program, self.configs, self.gpu = str(arguments.meshtrain), arguments.configs, arguments.device
         self.folder, self.limit = folder, time.monotonic() + arguments.seconds
-        self.runs, self.references = 0, {}
+        self.run_seconds, self.runs, self.references = arguments.run_seconds, 0, {}
 
     def left(self):
-        return max(1.0, self.limit - time.monotonic())
+        """Seconds for the next run."""
+        return max(1.0, min(self.run_seconds, self.limit - time.monotonic()))
 
     def new_folder(self):
         self.runs += 1
@@ -142,10 +143,11 @@ class Runner:
         folder = self.new_folder()
         words = self.words(model, count, folder, *more)
         if count == 1:
+            seconds = self.left()
             try:
-                done = subprocess.run(words, capture_output=True, text=True, timeout=self.left(), check=False)
+                done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
             except subprocess.TimeoutExpired:
-                raise Failed("out of time") from None
+                raise Failed(f"one process was not done in {seconds:.0f} s") from None
             if done.returncode != 0:
                 raise Failed(f"exit status {done.returncode}: {done.stderr.strip()}")
         else:
@@ -188,15 +190,16 @@ def killed(runner, count):
     folder = runner.new_folder()
     run = folder / "run" / "metrics.jsonl"
     ranks = Processes([*runner.words("data parallel", count, folder), "fit.epochs=1000000"], count, folder)
+    end = time.monotonic() + runner.left()
     try:
         while not (run.exists() and '"step"' in run.read_text()):
-            if runner.left() <= 1 or any(p.poll() is not None for p in ranks.started):
+            if time.monotonic() > end or any(p.poll() is not None for p in ranks.started):
                 raise Failed(f"it does not train: {ranks.tail()}")
             time.sleep(0.2)
         victim = ranks.started[-1]
         victim.kill()
         begin = time.monotonic()
-        codes = ranks.wait(min(runner.left(), 60))
+        codes = ranks.wait(runner.left())
         seconds = time.monotonic() - begin
     finally:
         ranks.end()
@@ -206,23 +209,20 @@ def killed(runner, count):
 
 
 def main():
-    parser = options(__doc__, 300)
+    parser = options(__doc__, 300, 60)
     parser.add_argument("--device", type=int, default=0, help="number of the GPU")
     parser.add_argument("--processes", default="2,4,8")
-    parser.add_argument("--only", default="", help="models with this in their names, and nothing else")
     arguments = parser.parse_args()
     counts = [int(c) for c in arguments.processes.split(",")]
     middle = counts[len(counts) // 2]
-    models = [m for m in MODELS if arguments.only in m]
     checks = []
     for c in counts:  # all of few processes before many, which take longer
-        checks += [(f"{m} in {c} processes", same_bits, (m, c)) for m in models]
-        checks += [(f"{m} in {c} processes, fast", close, (m, c)) for m in FAST if m in models]
-        if not arguments.only:
-            checks += [(f"collectives of {c} processes", all_collectives, (c,))]
-            checks += [(f"kill -9 of one of {c}", killed, (c,))] * (c == middle)
+        checks += [(f"{m} in {c} processes", same_bits, (m, c)) for m in MODELS]
+        checks += [(f"{m} in {c} processes, fast", close, (m, c)) for m in FAST]
+        checks += [(f"collectives of {c} processes", all_collectives, (c,))]
+        checks += [(f"kill -9 of one of {c}", killed, (c,))] * (c == middle)
     check_shared_memory(max(counts))
-    return report(lambda folder: Runner(arguments, folder), checks)
+    return report(lambda folder: Runner(arguments, folder), checks, arguments.only)
 
 
 if __name__ == "__main__":
