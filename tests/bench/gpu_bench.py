@@ -13,19 +13,24 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import gpu_workloads as gw
 from gpu_sides import Meshtrain, Missing, Peer, seconds_to_line
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = {"torch": "gpu_torch.py", "jax": "gpu_jax.py"}
-# Modes that share a process: what takes too long to compile takes no other mode with it.
-GROUPS = {"torch": [("eager",), ("compile", "compile_ro", "compile_graph")], "jax": [("jit", "keras", "scan")]}
+# Modes that share a process, in the order in which they compile: what takes too long takes with it what comes behind
+# it, so that each mode of PyTorch with a goal has a process of its own.
+GROUPS = {"torch": [("eager",), ("compile_ro",), ("compile_graph", "compile")], "jax": [("keras", "scan", "jit")]}
+# What a figure may fail with: a side that answers nothing, or something else.
+FAULTS = (Missing, ValueError, KeyError, TypeError, OSError)
 NAMES = {"meshtrain": "meshtrain", "torch eager": "PyTorch eager", "torch compile": "PyTorch compile",
          "torch compile_ro": "compile, reduce-overhead", "torch compile_graph": "compile, step in one CUDA graph",
          "jax keras": "JAX as Keras calls it", "jax jit": "JAX jit", "jax scan": "JAX scan of 32"}
@@ -35,6 +40,7 @@ RATIO_GOALS = [(("torch compile_ro", "torch compile_graph"), (1.2, 2.0, 4.0)), (
 FIRST_STEP_GOALS = (2.0, 1.0, 0.6)
 MATMUL_GOALS = (0.6,)
 TURN_SECONDS = 30  # a turn that takes longer is given up
+CHECK_SECONDS = 60  # the same of our losses, whose kernels are compiled first
 FEWEST_ROUNDS = 4  # a median of fewer is no figure
 PREPARING = 0.4  # of the time, at most, for peers to compile
 RESERVE = 5.0  # seconds of the time that nothing is measured in: the figures are written
@@ -81,21 +87,23 @@ class Bench:
 
     def prepare_peer(self, name, peer, group, until):
         """Starts a peer, compiles its modes; {mode: losses}. Runs beside other preparations, until a Clock."""
-        process = Peer(self.python_of(peer), SCRIPTS[peer], name, self.device, self.tiny)
-        found = {}
+        process, found = None, {}
         try:
-            modes = [m for m in process.ask("modes", until.left()) if m in group]
+            process = Peer(self.python_of(peer), SCRIPTS[peer], name, self.device, self.tiny)
+            there = process.ask("modes", until.left())
+            modes = [m for m in group if m in there]
             if not self.workloads[name].bf16 and group == GROUPS[peer][0]:
                 found["check"] = process.ask("check", until.left())["losses"]
-        except Missing as error:
+        except FAULTS as error:
             self.note(f"{name} {peer}", error)
-            process.close()
             modes = []
+        if process is not None and not modes:
+            process.close()
         for mode in modes:
             self.peers[name, f"{peer} {mode}"] = process
             try:
                 found[mode] = process.ask(f"prepare {mode}", until.left())["losses"]
-            except Missing as error:
+            except FAULTS as error:
                 self.note(f"{name} {NAMES[f'{peer} {mode}']}", error)
         return found
 
@@ -118,25 +126,29 @@ class Bench:
             ours = []
             if not w.bf16:
                 try:
-                    ours = self.meshtrain.check_losses(w, self.clock.left())
-                except Missing as error:
+                    ours = self.meshtrain.check_losses(w, min(CHECK_SECONDS, self.clock.left()))
+                except FAULTS as error:
                     self.note(f"{name} losses", error)
             for peer in peers:
-                self.compare_losses(name, peer, ours, found[name, peer])
+                try:
+                    self.compare_losses(name, peer, ours, found[name, peer])
+                except FAULTS as error:
+                    self.note(f"{name} {peer} losses", error)
 
     def compare_losses(self, name, peer, ours, found):
         """Takes the modes that train as the others do; the rest is not timed."""
         exact = found.pop("check", None)
         if ours and exact:
-            worst = max(abs(a - b) for a, b in zip(ours, exact, strict=True)) / max(ours)
+            gaps = [abs(a - b) / max(ours) for a, b in zip(ours, exact, strict=True)]
+            worst = max(gaps, key=lambda gap: (gap != gap, gap))
             self.checks.setdefault(name, {})[peer] = worst
-            if worst > LOSS_TOLERANCE:
+            if not worst <= LOSS_TOLERANCE:  # NaN too
                 self.note(f"{name} {peer}", f"its losses differ from meshtrain's by {worst:.2g} of the largest")
                 return
         for mode, losses in found.items():
             tail, first = statistics.mean(losses[-8:]), next(iter(found.values()))
             wanted = statistics.mean(first[-8:])
-            if abs(tail - wanted) > TRAINS_TOLERANCE * wanted:
+            if not abs(tail - wanted) <= TRAINS_TOLERANCE * wanted:
                 self.note(f"{name} {NAMES[f'{peer} {mode}']}", f"trains to a loss of {tail:.3g}, not {wanted:.3g}")
             else:
                 self.modes[name, f"{peer} {mode}"] = []
@@ -144,7 +156,7 @@ class Bench:
     def measure(self, name, side, steps):
         w = self.workloads[name]
         if side == "meshtrain":
-            return self.meshtrain.us(w, self.clock.left())
+            return self.meshtrain.us(w, min(TURN_SECONDS, self.clock.left()))
         command = f"run {side.split(' ')[1]} {steps}"
         return self.peers[name, side].ask(command, min(TURN_SECONDS, self.clock.left()))["us"]
 
@@ -155,7 +167,7 @@ class Bench:
         def turn(key, count):
             try:
                 return self.measure(*key, count)
-            except Missing as error:
+            except FAULTS as error:
                 self.note(" ".join(key), error)
                 gone.add(key)
                 return None
@@ -189,7 +201,7 @@ class Bench:
             try:
                 side = "meshtrain, cold" if r == 0 else "meshtrain"
                 times.setdefault(side, []).append(self.meshtrain.first_step(w, cache))
-            except Missing as error:
+            except FAULTS as error:
                 self.note("first step meshtrain", error)
                 break
             for peer, script in SCRIPTS.items():
@@ -200,7 +212,7 @@ class Bench:
                 command = ["sh", "-c", 'echo first | "$@"', "sh", *words] + (["--tiny"] if self.tiny else [])
                 try:
                     times.setdefault(peer, []).append(seconds_to_line(command, '"loss"', TURN_SECONDS))
-                except Missing as error:
+                except FAULTS as error:
                     self.note(f"first step {peer}", error)
         return {side: statistics.median(t) for side, t in times.items() if t}
 
@@ -209,10 +221,25 @@ class Bench:
             if side == "torch eager":
                 try:
                     return process.ask("matmul", min(TURN_SECONDS, self.clock.left()))["tflops"]
-                except Missing as error:
+                except FAULTS as error:
                     self.note("matmul rate", error)
-                    return None
         return None
+
+    def run(self, names, first, record):
+        """Everything, into `record` and self.modes; what fails on the way leaves what there is by then."""
+        try:
+            if first:  # nothing else has the card then
+                record["first_step_s"] = self.first_steps()
+            if not self.tiny:
+                record["context_s"] = context_seconds()
+            self.prepare(names)
+            record["matmul_tflops"] = self.matmul_rate()
+            self.time_steps()
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            self.note("the rest", f"{type(error).__name__}: {error}")
+        for process in set(self.peers.values()):
+            process.close()
 
 
 def context_seconds():
@@ -312,27 +339,24 @@ def main():
     parser.add_argument("--budget", type=float, default=240, help="seconds for everything")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.15, help="length of one turn of a peer")
-    parser.add_argument("--only", default="b64,c64,a64,wide,a16,a512,first")
+    parser.add_argument("--only", default="b64,c64,a64,wide,a16,a512,first", help="workloads with one of these in their "
+                        "names, and the first step")
     parser.add_argument("--save", type=pathlib.Path)
     parser.add_argument("--dry-run", action="store_true", help="tiny, on the CPU; judges no goal")
     arguments = parser.parse_args()
-    chosen = arguments.only.split(",")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments, pathlib.Path(folder))
-        unknown = [name for name in chosen if name not in bench.workloads and name != "first"]
-        if unknown:
-            parser.error(f"unknown workload {unknown[0]} ({', '.join(bench.workloads)}, first)")
-        names = [name for name in chosen if name in bench.workloads]
-        # Start-up first: nothing else has the card then.
+        chosen = []
+        for word in arguments.only.split(","):
+            found = [name for name in [*bench.workloads, "first"] if word in name]
+            if not found:
+                parser.error(f"no workload has {word!r} in its name ({', '.join(bench.workloads)}, first)")
+            chosen += [name for name in found if name not in chosen]
+        names = [name for name in chosen if name != "first"]
         record = {"machine": machine_of(arguments.dry_run), "date": time.strftime("%Y-%m-%d"),
-                  "dry_run": arguments.dry_run,
-                  "first_step_s": bench.first_steps() if "first" in chosen else None,
-                  "context_s": None if arguments.dry_run else context_seconds()}
-        bench.prepare(names)
-        record["matmul_tflops"] = bench.matmul_rate()
-        bench.time_steps()
-        for process in set(bench.peers.values()):
-            process.close()
+                  "dry_run": arguments.dry_run, "first_step_s": None, "context_s": None, "matmul_tflops": None}
+        bench.run(names, "first" in chosen, record)
     record["rounds_us"] = {n: {s: t for (m, s), t in bench.modes.items() if m == n and t} for n in names}
     record["medians"] = {n: {s: statistics.median(t) for s, t in sides.items()}
                          for n, sides in record["rounds_us"].items()}

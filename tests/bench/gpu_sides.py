@@ -18,6 +18,16 @@ class Missing(Exception):
     """A figure that could not be had, and why."""
 
 
+def answer_in(line):
+    """None where it is something that a library printed."""
+    if not line.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
 class Peer:
     """A process that answers each command with one line of JSON (gpu_torch.py, gpu_jax.py)."""
 
@@ -27,7 +37,7 @@ class Peer:
         self.broken = None
         self.errors = []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True,
+                                        stderr=subprocess.PIPE, text=True, start_new_session=True,
                                         env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "2"})
         self.reader = concurrent.futures.ThreadPoolExecutor(1)
         self.reader.submit(lambda: self.errors.extend(self.process.stderr))
@@ -35,27 +45,37 @@ class Peer:
     def ask(self, command, timeout):
         if self.broken:
             raise Missing(self.broken)
+        end = time.monotonic() + max(1.0, timeout)
         try:
             self.process.stdin.write(command + "\n")
             self.process.stdin.flush()
-            line = self.lines.submit(self.process.stdout.readline).result(max(1.0, timeout))
-            if not line:
-                raise BrokenPipeError
+            answer = None
+            while answer is None:
+                line = self.lines.submit(self.process.stdout.readline).result(max(0.0, end - time.monotonic()))
+                if not line:
+                    raise BrokenPipeError
+                answer = answer_in(line)
         except concurrent.futures.TimeoutError:
             self.broken = f"'{command}' took longer than {timeout:.0f} s"
-            self.process.kill()
+            self.kill()
             raise Missing(self.broken) from None
         except BrokenPipeError:
             time.sleep(0.1)  # the other thread reads what it said last
             self.broken = f"ended: {self.errors[-1].strip()}" if self.errors else "ended without a word"
             raise Missing(self.broken) from None
-        answer = json.loads(line)
         if isinstance(answer, dict) and "error" in answer:
             raise Missing(answer["error"])
         return answer
 
+    def kill(self):
+        """With the processes that it compiles in, which would keep its pipes open."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
     def close(self):
-        self.process.kill()  # it has nothing to lose, and takes its time to end by itself
+        self.kill()  # it has nothing to lose, and takes its time to end by itself
         self.process.wait()
         self.lines.shutdown(wait=False)
         self.reader.shutdown(wait=False)
