@@ -18,6 +18,7 @@ Modes: plain, foreach and fused are eager steps with that kind of optimizer; com
 and the optimizer through torch.compile; compile_fused the first two, beside the fused optimizer.
 """
 import argparse
+import logging
 import statistics
 import sys
 import time
@@ -89,6 +90,7 @@ def main():
     parser.add_argument("--channels-last", action="store_true", help="the convnet's memory format")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    logging.getLogger("torch").setLevel(logging.ERROR)  # torch.compile looks for a GPU
     workloads = {}
     for line in sys.stdin:
         command, name, *rest = line.split()
