@@ -19,22 +19,69 @@ std::string list_of(std::span<const std::string> names) {
   return join(shown, ", ") + (names.size() > kMaxNames ? ", ..." : "");
 }
 
-CsvLayout::Array layout_of(const CsvArray& array, std::span<const std::string> names,
-                           const std::string& file) {
-  CsvLayout::Array out{array.name, {}, array.is_vector};
+[[noreturn]] void refuse_column(std::span<const std::string> names, const CsvColumn& column,
+                                const std::string& name, const std::string& file) {
+  Diagnostics problems;
+  Diagnostic& problem = problems.error(
+      "E310", column.loc,
+      fmt::format("`{}` has no column `{}`; columns: {}", file, shown_text(name), list_of(names)));
+  if (column.text != name) {
+    problem.note(fmt::format("column `{}` of the training data is `{}`", shown_text(column.text),
+                             shown_text(name)));
+  }
+  if (const auto nearest = nearest_name(name, names)) {
+    problem.with_label(fmt::format("did you mean `{}`?", *nearest));
+  }
+  throw ConfigError(problems);
+}
+
+// The column that has this name in the training data. Names are compared where both have them.
+size_t find_known(const CsvColumn& column, const std::string& name, const CsvLearned& learned,
+                  const CsvHeader& header) {
+  if (!learned.has_header || !header.is_written) {
+    return find_csv_column(header.names, column, header.file);
+  }
+  const auto found = std::find(header.names.begin(), header.names.end(), name);
+  if (found == header.names.end()) {
+    refuse_column(header.names, column, name, header.file);
+  }
+  return static_cast<size_t>(found - header.names.begin());
+}
+
+CsvLayout::Array layout_of(const CsvArray& array, const CsvLearned* learned,
+                           const CsvHeader& header, CsvLayout& layout) {
+  std::vector<std::string> as_written = {array.name};
   for (const CsvColumn& column : array.columns) {
-    out.columns.push_back(find_csv_column(names, column, file));
+    as_written.push_back(column.text);
+  }
+  const std::vector<std::string>* known = nullptr;
+  if (learned != nullptr) {
+    const auto found = learned->columns.find(as_written);
+    known = found == learned->columns.end() ? nullptr : &found->second;
+  }
+  CsvLayout::Array out{array.name, {}, array.is_vector};
+  std::vector<std::string>& names = layout.written[std::move(as_written)];
+  for (size_t i = 0; i < array.columns.size(); ++i) {
+    const size_t column = known ? find_known(array.columns[i], (*known)[i], *learned, header)
+                                : find_csv_column(header.names, array.columns[i], header.file);
+    if (known) {
+      layout.known_as[column] = (*known)[i];
+    }
+    out.columns.push_back(column);
+    names.push_back(layout.known_as[column]);
   }
   return out;
 }
 
 // "x": the columns of the training data, or all that are nothing else.
-CsvLayout::Array other_columns(const CsvLayout& layout, const CsvLearned* learned,
-                               std::span<const std::string> names, const std::string& file) {
+CsvLayout::Array other_columns(CsvLayout& layout, const CsvLearned* learned,
+                               const CsvHeader& header) {
+  const std::span<const std::string> names = header.names;
   CsvLayout::Array out{"x", {}, false};
   if (learned != nullptr) {
     for (const std::string& name : learned->features) {
-      out.columns.push_back(find_csv_column(names, {name, {}}, file));
+      out.columns.push_back(find_known({name, {}}, name, *learned, header));
+      layout.known_as[out.columns.back()] = name;
     }
     return out;
   }
@@ -52,8 +99,9 @@ CsvLayout::Array other_columns(const CsvLayout& layout, const CsvLearned* learne
     }
   }
   if (out.columns.empty()) {
-    throw ConfigError("E310", {},
-                      fmt::format("`{}` has no column for features: {}", file, list_of(names)));
+    throw ConfigError(
+        "E310", {},
+        fmt::format("`{}` has no column for features: {}", header.file, list_of(names)));
   }
   return out;
 }
@@ -107,30 +155,27 @@ size_t find_csv_column(std::span<const std::string> names, const CsvColumn& colu
   if (index && *index >= -count && *index < count) {
     return static_cast<size_t>(*index < 0 ? *index + count : *index);
   }
-  Diagnostics problems;
-  Diagnostic& problem = problems.error("E310", column.loc,
-                                       fmt::format("`{}` has no column `{}`; columns: {}", file,
-                                                   shown_text(column.text), list_of(names)));
-  if (const auto nearest = nearest_name(column.text, names)) {
-    problem.with_label(fmt::format("did you mean `{}`?", *nearest));
-  }
-  throw ConfigError(problems);
+  refuse_column(names, column, column.text, file);
 }
 
 CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
-                     std::span<const std::string> names, const std::string& file) {
+                     const CsvHeader& header) {
   CsvLayout layout;
+  layout.known_as.assign(header.names.begin(), header.names.end());
+  const auto add = [&](const CsvArray& array, std::vector<CsvLayout::Array>& to) {
+    to.push_back(layout_of(array, learned, header, layout));
+  };
   for (const CsvArray& array : settings.targets) {
-    layout.targets.push_back(layout_of(array, names, file));
+    add(array, layout.targets);
   }
   if (settings.weight) {
-    layout.weights.push_back(layout_of({"sample_weight", {*settings.weight}, true}, names, file));
+    add({"sample_weight", {*settings.weight}, true}, layout.weights);
   }
   for (const CsvArray& array : settings.inputs) {
-    layout.inputs.push_back(layout_of(array, names, file));
+    add(array, layout.inputs);
   }
   if (layout.inputs.empty()) {
-    layout.inputs.push_back(other_columns(layout, learned, names, file));
+    layout.inputs.push_back(other_columns(layout, learned, header));
   }
   return layout;
 }

@@ -1,6 +1,7 @@
 // The columns of a CSV file: their names, and which of them the config means.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,9 +30,16 @@ struct CsvLayout {
     bool is_vector = false;
   };
   std::vector<Array> inputs, targets, weights;  // at most one of weights
+  std::vector<std::string> known_as;  // each column's name in the training data, or its own
+  std::map<std::vector<std::string>, std::vector<std::string>> written;  // CsvLearned::columns
+};
+struct CsvHeader {
+  std::span<const std::string> names;
+  bool is_written = false;  // else the names are indices
+  const std::string& file;
 };
 CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
-                     std::span<const std::string> names, const std::string& file);
+                     const CsvHeader& header);
 
 // A text for messages: without control characters, cut where it is long.
 std::string shown_text(std::string_view text);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/scalars.h"
 #include "config/source_like.h"
 #include "data/csv_columns.h"
 #include "data/csv_table.h"
@@ -77,7 +78,7 @@ CsvSettings settings_of(const ConfigObject& source) {
     settings.missing = CsvSettings::Missing::kMean;
   } else if (missing != "error") {
     settings.missing = CsvSettings::Missing::kValue;
-    settings.missing_value = parse_decimal(missing).value_or(0);
+    settings.missing_value = try_number(missing).value();
   }
   if (source.has("missing_texts")) {
     const std::vector<std::string> texts = texts_of(source.arg("missing_texts"));

@@ -41,10 +41,13 @@ class CsvTableReader::Rows {
     if (!records.next(fields)) {
       throw ConfigError("E310", {}, fmt::format("`{}` is empty", file_));
     }
-    const bool has_header = is_csv_header(fields, settings_.header);
-    take_columns(csv_column_names(fields, has_header, file_));
+    if (names_.empty()) {  // `auto`: as the training data are, and all files alike
+      const bool is_learned = learned_ != nullptr && settings_.header == CsvSettings::Header::kAuto;
+      has_header_ = is_learned ? learned_->has_header : is_csv_header(fields, settings_.header);
+    }
+    take_columns(csv_column_names(fields, has_header_, file_));
     int64_t row = 0;
-    for (bool more = !has_header || records.next(fields); more; more = records.next(fields)) {
+    for (bool more = !has_header_ || records.next(fields); more; more = records.next(fields)) {
       ++row;
       if (fields.size() != names_.size()) {
         throw ConfigError("E310", {},
@@ -81,7 +84,7 @@ class CsvTableReader::Rows {
   void take_columns(std::vector<std::string> names) {
     if (names_.empty()) {
       names_ = std::move(names);
-      layout_ = csv_layout(settings_, learned_, names_, file_);
+      layout_ = csv_layout(settings_, learned_, {names_, has_header_, file_});
       first_file_ = file_;
     } else if (names != names_) {
       throw ConfigError("E310", {},
@@ -148,7 +151,8 @@ class CsvTableReader::Rows {
   double fitting(const Slot& slot, std::string_view field, double value) {
     const DType dtype = arrays_[slot.array].blocks.dtype();
     if (dtype == DType::kInt32 &&
-        !(std::trunc(value) == value && std::abs(value) <= std::numeric_limits<int32_t>::max())) {
+        !(std::trunc(value) == value && value >= std::numeric_limits<int32_t>::min() &&
+          value <= std::numeric_limits<int32_t>::max())) {
       return fault(not_number_, slot, fmt::format("is `{}`, no 32-bit integer", shown_text(field)));
     }
     const bool is_infinite = dtype == DType::kFloat32
@@ -200,6 +204,7 @@ class CsvTableReader::Rows {
 
   const CsvSettings& settings_;
   const CsvLearned* learned_;
+  bool has_header_ = false;
   bool are_numbers_missing_ = false;  // -999 or the like means "missing"
   std::vector<std::string> names_;
   CsvLayout layout_;
@@ -226,18 +231,18 @@ CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
   const auto add = [&](std::vector<std::string> texts, bool is_open) {
     return &categories_.emplace(column, CsvCategories(std::move(texts), is_open)).first->second;
   };
+  if (learned_ != nullptr) {
+    const std::string& name = layout_.known_as[column];
+    if (const auto found = learned_->categories.find(name); found != learned_->categories.end()) {
+      return add(found->second, false);
+    }
+    if (learned_->numbers.contains(name)) {
+      return nullptr;
+    }
+  }
   for (const auto& [named, texts] : settings_.vocabularies) {
     if (find_csv_column(names_, named, file_) == column) {
       return add(texts, false);
-    }
-  }
-  if (learned_ != nullptr) {
-    if (const auto found = learned_->categories.find(names_[column]);
-        found != learned_->categories.end()) {
-      return add(found->second, false);
-    }
-    if (learned_->numbers.contains(names_[column])) {
-      return nullptr;
     }
   }
   const bool is_named = std::any_of(
@@ -297,7 +302,7 @@ void CsvTableReader::Rows::fill_missing(HostTensor& tensor, const CsvLayout::Arr
   const auto width = static_cast<int64_t>(layout.columns.size());
   for (int64_t i = 0; i < width; ++i) {
     const size_t column = layout.columns[static_cast<size_t>(i)];
-    const std::string& name = names_[column];
+    const std::string& name = layout_.known_as[column];
     if (categories_.contains(column)) {
       continue;
     }
@@ -330,11 +335,13 @@ CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
   report_faults();
   std::map<const CsvCategories*, std::vector<int>> new_ids;
   CsvTable table;
+  table.learned.has_header = has_header_;
+  table.learned.columns = layout_.written;
   for (auto& [column, categories] : categories_) {
     if (categories.is_open()) {
       new_ids[&categories] = categories.sort();
     }
-    table.learned.categories[names_[column]] = categories.texts();
+    table.learned.categories[layout_.known_as[column]] = categories.texts();
   }
   std::vector<HostTensor> tensors;
   for (Array& array : arrays_) {
@@ -342,7 +349,7 @@ CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
   }
   for (const Slot& slot : slots_) {
     if (slot.categories == nullptr) {
-      table.learned.numbers.insert(names_[slot.field]);
+      table.learned.numbers.insert(layout_.known_as[slot.field]);
     } else if (slot.categories->is_open()) {
       const std::vector<int>& ids = new_ids.at(slot.categories);
       const auto width = static_cast<int64_t>(arrays_[slot.array].layout->columns.size());
@@ -354,7 +361,7 @@ CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
   }
   if (settings_.inputs.empty()) {
     for (const size_t column : layout_.inputs[0].columns) {
-      table.learned.features.push_back(names_[column]);
+      table.learned.features.push_back(layout_.known_as[column]);
     }
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -367,7 +374,7 @@ CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
       table.inputs.push_back({layout.name, std::move(tensors[i])});
     } else if (i < num_inputs + layout_.targets.size()) {
       table.targets.push_back({layout.name, std::move(tensors[i])});
-      table.labels.push_back(names_[layout.columns[0]]);
+      table.labels.push_back(layout_.known_as[layout.columns[0]]);
     } else {
       table.weight = std::move(tensors[i]);
     }

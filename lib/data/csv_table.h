@@ -27,11 +27,8 @@ struct CsvArray {
 };
 
 struct CsvSettings {
-  enum class Header {
-    kAuto,
-    kYes,
-    kNo
-  };  // auto: the first row, when none of its fields is a number
+  // auto: the first row of the training data's first file, when none of its fields is a number
+  enum class Header { kAuto, kYes, kNo };
   enum class Missing { kError, kMean, kValue };
 
   char separator = ',';
@@ -51,6 +48,10 @@ struct CsvSettings {
 
 // What is learned from the training data and holds for all others.
 struct CsvLearned {
+  bool has_header = false;
+  // An array as the config writes it, its name and its columns -> the names of these columns. An
+  // index means the column that has it in the training data, wherever that is elsewhere.
+  std::map<std::vector<std::string>, std::vector<std::string>> columns;
   std::vector<std::string> features;                           // columns of "x"
   std::map<std::string, std::vector<std::string>> categories;  // column -> texts in order of ids
   std::set<std::string> numbers;                               // columns that are none

@@ -33,6 +33,11 @@ class Hdf5File::DatasetRows final : public Rows {
   H5Dataset dataset_;
 };
 
+// h5py's names begin with a slash, those of a listing do not.
+static std::string within(const std::string& name) {
+  return name.starts_with('/') ? name.substr(1) : name;
+}
+
 Hdf5File::Hdf5File(const NamedFile& file) : open_(std::make_shared<Open>(file)) {}
 
 const std::string& Hdf5File::path() const {
@@ -44,11 +49,11 @@ const std::vector<std::string>& Hdf5File::names() const {
 }
 
 bool Hdf5File::has(const std::string& name) const {
-  return std::binary_search(names().begin(), names().end(), name);
+  return std::binary_search(names().begin(), names().end(), within(name));
 }
 
 RowsPtr Hdf5File::rows(const std::string& name) const {
-  return std::make_shared<DatasetRows>(open_, open_->datasets.open(name));
+  return std::make_shared<DatasetRows>(open_, open_->datasets.open(within(name)));
 }
 
 }  // namespace meshtrain

@@ -28,9 +28,8 @@ std::optional<int64_t> slice_end(std::string_view text, int64_t size, int64_t if
     if (value < -100 || value > 100) {
       return std::nullopt;
     }
-    const __int128 share = static_cast<__int128>(size) * std::abs(value) / 100;
-    value = value < 0 ? -static_cast<int64_t>(share) : static_cast<int64_t>(share);
-    return value < 0 ? size + value : value;
+    return static_cast<int64_t>(static_cast<__int128>(size) * (value < 0 ? 100 + value : value) /
+                                100);
   }
   return std::clamp<int64_t>(value < 0 ? std::max<int64_t>(value, -size) + size : value, 0, size);
 }

@@ -237,7 +237,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   if (fit || evaluated == DataPart::kTrain || (wants_validation && splits)) {
     load("train", sources.train, data.train);
   }
-  if (wants_validation && splits && data.train) {
+  if (splits && data.train) {
     collect(diagnostics, [&] {
       std::tie(data.train, data.validation) = split_validation(
           *data.train, config.fit.validation_split, config.fit.validation_split.loc);

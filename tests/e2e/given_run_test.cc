@@ -59,6 +59,34 @@ TEST_CASE("a run is evaluated with its own config and last weights from any fold
       meshtrain({"predict", "run", "-i", "x.npy", "--output", "y.csv"}, folder.path());
   REQUIRE_MESSAGE(predicted.exit_code == 0, predicted.err);
   CHECK(lines_of(folder.read("y.csv")).size() == 6);
+  write_npy(folder.file("x.npy"), HostTensor(DType::kFloat32, {5, 7}));
+  const Result other =
+      meshtrain({"predict", "run", "-i", "x.npy", "--output", "y.csv"}, folder.path());
+  CHECK(other.exit_code == 3);
+  CHECK(contains(other.err, "--> command line:1:1"));
+  CHECK(contains(other.err, "--input x.npy"));
+}
+
+TEST_CASE("the training data are evaluated without those that are split off for validation") {
+  const ExampleFolder folder;
+  const std::vector<std::string> words = {"small.yaml", "evaluate.on=train",
+                                          "fit.validation_split=0.5"};
+  std::vector<std::string> train = {"train", "-q", "-o", "run", "--log-format=json"};
+  train.insert(train.end(), words.begin(), words.end());
+  const Result trained = meshtrain(train, folder.path());
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  const auto logs = parse_json(lines_of(trained.out).back()).at("logs");
+  CHECK(evaluation({"run"}, folder.path()).first == logs);
+}
+
+TEST_CASE("evaluation knows no class weights") {
+  const ExampleFolder folder;
+  const Result trained = meshtrain({"train", "small.yaml", "-q", "-o", "run", "--log-format=json",
+                                    "evaluate.on=train", "fit.class_weight={0: 5, 1: 0}"},
+                                   folder.path());
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  const auto logs = parse_json(lines_of(trained.out).back()).at("logs");
+  CHECK(evaluation({"run"}, folder.path()).first == logs);
 }
 
 TEST_CASE("what is no run and runs without weights are said so") {
@@ -80,6 +108,10 @@ TEST_CASE("what is no run and runs without weights are said so") {
       meshtrain({"predict", "run", "-i", "x.npy", "--output", "y.txt"}, folder.path());
   CHECK(ending.exit_code == 2);
   CHECK(contains(ending.err, "`--output y.txt` has no ending that is known"));
+  const Result nowhere =
+      meshtrain({"predict", "run", "-i", "x.npy", "--output", "none/y.npy"}, folder.path());
+  CHECK(nowhere.exit_code == 74);
+  CHECK(contains(nowhere.err, "error[E142]: `--output none/y.npy`: there is no folder `none`"));
 }
 
 }  // namespace

@@ -162,6 +162,10 @@ TEST_CASE("parse_csv: a number is read as a double before it becomes a float") {
   const CsvTable whole = parse("-7,1e3\n", exact);
   CHECK(whole.inputs[0].tensor.dtype() == DType::kInt32);
   CHECK(whole.targets[0].tensor.at(0) == 1000);
+  CHECK(parse("-2147483648,0\n", exact).inputs[0].tensor.at(0) == -2147483648.0);
+  for (const char* wide : {"-2147483649,0\n", "2147483648,0\n"}) {
+    CHECK(caught([&] { parse(wide, exact); }).says("no 32-bit integer"));
+  }
 }
 
 TEST_CASE("parse_csv: the first row is a header when none of its fields is a number") {
@@ -256,6 +260,59 @@ TEST_CASE("parse_csv: other data take classes and means over from the training d
   unlabelled.targets.clear();
   CHECK(values(parse("c,n\nblue,7\n", unlabelled, &train.learned).inputs[0].tensor) ==
         Values{7, 0});
+}
+
+TEST_CASE("parse_csv: an index means the column that it is of the training data") {
+  CsvSettings settings = labelled("-1");
+  settings.inputs = {{"x", {{"0", {}}, {"1", {}}}, false}};
+  settings.categorical = {{"0", {}}};
+  const CsvTable train = parse("city,n,kind\nRome,1,b\nBonn,2,a\n", settings);
+  const CsvTable test = parse("kind,extra,n,city\nb,0,7,Rome\n", settings, &train.learned);
+  CHECK(values(test.inputs[0].tensor) == Values{1, 7});
+  CHECK(values(test.targets[0].tensor) == Values{1});
+  CsvSettings unlabelled = settings;
+  unlabelled.targets.clear();
+  CHECK(values(parse("n,city\n5,Bonn\n", unlabelled, &train.learned).inputs[0].tensor) ==
+        Values{0, 5});
+  const Caught lost = caught([&] { parse("city,m,kind\nRome,1,b\n", settings, &train.learned); });
+  CHECK(lost.says("has no column `n`; columns: city, m, kind"));
+  CHECK(lost.says("column `1` of the training data is `n`"));
+  // Its own columns are those of its own file.
+  CsvSettings own = settings;
+  own.targets[0].columns = {{"0", {}}};
+  CHECK(values(parse("kind,n,city\na,5,Bonn\n", own, &train.learned).targets[0].tensor) ==
+        Values{0});
+  // Without names an index is that of the file, and the classes still those of training.
+  CsvSettings nameless = settings;
+  nameless.header = CsvSettings::Header::kNo;
+  const CsvTable indexed = parse("Rome,7,b\n", nameless, &train.learned);
+  CHECK(values(indexed.inputs[0].tensor) == Values{1, 7});
+  CHECK(values(indexed.targets[0].tensor) == Values{1});
+}
+
+TEST_CASE("parse_csv: whether there is a header is decided by the training data") {
+  CsvSettings settings = labelled("-1");
+  settings.missing = CsvSettings::Missing::kMean;
+  settings.missing_texts = {"NA"};
+  const CsvTable train = parse("1,2,a\n3,4,b\n", settings);
+  CHECK(!train.learned.has_header);
+  const CsvTable test = parse("NA,NA,b\n5,6,a\n", settings, &train.learned);
+  CHECK(values(test.inputs[0].tensor) == Values{2, 3, 5, 6});
+  CHECK(values(test.targets[0].tensor) == Values{1, 0});
+  const CsvTable named = parse("p,q,y\n1,2,a\n3,4,b\n", settings);
+  CHECK(values(parse("p,q,2020,y\n1,2,0,b\n", settings, &named.learned).inputs[0].tensor) ==
+        Values{1, 2});
+  const Caught lost = caught([&] { parse("7,8,a\n1,2,b\n", settings, &named.learned); });
+  CHECK(lost.code == "E310");
+}
+
+TEST_CASE("parse_csv: a label with a vocabulary is not looked for where labels are not needed") {
+  CsvSettings settings = labelled("y");
+  settings.vocabularies = {{{"y", {}}, {"yes", "no"}}};
+  const CsvTable train = parse("n,y\n1,no\n2,yes\n", settings);
+  CHECK(values(train.targets[0].tensor) == Values{1, 0});
+  settings.targets.clear();
+  CHECK(values(parse("n\n7\n", settings, &train.learned).inputs[0].tensor) == Values{7});
 }
 
 TEST_CASE("parse_csv: malformed files are refused with row and line and column") {
@@ -356,6 +413,20 @@ TEST_CASE("load_dataset: several csv files are one after the other and must agre
   CHECK(error.says("different columns"));
   CHECK(error.says("test.yaml:2:3"));
   CHECK(caught([&] { load_dataset(source("none.csv"), data); }).code == "E300");
+}
+
+TEST_CASE("load_dataset: the first csv file decides whether all have a header") {
+  const TempFolder folder;
+  folder.write("a.csv", "1,b\n");
+  folder.write("b.csv", "NA,a\n3,b\n");
+  DataConfig data;
+  data.base_dir = folder.path();
+  const Dataset dataset =
+      load_dataset(csv_source({{"path", value(ConfigValue::List{value("a.csv"), value("b.csv")})},
+                               {"label", value("-1")},
+                               {"missing", value("-1_000")}}),
+                   data);
+  CHECK(values(*dataset.inputs[0].rows->tensor()) == Values{1, -1000, 3});
 }
 
 TEST_CASE("load_dataset: a csv file takes at most twice the memory of its arrays") {

@@ -121,6 +121,8 @@ TEST_CASE("hdf5: rows of every type and layout in any order") {
       CHECK(read_rows(rows, {4, 1, 2, 1}) == Values{8, 9, 2, 3, 4, 5, 2, 3});
       CHECK(read_rows(rows, {0, 1, 2, 3, 4}) == Values{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
       CHECK(read_rows(rows, {}) == Values{});
+      const std::string from_root = "/" + dataset;
+      CHECK(read_hdf5_source(hdf5_source(path.c_str(), from_root.c_str()), "").inputs.size() == 1);
     }
   }
 }
