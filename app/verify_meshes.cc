@@ -63,11 +63,21 @@ LoadOptions options_for(Arguments arguments, const std::vector<std::string>& nam
   return load_options(arguments, true);
 }
 
+// Layers have a type of their own by `dtype:` or dtype_policy_map: all compute in float64 here.
+Config in_float64(Config config) {
+  for (LayerConfig& layer : config.model.layers) {
+    if (layer.object.class_name != "Input" && layer.object.class_name != "InputLayer") {
+      layer.object.args.erase("dtype");
+    }
+  }
+  return config;
+}
+
 // A model on its mesh, before its first step.
 class Subject {
  public:
   Subject(const LoadOptions& options, const RunData* data)
-      : config_(load_config(options)),
+      : config_(in_float64(load_config(options))),
         data_(data == nullptr ? load_run_data(config_, true, DataPart::kNone) : RunData{}),
         engine_(config_, data_spec(*(data == nullptr ? data_ : *data).train)) {
     const Dataset& train = *(data == nullptr ? data_ : *data).train;
@@ -227,6 +237,12 @@ class MeshProof {
       throw ConfigError(diagnostics);
     }
     batches_ = batches_of(own_.config(), *own_.data().train, arguments.steps);
+    if (batches_.empty()) {
+      throw ConfigError(
+          "E316", own_.config().fit.batch_size.loc,
+          fmt::format("no step to compare: {} samples do not fill a batch of {}",
+                      own_.data().train->num_samples, own_.config().fit.batch_size.value));
+    }
   }
 
   int run() {

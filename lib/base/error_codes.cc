@@ -260,8 +260,9 @@ constexpr ErrorCode kCodes[] = {
     {"W114", "`None` read as `null`", "YAML writes `null`."},
     {"W203", "a rule that acts on less than it says",
      "Its layer exists, but that variable does not, or another rule wins."},
-    {"W205", "a layout map that is not used",
-     "DataParallel replicates every variable; `type: ModelParallel` reads the map."},
+    {"W205", "a layout that is not used",
+     "DataParallel replicates every variable; `type: ModelParallel` reads the map. `zero_axes` say "
+     "over what `zero: 1` to 3 split."},
     {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "

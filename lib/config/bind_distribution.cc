@@ -124,6 +124,12 @@ Located<std::vector<std::string>> axis_list(const ConfigValue& value,
   if (value.is_list()) {
     for (const ConfigValue& axis : value.list()) {
       check_axis(axis, axes, key, diagnostics);
+      if (std::find(out->begin(), out->end(), axis.string()) != out->end()) {
+        diagnostics
+            .error("E113", axis.loc, fmt::format("`{}` names `{}` twice", key, axis.string()))
+            .help("each axis once");
+        continue;
+      }
       out.value.push_back(axis.string());
     }
   }
@@ -170,6 +176,12 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
   const ConfigValue& zero = field_of(tree, "zero");
   out.zero = located<int64_t>(zero, zero.integer());
   out.zero_axes = axis_list(field_of(tree, "zero_axes"), axes, "zero_axes", diagnostics);
+  if (out.zero.value == 0 && !out.zero_axes->empty()) {
+    diagnostics
+        .warning("W205", out.zero_axes.loc,
+                 "`zero_axes` without `zero`: nothing is split over them")
+        .help("write `zero: 3` (weights too), 2 (gradients too) or 1 (optimizer state)");
+  }
   const ConfigValue& shards = field_of(tree, "auto_shard_dataset");
   if (!shards.boolean()) {
     diagnostics

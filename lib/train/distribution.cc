@@ -150,8 +150,10 @@ Distribution make_distribution(const Config& config, const Surroundings& around,
     Diagnostic& d = diagnostics.error("E211", config.fit.batch_size.loc,
                                       fmt::format("a batch of {} does not split over `{}` = {}",
                                                   batch, out.batch_axis_names, shards));
-    d.help(fmt::format("write `batch_size: {}` or `batch_size: {}`",
-                       std::max(shards, batch / shards * shards), (batch / shards + 1) * shards));
+    const int64_t above = (batch / shards + 1) * shards;
+    d.help(batch < shards ? fmt::format("write `batch_size: {}`", above)
+                          : fmt::format("write `batch_size: {}` or `batch_size: {}`",
+                                        batch / shards * shards, above));
     if (out.devices.is_auto && from.mesh.shape->empty() && processes == 1) {
       const int64_t most = most_that_divide(batch, shards);
       d.help(fmt::format("or `devices: gpu:0{}`: `auto` takes all {} GPUs that are here",

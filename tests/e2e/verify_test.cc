@@ -46,6 +46,19 @@ TEST_CASE("verify proves that a config gives the same on every mesh of its size"
   CHECK(whole.out.find("float64, 1 step of 16 from seed 7\n") != std::string::npos);
 }
 
+TEST_CASE("verify computes in float64 whatever layers say and is no proof without a step") {
+  const ExampleFolder folder;
+  const std::string config = std::string(MESHTRAIN_SOURCE_DIR) + "/configs/mixed_convnet.yaml";
+  const Result mixed = meshtrain({"verify", config, "--devices", "cpu:2", "--mesh", "2", "--steps",
+                                  "1", "fit.batch_size=8"},
+                                 folder.path());
+  CHECK_MESSAGE(mixed.exit_code == 0, mixed.out, mixed.err);
+  const Result none = meshtrain(
+      {"verify", "small.yaml", "data.remainder=drop", "fit.batch_size=1000"}, folder.path());
+  CHECK(none.exit_code == 3);
+  CHECK(none.err.find("error[E316]: no step to compare: ") != std::string::npos);
+}
+
 TEST_CASE("verify names the first tensor that differs") {
   const ExampleFolder folder;
   // Sums over several devices round otherwise than over one: with no tolerance that is a
@@ -130,6 +143,17 @@ TEST_CASE("verify says what it lacks for the proof of a run") {
   CHECK(moved.exit_code == 6);
   CHECK(moved.err.find("no two neighbours in `run/checkpoints` are of the same mesh") !=
         std::string::npos);
+}
+
+TEST_CASE("verify passes over the place where another optimizer began") {
+  const SavedRun folder;
+  REQUIRE(meshtrain({"resume", "run", "fit.epochs=3", "compile.optimizer=adam", "--reset-optimizer",
+                     "-q"},
+                    folder.path())
+              .exit_code == 0);
+  const Result result = meshtrain({"verify", "run"}, folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(result.out.find("run: resumed from step 3, step 6 is the same") == 0);
 }
 
 TEST_CASE("verify of a run whose data are gone or others says so") {

@@ -37,7 +37,7 @@ TEST_CASE("what does not fit the model is refused with its exact message") {
 }
 
 TEST_CASE("what is wrong with mesh and batch and layouts is said at once") {
-  check_cases("layout_cases", 4);
+  check_cases("layout_cases", 6);
 }
 
 }  // namespace meshtrain

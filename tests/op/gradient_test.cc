@@ -156,6 +156,7 @@ TEST_CASE("Equal extrema of a reduction share its gradient") {
 
 TEST_CASE("Zero to a power has no gradient by the exponent") {
   CHECK(gradients_at("pow", {}, {{0, 2}, {2, 2}}) == Lists{{0, 4}, {0, 4 * std::log(2.0)}});
+  CHECK(gradients_at("pow", {}, {{0, 2}, {0, 1}}) == Lists{{0, 1}, {0, 2 * std::log(2.0)}});
 }
 
 // --- whole graphs

@@ -185,7 +185,10 @@ std::pair<ValueId, ValueId> div_vjp(Builder& b, ValueId, ValueId c, ValueId y, V
 }
 
 std::pair<ValueId, ValueId> pow_vjp(Builder& b, ValueId a, ValueId c, ValueId y, ValueId g) {
-  const ValueId base = b.mul(g, b.mul(c, b.binary("pow", a, b.sub(c, 1.0))));
+  // a^0 is 1 everywhere: its gradient 0 * 0^-1 must not be a NaN at 0.
+  const ValueId is_one = b.binary("eq", c, zero_like(b, c));
+  const ValueId power = b.select(is_one, b.constant(1, b.dtype(c)), b.sub(c, 1.0));
+  const ValueId base = b.mul(g, b.mul(c, b.binary("pow", a, power)));
   // 0^c does not change with c > 0: the logarithm of 0 must not make a NaN of that.
   const ValueId is_zero = b.binary("eq", a, zero_like(b, a));
   const ValueId safe = b.select(is_zero, b.constant(1, b.dtype(a)), a);
