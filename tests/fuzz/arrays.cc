@@ -42,4 +42,18 @@ void read_image(Bytes bytes) {
   decode_image(bytes, "fuzz", 3);
 }
 
+uint64_t image_coefficients(Bytes bytes) {
+  const auto at = [&](size_t i) { return static_cast<uint64_t>(bytes[i]); };
+  constexpr uint64_t kMarker = 0xff, kProgressive = 0xc2, kScan = 0xda;
+  for (size_t i = 2; i + 10 <= bytes.size() && at(i) == kMarker && at(i + 1) != kScan;) {
+    if (at(i + 1) == kProgressive) {
+      const auto padded = [](uint64_t side) { return side / 32 * 32 + 32; };  // to whole units
+      return 2 * padded(at(i + 5) << 8 | at(i + 6)) * padded(at(i + 7) << 8 | at(i + 8)) *
+             at(i + 9);
+    }
+    i += at(i + 1) == kMarker ? 1 : 2 + (at(i + 2) << 8 | at(i + 3));
+  }
+  return 0;
+}
+
 }  // namespace meshtrain::fuzz

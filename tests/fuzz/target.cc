@@ -67,7 +67,8 @@ std::string complaint(const Target& target, Bytes bytes) {
   if (seconds > kMostSeconds * kSlower) {
     return fmt::format("took {:.1f} s", seconds);
   }
-  if (refused && memory.peak() > 2 * bytes.size() + target.memory) {
+  const uint64_t more = target.more == nullptr ? 0 : target.more(bytes);
+  if (refused && memory.peak() > 2 * bytes.size() + target.memory + more) {
     return fmt::format("took {} bytes of memory for a refused file of {} bytes", memory.peak(),
                        bytes.size());
   }

@@ -16,7 +16,8 @@ using Bytes = std::span<const std::byte>;
 struct Target {
   std::string_view name;  // of its folder of inputs
   void (*read)(Bytes bytes);
-  uint64_t memory = uint64_t{16} << 20;  // beyond twice the input
+  uint64_t memory = uint64_t{16} << 20;     // beyond twice the input
+  uint64_t (*more)(Bytes bytes) = nullptr;  // what this input may take besides
 };
 
 void read_config(Bytes bytes);
@@ -27,6 +28,9 @@ void read_safetensors(Bytes bytes);
 void read_idx(Bytes bytes);
 void read_csv(Bytes bytes);
 void read_image(Bytes bytes);
+// The coefficients of a progressive JPEG, all of which libjpeg keeps before it decodes the first
+// pixel: two bytes a sample.
+uint64_t image_coefficients(Bytes bytes);
 void read_manifest(Bytes bytes);
 void read_state(Bytes bytes);
 void read_keras(Bytes bytes);
@@ -40,7 +44,7 @@ inline constexpr Target kTargets[] = {
     {"safetensors", read_safetensors},
     {"idx", read_idx},
     {"csv", read_csv},
-    {"image", read_image},
+    {"image", read_image, uint64_t{16} << 20, image_coefficients},
     {"manifest", read_manifest},
     {"state", read_state},
     {"keras", read_keras},
