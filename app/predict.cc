@@ -48,8 +48,7 @@ ConfigObject input_source(const std::string& path, const DataConfig& data) {
   const std::string absolute = std::filesystem::absolute(path).string();
   const bool is_hdf5 = ends_with(path, ".h5") || ends_with(path, ".hdf5");
   const bool is_npz = ends_with(path, ".npz");
-  const bool is_like_training = data.train && (is_read_like_training(data.train->class_name) ||
-                                               data.train->class_name == "image_folder");
+  const bool is_like_training = data.train && is_read_like_training(data.train->class_name);
   if (is_like_training && !is_hdf5 && !is_npz && !ends_with(path, ".npy")) {
     return source_like(*data.train, absolute);
   }
@@ -78,6 +77,12 @@ ConfigObject input_source(const std::string& path, const DataConfig& data) {
   return source;
 }
 
+SourceLoc place_of_input(const std::string& path) {
+  const std::string word = "--input " + path;
+  return {std::make_shared<SourceFile>(SourceFile{"command line", word}), 1, 1,
+          static_cast<int>(word.size())};
+}
+
 std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTensor> outputs) {
   std::vector<NamedTensor> named;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -97,6 +102,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   Agreement agreement(arguments.processes, seconds_now);
   const Setup setup(config, nullptr);
   check_predictions_path(arguments.output, setup.model().output_names().size());
+  agreement.by_first("looking at --output", [&] { check_predictions_folder(arguments.output); });
   Dataset dataset;
   std::string hash;
   agreement.by_all("opening the data", [&] {
@@ -108,6 +114,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   check_same_data(agreement, hash, dataset.loc);
   DataSpec spec = data_spec(dataset);
   spec.targets = setup.data().targets;
+  spec.loc = place_of_input(arguments.input);
   Engine engine(config, spec, engine_options(arguments));
   show_warnings(engine.warnings(), arguments);
   load_given_weights(engine, given, config, arguments, agreement);

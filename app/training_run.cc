@@ -102,7 +102,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   if (backup != nullptr) {
     agreement_.by_first("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
   }
-  CallbackList callbacks(callback_context(engine, run, console));
+  CallbackList callbacks(callback_context(engine, run, console, target));
   add_callbacks(callbacks);
   if (target.run.resume) {
     agreement_.by_first("cutting back metrics.jsonl", [&] { run.rewind(position_); });
@@ -281,8 +281,8 @@ RunInfo TrainingRun::describe(const Engine& engine, const PlanReport& plan, cons
   return info;
 }
 
-CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
-                                              Console& console) const {
+CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run, Console& console,
+                                              const ResumeTarget& target) const {
   return {.runner = engine,
           .config = config_,
           .run_dir = run.path(),
@@ -296,7 +296,8 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
           .save_model =
               [this, &engine](const std::string& path) { save_model(engine, path, agreement_); },
           .writes = agreement_.is_first(),
-          .shared_now = [this] { return agreement_.now(); }};
+          .shared_now = [this] { return agreement_.now(); },
+          .same_run = target.own};
 }
 
 CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target, RunDir& run,

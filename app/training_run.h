@@ -48,7 +48,8 @@ class TrainingRun {
   bool begin_from_newest(Engine& engine);
   RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,
                    const RunDir& run, const ResumeTarget& target) const;
-  CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console) const;
+  CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console,
+                                   const ResumeTarget& target) const;
   CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
                                            CallbackList& callbacks, RunWriter& record);
   void write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "base/text.h"
 #include "config/source.h"
@@ -46,6 +47,20 @@ bool same_mesh(const CheckpointReader& a, const CheckpointReader& b) {
                     [](const MeshAxis& p, const MeshAxis& q) { return p.size == q.size; });
 }
 
+// Metrics may change on the way; another optimizer begins anew at the first of the two.
+bool same_state(const CheckpointReader& a, const CheckpointReader& b) {
+  const auto paths = [](const CheckpointReader& reader) {
+    std::set<std::string> out;
+    for (const CheckpointTensor& tensor : reader.manifest().tensors) {
+      if (tensor.kind != TensorKind::kMetric) {
+        out.insert(tensor.path);
+      }
+    }
+    return out;
+  };
+  return paths(a) == paths(b);
+}
+
 // The newest two neighbours.
 struct Stretch {
   std::unique_ptr<CheckpointReader> begin, end;
@@ -65,12 +80,13 @@ Stretch newest_interval(const std::string& run) {
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     Stretch out{std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i + 1])),
                 std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i]))};
-    if (same_mesh(*out.begin, *out.end)) {
+    if (same_mesh(*out.begin, *out.end) && same_state(*out.begin, *out.end)) {
       return out;
     }
   }
   diagnostics
-      .error("E400", {}, fmt::format("no two neighbours in `{}` are of the same mesh", folder))
+      .error("E400", {},
+             fmt::format("no two neighbours in `{}` are of the same mesh and optimizer", folder))
       .note("bit for bit a run is only equal on one mesh; on another, sums round differently");
   throw ConfigError(diagnostics);
 }

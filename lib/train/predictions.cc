@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "base/diagnostic.h"
 #include "base/file.h"
@@ -10,9 +11,12 @@
 #include "base/text.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
+#include "train/run_dir.h"
 
 namespace meshtrain {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Element `index` with as many digits as its type has.
 std::string number_text(const HostTensor& tensor, int64_t index) {
@@ -113,6 +117,24 @@ void check_predictions_path(const std::string& path, size_t num_outputs) {
                     : fmt::format("`--output {}` has no ending that is known", path))
       .help(is_npy ? "end it with .npz, .csv or .jsonl" : "end it with .npy, .npz, .csv or .jsonl");
   throw ConfigError(diagnostics);
+}
+
+void check_predictions_folder(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    return;  // a device or pipe is written as it is
+  }
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  Diagnostics diagnostics;
+  if (fs::is_directory(folder, error)) {
+    check_can_make(folder, {}, diagnostics);
+  } else {
+    diagnostics.error("E142", {},
+                      fmt::format("`--output {}`: there is no folder `{}`", path, folder));
+  }
+  diagnostics.throw_if_errors();
 }
 
 void write_predictions(const std::string& path, std::span<const NamedTensor> outputs) {

@@ -175,7 +175,8 @@ int64_t evaluated_batch_size(const Config& config) {
 }
 
 const Dataset* RunData::part(DataPart part) const {
-  const std::optional<Dataset>* chosen = part == DataPart::kTrain        ? &train
+  const std::optional<Dataset>* chosen = part == DataPart::kTrain
+                                             ? (unweighted ? &unweighted : &train)
                                          : part == DataPart::kValidation ? &validation
                                          : part == DataPart::kTest       ? &test
                                                                          : nullptr;
@@ -250,10 +251,14 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
   }
   check_parts(data, diagnostics);
   if (fit && data.train) {
+    if (evaluated == DataPart::kTrain && !config.fit.class_weight.empty()) {
+      data.unweighted = data.train;
+    }
     apply_class_weight(config.fit, *data.train, diagnostics);
   }
   diagnostics.throw_if_errors();
-  std::optional<Dataset>* const parts[] = {&data.train, &data.validation, &data.test};
+  std::optional<Dataset>* const parts[] = {&data.train, &data.validation, &data.test,
+                                           &data.unweighted};
   for (const std::optional<Dataset>* like : parts) {
     for (std::optional<Dataset>* part : parts) {
       if (like->has_value() && part->has_value()) {
@@ -289,7 +294,8 @@ RunData outline_run_data(const Config& config, Diagnostics& diagnostics) {
 
 void check_run_labels(const Setup& setup, RunData& data) {
   Diagnostics diagnostics;
-  for (std::optional<Dataset>* part : {&data.train, &data.validation, &data.test}) {
+  for (std::optional<Dataset>* part :
+       {&data.train, &data.validation, &data.test, &data.unweighted}) {
     if (part->has_value()) {
       collect(diagnostics, [&] { check_part_labels(setup, **part); });
     }

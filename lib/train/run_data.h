@@ -22,8 +22,12 @@ int64_t evaluated_batch_size(const Config& config);
 
 struct RunData {
   std::optional<Dataset> train, validation, test;
+  // The training data without fit.class_weight, which is no matter of evaluation, where a run that
+  // weights them evaluates them.
+  std::optional<Dataset> unweighted;
 
-  const Dataset* part(DataPart part) const;  // null for kNone or when it was not read
+  // To be evaluated; null for kNone or when it was not read.
+  const Dataset* part(DataPart part) const;
 };
 
 // Reads what `fit` needs (training and validation data, fit.class_weight applied) and the part that

@@ -120,6 +120,7 @@ DataSpec data_spec(const Dataset& dataset) {
     spec.has_sample_weight = true;
     spec.sample_weight_shape = without_batch(dataset.sample_weight->shape());
   }
+  spec.loc = dataset.loc;
   return spec;
 }
 
@@ -167,7 +168,9 @@ Setup::~Setup() = default;
 
 void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
   const std::vector<int>& inputs = model_->inputs();
-  const SourceLoc place = config_.data.train ? config_.data.train->loc : config_.data.loc;
+  const SourceLoc place = data.loc             ? data.loc
+                          : config_.data.train ? config_.data.train->loc
+                                               : config_.data.loc;
   if (data.inputs.size() != inputs.size()) {
     diagnostics.error("E324", place,
                       fmt::format("the data have {} input arrays, the model has {}",

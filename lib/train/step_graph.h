@@ -23,6 +23,7 @@ struct DataSpec {
   std::vector<ValueType> targets;
   bool has_sample_weight = false;
   Shape sample_weight_shape;  // without the batch: () or (steps,)
+  SourceLoc loc = {};         // of the data, for errors; no place: data.train's
 };
 
 // Names of graph inputs.

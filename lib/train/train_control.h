@@ -54,6 +54,9 @@ class Persistent {
   virtual std::string state_name() const = 0;  // one per run: "EarlyStopping/val_loss"
   virtual std::string save_state() const = 0;  // JSON
   virtual void load_state(const std::string& json) = 0;
+  // After load_state(), where only a part of the weights is that of the checkpoint: what the state
+  // says of the model (best values, copies of its weights) is of another one.
+  virtual void forget_model() {}
 };
 
 }  // namespace meshtrain

@@ -202,6 +202,38 @@ TEST_CASE("a checkpoint of another model is taken as far as it fits when that is
   CHECK(nothing.err.find("error[E140]: --partial has nothing to take weights from") == 0);
 }
 
+TEST_CASE("what callbacks know of another model is not taken with its weights") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "-q",
+                     "callbacks=[{EarlyStopping: {monitor: loss, patience: 9, "
+                     "restore_best_weights: true}}]"},
+                    folder.path())
+              .exit_code == 0);
+  const Result taken = meshtrain({"resume", "run/checkpoints/000006", "-o", "other", "fit.epochs=3",
+                                  "-q", "--partial", "model.layers.d2.units=4"},
+                                 folder.path());
+  REQUIRE_MESSAGE(taken.exit_code == 0, taken.err);
+  const std::string kernel = weight_bytes(folder, "other", "d2/kernel");
+  CHECK(kernel.find_first_not_of('\0') != std::string::npos);
+}
+
+TEST_CASE("averages that a callback left in the weights' place are put back without it") {
+  const ExampleFolder folder;
+  const std::string adam = "compile.optimizer={Adam: {use_ema: true, ema_momentum: 0.9}}";
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "plain", "-q", adam}, folder.path()).exit_code ==
+          0);
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "run", "-q", adam,
+                     "callbacks=[{SwapEMAWeights: {swap_on_epoch: true}}]"},
+                    folder.path())
+              .exit_code == 0);
+  for (const char* run : {"plain", "run"}) {
+    const Result result =
+        meshtrain({"resume", run, "fit.epochs=4", "callbacks=[]", "-q"}, folder.path());
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  }
+  CHECK(outcome_of(folder.file("run")) == outcome_of(folder.file("plain")));
+}
+
 TEST_CASE("slots of another model are not taken with its weights") {
   const ExampleFolder folder;
   const std::string adam = "compile.optimizer={Adam: {learning_rate: 0.01}}";

@@ -49,9 +49,9 @@ TEST_CASE("verify proves that a config gives the same on every mesh of its size"
 TEST_CASE("verify computes in float64 whatever layers say and is no proof without a step") {
   const ExampleFolder folder;
   const std::string config = std::string(MESHTRAIN_SOURCE_DIR) + "/configs/mixed_convnet.yaml";
-  const Result mixed = meshtrain({"verify", config, "--devices", "cpu:2", "--mesh", "2", "--steps",
-                                  "1", "fit.batch_size=8"},
-                                 folder.path());
+  const Result mixed = meshtrain(
+      {"verify", config, "--devices", "cpu:2", "--mesh", "2", "--steps", "1", "fit.batch_size=8"},
+      folder.path());
   CHECK_MESSAGE(mixed.exit_code == 0, mixed.out, mixed.err);
   const Result none = meshtrain(
       {"verify", "small.yaml", "data.remainder=drop", "fit.batch_size=1000"}, folder.path());
@@ -153,7 +153,7 @@ TEST_CASE("verify passes over the place where another optimizer began") {
               .exit_code == 0);
   const Result result = meshtrain({"verify", "run"}, folder.path());
   CHECK_MESSAGE(result.exit_code == 0, result.err);
-  CHECK(result.out.find("run: resumed from step 3, step 6 is the same") == 0);
+  CHECK(result.out.find("run: resumed from step 3, step 6 is the same") != std::string::npos);
 }
 
 TEST_CASE("verify of a run whose data are gone or others says so") {

@@ -42,6 +42,8 @@ struct CallbackContext {
   // Of several processes all have the same callbacks, which do the same; rank 0's write files.
   bool writes = true;
   Clock shared_now = now;  // seconds, the same on all of them: what decides
+  // A state that is loaded is of this run, not of another one whose checkpoint it begins from.
+  bool same_run = true;
 
   // The whole state of training, to a folder. Done when all callbacks have had their turn at the
   // landmark, so that the state of each is in it; then `done` is called.

@@ -14,6 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kMaxTable = uint64_t{1} << 30;
+
 // As Python's csv module writes it in the dialect "excel".
 std::string quoted(const std::string& field, char separator) {
   if (field.find_first_of(std::string("\"\r\n") + separator) == std::string::npos) {
@@ -32,6 +34,20 @@ int64_t size_of(const std::string& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
+// How many bytes at the beginning of `text` are the rows of the epochs from `epoch` on, one after
+// the other, with a header before them or not.
+size_t size_of_rows(std::string_view text, int64_t epoch, bool has_header, char separator) {
+  size_t size = 0;
+  std::string first = has_header ? "epoch" : std::to_string(epoch);
+  while (starts_with(text.substr(size), first + separator)) {
+    const size_t end = text.find('\n', size);
+    size = end == std::string_view::npos ? text.size() : end + 1;
+    first = std::to_string(has_header ? epoch : ++epoch);
+    has_header = false;
+  }
+  return size;
+}
+
 }  // namespace
 
 CsvLogger::CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name)
@@ -46,19 +62,55 @@ CsvLogger::CsvLogger(std::string name, CallbackContext& context, std::string sta
       name_(std::move(name)),
       path_(context.output(name_)) {}
 
-void CsvLogger::on_train_begin(const TrainPosition& /*at*/) {
+void CsvLogger::on_train_begin(const TrainPosition& at) {
   make_folders(fs::path(path_).parent_path().string());
   const int64_t size = size_of(path_);
   if (resumed_ && size > num_bytes_) {
-    fs::resize_file(path_, static_cast<uintmax_t>(num_bytes_));  // those epochs come again
+    cut_back(at.epoch);
   } else if (resumed_ && size > 0 && size < num_bytes_) {
     context().warn(fmt::format("`{}` has lost rows since the checkpoint", path_));
   }
   if (!resumed_ || size == 0) {  // nothing there: a new run that begins from a checkpoint
     has_header_ = append_ && size > 0;
+    resumed_ = false;
   }
+  if (size == 0) {
+    keys_.clear();
+  }
+  old_keys_ = !keys_.empty();
   file_ = std::make_unique<LineLog>(path_, context().warn, append_ || resumed_);
   num_bytes_ = size_of(path_);
+  has_header_ = has_header_ || num_bytes_ > 0;  // another run's
+}
+
+// Takes out what this run wrote after the checkpoint: those epochs come again.
+void CsvLogger::cut_back(int64_t epoch) const {
+  const auto size = static_cast<size_t>(num_bytes_);
+  if (!append_) {
+    fs::resize_file(path_, size);
+    return;
+  }
+  // Other runs may have added rows since, and cut theirs.
+  std::string text = read_file(path_, kMaxTable);
+  if (size > 0 && text[size - 1] != '\n') {
+    context().warn(fmt::format("`{}` has other rows than at the checkpoint: all stay", path_));
+    return;
+  }
+  text.erase(size,
+             size_of_rows(std::string_view(text).substr(size), epoch, !has_header_, separator_));
+  write_file_atomic(path_, text);
+}
+
+// Columns are those of the first row.
+void CsvLogger::warn_of_left_out(const Logs& logs) {
+  for (const auto& [name, value] : logs) {
+    if (std::find(keys_.begin(), keys_.end(), name) == keys_.end()) {
+      context().warn(fmt::format("`{}` has no column for `{}`, which is new since the checkpoint",
+                                 path_, name));
+      old_keys_ = false;  // said once
+      return;
+    }
+  }
 }
 
 void CsvLogger::on_epoch_end(int64_t epoch, Logs& logs) {
@@ -74,6 +126,9 @@ void CsvLogger::on_epoch_end(int64_t epoch, Logs& logs) {
     for (size_t i = 0; i < count; ++i) {
       keys_.push_back("val_" + keys_[i]);
     }
+  }
+  if (old_keys_ && context().writes) {
+    warn_of_left_out(logs);
   }
   if (!has_header_) {
     std::vector<std::string> header = {"epoch"};
@@ -128,7 +183,7 @@ void CsvLogger::load_state(const std::string& json) {
   num_bytes_ = state.at("bytes");
   has_header_ = state.at("header");
   keys_ = state.at("keys").get<std::vector<std::string>>();
-  resumed_ = true;
+  resumed_ = !append_ || context().same_run;  // rows of another run stay
 }
 
 }  // namespace meshtrain

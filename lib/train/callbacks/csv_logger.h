@@ -24,6 +24,8 @@ class CsvLogger : public Callback {
 
  private:
   void write_row(const std::vector<std::string>& fields);
+  void cut_back(int64_t epoch) const;
+  void warn_of_left_out(const Logs& logs);
 
   std::string name_, path_;
   char separator_ = ',';
@@ -33,6 +35,7 @@ class CsvLogger : public Callback {
   bool has_header_ = false;
   int64_t num_bytes_ = 0;  // of the file up to its last row
   bool resumed_ = false;   // the three before are those of a checkpoint
+  bool old_keys_ = false;  // the columns are those of a checkpoint
   bool is_named_ = false;  // the file's name is on the disk
 };
 

@@ -1,7 +1,6 @@
 #include "train/callbacks/early_stopping.h"
 
 #include "base/json.h"
-#include "train/callbacks/saved_state.h"
 
 namespace meshtrain {
 
@@ -76,20 +75,29 @@ void EarlyStopping::on_train_end() {
 }
 
 std::string EarlyStopping::save_state() const {
-  return json_text(nlohmann::json({{"best", saved_number(monitor_.best())},
-                                   {"best_epoch", best_epoch_},
-                                   {"has_weights", has_weights_},
-                                   {"stopped_epoch", stopped_epoch_},
-                                   {"wait", wait_}}));
+  nlohmann::json state = {{"best_epoch", best_epoch_},
+                          {"has_weights", has_weights_},
+                          {"stopped_epoch", stopped_epoch_},
+                          {"wait", wait_}};
+  monitor_.save(state);
+  return json_text(state);
 }
 
 void EarlyStopping::load_state(const std::string& json) {
   const nlohmann::json state = parse_json(json);
-  monitor_.set_best(read_number(state.at("best")));
+  if (!monitor_.load(state)) {
+    return;  // it counts from the beginning
+  }
   best_epoch_ = state.at("best_epoch");
   has_weights_ = state.at("has_weights").get<bool>() && restores_;
   stopped_epoch_ = state.at("stopped_epoch");
   wait_ = state.at("wait");
+}
+
+void EarlyStopping::forget_model() {
+  monitor_.forget_best();
+  wait_ = stopped_epoch_ = best_epoch_ = 0;
+  has_weights_ = false;
 }
 
 }  // namespace meshtrain

@@ -15,6 +15,7 @@ class EarlyStopping : public Callback {
   void on_train_end() override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;
+  void forget_model() override;
 
  private:
   void keep_weights();

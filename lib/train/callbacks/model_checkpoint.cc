@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "train/callbacks/saved_state.h"
+#include "base/json.h"
 #include "train/checkpoint/files.h"
 #include "train/save_model.h"
 
@@ -39,7 +39,8 @@ std::optional<std::string> newest_in(const std::string& folder, const FileTempla
 ModelCheckpoint::ModelCheckpoint(const ConfigObject& object, CallbackContext& context,
                                  std::string state_name)
     : Callback(context, std::move(state_name)),
-      path_(object.string("filepath")),
+      filepath_(object.string("filepath")),
+      path_(filepath_),
       monitor_(object, context, threshold(object)),
       every_(parse_save_freq(object.string("save_freq")).value()),
       keep_(object.has("keep") ? object.integer("keep") : 0),
@@ -92,8 +93,8 @@ bool ModelCheckpoint::is_wanted(int64_t epoch, const Logs& logs, const std::stri
   }
   const double* value = monitor_.find(
       logs, fmt::format("Can save best model only with {} available.", monitor_.name()));
-  if (value == nullptr) {
-    return true;
+  if (value == nullptr) {  // such as val_loss in an epoch that fit.validation_freq leaves out
+    return false;
   }
   const std::string best =
       monitor_.best() ? fmt::format("{:.5f}", *monitor_.best()) : std::string("None");
@@ -164,16 +165,18 @@ void ModelCheckpoint::prune() {
 }
 
 std::string ModelCheckpoint::save_state() const {
-  return nlohmann::json(
-             {{"batches", batches_}, {"best", saved_number(monitor_.best())}, {"files", files_}})
-      .dump();
+  nlohmann::json state = {{"batches", batches_}, {"filepath", filepath_}, {"files", files_}};
+  monitor_.save(state);
+  return json_text(state);
 }
 
 void ModelCheckpoint::load_state(const std::string& json) {
-  const nlohmann::json state = nlohmann::json::parse(json);
+  const nlohmann::json state = parse_json(json);
   batches_ = state.at("batches");
-  monitor_.set_best(read_number(state.at("best")));
-  files_ = state.at("files").get<std::vector<std::string>>();
+  monitor_.load(state);
+  if (state.value("filepath", filepath_) == filepath_) {  // else nothing of theirs is deleted
+    files_ = state.at("files").get<std::vector<std::string>>();
+  }
 }
 
 std::optional<std::string> newest_model(const ConfigObject& callback, const std::string& runs) {

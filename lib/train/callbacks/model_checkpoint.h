@@ -19,6 +19,7 @@ class ModelCheckpoint : public Callback {
   void on_epoch_end(int64_t epoch, Logs& logs) override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;
+  void forget_model() override { monitor_.forget_best(); }
 
  private:
   bool is_wanted(int64_t epoch, const Logs& logs, const std::string& path);
@@ -26,6 +27,7 @@ class ModelCheckpoint : public Callback {
   void finish(int64_t epoch, const std::string& path, const std::string& error);
   void prune();
 
+  std::string filepath_;
   FileTemplate path_;
   Monitor monitor_;
   Interval every_;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "train/callbacks/saved_state.h"
 
 namespace meshtrain {
 
@@ -21,11 +22,26 @@ std::optional<bool> larger_is_better(const StepGraphs& graphs, const std::string
 
 Monitor::Monitor(const ConfigObject& callback, const CallbackContext& context,
                  std::optional<double> best)
-    : context_(context), name_(callback.string("monitor")), best_(best) {
+    : context_(context), name_(callback.string("monitor")), best_(best), first_best_(best) {
   const std::string& mode = callback.string("mode");
   larger_ = mode == "auto" ? context.larger_is_better(name_) : mode == "max";
   const double delta = callback.has("min_delta") ? std::abs(callback.number("min_delta")) : 0.0;
   delta_ = larger_ ? delta : -delta;
+}
+
+void Monitor::save(nlohmann::json& state) const {
+  state["best"] = saved_number(best_);
+  state["monitor"] = name_;
+  state["larger"] = larger_;
+}
+
+bool Monitor::load(const nlohmann::json& state) {
+  // States of before did not say what the value is of.
+  if (state.value("monitor", name_) != name_ || state.value("larger", larger_) != larger_) {
+    return false;
+  }
+  best_ = read_number(state.at("best"));
+  return true;
 }
 
 bool Monitor::improves_on(double value, const std::optional<double>& reference) const {

@@ -1,6 +1,7 @@
 // What is common to callbacks that watch a log: its best value, and what is better.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,11 @@ class Monitor {
   const std::string& name() const { return name_; }
   const std::optional<double>& best() const { return best_; }
   void set_best(std::optional<double> value) { best_ = value; }
+  void forget_best() { best_ = first_best_; }
+  // Adds the best value and what it is the best of to a callback's state; takes it from there.
+  // load() is false, and the best value stays, where it is of another log or direction.
+  void save(nlohmann::json& state) const;
+  bool load(const nlohmann::json& state);
   // Whether `value` is better than `reference` by more than min_delta, in the precision that Keras
   // compares in. Everything is better than nothing.
   bool improves_on(double value, const std::optional<double>& reference) const;
@@ -33,7 +39,7 @@ class Monitor {
   std::string name_;
   bool larger_ = false;
   double delta_ = 0;  // of the value, before it is compared
-  std::optional<double> best_;
+  std::optional<double> best_, first_best_;
   bool warned_ = false;
 };
 

@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "base/python_text.h"
-#include "train/callbacks/saved_state.h"
 
 namespace meshtrain {
 
@@ -58,15 +57,23 @@ bool ReduceLROnPlateau::reduce(int64_t epoch) {
 }
 
 std::string ReduceLROnPlateau::save_state() const {
-  return json_text(nlohmann::json(
-      {{"best", saved_number(monitor_.best())}, {"cooldown", cooldown_left_}, {"wait", wait_}}));
+  nlohmann::json state = {{"cooldown", cooldown_left_}, {"wait", wait_}};
+  monitor_.save(state);
+  return json_text(state);
 }
 
 void ReduceLROnPlateau::load_state(const std::string& json) {
   const nlohmann::json state = parse_json(json);
-  monitor_.set_best(read_number(state.at("best")));
+  if (!monitor_.load(state)) {
+    return;  // it counts from the beginning
+  }
   cooldown_left_ = state.at("cooldown");
   wait_ = state.at("wait");
+}
+
+void ReduceLROnPlateau::forget_model() {
+  monitor_.forget_best();
+  wait_ = cooldown_left_ = 0;
 }
 
 }  // namespace meshtrain

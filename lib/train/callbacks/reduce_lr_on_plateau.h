@@ -12,6 +12,7 @@ class ReduceLROnPlateau : public Callback {
   void on_epoch_end(int64_t epoch, Logs& logs) override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;
+  void forget_model() override;
 
  private:
   bool reduce(int64_t epoch);

@@ -1,6 +1,7 @@
 #include "train/callbacks/swap_ema_weights.h"
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace meshtrain {
 
@@ -32,6 +33,10 @@ std::string SwapEmaWeights::save_state() const {
 }
 void SwapEmaWeights::load_state(const std::string& json) {
   swapped_ = parse_json(json).at("swapped");
+}
+
+bool SwapEmaWeights::has_swapped(const std::string& name, const std::string& json) {
+  return starts_with(name, "SwapEMAWeights") && parse_json(json).at("swapped").get<bool>();
 }
 
 }  // namespace meshtrain

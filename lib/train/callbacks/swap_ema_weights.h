@@ -22,6 +22,9 @@ class SwapEmaWeights : public Callback {
   std::string save_state() const override;
   void load_state(const std::string& json) override;
 
+  // Whether the state of the callback `name` says that averages are in the weights' place.
+  static bool has_swapped(const std::string& name, const std::string& json);
+
  private:
   void have_averages(bool wanted);
 

@@ -16,8 +16,10 @@
 #include "base/text.h"
 #include "exec/executor.h"
 #include "train/callbacks/monitor.h"
+#include "train/callbacks/swap_ema_weights.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/replicas.h"
+#include "train/checkpoint/restore.h"
 #include "train/signals.h"
 
 namespace meshtrain {
@@ -108,7 +110,8 @@ void Checkpointer::choose_monitor() {
 
 void Checkpointer::resume(const CheckpointReader& reader, bool own) {
   const TrainState& state = reader.state();
-  if (state.monitor == monitor_) {
+  const bool same_model = has_same_weights(engine_, reader);
+  if (state.monitor == monitor_ && same_model) {
     state_.best = linked_best_ = state.best;
     // A better one that came later may have taken its place.
     const std::string there = agreement_.from_first("looking for the best checkpoint", [&] {
@@ -116,12 +119,7 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
     });
     state_.best_step = linked_step_ = own && there == "yes" ? state.best_step : -1;
   }
-  for (Persistent* persistent : states_) {
-    const auto found = state.callbacks.find(persistent->state_name());
-    if (found != state.callbacks.end()) {
-      persistent->load_state(found->second);
-    }
-  }
+  load_states(state.callbacks, same_model);
   if (own) {
     agreement_.by_first("setting newer checkpoints aside", [&] {
       std::vector<int64_t> newer;
@@ -142,6 +140,24 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
     });
     last_saved_ = resumed_from_ = reader.manifest().step;
     agreement_.set_last_checkpoint(last_saved_);
+  }
+}
+
+void Checkpointer::load_states(std::map<std::string, std::string> saved, bool same_model) {
+  for (Persistent* persistent : states_) {
+    const auto found = saved.extract(persistent->state_name());
+    if (found.empty()) {
+      continue;
+    }
+    persistent->load_state(found.mapped());
+    if (!same_model) {
+      persistent->forget_model();
+    }
+  }
+  for (const auto& [name, json] : saved) {  // of callbacks that are gone
+    if (SwapEmaWeights::has_swapped(name, json)) {
+      engine_.swap_averages();  // nobody else would
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,7 @@ class Checkpointer : public TrainControl {
   enum class Wait { kNever, kUntilFree, kUntilSaved };
 
   void choose_monitor();
+  void load_states(std::map<std::string, std::string> saved, bool same_model);
   void save(const TrainPosition& at, Wait wait);
   void start(const TrainPosition& at);
   bool start_beside();

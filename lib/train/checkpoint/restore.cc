@@ -172,6 +172,8 @@ class Restorer {
     }
   }
 
+  bool all_weights_fit() const { return differences(true).empty(); }
+
  private:
   // Slots that start as a copy of the weight, out of its own tensor: several processes could not
   // ask each other for it where one of them cannot read.
@@ -471,6 +473,11 @@ bool has_other_rate(const std::vector<ConfigChange>& changes) {
 }
 
 }  // namespace
+
+bool has_same_weights(Engine& engine, const CheckpointReader& reader) {
+  const RestoreOptions options;
+  return Restorer(engine, reader, options).all_weights_fit();
+}
 
 TrainPosition restore(Engine& engine, const CheckpointReader& reader, const DataCursor& cursor,
                       const std::vector<ConfigChange>& changes, const RestoreOptions& options,

@@ -45,6 +45,9 @@ struct RestoreOptions {
   bool partial = false;            // of another model the weights that fit
 };
 
+// Whether the checkpoint has each weight of the model with its shape and type, and no others.
+bool has_same_weights(Engine& engine, const CheckpointReader& reader);
+
 // Fills every variable of the engine and sets its counters. A learning rate that a callback set
 // goes on unless the config's own has changed. With `partial` weights that do not fit stay as they
 // are, with a warning each. Returns where training goes on. Throws ConfigError, before anything is

@@ -71,6 +71,9 @@ std::string short_number(double value) {
 }
 
 std::string html_number(double value) {
+  if (!std::isfinite(value)) {
+    return "\xe2\x80\x93";  // metrics.jsonl has null for NaN and infinity
+  }
   const double size = std::abs(value);
   const bool plain = size >= 1e-3 && size < 1e4 && value != std::floor(value);
   return fmt::format(R"(<data value="{}">{}</data>)", format_shortest(value),
