@@ -141,7 +141,7 @@ constexpr ErrorCode kCodes[] = {
     {"E317", "class weights cannot be used",
      "They need targets that are class numbers; weights of single samples belong into the data."},
     {"E318", "a damaged vocabulary or text",
-     "A vocabulary lists each character once; texts are UTF-8."},
+     "A vocabulary lists each character, or text, once; texts are UTF-8."},
     {"E320", "no HDF5 file, or a damaged one",
      "It is read in a process of its own, so nothing else was harmed. Write it again with h5py."},
     {"E321", "data changed while they were used",

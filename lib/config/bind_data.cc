@@ -1,5 +1,8 @@
+#include <glob.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "config/bind.h"
 #include "config/catalogue.h"
@@ -23,6 +26,16 @@ void check_csv(const ConfigObject& source, Diagnostics& diagnostics) {
         .error("E113", source.loc_of("missing"),
                "`missing: mean` needs fractions, and `dtype` is `int32`")
         .help("`dtype: float32`, or a whole number for `missing`");
+  }
+  for (const auto& [column, texts] : source.arg("vocabulary").dict()) {
+    std::set<std::string> seen;
+    for (const ConfigValue& text : texts.list()) {
+      if (!seen.insert(text.string()).second) {
+        diagnostics.error(
+            "E318", text.loc,
+            fmt::format("`{}` is twice in the vocabulary of `{}`", text.string(), column));
+      }
+    }
   }
 }
 
@@ -102,6 +115,18 @@ void check_split(const ConfigObject& source, const ClassSpec& spec, Diagnostics&
   }
 }
 
+// Whether a path of the command line, or a pattern of paths, is found from the current folder.
+bool is_here(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error) || path.find_first_of("*?[") == std::string::npos) {
+    return fs::exists(path, error);
+  }
+  glob_t matches = {};
+  const bool is_found = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &matches) == 0;
+  ::globfree(&matches);
+  return is_found;
+}
+
 // Paths of a source are given relative to `base_dir`, as written; those that mean another folder
 // (an extended file's, the command line's) become absolute.
 ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, bool has_dir,
@@ -115,9 +140,10 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
     const bool is_word = given.loc.file->name == "command line";
     const bool is_elsewhere =
         is_word || (!has_dir && folder_of(given.loc.file->name) != folder_of(first_file));
-    std::error_code error;
-    if (is_elsewhere && (!is_word || fs::exists(given.string(), error))) {
-      const fs::path resolved = fs::absolute(resolve_path(given, base_dir), error);
+    if (is_elsewhere && (!is_word || is_here(given.string()))) {
+      std::error_code error;
+      const fs::path resolved =
+          fs::absolute(is_word ? given.string() : resolve_path(given, base_dir), error);
       given.data = error ? given.string() : resolved.lexically_normal().string();
     }
   };

@@ -38,7 +38,7 @@ class Expressions::Evaluator : public ExprNames {
 
  private:
   static bool is_expression(const YamlNode& node) {
-    return node.is_scalar() &&
+    return node.is_scalar() && !node.is_final &&
            (starts_with(node.text, "=") || node.text.find("${") != std::string::npos);
   }
 
@@ -251,6 +251,12 @@ class Expressions::Evaluator : public ExprNames {
     return ExprValue{node.text};
   }
 
+  static YamlNode final_text(std::string text, const SourceLoc& loc) {
+    YamlNode node = YamlNode::scalar(std::move(text), loc);
+    node.is_final = true;
+    return node;
+  }
+
   static YamlNode to_node(const ExprValue& value, const SourceLoc& loc) {
     if (const auto* list = std::get_if<std::vector<ExprValue>>(&value.data)) {
       YamlNode node{.kind = YamlNode::Kind::kList, .loc = loc};
@@ -262,7 +268,7 @@ class Expressions::Evaluator : public ExprNames {
     if (std::holds_alternative<std::monostate>(value.data)) {
       return YamlNode{.explicit_null = true, .loc = loc};
     }
-    return YamlNode::scalar(expr_text(value), loc);
+    return final_text(expr_text(value), loc);
   }
 
   // `${...}` within text; a text that is one reference takes the value's kind too.
@@ -292,7 +298,7 @@ class Expressions::Evaluator : public ExprNames {
       }
       charge(out.size() > kMaxResult ? out.size() : 0);
     }
-    replace(node, YamlNode::scalar(out + text.substr(at), node.loc));
+    replace(node, final_text(out + text.substr(at), node.loc));
   }
 
   // NAME or NAME,default

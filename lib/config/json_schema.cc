@@ -1,7 +1,9 @@
 // json_schema: the schema and the catalogue for editors, JSON Schema draft 2020-12.
+#include <algorithm>
 #include <cmath>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "config/catalogue.h"
 #include "config/load.h"
 #include "config/scalars.h"
@@ -186,8 +188,8 @@ Json section_schema(const Section& section) {
   return schema;
 }
 
-// The class alone, or as the one key of a map with its arguments or its first one.
-Json class_schema(const ClassSpec& spec) {
+// What may stand below the name of a class: its arguments, or its first one.
+Json values_schema(const ClassSpec& spec) {
   Json arguments = {{"type", "object"}, {"properties", Json::object()}};
   arguments = properties(spec.args, std::move(arguments));
   std::vector<Json> values = {std::move(arguments)};
@@ -197,25 +199,53 @@ Json class_schema(const ClassSpec& spec) {
   if (!spec.args.empty()) {
     values.push_back(spec_schema(spec.args[0]));
   }
-  return Json{{"type", "object"},
-              {"description", spec.help},
-              {"properties", {{spec.name, any_of(std::move(values))}}},
-              {"required", Json::array({spec.name})},
-              {"additionalProperties", false}};
+  return any_of(std::move(values));
 }
 
-Json category_schema(Category category) {
+// The names of a class, its own first.
+std::vector<std::string> spellings_of(const ClassSpec& spec) {
+  std::vector<std::string> names = {spec.name};
+  std::vector<std::string> others = spec.aliases;
+  others.push_back(to_snake_case(spec.name));
+  others.push_back(to_lower(spec.name));
+  for (const std::string& name : others) {
+    if (find_class(spec.category, name) == &spec &&
+        std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// The class by any of its names as the one key of a map; `values` is its values_schema's place.
+Json class_schema(const ClassSpec& spec, const std::string& values) {
+  Json schema = {{"type", "object"},   {"description", spec.help}, {"properties", Json::object()},
+                 {"minProperties", 1}, {"maxProperties", 1},       {"additionalProperties", false}};
+  for (const std::string& name : spellings_of(spec)) {
+    schema["properties"][name] = Json{{"$ref", values}};
+  }
+  return schema;
+}
+
+// Those of the classes' values join `definitions`.
+Json category_schema(Category category, Json& definitions) {
   std::vector<Json> options;
   Json names = Json::array();
+  Json spellings = Json::array();
   for (const ClassSpec& spec : classes(category)) {
+    const std::string definition = definition_name(category) + "." + spec.name;
+    definitions[definition] = values_schema(spec);
+    options.push_back(class_schema(spec, "#/$defs/" + definition));
     names.push_back(spec.name);
-    options.push_back(class_schema(spec));
+    for (const std::string& name : spellings_of(spec)) {
+      spellings.push_back(name);
+    }
   }
   // Aliases (`mse`, `glorot_uniform`) are many; editors are offered the names only.
   options.insert(options.begin(), any_of({Json{{"enum", names}}, text()}));
   const std::string key(class_key(category));
   options.push_back(Json{{"type", "object"},
-                         {"properties", {{key, Json{{"enum", names}}}}},
+                         {"properties", {{key, Json{{"enum", spellings}}}}},
                          {"required", Json::array({key})}});
   options.push_back(Json{{"type", "object"}, {"required", Json::array({"class_name"})}});
   if (category == Category::kLayer) {  // a use of a block: any other name alone
@@ -239,7 +269,9 @@ std::string json_schema() {
   schema["properties"]["profiles"] = map_of(paths);
   for (int i = 0; i < kNumCategories; ++i) {
     const auto category = static_cast<Category>(i);
-    schema["$defs"][definition_name(category)] = category_schema(category);
+    Json definitions = Json::object();
+    schema["$defs"][definition_name(category)] = category_schema(category, definitions);
+    schema["$defs"].update(definitions);
   }
   return json_text(schema, 2) + "\n";
 }

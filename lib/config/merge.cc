@@ -81,13 +81,13 @@ void merge_map(YamlNode& base, YamlNode over, const MapShape& shape) {
       base.children.push_back(std::move(child));
       continue;
     }
-    if (child.is_null() && child.explicit_null) {
-      removed.push_back(found->second);
-      continue;
-    }
     const Spec* spec = shape.section != nullptr      ? shape.section->find(child.key)
                        : shape.class_spec != nullptr ? shape.class_spec->find(child.key)
                                                      : nullptr;
+    if (child.is_null() && child.explicit_null && !null_is_value(spec)) {
+      removed.push_back(found->second);
+      continue;
+    }
     merge_entry(base.children[found->second], std::move(child), spec, shape.is_free);
   }
   std::sort(removed.begin(), removed.end());

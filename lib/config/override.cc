@@ -290,7 +290,12 @@ class Applier {
   // Sets, appends to or removes the entry `name` of the map `parent`.
   void change(YamlNode& parent, const Spec* spec, const std::string& name) {
     if (change_.kind == Override::Kind::kRemove) {
-      parent.erase(name);
+      const bool is_null = change_.value.explicit_null && null_is_value(spec);
+      if (is_null) {
+        set_value(parent.at_or_add(name, change_.path_loc), std::move(change_.value));
+      } else {
+        parent.erase(name);
+      }
       return;
     }
     const bool appends = change_.kind == Override::Kind::kAppend;
@@ -388,6 +393,10 @@ bool read_value(Override& change, const std::shared_ptr<const SourceFile>& file,
 }
 
 }  // namespace
+
+bool null_is_value(const Spec* spec) {
+  return spec != nullptr && spec->is_nullable && spec->default_text != "null";
+}
 
 std::optional<Override> parse_override(const std::string& word, Diagnostics& diagnostics) {
   if (word.size() > kMaxWordBytes) {

@@ -26,6 +26,10 @@ const YamlNode* find_path(const YamlNode& root, const std::vector<std::string>& 
 // The default of a field of the schema that the file does not set ("fit.epochs").
 std::optional<std::string> default_at(const std::vector<std::string>& path);
 
+// Whether null is a value of its own, and another one taken where nothing is written: where it is
+// laid over a value it is set, and for others removes it.
+bool null_is_value(const Spec* spec);
+
 // One change of a config from outside the file's own structure.
 struct Override {
   enum class Kind : uint8_t { kSet, kAppend, kRemove } kind = Kind::kSet;

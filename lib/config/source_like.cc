@@ -1,14 +1,21 @@
 #include "config/source_like.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace meshtrain {
 namespace {
+
+// Which samples are read.
+constexpr std::string_view kOwn[] = {"path", "slice", "seed", "validation_split", "subset"};
 
 constexpr const char* kTraining = "(training source)";  // no name that a file can give
 
 }  // namespace
 
 bool is_read_like_training(const std::string& class_name) {
-  return class_name == "csv" || class_name == "text" || class_name == "tokens";
+  return class_name == "csv" || class_name == "text" || class_name == "tokens" ||
+         class_name == "image_folder";
 }
 
 bool names_files(const ClassSpec& source, const Spec& arg) {
@@ -21,7 +28,7 @@ void take_arguments(const ConfigObject& train, ConfigObject& source) {
     return;
   }
   for (auto& [name, value] : source.args) {
-    if (value.is_default && name != "path" && name != "slice") {
+    if (value.is_default && std::find(std::begin(kOwn), std::end(kOwn), name) == std::end(kOwn)) {
       value = train.arg(name);
     }
   }

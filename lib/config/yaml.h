@@ -22,6 +22,7 @@ struct YamlNode {
   bool quoted = false;         // the scalar was written in quotes
   bool explicit_null = false;  // `null` or `~` was written; a key without a value otherwise
   bool failed = false;         // its expression could not be evaluated; already reported
+  bool is_final = false;       // a text that an expression gave: none itself, whatever is in it
   std::string text;            // of a scalar
   SourceLoc loc;               // of the value; of the key where the value is empty
   std::string key;             // when this is a map's entry

@@ -53,6 +53,12 @@ void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::s
   arrays = std::move(ordered);
 }
 
+std::string shown_names(const std::vector<std::string>& names) {
+  const std::vector<std::string> some(names.begin(),
+                                      names.begin() + std::min<std::ptrdiff_t>(10, names.size()));
+  return join(some, ", ") + (some.size() < names.size() ? ", ..." : "");
+}
+
 std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {
   std::vector<std::string> shapes;
   for (const Dataset::Array& array : arrays) {
@@ -94,6 +100,21 @@ bool is_same_value(const ConfigValue& a, const ConfigValue& b) {
          (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
 }
 
+// Where both know their classes, a number must mean the same one.
+void check_classes(const Dataset& dataset, const Dataset& first, const std::string& parts,
+                   Diagnostics& diagnostics) {
+  const std::vector<std::string>& have = dataset.class_names;
+  const std::vector<std::string>& wanted = first.class_names;
+  const auto both = static_cast<std::ptrdiff_t>(std::min(have.size(), wanted.size()));
+  if (!std::equal(have.begin(), have.begin() + both, wanted.begin())) {
+    diagnostics
+        .error("E324", dataset.loc,
+               fmt::format("{} number their classes differently: {}; {}", parts, shown_names(have),
+                           shown_names(wanted)))
+        .help("in an `image_folder`, an empty folder keeps the number of a class");
+  }
+}
+
 // Every part needs labels, and samples like those of the first.
 void check_parts(const RunData& data, Diagnostics& diagnostics) {
   const Dataset* first = nullptr;
@@ -121,6 +142,10 @@ void check_parts(const RunData& data, Diagnostics& diagnostics) {
     };
     compare("samples", dataset->inputs, first->inputs);
     compare("labels", dataset->targets, first->targets);
+    check_classes(*dataset, *first,
+                  fmt::format("the {} and the {} data", data_part_name(part),
+                              first == data.part(DataPart::kTrain) ? "train" : "validation"),
+                  diagnostics);
   }
 }
 

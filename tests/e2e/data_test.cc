@@ -241,6 +241,34 @@ TEST_CASE("named sets: a config without the files says what to run") {
   CHECK(result.err.find("= help: run `meshtrain data fetch mnist`") != std::string::npos);
 }
 
+TEST_CASE("image folder: classes that have other numbers in validation are refused") {
+  TemporaryFolder folder;
+  const DigitImages digits = make_digits(1, 1);
+  for (const char* image :
+       {"a/cat/1.png", "a/dog/1.png", "a/eel/1.png", "b/cat/1.png", "b/eel/1.png"}) {
+    write_png(folder.file(image), digits.images.data<uint8_t>());
+  }
+  folder.write("c.yaml", R"(
+data:
+  train: {source: image_folder, directory: a, color_mode: grayscale, image_size: 28x28}
+  validation: {source: image_folder, directory: b}
+model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: 3}]}
+compile: {loss: {SparseCategoricalCrossentropy: {from_logits: true}}}
+fit: {epochs: 1}
+)");
+  const Result refused = meshtrain({"train", "c.yaml", "-q"}, folder.path());
+  CHECK(refused.exit_code == 3);
+  CHECK(refused.err.find("error[E324]: the validation and the train data number their classes "
+                         "differently: cat, eel; cat, dog, eel") != std::string::npos);
+  std::filesystem::create_directory(folder.file("b/dog"));  // no image, but a number
+  const Result inspected =
+      meshtrain({"data", "inspect", "c.yaml", "--format", "json"}, folder.path());
+  REQUIRE_MESSAGE(inspected.exit_code == 0, inspected.err);
+  const std::string validation = json_text(parse_json(inspected.out)["parts"][1]);
+  CHECK_MESSAGE(validation.find("\"name\":\"eel\"") != std::string::npos, validation);
+  CHECK(meshtrain({"train", "c.yaml", "-q"}, folder.path()).exit_code == 0);
+}
+
 TEST_CASE("data inspect: the parts of a config with what is in them") {
   TemporaryFolder folder;
   folder.write("c.yaml", R"(

@@ -158,6 +158,11 @@ TEST_CASE("References: the environment and OmegaConf's spelling") {
   CHECK(config.fit.batch_size.value == 12);
   CHECK(config.run.dir.value == "runs/3");
   CHECK(config.name.value == "$(rm -rf x) =1");
+  setenv("MESHTRAIN_TEST_SHELL", "=2 ${n}", 1);
+  const Config once = load_text(std::string(kSmall) +
+                                "name: ${env:MESHTRAIN_TEST_SHELL}\nrun: {dir: \"${name}\"}\n");
+  CHECK(once.name.value == "=2 ${n}");  // a name, and no expression
+  CHECK(once.run.dir.value.ends_with("=2 ${n}"));
   CHECK(codes_of(std::string(kSmall) + "name: ${env:MESHTRAIN_TEST_NONE}\n") == "E131");
   CHECK(codes_of(std::string(kSmall) + "name: ${env:}\n") == "E132");
   CHECK(codes_of(std::string(kSmall) + "name: a${b\n") == "E132");

@@ -130,6 +130,46 @@ TEST_CASE("load_config: paths follow the file they stand in") {
   CHECK(several.data.train->arg("y").dict()[0].second.string() == files.file("sub/c.npy"));
 }
 
+TEST_CASE("load_config: paths and patterns on the command line are those of the current folder") {
+  const test::TempFolder files, here;
+  here.write("a1.npz", "");
+  LoadOptions options;
+  options.files = {files.write("c.yaml", kSmall)};
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(here.path());
+  for (const char* path : {"a1.npz", "a*.npz"}) {
+    CAPTURE(path);
+    options.overrides = {fmt::format("data.train={{source: npz, path: {}}}", path)};
+    CHECK(load_config(options).data.train->string("path") == here.file(path));
+  }
+  options.overrides = {"data.train={source: npz, path: b*.npz}"};
+  CHECK(load_config(options).data.train->string("path") == "b*.npz");
+  std::filesystem::current_path(before);
+}
+
+TEST_CASE("load_config: other images are made as those of the training data") {
+  const Config config = load_text(
+      "model: {layers: [{Input: [4]}, {Dense: 2}]}\ncompile: {loss: mse}\n"
+      "data:\n  train: {source: image_folder, directory: a, image_size: [8, 9], class_names: [b, "
+      "a], "
+      "interpolation: nearest, seed: 1, validation_split: 0.2, subset: training}\n"
+      "  validation: {source: image_folder, directory: b, interpolation: bicubic}\n");
+  CHECK(config.data.validation->arg("image_size").integers() == std::vector<int64_t>{8, 9});
+  CHECK(config.data.validation->arg("class_names").list()[0].string() == "b");
+  CHECK(config.data.validation->string("interpolation") == "bicubic");
+  CHECK(config.data.validation->string("directory") == "b");
+  for (const char* own : {"seed", "validation_split", "subset"}) {
+    CHECK_FALSE(config.data.validation->has(own));
+  }
+}
+
+TEST_CASE("load_config: a vocabulary has each text once") {
+  CHECK(codes_of(
+            "model: {layers: [{Input: [4]}, {Dense: 2}]}\ncompile: {loss: mse}\n"
+            "data: {train: {source: csv, path: a.csv, vocabulary: {c: [Rome, Bonn, Rome]}}}\n") ==
+        "E318");
+}
+
 TEST_CASE("load_config: None is null in layouts and shapes and a note") {
   const std::string text = small_with("distribution: {layout_map: {d1/kernel: [None, batch]}}\n");
   CHECK(codes_of(text) == "W114");

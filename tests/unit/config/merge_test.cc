@@ -74,6 +74,26 @@ TEST_CASE("Files: an object keeps its arguments when the class stays") {
   CHECK(other.data.train->class_name == "digits");
 }
 
+TEST_CASE("Files: null is set where it is a value and not the default") {
+  const test::TempFolder files;
+  const std::string base =
+      files.write("base.yaml",
+                  "model: {layers: [{Input: [4]}, {Dense: 2}]}\ndata: {train: digits}\n"
+                  "compile: {loss: mse, optimizer: {AdamW: {weight_decay: 0.1, beta_1: 0.5}}}\n");
+  for (const char* changes : {"compile: {optimizer: {AdamW: {weight_decay: null, beta_1: null}}}\n",
+                              "override: {compile.optimizer.weight_decay: null, "
+                              "compile.optimizer.beta_1: null}\n"}) {
+    const std::string path = files.write("c.yaml", std::string("extends: base.yaml\n") + changes);
+    const Config config = load_files({path});
+    CHECK_FALSE(config.compile.optimizer.has("weight_decay"));
+    CHECK(config.compile.optimizer.number("beta_1") == 0.9);
+  }
+  LoadOptions removed;
+  removed.files = {base};
+  removed.overrides = {"~compile.optimizer.weight_decay"};
+  CHECK(load_config(removed).compile.optimizer.number("weight_decay") == 0.004);
+}
+
 TEST_CASE("extends: siblings and folders below") {
   const test::TempFolder files;
   std::filesystem::create_directories(files.file("bases/more"));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <sstream>
 
@@ -89,6 +90,19 @@ TEST_CASE("json_schema: names every section and class") {
   for (const std::string& name : root_section().names()) {
     CAPTURE(name);
     CHECK(schema["properties"].contains(name));
+  }
+  // Aliases with arguments, which `config show` writes as they were spelled.
+  const std::pair<const char*, const char*> spellings[] = {
+      {"metric", "mse"}, {"loss", "huber"}, {"optimizer", "adam"}, {"optimizer", "Adam"}};
+  for (const auto& [category, name] : spellings) {
+    CAPTURE(name);
+    const auto& options = schema["$defs"][category]["anyOf"];
+    const auto of_name = std::find_if(options.begin(), options.end(), [&](const auto& option) {
+      return option.contains("maxProperties") && option["properties"].contains(name);
+    });
+    REQUIRE(of_name != options.end());
+    const std::string place = (*of_name)["properties"][name]["$ref"];
+    CHECK(schema["$defs"][place.substr(8)]["anyOf"].is_array());  // "#/$defs/..."
   }
   CHECK(json_text(schema["$defs"]["callback"]).find("\"EarlyStopping\"") != std::string::npos);
   CHECK(schema["additionalProperties"] == false);
