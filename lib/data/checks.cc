@@ -51,11 +51,13 @@ struct WrongLabels {
   double label = 0;
 };
 
-void find_wrong_labels(const HostTensor& labels, int64_t num_classes,
+void find_wrong_labels(const HostTensor& labels, const LabelRange& range,
                        const std::function<int64_t(int64_t)>& row, WrongLabels& wrong) {
+  const double num_classes = static_cast<double>(range.num_classes);
+  const double ignored = range.ignored ? static_cast<double>(*range.ignored) : NAN;
   const auto check = [&](int64_t i, double label) {
     // Written so that NaN is out of range, too.
-    if (!(label >= 0 && label < static_cast<double>(num_classes) && label == std::floor(label)) &&
+    if (!(label >= 0 && label < num_classes && label == std::floor(label)) && label != ignored &&
         wrong.count++ == 0) {
       wrong.sample = row(i / (labels.size() / labels.shape()[0]));
       wrong.label = label;
@@ -135,22 +137,22 @@ int64_t first_nonfinite(const HostTensor& tensor) {
   }
 }
 
-RowsPtr check_label_range(RowsPtr labels, int64_t num_classes, const std::string& name,
+RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::string& name,
                           const SourceLoc& loc) {
   if (!is_checked_ahead(*labels)) {
     return std::make_shared<CheckedRows>(
         std::move(labels), [=](const HostTensor& rows, const std::function<int64_t(int64_t)>& row) {
           WrongLabels wrong;
-          find_wrong_labels(rows, num_classes, row, wrong);
-          throw_if_wrong(wrong, num_classes, name, loc);
+          find_wrong_labels(rows, range, row, wrong);
+          throw_if_wrong(wrong, range.num_classes, name, loc);
         });
   }
   WrongLabels wrong;
   labels->for_each_block([&](int64_t begin, const HostTensor& block) {
     find_wrong_labels(
-        block, num_classes, [&](int64_t i) { return begin + i; }, wrong);
+        block, range, [&](int64_t i) { return begin + i; }, wrong);
   });
-  throw_if_wrong(wrong, num_classes, name, loc);
+  throw_if_wrong(wrong, range.num_classes, name, loc);
   return labels;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/diagnostic.h"
@@ -15,8 +16,13 @@ namespace meshtrain {
 
 constexpr int64_t kCheckedAhead = int64_t{4} << 30;
 
+struct LabelRange {
+  int64_t num_classes = 0;
+  std::optional<int64_t> ignored = {};  // no class, but allowed
+};
+
 // Labels that are no class: ConfigError E312 for the first one, with the number of all such.
-RowsPtr check_label_range(RowsPtr labels, int64_t num_classes, const std::string& name,
+RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::string& name,
                           const SourceLoc& loc);
 
 // NaN and infinity: ConfigError E315 for the first one; `owner` is the dataset's description.

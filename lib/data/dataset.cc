@@ -110,10 +110,12 @@ std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double spli
   return {slice_dataset(dataset, 0, at), slice_dataset(dataset, at, n)};
 }
 
-void check_labels(Dataset& dataset, size_t target, int64_t num_classes) {
+void check_labels(Dataset& dataset, size_t target, int64_t num_classes,
+                  std::optional<int64_t> ignored) {
   MESHTRAIN_CHECK(target < dataset.targets.size());
   Dataset::Array& array = dataset.targets[target];
-  array.rows = check_label_range(std::move(array.rows), num_classes, array.name, dataset.loc);
+  array.rows =
+      check_label_range(std::move(array.rows), {num_classes, ignored}, array.name, dataset.loc);
 }
 
 }  // namespace meshtrain

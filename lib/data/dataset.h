@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,8 +58,9 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data);
 // Throws ConfigError when either part is empty.
 std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc);
 
-// Every integer label of sparse targets must be in [0, num_classes): E312 names the sample. Large
-// labels are checked as they are read.
-void check_labels(Dataset& dataset, size_t target, int64_t num_classes);
+// Every integer label of sparse targets must be in [0, num_classes) or `ignored`: E312 names the
+// sample. Large labels are checked as they are read.
+void check_labels(Dataset& dataset, size_t target, int64_t num_classes,
+                  std::optional<int64_t> ignored = {});
 
 }  // namespace meshtrain

@@ -26,6 +26,10 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
 // The shape of targets the loss expects for this prediction, for verbs without data.
 Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred);
 bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_crossentropy
+// Of such a loss: how many classes a prediction has, along its `axis`; the id that is no class but
+// does not count (`ignore_class`).
+int64_t num_classes(const ConfigObject& loss, const Shape& y_pred);
+std::optional<int64_t> ignored_class(const ConfigObject& loss);
 bool is_classification(const ConfigObject& loss);
 
 // --- optimizers -------------------------------------------------------------------------------

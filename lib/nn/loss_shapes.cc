@@ -187,6 +187,15 @@ bool loss_takes_class_ids(const ConfigObject& loss) {
   return targets == TargetKind::kClassIds || targets == TargetKind::kLabelSequence;
 }
 
+int64_t num_classes(const ConfigObject& loss, const Shape& y_pred) {
+  const int64_t axis = axis_of_classes(loss);
+  return y_pred[static_cast<size_t>(axis < 0 ? axis + std::ssize(y_pred) : axis)];
+}
+
+std::optional<int64_t> ignored_class(const ConfigObject& loss) {
+  return loss.has("ignore_class") ? std::optional(loss.integer("ignore_class")) : std::nullopt;
+}
+
 bool is_classification(const ConfigObject& loss) {
   return loss_takes_class_ids(loss) ||
          name_key(loss.class_name).find("crossentropy") != std::string::npos;

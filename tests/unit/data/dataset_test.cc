@@ -382,6 +382,18 @@ void check(HostTensor labels, int64_t num_classes) {
   check_labels(dataset, 0, num_classes);
 }
 
+TEST_CASE("check_labels: the class that a loss ignores may lie outside of the others") {
+  for (const int64_t ignored : {255, -1}) {
+    const auto check_four = [&](int64_t num_classes, std::optional<int64_t> allowed) {
+      Dataset dataset = labelled(tensor_of<int64_t>(DType::kInt64, {4}, {0, ignored, 3, ignored}));
+      check_labels(dataset, 0, num_classes, allowed);
+    };
+    check_four(4, ignored);
+    CHECK(caught([&] { check_four(3, ignored); }).says("label 3"));
+    CHECK(caught([&] { check_four(4, {}); }).says("1 more label"));
+  }
+}
+
 TEST_CASE("check_labels: names the first sample whose label is no class") {
   check(tensor_of<int>(DType::kUInt8, {3}, {0, 9, 5}), 10);
   check(tensor_of<int>(DType::kFloat32, {3}, {0, 9, 5}), 10);

@@ -188,7 +188,7 @@ TEST_CASE("checks of what is computed happen when it is read") {
   const RowsPtr labels = check_label_range(
       std::make_shared<CountedRows>(
           tensor_of<int>(DType::kInt32, {10}, {0, 1, 2, 0, 9, 0, 0, 0, 8, 0}), Cost::kComputed),
-      3, "y", place(2));
+      {3}, "y", place(2));
   read(*labels, {0, 1, 2});
   const Caught label = caught([&] { read(*labels, {2, 8, 4}); });
   CHECK(label.code == "E312");
