@@ -169,7 +169,7 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
     const ConfigObject* loss = loss_of(setup, i);
     const Shape& prediction = setup.model().calls()[outputs[i]].output_shape;
     if (loss && loss_takes_class_ids(*loss) && !prediction.empty()) {
-      check_labels(dataset, i, prediction.back());
+      check_labels(dataset, i, num_classes(*loss, prediction), ignored_class(*loss));
     }
   }
 }
