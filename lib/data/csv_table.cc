@@ -42,8 +42,10 @@ class CsvTableReader::Rows {
       throw ConfigError("E310", {}, fmt::format("`{}` is empty", file_));
     }
     if (names_.empty()) {  // `auto`: as the training data are, and all files alike
-      const bool is_learned = learned_ != nullptr && settings_.header == CsvSettings::Header::kAuto;
-      has_header_ = is_learned ? learned_->has_header : is_csv_header(fields, settings_.header);
+      has_header_ = is_csv_header(fields, settings_.header);
+      if (learned_ != nullptr && settings_.header == CsvSettings::Header::kAuto) {
+        has_header_ = learned_->has_header && (has_header_ || has_known_name(fields));
+      }
     }
     take_columns(csv_column_names(fields, has_header_, file_));
     int64_t row = 0;
@@ -80,6 +82,14 @@ class CsvTableReader::Rows {
     const CsvLayout::Array* layout;
     CsvBlocks blocks;
   };
+
+  // Whether one of the fields is the name of a column that the training data use.
+  bool has_known_name(std::span<const std::string_view> fields) const {
+    return std::any_of(fields.begin(), fields.end(), [&](std::string_view field) {
+      const std::string name(trim(field));
+      return learned_->numbers.contains(name) || learned_->categories.contains(name);
+    });
+  }
 
   void take_columns(std::vector<std::string> names) {
     if (names_.empty()) {

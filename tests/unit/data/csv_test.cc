@@ -283,11 +283,13 @@ TEST_CASE("parse_csv: an index means the column that it is of the training data"
   CHECK(values(parse("kind,n,city\na,5,Bonn\n", own, &train.learned).targets[0].tensor) ==
         Values{0});
   // Without names an index is that of the file, and the classes still those of training.
-  CsvSettings nameless = settings;
-  nameless.header = CsvSettings::Header::kNo;
-  const CsvTable indexed = parse("Rome,7,b\n", nameless, &train.learned);
-  CHECK(values(indexed.inputs[0].tensor) == Values{1, 7});
-  CHECK(values(indexed.targets[0].tensor) == Values{1});
+  for (const auto header : {CsvSettings::Header::kNo, CsvSettings::Header::kAuto}) {
+    CsvSettings nameless = settings;
+    nameless.header = header;
+    const CsvTable indexed = parse("Rome,7,b\n", nameless, &train.learned);
+    CHECK(values(indexed.inputs[0].tensor) == Values{1, 7});
+    CHECK(values(indexed.targets[0].tensor) == Values{1});
+  }
 }
 
 TEST_CASE("parse_csv: whether there is a header is decided by the training data") {
