@@ -127,6 +127,18 @@ bool is_here(const std::string& path) {
   return is_found;
 }
 
+void add_new(const Diagnostics& found, Diagnostics& diagnostics) {
+  for (const Diagnostic& one : found.list()) {
+    const std::vector<Diagnostic>& known = diagnostics.list();
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const Diagnostic& other) {
+      return other.message == one.message && other.loc.to_string() == one.loc.to_string();
+    });
+    if (!is_known) {
+      diagnostics.error(one.code, one.loc, one.message) = one;
+    }
+  }
+}
+
 // Paths of a source are given relative to `base_dir`, as written; those that mean another folder
 // (an extended file's, the command line's) become absolute.
 ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, bool has_dir,
@@ -164,11 +176,13 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
     diagnostics.error("E113", source.loc_of("classes"), "`labels` and `classes` exclude each other")
         .help("`labels` is the shape of normal labels, `classes` the number of integer labels");
   }
+  Diagnostics found;  // of training's arguments that this source takes, those were told
   if (source.class_name == "csv") {
-    check_csv(source, diagnostics);
+    check_csv(source, found);
   } else if (source.class_name == "image_folder") {
-    check_image_folder(source, diagnostics);
+    check_image_folder(source, found);
   }
+  add_new(found, diagnostics);
   check_split(source, spec, diagnostics);
   return source;
 }
