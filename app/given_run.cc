@@ -50,6 +50,9 @@ void load_given_weights(Engine& engine, const GivenRun& given, const Config& con
                         const Arguments& arguments, const Agreement& agreement) {
   const Located<std::string>& configured = config.fit.initial_weights;
   if (given.weights.empty() && configured.value.empty()) {
+    if (engine.model().weights().empty()) {
+      return;
+    }
     Diagnostics diagnostics;
     diagnostics.error("E140", {}, "no weights given")
         .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");

@@ -15,7 +15,7 @@ struct GivenRun {
 // a checkpoint.
 GivenRun given_run(const Arguments& arguments, bool require_data);
 
-// given.weights, else fit.initial_weights, else E140. Says which it took of a run, unless --quiet.
+// given.weights, else fit.initial_weights, else E140 unless the model has no weights. Says which it took of a run, unless --quiet.
 void load_given_weights(Engine& engine, const GivenRun& given, const Config& config,
                         const Arguments& arguments, const Agreement& agreement);
 

@@ -89,6 +89,17 @@ TEST_CASE("evaluation knows no class weights") {
   CHECK(evaluation({"run"}, folder.path()).first == logs);
 }
 
+TEST_CASE("a model without weights is evaluated without a file of weights") {
+  const ExampleFolder folder;
+  const std::vector<std::string> bare = {
+      "evaluate", "small.yaml",
+      "model.layers=[{Input: {shape: [6]}}, {Rescaling: {name: d2, scale: 2}}]",
+      "~distribution.layout_map.d1/kernel"};
+  const Result result = meshtrain(bare, folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(contains(result.out, "loss"));
+}
+
 TEST_CASE("what is no run and runs without weights are said so") {
   const ExampleFolder folder;
   fs::create_directories(folder.file("empty"));

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -178,6 +179,7 @@ const EmulatorKernel& Module::kernel(const std::string& name) const {
 }
 
 std::shared_ptr<const Module> find_module(const Joined& joined) {
+  static std::mutex one_at_a_time;  // devices of one process have threads of their own
   static std::map<std::string, std::shared_ptr<const Module>> modules;
   std::set<std::string> kernels;
   for (const Call& call : joined.calls) {
@@ -186,6 +188,7 @@ std::shared_ptr<const Module> find_module(const Joined& joined) {
   }
   if (kernels.empty())
     return nullptr;
+  const std::lock_guard lock(one_at_a_time);
   std::shared_ptr<const Module>& module = modules[joined.module];
   if (module == nullptr) {
     module = std::make_shared<Module>(joined.module,
