@@ -103,9 +103,11 @@ class Hosts:
         sh("mount", "--bind", path, "/etc/hosts")
 
     def _start(self, host):
-        # The holder has the namespaces open; what runs on the host enters them.
+        # The holder has the namespaces open; what runs on the host enters them. Open MPI names
+        # its memory after the host, and hosts of other tests have the same names.
         holder = subprocess.Popen(["unshare", "--net", "--uts", "--mount", "--ipc", "sh", "-c",
-                                   f"hostname {host} && echo up && exec sleep infinity"],
+                                   f"mount -t tmpfs tmpfs /dev/shm && hostname {host} && "
+                                   "echo up && exec sleep infinity"],
                                   stdout=subprocess.PIPE, text=True)
         self.holders[host] = holder
         assert holder.stdout.readline() == "up\n"
