@@ -78,9 +78,15 @@ std::string as_text(const std::vector<CommSeries>& all, const CommOptions& optio
                       rate_text(static_cast<double>(point.bytes) / point.seconds),
                       rate_text(point.bus_rate)});
     }
-    out += aligned_columns(rows, {0, 1, 2, 3});
-    out += fmt::format("fit       {} + bytes / {}\n", seconds_text(series.fit.start),
-                       rate_text(series.fit.rate));
+    if (!series.points.empty()) {
+      out += aligned_columns(rows, {0, 1, 2, 3});
+      out += fmt::format("fit       {} + bytes / {}\n", seconds_text(series.fit.start),
+                         rate_text(series.fit.rate));
+    }
+    if (series.points.empty() && !series.shortened) {
+      out += fmt::format("          no tensor of at most {} splits over them\n",
+                         format_bytes(options.largest));
+    }
     if (series.shortened) {
       out += "          larger tensors of all devices would take more than 1 GiB here\n";
     }

@@ -43,7 +43,14 @@ int run_plan(const Arguments& arguments) {
   const Config config = load_config(load_options(arguments, false));
   const Setup setup(config, nullptr, arguments.dump_ir);
   const std::optional<Hardware> hardware = hardware_of(setup, arguments);
-  const PlanReport plan = make_plan(setup, 0, true, hardware ? &*hardware : nullptr);
+  PlanReport plan = make_plan(setup, 0, true, hardware ? &*hardware : nullptr);
+  if (!hardware && (arguments.hosts > 0 || !config.plan.hardware->empty())) {
+    const Located<std::string>& devices = setup.distribution().devices.text;
+    plan.warnings
+        .warning("W621", devices.loc,
+                 fmt::format("no estimate: `{}` names devices of this machine", devices.value))
+        .help(fmt::format("write `--devices {}xH100`", setup.mesh().num_devices()));
+  }
   const bool json = arguments.format == "json" || arguments.log_format == "json";
   out_stream().write(json ? plan_json(plan) : plan_text(plan));
   if (json) {

@@ -1,5 +1,8 @@
 #include "exec/gpu_memory.h"
 
+#include <algorithm>
+
+#include "backend/gpu/join.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
@@ -10,6 +13,27 @@ namespace {
 // An address that nobody follows, of a variable or (kNone) of the constants: far from all others.
 std::byte* nobodys(int variable) {
   return reinterpret_cast<std::byte*>((int64_t{variable} + 2) << 44);
+}
+
+// What the steps do, the prologue excepted. Takes of `share` what both need besides.
+std::vector<gpu::Command> prepare(const Program& program, std::byte* arena,
+                                  std::byte* small_buffers, const StepMemory::Share& share) {
+  BufferMemory where;
+  for (const Buffer& buffer : program.buffers) {
+    where.bases.push_back(buffer.variable == kNone ? arena + buffer.offset
+                                                   : nobodys(buffer.variable));
+  }
+  small_buffer_places(program).move(small_buffers, where.bases);
+  constant_places(program).move(nobodys(kNone), where.bases);
+  where.presummed = find_presummed(program);
+  const auto make_maker = [&share] {
+    return gpu::GpuMaker([own = share](int64_t bytes) mutable { return own.take(bytes); });
+  };
+  gpu::GpuMaker prologue = make_maker(), steps = make_maker();
+  for (const ProgramStep& step : program.prologue)
+    prepare_step(program, step, where, prologue);
+  add_gpu_steps(program, where, steps);
+  return steps.take();
 }
 
 }  // namespace
@@ -29,25 +53,19 @@ StepMemory imagined_step_memory() {
 void take_gpu_memory(const Program& program, StepMemory& memory, bool with_scratch) {
   StepMemory::Share share(memory);
   std::byte* const arena = share.take(program.arena_bytes);
-  const BufferPlaces small = small_buffer_places(program), constants = constant_places(program);
-  std::byte* const small_buffers = share.take(small.bytes);
-  if (!with_scratch)
-    return;
-  BufferMemory where;
-  for (const Buffer& buffer : program.buffers) {
-    where.bases.push_back(buffer.variable == kNone ? arena + buffer.offset
-                                                   : nobodys(buffer.variable));
-  }
-  small.move(small_buffers, where.bases);
-  constants.move(nobodys(kNone), where.bases);
-  where.presummed = find_presummed(program);
-  const auto make_maker = [&share] {
-    return gpu::GpuMaker([own = share](int64_t bytes) mutable { return own.take(bytes); });
-  };
-  gpu::GpuMaker prologue = make_maker(), steps = make_maker();
-  for (const ProgramStep& step : program.prologue)
-    prepare_step(program, step, where, prologue);
-  add_gpu_steps(program, where, steps);
+  std::byte* const small_buffers = share.take(small_buffer_places(program).bytes);
+  if (with_scratch)
+    prepare(program, arena, small_buffers, share);
+}
+
+int64_t gpu_launches(const Program& program) {
+  StepMemory memory = imagined_step_memory();
+  StepMemory::Share share(memory);
+  std::byte* const arena = share.take(program.arena_bytes);
+  std::byte* const small_buffers = share.take(small_buffer_places(program).bytes);
+  const gpu::Joined joined = gpu::join(prepare(program, arena, small_buffers, share));
+  return std::count_if(joined.calls.begin(), joined.calls.end(),
+                       [](const gpu::Call& call) { return !gpu::communicates(call.what); });
 }
 
 }  // namespace meshtrain

@@ -1,4 +1,5 @@
-// What a program takes of a GPU's memory, asked before anything is allocated. Needs no GPU.
+// What a program takes of a GPU's memory and what it starts there, asked before anything is
+// allocated. Needs no GPU.
 #pragma once
 
 #include "exec/step_memory.h"
@@ -16,5 +17,9 @@ StepMemory imagined_step_memory();
 // need for intermediate results, and for what goes to other processes and comes from them; this
 // takes as long as preparing the program.
 void take_gpu_memory(const Program& program, StepMemory& memory, bool with_scratch);
+
+// Products, convolutions and kernels that a step starts, without communication: some steps of a
+// program are several of them, most are part of one. Takes as long as preparing the program.
+int64_t gpu_launches(const Program& program);
 
 }  // namespace meshtrain

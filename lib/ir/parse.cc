@@ -5,6 +5,7 @@
 #include "base/parse_number.h"
 #include "base/text.h"
 #include "ir/graph.h"
+#include "ir/name_list.h"
 #include "ir/op.h"
 #include "ir/text_form.h"
 
@@ -122,6 +123,15 @@ class Parser {
     }
     ++at_;
     return out;
+  }
+
+  // A list of names; one with ", " in it is taken for two.
+  std::string quoted_names() {
+    std::string text = quoted_text();
+    for (size_t at = 0; (at = text.find(", ", at)) != std::string::npos; ++at) {
+      text.replace(at, 2, 1, kNameSeparator);
+    }
+    return text;
   }
 
   std::vector<int64_t> integers() {
@@ -304,7 +314,8 @@ class Parser {
       do {
         const std::string key = name();
         expect("=");
-        if (!node.attrs.emplace(key, attr()).second) {
+        const bool is_list = key == "of" || key == "cause";
+        if (!node.attrs.emplace(key, is_list ? quoted_names() : attr()).second) {
           fail(fmt::format("attribute `{}` is there twice", key));
         }
       } while (accept(","));
@@ -354,7 +365,7 @@ class Parser {
         results[i].sharding = sharding();
       }
       if (accept("from ")) {
-        results[i].sharding_origin = quoted_text();
+        results[i].sharding_origin = quoted_names();
       }
       if (accept("d(")) {
         results[i].cotangent_of = value();

@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "ir/graph.h"
+#include "ir/name_list.h"
 #include "ir/op.h"
 #include "ir/text_form.h"
 
@@ -69,6 +70,10 @@ class Printer {
     add("\n");
   }
 
+  static std::string shown(const std::string& text) {
+    return text.find(kNameSeparator) == std::string::npos ? text : join(names_in(text), ", ");
+  }
+
   void print_attr(const AttrValue& value) {
     if (const auto* integer = std::get_if<int64_t>(&value)) {
       add("{}", *integer);
@@ -77,7 +82,7 @@ class Printer {
       const bool looks_integer = text.find_first_not_of("-0123456789") == std::string::npos;
       add("{}{}", text, looks_integer ? ".0" : "");
     } else if (const auto* text = std::get_if<std::string>(&value)) {
-      add("{}", in_quotes(*text));
+      add("{}", in_quotes(shown(*text)));
     } else {
       add("[{}]", fmt::join(std::get<std::vector<int64_t>>(value), ","));
     }
@@ -116,7 +121,7 @@ class Printer {
         line += " " + sharding_string(*value.sharding, mesh_);
       }
       if (!value.sharding_origin.empty()) {
-        line += " from " + in_quotes(value.sharding_origin);
+        line += " from " + in_quotes(shown(value.sharding_origin));
       }
       if (value.cotangent_of != kNone) {
         line += fmt::format(" d(%{})", value.cotangent_of);

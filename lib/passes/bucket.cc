@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
+#include "ir/name_list.h"
 #include "ir/op.h"
 #include "passes/rewrite.h"
 
@@ -199,8 +199,7 @@ Node merged(const Graph& graph, const Bucket& bucket) {
     dims.push_back(node.attr_int("dim"));
     to_dims.push_back(node.attr_int("to_dim"));
     of.push_back(node.attr_string("of"));
-    for (const std::string& part : split(node.attr_string("cause"), ',')) {
-      const std::string cause(trim(part));
+    for (const std::string& cause : names_in(node.attr_string("cause"))) {
       if (std::find(causes.begin(), causes.end(), cause) == causes.end()) {
         causes.push_back(cause);
       }
@@ -208,8 +207,8 @@ Node merged(const Graph& graph, const Bucket& bucket) {
   }
   out.attrs["dims"] = std::move(dims);
   out.attrs["to_dims"] = std::move(to_dims);
-  out.attrs["cause"] = join(causes, ", ");
-  out.attrs["of"] = join(of, ", ");
+  out.attrs["cause"] = name_list(causes);
+  out.attrs["of"] = name_list(of);
   out.attrs.erase("dim");
   out.attrs.erase("to_dim");
   return out;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/text.h"
+#include "ir/name_list.h"
 
 namespace meshtrain {
 
@@ -30,8 +30,8 @@ Reasons Origins::of(const Value& value) {
   const auto [found, is_new] = parsed_.emplace(value.sharding_origin, Numbers{});
   Numbers& numbers = found->second;
   if (is_new) {
-    for (const std::string& part : split(value.sharding_origin, ',')) {
-      numbers.push_back(number(std::string(trim(part))));
+    for (const std::string& name : names_in(value.sharding_origin)) {
+      numbers.push_back(number(name));
     }
   }
   size_t i = 0;
@@ -56,7 +56,7 @@ std::string Origins::names(const Reasons& reasons, AxisMask axes) const {
       static_cast<size_t>(std::unique(numbers.begin(), numbers.end()) - numbers.begin()));
   std::string out;
   for (const int number : numbers) {
-    out += (out.empty() ? "" : ", ") + names_[number];
+    add_name(out, names_[number]);
   }
   return out;
 }
@@ -67,7 +67,7 @@ std::string Origins::text(const Reasons& reasons, const DimAxes& dims) const {
     for (const int axis : axes) {
       const auto reason = std::find_if(reasons.begin(), reasons.end(),
                                        [&](const Reason& r) { return r.axis == axis; });
-      out += (out.empty() ? "" : ", ") + (reason == reasons.end() ? "" : names_[reason->origin]);
+      add_name(out, reason == reasons.end() ? "" : names_[reason->origin]);
     }
   }
   return out;

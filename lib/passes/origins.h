@@ -27,8 +27,8 @@ class Origins {
   int number(const std::string& name);
   // Why `value` is split over the axes of its dims, by its sharding_origin.
   Reasons of(const Value& value);
-  // The names for the axes of the mask, each once, in the order of their numbers: "batch,
-  // d1/kernel".
+  // The names for the axes of the mask, each once, in the order of their numbers; a list as
+  // ir/name_list.h has it.
   std::string names(const Reasons& reasons, AxisMask axes) const;
   // A sharding_origin for these dims.
   std::string text(const Reasons& reasons, const DimAxes& dims) const;

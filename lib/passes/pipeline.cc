@@ -69,13 +69,16 @@ class Stopwatch {
 
 void dump(const Graph& graph, const DeviceMesh& mesh, const CompileOptions& options, int number,
           const char* pass, double milliseconds) {
-  std::filesystem::create_directories(options.dump_dir);
+  std::error_code failed;  // then the file cannot be written, and says so
+  std::filesystem::create_directories(options.dump_dir, failed);
   const std::string path = fmt::format("{}/{}{}{:02}_{}.ir", options.dump_dir, options.dump_name,
                                        options.dump_name.empty() ? "" : "_", number, pass);
   std::ofstream file(path);
   file << fmt::format("# {} {:.3f} ms\n", pass, milliseconds) << print(graph, mesh);
   if (!file) {
-    throw RuntimeFailure(ExitCode::kWriteFailed, fmt::format("cannot write {}", path));
+    throw RuntimeFailure(
+        ExitCode::kWriteFailed,
+        fmt::format("cannot write {}{}", path, failed ? ": " + failed.message() : ""));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "ir/name_list.h"
 #include "ir/op.h"
 #include "ir/signatures.h"
 #include "passes/factors.h"
@@ -136,7 +137,7 @@ class Propagator {
     std::string out;
     for (const AxisList& origins : s.origins) {
       for (const int origin : origins) {
-        out += (out.empty() ? "" : ", ") + names_[origin];
+        add_name(out, names_[origin]);
       }
     }
     return s.is_split || s.seed == kNone ? out : names_[s.seed];

@@ -9,8 +9,8 @@
 // flows into them. A cotangent lies as its value.
 //
 // Each decision stores where it came from: Value::sharding_origin has one name for each axis of the
-// dims, in their order, ", " between them ("batch, d1/kernel" of [data, model]); that of the seed
-// where nothing is split. A name is
+// dims, in their order (ir/name_list.h; printed "batch, d1/kernel" of [data, model]); that of the
+// seed where nothing is split. A name is
 //   batch              the batch's split
 //   d1/kernel          the compute layout of that weight
 //   stored d1/kernel   what its other layouts have beside that: ZeRO's axes, or the batch axes of

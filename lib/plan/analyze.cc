@@ -1,4 +1,4 @@
-#include "base/text.h"
+#include "ir/name_list.h"
 #include "ir/signatures.h"
 #include "passes/memory.h"
 #include "plan/report.h"
@@ -19,17 +19,6 @@ int64_t local_bytes(const Variable& variable, const Sharding& sharding, const De
 bool is_collective(std::string_view op) {
   return op == "all_reduce" || op == "all_gather" || op == "reduce_scatter" || op == "all_to_all" ||
          op == "permute";
-}
-
-// "d1/kernel, d2/kernel"
-std::vector<std::string> names(std::string_view list) {
-  std::vector<std::string> out;
-  for (const std::string& part : split(list, ',')) {
-    if (!trim(part).empty()) {
-      out.emplace_back(trim(part));
-    }
-  }
-  return out;
 }
 
 // Bytes one device sends to move `bytes` of operands among `n` devices.
@@ -69,8 +58,8 @@ std::vector<PlannedCollective> planned_collectives(const Graph& graph, const Dev
       c.bytes += bytes;
       c.bytes_sent += sent(c.kind, bytes, c.group_size);
     }
-    c.of = names(node.attr_string("of"));
-    for (std::string& cause : names(node.attr_string("cause"))) {
+    c.of = names_in(node.attr_string("of"));
+    for (std::string& cause : names_in(node.attr_string("cause"))) {
       c.causes.push_back({{}, std::move(cause), {}});
     }
     out.push_back(std::move(c));
@@ -97,12 +86,13 @@ PlannedMemory planned_memory(const Program& program) {
 namespace {
 
 // Of the nodes of `graph` over the shapes of `shapes.values`.
-double sum_of_flops(const Graph& graph, const Graph& shapes) {
+double sum_of_flops(const Graph& graph, const Graph& shapes, bool only_products = false) {
   Signatures signatures;
   std::vector<double> known;  // of each signature
   double total = 0;
   for (const Node& node : graph.nodes) {
-    if (is_collective(node.op->name) || node.inputs.empty()) {
+    if (is_collective(node.op->name) || node.inputs.empty() ||
+        (only_products && !is_product(node.op->name))) {
       continue;
     }
     const auto [signature, is_new] = signatures.find(shapes, node);
@@ -118,6 +108,10 @@ double sum_of_flops(const Graph& graph, const Graph& shapes) {
 
 double planned_flops(const Graph& graph) {
   return sum_of_flops(graph, graph);
+}
+
+double planned_product_flops(const Graph& graph) {
+  return sum_of_flops(graph, graph, true);
 }
 
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh) {

@@ -1,6 +1,7 @@
 #include "plan/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "plan/report.h"
@@ -52,7 +53,7 @@ class Estimator {
     MESHTRAIN_CHECK(out_.calls.size() == input_.collectives.size(), "{} of {} collectives",
                     out_.calls.size(), input_.collectives.size());
     if (network_free_ > compute_free_) {  // nothing left that would hide it
-      out_.calls.back().exposed += network_free_ - compute_free_;
+      charge(out_.calls.size() - 1, network_free_ - compute_free_);
     }
     finish();
     return std::move(out_);
@@ -99,8 +100,9 @@ class Estimator {
     }
     const int64_t pieces = hardware_.is_virtual ? input_.mesh.size_of(step.axes) : 1;
     work.flops = step.op->flops(node, operands, results) * static_cast<double>(pieces);
-    work.is_product = step.op->name == "einsum" || starts_with(step.op->name, "conv");
-    work.type = work.is_product ? matmul_type(buffer(step.inputs[0]).dtype, input_.allow_tf32)
+    work.is_product = is_product(step.op->name);
+    work.type = work.is_product ? matmul_type(buffer(step.inputs[0]).dtype,
+                                              input_.allow_tf32 && !hardware_.is_virtual)
                                 : MatmulType::kFloat32;
     return work;
   }
@@ -110,21 +112,22 @@ class Estimator {
     const double products = work.flops / hardware_.matmul[static_cast<size_t>(work.type)];
     const double moves = work.bytes / memory_rate(hardware_, work.bytes);
     (products > moves ? out_.compute : out_.memory) += std::max(products, moves);
-    out_.launch += hardware_.kernel;
-    ++out_.kernels;
+    const double begin = hardware_.kernel * input_.launch_share;
+    out_.launch += begin;
+    ++kernel_steps_;
     if (work.is_product) {
       product_flops_[static_cast<size_t>(work.type)] += work.flops;
     }
     wait_for(step.inputs);
     note_readers(step.inputs);
-    compute_free_ += hardware_.kernel + std::max(products, moves);
+    compute_free_ += begin + std::max(products, moves);
     for (const int b : step.outputs) {
       ready_[static_cast<size_t>(b)] = compute_free_;
       maker_[static_cast<size_t>(b)] = kNone;
     }
   }
 
-  // Only collectives can be late: kernels run in order. The wait is charged to the last of them.
+  // Only collectives can be late: kernels run in order.
   void wait_for(const std::vector<int>& inputs) {
     double latest = compute_free_;
     int late = kNone;
@@ -135,8 +138,19 @@ class Estimator {
       }
     }
     if (late != kNone) {
-      out_.calls[static_cast<size_t>(late)].exposed += latest - compute_free_;
+      charge(static_cast<size_t>(late), latest - compute_free_);
       compute_free_ = latest;
+    }
+  }
+
+  // A wait for call `last`, behind which others may have been in the queue: to each no more than
+  // it takes.
+  void charge(size_t last, double wait) {
+    for (size_t c = last + 1; c-- > 0 && wait > 0;) {
+      EstimatedCall& call = out_.calls[c];
+      const double part = std::min(wait, std::max(call.seconds - call.exposed, 0.0));
+      call.exposed += part;
+      wait -= part;
     }
   }
 
@@ -242,6 +256,7 @@ class Estimator {
   }
 
   void finish() {
+    out_.kernels = std::lround(static_cast<double>(kernel_steps_) * input_.launch_share);
     for (const EstimatedCall& call : out_.calls) {
       out_.communication += call.seconds;
       out_.exposed += call.exposed;
@@ -254,6 +269,7 @@ class Estimator {
         std::max_element(product_flops_.begin(), product_flops_.end()) - product_flops_.begin());
     const double machines = hardware_.is_virtual ? 1 : static_cast<double>(out_.devices);
     const double peak = hardware_.peak[static_cast<size_t>(out_.products)] * machines;
+    out_.flops = input_.flops;
     out_.mfu = peak > 0 ? input_.flops / out_.step / peak : 0;
     find_bound();
     add_notes();
@@ -271,10 +287,9 @@ class Estimator {
 
   void add_notes() {
     if (!out_.fits) {
-      out_.notes.push_back(fmt::format(
-          "a device needs {} and has {}: split weights and state over more devices (`zero: 3`, a "
-          "layout_map), or take a smaller batch",
-          format_bytes(input_.memory), format_bytes(hardware_.memory)));
+      out_.notes.push_back(fmt::format("a device needs {} and has {}{}{}",
+                                       format_bytes(input_.memory), format_bytes(hardware_.memory),
+                                       input_.advice.empty() ? "" : ": ", input_.advice));
     }
     note_slow_axis();
     if (std::min(fixed_costs_, out_.exposed) > out_.step / 20) {
@@ -327,6 +342,7 @@ class Estimator {
   std::vector<double> ready_;  // when each buffer is there
   std::vector<int> maker_;     // the collective that makes it; kNone: a kernel, or given
   double compute_free_ = 0, network_free_ = 0;
+  int64_t kernel_steps_ = 0;
   double fixed_costs_ = 0;   // of all calls, beside fast reductions
   int last_gather_ = kNone;  // not read yet
   double next_gather_ = 0;
@@ -335,6 +351,10 @@ class Estimator {
 };
 
 }  // namespace
+
+bool is_product(std::string_view op) {
+  return op == "einsum" || starts_with(op, "conv");
+}
 
 Estimate estimate_step(const EstimateInput& input, const Hardware& hardware) {
   return Estimator(input, hardware).run();

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/program.h"
@@ -39,20 +40,22 @@ struct Estimate {
   std::vector<EstimatedCall> calls;  // beside PlanReport::collectives
 
   // Of a step on one device, in seconds: step = compute + memory + launch + exposed + jitter.
-  double compute = 0;  // kernels that are bound by their products
-  double memory = 0;   // kernels that are bound by their bytes
-  double launch = 0;   // begin and end of kernels
-  int64_t kernels = 0;
+  double compute = 0;   // kernels that are bound by their products
+  double memory = 0;    // kernels that are bound by their bytes
+  double launch = 0;    // begin and end of kernels
+  int64_t kernels = 0;  // on a GPU what it starts: calls of libraries, and kernels of several steps
   double communication = 0;  // of all collectives
   double exposed = 0;        // of that, kernels wait for it
   double jitter = 0;         // waiting for the slowest device
   double step = 0;
 
+  double flops = 0;  // of all products of a step, all devices together
   double samples_per_second = 0;
   MatmulType products = MatmulType::kFloat32;  // how most of them are computed
   double mfu = 0;                              // of the data sheet's peak for them
   std::string bound;                           // "compute", "memory", "launch latency", "network"
-  std::optional<double> one_device;  // a step of the same batch there, where that may be faster
+  // A step of the same batch there, where that fits and may be faster.
+  std::optional<double> one_device;
   std::vector<std::string> notes;
 };
 
@@ -62,10 +65,15 @@ struct EstimateInput {
   const std::vector<PlannedCollective>& collectives;
   int64_t batch = 1;
   int64_t memory = 0;      // bytes that a device needs
-  double flops = 0;        // of a step, all devices together
-  bool allow_tf32 = true;  // for float32 products
+  double flops = 0;        // of the products of a step, all devices together
+  bool allow_tf32 = true;  // for float32 products, where the hardware is not virtual
   bool fixed_reductions = true;
+  double launch_share = 1;  // kernels that are started for each step of the program
+  std::string advice = {};  // what to do where the memory is too small
 };
+
+// Whether an operation's FLOPs are those of a product.
+bool is_product(std::string_view op);
 
 // The program is that of one process which has the whole mesh. On hardware that is not virtual each
 // device is taken to have a process of its own, as a run gives it.

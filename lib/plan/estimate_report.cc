@@ -143,6 +143,7 @@ Json estimate_json(const PlanReport& report) {
           {"step_seconds", e.step},
           {"samples_per_second", e.samples_per_second},
           {"products", matmul_type_name(e.products)},
+          {"product_flops", e.flops},
           {"mfu", e.mfu},
           {"bound", e.bound},
           {"one_device_seconds", e.one_device ? Json(*e.one_device) : Json(nullptr)},

@@ -96,8 +96,16 @@ std::string variable_table(const PlanReport& report) {
   return out;
 }
 
+// At most `limit` bytes of whole characters (UTF-8).
 std::string shortened(const std::string& text, size_t limit) {
-  return text.size() <= limit ? text : text.substr(0, limit - 3) + "...";
+  if (text.size() <= limit) {
+    return text;
+  }
+  size_t end = limit - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return text.substr(0, end) + "...";
 }
 
 constexpr size_t kShownCauses = 4;  // of a collective

@@ -87,6 +87,7 @@ std::vector<PlannedCollective> planned_collectives(const Graph& graph, const Dev
 // What a device holds: layouts of the variables, and the memory plan for one piece of each buffer.
 PlannedMemory planned_memory(const Program& program);
 double planned_flops(const Graph& graph);
+double planned_product_flops(const Graph& graph);  // of that, products and convolutions
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
 std::string plan_text(const PlanReport& report);

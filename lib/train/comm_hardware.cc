@@ -1,6 +1,8 @@
 // The constants for plan of what was measured.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/hardware.h"
 #include "train/measure_comm.h"
 
@@ -85,6 +87,12 @@ std::string cpu_lines(const std::vector<CommSeries>& series) {
 }  // namespace
 
 std::string hardware_lines(const std::vector<CommSeries>& series, const CommOptions& options) {
+  if (std::all_of(series.begin(), series.end(),
+                  [](const CommSeries& one) { return one.points.empty(); })) {
+    return fmt::format("# nothing was measured: {}\n",
+                       series.empty() ? "no axis has several devices"
+                                      : "no tensor of these sizes splits over the devices");
+  }
   if (options.processes.size() > 1) {
     return cluster_lines(series, options);
   }

@@ -10,6 +10,7 @@
 #include "exec/pieces.h"
 #include "passes/memory.h"
 #include "passes/rows.h"
+#include "train/fitting_change.h"
 
 namespace meshtrain {
 namespace {
@@ -163,30 +164,21 @@ int64_t variable_bytes(const Setup& setup) {
   return total;
 }
 
-// A config that may need less, and what to write for it.
-struct Change {
-  std::string text;
-  Config config;
-};
-
-// Those that keep the model and the optimizer, the smallest first.
+// Changes that keep the model and the optimizer, the smallest first.
 std::vector<Change> changes_of(const Setup& setup) {
   const bool splits = setup.part().processes() > 1 && !setup.distribution().batch_axes.empty();
   std::vector<Change> out;
-  const auto add = [&](std::string text, int64_t zero, bool is_half) {
-    Change& change = out.emplace_back(Change{std::move(text), setup.config()});
-    change.config.distribution.zero.value = zero;
-    if (is_half)
-      change.config.dtype_policy.value = "mixed_bfloat16";
-  };
-  const int64_t zero = setup.distribution().zero;
-  for (int64_t more = zero + 1; splits && more <= 3; ++more)
-    add(fmt::format("`distribution.zero: {}`", more), more, false);
+  if (splits)
+    out = more_zero(setup);
   if (setup.config().dtype_policy.value != "float32")
     return out;
-  add("`dtype_policy: mixed_bfloat16`", zero, true);
-  if (splits && zero < 3)
-    add("`dtype_policy: mixed_bfloat16` with `distribution.zero: 3`", 3, true);
+  std::vector<Change> half = {{"`dtype_policy: mixed_bfloat16`", setup.config()}};
+  if (!out.empty())
+    half.push_back({"`dtype_policy: mixed_bfloat16` with " + out.back().text, out.back().config});
+  for (Change& change : half) {
+    change.config.dtype_policy.value = "mixed_bfloat16";
+    out.push_back(std::move(change));
+  }
   return out;
 }
 
@@ -195,27 +187,25 @@ std::vector<Change> changes_of(const Setup& setup) {
 std::string fitting_change(const Setup& setup, const std::vector<Change>& changes,
                            const StepsUpTo& steps_up_to, int64_t batch, int64_t least,
                            int64_t room) {
-  for (const bool is_whole : {true, false}) {
-    for (const Change& change : changes) {
-      try {
-        const Setup changed(change.config, &setup.data(), {}, setup.part().processes(),
-                            setup.part().rank());
-        const int64_t left = room - variable_bytes(changed);
-        const std::vector<StepBatch> steps = steps_up_to(is_whole ? batch : least);
-        if (left <= 0 || needed_by(programs_of(changed, steps), {}, left).bytes > left)
-          continue;
-        if (is_whole)
-          return change.text + " fits";
-        const int64_t most = std::max(least, largest_batch(changed, steps_up_to, batch, {}, left));
-        return fmt::format("{} fits with {}", change.text, batch_settings(change.config, most));
-      } catch (const ConfigError&) {
-        // It does not go with the rest of the config: no advice.
-      }
-    }
-    if (least >= batch)
-      break;
-  }
-  return "";
+  const auto left_by = [&](const Setup& changed) { return room - variable_bytes(changed); };
+  const auto fits = [&](const Setup& changed, int64_t most) {
+    const int64_t left = left_by(changed);
+    return left > 0 && needed_by(programs_of(changed, steps_up_to(most)), {}, left).bytes <= left;
+  };
+  const Change* change =
+      first_fitting(setup, changes, [&](const Setup& changed) { return fits(changed, batch); });
+  if (change != nullptr)
+    return change->text + " fits";
+  int64_t most = 0;
+  change = least >= batch ? nullptr : first_fitting(setup, changes, [&](const Setup& changed) {
+    if (!fits(changed, least))
+      return false;
+    most = std::max(least, largest_batch(changed, steps_up_to, batch, {}, left_by(changed)));
+    return true;
+  });
+  return change == nullptr
+             ? ""
+             : fmt::format("{} fits with {}", change->text, batch_settings(change->config, most));
 }
 
 std::string text_of(const std::vector<StepBatch>& steps) {

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/nccl_settings.h"
+#include "exec/gpu_memory.h"
 #include "passes/propagate.h"
+#include "passes/rows.h"
+#include "train/fitting_change.h"
 
 namespace meshtrain {
 namespace {
@@ -78,30 +82,88 @@ std::vector<PlannedCollective> collectives_of(const Setup& setup, const Graph& g
   return out;
 }
 
-EstimateInput estimate_input(const Setup& setup, const PlanReport& report, const Program& program) {
+EstimateInput estimate_input(const Setup& setup, const PlanReport& report, const Compiled& compiled,
+                             double launch_share) {
+  const Program& program = compiled.program;
   return {.program = program,
           .mesh = report.mesh,
           .collectives = report.collectives,
           .batch = report.batch,
           .memory = report.memory.total(),
-          .flops = report.flops,
+          .flops = planned_product_flops(compiled.graph),
           .allow_tf32 = setup.config().matmul_precision.value != "highest",
-          .fixed_reductions = setup.config().distribution.reductions.value != "fast"};
+          .fixed_reductions = setup.config().distribution.reductions.value != "fast",
+          .launch_share = launch_share};
 }
 
-// A step of the same batch on one device: the same layers and layouts on a mesh of ones.
-double step_on_one_device(const Setup& setup, const Hardware& hardware) {
+// The same layers and layouts on a mesh of ones.
+Config on_one_device(const Setup& setup) {
   Config config = setup.config();
   MeshConfig& mesh = config.distribution.mesh;
   mesh.shape.value.assign(static_cast<size_t>(setup.mesh().num_axes()), 1);
   mesh.axis_names.value = setup.mesh().axis_names();
   mesh.devices.value = "auto";
-  const Setup alone(config, &setup.data());
+  return config;
+}
+
+// How many kernels a GPU starts for each step of a program of one device, which a run of so many
+// devices fuses as it does its own.
+double launch_share(const Setup& setup, Program program, int64_t devices) {
+  const std::string& reductions = setup.config().distribution.reductions.value;
+  const double steps = static_cast<double>(std::max<size_t>(program.steps.size(), 1));
+  program.fixed_reductions = devices > 1 ? reductions != "fast" : reductions == "fixed";
+  group_rows(program);
+  return static_cast<double>(gpu_launches(program)) / steps;
+}
+
+// A step of the same batch on one device.
+Estimate estimate_alone(const Setup& alone, const Hardware& hardware) {
   PlanReport report;
   report.mesh = alone.mesh();
-  report.batch = config.fit.batch_size.value;
+  report.batch = alone.config().fit.batch_size.value;
   const Compiled compiled = alone.compile(StepKind::kTrain, report.batch);
-  return estimate_step(estimate_input(alone, report, compiled.program), hardware).step;
+  report.memory = planned_memory(compiled.program);
+  return estimate_step(
+      estimate_input(alone, report, compiled, launch_share(alone, compiled.program, 1)), hardware);
+}
+
+// The same with half of the batch, a quarter and so on, in whole shards.
+std::vector<Change> smaller_batches(const Setup& setup, const Change& change) {
+  const int64_t shards = setup.mesh().size_of(setup.distribution().batch_axes);
+  std::vector<Change> out;
+  for (int64_t each = setup.config().fit.batch_size.value / shards / 2; each > 0; each /= 2) {
+    const std::string text = fmt::format("`batch_size: {}`", each * shards);
+    out.push_back({change.text.empty() ? text : change.text + " with " + text, change.config});
+    out.back().config.fit.batch_size.value = each * shards;
+  }
+  return out;
+}
+
+// The smallest change with which a device's part fits into its memory: more of ZeRO, then a smaller
+// batch, then both.
+std::string advice(const Setup& setup, int64_t memory) {
+  const bool splits = !setup.distribution().batch_axes.empty();
+  std::vector<Change> changes = splits ? more_zero(setup) : std::vector<Change>();
+  std::vector<Change> from = {{"", setup.config()}};
+  if (!changes.empty()) {
+    from.push_back(changes.back());
+  }
+  for (const Change& change : from) {
+    for (Change& smaller : smaller_batches(setup, change)) {
+      changes.push_back(std::move(smaller));
+    }
+  }
+  const auto fits = [memory](const Setup& changed) {
+    const int64_t batch = changed.config().fit.batch_size.value;
+    return planned_memory(changed.compile(StepKind::kTrain, batch).program).total() <= memory;
+  };
+  // The last one takes least.
+  const Change* found = nullptr;
+  if (!changes.empty() && first_fitting(setup, {changes.back()}, fits) != nullptr) {
+    found = first_fitting(setup, changes, fits);
+  }
+  return found == nullptr ? "no `zero` and no batch fits: more devices, or a layout_map"
+                          : found->text + " fits";
 }
 
 // Without what a run does not let NCCL use.
@@ -112,12 +174,32 @@ Hardware used_part(Hardware hardware) {
 
 // One device is looked at only where it could be faster: where its products alone take less than
 // the step of all devices.
-Estimate estimate(const Setup& setup, const PlanReport& report, const Program& program,
+Estimate estimate(const Setup& setup, const PlanReport& report, const Compiled& compiled,
                   const Hardware& hardware) {
-  Estimate out = estimate_step(estimate_input(setup, report, program), hardware);
-  const double products = report.flops / hardware.matmul[static_cast<size_t>(out.products)];
-  if (out.devices > 1 && !hardware.is_virtual && products < out.step) {
-    compare_with_one_device(out, step_on_one_device(setup, hardware));
+  const int64_t devices = report.mesh.num_devices();
+  const Config one = on_one_device(setup);
+  std::optional<Setup> alone;  // with the batch of a device it starts what that starts
+  if (devices > 1 && !hardware.is_virtual) {
+    alone.emplace(one, &setup.data());
+  }
+  const double share =
+      hardware.is_virtual ? 1
+      : alone
+          ? launch_share(
+                setup, alone->compile(StepKind::kTrain, report.batch / report.batch_shards).program,
+                devices)
+          : launch_share(setup, compiled.program, devices);
+  EstimateInput input = estimate_input(setup, report, compiled, share);
+  if (hardware.memory > 0 && input.memory > hardware.memory) {
+    input.advice = advice(setup, hardware.memory);
+  }
+  Estimate out = estimate_step(input, hardware);
+  const double products = input.flops / hardware.matmul[static_cast<size_t>(out.products)];
+  if (alone && products < out.step) {
+    const Estimate of_one = estimate_alone(*alone, hardware);
+    if (of_one.fits) {
+      compare_with_one_device(out, of_one.step);
+    }
   }
   return out;
 }
@@ -157,7 +239,7 @@ PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket, const Har
   report.flops_per_device = planned_flops_per_device(compiled.graph, report.mesh);
   report.warnings = setup.warnings();
   if (hardware != nullptr) {
-    report.estimate = estimate(setup, report, compiled.program, used_part(*hardware));
+    report.estimate = estimate(setup, report, compiled, used_part(*hardware));
   }
   return report;
 }

@@ -138,6 +138,11 @@ void fit(CommSeries& series) {
   series.fit = seconds.empty() ? LineFit() : fit_line(bytes, seconds);
 }
 
+// Sizes below what splits over all devices are one.
+bool is_known(const CommSeries& series, const CommPoint& point) {
+  return !series.points.empty() && series.points.back().bytes == point.bytes;
+}
+
 CommSeries measure_series(std::string_view op, const char* reductions, int axis,
                           const CommOptions& options, const MeshPart& part) {
   CommSeries series;
@@ -149,10 +154,16 @@ CommSeries measure_series(std::string_view op, const char* reductions, int axis,
   const int64_t n = series.group.devices;
   for (int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
     const Case c = make_case(op, axis, n, bytes);
-    Program program = make_program(c, part, series.reductions == "fixed");
     CommPoint point;
-    point.moved = moved_bytes(program);
     point.bytes = num_elements(c.shape) * 4 / (op == "all_to_all" ? n : 1);
+    if (point.bytes > options.largest) {
+      break;
+    }
+    if (is_known(series, point)) {
+      continue;
+    }
+    Program program = make_program(c, part, series.reductions == "fixed");
+    point.moved = moved_bytes(program);
     if (agreed(options.processes, point.moved) > kMostMemory) {
       series.shortened = true;
       break;
@@ -184,6 +195,13 @@ CommSeries measure_exchange(const CommOptions& options) {
   series.between_processes = true;
   for (int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
     const int64_t part = std::max<int64_t>(bytes / n, 1);
+    CommPoint point{part * n, 0, 2 * part * n, 0};
+    if (point.bytes > options.largest) {
+      break;
+    }
+    if (is_known(series, point)) {
+      continue;
+    }
     std::vector<std::byte> out(static_cast<size_t>(part * n)), in(out.size());
     std::vector<Message> sends, receives;
     for (int peer = 0; peer < n; ++peer) {
@@ -194,7 +212,6 @@ CommSeries measure_exchange(const CommOptions& options) {
     }
     const std::unique_ptr<Transfer> transfer =
         processes.group->make_exchange(std::move(sends), std::move(receives));
-    CommPoint point{part * n, 0, 2 * part * n, 0};
     point.seconds = median_seconds([&] { transfer->run(); }, [] {}, options.seconds, processes);
     point.bus_rate = sent_part("exchange", n) * static_cast<double>(point.bytes) / point.seconds;
     series.points.push_back(point);

@@ -39,9 +39,9 @@ struct CommSeries {
   std::string axis;        // of the mesh; empty for exchanges
   GroupShape group;        // devices, and hosts that they are on
   bool between_processes = false;
-  std::vector<CommPoint> points;
-  bool shortened = false;  // larger tensors would take too much memory here
-  LineFit fit;             // of bytes
+  std::vector<CommPoint> points;  // none where no tensor of these sizes splits over the devices
+  bool shortened = false;         // larger tensors would take too much memory here
+  LineFit fit;                    // of bytes
 };
 
 // Least squares of relative errors, so that small sizes count as much as large ones; neither start

@@ -50,6 +50,7 @@ void check_sums(const Json& plan) {
     communication += number(call, "seconds");
     exposed += number(call, "exposed_seconds");
     CHECK(number(call, "seconds") > 0);
+    CHECK(number(call, "exposed_seconds") <= number(call, "seconds") * (1 + 1e-9));
     CHECK_FALSE(call.at("algorithm").get<std::string>().empty());
   }
   close(number(e, "communication_seconds"), communication);
@@ -62,8 +63,9 @@ void check_sums(const Json& plan) {
         number(plan.at("batch"), "global") / number(e, "step_seconds"));
   const double peak =
       number(e.at("hardware").at("peak"), e.at("products").get<std::string>().c_str());
+  CHECK(number(e, "product_flops") <= number(plan.at("flops"), "total"));
   close(number(e, "mfu"),
-        number(plan.at("flops"), "total") / number(e, "step_seconds") / peak /
+        number(e, "product_flops") / number(e, "step_seconds") / peak /
             (e.at("hardware").at("per_host").is_null() ? 1 : number(e, "devices")));
   CHECK(number(e, "mfu") < 1);
 }
@@ -162,6 +164,33 @@ TEST_CASE("a file of hardware changes the estimate and its errors have places") 
   CHECK(contains(unknown.err, "A100, H100, H200, B200, cpu"));
 }
 
+TEST_CASE("plan says why there is no estimate and where a graph cannot be written") {
+  const TemporaryFolder folder;
+  folder.write("model.yaml", kModel);
+  folder.write("own.yaml", "H100: {kernel: 1e-3}\n");
+  const auto plan = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "model.yaml"});
+    return meshtrain(more, folder.path());
+  };
+  for (const auto& more :
+       std::vector<std::vector<std::string>>{{"--devices", "gpu:0-7", "--hosts", "2"},
+                                             {"--devices", "gpu:0-7", "--hardware", "own.yaml"},
+                                             {"--devices", "cpu:8", "--hosts", "2"}}) {
+    const Result result = plan(more);
+    CHECK(result.exit_code == 0);
+    CHECK_MESSAGE(contains(result.out, "W621"), result.out);
+    CHECK_MESSAGE(contains(result.out, "`--devices 8xH100`"), result.out);
+  }
+  CHECK_FALSE(contains(plan({"--devices", "gpu:0-7"}).out, "W621"));
+  CHECK_FALSE(contains(plan({"--devices", "cpu:8", "--hardware", "own.yaml"}).out, "W621"));
+
+  const Result result = plan({"--dump-ir", "model.yaml/graphs"});
+  CHECK(result.exit_code == 74);
+  CHECK_MESSAGE(contains(result.err,
+                         "cannot write model.yaml/graphs/train_64_01_simplify.ir: Not a directory"),
+                result.err);
+}
+
 TEST_CASE("devices on paper are refused by what computes") {
   const TemporaryFolder folder;
   folder.write("model.yaml",
@@ -227,6 +256,12 @@ TEST_CASE("bench comm measures collectives and prints what plan can read") {
   }
   folder.write("measured.yaml", json.at("hardware").get<std::string>());
   check_sums(estimate_of({"--devices", "cpu:4", "--hardware", "measured.yaml"}, folder));
+
+  // Nothing to measure is said.
+  CHECK(contains(bench({"--devices", "cpu:1"}).out, "# nothing was measured: no axis"));
+  const Result many = bench({"--devices", "cpu:4096"});
+  CHECK_MESSAGE(contains(many.out, "no tensor of at most 16 KiB splits over them"), many.out);
+  CHECK_FALSE(contains(many.out, "fit  "));
 
   CHECK(bench({"--devices", "8xH100"}).exit_code == 4);
   CHECK(bench({"--mesh", "3x"}).exit_code == 2);

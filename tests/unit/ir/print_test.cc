@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "ir/name_list.h"
 #include "ir/op.h"
 #include "op/op_case.h"
 #include "unit/ir/small_mlp.h"
@@ -107,7 +108,9 @@ TEST_CASE("Shardings and where they come from read back") {
   graph.values[top[1]].cotangent_of = x;
   const std::vector<ValueId> more = b.top_k(x, 3);
   graph.values[more[0]].sharding = parse_sharding("[[model, data], null]", kMesh);
+  graph.values[more[0]].sharding_origin = name_list({"batch", "d,1/kernel"});
   const std::string text = print(graph, kMesh);
+  CHECK(text.find("from \"batch, d,1/kernel\"") != std::string::npos);
   check_equal(parse_graph(text, kMesh), graph);
   CHECK(print(parse_graph(text, kMesh), kMesh) == text);
 }

@@ -130,6 +130,28 @@ TEST_CASE("causes: what a layer output makes whole is because of the split and o
                     "d1/kernel (d1/kernel)\n"));
 }
 
+TEST_CASE("causes: names may have commas") {
+  std::string yaml =
+      mlp("  device_mesh: {shape: [2, 2], axis_names: [data, model]}\n  zero: 3\n"
+          "  layout_map:\n    \"d1, a/kernel\": [null, model]\n");
+  yaml.replace(yaml.find("name: d1"), 8, "name: \"d1, a\"");
+  yaml.replace(yaml.find("name: d2"), 8, "name: \"d2,b\"");
+  const Config config = test::config_from(yaml);
+  const Setup setup(config, nullptr);
+  bool has_both = false;
+  for (const PlannedCollective& c : make_plan(setup).collectives) {
+    for (const PlannedCause& cause : c.causes) {
+      CAPTURE(cause.name);
+      CHECK(!cause.kind.empty());
+    }
+    has_both = has_both || c.of == std::vector<std::string>{"d1, a/kernel", "d2,b/kernel"};
+  }
+  CHECK(has_both);
+  // Shown as other lists of names are.
+  CHECK(print(setup.compile(StepKind::kTrain, 16).graph, setup.mesh())
+            .find("of=\"d1, a/kernel, d2,b/kernel\"") != std::string::npos);
+}
+
 TEST_CASE("causes: every collective of the configs has a line of its config") {
   const std::string folder = std::string(MESHTRAIN_SOURCE_DIR) + "/configs";
   int collectives = 0;

@@ -68,14 +68,17 @@ struct Steps {
     program.steps.push_back(std::move(step));
     return program.steps.back().outputs[0];
   }
-  Estimate estimate(const Hardware& hardware, int64_t memory = 0, bool fixed = false) const {
+  Estimate estimate(const Hardware& hardware, int64_t memory = 0, bool fixed = false,
+                    double launch_share = 1) const {
     return estimate_step({.program = program,
                           .mesh = program.part.mesh(),
                           .collectives = collectives,
                           .batch = 10,
                           .memory = memory,
                           .flops = 8e9,
-                          .fixed_reductions = fixed},
+                          .fixed_reductions = fixed,
+                          .launch_share = launch_share,
+                          .advice = "less of it"},
                          hardware);
   }
 };
@@ -85,6 +88,7 @@ void check_sums(const Estimate& e) {
   double communication = 0, exposed = 0;
   for (const EstimatedCall& call : e.calls) {
     CHECK(call.exposed >= 0);
+    CHECK(call.exposed <= call.seconds * (1 + 1e-12));
     communication += call.seconds;
     exposed += call.exposed;
   }
@@ -109,6 +113,43 @@ TEST_CASE("kernels take their products or their bytes and a begin and end each")
   check_sums(e);
   // 8e9 operations on two devices of 2 TFLOP/s.
   CHECK(e.mfu == doctest::Approx(8e9 / e.step / 4e12));
+}
+
+TEST_CASE("a kernel that is part of another takes no begin and end of its own") {
+  Steps s;
+  const int a = s.buffer();
+  for (int i = 0; i < 9; ++i) {
+    s.sum(a, a);
+  }
+  const Estimate e = s.estimate(simple(), 0, false, 1.0 / 3);
+  CHECK(e.kernels == 3);
+  CHECK(e.launch == doctest::Approx(3e-6));
+  CHECK(e.memory == doctest::Approx(9 * 12e-6));
+  check_sums(e);
+}
+
+TEST_CASE("float32 products are TF32 on a GPU alone") {
+  Steps s;
+  s.product(s.buffer(), s.buffer());
+  Hardware hardware = simple();
+  hardware.matmul[static_cast<size_t>(MatmulType::kFloat32)] = 1e11;
+  CHECK(s.estimate(hardware).products == MatmulType::kTf32);
+  CHECK(s.estimate(hardware).compute == doctest::Approx(2e-3));
+  hardware.is_virtual = true;
+  CHECK(s.estimate(hardware).products == MatmulType::kFloat32);
+  CHECK(s.estimate(hardware).compute == doctest::Approx(20e-3));
+}
+
+TEST_CASE("a wait is charged to all collectives that were in the queue") {
+  Steps s;
+  const int a = s.buffer();
+  const int first = s.call("all_reduce", a), second = s.call("all_reduce", a);
+  s.sum(second, first);
+  const Estimate e = s.estimate(simple());
+  REQUIRE(e.calls.size() == 2);
+  CHECK(e.calls[0].exposed == doctest::Approx(kReduce));
+  CHECK(e.calls[1].exposed == doctest::Approx(kReduce));
+  check_sums(e);
 }
 
 TEST_CASE("a collective runs beside kernels that do not need it") {
@@ -244,7 +285,7 @@ TEST_CASE("what does not fit is said and so is an axis on slow links") {
   const Estimate e = s.estimate(simple(), (1 << 30) + 1);
   CHECK_FALSE(e.fits);
   REQUIRE(e.notes.size() == 1);
-  CHECK(e.notes[0].find("needs 1.0 GiB and has 1.0 GiB") != std::string::npos);
+  CHECK(e.notes[0].find("needs 1.0 GiB and has 1.0 GiB: less of it") != std::string::npos);
 
   Steps slow;
   slow.program.part = DeviceMesh({2, 8}, {"model", "data"});

@@ -169,6 +169,33 @@ TEST_CASE("tensors that would take too much memory are left out") {
   }
 }
 
+TEST_CASE("what splits over many devices is measured once and nothing that is larger than asked") {
+  CommOptions options;
+  options.mesh = DeviceMesh({64}, {"data"});
+  options.workers = make_worker_pool(1);
+  options.smallest = 1 << 10;  // 16 KiB split over all
+  options.largest = 64 << 10;
+  options.seconds = 0.0001;
+  for (const CommSeries& series : measure_collectives(options)) {
+    CAPTURE(series.kind);
+    REQUIRE(series.points.size() == 2);
+    CHECK(series.points[0].bytes == 16 << 10);
+    CHECK(series.points[1].bytes == 64 << 10);
+  }
+  options.mesh = DeviceMesh({4096}, {"data"});  // 64 MiB do
+  const std::vector<CommSeries> none = measure_collectives(options);
+  REQUIRE(none.size() == 4);
+  for (const CommSeries& series : none) {
+    CHECK(series.points.empty());
+    CHECK_FALSE(series.shortened);
+  }
+  CHECK(hardware_lines(none, options) ==
+        "# nothing was measured: no tensor of these sizes splits over the devices\n");
+  options.mesh = DeviceMesh({1}, {"data"});
+  CHECK(hardware_lines(measure_collectives(options), options) ==
+        "# nothing was measured: no axis has several devices\n");
+}
+
 TEST_CASE("between processes sums are timed with fixed and with fast reductions") {
   run_as_processes(2, [](const std::shared_ptr<ThreadGroup>& group) {
     CommOptions options;
