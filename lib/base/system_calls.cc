@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+
 #include "base/file.h"
 
 namespace meshtrain {
@@ -18,6 +21,20 @@ void sync_folder(const std::string& path) {
   if (result != 0 && error_number != EINVAL) {
     throw FileError(ExitCode::kWriteFailed, "cannot sync", path, error_number);
   }
+}
+
+void use_handler_stack() {
+  stack_t now = {};
+  if (::sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) {
+    return;  // a sanitizer's
+  }
+  const size_t bytes = static_cast<size_t>(std::max<long>(SIGSTKSZ, 64 << 10));
+  static thread_local std::byte* const memory =
+      new std::byte[bytes];  // as long as signals may come
+  stack_t stack = {};
+  stack.ss_sp = memory;
+  stack.ss_size = bytes;
+  ::sigaltstack(&stack, nullptr);
 }
 
 }  // namespace meshtrain

@@ -41,4 +41,9 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// Gives the calling thread a stack for handlers that have SA_ONSTACK, unless it has one: code that
+// uses the stack pointer for something else (oneDNN's sgemm, which loads it from a buffer of the
+// heap) is interrupted like any other, and a handler's frame would overwrite what lies below.
+void use_handler_stack();
+
 }  // namespace meshtrain

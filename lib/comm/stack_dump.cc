@@ -37,7 +37,7 @@ void dump_stack(pthread_t thread, const std::string& title) {
   ::sem_init(&g_written, 0, 0);
   struct sigaction action = {};
   action.sa_handler = write_stack;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigaction(SIGRTMAX, &action, nullptr);
   print_to_stderr(title + "\n");
   timespec until = {};

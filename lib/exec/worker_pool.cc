@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/system_calls.h"
 #include "exec/executor.h"
 
 namespace meshtrain {
@@ -104,6 +105,7 @@ WorkerPool::WorkerPool(int num_workers)
   if (oversubscribed_)
     cpus_.clear();
   threads_.reserve(static_cast<size_t>(n - 1));
+  const SignalsBlocked blocked;  // a handler would need a stack of its own (use_handler_stack)
   for (int w = 1; w < n; ++w) {
     try {
       threads_.emplace_back([this, w] { loop(w); });

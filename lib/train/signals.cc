@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <optional>
+
+#include "base/system_calls.h"
 
 namespace meshtrain {
 namespace {
@@ -55,7 +58,7 @@ constexpr NamedAction kActions[] = {{"checkpoint-exit", SignalAction::kCheckpoin
 void catch_signal(int number, SignalAction what) {
   struct sigaction action = {};
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   switch (what) {
     case SignalAction::kCheckpointExit:
       action.sa_handler = note_stop_and_save;
@@ -84,27 +87,62 @@ bool is_ignored(int number) {
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+// What `changes` says of a signal.
+std::optional<SignalAction> changed_action(const KnownSignal& known, const SignalChanges& changes) {
+  const auto change = std::find_if(changes.begin(), changes.end(),
+                                   [&](const auto& entry) { return entry.first == known.name; });
+  if (change == changes.end()) {
+    return std::nullopt;
+  }
+  const auto action =
+      std::find_if(std::begin(kActions), std::end(kActions),
+                   [&](const NamedAction& entry) { return change->second == entry.name; });
+  MESHTRAIN_CHECK(action != std::end(kActions), "action {}", change->second);
+  return action->action;
+}
+
 }  // namespace
 
-void catch_run_signals(const std::vector<std::pair<std::string, std::string>>& changes) {
+void catch_run_signals(const SignalChanges& changes) {
+  use_handler_stack();
   for (const KnownSignal& known : kSignals) {
-    const auto change = std::find_if(changes.begin(), changes.end(),
-                                     [&](const auto& entry) { return entry.first == known.name; });
-    if (change == changes.end()) {
-      if (!is_ignored(known.number)) {
-        catch_signal(known.number, known.action);
-      }
-      continue;
+    if (const std::optional<SignalAction> action = changed_action(known, changes)) {
+      catch_signal(known.number, *action);
+    } else if (!is_ignored(known.number)) {
+      catch_signal(known.number, known.action);
     }
-    const auto action =
-        std::find_if(std::begin(kActions), std::end(kActions),
-                     [&](const NamedAction& entry) { return change->second == entry.name; });
-    MESHTRAIN_CHECK(action != std::end(kActions), "action {}", change->second);
-    catch_signal(known.number, action->action);
   }
 }
 
+SignalAction signal_action(int number, const SignalChanges& changes) {
+  const auto known = std::find_if(std::begin(kSignals), std::end(kSignals),
+                                  [&](const KnownSignal& entry) { return entry.number == number; });
+  MESHTRAIN_CHECK(known != std::end(kSignals), "signal {}", number);
+  return changed_action(*known, changes).value_or(known->action);
+}
+
+bool asks_to_stop(SignalAction action) {
+  return action == SignalAction::kCheckpointExit || action == SignalAction::kExit;
+}
+
+std::string action_name(SignalAction action) {
+  return std::find_if(std::begin(kActions), std::end(kActions),
+                      [&](const NamedAction& entry) { return entry.action == action; })
+      ->name;
+}
+
+std::vector<int> changed_signals(const SignalChanges& changes) {
+  std::vector<int> out;
+  for (const KnownSignal& known : kSignals) {
+    if (changed_action(known, changes)) {
+      out.push_back(known.number);
+    }
+  }
+  return out;
+}
+
 void catch_stop_signals() {
+  use_handler_stack();
   catch_signal(SIGINT, SignalAction::kExit);
   catch_signal(SIGTERM, SignalAction::kExit);
 }

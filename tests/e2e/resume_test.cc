@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <thread>
 
 #include "address_space.h"
 #include "base/json.h"
@@ -70,6 +72,42 @@ TEST_CASE("signals that save only or report leave the run alone") {
       {"train", "small.yaml", "-o", "third", "--epochs", "100", "run.on_signal={SIGTERM: ignore}"},
       SIGTERM);
   CHECK(ignored.exit_code == 0);
+}
+
+// oneDNN's sgemm, as it stands in Debian 12, computes with the stack pointer in a buffer of the
+// heap.
+TEST_CASE("signals do not hurt what is being computed") {
+  const ExampleFolder folder;
+  folder.write(
+      "wide.yaml",
+      "data: {train: digits}\n"
+      "model: {layers: [{Input: {shape: [28, 28, 1]}}, Flatten, {Dense: {units: 128, "
+      "activation: relu}}, {Dense: {units: 64, activation: relu}}, {Dense: {units: 10}}]}\n"
+      "compile: {optimizer: {SGD: {learning_rate: 0.01}},\n"
+      "  loss: {SparseCategoricalCrossentropy: {from_logits: true}}}\n"
+      "fit: {epochs: 8}\n"
+      "run: {on_signal: {SIGUSR1: report}}\n");
+  Command command;
+  command.folder = folder.path();
+  command.args = {"train", "wide.yaml", "-o", "calm", "--devices", "cpu:1"};
+  REQUIRE(run(command).exit_code == 0);
+  command.args[3] = "stormy";
+  std::jthread storm;
+  command.watch = [&](const std::string& out, const std::string&, int pid) {
+    if (out.find("Epoch 1/") == std::string::npos) {
+      return false;
+    }
+    storm = std::jthread([pid](const std::stop_token& ended) {
+      while (!ended.stop_requested() && kill(pid, SIGUSR1) == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+      }
+    });
+    return true;
+  };
+  const Result result = run(command);
+  storm.request_stop();
+  CHECK_MESSAGE(result.exit_code == 0, result.err.substr(0, 2000));
+  CHECK(outcome(folder, "stormy") == outcome(folder, "calm"));
 }
 
 // Whether a handler of the process would run.
@@ -223,21 +261,99 @@ TEST_CASE("without memory for a copy of the state training waits until it is sav
 TEST_CASE("two processes do not write into one run") {
   const ExampleFolder folder;
   Command first;
-  first.args = {"train", "small.yaml", "-o", "run", "--epochs", "1000000"};
+  first.args = {
+      "train", "small.yaml", "-o", "run", "--epochs", "1000000", "checkpoint.every=never"};
   first.folder = folder.path();
   int second = -1;
   first.watch = [&](const std::string& out, const std::string&, int pid) {
     if (out.find("Epoch 3/") == std::string::npos) {
       return false;
     }
-    const Result result = meshtrain(
-        {"train", "small.yaml", "-o", "run", "--epochs", "1000000", "--resume"}, folder.path());
+    const Result result = meshtrain({"train", "small.yaml", "-o", "run", "--epochs", "1000000",
+                                     "checkpoint.every=never", "--resume"},
+                                    folder.path());
     second = result.exit_code;
     CHECK_MESSAGE(result.err.find("error[E455]") != std::string::npos, result.err);
     return kill(pid, SIGTERM) == 0;
   };
   CHECK(run(first).exit_code == 75);
   CHECK(second == 6);
+  // And the one that is refused leaves the other's files alone.
+  const std::vector<std::string> lines = lines_of(folder.read("run/metrics.jsonl"));
+  REQUIRE_FALSE(lines.empty());
+  CHECK(parse_json(lines.back()).at("event") == "end");
+  int64_t epochs = 0;
+  for (const std::string& line : lines) {
+    const Json event = parse_json(line);
+    epochs += event.at("event") == "epoch" && event.at("epoch") == epochs + 1 ? 1 : 0;
+  }
+  CHECK(epochs >= 2);
+}
+
+std::vector<std::string> names_below(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_CASE("checkpoints that stay for ever stay when the run is resumed") {
+  for (const std::string every : {"2 epochs", "6 steps"}) {
+    const ExampleFolder folder;
+    const Result begun =
+        meshtrain({"train", "small.yaml", "-q", "-o", "run", "fit.epochs=4", "checkpoint.keep=2",
+                   "checkpoint.every=epoch", "checkpoint.keep_every=" + every},
+                  folder.path());
+    REQUIRE_MESSAGE(begun.exit_code == 0, begun.err);
+    const std::string checkpoints = folder.file("run/checkpoints");
+    CHECK(names_below(checkpoints) ==
+          std::vector<std::string>{"000006", "000009", "000012", "LOCK"});
+    folder.write("run/checkpoints/000009/state.json", "");  // of which epoch nobody knows now
+    const Result rest = meshtrain({"resume", "run", "-q", "fit.epochs=8"}, folder.path());
+    REQUIRE_MESSAGE(rest.exit_code == 0, rest.err);
+    std::vector<std::string> expected = {"000006", "000012", "000018", "000021", "000024", "LOCK"};
+    if (every == "2 epochs") {
+      expected.insert(expected.begin() + 1, "000009");
+    }
+    CHECK(names_below(checkpoints) == expected);
+  }
+}
+
+TEST_CASE("a run that is resumed through a link stays in its folder when the link moves") {
+  const std::vector<std::vector<std::string>> ways = {
+      {"train", "small.yaml", "-o", "runs/small/latest", "--resume"},
+      {"resume", "runs/small/latest/checkpoints/000006"}};
+  for (std::vector<std::string> words : ways) {
+    const ExampleFolder folder;
+    const std::vector<std::string> train = {"train", "small.yaml", "-q"};
+    REQUIRE(meshtrain(train, folder.path()).exit_code == 0);
+    const std::string runs = folder.file("runs/small/");
+    const std::string first = fs::read_symlink(runs + "latest").string();
+    words.insert(words.end(), {"fit.epochs=1000000", "checkpoint.every=never"});
+    std::string second;
+    std::vector<std::string> saved;
+    Command command;
+    command.args = words;
+    command.folder = folder.path();
+    command.watch = [&](const std::string& out, const std::string&, int pid) {
+      if (out.find("Epoch 4/") == std::string::npos) {
+        return false;
+      }
+      CHECK(meshtrain(train, folder.path()).exit_code == 0);
+      second = fs::read_symlink(runs + "latest").string();
+      saved = names_below(runs + second + "/checkpoints");
+      return kill(pid, SIGTERM) == 0;
+    };
+    const Result stopped = run(command);
+    CHECK(stopped.exit_code == 75);
+    CHECK_MESSAGE(stopped.err.find("/" + first + "/checkpoints/") != std::string::npos,
+                  stopped.err);
+    REQUIRE(second != first);
+    CHECK(names_below(runs + second + "/checkpoints") == saved);
+    CHECK(names_below(runs + first + "/checkpoints").size() > saved.size());
+  }
 }
 
 }  // namespace
