@@ -182,6 +182,8 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
                  "`zero_axes` without `zero`: nothing is split over them")
         .help("write `zero: 3` (weights too), 2 (gradients too) or 1 (optimizer state)");
   }
+  const ConfigValue& reshard = field_of(tree, "reshard_after_forward");
+  out.reshard_after_forward = located<bool>(reshard, reshard.boolean());
   const ConfigValue& shards = field_of(tree, "auto_shard_dataset");
   if (!shards.boolean()) {
     diagnostics

@@ -39,7 +39,8 @@ struct DistributionConfig {
   Located<std::string> reductions{"auto", {}};         // auto | fixed | fast
   Located<int64_t> zero;                               // 0..3
   Located<std::vector<std::string>> zero_axes;         // empty: the batch axis
-  Located<std::string> unmatched_rule{"error", {}};    // checks.unmatched_rule: error | warn | off
+  Located<bool> reshard_after_forward{true, {}};
+  Located<std::string> unmatched_rule{"error", {}};  // checks.unmatched_rule: error | warn | off
 };
 
 // One entry of model.layers.

@@ -29,7 +29,7 @@ enum class Place : uint8_t {
 
 struct Bucket {
   std::vector<NodeId> members;
-  int64_t bytes = 0;
+  int64_t bytes = 0, result_bytes = 0;
   NodeId first_reader = 0;  // no member may be appended at or after this node
   Place place = Place::kLast;
 };
@@ -40,7 +40,7 @@ const Node& producer_of_operand(const Graph& graph, const Node& node) {
 
 // A gather of a weight as it is stored, or cast: what it needs is there when the step begins.
 bool can_be_early(const Graph& graph, const Node& node) {
-  if (node.op->name != "all_gather" || node.phase != Phase::kForward) {
+  if (node.op->name != "all_gather" || node.phase == Phase::kUpdate) {
     return false;
   }
   const Node& operand = producer_of_operand(graph, node);
@@ -168,19 +168,22 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
                                                  : Place::kLast;
     const Kind kind{&node, value.dtype, depths[n], place};
     const int64_t bytes = local_bytes(value, mesh);
+    const int64_t result_bytes = local_bytes(graph.values[node.outputs[0]], mesh);
     auto found = std::find_if(open.begin(), open.end(),
                               [&](const auto& entry) { return entry.first == kind; });
     if (found == open.end()) {
       found = open.insert(open.end(), {kind, buckets.size()});
-      buckets.push_back({{}, 0, end, place});
+      buckets.push_back({{}, 0, 0, end, place});
     } else if (buckets[found->second].first_reader <= n ||
-               buckets[found->second].bytes + bytes > limit) {
+               buckets[found->second].bytes + bytes > limit ||
+               buckets[found->second].result_bytes + result_bytes > kGatheredBytes) {
       found->second = buckets.size();
-      buckets.push_back({{}, 0, end, place});
+      buckets.push_back({{}, 0, 0, end, place});
     }
     Bucket& bucket = buckets[found->second];
     bucket.members.push_back(n);
     bucket.bytes += bytes;
+    bucket.result_bytes += result_bytes;
     bucket.first_reader = std::min(bucket.first_reader, reader);
   }
   return buckets;

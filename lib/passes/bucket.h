@@ -8,6 +8,10 @@ namespace meshtrain {
 
 constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as PyTorch DDP; more hides no better
 
+// What a bucket of gathers makes at most: weights of that many bytes are in use, as many are
+// fetched.
+constexpr int64_t kGatheredBytes = 8 * kBucketBytes;
+
 // Merges all_reduce, reduce_scatter and all_gather nodes of equal axes, dtype, combine and phase
 // where no member's reader stands before the last member. A gradient that takes several collectives
 // (all_reduce, then all_gather) lets the later ones wait, so that each kind is still one bucket,

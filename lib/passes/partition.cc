@@ -112,7 +112,8 @@ class Partitioner {
     const ValueId source = rewriter_.mapped(node.inputs[0]);
     const Node& names_variable = node.op->name == "reshard" ? node : to().producer(source);
     const std::string& variable = to().variables[names_variable.attr_int("variable")].path;
-    reshard_result(node.outputs[0], source, {node.path, node.phase, variable});
+    const bool again = node.op->name == "var_use" && node.phase == Phase::kBackward;
+    reshard_result(node.outputs[0], source, {node.path, node.phase, variable, !again});
   }
 
   // A weight that is used in fewer bytes than it is stored in is cast where it lies and moved then.

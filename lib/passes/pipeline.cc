@@ -44,6 +44,12 @@ constexpr Pass kPipeline[] = {
        return graph;
      },
      verify_shardings},
+    {"regather",
+     [](Graph graph, const DeviceMesh& mesh, const CompileOptions& options) {
+       return gather_weights_again(std::move(graph), mesh, options.regather_above);
+     },
+     verify_shardings,
+     [](const CompileOptions& options) { return options.regather_above < INT64_MAX; }},
     {"partition",
      [](Graph graph, const DeviceMesh& mesh, const CompileOptions&) {
        return partition(std::move(graph), mesh);

@@ -1,6 +1,6 @@
 // The visible list of passes from a global graph to a Program.
 //
-//   simplify -> schedule -> propagate -> partition -> bucket -> lower (fuse, memory plan)
+//   simplify -> schedule -> propagate -> regather -> partition -> bucket -> lower (fuse, memory plan)
 //
 // What comes out of them is verified, and after each pass too where the time does not count
 // (verify_each). dump_dir receives "01_simplify.ir", ... with the time each took, and Compiled the
@@ -18,11 +18,12 @@ struct CompileOptions {
   PropagateOptions propagate;
   bool verify_each = true;  // names the pass that broke what the last verifier sees
   bool bucket = true;
-  bool early_gradients = false;   // reduce each gradient as soon as it exists
-  int processes = 1, rank = 0;    // that the mesh is split over, and the one to lower for
-  bool fixed_reductions = false;  // Program::fixed_reductions
-  std::string dump_dir;           // empty: nothing is written
-  std::string dump_name;          // prefix of the files: "train"
+  bool early_gradients = false;        // reduce each gradient as soon as it exists
+  int64_t regather_above = INT64_MAX;  // bytes of gathered weights; see gather_weights_again
+  int processes = 1, rank = 0;         // that the mesh is split over, and the one to lower for
+  bool fixed_reductions = false;       // Program::fixed_reductions
+  std::string dump_dir;                // empty: nothing is written
+  std::string dump_name;               // prefix of the files: "train"
 };
 
 struct PassTime {

@@ -29,7 +29,7 @@ ValueId Resharder::reshard(ValueId value, Sharding target, Reader reader, const 
     return shared_[static_cast<size_t>(id)].value == value &&
            shared_[static_cast<size_t>(id)].target == target;
   });
-  if (known != HashIndex::kAbsent) {
+  if (known != HashIndex::kAbsent && reader.shares) {
     return shared_[static_cast<size_t>(known)].result;
   }
   const Shape shape = graph().values[value].shape;

@@ -30,6 +30,7 @@ class Resharder {
     std::string_view path;
     Phase phase;
     std::string_view moved;
+    bool shares = true;  // what others resharded so
   };
 
   // `value` under `target`, through the planner's moves; shared by all readers. `reasons`: why it

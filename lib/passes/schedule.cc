@@ -1,8 +1,97 @@
 #include "passes/schedule.h"
 
+#include <algorithm>
+
 #include "passes/rewrite.h"
 
 namespace meshtrain {
+namespace {
+
+bool is_gathered_use(const Graph& graph, const Node& node) {
+  return node.op->name == "var_use" &&
+         graph.values[node.outputs[0]].sharding != graph.values[node.inputs[0]].sharding;
+}
+
+// Writes the new graph of gather_weights_again.
+class Regather {
+ public:
+  explicit Regather(Graph& graph)
+      : graph_(graph),
+        rewriter_(graph),
+        made_of_(graph.values.size(), kNone),
+        is_read_(graph.values.size()),
+        again_(graph.values.size(), kNone) {}
+
+  Graph run() {
+    for (Node& node : graph_.nodes) {
+      if (node.phase == Phase::kForward) {
+        note(node);
+      }
+      ValueList inputs;
+      for (const ValueId input : node.inputs) {
+        inputs.push_back(node.phase == Phase::kBackward ? again(input) : rewriter_.mapped(input));
+      }
+      rewriter_.move_and_keep_values(node, std::move(inputs));
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  void note(const Node& node) {
+    for (const ValueId input : node.inputs) {
+      is_read_[input] = true;
+    }
+    const ValueId result = node.outputs[0];
+    const bool is_cast = node.op->name == "cast" && made_of_[node.inputs[0]] != kNone;
+    const bool is_use = node.op->name == "var_use" &&
+                        graph_.values[result].sharding != graph_.values[node.inputs[0]].sharding;
+    if (is_cast || is_use) {
+      made_of_[result] = node.inputs[0];
+    }
+  }
+
+  // What the backward pass reads for `value`, a value of the new graph.
+  ValueId again(ValueId value) {
+    const ValueId first = rewriter_.mapped(value);
+    if (made_of_[value] == kNone || !is_read_[value]) {
+      return first;
+    }
+    if (again_[value] == kNone) {
+      const bool is_cast = made_of_[made_of_[value]] != kNone;
+      kept_ = is_cast || kept_ != kNone ? kept_ : value;
+      const ValueId operand = rewriter_.mapped(made_of_[value]);
+      const ValueId fresh = is_cast ? again(made_of_[value]) : operand;
+      const bool keeps = is_cast ? fresh == operand : kept_ == value;
+      again_[value] = keeps ? first : made_again(first, fresh);
+    }
+    return again_[value];
+  }
+
+  ValueId made_again(ValueId first, ValueId operand) {
+    const Graph& to = rewriter_.to();
+    const Node& maker = to.producer(first);
+    Node node;
+    node.op = maker.op;
+    node.inputs = {operand};
+    node.attrs = maker.attrs;
+    node.path = maker.path + "/again";
+    node.phase = Phase::kBackward;
+    const ValueId result = rewriter_.append(std::move(node), {to.shape(first), to.dtype(first)});
+    Value& value = rewriter_.to().values[result];
+    value.sharding = to.values[first].sharding;
+    value.sharding_origin = to.values[first].sharding_origin;
+    return result;
+  }
+
+  Graph& graph_;
+  Rewriter rewriter_;
+  std::vector<ValueId> made_of_;  // uses of gathered weights and casts of them: their operands
+  std::vector<bool> is_read_;     // by the forward pass
+  std::vector<ValueId> again_;    // in the new graph
+  ValueId kept_ = kNone;          // the use that the backward pass reads first
+};
+
+}  // namespace
 
 Graph reduce_gradients_early(Graph graph) {
   std::vector<std::vector<NodeId>> followers(graph.nodes.size());
@@ -25,6 +114,23 @@ Graph reduce_gradients_early(Graph graph) {
     }
   }
   return rewriter.finish();
+}
+
+Graph gather_weights_again(Graph graph, const DeviceMesh& mesh, int64_t least) {
+  const auto bytes = [&](ValueId v) {
+    const Value& value = graph.values[v];
+    return num_elements(local_shape(value.shape, *value.sharding, mesh)) *
+           static_cast<int64_t>(dtype_size(value.dtype));
+  };
+  int64_t gathered = 0;
+  for (const Node& node : graph.nodes) {
+    if (is_gathered_use(graph, node)) {
+      gathered += bytes(node.outputs[0]);
+    } else if (node.op->name == "cast" && is_gathered_use(graph, graph.producer(node.inputs[0]))) {
+      gathered -= std::max<int64_t>(bytes(node.inputs[0]) - bytes(node.outputs[0]), 0);
+    }
+  }
+  return gathered > least ? Regather(graph).run() : graph;
 }
 
 }  // namespace meshtrain

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "data/dataset.h"
+#include "passes/bucket.h"
 #include "passes/layouts.h"
 
 namespace meshtrain {
@@ -264,6 +265,9 @@ Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
   CompileOptions options;
   options.bucket = bucket;
   options.early_gradients = distribution_.zero >= 2;
+  if (config_.distribution.reshard_after_forward) {
+    options.regather_above = 2 * kGatheredBytes;  // that much is there in any case
+  }
   options.processes = part_.processes();
   options.rank = part_.rank();
   options.fixed_reductions = fixed_reductions();

@@ -147,6 +147,7 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   options.propagate.batch_axes = layout.batch_axes;
   options.propagate.pins = layout.pins;
   options.fixed_reductions = place.fixed_reductions;
+  options.regather_above = data_seed % 2 == 0 ? 0 : INT64_MAX;
   if (place.group != nullptr) {
     options.processes = place.group->size();
     options.rank = place.group->rank();

@@ -7,6 +7,7 @@
 #include "passes/memory.h"
 #include "passes/partition.h"
 #include "passes/propagate.h"
+#include "passes/schedule.h"
 #include "passes/simplify.h"
 #include "support/golden.h"
 #include "support/small_models.h"
@@ -17,18 +18,22 @@ using testing::StepBuilder;
 
 namespace {
 
-Graph mlp() {
+Graph mlp(int layers) {
   StepBuilder s(8, 12, 4);
-  const ValueId h = s.b.unary("relu", s.dense("d1", s.x, 16, true));
-  return s.finish(s.dense("d2", h, 4, true));
+  ValueId h = s.x;
+  for (int i = 1; i < layers; ++i) {
+    h = s.b.unary("relu", s.dense(fmt::format("d{}", i), h, 16, true));
+  }
+  return s.finish(s.dense(fmt::format("d{}", layers), h, 4, true));
 }
 
 struct Case {
   const char* name;
   DeviceMesh mesh;
   AxisList batch_axes;
-  std::vector<Sharding> layouts;  // d1/kernel, d1/bias, d2/kernel, d2/bias
+  std::vector<Sharding> layouts;  // d1/kernel, d1/bias, d2/kernel, d2/bias, ...
   int zero;
+  bool gathers_again = false;
 };
 
 std::vector<Case> cases() {
@@ -42,11 +47,17 @@ std::vector<Case> cases() {
        {{{{}, {1}}}, {{{1}}}, {{{1}, {}}}, vector},
        0},
       {"fsdp", DeviceMesh({4}, {"data"}), {0}, {matrix, vector, matrix, vector}, 3},
+      {"regather",
+       DeviceMesh({4}, {"data"}),
+       {0},
+       {matrix, vector, matrix, vector, matrix, vector},
+       3,
+       true},
   };
 }
 
 void check_passes(const Case& c) {
-  Graph graph = mlp();
+  Graph graph = mlp(static_cast<int>(c.layouts.size() / 2));
   AxisMask batch = 0;
   for (const int axis : c.batch_axes) {
     batch |= AxisMask{1} << axis;
@@ -57,6 +68,9 @@ void check_passes(const Case& c) {
   options.batch_axes = c.batch_axes;
   propagate(graph, c.mesh, options);
   check_golden(std::string("passes/") + c.name + ".propagated.ir", print(graph, c.mesh));
+  if (c.gathers_again) {
+    graph = gather_weights_again(std::move(graph), c.mesh, 0);
+  }
   graph = bucket_collectives(partition(graph, c.mesh), c.mesh);
   verify_sharded(graph, c.mesh);
   const std::string text = print(graph, c.mesh);

@@ -26,6 +26,7 @@ using Totals = std::map<std::string, Traffic>;  // by "backward all_reduce data"
 struct Counted {
   Totals totals;
   std::map<std::string, int> calls;
+  int64_t arena = 0;
 };
 
 Counted counted(const std::string& yaml) {
@@ -33,6 +34,7 @@ Counted counted(const std::string& yaml) {
   const Setup setup(config, nullptr);
   const PlanReport plan = make_plan(setup);
   Counted out;
+  out.arena = plan.memory.activations;
   for (const PlannedCollective& c : plan.collectives) {
     std::string key = fmt::format("{} {}", phase_name(c.phase), c.kind);
     for (const std::string& axis : c.axes) {
@@ -123,6 +125,33 @@ TEST_CASE("FSDP: weights gathered once and gradients scattered once") {
                 {{"forward all_reduce data", all_reduce(4, n)},
                  {"forward all_gather data", all_gather(kMlpBytes, n)},
                  {"backward reduce_scatter data", reduce_scatter(kMlpBytes, n)}});
+  }
+}
+
+// Of the kernels, the first layer's is not read in the backward pass, and the last one's is kept.
+TEST_CASE("FSDP: large weights are gathered again for the backward pass") {
+  const int64_t n = 4, layers = 12, kernel = 4 * 8192 * 8192,
+                weights = layers * (kernel + 4 * 8192);
+  for (const std::string type : {"float32", "mixed_bfloat16"}) {
+    CAPTURE(type);
+    const int64_t half = type == "float32" ? 1 : 2;
+    std::string yaml =
+        "dtype_policy: " + type + "\nmodel:\n  layers:\n    - Input: {shape: [8192]}\n";
+    for (int64_t i = 0; i < layers; ++i) {
+      yaml += fmt::format("    - Dense: {{units: 8192, name: d{}}}\n", i);
+    }
+    yaml += "compile: {optimizer: adam, loss: mse}\nfit: {batch_size: 8}\n" +
+            mesh({n}, "data", "  zero: 3\n");
+    std::map<std::string, Traffic> theory = {
+        {"forward all_reduce data", all_reduce(4, n)},
+        {"forward all_gather data", all_gather(weights / half, n)},
+        {"backward reduce_scatter data", reduce_scatter(weights, n)}};
+    const Counted kept = counted(yaml + "  reshard_after_forward: false\n");
+    check_equal(kept, theory);
+    theory["backward all_gather data"] = all_gather((layers - 2) * kernel / half, n);
+    const Counted again = counted(yaml);
+    check_equal(again, theory);
+    CHECK(kept.arena - again.arena > layers / 6 * kernel / half);
   }
 }
 
