@@ -141,15 +141,26 @@ LaunchEnvironment of_variables(const Variables& variables) {
   return out;
 }
 
+// The only task of a step is the `mpiexec` of MPICH or Intel MPI, which started this process.
+bool is_of_other_mpi_in_a_task(const Variables& variables) {
+  return parse_number<int>(variables.text("PMI_SIZE")).value_or(1) > 1 &&
+         variables.text("SLURM_STEP_NUM_TASKS") == "1";
+}
+
 LaunchEnvironment find_launcher(const Variables& variables) {
   // Started by a process of this program: what a launcher left there is of that process.
   if (variables.has("MESHTRAIN_TOKEN") && variables.has("RANK")) {
     return of_variables(variables);
   }
+  // torchrun itself may be what mpirun or srun started, once for each host.
+  if (variables.has("TORCHELASTIC_RUN_ID") && variables.has("RANK")) {
+    return of_variables(variables);
+  }
   if (variables.has("OMPI_COMM_WORLD_SIZE") || variables.has("OMPI_COMM_WORLD_RANK")) {
     return of_open_mpi(variables);
   }
-  const bool is_step = variables.has("SLURM_STEP_NUM_TASKS");
+  const bool is_step =
+      variables.has("SLURM_STEP_NUM_TASKS") && !is_of_other_mpi_in_a_task(variables);
   if (variables.has("PMIX_RANK") && is_step) {
     return of_slurm(variables);
   }

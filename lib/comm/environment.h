@@ -33,8 +33,9 @@ struct LaunchEnvironment {
 using Getenv = std::function<const char*(const char* name)>;
 
 // Where several launchers left something, this program itself (RANK with MESHTRAIN_TOKEN) counts
-// first, then the one that MPI can be used under, since some clusters set RANK as well. Throws
-// ConfigError E612 for what none of them would have written.
+// first, then torchrun (RANK with TORCHELASTIC_RUN_ID), then the one that MPI can be used under,
+// since some clusters set RANK as well. Throws ConfigError E612 for what none of them would have
+// written.
 LaunchEnvironment read_environment(const Getenv& get);
 
 // Throws ConfigError E614 where a launcher started several processes that cannot find each other.

@@ -83,6 +83,28 @@ TEST_CASE("mpirun counts before Slurm and before RANK") {
   CHECK(read(all).launcher == Launcher::kOpenMpi);
 }
 
+TEST_CASE("torchrun counts before what started torchrun") {
+  Variables torchrun = with(kTorchrun, "TORCHELASTIC_RUN_ID", "none");
+  for (Variables outer :
+       {with(with(with(kSlurmStep, "PMIX_RANK", "1"), "SLURM_STEP_NUM_TASKS", "2"), "SLURM_PROCID",
+             "1"),
+        Variables{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}}) {
+    outer.insert(torchrun.begin(), torchrun.end());
+    CHECK(is(outer, {Launcher::kEnvironment, 5, 8, 1, 4}));
+  }
+}
+
+TEST_CASE("another MPI in the only task of a step is not that task") {
+  const Variables task = {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}};
+  const Variables inner = with(with(task, "PMI_SIZE", "2"), "PMI_RANK", "1");
+  CHECK(is(inner, {Launcher::kOtherMpi, 1, 2, 0, 1}));
+  CHECK(is(without(inner, "PMIX_RANK"), {Launcher::kOtherMpi, 1, 2, 0, 1}));
+  // What Slurm's own PMI sets.
+  CHECK(read(with(with(kSlurmStep, "PMI_SIZE", "7"), "PMI_RANK", "5")).launcher ==
+        Launcher::kSlurm);
+  CHECK(read(with(with(task, "PMI_SIZE", "1"), "PMI_RANK", "0")).launcher == Launcher::kPmix);
+}
+
 TEST_CASE("processes that this program starts are not what started it") {
   const Variables own = with(kTorchrun, "MESHTRAIN_TOKEN", "0123");
   for (Variables one : {Variables{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
