@@ -15,6 +15,7 @@
 #include "comm/mpi/settings.h"
 #include "restarts.h"
 #include "train/distribution.h"
+#include "train/signals.h"
 
 extern char** environ;
 
@@ -175,27 +176,60 @@ std::vector<std::string> mpirun_words(const LaunchArguments& launch, const std::
   return out;
 }
 
-// mpirun hands SIGUSR1 and SIGUSR2 to all processes, but kills them after SIGTERM or SIGINT: the
-// first of those becomes the one that saves.
+// mpirun hands SIGUSR1 and SIGUSR2 to all processes, but kills them after SIGTERM or SIGINT, and
+// ends of SIGQUIT: another signal becomes that of the two which does the same.
 class MpirunSignals {
  public:
-  int translate(int number) {
-    switch (number) {
-      case SIGINT:
-      case SIGTERM:
-        return std::exchange(asked_, true) ? SIGTERM : SIGUSR1;
-      case SIGHUP:
-        return SIGUSR2;  // as for one process: save
-      case SIGQUIT:
-        return 0;  // mpirun would end of it
-      default:
-        return number;
+  // Throws ConfigError E140 where neither does.
+  explicit MpirunSignals(const SignalChanges& changes) : changes_(changes) {
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+      const bool is_lost = carrier(number) == 0 && action(number) != SignalAction::kIgnore;
+      if (is_lost && !(number == SIGQUIT && action(number) == SignalAction::kReport)) {
+        refuse(fmt::format("run.on_signal: mpirun passes on SIGUSR1 ({}) and SIGUSR2 ({}), neither "
+                           "of which does what {} should ({})",
+                           action_name(action(SIGUSR1)), action_name(action(SIGUSR2)),
+                           signal_name(number), action_name(action(number))),
+               fmt::format("the same action for {} and one of the two", signal_name(number)));
+      }
     }
   }
 
+  int translate(int number) {
+    const bool kills = number == SIGINT || number == SIGTERM;
+    if (kills && asks_to_stop(action(number)) && std::exchange(asked_, true)) {
+      return SIGTERM;
+    }
+    return carrier(number);
+  }
+
  private:
+  SignalAction action(int number) const { return signal_action(number, changes_); }
+  int carrier(int number) const {
+    if (number == SIGUSR1 || number == SIGUSR2) {
+      return number;
+    }
+    for (const int passed : {SIGUSR1, SIGUSR2}) {
+      if (action(passed) == action(number) && action(number) != SignalAction::kIgnore) {
+        return passed;
+      }
+    }
+    return 0;
+  }
+
+  const SignalChanges& changes_;
   bool asked_ = false;
 };
+
+// What mpirun cannot do is said before anything starts.
+void check_for_mpirun(const std::vector<Host>& hosts, const SignalChanges& changes) {
+  for (const Host& host : hosts) {
+    if (host.name.find(':') != std::string::npos) {
+      refuse(fmt::format("mpirun takes no IPv6 address as a host: `{}`", host.name),
+             "a name that DNS or /etc/hosts has for it");
+    }
+  }
+  const MpirunSignals signals(changes);
+}
 
 bool is_own_code(int code) {
   constexpr int kOwn[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 74, 75, 130, 143};
@@ -204,7 +238,7 @@ bool is_own_code(int code) {
 
 ChildrenEnd run_mpirun(const LaunchArguments& launch, const std::vector<Host>& hosts,
                        const std::vector<std::string>& words, Environment environment,
-                       bool verbose) {
+                       const SignalChanges& changes, bool verbose) {
   for (auto& setting : settings(hosts, launch.interface)) {
     environment.push_back(std::move(setting));
   }
@@ -216,9 +250,11 @@ ChildrenEnd run_mpirun(const LaunchArguments& launch, const std::vector<Host>& h
     }
     say("launch: " + shell_quoted(command.words));
   }
-  MpirunSignals signals;
-  ChildrenEnd end = run_children(
-      {command}, {.say = say, .translate = [&](int number) { return signals.translate(number); }});
+  MpirunSignals signals(changes);
+  ChildrenEnd end =
+      run_children({command}, {.say = say,
+                               .translate = [&](int number) { return signals.translate(number); },
+                               .even_if_ignored = changed_signals(changes)});
   constexpr int kNotFound = 127;  // by the shell of another host
   if (end.exit_code == kNotFound) {
     throw ConfigError(
@@ -239,7 +275,8 @@ ChildrenEnd run_mpirun(const LaunchArguments& launch, const std::vector<Host>& h
 }
 
 ChildrenEnd run_own(const LaunchArguments& launch, const std::vector<Host>& hosts,
-                    const std::vector<std::string>& words, Environment environment) {
+                    const std::vector<std::string>& words, Environment environment,
+                    const SignalChanges& changes) {
   std::vector<std::string> command = {own_program()};
   command.insert(command.end(), words.begin(), words.end());
   if (!launch.interface.empty()) {
@@ -247,7 +284,7 @@ ChildrenEnd run_own(const LaunchArguments& launch, const std::vector<Host>& host
     environment.emplace_back("NCCL_SOCKET_IFNAME", "=" + launch.interface);
   }
   return run_on_hosts(command, hosts, agent_words(launch.agent), exported(environment),
-                      {.say = say});
+                      {.say = say, .even_if_ignored = changed_signals(changes)});
 }
 
 }  // namespace
@@ -268,12 +305,17 @@ int run_launch(const Arguments& arguments, bool& started) {
     refuse("how many processes, and where?",
            "--processes 4 for four on this machine, or --hosts node1:4,node2:4");
   }
+  const SignalChanges& changes = config.run.on_signal;
+  if (!gpus) {
+    check_for_mpirun(hosts, changes);
+  }
   check_found(launch, hosts);
   return run_with_restarts(
       arguments, config,
       [&](const std::vector<std::string>& words, const Environment& environment) {
-        return gpus ? run_own(launch, hosts, words, environment)
-                    : run_mpirun(launch, hosts, words, environment, arguments.verbosity > 0);
+        return gpus ? run_own(launch, hosts, words, environment, changes)
+                    : run_mpirun(launch, hosts, words, environment, changes,
+                                 arguments.verbosity > 0);
       });
 }
 

@@ -12,6 +12,7 @@
 #include "resume.h"
 #include "train/checkpoint/reader.h"
 #include "train/distribution.h"
+#include "train/signals.h"
 #include "training_run.h"
 
 namespace meshtrain {
@@ -125,6 +126,12 @@ bool is_worth_a_restart(int exit_code) {
          exit_code == kCrashed;
 }
 
+bool is_asked_to_stop(const ChildrenEnd& end, const Config& config) {
+  return std::any_of(end.signals.begin(), end.signals.end(), [&](int number) {
+    return asks_to_stop(signal_action(number, config.run.on_signal));
+  });
+}
+
 int processes_for(const Config& config) {
   Diagnostics diagnostics;
   const Distribution distribution = make_distribution(config, 1, diagnostics);
@@ -144,7 +151,7 @@ int run_with_restarts(const Arguments& arguments, const Config& config, const At
   Next next{arguments.given_words, -1, ""};
   for (int64_t restart = 0;; ++restart) {
     const ChildrenEnd end = attempt(next.words, {{"MESHTRAIN_RESTART", std::to_string(restart)}});
-    if (!is_worth_a_restart(end.exit_code) || end.stop_signal != 0 ||
+    if (!is_worth_a_restart(end.exit_code) || is_asked_to_stop(end, config) ||
         restart == arguments.restarts) {
       return end.exit_code;
     }
@@ -182,7 +189,9 @@ std::optional<int> run_own_processes(const Arguments& arguments, const Config& c
       [&](const std::vector<std::string>& words, const Environment& environment) {
         std::vector<std::string> command = {own_program()};
         command.insert(command.end(), words.begin(), words.end());
-        return run_processes(command, count, environment, {.say = say});
+        return run_processes(
+            command, count, environment,
+            {.say = say, .even_if_ignored = changed_signals(config.run.on_signal)});
       });
 }
 

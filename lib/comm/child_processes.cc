@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <string_view>
@@ -65,11 +66,15 @@ std::vector<std::string> environment_of(const ChildCommand& command) {
 // Signals wait while it lives, to be read from fd().
 class HeldSignals {
  public:
-  HeldSignals() {
+  explicit HeldSignals(const std::vector<int>& even_if_ignored) {
     sigset_t held;
     sigemptyset(&held);
     for (const int number : kPassedOn) {
-      sigaddset(&held, number);
+      // One that is held waits even where it is ignored, and would be passed on.
+      if (!is_ignored(number) || std::find(even_if_ignored.begin(), even_if_ignored.end(),
+                                           number) != even_if_ignored.end()) {
+        sigaddset(&held, number);
+      }
     }
     sigaddset(&held, SIGCHLD);
     sigprocmask(SIG_BLOCK, &held, &before_);
@@ -91,6 +96,11 @@ class HeldSignals {
   const sigset_t& before() const { return before_; }
 
  private:
+  static bool is_ignored(int number) {
+    struct sigaction now = {};
+    return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+  }
+
   int fd_ = -1;
   sigset_t before_;
   struct sigaction child_before_;
@@ -291,11 +301,12 @@ class Children {
     signalfd_siginfo info = {};
     while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
       const int number = static_cast<int>(info.ssi_signo);
-      if (number == SIGINT || number == SIGTERM || number == SIGUSR1) {
-        end_.stop_signal = number;
-      }
-      if (number != SIGCHLD) {
-        pass_on(options_.translate ? options_.translate(number) : number);
+      const int passed = number == SIGCHLD    ? 0
+                         : options_.translate ? options_.translate(number)
+                                              : number;
+      if (passed != 0) {
+        pass_on(passed);
+        end_.signals.insert(passed);
       }
     }
     if (sources[1].revents != 0) {
@@ -327,7 +338,7 @@ class Children {
   }
 
   const ChildrenOptions& options_;
-  HeldSignals signals_;
+  HeldSignals signals_{options_.even_if_ignored};
   std::vector<Child> children_;
   ChildrenEnd end_;
   int orders_ = options_.orders;

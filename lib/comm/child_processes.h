@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,22 +25,24 @@ struct ChildrenOptions {
   std::function<void(const std::string&)> say;  // a line for people
   // Where lines "signal 10" come from; when it ends, the children are to end. -1: nowhere.
   int orders = -1;
-  // Which signal a child gets for one that this process got.
+  // Which signal a child gets for one that this process got; 0: none.
   std::function<int(int)> translate = nullptr;
+  // Passed on although this process ignores them.
+  std::vector<int> even_if_ignored = {};
 };
 
 struct ChildrenEnd {
   // Of the child that was first to end with another code than 0; 128 + N when signal N killed it.
   int exit_code = 0;
-  std::string name;     // of that child
-  int stop_signal = 0;  // the last of INT, TERM and USR1 that this process got and passed on
+  std::string name;       // of that child
+  std::set<int> signals;  // that were passed on, as the children got them
 };
 
 // Starts all and returns when all have ended. Signals (INT, TERM, HUP, QUIT, USR1, USR2) are passed
-// on. Once one has failed (not: stopped, 75), the others have three seconds to end by themselves,
-// then get SIGTERM, and two seconds later SIGKILL. Each is the first of a process group, so that a
-// terminal's signals come once. Throws RuntimeFailure (exit 8) when one cannot be started, the
-// others ended.
+// on, except those that this process ignores (nohup, a shell's `&`). Once one has failed (not:
+// stopped, 75), the others have three seconds to end by themselves, then get SIGTERM, and two
+// seconds later SIGKILL. Each is the first of a process group, so that a terminal's signals come
+// once. Throws RuntimeFailure (exit 8) when one cannot be started, the others ended.
 ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const ChildrenOptions& options);
 
 // "ssh 'a b'": as a shell reads it back.

@@ -12,10 +12,18 @@ namespace meshtrain {
 
 enum class SignalAction { kCheckpointExit, kCheckpoint, kReport, kExit, kIgnore };
 
-// SIGTERM, SIGUSR1 and SIGINT save and leave, SIGUSR2 and SIGHUP save, SIGQUIT reports; `changes`
-// are pairs like ("SIGUSR1", "checkpoint") of run.on_signal, in any of its words. A second signal
-// of a kind that leaves ends the process at once, as the system does by default.
-void catch_run_signals(const std::vector<std::pair<std::string, std::string>>& changes);
+// Pairs like ("SIGUSR1", "checkpoint") of run.on_signal, in any of its words.
+using SignalChanges = std::vector<std::pair<std::string, std::string>>;
+
+// SIGTERM, SIGUSR1 and SIGINT save and leave, SIGUSR2 and SIGHUP save, SIGQUIT reports, where
+// `changes` does not say otherwise. A second signal of a kind that leaves ends the process at once,
+// as the system does by default.
+void catch_run_signals(const SignalChanges& changes);
+// What one of those does then.
+SignalAction signal_action(int number, const SignalChanges& changes);
+bool asks_to_stop(SignalAction action);
+std::string action_name(SignalAction action);  // "checkpoint-exit"
+std::vector<int> changed_signals(const SignalChanges& changes);
 
 // The first SIGINT or SIGTERM sets the flag of stop_signal(), for verbs that have nothing to save.
 void catch_stop_signals();

@@ -133,6 +133,13 @@ TEST_CASE("launch refuses what it cannot start before anything starts") {
       {{"--processes", "4", "none.yaml"}, 2, "none.yaml"},
       {{"--processes", "4", "small.yaml", "fit.epochs=ten"}, 2, "fit.epochs"},
       {{"--processes", "4", "-"}, 2, "cannot share standard input"},
+      {{"--hosts", "[::1]:2", "small.yaml"}, 2, "mpirun takes no IPv6 address as a host: `::1`"},
+      {{"--processes", "4", "small.yaml", "run.on_signal={SIGINT: exit}"},
+       2,
+       "neither of which does what SIGINT should (exit)"},
+      {{"--processes", "4", "small.yaml", "run.on_signal={SIGUSR1: checkpoint}"},
+       2,
+       "neither of which does what SIGTERM should (checkpoint-exit)"},
       {{"--processes", "4", "small.yaml", "--interface", "eth77"},
        8,
        "interface `eth77` not found"},
@@ -254,16 +261,42 @@ TEST_CASE("the first signal that stops becomes the one that mpirun hands to all"
   }
 }
 
-TEST_CASE("a run that was asked to save is started again when it is lost") {
+TEST_CASE("a signal becomes the one of mpirun's that does the same") {
   const LaunchFolder folder(
-      "[ -e ready ] && exit 0\ntrap 'exit 8' USR2\necho >ready\n"
+      "trap 'echo usr1 >>got' USR1\ntrap 'echo usr2 >>got; exit 75' USR2\necho >ready\n"
       "while :; do sleep 0.05; done\n");
-  Command command = folder.command({"launch", "--processes", "4", "small.yaml", "--restarts", "3"});
+  Command command = folder.command(
+      {"launch", "--processes", "4", "small.yaml",
+       "run.on_signal={SIGUSR1: checkpoint, SIGUSR2: checkpoint-exit, SIGINT: ignore}"});
+  std::vector<int> numbers = {SIGTERM, SIGHUP, SIGINT};  // taken from the end
   command.watch = [&](const std::string&, const std::string&, int pid) {
-    return fs::exists(folder.file("ready")) && kill(pid, SIGUSR2) == 0;
+    const bool has_got =
+        numbers.size() == 1 ? folder.read("got") == "usr1\n" : fs::exists(folder.file("ready"));
+    if (has_got) {
+      kill(pid, numbers.back());
+      numbers.pop_back();
+    }
+    return numbers.empty();
   };
   const Result result = run(command);
-  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK_MESSAGE(result.exit_code == 75, result.err);
+  CHECK(folder.read("got") == "usr1\nusr2\n");
+}
+
+TEST_CASE("a run that was asked to save is started again when it is lost") {
+  for (const auto& [number, actions] :
+       {std::pair(SIGUSR2, "{}"), {SIGUSR1, "{SIGUSR1: checkpoint, SIGUSR2: checkpoint-exit}"}}) {
+    const LaunchFolder folder(
+        "[ -e ready ] && exit 0\ntrap 'exit 8' USR1 USR2\necho >ready\n"
+        "while :; do sleep 0.05; done\n");
+    Command command = folder.command({"launch", "--processes", "4", "small.yaml", "--restarts", "3",
+                                      std::string("run.on_signal=") + actions});
+    command.watch = [&, wanted = number](const std::string&, const std::string&, int pid) {
+      return fs::exists(folder.file("ready")) && kill(pid, wanted) == 0;
+    };
+    const Result result = run(command);
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+  }
 }
 
 // Runs the program alone; the first `kills` times it is killed once it has saved anew.

@@ -7,6 +7,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <thread>
 
 #include "base/diagnostic.h"
@@ -127,8 +129,29 @@ TEST_CASE("signals are passed on once and translated") {
                                      }});
   sender.join();
   CHECK(end.exit_code == 75);
-  CHECK(end.stop_signal == SIGTERM);
+  CHECK(end.signals == std::set<int>{SIGUSR1});
   CHECK(folder.read("out") == "usr\n");
+}
+
+TEST_CASE("what was ignored when a process began is not passed on unless that is wanted") {
+  const auto before = signal(SIGHUP, SIG_IGN);  // as nohup does
+  for (const bool wanted : {false, true}) {
+    const test::TempFolder folder;
+    const BlockedSignals blocked({SIGHUP, SIGUSR2});
+    std::thread sender([&, self = getpid()] {
+      comes_true([&] { return folder.read("ready") == "\n"; });
+      kill(self, SIGHUP);
+      kill(self, SIGUSR2);
+    });
+    const ChildrenEnd end =
+        run_children({shell("trap 'exit 75' USR2; echo >'" + folder.file("ready") +
+                            "'; while :; do sleep 0.05; done")},
+                     {.even_if_ignored = wanted ? std::vector<int>{SIGHUP} : std::vector<int>{}});
+    sender.join();
+    CHECK(end.exit_code == 75);
+    CHECK(end.signals == (wanted ? std::set<int>{SIGHUP, SIGUSR2} : std::set<int>{SIGUSR2}));
+  }
+  signal(SIGHUP, before);
 }
 
 TEST_CASE("a program that cannot be started is an error and leaves none of the others") {
@@ -182,7 +205,7 @@ TEST_CASE(
       {});
   sender.join();
   CHECK(end.exit_code == 4);
-  CHECK(end.stop_signal == SIGUSR1);  // the other one asks for no end
+  CHECK(end.signals == std::set<int>{SIGUSR1, SIGUSR2});
   CHECK(folder.read("out").find("the order\nsignal 10\nsignal 12\n") == 0);
 }
 
