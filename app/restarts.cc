@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/system_calls.h"
 #include "base/text.h"
@@ -18,51 +17,59 @@
 namespace meshtrain {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kMostSecondsLocked = 30;
 
-// Where an attempt writes, found out afterwards: the processes choose the folder where none is
-// given.
-class RunFinder {
+// Where the attempts write. What the processes would choose themselves is chosen here: another run
+// of the same name may begin at any time.
+class RunPlace {
  public:
-  RunFinder(const Arguments& arguments, const Config& config)
-      : arguments_(arguments), options_(run_dir_options(arguments, config)), before_(latest()) {}
-
-  // "" when no folder of a run was begun or gone on with.
-  std::string run() const {
+  RunPlace(const Arguments& arguments, const Config& config)
+      : mode_(arguments.resume.empty() ? config.run.resume.value : arguments.resume),
+        options_(run_dir_options(arguments, config)) {
     if (!options_.dir.empty()) {
-      return is_run_dir(options_.dir) ? options_.dir : "";
+      return;
     }
-    if (goes_on_from_path()) {
-      const ResumeTarget target = open_resume_path(arguments_.resume);
-      if (target.own) {
-        return target.run.dir;
-      }
+    const ConfigObject* backup = config.callback("BackupAndRestore");
+    if (backup != nullptr && arguments.resume.empty() && mode_ == "never") {
+      options_.dir = interrupted_run(*backup, options_);
+    } else if (mode_ == "auto" || mode_ == "latest" || mode_ == "best") {
+      options_.dir = latest_run(options_);
     }
-    const Latest now = latest();
-    return now.run != before_.run || now.changed != before_.changed ? now.run : "";
+    is_found_ = !options_.dir.empty();
+  }
+
+  // For the first attempt.
+  std::vector<std::string> words(std::vector<std::string> given) const {
+    if (is_found_) {
+      given.push_back("--run-dir=" + options_.dir);
+    }
+    return given;
+  }
+  // The name of the folder that the next attempt makes, where it makes one of its own.
+  const std::string& next_folder() {
+    options_.new_folder = new_folder_name();
+    return options_.new_folder;
+  }
+  // After an attempt: "" when no folder of a run was begun or gone on with.
+  std::string run() {
+    if (options_.dir.empty() && goes_on_from_path()) {
+      const ResumeTarget target = open_resume_path(mode_);
+      options_.dir = target.own ? target.run.dir : "";
+    }
+    if (options_.dir.empty()) {
+      const std::string made = runs_folder(options_) + "/" + options_.new_folder;
+      options_.dir = is_run_dir(made) ? made : "";
+    }
+    return is_run_dir(options_.dir) ? options_.dir : "";
   }
   bool goes_on_from_path() const {
-    const std::string& mode = arguments_.resume;
-    return !mode.empty() && mode != "never" && mode != "auto" && mode != "latest" && mode != "best";
+    return mode_ != "never" && mode_ != "auto" && mode_ != "latest" && mode_ != "best";
   }
 
  private:
-  struct Latest {
-    std::string run;
-    fs::file_time_type changed;
-  };
-  Latest latest() const {
-    std::error_code error;
-    const std::string run = latest_run(options_);
-    return {run, run.empty() ? fs::file_time_type()
-                             : fs::last_write_time(run + "/metrics.jsonl", error)};
-  }
-
-  const Arguments& arguments_;
-  const RunDirOptions options_;
-  const Latest before_;
+  const std::string mode_;
+  RunDirOptions options_;
+  bool is_found_ = false;
 };
 
 // A process that still ends on another host may hold the lock for some seconds.
@@ -96,15 +103,15 @@ struct Next {
   std::string from;   // in words
 };
 
-Next next_attempt(const Arguments& arguments, const RunFinder& finder) {
+Next next_attempt(const Arguments& arguments, RunPlace& place) {
   Next out{arguments.given_words, -1, "from the beginning: there is no checkpoint yet"};
-  const std::string run = finder.run();
+  const std::string run = place.run();
   if (run.empty()) {
     return out;
   }
   wait_for_lock(run);
   const NewestCheckpoint newest = newest_checkpoint(run + "/checkpoints");
-  if (newest.reader == nullptr && finder.goes_on_from_path()) {
+  if (newest.reader == nullptr && place.goes_on_from_path()) {
     throw ConfigError("E400", {},
                       fmt::format("`{}` has no checkpoint of its own yet to start again from; "
                                   "begin it again in another folder",
@@ -146,17 +153,21 @@ void say(const std::string& text) {
 }
 
 int run_with_restarts(const Arguments& arguments, const Config& config, const Attempt& attempt) {
-  const RunFinder finder(arguments, config);
+  if (arguments.restarts == 0) {
+    return attempt(arguments.given_words, {{"MESHTRAIN_RESTART", "0"}}).exit_code;
+  }
+  RunPlace place(arguments, config);
   const double began = seconds_now();
-  Next next{arguments.given_words, -1, ""};
+  Next next{place.words(arguments.given_words), -1, ""};
   for (int64_t restart = 0;; ++restart) {
-    const ChildrenEnd end = attempt(next.words, {{"MESHTRAIN_RESTART", std::to_string(restart)}});
+    const ChildrenEnd end = attempt(next.words, {{"MESHTRAIN_RESTART", std::to_string(restart)},
+                                                 {kNewFolderVariable, place.next_folder()}});
     if (!is_worth_a_restart(end.exit_code) || is_asked_to_stop(end, config) ||
         restart == arguments.restarts) {
       return end.exit_code;
     }
     const int64_t begun_from = next.step;
-    next = next_attempt(arguments, finder);
+    next = next_attempt(arguments, place);
     if (restart > 0 && next.step <= begun_from) {
       say(fmt::format(
           "not started again after exit code {}: no checkpoint was added since restart {}",

@@ -146,18 +146,22 @@ std::string backup_link(const ConfigObject& backup) {
 
 }  // namespace
 
-ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run) {
-  ResumeTarget out;
-  out.run = std::move(run);
+std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run) {
   const std::string link = backup_link(backup);
   std::error_code error;
-  std::string dir = without_slash(out.run.dir);
+  std::string dir = without_slash(run.dir);
   if (dir.empty() && !link.empty()) {
     dir = fs::read_symlink(link, error).string();
   } else if (dir.empty()) {
-    dir = latest_run(out.run);
+    dir = latest_run(run);
   }
-  if (is_run_dir(dir) && !is_finished_run(dir)) {
+  return is_run_dir(dir) && !is_finished_run(dir) ? dir : "";
+}
+
+ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run) {
+  ResumeTarget out;
+  out.run = std::move(run);
+  if (const std::string dir = interrupted_run(backup, out.run); !dir.empty()) {
     take_from_run(dir, false, true, out);
     out.run.dir = dir;
     out.run.resume = true;

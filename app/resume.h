@@ -32,6 +32,8 @@ ResumeTarget agree_on_target(const Agreement& agreement, const std::function<Res
 // With BackupAndRestore: the run that was interrupted, found by -o, `backup_dir` or the name; a run
 // from the beginning when there is none, or when it was finished.
 ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run);
+// Its folder, or "".
+std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run);
 // At the begin and at the end of a run with BackupAndRestore: `backup_dir` leads to the run; the
 // checkpoints of one that is finished are deleted if `delete_checkpoint` says so. Throw FileError
 // (exit 74).

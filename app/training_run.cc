@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
@@ -36,6 +37,9 @@ RunDirOptions run_dir_options(const Arguments& arguments, const Config& config) 
   options.dir = arguments.run_dir.empty() ? config.run.dir.value : arguments.run_dir;
   options.dir_loc = arguments.run_dir.empty() ? config.run.dir.loc : SourceLoc{};
   options.name = config.name.value.empty() ? config.model.name.value : config.name.value;
+  if (const char* name = std::getenv(kNewFolderVariable)) {
+    options.new_folder = name;
+  }
   return options;
 }
 

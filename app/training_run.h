@@ -24,6 +24,9 @@ namespace meshtrain {
 
 class RunWriter;
 
+// The name of a new run's folder, from the process that started this one and may start it again.
+inline constexpr const char* kNewFolderVariable = "MESHTRAIN_NEW_FOLDER";
+
 class TrainingRun {
  public:
   // Throws ConfigError with every problem of the config.

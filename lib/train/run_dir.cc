@@ -35,18 +35,6 @@ std::string file_name_of(std::string_view name) {
   return out.empty() ? "run" : out;
 }
 
-// "2026-01-05_14-03-22_7f3a"
-std::string new_id(int attempt) {
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  tm local = {};
-  localtime_r(&now.tv_sec, &local);
-  const int64_t unique[] = {now.tv_sec, now.tv_nsec, getpid(), attempt};
-  return fmt::format("{:04}-{:02}-{:02}_{:02}-{:02}-{:02}_{:04x}", local.tm_year + 1900,
-                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
-                     hash_bytes(unique, sizeof(unique)) & 0xffffu);
-}
-
 Diagnostic cannot_create(const RunDirOptions& options, const std::string& path, int error_number) {
   Diagnostic out{Severity::kError,
                  "E142",
@@ -201,11 +189,18 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
   if (options.dir.empty()) {
     const fs::path parent = runs_folder(options);
     make_parents(options, parent);
-    int attempt = 0;
-    do {
-      path_ = (parent / new_id(attempt)).string();
-      MESHTRAIN_CHECK(attempt++ < kMaxAttempts, "no unused folder name in `{}`", parent.string());
-    } while (!make_folder(options, path_));
+    for (int attempt = 0;; ++attempt) {
+      MESHTRAIN_CHECK(attempt < kMaxAttempts, "no unused folder name in `{}`", parent.string());
+      path_ =
+          (parent / (options.new_folder.empty() ? new_folder_name(attempt) : options.new_folder))
+              .string();
+      if (make_folder(options, path_)) {
+        break;
+      }
+      if (!options.new_folder.empty()) {  // whoever chose it would take that run for this one
+        fail(cannot_create(options, path_, EEXIST));
+      }
+    }
   } else {
     if (const std::optional<Diagnostic> problem = occupied(options)) {
       fail(*problem);
@@ -290,6 +285,17 @@ bool is_finished_run(const std::string& dir) {
   const size_t begin = end == std::string::npos ? end : text.rfind('\n', end) + 1;
   const nlohmann::json last = parse_json(begin == std::string::npos ? "" : text.substr(begin));
   return last.is_object() && last.value("event", "") == "end" && last.value("exit_code", -1) == 0;
+}
+
+std::string new_folder_name(int attempt) {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm local = {};
+  localtime_r(&now.tv_sec, &local);
+  const int64_t unique[] = {now.tv_sec, now.tv_nsec, getpid(), attempt};
+  return fmt::format("{:04}-{:02}-{:02}_{:02}-{:02}-{:02}_{:04x}", local.tm_year + 1900,
+                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+                     hash_bytes(unique, sizeof(unique)) & 0xffffu);
 }
 
 std::string runs_folder(const RunDirOptions& options) {

@@ -24,7 +24,8 @@ struct RunDirOptions {
   SourceLoc dir_loc;  // where `dir` was written, for messages
   std::string name;   // of the run; characters that do not suit a file name become "_"
   std::string root = "runs";
-  bool resume = false;  // `dir` holds a run, and it goes on
+  std::string new_folder;  // its name, in place of <time>_<4 hex digits>
+  bool resume = false;     // `dir` holds a run, and it goes on
 };
 
 // What can be said before anything else is done: E141 `dir` holds another run (or anything), E142
@@ -73,6 +74,8 @@ class RunDir {
 bool is_run_dir(const std::string& dir);
 // Whether the run in `dir` came to its end.
 bool is_finished_run(const std::string& dir);
+// For RunDirOptions::new_folder: "2026-01-05_14-03-22_7f3a".
+std::string new_folder_name(int attempt = 0);
 // The folder of the runs of that name: "runs/mlp".
 std::string runs_folder(const RunDirOptions& options);
 // The folder of the newest run of that name, or "" when there is none.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "base/json.h"
@@ -336,6 +337,52 @@ TEST_CASE("a run that is lost twice is started again twice and ends the same") {
   CHECK(result.err.find("restart 2 of 3") != std::string::npos);
   CHECK(result.err.find("restart 3 of 3") == std::string::npos);
   CHECK(folder.read("run/weights.safetensors") == folder.read("whole/weights.safetensors"));
+}
+
+TEST_CASE("another run of the same name does not take the place of one that is started again") {
+  const LaunchFolder folder(fmt::format(
+      "while [ \"$1\" != '{0}' ]; do shift; done\n"
+      "[ -e first ] && exec \"$@\"\n"
+      "\"$@\" &\n"
+      "until ls runs/small/latest/checkpoints 2>/dev/null | grep -q '^[0-9]'; do sleep 0.02; done\n"
+      "kill -9 $!; wait $!\n"
+      "basename $(readlink runs/small/latest) >first\n"
+      "unset MESHTRAIN_RESTART MESHTRAIN_NEW_FOLDER\n"
+      "'{0}' train -q small.yaml || exit 1\n"
+      "exit 137\n",
+      MESHTRAIN_BINARY));
+  REQUIRE(run(folder.command(with({"train", "-q", "-o", "whole"}, kManyEpochs))).exit_code == 0);
+  const Result result = run(
+      folder.command(with({"launch", "--processes", "4", "--restarts", "1", "-q"}, kManyEpochs)));
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  const std::string own = "runs/small/" + lines_of(folder.read("first")).at(0);
+  CHECK_FALSE(fs::equivalent(folder.file(own), folder.file("runs/small/latest")));
+  CHECK_MESSAGE(result.err.find(" of " + own + "\n") != std::string::npos, result.err);
+  CHECK(folder.read(own + "/weights.safetensors") == folder.read("whole/weights.safetensors"));
+}
+
+TEST_CASE("the run that is gone on with is chosen before the processes start") {
+  const LaunchFolder folder(kWriteDown);
+  REQUIRE(run(folder.command({"train", "-q", "small.yaml"})).exit_code == 0);
+  const std::string latest =
+      "runs/small/" + fs::read_symlink(folder.file("runs/small/latest")).string();
+  const auto words = [&](const std::vector<std::string>& more) {
+    const Result result = run(folder.command(
+        with({"launch", "--processes", "4", "--restarts", "1", "small.yaml"}, more)));
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    return words_after_program(folder);
+  };
+  const auto has = [](const std::vector<std::string>& list, const std::string& word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+  };
+  CHECK(has(words({"--resume"}), "--run-dir=" + latest));
+  CHECK(has(words({"run.resume=latest"}), "--run-dir=" + latest));
+  CHECK_FALSE(has(words({}), "--run-dir=" + latest));
+  // One that has come to its end is not gone on with.
+  const std::string backup = "callbacks+={BackupAndRestore: {save_freq: 2}}";
+  CHECK_FALSE(has(words({backup}), "--run-dir=" + latest));
+  std::ofstream(folder.file(latest + "/metrics.jsonl"), std::ios::app) << "{}\n";
+  CHECK(has(words({backup}), "--run-dir=" + latest));
 }
 
 TEST_CASE("a run is started again as often as was said and not more") {

@@ -91,6 +91,15 @@ TEST_CASE("two runs of one name get folders of their own and latest is the newer
   CHECK(fs::read_symlink(folder / "runs/my_net/latest").is_relative());
 }
 
+TEST_CASE("a new run's folder has the name that was chosen for it, or there is none") {
+  TemporaryFolder folder;
+  const RunDirOptions options{
+      .name = "net", .root = folder / "runs", .new_folder = new_folder_name()};
+  CHECK(RunDir(options, no_trouble).path() == folder / ("runs/net/" + options.new_folder));
+  CHECK(fs::read_symlink(folder / "runs/net/latest") == options.new_folder);
+  CHECK_THROWS_AS(RunDir(options, no_trouble), ConfigError);
+}
+
 TEST_CASE("a given folder is used as it is when it is absent or empty") {
   TemporaryFolder folder;
   const RunDir deep({.dir = folder / "a/b"}, no_trouble);
