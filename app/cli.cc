@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -16,8 +17,18 @@ const char* const kVersion = MESHTRAIN_VERSION;
 
 namespace {
 
+// `lr=0.1.yaml` may be a file and `runs/lr=0.1` can be nothing else, but what a key of the config
+// begins is that key.
 bool is_override(const std::string& word) {
-  return starts_with(word, "~") || word.find('=') != std::string::npos;
+  const size_t equals = word.find('=');
+  if (starts_with(word, "~") || equals == std::string::npos) {
+    return starts_with(word, "~");
+  }
+  const size_t end = word[equals == 0 ? 0 : equals - 1] == '+' ? equals - 1 : equals;
+  const std::string key = word.substr(0, std::min(end, word.find('[')));
+  const bool is_path = key.find('/') != std::string::npos && word.find_first_of("\"'") >= equals;
+  std::error_code error;
+  return is_known_key(key) || (!is_path && !std::filesystem::exists(word, error));
 }
 
 // "data=4,model=2" names the axes, "4x2" and "4,2" do not.
@@ -51,7 +62,7 @@ void check_is_config(const std::vector<std::string>& files, size_t i) {
   if (is_run_dir(word)) {
     problems.error("E140", {}, fmt::format("`{}` is a run, no config", word))
         .help(fmt::format("`meshtrain resume {}` goes on with it", word))
-        .help(fmt::format("its config: {}/config.yaml", word));
+        .help(fmt::format("its config: {}/config.resolved.yaml", word));
   } else if (std::error_code error; !ends_with(word, ".yaml") && !ends_with(word, ".yml") &&
                                     is_known_key(word) && !std::filesystem::exists(word, error)) {
     problems.error("E140", {}, fmt::format("`{}` is a key and has no value", word))
@@ -150,6 +161,19 @@ bool use_color(const std::string& flag, const TextStream& stream) {
 void show_warnings(const Diagnostics& warnings, const Arguments& a) {
   if (!a.quiet) {
     err_stream().write(warnings.render(use_color(a.color, err_stream())));
+  }
+}
+
+void refuse_profile(const Arguments& a, const std::string& run) {
+  if (!a.profile.empty()) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E140", {},
+               fmt::format("`--profile {}`: the config of `{}` has no profiles, what was chosen of "
+                           "them is in it",
+                           a.profile, run))
+        .help("write the profile's values as KEY=VALUE");
+    throw ConfigError(diagnostics);
   }
 }
 

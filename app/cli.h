@@ -101,6 +101,8 @@ int run_version();
 LoadOptions load_options(const Arguments& arguments, bool require_data);
 // The same without a file among the words, for configs that come from elsewhere.
 LoadOptions override_options(const Arguments& arguments);
+// E140 for --profile: the config of a run or a checkpoint has none.
+void refuse_profile(const Arguments& arguments, const std::string& run);
 // run.verbose as --progress changes it.
 int64_t progress_verbose(const Arguments& arguments, const Config& config);
 ConsoleOptions console_options(const Arguments& arguments, const Config& config);

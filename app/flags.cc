@@ -56,8 +56,11 @@ void add_output_flags(CLI::App& verb, Arguments& a) {
       ->check(one_of({"keras", "plain", "json"}))
       ->group("Output");
   verb.add_flag("-q,--quiet", a.quiet, "Only the final result and errors")->group("Output");
-  verb.add_flag("-v,--verbose", a.verbosity, "Show the plan before starting")->group("Output");
   add_color_flag(verb, a);
+}
+
+void add_verbose_flag(CLI::App& verb, Arguments& a) {
+  verb.add_flag("-v,--verbose", a.verbosity, "Show the plan before starting")->group("Output");
 }
 
 void add_color_flag(CLI::App& verb, Arguments& a) {

@@ -11,8 +11,10 @@ namespace meshtrain {
 void add_config_arguments(CLI::App& verb, Arguments& arguments);
 // The latter alone.
 void add_key_flags(CLI::App& verb, Arguments& arguments);
-// --progress, --log-format, -q, -v: of verbs that run steps.
+// --progress, --log-format, -q: of verbs that run steps.
 void add_output_flags(CLI::App& verb, Arguments& arguments);
+// -v: of verbs that train.
+void add_verbose_flag(CLI::App& verb, Arguments& arguments);
 void add_color_flag(CLI::App& verb, Arguments& arguments);
 // "text" or "json".
 void add_format_flag(CLI::App& verb, Arguments& arguments);

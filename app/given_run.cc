@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "config/source.h"
+#include "resume.h"
 #include "train/checkpoint/reader.h"
 #include "train/engine.h"
 #include "train/run_dir.h"
@@ -33,6 +35,13 @@ GivenRun given_run(const Arguments& arguments, bool require_data) {
   };
   const auto run = std::find_if(files.begin(), files.end(), is_run);
   if (run == files.end()) {
+    const auto is_folder = [&](const std::string& word) {
+      return std::filesystem::is_directory(word, error);
+    };
+    if (const auto folder = std::find_if(files.begin(), files.end(), is_folder);
+        folder != files.end()) {
+      no_run_in(*folder);
+    }
     given.options = load_options(arguments, require_data);
     return given;
   }
@@ -40,6 +49,7 @@ GivenRun given_run(const Arguments& arguments, bool require_data) {
     throw ConfigError("E140", {},
                       fmt::format("`{}` has its own config; give it alone, with KEY=VALUE", *run));
   }
+  refuse_profile(arguments, *run);
   given.options.source = config_in(std::filesystem::canonical(*run, error).string());
   given.weights = given.weights.empty() ? *run : given.weights;
   files.clear();

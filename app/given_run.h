@@ -11,11 +11,12 @@ struct GivenRun {
   std::string weights;  // --weights, else the run's or the checkpoint's; may be ""
 };
 
-// Throws ConfigError: E140 a run and a config, E100 a run without its config, E400 and the like for
-// a checkpoint.
+// Throws ConfigError: E140 a run with a config or --profile, E100 a run without its config, E400
+// and the like for a checkpoint, or for a folder that is neither.
 GivenRun given_run(const Arguments& arguments, bool require_data);
 
-// given.weights, else fit.initial_weights, else E140 unless the model has no weights. Says which it took of a run, unless --quiet.
+// given.weights, else fit.initial_weights, else E140 unless the model has no weights. Says which it
+// took of a run, unless --quiet.
 void load_given_weights(Engine& engine, const GivenRun& given, const Config& config,
                         const Arguments& arguments, const Agreement& agreement);
 

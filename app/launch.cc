@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/file.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "check_hosts.h"
@@ -28,12 +29,20 @@ namespace {
   throw ConfigError(std::move(diagnostics));
 }
 
+std::vector<Host> hosts_of_file(const std::string& path) {
+  try {
+    return read_host_file(path);
+  } catch (const FileError& error) {
+    refuse(fmt::format("--hostfile: {}", error.what()), "a line for each host: `node1 slots=4`");
+  }
+}
+
 // --hosts, --hostfile and --processes together; empty when none is given.
 std::vector<Host> chosen_hosts(const LaunchArguments& launch) {
   if (!launch.hosts.empty() && !launch.host_file.empty()) {
     refuse("both --hosts and --hostfile", "one of the two");
   }
-  std::vector<Host> hosts = !launch.host_file.empty() ? read_host_file(launch.host_file)
+  std::vector<Host> hosts = !launch.host_file.empty() ? hosts_of_file(launch.host_file)
                             : !launch.hosts.empty()   ? parse_hosts(launch.hosts)
                                                       : std::vector<Host>();
   if (hosts.empty() && launch.processes > 0) {

@@ -25,6 +25,23 @@ Environment: MESHTRAIN_DATA, MESHTRAIN_CACHE, MESHTRAIN_DEVICES, MESHTRAIN_OFFLI
   MESHTRAIN_JOIN_TIMEOUT, MESHTRAIN_HEARTBEAT_TIMEOUT, MESHTRAIN_COLLECTIVE_TIMEOUT (seconds).
 `meshtrain VERB --help` lists the flags of a verb.)";
 
+// The exit code once all is said: what nobody could read is a failure, unless it is also elsewhere.
+int code_after_output(int code, bool has_record) {
+  if (out_stream().error_number() == 0) {
+    return code;
+  }
+  const std::string reason =
+      fmt::format("cannot write to stdout: {}", std::strerror(out_stream().error_number()));
+  if (has_record) {
+    err_stream().write(fmt::format("warning: {}\n", reason));
+    return code;
+  }
+  if (code == 0) {
+    err_stream().write(error_text(ExitCode::kWriteFailed, reason));
+  }
+  return code == 0 ? static_cast<int>(ExitCode::kWriteFailed) : code;
+}
+
 int run(int argc, char** argv) {
   prepare_streams();
   let_first_speak();
@@ -45,36 +62,26 @@ int run(int argc, char** argv) {
       return show_misuse(asked, app);
     }
     out_stream().write(app.help() + "\n");  // of the verb, if there is one
-    return 0;
+    return code_after_output(0, false);
   } catch (const CLI::Success& success) {  // --version
     out_stream().write(fmt::format("{}\n", success.what()));
-    return 0;
+    return code_after_output(0, false);
   } catch (const CLI::ParseError& error) {
     return show_misuse(error, app);
   }
   arguments.given_words = given_words(app);
+  const std::string verb = app.get_subcommands().front()->get_name();
   Ending ending;
   try {
-    if (start_processes(arguments, app.get_subcommands().front()->get_name())) {
+    if (start_processes(arguments, verb)) {
       ending.exit_code = action();
     }
   } catch (...) {
     ending = ending_of_exception(arguments, started);
   }
   const int code = end_processes(arguments.processes, ending);
-  if (out_stream().error_number() == 0) {
-    return code;
-  }
-  const std::string reason =
-      fmt::format("cannot write to stdout: {}", std::strerror(out_stream().error_number()));
-  if (started) {  // the run directory has the record
-    err_stream().write(fmt::format("warning: {}\n", reason));
-    return code;
-  }
-  if (code == 0) {
-    err_stream().write(error_text(ExitCode::kWriteFailed, reason));
-  }
-  return code == 0 ? static_cast<int>(ExitCode::kWriteFailed) : code;
+  // The run's folder has it, the predictions are a file; an evaluation has nothing but its line.
+  return code_after_output(code, started && verb != "evaluate");
 }
 
 }  // namespace

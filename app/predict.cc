@@ -94,6 +94,9 @@ std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTenso
 }  // namespace
 
 int run_predict(const Arguments& arguments, bool& started) {
+  if (arguments.input.empty()) {
+    throw ConfigError("E140", {}, "--input names no file");
+  }
   const GivenRun given = given_run(arguments, false);
   const Config config = load_config(given.options);
   if (const std::optional<int> code = run_own_processes(arguments, config)) {
@@ -102,7 +105,8 @@ int run_predict(const Arguments& arguments, bool& started) {
   Agreement agreement(arguments.processes, seconds_now);
   const Setup setup(config, nullptr);
   check_predictions_path(arguments.output, setup.model().output_names().size());
-  agreement.by_first("looking at --output", [&] { check_predictions_folder(arguments.output); });
+  agreement.by_first("looking at --output",
+                     [&] { check_predictions_folder(arguments.output, arguments.input); });
   Dataset dataset;
   std::string hash;
   agreement.by_all("opening the data", [&] {

@@ -48,8 +48,9 @@ std::string run_of(const std::string& checkpoint) {
   throw ConfigError(diagnostics);
 }
 
-// Says which folder may have been meant.
-[[noreturn]] void no_run_in(const std::string& given) {
+}  // namespace
+
+void no_run_in(const std::string& given) {
   std::error_code error;
   Diagnostics diagnostics;
   if (fs::exists(given, error)) {
@@ -77,6 +78,8 @@ std::string run_of(const std::string& checkpoint) {
   }
   throw ConfigError(diagnostics);
 }
+
+namespace {
 
 std::unique_ptr<CheckpointReader> open_checked(const std::string& path,
                                                const CheckpointCheck& check) {

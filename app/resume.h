@@ -40,6 +40,10 @@ std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run
 void begin_backup(const ConfigObject& backup, const std::string& run_dir);
 void end_backup(const ConfigObject& backup, const std::string& run_dir);
 
+// Throws ConfigError E400 (exit 6) for a path without a run or a checkpoint; says which folder may
+// have been meant.
+[[noreturn]] void no_run_in(const std::string& path);
+
 // The checkpoint of a path that names it, the run or its folder of checkpoints: for a run the
 // newest that passes `check`. Throws as above.
 ResumeTarget open_resume_path(const std::string& path,

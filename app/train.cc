@@ -3,6 +3,7 @@
 
 #include "config/source.h"
 #include "restarts.h"
+#include "train/checkpoint/restore.h"
 #include "training_run.h"
 
 namespace meshtrain {
@@ -13,6 +14,7 @@ constexpr const char* kConfigName = "config.resolved.yaml";
 // The config is the checkpoint's, with what the command line changes.
 LoadOptions resume_options(const Arguments& arguments, const CheckpointReader& reader) {
   LoadOptions options = override_options(arguments);
+  refuse_profile(arguments, arguments.target);
   if (!options.files.empty()) {
     throw ConfigError(
         "E140", {},
@@ -29,6 +31,7 @@ int run_train(const Arguments& arguments, bool& started) {
     throw ConfigError("E140", {},
                       "--restarts is for what starts the processes: meshtrain launch --restarts N");
   }
+  check_allowed_keys(arguments.allow);
   const double started_at = seconds_now();
   TrainingRun run(arguments, load_options(arguments, true), started_at);
   const Located<std::string>& configured = run.config().run.resume;
@@ -54,6 +57,7 @@ int run_train(const Arguments& arguments, bool& started) {
 }
 
 int run_resume(const Arguments& arguments, bool& started) {
+  check_allowed_keys(arguments.allow);
   const double started_at = seconds_now();
   if (arguments.processes.group == nullptr) {  // others than this one may verify the rest
     const ResumeTarget seen = open_resume_path(

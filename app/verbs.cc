@@ -28,12 +28,14 @@ void add_train_flags(CLI::App& verb, Arguments& a) {
   add_config_arguments(verb, a);
   add_run_dir(verb, a, "Where results go; default runs/NAME/ID, never overwritten");
   verb.add_flag("-r,--resume{auto}", a.resume,
-                "Go on from a checkpoint. auto, or no word: from the newest, or start afresh")
+                "Go on from a checkpoint. auto, or no word: from the newest, or start afresh. "
+                "As --resume=best")
       ->option_text("[=auto|latest|best|PATH]")
       ->group("Resuming");
   add_resume_flags(verb, a);
   add_engine_flags(verb, a);
   add_output_flags(verb, a);
+  add_verbose_flag(verb, a);
   verb.add_option("--restarts", a.restarts,
                   "Start again from the newest checkpoint when a process or host was lost, at most "
                   "N times")
@@ -312,6 +314,7 @@ void add_resume(CommandLine to) {
   add_run_dir(verb, a, "A new run, which begins from that checkpoint");
   add_resume_flags(verb, a);
   add_output_flags(verb, a);
+  add_verbose_flag(verb, a);
 }
 
 void add_explain(CommandLine to) {

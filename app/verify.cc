@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "config/load.h"
+#include "resume.h"
+#include "train/checkpoint/reader.h"
 #include "train/run_dir.h"
 
 namespace meshtrain {
@@ -26,6 +28,10 @@ int run_verify(const Arguments& arguments) {
     throw ConfigError(
         "E140", {},
         fmt::format("`{}` after a folder; only a config takes more", arguments.words[1]));
+  }
+  refuse_profile(arguments, first);
+  if (!is_run_dir(first) && !is_checkpoint(first) && checkpoint_steps(first).empty()) {
+    no_run_in(first);
   }
   const int code = verify_checkpoints(first, arguments);
   return code == 0 && is_run_dir(first) && !arguments.checksums ? verify_resume(first, arguments)

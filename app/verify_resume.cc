@@ -5,12 +5,14 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <tuple>
 
 #include "base/text.h"
 #include "config/source.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/writer.h"
 #include "train/signals.h"
+#include "train/trainer.h"
 #include "training_run.h"
 #include "verify.h"
 
@@ -47,18 +49,60 @@ bool same_mesh(const CheckpointReader& a, const CheckpointReader& b) {
                     [](const MeshAxis& p, const MeshAxis& q) { return p.size == q.size; });
 }
 
-// Metrics may change on the way; another optimizer begins anew at the first of the two.
+// Metrics may change on the way; another model or optimizer begins anew at the first of the two.
 bool same_state(const CheckpointReader& a, const CheckpointReader& b) {
-  const auto paths = [](const CheckpointReader& reader) {
-    std::set<std::string> out;
+  const auto variables = [](const CheckpointReader& reader) {
+    std::set<std::tuple<std::string, DType, Shape>> out;
     for (const CheckpointTensor& tensor : reader.manifest().tensors) {
       if (tensor.kind != TensorKind::kMetric) {
-        out.insert(tensor.path);
+        out.emplace(tensor.path, tensor.dtype, tensor.shape);
       }
     }
     return out;
   };
-  return paths(a) == paths(b);
+  return variables(a) == variables(b);
+}
+
+// Whether the place of the first is one in the data and the order of the second: E413.
+bool same_data(const TrainState& begin, const TrainState& end) {
+  const DataCursor &a = begin.cursor, &b = end.cursor;
+  const bool in_epoch = begin.position.batch > 0;
+  const bool by_steps = a.steps_per_epoch > 0 || b.steps_per_epoch > 0;
+  const bool same_batches = a.batch_size == b.batch_size && a.remainder == b.remainder &&
+                            a.steps_per_epoch == b.steps_per_epoch;
+  return a.data == b.data && a.num_samples == b.num_samples && a.seed == b.seed &&
+         (same_batches || !(in_epoch || by_steps)) && (a.shuffle == b.shuffle || !in_epoch);
+}
+
+LoadOptions config_of(const CheckpointReader& reader, LoadOptions options) {
+  const std::string name = reader.path() + "/config.resolved.yaml";
+  options.source = checked_source(name, reader.text("config.resolved.yaml"));
+  return options;
+}
+
+// Batches from one place to another, as the second one's config has them.
+int64_t batches_between(const CheckpointReader& begin, const CheckpointReader& end) {
+  const TrainPosition &from = begin.state().position, &to = end.state().position;
+  const Config config = load_config(config_of(end, {}));
+  const DataCursor& data = end.state().cursor;
+  const int64_t in_pass =
+      count_batches(data.num_samples, config.fit.batch_size, data.remainder == "drop");
+  int64_t out = to.batch - from.batch;
+  for (int64_t epoch = from.epoch; epoch < to.epoch; ++epoch) {
+    out += plan_epoch(config.fit, in_pass, epoch).steps;
+  }
+  return out;
+}
+
+// Whether training went from one to the other as a resume does: without --reset-cursor or
+// --reset-optimizer between them.
+bool goes_on(const CheckpointReader& begin, const CheckpointReader& end) {
+  const TrainState &from = begin.state(), &to = end.state();
+  const int64_t steps = to.position.step - from.position.step;
+  // A step whose gradients were not finite is none of the optimizer's.
+  const bool optimizer_anew =
+      from.iterations > 0 && to.iterations < from.iterations + steps && to.iterations <= steps;
+  return !optimizer_anew && (from.position.batch == 0 || batches_between(begin, end) == steps);
 }
 
 // The newest two neighbours.
@@ -80,13 +124,16 @@ Stretch newest_interval(const std::string& run) {
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     Stretch out{std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i + 1])),
                 std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i]))};
-    if (same_mesh(*out.begin, *out.end) && same_state(*out.begin, *out.end)) {
+    if (same_mesh(*out.begin, *out.end) && same_state(*out.begin, *out.end) &&
+        same_data(out.begin->state(), out.end->state()) && goes_on(*out.begin, *out.end)) {
       return out;
     }
   }
   diagnostics
-      .error("E400", {},
-             fmt::format("no two neighbours in `{}` are of the same mesh and optimizer", folder))
+      .error(
+          "E400", {},
+          fmt::format("no two neighbours in `{}` are of the same mesh, model, optimizer and data",
+                      folder))
       .note("bit for bit a run is only equal on one mesh; on another, sums round differently");
   throw ConfigError(diagnostics);
 }
@@ -99,9 +146,8 @@ std::string replay(const Stretch& interval, const Arguments& given, const std::s
   arguments.progress = "none";
   arguments.log_format = "keras";
   arguments.resume.clear();
-  LoadOptions options = override_options(arguments);
-  const std::string name = interval.end->path() + "/config.resolved.yaml";
-  options.source = checked_source(name, interval.end->text("config.resolved.yaml"));
+  arguments.allow = {"model", "compile.loss", "compile.loss_weights"};  // as the run may have had
+  LoadOptions options = config_of(*interval.end, override_options(arguments));
   TrainingRun run(arguments, std::move(options), seconds_now());
   run.drop_file_callbacks();
   ResumeTarget target;

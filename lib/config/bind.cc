@@ -141,6 +141,10 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
     diagnostics.error(
         "E113", name.loc,
         fmt::format("`name` must be usable as a folder's name, not `{}`", config.name.value));
+  } else if (constexpr size_t kLongest = 255; config.name.value.size() > kLongest) {
+    diagnostics.error("E113", name.loc,
+                      fmt::format("`name` must be usable as a folder's name: {} bytes, at most {}",
+                                  config.name.value.size(), kLongest));
   }
   const ConfigValue& seed = field_of(tree, "seed");
   config.seed = located<int64_t>(seed, seed.integer());

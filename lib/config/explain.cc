@@ -132,15 +132,29 @@ std::string class_text(const ClassSpec& spec) {
 // Of a class in any category, or of one of its arguments.
 std::string explain_classes(std::string_view name, std::optional<std::string_view> argument) {
   std::vector<std::string> texts;
+  bool is_here = false;
   for (int i = 0; i < kNumCategories; ++i) {
     const ClassSpec* found = find_class(static_cast<Category>(i), name);
     if (found == nullptr) {
       continue;
     }
+    is_here = true;
     if (!argument) {
       texts.push_back(class_text(*found));
     } else if (const Spec* spec = found->find(*argument)) {
       texts.push_back(field_text(found->name + "." + spec->name, *spec));
+    }
+  }
+  for (int i = 0; i < kNumCategories && !is_here; ++i) {
+    const auto category = static_cast<Category>(i);
+    if (is_later_class(category, name)) {
+      texts.push_back(
+          fmt::format("{} ({}): comes with a later release; until then a config with "
+                      "it is refused\n",
+                      name, category_name(category)));
+    } else if (const std::string_view instead = refusal(category, name); !instead.empty()) {
+      texts.push_back(
+          fmt::format("{} ({}): not here; {}\n", name, category_name(category), instead));
     }
   }
   return join(texts, "\n");

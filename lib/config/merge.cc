@@ -24,10 +24,26 @@ struct MapShape {
 
 void merge_map(YamlNode& base, YamlNode over, const MapShape& shape);
 
+// A map of arguments alone: the class is that of what lies below.
+bool has_only_arguments(const YamlNode& over, Category category, const ClassSpec& spec) {
+  return over.is_map() && !over.children.empty() &&
+         std::all_of(over.children.begin(), over.children.end(), [&](const YamlNode& child) {
+           return child.key != class_key(category) && spec.find(child.key) != nullptr &&
+                  find_class(category, child.key) == nullptr;
+         });
+}
+
 bool merge_objects(YamlNode& base, YamlNode& over, Category category) {
   const auto a = object_form(base, category);
   const auto b = object_form(over, category);
   const ClassSpec* class_a = a ? find_class(category, a->spelled) : nullptr;
+  if (class_a != nullptr && has_only_arguments(over, category, *class_a)) {
+    YamlNode* args = normalize_object(base, category);
+    if (args != nullptr) {
+      merge_map(*args, std::move(over), {nullptr, class_a, false});
+    }
+    return args != nullptr;
+  }
   const ClassSpec* class_b = b ? find_class(category, b->spelled) : nullptr;
   if (class_a == nullptr || class_a != class_b || !over.is_map()) {
     return false;

@@ -1,6 +1,6 @@
 // One config laid over another: maps merge, lists and single values are replaced whole, `null`
-// removes what is not null_is_value(). An object keeps its arguments when the class stays the same,
-// else it is replaced.
+// removes what is not null_is_value(). An object keeps its arguments when the class stays the same
+// or only arguments of it are given, else it is replaced.
 #pragma once
 
 #include <string>

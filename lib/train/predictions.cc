@@ -101,6 +101,18 @@ std::string jsonl_text(std::span<const NamedTensor> outputs, int64_t samples) {
   return text;
 }
 
+// Where a link leads to: it stays when the file is replaced.
+std::string place_of(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::error_code error;
+  fs::path out = path;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(out, error); ++i) {
+    out = out.parent_path() / fs::read_symlink(out, error);
+  }
+  const bool is_file = !fs::exists(path, error) || fs::is_regular_file(path, error);
+  return is_file ? out.string() : path;
+}
+
 }  // namespace
 
 void check_predictions_path(const std::string& path, size_t num_outputs) {
@@ -119,15 +131,23 @@ void check_predictions_path(const std::string& path, size_t num_outputs) {
   throw ConfigError(diagnostics);
 }
 
-void check_predictions_folder(const std::string& path) {
+void check_predictions_folder(const std::string& path, const std::string& input) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  Diagnostics diagnostics;
+  if (fs::is_directory(status)) {
+    diagnostics.error("E142", {}, fmt::format("`--output {}` is a folder", path));
+  } else if (fs::is_regular_file(status) && fs::equivalent(path, input, error)) {
+    diagnostics
+        .error("E140", {}, fmt::format("`--output {}` would replace the samples of --input", path))
+        .help("another name for the predictions");
+  }
+  diagnostics.throw_if_errors();
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     return;  // a device or pipe is written as it is
   }
-  const fs::path parent = fs::path(path).parent_path();
+  const fs::path parent = fs::path(place_of(path)).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
-  Diagnostics diagnostics;
   if (fs::is_directory(folder, error)) {
     check_can_make(folder, {}, diagnostics);
   } else {
@@ -137,8 +157,9 @@ void check_predictions_folder(const std::string& path) {
   diagnostics.throw_if_errors();
 }
 
-void write_predictions(const std::string& path, std::span<const NamedTensor> outputs) {
+void write_predictions(const std::string& given, std::span<const NamedTensor> outputs) {
   const int64_t samples = outputs.front().tensor.shape()[0];
+  const std::string path = place_of(given);
   if (ends_with(path, ".csv")) {
     write_file_atomic(path, csv_text(outputs, samples));
   } else if (ends_with(path, ".jsonl")) {

@@ -25,14 +25,28 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMaxMetrics = uint64_t{1} << 34;
 constexpr int kMaxAttempts = 100;  // at an unused id; each has 65536 values a second
 
+// What a shell or a pattern would take for something else becomes "_", with a hash of the name: two
+// names share no folder. Characters beyond ASCII stay.
 std::string file_name_of(std::string_view name) {
+  constexpr size_t kLongest = 255, kOfHash = 5;
   std::string out;
   for (const char c : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' ||
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = byte >= 0x80 || std::isalnum(byte) != 0 || c == '-' || c == '_' ||
                        (c == '.' && !out.empty());
     out += plain ? c : '_';
   }
-  return out.empty() ? "run" : out;
+  if (out.empty() || (out == name && out.size() <= kLongest)) {
+    return out.empty() ? "run" : out;
+  }
+  while (out.size() > kLongest - kOfHash) {
+    size_t last = out.size() - 1;
+    while (last > 0 && (static_cast<unsigned char>(out[last]) & 0xc0u) == 0x80u) {
+      --last;
+    }
+    out.resize(last);
+  }
+  return fmt::format("{}_{:04x}", out, hash_text(name) & 0xffffu);
 }
 
 Diagnostic cannot_create(const RunDirOptions& options, const std::string& path, int error_number) {
@@ -145,7 +159,7 @@ void make_parents(const RunDirOptions& options, const fs::path& path) {
   do {
     fs::create_directories(path, error);
   } while (error == std::errc::interrupted);
-  if (error && !fs::is_directory(path)) {
+  if (std::error_code none; error && !fs::is_directory(path, none)) {
     fail(cannot_create(options, path.string(), error.value()));
   }
 }

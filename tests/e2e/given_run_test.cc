@@ -100,12 +100,52 @@ TEST_CASE("a model without weights is evaluated without a file of weights") {
   CHECK(contains(result.out, "loss"));
 }
 
+TEST_CASE("a path with an equals sign is a path") {
+  const ExampleFolder folder;
+  folder.write("lr=0.1.yaml", kExample);
+  for (const char* name : {"lr=0.1.yaml", "./lr=0.1.yaml"}) {
+    const Result result = meshtrain({"validate", name}, folder.path());
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == std::string(name) + ": 0 errors, 0 warnings\n");
+  }
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "lr=0.1"}, folder.path()).exit_code == 0);
+  for (const char* name : {"lr=0.1", "./lr=0.1"}) {
+    CHECK(evaluation({name}, folder.path()).first.contains("loss"));
+  }
+  CHECK(contains(meshtrain({"plan", "./lr=0.1"}, folder.path()).err,
+                 "its config: ./lr=0.1/config.resolved.yaml\n"));
+  // A key is one although a folder is called so, and a layout rule has slashes.
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "seed=5"}, folder.path()).exit_code == 0);
+  for (const char* word :
+       {"seed=5", "distribution.layout_map.d1/kernel=[null,null]",
+        "distribution.layout_map['d1/kernel']=[null,null]", "callbacks+=TerminateOnNaN"}) {
+    const Result result = meshtrain({"plan", "small.yaml", word}, folder.path());
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+  }
+  CHECK(contains(meshtrain({"plan", "small.yaml", "sed=5"}, folder.path()).err, "error[E111]"));
+  CHECK(contains(meshtrain({"plan", "configs/lr=1.yaml"}, folder.path()).err, "error[E100]"));
+}
+
+TEST_CASE("predictions do not take the place of their samples") {
+  const ExampleFolder folder;
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "run"}, folder.path()).exit_code == 0);
+  write_npy(folder.file("x.npy"), HostTensor(DType::kFloat32, {5, 6}));
+  const std::string samples = folder.read("x.npy");
+  const Result same = meshtrain({"predict", "run", "-i", "x.npy", "-o", "./x.npy"}, folder.path());
+  CHECK(same.exit_code == 2);
+  CHECK(contains(same.err, "error[E140]: `--output ./x.npy` would replace the samples of --input"));
+  CHECK(folder.read("x.npy") == samples);
+  const Result none = meshtrain({"predict", "run", "-i", "", "-o", "y.npy"}, folder.path());
+  CHECK(none.exit_code == 2);
+  CHECK(contains(none.err, "error[E140]: --input names no file"));
+}
+
 TEST_CASE("what is no run and runs without weights are said so") {
   const ExampleFolder folder;
   fs::create_directories(folder.file("empty"));
   const Result no_run = meshtrain({"evaluate", "empty"}, folder.path());
-  CHECK(no_run.exit_code == 2);
-  CHECK(contains(no_run.err, "error[E100]"));
+  CHECK(no_run.exit_code == 6);
+  CHECK(contains(no_run.err, "error[E400]: `empty` is no run and no checkpoint"));
   const Result no_weights = meshtrain({"evaluate", "small.yaml", "-w", "empty"}, folder.path());
   CHECK(no_weights.exit_code == 6);
   CHECK(contains(no_weights.err, "error[E400]: `empty` holds no weights"));

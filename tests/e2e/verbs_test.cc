@@ -192,6 +192,15 @@ TEST_CASE("results that cannot be written are exit code 74") {
   CHECK(contains(result.err, "error[E142]: cannot write to stdout"));
   command.out_to = "pipe without reader";  // as `| head` leaves it
   CHECK(run(command).exit_code == 0);
+  REQUIRE(meshtrain({"train", "small.yaml", "-q", "-o", "run"}, folder.path()).exit_code == 0);
+  command.out_to = "/dev/full";
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"evaluate", "run"},
+                                               {"--help"},
+                                               {"train", "--help"},
+                                               {"--version"}}) {
+    command.args = args;
+    CHECK_MESSAGE(run(command).exit_code == 74, args[0]);
+  }
 }
 
 TEST_CASE("the summary is the table of Keras with layouts") {

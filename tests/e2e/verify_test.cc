@@ -141,8 +141,8 @@ TEST_CASE("verify says what it lacks for the proof of a run") {
               .exit_code == 0);
   const Result moved = meshtrain({"verify", "run"}, folder.path());
   CHECK(moved.exit_code == 6);
-  CHECK(moved.err.find("no two neighbours in `run/checkpoints` are of the same mesh") !=
-        std::string::npos);
+  CHECK(moved.err.find("no two neighbours in `run/checkpoints` are of the same mesh, model, "
+                       "optimizer and data") != std::string::npos);
 }
 
 TEST_CASE("verify passes over the place where another optimizer began") {
@@ -154,6 +154,39 @@ TEST_CASE("verify passes over the place where another optimizer began") {
   const Result result = meshtrain({"verify", "run"}, folder.path());
   CHECK_MESSAGE(result.exit_code == 0, result.err);
   CHECK(result.out.find("run: resumed from step 3, step 6 is the same") != std::string::npos);
+}
+
+TEST_CASE("verify passes over the place where a flag of resume began something anew") {
+  const auto check = [](const std::vector<std::string>& first, std::vector<std::string> second,
+                        const std::string& says) {
+    const SavedRun folder(first);
+    second.insert(second.begin(), {"resume", "run", "fit.epochs=3", "-q"});
+    const Result resumed = meshtrain(second, folder.path());
+    REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
+    const Result result = meshtrain({"verify", "run"}, folder.path());
+    CHECK_MESSAGE(result.exit_code == 0, result.out, result.err);
+    CHECK_MESSAGE(result.out.find(says) != std::string::npos, result.out);
+  };
+  const std::string older = "run: resumed from step 3, step 6 is the same";
+  check({}, {"seed=5", "--reset-cursor"}, older);
+  check({}, {"--partial", "--reset-optimizer", "model.layers.d1.units=4"}, older);
+  check({}, {"--reset-optimizer"}, older);
+  check({}, {"--batch-size", "8"}, "run: resumed from step 6, step 11 is the same");
+  // What goes on in spite of a change is the same again.
+  check({}, {"model.layers.d1.activation=tanh", "--allow", "model"},
+        "run: resumed from step 6, step 9 is the same");
+}
+
+TEST_CASE("verify passes over an epoch that began anew in its middle") {
+  const SavedRun folder({"checkpoint.every=2 steps", "checkpoint.keep=9"});
+  fs::remove_all(folder.file("run/checkpoints/000006"));  // step 4 is the first of epoch 2
+  const Result resumed = meshtrain(
+      {"resume", "run", "--reset-cursor", "checkpoint.every=99 steps", "-q"}, folder.path());
+  REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
+  REQUIRE(fs::exists(folder.file("run/checkpoints/000007")));
+  const Result result = meshtrain({"verify", "run"}, folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.out, result.err);
+  CHECK(result.out.find("run: resumed from step 2, step 4 is the same") != std::string::npos);
 }
 
 TEST_CASE("verify of a run whose data are gone or others says so") {

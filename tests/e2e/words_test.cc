@@ -59,6 +59,22 @@ TEST_CASE("what a flag cannot be is said in words") {
   check_misuse({"launch", "small.yaml", "-n", "4"}, "unknown option `-n`");
 }
 
+TEST_CASE("what cannot act is refused") {
+  check_misuse({"train", "small.yaml", "--allow", "nope"},
+               "`--allow nope`: no such key keeps a run from going on");
+  check_misuse({"resume", "run", "--allow", "fit.epochs"}, "one of data.train, seed, ");
+  check_misuse({"launch", "small.yaml", "--hostfile", "nope"},
+               "--hostfile: cannot open `nope`: No such file or directory");
+  check_misuse({"evaluate", "small.yaml", "-v"}, "unknown option `-v`");
+  const ExampleFolder folder;
+  const Result name =
+      meshtrain({"train", "small.yaml", "--name", std::string(300, 'a')}, folder.path());
+  CHECK(name.exit_code == 2);
+  CHECK(contains(name.err,
+                 "error[E113]: `name` must be usable as a folder's name: 300 bytes, at most 255"));
+  CHECK(contains(meshtrain({"explain", "LSTM"}, ".").out, "comes with a later release"));
+}
+
 TEST_CASE("help is in our words") {
   for (const char* verb : {"train", "launch", "verify", "summary", "resume", "predict", "report"}) {
     CAPTURE(verb);
@@ -73,6 +89,7 @@ TEST_CASE("help is in our words") {
   CHECK(contains(train, "[OPTIONS] CONFIG... [KEY=VALUE...]\n"));
   CHECK(contains(train, "  -r, --resume[=auto|latest|best|PATH]\n"));
   CHECK(contains(train, "  -n, --dry-run "));
+  CHECK(contains(train, "As --resume=best"));
   CHECK(contains(meshtrain({"verify", "--help"}, ".").out, "; default 4\n"));
   CHECK(contains(meshtrain({"predict", "--help"}, ".").out, "  -o, --output Y.npy "));
   CHECK(contains(meshtrain({"report", "--help"}, ".").out, "  -o, --output FILE "));
@@ -184,6 +201,15 @@ TEST_CASE("what is not the run itself leads to it") {
           {"error[E400]: there is no folder `runs/smal/latest`\n", "= help: in `runs`: small\n"});
     check({verb, "run/small/latest"}, 6, {"= help: in this folder: runs"});
   }
+  for (const char* verb : {"verify", "evaluate"}) {
+    check({verb, "runs/small"}, 6,
+          {"error[E400]: `runs/small` is no run and no checkpoint\n",
+           "= help: write `runs/small/latest`, the newest run in it\n"});
+    check({verb, "."}, 6, {"error[E400]: `.` is no run and no checkpoint\n"});
+    check({verb, "runs/small/latest", "--profile", "debug"}, 2,
+          {"error[E140]: `--profile debug`: the config of `runs/small/latest` has no profiles"});
+  }
+  check({"resume", "runs/small/latest", "--profile", "debug"}, 2, {"error[E140]: `--profile"});
   check({"plan", "runs/small/latest"}, 2,
         {"error[E140]: `runs/small/latest` is a run, no config\n",
          "= help: `meshtrain resume runs/small/latest` goes on with it\n"});

@@ -474,6 +474,30 @@ bool has_other_rate(const std::vector<ConfigChange>& changes) {
 
 }  // namespace
 
+void check_allowed_keys(const std::vector<std::string>& allow) {
+  // With all below it: Restorer::check_config(); exactly: Restorer::check_cursor().
+  constexpr std::string_view kWhole[] = {"model", "compile.loss", "compile.loss_weights"};
+  constexpr std::string_view kExact[] = {"data.train",          "seed",           "fit.batch_size",
+                                         "fit.steps_per_epoch", "data.remainder", "data.shuffle"};
+  for (const std::string& key : allow) {
+    const bool is_known =
+        key == "compile" ||
+        std::find(std::begin(kExact), std::end(kExact), key) != std::end(kExact) ||
+        std::any_of(std::begin(kWhole), std::end(kWhole),
+                    [&](std::string_view whole) { return is_below(key, whole); });
+    if (!is_known) {
+      Diagnostics diagnostics;
+      diagnostics
+          .error("E140", {},
+                 fmt::format("`--allow {}`: no such key keeps a run from going on", key))
+          .help(
+              "one of data.train, seed, fit.batch_size, fit.steps_per_epoch, data.remainder, "
+              "data.shuffle, or model, compile.loss, compile.loss_weights and keys of theirs");
+      throw ConfigError(diagnostics);
+    }
+  }
+}
+
 bool has_same_weights(Engine& engine, const CheckpointReader& reader) {
   const RestoreOptions options;
   return Restorer(engine, reader, options).all_weights_fit();

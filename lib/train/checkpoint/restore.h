@@ -45,6 +45,9 @@ struct RestoreOptions {
   bool partial = false;            // of another model the weights that fit
 };
 
+// Throws ConfigError E140 for a key of `allow` that restore() never asks for.
+void check_allowed_keys(const std::vector<std::string>& allow);
+
 // Whether the checkpoint has each weight of the model with its shape and type, and no others.
 bool has_same_weights(Engine& engine, const CheckpointReader& reader);
 

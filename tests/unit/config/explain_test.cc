@@ -31,6 +31,17 @@ TEST_CASE("a section and a class list what they hold") {
   CHECK(has(explain_word("relu"), "(activation)"));
 }
 
+TEST_CASE("a class of Keras that is not here is said so") {
+  CHECK(explain_word("LSTM") ==
+        "LSTM (layer): comes with a later release; until then a config "
+        "with it is refused\n");
+  CHECK(explain_word("LSTM.units") == explain_word("LSTM"));
+  CHECK(has(explain_word("parquet"), "parquet (data source): comes with a later release"));
+  CHECK(has(explain_word("LambdaCallback"), "LambdaCallback (callback): not here; functions of"));
+  CHECK_FALSE(has(explain_word("Normalization"), "later release"));  // a transform comes later
+  CHECK_FALSE(explain_word("Normalization.units").has_value());
+}
+
 TEST_CASE("every word is explained and others are not") {
   const auto words = explained_words();
   CHECK(words.size() > 250);

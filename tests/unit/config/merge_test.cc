@@ -74,6 +74,35 @@ TEST_CASE("Files: an object keeps its arguments when the class stays") {
   CHECK(other.data.train->class_name == "digits");
 }
 
+TEST_CASE("Files: arguments without a class are those of the class below") {
+  const test::TempFolder files;
+  const std::string base = files.write(
+      "base.yaml",
+      "model: {layers: [{Input: [4]}, {Dense: 2}]}\n"
+      "compile: {loss: {Huber: {delta: 2}}, optimizer: {SGD: {momentum: 0.5, learning_rate: "
+      "{ExponentialDecay: {initial_learning_rate: 1, decay_steps: 5, decay_rate: 0.5}}}}}\n"
+      "data: {train: {source: npz, path: a.npz, x: images}}\n");
+  const Config config =
+      load_files({base, files.write("over.yaml",
+                                    "compile: {loss: {reduction: sum}, optimizer: {learning_rate: "
+                                    "{decay_steps: 7}}}\n"
+                                    "data: {train: {path: e.npz}}\n")});
+  CHECK(config.compile.loss[0].object.number("delta") == 2);
+  CHECK(config.compile.loss[0].object.string("reduction") == "sum");
+  CHECK(config.compile.optimizer.number("momentum") == 0.5);
+  const ConfigObject& schedule = config.compile.optimizer.arg("learning_rate").object();
+  CHECK(schedule.class_name == "ExponentialDecay");
+  CHECK(schedule.integer("decay_steps") == 7);
+  CHECK(schedule.number("decay_rate") == 0.5);
+  CHECK(config.data.train->string("path").find("e.npz") != std::string::npos);
+  CHECK(config.data.train->string("x") == "images");
+  CHECK(
+      load_files({base, files.write("number.yaml", "compile: {optimizer: {learning_rate: 3.0}}\n")})
+          .compile.optimizer.number("learning_rate") == 3);
+  CHECK(first_code({base, files.write("other.yaml", "compile: {optimizer: {beta_1: 0.5}}\n")}) ==
+        "E122");
+}
+
 TEST_CASE("Files: null is set where it is a value and not the default") {
   const test::TempFolder files;
   const std::string base =

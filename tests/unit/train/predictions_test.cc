@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "base/diagnostic.h"
@@ -63,6 +64,40 @@ TEST_CASE("npz has an array for each output") {
   NpzReader archive(path);
   CHECK(archive.names() == std::vector<std::string>{"scores", "a,b"});
   CHECK(archive.read("scores").shape() == Shape{2, 2, 1});
+}
+
+TEST_CASE("predictions go where a link leads, which stays") {
+  namespace fs = std::filesystem;
+  const test::TempFolder folder;
+  fs::create_directories(folder.file("far"));
+  fs::create_symlink("far/y.csv", folder.file("y.csv"));  // there is none yet
+  for (int time = 0; time < 2; ++time) {
+    check_predictions_folder(folder.file("y.csv"));
+    write_predictions(folder.file("y.csv"), two_outputs());
+    CHECK(fs::is_symlink(folder.file("y.csv")));
+    CHECK(fs::is_regular_file(fs::symlink_status(folder.file("far/y.csv"))));
+  }
+}
+
+TEST_CASE("predictions take the place of no folder and not of the samples") {
+  namespace fs = std::filesystem;
+  const test::TempFolder folder;
+  const auto code = [&](const std::string& output, const std::string& input) {
+    try {
+      check_predictions_folder(output, input);
+    } catch (const ConfigError& error) {
+      return static_cast<int>(error.exit_code());
+    }
+    return 0;
+  };
+  fs::create_directories(folder.file("d.npy"));
+  const std::string x = folder.write("x.npy", "samples");
+  fs::create_symlink("x.npy", folder.file("link.npy"));
+  CHECK(code(folder.file("d.npy"), x) == 74);
+  CHECK(code(x, x) == 2);
+  CHECK(code(folder.file("link.npy"), x) == 2);
+  CHECK(code(x, folder.file("y.npy")) == 0);
+  CHECK(code(folder.file("y.npy"), x) == 0);
 }
 
 TEST_CASE("what cannot be written is said before anything is computed") {

@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "fake_runner.h"
@@ -80,7 +81,7 @@ TEST_CASE("what happened after the checkpoint is taken out of the metrics") {
 
 TEST_CASE("two runs of one name get folders of their own and latest is the newer") {
   TemporaryFolder folder;
-  const RunDirOptions options{.name = "my/net", .root = folder / "runs"};
+  const RunDirOptions options{.name = "my_net", .root = folder / "runs"};
   const RunDir first(options, no_trouble);
   const RunDir second(options, no_trouble);
   CHECK(first.path() != second.path());
@@ -89,6 +90,42 @@ TEST_CASE("two runs of one name get folders of their own and latest is the newer
   CHECK(fs::path(first.path()).parent_path() == folder / "runs/my_net");
   CHECK(fs::equivalent(folder / "runs/my_net/latest", second.path()));
   CHECK(fs::read_symlink(folder / "runs/my_net/latest").is_relative());
+}
+
+TEST_CASE("runs of different names share no folder") {
+  const auto folder_of = [](const std::string& name) {
+    return fs::path(runs_folder({.name = name, .root = "runs"})).filename().string();
+  };
+  for (const char* name : {"net", "a-b_c.1", "模型", "größe", "x.", ""}) {
+    CHECK(folder_of(name) == (*name == '\0' ? "run" : name));
+  }
+  const std::string many(300, 'x');
+  std::string wide;
+  while (wide.size() < 300) {
+    wide += "模";
+  }
+  std::set<std::string> folders;
+  for (const std::string& name :
+       {std::string("模型"), std::string("数据"), std::string("a_b"), std::string("a b"),
+        std::string("a+b"), std::string("a/b"), std::string(".a"), std::string("_a"), many,
+        many + "y", wide, wide + "y"}) {
+    const std::string found = folder_of(name);
+    CHECK(found.size() <= 255);
+    CHECK(found.find_first_of("/ +") == std::string::npos);
+    CHECK_MESSAGE(folders.insert(found).second, found);
+  }
+  CHECK(folder_of("a b").find("a_b_") == 0);
+  CHECK(folder_of(wide).size() == 254);  // whole characters
+}
+
+TEST_CASE("a name too long for a folder is E142") {
+  TemporaryFolder folder;
+  try {
+    const RunDir run({.dir = folder / std::string(300, 'x')}, no_trouble);
+    FAIL("made");
+  } catch (const ConfigError& error) {
+    CHECK(error.exit_code() == ExitCode::kWriteFailed);
+  }
 }
 
 TEST_CASE("a new run's folder has the name that was chosen for it, or there is none") {
