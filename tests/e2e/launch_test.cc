@@ -129,7 +129,7 @@ TEST_CASE("launch refuses what it cannot start before anything starts") {
        "--processes 4, but the hosts take 2 processes"},
       {{"--hostfile", "hosts", "small.yaml"}, 2, "hosts:2:1"},
       {{"--hostfile", "hosts", "--hosts", "a", "small.yaml"}, 2, "both --hosts and --hostfile"},
-      {{"--hostfile", "none", "small.yaml"}, 3, "cannot open `none`"},
+      {{"--hostfile", "none", "small.yaml"}, 2, "cannot open `none`"},
       {{"--processes", "3", "small.yaml"}, 4, "3 processes"},
       {{"--processes", "4", "none.yaml"}, 2, "none.yaml"},
       {{"--processes", "4", "small.yaml", "fit.epochs=ten"}, 2, "fit.epochs"},
