@@ -82,7 +82,8 @@ constexpr ErrorCode kCodes[] = {
      "it). `.` matches any character, `.*` any text."},
     {"E202", "a rule acts on nothing",
      "A rule that matches no variable is a mistake, and nothing would be sharded. `meshtrain plan` "
-     "lists all paths."},
+     "lists all paths. For a map that serves several models, `checks: {unmatched_rule: warn}` or "
+     "`off` of `distribution` lets it pass."},
     {"E203", "two rules match one variable",
      "Which one counts would be a guess. Make one stricter, or add a rule with exactly that path, "
      "which wins."},
@@ -259,7 +260,8 @@ constexpr ErrorCode kCodes[] = {
      "`data.validation` names the samples to validate with; one of the two is too much."},
     {"W114", "`None` read as `null`", "YAML writes `null`."},
     {"W203", "a rule that acts on less than it says",
-     "Its layer exists, but that variable does not, or another rule wins."},
+     "Its layer exists, but that variable does not, or another rule wins, or nothing has such a "
+     "path and `checks: {unmatched_rule: warn}` lets it pass."},
     {"W205", "a layout that is not used",
      "DataParallel replicates every variable; `type: ModelParallel` reads the map. `zero_axes` say "
      "over what `zero: 1` to 3 split."},

@@ -52,6 +52,9 @@ struct LayoutRule {
   TensorLayout layout;
 };
 
+// What is made of a rule that acts on nothing (`checks.unmatched_rule`).
+enum class Unmatched { kError, kWarn, kOff };
+
 class LayoutMap {
  public:
   LayoutMap() = default;
@@ -62,6 +65,8 @@ class LayoutMap {
 
   const DeviceMesh& mesh() const { return mesh_; }
   bool search() const { return search_; }
+  Unmatched unmatched() const { return unmatched_; }
+  void set_unmatched(Unmatched unmatched) { unmatched_ = unmatched; }
   const std::vector<LayoutRule>& rules() const { return rules_; }
   size_t size() const { return rules_.size(); }
 
@@ -90,6 +95,7 @@ class LayoutMap {
  private:
   DeviceMesh mesh_;
   bool search_ = false;
+  Unmatched unmatched_ = Unmatched::kError;
   std::vector<LayoutRule> rules_;
   std::vector<Pattern> patterns_;  // beside rules_
 };
@@ -113,7 +119,8 @@ struct LayoutTarget {
 // Which rule each target got, and E202/W203 for the rules that act on nothing: an error with the
 // nearest paths (and the corrected pattern when it would have matched as a search) and the bytes
 // that stay whole on every device because of it; only a warning
-// when the key is "<layer>/<name>" of a layer in `layer_paths` that lacks that variable.
+// when the key is "<layer>/<name>" of a layer in `layer_paths` that lacks that variable, and as the
+// map's unmatched() says.
 std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
                                              const std::vector<LayoutTarget>& targets,
                                              const std::vector<std::string>& layer_paths,

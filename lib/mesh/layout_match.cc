@@ -179,9 +179,11 @@ class UnusedRules {
 
   void report_unmatched(const LayoutRule& rule) {
     const std::vector<std::string> near = nearest_paths(rule.key);
-    Diagnostic& problem = diagnostics_.error(
-        "E202", rule.loc,
-        fmt::format("rule `{}` matches no variable and no layer output", rule.key));
+    const std::string what =
+        fmt::format("rule `{}` matches no variable and no layer output", rule.key);
+    Diagnostic& problem = map_.unmatched() == Unmatched::kWarn
+                              ? diagnostics_.warning("W203", rule.loc, what)
+                              : diagnostics_.error("E202", rule.loc, what);
     const std::optional<std::string> best = nearest_name(plain_text(rule.key), near);
     if (best) {
       problem.with_label(fmt::format("did you mean `{}`?", *best));
@@ -325,7 +327,7 @@ std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
   }
   UnusedRules unused(map, targets, found, layer_paths, model_name, diagnostics);
   for (size_t rule = 0; rule < map.size(); ++rule) {
-    if (!used[rule]) {
+    if (!used[rule] && map.unmatched() != Unmatched::kOff) {
       unused.report(rule);
     }
   }

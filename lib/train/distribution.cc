@@ -166,6 +166,10 @@ Distribution make_distribution(const Config& config, const Surroundings& around,
 
 LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnostics& diagnostics) {
   LayoutMap map(mesh, config.distribution.layout_match.value == "search");
+  const std::string& unmatched = config.distribution.unmatched_rule.value;
+  map.set_unmatched(unmatched == "off"    ? Unmatched::kOff
+                    : unmatched == "warn" ? Unmatched::kWarn
+                                          : Unmatched::kError);
   const auto& rules = config.distribution.layout_map;
   if (!rules.empty() && config.distribution.type.value != "ModelParallel") {
     diagnostics

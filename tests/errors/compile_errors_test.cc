@@ -15,7 +15,7 @@ std::string problems_of(const std::string& name) {
     const Setup setup(config, nullptr);
     Diagnostics found;
     check_adaptation(setup.model(), found);
-    return found.num_errors() == 0 ? "no problem\n" : found.render();
+    return found.num_errors() == 0 ? "no problem\n" + setup.warnings().render() : found.render();
   } catch (const ConfigError& e) {
     return e.diagnostics().render();
   }

@@ -31,8 +31,10 @@ struct Outcome {
   std::vector<std::string> codes;
 };
 
-Outcome match(const std::vector<std::string>& keys, bool search = false) {
+Outcome match(const std::vector<std::string>& keys, bool search = false,
+              Unmatched unmatched = Unmatched::kError) {
   LayoutMap map(kMesh, search);
+  map.set_unmatched(unmatched);
   for (const std::string& key : keys) {
     map.set(key, layout({{"data"}}));
   }
@@ -172,6 +174,20 @@ TEST_CASE("match_layouts: a pattern that exact keys leave without work is a warn
   const Outcome out = match({"d2/bias", ".*bias"});
   CHECK(out.codes == std::vector<std::string>{"W203"});
   contains(out.text, "every path that it matches has a rule of its own, such as `d2/bias`");
+}
+
+TEST_CASE("match_layouts: a rule that acts on nothing may pass with a warning or without") {
+  const std::vector<std::string> keys = {"dense/kernel", "d1/bias", "d2/kernel"};
+  CHECK(match(keys).codes == std::vector<std::string>{"E202", "W203"});
+  const Outcome warned = match(keys, false, Unmatched::kWarn);
+  CHECK(warned.codes == std::vector<std::string>{"W203", "W203"});
+  contains(warned.text, "rule `dense/kernel` matches no variable and no layer output");
+  const Outcome silent = match(keys, false, Unmatched::kOff);
+  CHECK(silent.codes.empty());
+  CHECK(silent.keys == warned.keys);
+  // Two rules that meet are no matter of this.
+  CHECK(match({".*kernel", "d.*kernel"}, false, Unmatched::kOff).codes ==
+        std::vector<std::string>{"E203"});
 }
 
 TEST_CASE("match_layouts: two rules that meet are reported once and neither as unused") {
