@@ -1,9 +1,6 @@
 // What every optimizer shares: the order of one apply (accumulate, clip, decay, rule, average,
 // overwrite, constraint), slots and paths. Source: Keras 3 optimizers/base_optimizer.py and
 // loss_scale_optimizer.py.
-//
-// `loss_scale_factor` needs no op: multiplying the loss and dividing the gradients by one factor
-// cancels, and only half precision gains from it.
 #include <algorithm>
 
 #include "base/text.h"
@@ -225,7 +222,10 @@ bool Optimizer::uses_ema() const {
 }
 
 ValueId Optimizer::scaled_loss(Builder& b, ValueId loss, std::span<const ValueId> scalars) const {
-  return scales_loss() ? b.mul(loss, b.cast(scalars[kScaleScalars - 1], b.dtype(loss))) : loss;
+  if (scales_loss()) {
+    return b.mul(loss, b.cast(scalars[kScaleScalars - 1], b.dtype(loss)));
+  }
+  return config_.has("loss_scale_factor") ? b.mul(loss, config_.number("loss_scale_factor")) : loss;
 }
 
 Optimizer::Result Optimizer::apply(Builder& builder, std::vector<WeightUpdate> weights, State state,
@@ -245,12 +245,17 @@ Optimizer::Result Optimizer::apply_finite(Builder& builder,
   Apply apply(builder, config_, steps, state.iteration, rate);
   Result result;
   std::vector<ValueId> grads;
+  // A dynamic scale takes the place of the fixed factor: scaled_loss() knows one of them.
+  const bool has_factor = !scales_loss() && config_.has("loss_scale_factor");
   for (const WeightUpdate& weight : weights) {
     result.params.push_back(weight.param);
     result.slots.push_back(weight.slots);
     grads.push_back(weight.grad);
+    if (has_factor && weight.grad != kNone) {
+      grads.back() = builder.div(weight.grad, config_.number("loss_scale_factor"));
+    }
     if (steps > 1 && weight.grad != kNone) {
-      const ValueId sum = builder.add(weight.grad, weight.slots[accumulator]);
+      const ValueId sum = builder.add(grads.back(), weight.slots[accumulator]);
       grads.back() = apply_now ? builder.div(sum, static_cast<double>(steps)) : sum;
       result.slots.back()[accumulator] =
           apply_now ? builder.constant(0, builder.dtype(sum), builder.shape(sum)) : sum;

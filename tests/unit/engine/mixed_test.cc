@@ -282,6 +282,40 @@ TEST_CASE("gradients accumulate under a loss scale as Keras' do and skipped step
   compare("mlp", "scaled_accumulating_sgd", "mixed_float16", 2e-3);
 }
 
+// Gradients of some 1e-10 are nothing in float16 unless the loss is multiplied first.
+TEST_CASE("loss_scale_factor keeps small gradients from vanishing in float16") {
+  const Dataset data = data_of("mlp");
+  const auto moved = [&](const std::string& policy, const std::string& factor) {
+    Json run = run_of("mlp", "sgd", "float16");
+    run["policy"] = policy;
+    Training training(run, data,
+                      {"compile.optimizer={SGD: {learning_rate: 1.0e+6" + factor + "}}",
+                       "compile.auto_scale_loss=false", "compile.loss_weights=1.0e-8"});
+    const HostTensor before = training.engine.read_variable("d1/kernel");
+    train_step(training.engine, data, 0);
+    const HostTensor after = training.engine.read_variable("d1/kernel");
+    std::vector<double> out;
+    for (int64_t i = 0; i < before.size(); ++i) {
+      out.push_back(after.at(i) - before.at(i));
+    }
+    return out;
+  };
+  const auto largest = [](const std::vector<double>& values) {
+    double out = 0;
+    for (const double value : values)
+      out = std::max(out, std::abs(value));
+    return out;
+  };
+  const std::vector<double> wanted = moved("float32", "");
+  CHECK(moved("float32", ", loss_scale_factor: 1048576") == wanted);  // a power of two
+  CHECK(largest(moved("mixed_float16", "")) < largest(wanted) / 10);
+  std::vector<double> found = moved("mixed_float16", ", loss_scale_factor: 1048576");
+  CHECK(largest(found) > largest(wanted) / 2);
+  for (size_t i = 0; i < found.size(); ++i)
+    found[i] -= wanted[i];
+  CHECK(largest(found) < largest(wanted) / 20);
+}
+
 TEST_CASE("auto_scale_loss: false leaves the optimizer as it is") {
   const Json& run = run_of("mlp", "adam", "mixed_float16");
   const Config config = Training::make_config(run, {"compile.auto_scale_loss=false"});
