@@ -311,9 +311,10 @@ TEST_CASE("every truncation is found") {
   for (const std::string& name : files_of(path)) {
     const std::string file = path + "/" + name;
     const std::string content = folder.read("000001/" + name);
-    const size_t stride = test::kIsInstrumented && content.size() > 3000 ? 7 : 1;
+    constexpr size_t kEnds = 512;  // with sanitizers the bytes in the middle are left out
     for (size_t size = content.size(); size > 0;) {  // downwards: growing would add zeros
-      size -= std::min(size, stride);
+      const bool in_middle = size > kEnds && size + kEnds <= content.size();
+      size = test::kIsInstrumented && in_middle ? kEnds : size - 1;
       REQUIRE(::truncate(file.c_str(), static_cast<off_t>(size)) == 0);
       REQUIRE_MESSAGE(damage(path).substr(0, 2) == "E4", file << " cut to " << size);
     }
