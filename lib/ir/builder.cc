@@ -284,7 +284,14 @@ ValueId Builder::reduce_mean(ValueId x, std::vector<int64_t> axes, bool keepdims
   for (int64_t axis : axes) {
     count *= static_cast<double>(shape(x)[axis]);
   }
-  return div(reduce_sum(x, axes, keepdims), count);
+  const DType own = dtype(x);
+  if (own != DType::kFloat16 && own != DType::kBFloat16) {
+    return div(reduce_sum(x, axes, keepdims), count);
+  }
+  // The count is not exact in 16 bits. A sum in float16 would soon be infinite; one in bfloat16 is
+  // not, and a copy of x in float32 would take memory.
+  const ValueId terms = own == DType::kFloat16 ? cast(x, DType::kFloat32) : x;
+  return cast(div(cast(reduce_sum(terms, axes, keepdims), DType::kFloat32), count), own);
 }
 
 ValueId Builder::reduce_sum_all(ValueId x) {

@@ -273,6 +273,33 @@ TEST_CASE("cells of a kernel that meet only padding have no gradient in 16 bits"
   }
 }
 
+// Their sums are beyond 65504, the largest float16.
+TEST_CASE("means of float16 are finite where their sums are not") {
+  HostTensor x(DType::kFloat32, {4, 56, 56, 2});
+  HostTensor y(DType::kFloat32, {4, 2});
+  std::fill_n(x.data<float>(), x.size(), 25.0F);
+  std::fill_n(y.data<float>(), y.size(), -25.0F);
+  const Dataset data = dataset_of(std::move(x), std::move(y));
+  const std::vector<std::string> halves = {"mixed_float16", "mixed_bfloat16"};
+  for (const char* layers :
+       {"- GlobalAveragePooling2D", "- RandomContrast: {factor: 0.5}\n    - GlobalAveragePooling2D",
+        "- Reshape: {target_shape: [3136, 2]}\n    - AdaptiveAveragePooling1D: 1\n    - Flatten"}) {
+    for (const std::string& policy : halves) {
+      CAPTURE(layers);
+      CAPTURE(policy);
+      const Config config = config_from(
+          "model:\n  layers:\n    - Input: {shape: [56, 56, 2]}\n    " + std::string(layers) +
+              "\ncompile: {optimizer: {SGD: {learning_rate: 0.0}}, loss: mse, "
+              "auto_scale_loss: false}\nfit: {batch_size: 4}\n",
+          {"dtype_policy=" + policy});
+      Engine engine(config, data_spec(data));
+      engine.train_step({&data, rows_of_step(0, 4, 4)});
+      // Sums of bfloat16 are rounded, to 1 of 512.
+      CHECK(std::abs(engine.last_loss() - 2500) <= (policy == halves[0] ? 0 : 5));
+    }
+  }
+}
+
 TEST_CASE("a loss scale that is too large is halved step by step and grows again as Keras' does") {
   compare("mlp", "scaled_sgd", "mixed_float16", 2e-3);
   compare("convnet", "scaled_sgd", "mixed_float16", 2e-3);
