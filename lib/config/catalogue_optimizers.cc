@@ -7,7 +7,7 @@ namespace {
 Spec learning_rate(const char* default_text) {
   return object("learning_rate", ValueKind::kFloatOrObject, Category::kSchedule, default_text,
                 "step size, or a schedule of it")
-      .above(0)
+      .least(0)
       .no_integer();
 }
 

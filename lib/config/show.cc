@@ -103,13 +103,17 @@ class Printer {
         fmt::format("{}{}{}", prefix, yaml_text(object.spelled), object.args.empty() ? "" : ":"),
         origin(value));
     const int inner = indent + static_cast<int>(prefix.size()) + 2;
-    for (const std::string& name : order_of(object)) {
-      const ConfigValue& arg = object.arg(name);
+    for (const Spec* const spec : order_of(object)) {
+      const ConfigValue& arg = object.arg(spec->name);
       if (arg.is_object() && has_given_args(arg.object())) {
-        add(inner, name + ":", "");
+        add(inner, spec->name + ":", "");
         this->object(arg, "", inner + 2);
       } else {
-        add(inner, fmt::format("{}: {}", name, yaml_flow(arg)), origin(arg));
+        std::string text = yaml_flow(arg);
+        if (spec->floats_only && arg.is_number() && try_integer(text)) {
+          text += ".0";  // else it could not be read again
+        }
+        add(inner, fmt::format("{}: {}", spec->name, text), origin(arg));
       }
     }
   }
@@ -119,16 +123,16 @@ class Printer {
                        [](const auto& arg) { return !arg.second.is_default; });
   }
 
-  static std::vector<std::string> order_of(const ConfigObject& object) {
-    std::vector<std::string> names;
+  static std::vector<const Spec*> order_of(const ConfigObject& object) {
+    std::vector<const Spec*> args;
     if (const ClassSpec* const spec = spec_of(object)) {
       for (const Spec& arg : spec->args) {
         if (arg.kind != ValueKind::kLater) {
-          names.push_back(arg.name);
+          args.push_back(&arg);
         }
       }
     }
-    return names;
+    return args;
   }
 
   bool with_origin_;

@@ -216,7 +216,8 @@ TEST_CASE("load_config: schedules and learning rates") {
   CHECK(schedule.number("warmup_target") == 6e-4);
   CHECK(load_text(text + "1.0\n").compile.optimizer.number("learning_rate") == 1);
   CHECK(codes_of(text + "1\n") == "E112");
-  CHECK(codes_of(text + "0.0\n") == "E113");
+  CHECK(load_text(text + "0.0\n").compile.optimizer.number("learning_rate") == 0);
+  CHECK(codes_of(text + "-0.1\n") == "E113");
   CHECK(codes_of(text + "fast\n") == "E112");
   CHECK(codes_of(text + "{CosineDecy: {}}\n") == "E122");
   CHECK(codes_of(text + "{PiecewiseConstantDecay: {boundaries: [2, 1], values: [1, 1]}}\n") ==

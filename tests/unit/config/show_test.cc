@@ -83,6 +83,11 @@ TEST_CASE("show_config: its text is a config that means the same") {
   CHECK(config.distribution.layout_map[1].key == "a\"b");
   CHECK(config.compile.metrics[0].object.spelled == "acc");
   CHECK(config.compile.metrics[1].object.string("name") == "err");
+  for (const std::string rate : {"1.0", "0.0", "1e22", "0.5"}) {
+    options.overrides = {"compile.optimizer.learning_rate=" + rate};
+    again.files = {files.write("again.yaml", show_config(options, false))};
+    CHECK(load_config(again).compile.optimizer.number("learning_rate") == std::stod(rate));
+  }
 }
 
 TEST_CASE("json_schema: names every section and class") {
