@@ -39,7 +39,7 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   const Dataset& dataset = *data.part(part);
   check_same_data(agreement, hash, dataset.loc);
   Engine engine(config, data_spec(dataset), engine_options(arguments));
-  agreement.by_all("checking labels", [&] { check_run_labels(engine.setup(), data); });
+  agreement.by_all("checking labels and ids", [&] { check_run_ids(engine.setup(), data); });
   engine.prepare_run({.evaluated = dataset.num_samples});
   show_warnings(engine.warnings(), arguments);
   load_given_weights(engine, given, config, arguments, agreement);

@@ -120,6 +120,8 @@ int run_predict(const Arguments& arguments, bool& started) {
   spec.targets = setup.data().targets;
   spec.loc = place_of_input(arguments.input);
   Engine engine(config, spec, engine_options(arguments));
+  dataset.loc = spec.loc;
+  agreement.by_all("checking ids", [&] { check_input_ids(engine.setup(), dataset); });
   show_warnings(engine.warnings(), arguments);
   load_given_weights(engine, given, config, arguments, agreement);
   Console console(console_options(arguments, config));

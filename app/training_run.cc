@@ -80,7 +80,7 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   const auto announced = agreement_.announce("compiling the model", kLongestCompilation);
   auto engine =
       std::make_unique<Engine>(config_, data_spec(*data.train), engine_options(arguments_));
-  agreement_.by_all("checking labels", [&] { check_run_labels(engine->setup(), data); });
+  agreement_.by_all("checking labels and ids", [&] { check_run_ids(engine->setup(), data); });
   Diagnostics diagnostics;
   check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
   diagnostics.throw_if_errors();

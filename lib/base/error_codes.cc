@@ -131,9 +131,9 @@ constexpr ErrorCode kCodes[] = {
      "there are classes."},
     {"E313", "arrays of different lengths",
      "Inputs, targets and weights have as many samples as each other."},
-    {"E314", "text outside the vocabulary",
-     "A character or id is none of the vocabulary's. Give the vocabulary of all data, or another "
-     "file."},
+    {"E314", "text or ids outside the vocabulary",
+     "A character or id is none of the vocabulary's, or has no row in an `Embedding`, whose rows "
+     "are 0 to `input_dim` less one. Give the vocabulary of all data, or another file."},
     {"E315", "NaN or infinity in the data",
      "The message names array, sample and feature. Clean the data, or give the column a "
      "replacement for missing values."},

@@ -44,51 +44,94 @@ bool is_checked_ahead(const Rows& rows) {
                                           kCheckedAhead / std::max<int64_t>(1, rows.size()));
 }
 
-// The labels that are no class so far, of the first one its sample and value.
-struct WrongLabels {
+// The numbers that are wrong so far: of the first one its sample and value, and the largest.
+struct WrongNumbers {
   int64_t count = 0;
   int64_t sample = 0;
-  double label = 0;
+  double first = 0;
+  double largest = -INFINITY;
 };
 
-void find_wrong_labels(const HostTensor& labels, const LabelRange& range,
-                       const std::function<int64_t(int64_t)>& row, WrongLabels& wrong) {
-  const double num_classes = static_cast<double>(range.num_classes);
-  const double ignored = range.ignored ? static_cast<double>(*range.ignored) : NAN;
-  const auto check = [&](int64_t i, double label) {
-    // Written so that NaN is out of range, too.
-    if (!(label >= 0 && label < num_classes && label == std::floor(label)) && label != ignored &&
-        wrong.count++ == 0) {
-      wrong.sample = row(i / (labels.size() / labels.shape()[0]));
-      wrong.label = label;
+template <class IsRight>
+void find_wrong(const HostTensor& numbers, const IsRight& is_right,
+                const std::function<int64_t(int64_t)>& row, WrongNumbers& wrong) {
+  const auto check = [&](int64_t i, double number) {
+    if (is_right(number)) {
+      return;
     }
+    if (wrong.count++ == 0) {
+      wrong.sample = row(i / (numbers.size() / numbers.shape()[0]));
+      wrong.first = number;
+    }
+    wrong.largest = std::max(wrong.largest, number);
   };
-  const bool typed = with_type(labels.dtype(), [&](auto tag) {
-    const auto* values = labels.data<decltype(tag)>();
-    for (int64_t i = 0; i < labels.size(); ++i) {
+  const bool typed = with_type(numbers.dtype(), [&](auto tag) {
+    const auto* values = numbers.data<decltype(tag)>();
+    for (int64_t i = 0; i < numbers.size(); ++i) {
       check(i, static_cast<double>(values[i]));
     }
   });
-  for (int64_t i = 0; !typed && i < labels.size(); ++i) {
-    check(i, labels.at(i));
+  for (int64_t i = 0; !typed && i < numbers.size(); ++i) {
+    check(i, numbers.at(i));
   }
 }
 
-void throw_if_wrong(const WrongLabels& wrong, int64_t num_classes, const std::string& name,
-                    const SourceLoc& loc) {
-  if (wrong.count == 0) {
-    return;
+// `refuse` throws for numbers that are not right.
+template <class IsRight, class Refuse>
+RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refuse) {
+  if (!is_checked_ahead(*rows)) {
+    return std::make_shared<CheckedRows>(
+        std::move(rows), [=](const HostTensor& read, const std::function<int64_t(int64_t)>& row) {
+          WrongNumbers wrong;
+          find_wrong(read, is_right, row, wrong);
+          if (wrong.count > 0) {
+            refuse(wrong);
+          }
+        });
   }
+  WrongNumbers wrong;
+  rows->for_each_block([&](int64_t begin, const HostTensor& block) {
+    find_wrong(
+        block, is_right, [&](int64_t i) { return begin + i; }, wrong);
+  });
+  if (wrong.count > 0) {
+    refuse(wrong);
+  }
+  return rows;
+}
+
+[[noreturn]] void refuse_labels(const WrongNumbers& wrong, int64_t num_classes,
+                                const std::string& name, const SourceLoc& loc) {
   Diagnostics findings;
   Diagnostic& problem = findings.error(
       "E312", loc,
       fmt::format("`{}`: sample {} has the label {}; the {} classes are the whole numbers 0..{}",
-                  name, wrong.sample, format_shortest(wrong.label), num_classes, num_classes - 1));
+                  name, wrong.sample, format_shortest(wrong.first), num_classes, num_classes - 1));
   if (wrong.count > 1) {
     problem.note(fmt::format("{} more labels are no classes", format_thousands(wrong.count - 1)));
   }
-  if (wrong.label == static_cast<double>(num_classes)) {
+  if (wrong.first == static_cast<double>(num_classes)) {
     problem.help("labels count from 0; are these counted from 1?");
+  }
+  throw ConfigError(std::move(findings));
+}
+
+[[noreturn]] void refuse_ids(const WrongNumbers& wrong, int64_t num_rows, const std::string& layer,
+                             const std::string& name, const SourceLoc& loc) {
+  Diagnostics findings;
+  Diagnostic& problem =
+      findings.error("E314", loc,
+                     fmt::format("`{}`: sample {} has the id {}; `{}` has the rows 0..{}", name,
+                                 wrong.sample, format_shortest(wrong.first), layer, num_rows - 1));
+  if (wrong.count > 1) {
+    problem.note(fmt::format("{} more ids have no row", format_thousands(wrong.count - 1)));
+  }
+  if (wrong.largest < 0) {
+    problem.help("ids count from 0; none is counted from the end");
+  } else if (wrong.largest < 0x7fffffff) {  // of int32, which ids become
+    const auto largest = static_cast<int64_t>(wrong.largest);
+    problem.help(
+        fmt::format("`input_dim: {}` gives `{}` a row for the id {}", largest + 1, layer, largest));
   }
   throw ConfigError(std::move(findings));
 }
@@ -139,21 +182,26 @@ int64_t first_nonfinite(const HostTensor& tensor) {
 
 RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::string& name,
                           const SourceLoc& loc) {
-  if (!is_checked_ahead(*labels)) {
-    return std::make_shared<CheckedRows>(
-        std::move(labels), [=](const HostTensor& rows, const std::function<int64_t(int64_t)>& row) {
-          WrongLabels wrong;
-          find_wrong_labels(rows, range, row, wrong);
-          throw_if_wrong(wrong, range.num_classes, name, loc);
-        });
-  }
-  WrongLabels wrong;
-  labels->for_each_block([&](int64_t begin, const HostTensor& block) {
-    find_wrong_labels(
-        block, range, [&](int64_t i) { return begin + i; }, wrong);
+  const double num_classes = static_cast<double>(range.num_classes);
+  const double ignored = range.ignored ? static_cast<double>(*range.ignored) : NAN;
+  // Written so that NaN is out of range, too.
+  const auto is_right = [=](double label) {
+    return (label >= 0 && label < num_classes && label == std::floor(label)) || label == ignored;
+  };
+  return check_numbers(std::move(labels), is_right, [=](const WrongNumbers& wrong) {
+    refuse_labels(wrong, range.num_classes, name, loc);
   });
-  throw_if_wrong(wrong, range.num_classes, name, loc);
-  return labels;
+}
+
+RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,
+                       const std::string& name, const SourceLoc& loc) {
+  // Embedding cuts fractions off. NaN is out of range.
+  const auto is_right = [limit = static_cast<double>(num_rows)](double id) {
+    return id > -1 && id < limit;
+  };
+  return check_numbers(std::move(ids), is_right, [=](const WrongNumbers& wrong) {
+    refuse_ids(wrong, num_rows, layer, name, loc);
+  });
 }
 
 RowsPtr check_finite(RowsPtr rows, const std::string& name, const std::string& owner,

@@ -25,6 +25,11 @@ struct LabelRange {
 RowsPtr check_label_range(RowsPtr labels, const LabelRange& range, const std::string& name,
                           const SourceLoc& loc);
 
+// Ids that are no row of `layer`, an Embedding, which cuts fractions off: ConfigError E314 for the
+// first one, with the number of all such.
+RowsPtr check_id_range(RowsPtr ids, int64_t num_rows, const std::string& layer,
+                       const std::string& name, const SourceLoc& loc);
+
 // NaN and infinity: ConfigError E315 for the first one; `owner` is the dataset's description.
 RowsPtr check_finite(RowsPtr rows, const std::string& name, const std::string& owner,
                      const SourceLoc& loc);

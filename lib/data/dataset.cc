@@ -118,4 +118,10 @@ void check_labels(Dataset& dataset, size_t target, int64_t num_classes,
       check_label_range(std::move(array.rows), {num_classes, ignored}, array.name, dataset.loc);
 }
 
+void check_ids(Dataset& dataset, size_t input, int64_t num_rows, const std::string& layer) {
+  MESHTRAIN_CHECK(input < dataset.inputs.size());
+  Dataset::Array& array = dataset.inputs[input];
+  array.rows = check_id_range(std::move(array.rows), num_rows, layer, array.name, dataset.loc);
+}
+
 }  // namespace meshtrain

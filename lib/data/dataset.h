@@ -63,4 +63,8 @@ std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double spli
 void check_labels(Dataset& dataset, size_t target, int64_t num_classes,
                   std::optional<int64_t> ignored = {});
 
+// Every number of the input must be a row of `layer`, an Embedding: E314 names the sample. Large
+// inputs are checked as they are read.
+void check_ids(Dataset& dataset, size_t input, int64_t num_rows, const std::string& layer);
+
 }  // namespace meshtrain

@@ -174,6 +174,26 @@ void check_part_labels(const Setup& setup, Dataset& dataset) {
   }
 }
 
+int64_t embedding_rows(const Layer& layer) {
+  return layer.config()->integer("input_dim");
+}
+
+// The Embedding of the fewest rows that an input feeds directly, or null.
+const Layer* embedding_of(const Model& model, int input) {
+  const Layer* smallest = nullptr;
+  for (const Model::Call& call : model.calls()) {
+    if (call.layer == kNone || call.inputs != std::vector<int>{input}) {
+      continue;
+    }
+    const Layer* layer = model.layers()[call.layer].get();
+    if (layer->class_name == "Embedding" &&
+        (smallest == nullptr || embedding_rows(*layer) < embedding_rows(*smallest))) {
+      smallest = layer;
+    }
+  }
+  return smallest;
+}
+
 }  // namespace
 
 std::string_view data_part_name(DataPart part) {
@@ -317,12 +337,22 @@ RunData outline_run_data(const Config& config, Diagnostics& diagnostics) {
   return data;
 }
 
-void check_run_labels(const Setup& setup, RunData& data) {
+void check_input_ids(const Setup& setup, Dataset& dataset) {
+  const std::vector<int>& inputs = setup.model().inputs();
+  for (size_t i = 0; i < std::min(inputs.size(), dataset.inputs.size()); ++i) {
+    if (const Layer* layer = embedding_of(setup.model(), inputs[i])) {
+      check_ids(dataset, i, embedding_rows(*layer), layer->name);
+    }
+  }
+}
+
+void check_run_ids(const Setup& setup, RunData& data) {
   Diagnostics diagnostics;
   for (std::optional<Dataset>* part :
        {&data.train, &data.validation, &data.test, &data.unweighted}) {
     if (part->has_value()) {
       collect(diagnostics, [&] { check_part_labels(setup, **part); });
+      collect(diagnostics, [&] { check_input_ids(setup, **part); });
     }
   }
   diagnostics.throw_if_errors();

@@ -49,8 +49,12 @@ void check_same_data(const Agreement& agreement, const std::string& hash, const 
 // named.
 void order_arrays(const ModelConfig& model, Dataset& dataset);
 
-// Every class id must be one that the model can predict (E312), where a loss takes class ids.
-// Throws ConfigError.
-void check_run_labels(const Setup& setup, RunData& data);
+// Where an Input feeds an Embedding, its numbers must be rows of that (E314): JAX, and Keras on it,
+// would make something up. Throws ConfigError.
+void check_input_ids(const Setup& setup, Dataset& dataset);
+
+// That, and every class id must be one that the model can predict (E312), where a loss takes class
+// ids. Throws ConfigError.
+void check_run_ids(const Setup& setup, RunData& data);
 
 }  // namespace meshtrain

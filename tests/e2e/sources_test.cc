@@ -136,6 +136,66 @@ evaluate: {on: validation}
         std::string::npos);
 }
 
+TEST_CASE("ids that are no row of their embedding are refused wherever they come from") {
+  TemporaryFolder folder;
+  const auto write = [&](const std::string& name, DType dtype, const std::vector<double>& values) {
+    HostTensor tensor(dtype, {static_cast<int64_t>(values.size()), 1});
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      tensor.set(i, values[static_cast<size_t>(i)]);
+    }
+    write_npy(folder.file(name), tensor);
+  };
+  write("good.npy", DType::kInt64, {0, 11, 5, 3});
+  write("floats.npy", DType::kFloat32, {0, 11.5, 5, 3});
+  write("high.npy", DType::kInt64, {0, 11, 5, 12});
+  write("negative.npy", DType::kInt32, {0, -1, 5, 3});
+  write("y.npy", DType::kFloat32, {0, 1, 0, 1});
+  folder.write("ids.yaml", R"(
+data:
+  train: {source: npy, x: good.npy, y: y.npy}
+  validation: {source: npy, x: good.npy, y: y.npy}
+model:
+  layers:
+    - Input: {name: x, shape: [1]}
+    - Embedding: {name: wide, input_dim: 20, output_dim: 2, inputs: x}
+    - Embedding: {name: e, input_dim: 12, output_dim: 2, inputs: x}
+    - Add: {name: sum, inputs: [wide, e]}
+    - Flatten
+    - Dense: 1
+compile: {optimizer: {SGD: {learning_rate: 0.0}}, loss: mse}
+fit: {batch_size: 2}
+evaluate: {on: validation}
+)");
+  const auto command = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-q", "--log-format=json"});
+    return meshtrain(std::move(words), folder.path());
+  };
+  const Result trained = command({"train", "ids.yaml", "-o", "run", "data.train.x=floats.npy"});
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  const auto refused = [](const Result& result, const std::string& says) {
+    CHECK(result.exit_code == 3);
+    CHECK_MESSAGE(result.err.find("error[E314]: `x`: " + says) != std::string::npos, result.err);
+  };
+  const std::string high = "sample 3 has the id 12; `e` has the rows 0..11";
+  const std::string negative = "sample 1 has the id -1; `e` has the rows 0..11";
+  const Result train = command({"train", "ids.yaml", "-o", "no", "data.train.x=high.npy"});
+  refused(train, high);
+  CHECK(train.err.find("`input_dim: 13`") != std::string::npos);
+  refused(command({"train", "ids.yaml", "-o", "no", "data.validation.x=negative.npy"}), negative);
+  const std::string weights = "run/weights.safetensors";
+  refused(command({"evaluate", "ids.yaml", "-w", weights, "data.validation.x=high.npy"}), high);
+  const auto predicted = [&](const std::string& input) {
+    return meshtrain({"predict", "ids.yaml", "-w", weights, "-i", input, "--output", "p.npy"},
+                     folder.path());
+  };
+  const Result good = predicted("good.npy");
+  CHECK_MESSAGE(good.exit_code == 0, good.err);
+  refused(predicted("high.npy"), high);
+  const Result with_place = predicted("negative.npy");
+  refused(with_place, negative);
+  CHECK_MESSAGE(with_place.err.find("--input negative.npy") != std::string::npos, with_place.err);
+}
+
 TEST_CASE("hdf5: samples and labels from one file") {
   TemporaryFolder folder;
   const HostTensor x = [] {

@@ -416,6 +416,36 @@ TEST_CASE("check_labels: names the first sample whose label is no class") {
   CHECK(steps.says("sample 1 has the label 7"));
 }
 
+TEST_CASE("check_ids: names the first sample whose id is no row and the rows that are needed") {
+  const auto with_ids = [](HostTensor ids) {
+    Dataset dataset;
+    dataset.loc = place(2);
+    dataset.num_samples = ids.shape()[0];
+    dataset.inputs.push_back({"x", make_rows(std::move(ids))});
+    check_ids(dataset, 0, 12, "e");
+  };
+  with_ids(tensor_of<int>(DType::kUInt8, {3}, {0, 11, 5}));
+  with_ids(
+      tensor_of<double>(DType::kFloat32, {4}, {-0.5, 11.75, 5, 0}));  // cut off, as Keras casts
+  const Caught high = caught([&] {
+    with_ids(tensor_of<int>(DType::kInt64, {3, 2}, {1, 2, 3, 12, 20, -1}));
+  });
+  CHECK(high.code == "E314");
+  CHECK(high.exit_code == 3);
+  CHECK(high.says("`x`: sample 1 has the id 12; `e` has the rows 0..11"));
+  CHECK(high.says("2 more ids have no row"));
+  CHECK(high.says("`input_dim: 21` gives `e` a row for the id 20"));
+  const auto one = [&](double id, DType dtype) {
+    return caught([&] { with_ids(tensor_of<double>(dtype, {1}, {id})); });
+  };
+  const Caught negative = one(-1, DType::kInt32);
+  CHECK(negative.says("the id -1"));
+  CHECK(negative.says("ids count from 0"));
+  CHECK(one(12, DType::kFloat16).says("the id 12"));
+  CHECK(one(std::nan(""), DType::kFloat32).says("the id nan"));
+  CHECK(one(3000000001, DType::kUInt32).says("the id 3000000001"));
+}
+
 TEST_CASE("split_validation: the last samples as Keras takes them") {
   for (const auto& [n, split, train] : {std::tuple(10, 0.2, 8), std::tuple(10, 0.25, 7),
                                         std::tuple(7, 0.5, 3), std::tuple(60000, 0.1, 54000)}) {

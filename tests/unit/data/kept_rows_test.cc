@@ -194,6 +194,12 @@ TEST_CASE("checks of what is computed happen when it is read") {
   CHECK(label.code == "E312");
   CHECK(label.says("sample 8 has the label 8"));
   CHECK(label.says("1 more"));
+  const RowsPtr ids =
+      check_id_range(std::make_shared<CountedRows>(
+                         tensor_of<int>(DType::kInt32, {4}, {0, 1, -2, 2}), Cost::kComputed),
+                     3, "e", "x", place(2));
+  read(*ids, {3, 0});
+  CHECK(caught([&] { read(*ids, {1, 2}); }).says("sample 2 has the id -2; `e` has the rows 0..2"));
 }
 
 TEST_CASE("checks of what lies in files are done ahead in blocks") {
