@@ -1,5 +1,6 @@
 #include "config/bind.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/text.h"
@@ -72,9 +73,14 @@ void bind_fit(ConfigValue& tree, const std::string& folder, FitConfig& out,
   }
   for (const auto& [key, weight] : get("class_weight").dict()) {
     const auto index = try_integer(key);
+    const auto is_same = [&](const auto& other) { return other.first == *index; };
     if (!index || *index < 0) {
       diagnostics.error("E112", weight.loc,
                         fmt::format("`{}` of `class_weight` must be a class: 0, 1, ...", key));
+    } else if (std::any_of(out.class_weight.begin(), out.class_weight.end(), is_same)) {
+      diagnostics.error(
+          "E113", weight.loc,
+          fmt::format("`{}` of `class_weight`: class {} has a weight already", key, *index));
     } else {
       out.class_weight.emplace_back(*index, weight.number());
     }
@@ -91,22 +97,29 @@ void bind_evaluate(ConfigValue& tree, EvaluateConfig& out) {
   out.steps = count_or_zero(field_of(tree, "steps"));
 }
 
-// What was given but could not be read has been reported already.
-bool is_absent(ConfigValue& section, std::string_view key) {
-  const ConfigValue& value = field_of(section, key);
-  return value.is_null() && value.is_default;
+// Not given, or given as null. What was given but could not be read has been reported already.
+bool is_absent(const YamlNode& root, const char* section, const char* key) {
+  const YamlNode* node = root.find(section);
+  const YamlNode* given = node == nullptr ? nullptr : node->find(key);
+  return given == nullptr || (given->is_null() && !given->failed);
 }
 
-void check_data(ConfigValue& tree, const Config& config, Diagnostics& diagnostics) {
+void check_data(ConfigValue& tree, const YamlNode& root, const Config& config,
+                Diagnostics& diagnostics) {
   const DataConfig& data = config.data;
-  ConfigValue& sources = field_of(tree, "data");
-  if (is_absent(sources, "train") && is_absent(sources, "validation") &&
-      is_absent(sources, "test")) {
+  if (is_absent(root, "data", "train") && is_absent(root, "data", "validation") &&
+      is_absent(root, "data", "test")) {
     diagnostics.error("E112", data.loc, "`data` names no samples")
         .help("write `data: {train: digits}` to try the model on built-in digits");
   }
-  if (data.train && is_absent(field_of(tree, "compile"), "loss")) {
-    diagnostics.error("E112", config.compile.loc, "`loss` of `compile` is missing")
+  // `loss: [null, null]` gives none either.
+  const bool has_loss = !config.compile.loss.empty() ||
+                        (!is_absent(root, "compile", "loss") && diagnostics.has_errors());
+  if (data.train && !has_loss) {
+    const ConfigValue& loss = field_of(field_of(tree, "compile"), "loss");
+    diagnostics
+        .error("E112", loss.is_default ? config.compile.loc : loss.loc,
+               "`loss` of `compile` is missing")
         .help("write `compile: {loss: mse}`");
   }
   const bool has_split = config.fit.validation_split.value > 0;
@@ -165,7 +178,7 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   }
   bind_callbacks(tree, config, diagnostics);  // last: it looks at the rest
   if (require_data) {
-    check_data(tree, config, diagnostics);
+    check_data(tree, root, config, diagnostics);
   }
   return config;
 }

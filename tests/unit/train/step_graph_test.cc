@@ -68,3 +68,20 @@ TEST_CASE("A layer that does not train changes nothing") {
     CHECK(!changes(programs.train, "moving/" + std::string(name)));
   }
 }
+
+TEST_CASE("What computes a loss says that there is none") {
+  std::string text = kConfig;
+  text.replace(text.find("TRAINABLE"), 9, "trainable: true");
+  const Config config = test::config_from(text, {"compile.loss=null"});
+  Diagnostics diagnostics;
+  const Model model(config.model, DType::kFloat32, diagnostics);
+  const Optimizer optimizer(config.compile.optimizer);
+  DataSpec data;
+  data.inputs.push_back({{3}, DType::kFloat32});
+  data.targets.push_back({{2}, DType::kFloat32});
+  const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+  CHECK_THROWS_WITH_AS(graphs.train(4, true), doctest::Contains("`loss` of `compile` is missing"),
+                       ConfigError);
+  CHECK_THROWS_AS(graphs.test(4), ConfigError);
+  CHECK_NOTHROW(graphs.predict(4));
+}
