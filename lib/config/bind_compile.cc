@@ -36,6 +36,7 @@ class CompileBinder {
     return out;
   }
 
+  // Metrics for all, or by the output's name.
   std::vector<OutputObject> metrics(const ConfigValue& value) {
     std::vector<OutputObject> out;
     const auto add = [&](const std::string& name, const ConfigValue& entry) {
@@ -57,6 +58,32 @@ class CompileBinder {
       }
     }
     return out;
+  }
+
+  // A null in a list of losses leaves its output without one.
+  void name_losses(ConfigValue& value) {
+    if (value.is_list() && has_entry(value, &ConfigValue::is_null) &&
+        value.list().size() == outputs_.size()) {
+      name_entries(value);
+    }
+  }
+
+  // A list with as many entries as there are outputs has one for each, as in Keras, or a list for
+  // each; one of another length is for all outputs.
+  void name_metrics(ConfigValue& value, const char* key) {
+    if (!value.is_list()) {
+      return;
+    }
+    const bool has_lists = has_entry(value, &ConfigValue::is_list);
+    if (has_lists ? fits_outputs(value, key)
+                  : outputs_.size() > 1 && value.list().size() == outputs_.size()) {
+      name_entries(value);
+    } else if (has_lists) {
+      value.data = ConfigValue::List{};
+    } else {
+      std::erase_if(std::get<ConfigValue::List>(value.data),
+                    [](const ConfigValue& entry) { return entry.is_null(); });
+    }
   }
 
   std::vector<std::pair<std::string, Located<double>>> weights(const ConfigValue& value) {
@@ -127,6 +154,23 @@ class CompileBinder {
     }
   }
 
+  static bool has_entry(const ConfigValue& list, bool (ConfigValue::*is_such)() const) {
+    return std::any_of(list.list().begin(), list.list().end(),
+                       [&](const ConfigValue& entry) { return (entry.*is_such)(); });
+  }
+
+  // Puts the names of the outputs in front of the entries, in the tree too; null ones go.
+  void name_entries(ConfigValue& value) {
+    ConfigValue::Dict named;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      ConfigValue& entry = std::get<ConfigValue::List>(value.data)[i];
+      if (!entry.is_null()) {
+        named.emplace_back(outputs_[i], std::move(entry));
+      }
+    }
+    value.data = std::move(named);
+  }
+
   bool fits_outputs(const ConfigValue& list, const char* key) {
     if (outputs_.empty() || list.list().size() == outputs_.size()) {
       return !outputs_.empty();
@@ -165,9 +209,14 @@ void bind_compile(ConfigValue& tree, const ModelConfig& model, CompileConfig& ou
     out.optimizer = optimizer.object();
     binder.optimizer(out.optimizer);
   }
+  binder.name_losses(field_of(tree, "loss"));
   out.loss = binder.losses(field_of(tree, "loss"));
-  out.metrics = binder.metrics(field_of(tree, "metrics"));
-  out.weighted_metrics = binder.metrics(field_of(tree, "weighted_metrics"));
+  for (const auto& [key, metrics] :
+       {std::pair{"metrics", &out.metrics}, std::pair{"weighted_metrics", &out.weighted_metrics}}) {
+    ConfigValue& value = field_of(tree, key);
+    binder.name_metrics(value, key);
+    *metrics = binder.metrics(value);
+  }
   out.loss_weights = binder.weights(field_of(tree, "loss_weights"));
 }
 

@@ -82,6 +82,7 @@ std::vector<Json> list_options(const Spec& spec) {
 std::vector<Json> class_options(const Spec& spec) {
   const Json number = with_range(Json{{"type", "number"}}, spec);
   const Json named = reference(spec.category);
+  const Json null = Json{{"type", "null"}};
   switch (spec.kind) {
     case ValueKind::kActivation:
       return {reference(Category::kActivation)};
@@ -90,9 +91,10 @@ std::vector<Json> class_options(const Spec& spec) {
     case ValueKind::kObjectList:
       return {list_of(named)};
     case ValueKind::kObjectPerOutput:
-      return {named, list_of(named), map_of(named)};
+      return {named, list_of(any_of({named, null})), map_of(any_of({named, null}))};
     case ValueKind::kObjectsPerOutput:
-      return {named, list_of(named), map_of(any_of({named, list_of(named)}))};
+      return {named, list_of(any_of({named, list_of(named), null})),
+              map_of(any_of({named, list_of(named), null}))};
     default:  // kObject
       return {named};
   }

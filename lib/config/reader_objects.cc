@@ -168,18 +168,26 @@ ConfigValue Reader::object_list(const YamlNode& node, const Spec& spec, const st
   return make_value(std::move(list), node.loc);
 }
 
+// Of a list an entry that is null, or could not be read, keeps its place.
 ConfigValue Reader::per_output(const YamlNode& node, const Spec& spec, const std::string& owner) {
+  const auto one = [&](const YamlNode& child) {
+    if (spec.kind == ValueKind::kObjectsPerOutput && child.is_list()) {
+      return object_list(child, spec, owner);
+    }
+    const bool is_none = child.is_null() ? child.explicit_null : is_python_none(child);
+    return is_none ? make_value(std::monostate{}, child.loc) : object_value(child, spec.category);
+  };
   if (node.is_list()) {
-    return object_list(node, spec, owner);
+    ConfigValue::List list;
+    std::transform(node.children.begin(), node.children.end(), std::back_inserter(list), one);
+    return make_value(std::move(list), node.loc);
   }
   if (!node.is_map() || names_class(spec.category, node)) {
     return object_value(node, spec.category);
   }
   ConfigValue::Dict dict;
   for (const YamlNode& child : node.children) {
-    const bool is_list = spec.kind == ValueKind::kObjectsPerOutput && child.is_list();
-    dict.emplace_back(
-        child.key, is_list ? object_list(child, spec, owner) : object_value(child, spec.category));
+    dict.emplace_back(child.key, one(child));
     dict.back().second.loc = child.key_loc;
     if (dict.back().second.is_null()) {
       dict.pop_back();

@@ -255,7 +255,7 @@ class ConfigWriter {
     return out.empty() ? "" : "\ncompile:\n" + out;
   }
 
-  // Keras' list of metrics has one entry for each output; ours is for all of them.
+  // Keras' list of metrics has one entry for each output; ours has the names.
   Json by_output(const Json& given, const Spec& field) const {
     if (field.kind != ValueKind::kObjectsPerOutput || !given.is_array()) {
       return given;

@@ -90,6 +90,46 @@ TEST_CASE("Layers: several inputs and several losses") {
   CHECK(codes_of(text + "compile: {loss: {p: mse, r: mse}}\n") == "E121");
 }
 
+TEST_CASE("Layers: a list of metrics or losses for several outputs is one entry for each") {
+  const std::string text =
+      "model:\n  layers:\n    - Input: {name: x, shape: [4]}\n    - Dense: {name: p, units: 2}\n"
+      "    - Dense: {name: q, inputs: x, units: 1}\n  outputs: [p, q]\ndata: {train: digits}\n";
+  const auto metrics = [&](const std::string& list) {
+    std::string out;
+    const CompileConfig compile = load_text(text + "compile: {loss: mse, metrics: " + list +
+                                            ", weighted_metrics: " + list + "}\n")
+                                      .compile;
+    for (const OutputObject& entry : compile.metrics) {
+      out += entry.output + ":" + entry.object.spelled + " ";
+    }
+    CHECK(compile.weighted_metrics.size() == compile.metrics.size());
+    return out;
+  };
+  CHECK(metrics("[mse, mae]") == "p:mse q:mae ");
+  CHECK(metrics("[[mse], [mae, mape]]") == "p:mse q:mae q:mape ");
+  CHECK(metrics("[[mse, mae], mape]") == "p:mse p:mae q:mape ");
+  CHECK(metrics("[null, mae]") == "q:mae ");
+  CHECK(metrics("[[], mae]") == "q:mae ");
+  CHECK(metrics("{p: null, q: mae}") == "q:mae ");
+  // Another length is for all of them.
+  CHECK(metrics("[mse]") == ":mse ");
+  CHECK(metrics("[mse, mae, mape]") == ":mse :mae :mape ");
+  CHECK(codes_of(text + "compile: {loss: mse, metrics: [[mse]]}\n") == "E113");
+  CHECK(codes_of(text + "compile: {loss: mse, metrics: [auk, mse]}\n") == "E122");
+  const std::string one =
+      "model:\n  layers:\n    - Input: [4]\n    - Dense: {name: p, units: 2}\ndata: {train: "
+      "digits}\n";
+  CHECK(load_text(one + "compile: {loss: mse, metrics: [mse, mae]}\n").compile.metrics.size() == 2);
+  CHECK(load_text(one + "compile: {loss: mse, metrics: [[mse, mae]]}\n").compile.metrics.size() ==
+        2);
+  CHECK(codes_of(one + "compile: {loss: mse, metrics: [auk, mse]}\n") == "E122");
+
+  const CompileConfig some = load_text(text + "compile: {loss: [null, mse]}\n").compile;
+  REQUIRE(some.loss.size() == 1);
+  CHECK(some.loss[0].output == "q");
+  CHECK(codes_of(text + "compile: {loss: [mse, null, mae]}\n") == "E113");
+}
+
 TEST_CASE("Layers: wrong graphs") {
   const std::pair<std::vector<std::string>, const char*> kCases[] = {
       {{"Dense: 2"}, "E121"},

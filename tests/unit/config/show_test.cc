@@ -90,6 +90,26 @@ TEST_CASE("show_config: its text is a config that means the same") {
   }
 }
 
+TEST_CASE("show_config: lists of losses and metrics by output mean the same again") {
+  const test::TempFolder files;
+  LoadOptions options;
+  options.files = {
+      files.write("t.yaml",
+                  "name: n\nmodel:\n  layers:\n    - Input: {name: x, shape: [4]}\n"
+                  "    - Dense: {name: p, units: 2}\n    - Dense: {name: q, inputs: x, units: 1}\n"
+                  "  outputs: [p, q]\ndata: {train: digits}\ncompile: {loss: [mse, null], "
+                  "metrics: [[mae, {mse: {name: err}}], null], weighted_metrics: [mae, mse]}\n")};
+  const std::string once = show_config(options, false);
+  LoadOptions again;
+  again.files = {files.write("again.yaml", once)};
+  CHECK(show_config(again, false) == once);
+  const Config config = load_config(again);
+  CHECK(config.compile.loss.size() == 1);
+  CHECK(config.compile.metrics.size() == 2);
+  CHECK(config.compile.metrics[1].output == "p");
+  CHECK(config.compile.weighted_metrics[1].output == "q");
+}
+
 TEST_CASE("json_schema: names every section and class") {
   const nlohmann::json schema = parse_json(json_schema());
   for (const std::string& name : root_section().names()) {

@@ -75,8 +75,8 @@ struct LastEpoch : TrainObserver {
   void on_epoch_end(const EpochReport& report) override { logs = report.logs; }
 };
 
-Logs train(const std::string& distribution) {
-  const Config config = config_from(kModel + distribution);
+Logs train(const std::string& distribution, const std::vector<std::string>& overrides = {}) {
+  const Config config = config_from(kModel + distribution, overrides);
   const Dataset dataset = data();
   Engine engine(config, data_spec(dataset));
   adapt_to_data(engine.model(), dataset, engine);
@@ -111,6 +111,13 @@ TEST_CASE("losses, weights and metrics of several outputs are Keras' on every me
   check_logs(
       train("distribution:\n  type: ModelParallel\n  device_mesh: {shape: [2, 2]}\n  layout_map:\n"
             "    out_b/kernel: [model, null]\n"));
+}
+
+TEST_CASE("metrics in the order of the outputs are those by name") {
+  check_logs(train("", {"compile.metrics=[[accuracy], [mae, R2Score]]",
+                        "compile.weighted_metrics=[null, mae]"}));
+  check_logs(train("", {"compile.metrics=[accuracy, [mae, R2Score]]",
+                        "compile.loss=[sparse_categorical_crossentropy, mse]"}));
 }
 
 TEST_CASE("Normalization adapts to mean and population variance of the training data") {
