@@ -70,16 +70,23 @@ Args with_kernel_args(Args first) {
   return first;
 }
 
+Spec name_arg() {
+  return text("name", "null", "name in variable paths; Keras' automatic name when null");
+}
+
+Spec inputs_arg() {
+  return make_spec("inputs", ValueKind::kNames, "null",
+                   "names of the earlier layers it takes; null = the entry before it");
+}
+
 ClassSpec layer_class(std::string name, std::string help, Args args) {
   const bool is_input = name == "Input";
   for (const Spec& common :
-       {text("name", "null", "name in variable paths; Keras' automatic name when null"),
-        boolean("trainable", "true", "whether fit changes its weights"),
+       {name_arg(), boolean("trainable", "true", "whether fit changes its weights"),
         choice("dtype", dtype_policy_names(), "null", "dtype policy of this layer"),
         object("activity_regularizer", ValueKind::kObject, Category::kRegularizer, "null",
                "penalty on the output"),
-        make_spec("inputs", ValueKind::kNames, "null",
-                  "names of the earlier layers it takes; null = the entry before it")}) {
+        inputs_arg()}) {
     const bool has = std::any_of(args.begin(), args.end(),
                                  [&](const Spec& own) { return own.name == common.name; });
     if (!has && !(is_input && (common.name == "inputs" || common.name == "trainable" ||

@@ -25,7 +25,9 @@ std::vector<ClassSpec> core() {
           {required_shape("shape", "sizes without the batch; null = unknown")
                .unknown_ok()
                .empty_ok(),
-           integer("batch_size", "null", "fixed batch size").least(1).most(kMaxSize),
+           integer("batch_size", "null", "fixed batch size of exports; training takes fit's")
+               .least(1)
+               .most(kMaxSize),
            choice("dtype",
                   {"float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8", "bool"},
                   "null", "element type; the dtype policy's when null")}),
@@ -74,7 +76,7 @@ std::vector<ClassSpec> activations() {
                    number("negative_slope", "0.0", "slope below the threshold").least(0),
                    number("threshold", "0.0", "where the identity begins").least(0)}),
       layer_class("LeakyReLU", "x above 0, negative_slope x below",
-                  {number("negative_slope", "0.3", "slope below 0")}),
+                  {number("negative_slope", "0.3", "slope below 0").least(0)}),
       layer_class("PReLU", "x above 0, alpha x below, alpha a weight", prelu_args()),
       layer_class("ELU", "x above 0, alpha (e^x - 1) below",
                   {number("alpha", "1.0", "scale below 0")}),
@@ -111,8 +113,10 @@ std::vector<ClassSpec> merging() {
       "Dot", "products along an axis of two inputs, per sample",
       {axes_arg("axes", "", "axis, or one for each input").required(),
        boolean("normalize", "false", "normalize along the axes first (cosine similarity)")}));
-  out.push_back(layer_class("Call", "uses an earlier layer again, with the same weights",
-                            {text("layer", "", "name of the layer").required()}));
+  // How it computes is the layer's own matter.
+  out.push_back(
+      make_class("Call", "uses an earlier layer again, with the same weights",
+                 {text("layer", "", "name of the layer").required(), name_arg(), inputs_arg()}));
   out.push_back(repeat_class());
   return out;
 }

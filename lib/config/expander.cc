@@ -196,7 +196,7 @@ void Expander::add_inner_layer(YamlNode layer, const ObjectForm& form, ExpandSco
   if (class_name != "Input") {
     connect(*args, loc, scope);
   }
-  if (scope.frozen) {
+  if (scope.frozen && class_name != "Call") {
     YamlNode frozen = YamlNode::scalar("false", *scope.frozen);
     frozen.key = "trainable";
     args->at_or_add("trainable", *scope.frozen) = std::move(frozen);

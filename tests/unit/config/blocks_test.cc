@@ -264,6 +264,14 @@ TEST_CASE("Blocks: trainable false freezes every layer of a use") {
   CHECK(config.model.layers[4].object.boolean("trainable"));
 }
 
+TEST_CASE("Blocks: a Call has nothing to freeze") {
+  const Config config =
+      load_model("blocks: {Pair: {layers: [{Dense: {name: a, units: 4}}, {Call: {layer: a}}]}}\n",
+                 "    - Pair: {trainable: false}\n");
+  CHECK_FALSE(config.model.layers[1].object.boolean("trainable"));
+  CHECK(config.model.layers[2].object.class_name == "Call");
+}
+
 TEST_CASE("Blocks: overrides reach definitions, uses and Repeats") {
   const auto units = [](std::vector<std::string> overrides) {
     const Config config = load_model(
