@@ -193,6 +193,7 @@ OutputNames Expander::repeat_once(Repetition& repetition, int64_t index, ExpandS
   around.locals = &counter;
   YamlNode with = repetition.with;
   with.kind = YamlNode::Kind::kMap;
+  set_use(with, around.use);  // what is wrong in it is wrong in all, and is said once
   evaluate(with, around);
   const LocalNames locals{with.children, &counter};
   around.locals = &locals;

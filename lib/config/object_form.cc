@@ -10,7 +10,12 @@ namespace {
 // Keys of Keras' JSON beside class_name and config that say nothing here.
 bool is_keras_extra(const std::string& key) {
   return key == "module" || key == "registered_name" || key == "build_config" ||
-         key == "compile_config" || key == "inbound_nodes" || key == "name";
+         key == "compile_config";
+}
+
+// Of a functional model's JSON: a layer's name, again, and what it takes.
+bool is_graph_key(const std::string& key) {
+  return key == "inbound_nodes" || key == "name";
 }
 
 void set_problem(ObjectFormProblem* problem, const SourceLoc& loc, std::string message,
@@ -42,6 +47,25 @@ bool is_first_argument(Category category, const YamlNode& entry) {
          find_class(Category::kActivation, entry.children[0].key) != nullptr;
 }
 
+// Whether the key says nothing that `config` does not say.
+bool check_graph_key(const YamlNode& child, const YamlNode* config, ObjectFormProblem* problem) {
+  if (child.key == "inbound_nodes") {
+    if (child.is_null() || (!child.is_scalar() && child.children.empty())) {
+      return true;
+    }
+    set_problem(problem, child.key_loc, "`inbound_nodes` is not read here",
+                "write `inputs` into `config`, or use `meshtrain import model.json`");
+    return false;
+  }
+  const YamlNode* own = config == nullptr ? nullptr : config->find("name");
+  if (child.is_null() || (own != nullptr && own->is_scalar() && own->text == child.text)) {
+    return true;
+  }
+  set_problem(problem, child.key_loc, "`name` beside `class_name` is not the one in `config`",
+              "write it into `config`");
+  return false;
+}
+
 std::optional<ObjectForm> keras_form(const YamlNode& node, const YamlNode& name,
                                      ObjectFormProblem* problem) {
   ObjectForm form{name.text, name.loc, nullptr, nullptr, {}};
@@ -52,6 +76,10 @@ std::optional<ObjectForm> keras_form(const YamlNode& node, const YamlNode& name,
         return std::nullopt;
       }
       form.args = &child;
+    } else if (is_graph_key(child.key)) {
+      if (!check_graph_key(child, node.find("config"), problem)) {
+        return std::nullopt;
+      }
     } else if (child.key != "class_name" && child.key != "config" && !is_keras_extra(child.key)) {
       set_problem(problem, child.key_loc,
                   fmt::format("`{}` is no key beside `class_name`", child.key),

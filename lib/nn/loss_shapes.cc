@@ -116,6 +116,16 @@ bool check_axes(const ConfigObject& loss, const Shape& y_pred, Diagnostics& diag
                           : fmt::format("write an axis from {} to {}", -rank, rank - 1));
       return false;
     }
+    if (dim == 0 && loss_targets(loss.class_name) == TargetKind::kClassIds) {
+      diagnostics
+          .error("E123", has_axis ? loss.loc_of("axis") : loss.loc,
+                 fmt::format("{} over axis {}: of an output {} that is the batch, not the classes",
+                             loss.class_name, axis, shape_string(y_pred)))
+          .help(rank == 1   ? "give the model an output with an axis of classes"
+                : rank == 2 ? "write `axis: -1`, the last"
+                            : fmt::format("write an axis from 1 to {}", rank - 1));
+      return false;
+    }
     if (std::find(seen.begin(), seen.end(), dim) != seen.end()) {
       diagnostics
           .error("E123", loss.loc_of("axis"),

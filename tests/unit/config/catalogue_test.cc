@@ -113,7 +113,8 @@ TEST_CASE("Objects: each way to write them means the same") {
   for (const char* written :
        {"Dense: 200", "Dense: {units: 200}", "{Dense: {units: 200}}", "{type: Dense, units: 200}",
         "{class_name: Dense, config: {units: 200}}",
-        "{module: keras.layers, class_name: Dense, config: {units: 200}, registered_name: null}"}) {
+        "{module: keras.layers, class_name: Dense, config: {units: 200}, registered_name: null}",
+        "{class_name: Dense, config: {units: 200, name: d}, name: d, inbound_nodes: []}"}) {
     CAPTURE(written);
     const Config config = load_text(head + written + tail);
     CHECK(config.model.layers[1].object.class_name == "Dense");
