@@ -5,9 +5,9 @@
 #   --long   also what the long tests of tests/cluster need: a firewall, SSH servers, Slurm
 set -eu
 
-# python3 runs the checks in tests/ that read sources and the README; the binary needs none. Open MPI is
-# for runs of several processes: what is built without it does everything else. iproute2 makes the hosts of
-# tests/cluster.
+# python3 runs the checks in tests/ that read sources and the README, NumPy reads and writes files beside
+# the program; the binary needs neither. Open MPI is for runs of several processes: what is built without
+# it does everything else. iproute2 makes the hosts of tests/cluster.
 packages="
   clang-format
   cmake
@@ -35,6 +35,7 @@ packages="
   pkg-config
   protobuf-compiler
   python3
+  python3-numpy
   zlib1g-dev
 "
 
