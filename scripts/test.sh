@@ -7,7 +7,7 @@
 #   scripts/test.sh --long    and the long tests: of several hosts (tests/cluster), of a run killed before
 #                             every file call (tests/e2e/crash); an hour and a half
 # A test that this machine cannot run (no GPU, no namespaces) is skipped: neither passed nor failed, but
-# counted in the line before.
+# counted in the line before. Beside it: test cases that skipped themselves in tests that ran.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -28,6 +28,7 @@ done
 passed=0
 failed=0
 skipped=0
+skipped_cases=0
 failures=()
 
 # The summary is the last line whatever happened before it, so it is printed on the way out.
@@ -37,7 +38,7 @@ finish() {
   for failure in "${failures[@]}"; do
     echo "FAILED: $failure"
   done
-  echo "$skipped skipped"
+  echo "$skipped skipped, $skipped_cases test cases skipped in others"
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
   exit $?  # named, because a bare exit in a trap returns the status from before it
@@ -76,11 +77,23 @@ check_format() {
   }
 }
 
+# count_skipped_cases LOG: what doctest cases print that return early, each reason once.
+count_skipped_cases() {
+  local reasons
+  [ -f "$1" ] || return 0
+  reasons=$(grep -ohE 'MESSAGE: skipped( in part)?: .*' "$1" | sort | uniq -c)
+  [ -n "$reasons" ] || return 0
+  echo "== test cases skipped in tests that ran"
+  echo "$reasons"
+  skipped_cases=$((skipped_cases + $(grep -cE 'MESSAGE: skipped( in part)?: ' "$1")))
+}
+
 # run_ctest KIND: adds the tests of build/KIND to the counts.
 run_ctest() {
   local kind=$1 log=build/$1/ctest.log total bad not_run
   echo "== ctest in build/$kind"
   ctest --test-dir "build/$kind" -L "$labels" -j 2 --output-on-failure --no-tests=error 2>&1 | tee "$log"
+  echo "== $SECONDS s after ctest in build/$kind"
   read -r bad total < <(sed -nE \
     's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
   if [ -z "${total:-}" ]; then
@@ -92,6 +105,7 @@ run_ctest() {
   passed=$((passed + total - bad - not_run))
   failed=$((failed + bad))
   skipped=$((skipped + not_run))
+  count_skipped_cases "build/$kind/Testing/Temporary/LastTest.log"
   if [ "$bad" -gt 0 ]; then
     failures+=("$bad tests in build/$kind: ctest --test-dir build/$kind --rerun-failed --output-on-failure")
   fi
@@ -103,6 +117,7 @@ check "include direction can fail" python3 tests/include_direction.py --self-tes
 check "include direction" python3 tests/include_direction.py
 for kind in $kinds; do
   need "build $kind" scripts/build.sh "$kind" || continue
+  echo "== $SECONDS s after build $kind"
   run_ctest "$kind"
   if [ "$kind" = release ]; then
     check "README" python3 tests/readme_test.py

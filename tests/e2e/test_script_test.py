@@ -30,6 +30,11 @@ The following tests did not run:
 	  3 - test_c (Skipped)
 END
 """
+LOG = """a_test.cc:7: MESSAGE: skipped: python3 has no numpy
+a_test.cc:9: MESSAGE: skipped: python3 has no numpy
+d_test.cc:3: MESSAGE: 12 states
+d_test.cc:5: MESSAGE: skipped: no data
+"""
 
 
 class TestScript(unittest.TestCase):
@@ -50,7 +55,8 @@ class TestScript(unittest.TestCase):
                 (folder / place).parent.mkdir(exist_ok=True)
                 (folder / place).touch()
             for kind in ("release", "sanitize"):
-                (folder / "build" / kind).mkdir(parents=True)
+                (folder / "build" / kind / "Testing/Temporary").mkdir(parents=True)
+                (folder / "build" / kind / "Testing/Temporary/LastTest.log").write_text(LOG)
             shutil.copy(ROOT / "scripts/test.sh", folder / "scripts")
             done = subprocess.run([folder / "scripts/test.sh", *arguments], capture_output=True, text=True, check=False,
                                   env=os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"})
@@ -59,17 +65,18 @@ class TestScript(unittest.TestCase):
     # Format, include direction twice, README and package are five checks.
     def test_skipped_tests_are_not_among_the_passed(self):
         code, lines, calls = self.run_script("--quick")
-        self.assertEqual((code, lines[-2:]), (0, ["1 skipped", "8 passed, 0 failed"]))
+        self.assertEqual((code, lines[-2:]), (0, ["1 skipped, 3 test cases skipped in others", "8 passed, 0 failed"]))
+        self.assertIn("      2 MESSAGE: skipped: python3 has no numpy", lines)
         self.assertIn("-L cpu ", calls)
         self.assertIn("install_dependencies.sh \n", calls)
 
     def test_both_builds_are_counted(self):
         code, lines, _ = self.run_script()
-        self.assertEqual((code, lines[-2:]), (0, ["2 skipped", "11 passed, 0 failed"]))
+        self.assertEqual((code, lines[-2:]), (0, ["2 skipped, 6 test cases skipped in others", "11 passed, 0 failed"]))
 
     def test_a_failed_test_is_the_exit_status(self):
         code, lines, _ = self.run_script("--quick", fails=True)
-        self.assertEqual((code, lines[-2:]), (1, ["1 skipped", "7 passed, 1 failed"]))
+        self.assertEqual((code, lines[-2:]), (1, ["1 skipped, 3 test cases skipped in others", "7 passed, 1 failed"]))
         self.assertTrue(any(line.startswith("FAILED: 1 tests in build/release") for line in lines))
 
     def test_ctest_without_a_word_is_a_failure(self):
