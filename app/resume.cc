@@ -20,6 +20,20 @@ std::string without_slash(std::string path) {
   return path;
 }
 
+// The same place by a path without links, which may lead elsewhere soon (runs/NAME/latest).
+std::string without_links(const std::string& path) {
+  std::error_code error;
+  fs::path passed;
+  for (const fs::path& part : fs::path(path)) {
+    passed /= part;
+    if (fs::is_symlink(passed, error)) {
+      const std::string real = fs::canonical(path, error).string();
+      return error ? path : real;
+    }
+  }
+  return path;
+}
+
 // The run that a checkpoint lies in, or "".
 std::string run_of(const std::string& checkpoint) {
   const fs::path folder = fs::path(checkpoint).parent_path();
@@ -119,11 +133,7 @@ void take_from_run(const std::string& run, bool best, bool may_be_none, ResumeTa
 ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& check) {
   ResumeTarget out;
   std::error_code error;
-  std::string path = without_slash(given);
-  if (fs::is_symlink(path, error)) {  // runs/NAME/latest, checkpoints/best
-    path = fs::canonical(path, error).string();
-    path = error ? given : path;
-  }
+  const std::string path = without_links(without_slash(given));
   if (is_checkpoint(path)) {
     out.reader = open_checked(path, check);
     out.run.dir = run_of(path);
@@ -152,9 +162,9 @@ std::string backup_link(const ConfigObject& backup) {
 std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run) {
   const std::string link = backup_link(backup);
   std::error_code error;
-  std::string dir = without_slash(run.dir);
+  std::string dir = without_links(without_slash(run.dir));
   if (dir.empty() && !link.empty()) {
-    dir = fs::read_symlink(link, error).string();
+    dir = without_links(fs::read_symlink(link, error).string());
   } else if (dir.empty()) {
     dir = latest_run(run);
   }
@@ -185,13 +195,15 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
   }
   const std::string folder = run_dir + "/checkpoints";
   std::error_code error;
-  fs::remove(folder + "/best", error);
+  if (fs::is_symlink(folder + "/best", error)) {
+    fs::remove(folder + "/best", error);
+  }
   for (const int64_t step : checkpoint_steps(folder)) {
     if (const auto problem = remove_folder(folder + "/" + checkpoint_name(step))) {
       throw RuntimeFailure(ExitCode::kWriteFailed, *problem);
     }
   }
-  if (const std::string link = backup_link(backup); !link.empty()) {
+  if (const std::string link = backup_link(backup); fs::is_symlink(link, error)) {
     fs::remove(link, error);
     fs::remove(backup.string("backup_dir"), error);  // unless there is something else in it
   }
@@ -251,7 +263,8 @@ ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {
     out.reader = std::move(found.reader);  // a new run that begins from it
     return out;
   }
-  const std::string dir = out.run.dir.empty() ? latest_run(out.run) : without_slash(out.run.dir);
+  const std::string dir =
+      out.run.dir.empty() ? latest_run(out.run) : without_links(without_slash(out.run.dir));
   if (!is_run_dir(dir)) {
     if (mode != "auto") {
       nothing_in(dir.empty() ? out.run.root : dir, false, {});

@@ -102,17 +102,18 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
   RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
+  CallbackList callbacks(callback_context(engine, run, console, target));
+  add_callbacks(callbacks);
+  RunWriter record(arguments_, config_, run, console);
+  // Takes the lock: until then the run may be another process's, and no file of it is changed.
+  Checkpointer checkpointer(engine, config_, checkpointer_options(target, run, callbacks, record));
   const ConfigObject* backup = config_.callback("BackupAndRestore");
   if (backup != nullptr) {
     agreement_.by_first("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
   }
-  CallbackList callbacks(callback_context(engine, run, console, target));
-  add_callbacks(callbacks);
   if (target.run.resume) {
     agreement_.by_first("cutting back metrics.jsonl", [&] { run.rewind(position_); });
   }
-  RunWriter record(arguments_, config_, run, console);
-  Checkpointer checkpointer(engine, config_, checkpointer_options(target, run, callbacks, record));
   for (const auto& callback : callbacks.all()) {
     checkpointer.add_state(*callback);
   }
@@ -301,7 +302,8 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
               [this, &engine](const std::string& path) { save_model(engine, path, agreement_); },
           .writes = agreement_.is_first(),
           .shared_now = [this] { return agreement_.now(); },
-          .same_run = target.own};
+          .same_run = target.own,
+          .begins_again = target.run.resume && !target.reader};
 }
 
 CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target, RunDir& run,

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <set>
+#include <variant>
 
 #include "base/text.h"
 #include "config/bind.h"
@@ -11,7 +14,30 @@
 namespace meshtrain {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int64_t kMaxTried = 1000;  // epochs
+
+void strip_slash(std::string& path) {
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+}
+
+// Whether a place in the run's folder is one that the run itself writes to. A CSVLogger may take
+// over the run's table.
+bool is_of_run(const fs::path& place, std::string_view class_name) {
+  static const std::set<std::string, std::less<>> kFiles = {
+      "config.resolved.yaml", "config.yaml", "layout.json", "log.txt",     "meta.json",
+      "metrics.jsonl",        "plan.json",   "plan.txt",    "report.html", "weights.safetensors"};
+  auto part = place.begin();
+  if (*part == "checkpoints") {
+    ++part;
+    return part == place.end() || part->empty() || *part == "LOCK" || *part == "best" ||
+           *part == "rejected";
+  }
+  return kFiles.contains(part->string()) || (*part == "metrics.csv" && class_name != "CSVLogger");
+}
 
 // The one within a LossScaleOptimizer.
 const ConfigObject& inner_of(const ConfigObject& optimizer) {
@@ -28,9 +54,10 @@ class CallbackBinder {
   CallbackBinder(ConfigValue& tree, Config& config, Diagnostics& diagnostics)
       : tree_(tree), config_(config), diagnostics_(diagnostics) {}
 
-  void bind(const ConfigObject& callback) {
+  void bind(ConfigObject& callback) {
     const std::string& name = callback.class_name;
     if (name == "ModelCheckpoint") {
+      strip_slash(std::get<std::string>(callback.args.at("filepath").data));
       checkpoint(callback);
     } else if (name == "BackupAndRestore") {
       backup(callback);
@@ -81,7 +108,7 @@ class CallbackBinder {
     }
     const std::string example =
         path.fill([](const std::string&) -> FileTemplate::Value { return int64_t{1}; });
-    const std::filesystem::path place(example);
+    const fs::path place = fs::path(example).lexically_normal();
     const std::string name = place.filename().string();
     if (place.parent_path() == "checkpoints" &&
         name.find_first_not_of("0123456789") == std::string::npos) {
@@ -193,13 +220,34 @@ class CallbackBinder {
     if (path.is_null() || path.string().empty()) {  // the latter has been reported
       return;
     }
-    const std::string name = std::filesystem::path(path.string()).lexically_normal().string();
+    std::string name = fs::path(path.string()).lexically_normal().string();
+    if (!may_write(callback, arg, name)) {
+      return;
+    }
+    strip_slash(name);
     const auto [at, added] = owners_.emplace(name, callback.loc);
     if (!added) {
       diagnostics_
           .error("E113", path.loc, fmt::format("`{}` is written by two callbacks", path.string()))
           .note(fmt::format("the other is at {}", at->second.to_string()));
     }
+  }
+
+  bool may_write(const ConfigObject& callback, std::string_view arg, const fs::path& place) {
+    const ConfigValue& path = callback.arg(arg);
+    const fs::path name = place.filename();
+    if ((arg == "filepath" || arg == "filename") && (name.empty() || name == "." || name == "..")) {
+      diagnostics_.error("E112", path.loc, fmt::format("`{}` cannot be `{}`", arg, path.string()))
+          .help("it ends with a name of its own");
+      return false;
+    }
+    if (arg != "backup_dir" && place.is_relative() && is_of_run(place, callback.class_name)) {
+      diagnostics_
+          .error("E113", path.loc, fmt::format("`{}` is written by the run itself", path.string()))
+          .help("another name");
+      return false;
+    }
+    return true;
   }
 
   void once(const ConfigObject& callback) {
@@ -245,7 +293,7 @@ void bind_callbacks(ConfigValue& tree, Config& config, Diagnostics& diagnostics)
   CallbackBinder binder(tree, config, diagnostics);
   for (const ConfigValue& entry : callbacks.list()) {
     if (entry.is_object()) {
-      binder.bind(entry.object());
+      binder.bind(*std::get<std::shared_ptr<ConfigObject>>(entry.data));
     }
   }
 }

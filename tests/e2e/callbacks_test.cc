@@ -191,6 +191,29 @@ TEST_CASE("BackupAndRestore: the same command goes on after a kill and begins an
   CHECK(runs_of(folder).size() == 2);
 }
 
+TEST_CASE("a file where BackupAndRestore would put its link stays") {
+  const ExampleFolder folder;
+  fs::create_directory(folder.file("backup"));
+  folder.write("backup/run", "mine");
+  const Result result = meshtrain(
+      {"train", "small.yaml", "-q", "callbacks+={BackupAndRestore: {backup_dir: backup}}"},
+      folder.path());
+  CHECK(result.exit_code == 74);
+  CHECK_MESSAGE(result.err.find("cannot put a link at `backup/run`") != std::string::npos,
+                result.err);
+  CHECK(folder.read("backup/run") == "mine");
+}
+
+TEST_CASE("a slash after the folder of ModelCheckpoint is none of its name") {
+  const ExampleFolder folder;
+  const Result result =
+      meshtrain({"train", "small.yaml", "-q", "-o", "run",
+                 "callbacks+={ModelCheckpoint: {filepath: 'all/{epoch}/', restore: true}}"},
+                folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(names_below(folder.file("run/all")) == std::vector<std::string>{"1", "2"});
+}
+
 TEST_CASE("SwapEMAWeights lets ModelCheckpoint save the averages and survives kills") {
   const ExampleFolder folder;
   const auto train = [](const std::string& dir, bool swap) {

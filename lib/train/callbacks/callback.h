@@ -44,6 +44,8 @@ struct CallbackContext {
   Clock shared_now = now;  // seconds, the same on all of them: what decides
   // A state that is loaded is of this run, not of another one whose checkpoint it begins from.
   bool same_run = true;
+  // In the folder of an attempt that saved nothing, whose files are still there.
+  bool begins_again = false;
 
   // The whole state of training, to a folder. Done when all callbacks have had their turn at the
   // landmark, so that the state of each is in it; then `done` is called.

@@ -34,6 +34,12 @@ int64_t size_of(const std::string& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
+// Whether a path stays in the folder that it begins in, where no other run writes.
+bool is_within(const std::string& path) {
+  const fs::path place = fs::path(path).lexically_normal();
+  return place.is_relative() && *place.begin() != "..";
+}
+
 // How many bytes at the beginning of `text` are the rows of the epochs from `epoch` on, one after
 // the other, with a header before them or not.
 size_t size_of_rows(std::string_view text, int64_t epoch, bool has_header, char separator) {
@@ -65,20 +71,21 @@ CsvLogger::CsvLogger(std::string name, CallbackContext& context, std::string sta
 void CsvLogger::on_train_begin(const TrainPosition& at) {
   make_folders(fs::path(path_).parent_path().string());
   const int64_t size = size_of(path_);
+  const bool appends = append_ && !(context().begins_again && is_within(name_));
   if (resumed_ && size > num_bytes_) {
     cut_back(at.epoch);
   } else if (resumed_ && size > 0 && size < num_bytes_) {
     context().warn(fmt::format("`{}` has lost rows since the checkpoint", path_));
   }
   if (!resumed_ || size == 0) {  // nothing there: a new run that begins from a checkpoint
-    has_header_ = append_ && size > 0;
+    has_header_ = appends && size > 0;
     resumed_ = false;
   }
   if (size == 0) {
     keys_.clear();
   }
   old_keys_ = !keys_.empty();
-  file_ = std::make_unique<LineLog>(path_, context().warn, append_ || resumed_);
+  file_ = std::make_unique<LineLog>(path_, context().warn, appends || resumed_);
   num_bytes_ = size_of(path_);
   has_header_ = has_header_ || num_bytes_ > 0;  // another run's
 }

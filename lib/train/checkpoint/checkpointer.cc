@@ -137,6 +137,7 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
       for (const std::string& path : set_aside(folder_, newer)) {
         options_.warn(fmt::format("newer than what is resumed from, kept as {}", path));
       }
+      pin_those_there();
     });
     last_saved_ = resumed_from_ = reader.manifest().step;
     agreement_.set_last_checkpoint(last_saved_);

@@ -83,6 +83,8 @@ class Checkpointer : public TrainControl {
   void check_finite(const SaveResult& result, const std::string& rejected) const;
   void finish_save();  // waits for the save in flight
   void note(const SaveResult& result);
+  bool stays_for_ever(const TrainPosition& at) const;
+  void pin_those_there();
   void note_failure(const std::string& error);
   void prune();
   bool is_due(double count, Interval::Unit unit) const;
@@ -120,8 +122,8 @@ class Checkpointer : public TrainControl {
 
   int64_t last_saved_ = -1;  // step
   int64_t resumed_from_ = -1;
-  std::vector<int64_t> pinned_;
-  int failures_ = 0;  // in a row
+  std::vector<int64_t> pinned_;  // what checkpoint.keep_every keeps
+  int failures_ = 0;             // in a row
   std::string last_error_;
   double last_save_ended_ = 0, save_seconds_ = 0;
   double last_step_ = 0, longest_step_ = 0;

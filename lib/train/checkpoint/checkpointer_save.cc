@@ -183,11 +183,7 @@ void Checkpointer::note(const SaveResult& result) {
   last_error_.clear();
   last_saved_ = equal_at_ = step;
   agreement_.set_last_checkpoint(step);
-  const Interval& keep_every = config_.checkpoint.keep_every;
-  const TrainPosition& at = notes_.state.position;
-  const int64_t count = static_cast<int64_t>(keep_every.count);
-  if ((keep_every.unit == Interval::Unit::kSteps && step % count == 0) ||
-      (keep_every.unit == Interval::Unit::kEpochs && at.batch == 0 && at.epoch % count == 0)) {
+  if (stays_for_ever(notes_.state.position)) {
     pinned_.push_back(step);
   }
   options_.inform(fmt::format("saved step {} ({}, {:.2f} s, {:.3f} s blocked)", step,
@@ -196,6 +192,36 @@ void Checkpointer::note(const SaveResult& result) {
     link_best(notes_.state);
   }
   prune();
+}
+
+bool Checkpointer::stays_for_ever(const TrainPosition& at) const {
+  const Interval& keep_every = config_.checkpoint.keep_every;
+  const int64_t count = static_cast<int64_t>(keep_every.count);
+  return (keep_every.unit == Interval::Unit::kSteps && at.step % count == 0) ||
+         (keep_every.unit == Interval::Unit::kEpochs && at.batch == 0 && at.epoch % count == 0);
+}
+
+// What was kept before the run was resumed; where that cannot be told, it stays too.
+void Checkpointer::pin_those_there() {
+  const Interval::Unit unit = config_.checkpoint.keep_every->unit;
+  if (unit == Interval::Unit::kNever) {
+    return;
+  }
+  const auto announced = agreement_.announce("looking at old checkpoints");
+  for (const int64_t step : checkpoint_steps(folder_)) {
+    TrainPosition at{.step = step};
+    bool is_damaged = false;
+    if (unit == Interval::Unit::kEpochs) {
+      try {
+        at = CheckpointReader(folder_ + "/" + checkpoint_name(step)).state().position;
+      } catch (const ConfigError&) {
+        is_damaged = true;
+      }
+    }
+    if (is_damaged || stays_for_ever(at)) {
+      pinned_.push_back(step);
+    }
+  }
 }
 
 void Checkpointer::link_best(const TrainState& state) {
@@ -220,8 +246,10 @@ void Checkpointer::check_finite(const SaveResult& result, const std::string& fol
   diagnostics
       .error("E501", config_.compile.optimizer.loc,
              fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
-      .note(fmt::format("it is in {}/rejected/{}; the last good checkpoint is {}", folder,
-                        checkpoint_name(step),
+      .note(fmt::format("{}; the last good checkpoint is {}",
+                        result.error.empty()
+                            ? fmt::format("it is in {}/rejected/{}", folder, checkpoint_name(step))
+                            : result.error,
                         last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
       .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
   throw ConfigError(diagnostics);

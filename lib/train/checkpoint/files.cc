@@ -123,6 +123,10 @@ void make_folders(const std::string& path) {
 }
 
 void replace_link(const std::string& target, const std::string& path) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISLNK(status.st_mode)) {
+    failed("cannot put a link at", path, EEXIST);
+  }
   const std::string temporary = temporary_name(path);
   if (retrying([&] { return ::symlink(target.c_str(), temporary.c_str()); }) != 0) {
     failed("cannot create", temporary, errno);

@@ -45,7 +45,8 @@ void rename_to_new(const std::string& from, const std::string& to);
 void exchange_names(const std::string& from, const std::string& to);
 // Makes a folder and those above it that do not exist; the names of new ones are on the disk then.
 void make_folders(const std::string& path);
-// Puts a link to `target` at `path`, in place of one that was there.
+// Puts a link to `target` at `path`, in place of one that was there; FileError with EEXIST where
+// something else is.
 void replace_link(const std::string& target, const std::string& path);
 // Removes a folder and all in it; what could not be removed, in words, or nothing.
 std::optional<std::string> remove_folder(const std::string& path);

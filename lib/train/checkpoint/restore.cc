@@ -447,7 +447,8 @@ std::string changes_text(const std::vector<ConfigChange>& changes) {
   std::vector<std::vector<std::string>> rows;
   std::string object;
   for (const ConfigChange& change : changes) {
-    const bool is_nothing = change.before + change.after == "null";  // a key without a value
+    // A key without a value; a class without arguments is something.
+    const bool is_nothing = change.object.empty() && change.before + change.after == "null";
     if (is_nothing || (!object.empty() && change.object == object)) {
       continue;
     }

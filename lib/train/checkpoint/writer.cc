@@ -10,6 +10,7 @@
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/json.h"
 #include "train/checkpoint/part.h"
+#include "train/checkpoint/reader.h"
 #include "train/checkpoint/replicas.h"
 #include "train/checkpoint/tiling.h"
 
@@ -20,11 +21,24 @@ std::string hex_checksum(std::string_view text) {
   return checksum128(std::as_bytes(std::span(text)));
 }
 
+// Whether all that makes a checkpoint is there: a folder of somebody else's is never deleted.
+bool is_whole(const std::string& path) {
+  std::error_code error;
+  return is_real_folder(path) && is_real_folder(path + "/model") &&
+         std::filesystem::exists(path + "/manifest.json", error) &&
+         std::filesystem::exists(path + "/state.json", error);
+}
+
 // Keeps one state that is not finite, for whoever wants to see why.
 void reject(const std::string& folder, const std::string& temporary, int64_t step) {
   const std::string rejected = folder + "/rejected";
-  remove_folder(rejected);
-  make_new_folder(rejected);
+  for (const std::string& name : names_in(rejected)) {
+    const std::string path = rejected + "/" + name;
+    if (step_of_name(name) >= 0 && is_whole(path)) {
+      remove_folder(path);
+    }
+  }
+  make_folders(rejected);
   rename_to_new(temporary, rejected + "/" + checkpoint_name(step));
 }
 
@@ -101,8 +115,7 @@ class Marked {
 
 // What was at `to` is a checkpoint, or nothing.
 void exchange(const std::string& from, const std::string& to) {
-  std::error_code error;
-  if (!std::filesystem::exists(to + "/manifest.json", error)) {
+  if (!is_whole(to)) {
     return rename_to_new(from, to);
   }
   exchange_names(from, to);

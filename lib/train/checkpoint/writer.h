@@ -29,8 +29,9 @@ struct SaveResult {
   std::string path;  // of the checkpoint, when it was saved
   bool saved = false;
   std::string error;  // why not: "[E420] step 500 was not saved: ..."
-  std::string
-      not_finite;  // what has NaN or infinity: "d1/kernel has 3 NaN"; then it is in rejected/
+  // What has NaN or infinity: "d1/kernel has 3 NaN"; then it is in rejected/, unless there is an
+  // error too.
+  std::string not_finite;
   // What processes should have alike and do not: "`d1/kernel` differs between rank 0 and rank 3".
   std::string unequal;
   int64_t num_bytes = 0;
@@ -60,7 +61,8 @@ SaveResult write_checkpoint(const std::string& folder, const Snapshot& snapshot,
                             const CheckpointNotes& notes, const SaveOptions& options = {});
 
 // The same at `path`, whatever its name: folders above are made, and a checkpoint that is there is
-// exchanged in one step. Anything else there is an error.
+// exchanged in one step. Anything else there, also a checkpoint that is not whole or a link, is an
+// error.
 SaveResult replace_checkpoint(const std::string& path, const Snapshot& snapshot,
                               const CheckpointNotes& notes, const SaveOptions& options = {});
 

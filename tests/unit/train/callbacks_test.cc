@@ -445,6 +445,23 @@ TEST_CASE("a table that several runs append to loses the rows of none") {
   CHECK(rows() == own + theirs + "2,4.0,-4.0\r\n2,7.0,-7.0\r\n");
 }
 
+TEST_CASE("rows of an attempt that saved nothing are not there twice") {
+  const test::TempFolder folder;
+  for (const std::string& name : {std::string("own.csv"), folder.file("shared.csv")}) {
+    const std::string callbacks =
+        R"([{"CSVLogger": {"append": true, "filename": ")" + name + R"("}}])";
+    Scripted first(callbacks, {1, 2}, folder);
+    first.run(0, 2);
+    Scripted again(callbacks, {1, 2}, folder);
+    again.process.context().begins_again = true;
+    again.run(0, 2);
+  }
+  const std::string header = "epoch,loss,val_loss\r\n", rows = "0,1.0,-1.0\r\n1,2.0,-2.0\r\n";
+  CHECK(read_file(folder.file("own.csv"), 1 << 20) == header + rows);
+  // Those may be another run's.
+  CHECK(read_file(folder.file("shared.csv"), 1 << 20) == header + rows + rows);
+}
+
 TEST_CASE("a log that a table has no column for is said once") {
   const test::TempFolder folder;
   Scripted first("[]", {1, 2}, folder);

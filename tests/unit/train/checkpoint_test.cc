@@ -172,6 +172,17 @@ TEST_CASE("a key that a checkpoint is older than had its default") {
   CHECK(changes_of("model: {layers: [Dense: {sides: 3}]}\n").size() > 50);  // cannot be read now
 }
 
+TEST_CASE("a class without arguments that came or went is told") {
+  const std::string none = "compile:\n  metrics: []\n  loss_weights: null\n";
+  const std::string one =
+      "compile:\n  metrics:\n    - acc:\n        name: null\n        dtype: null\n";
+  CHECK(changes_text(config_changes(none, one)).find("  compile.metrics.0.acc  new\n") !=
+        std::string::npos);
+  CHECK(changes_text(config_changes(one, none)).find("  compile.metrics.0.acc  gone\n") !=
+        std::string::npos);
+  CHECK(changes_text(config_changes(one, none)).find("loss_weights") == std::string::npos);
+}
+
 TEST_CASE("signatures tell models and plans apart") {
   const TempFolder folder;
   const auto manifest_of = [&](size_t mesh, int64_t step) {
@@ -220,6 +231,48 @@ TEST_CASE("a state that is not finite is set aside and never a checkpoint") {
   CHECK(refused.says("`adam/d_kernel_momentum` has 1 NaN and 1 infinite values"));
   CHECK_FALSE(test::save_step(folder.path(), stored, 5).saved);  // the newest one only is kept
   CHECK(names_in(folder.file("rejected")) == std::vector<std::string>{"000005"});
+}
+
+TEST_CASE("what is no checkpoint is neither replaced nor deleted") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[1]);
+  const auto save = [&](const char* name) {
+    return replace_checkpoint(folder.file(name), Snapshot(stored.store), test::notes_of(1));
+  };
+  // A web page's folder has a manifest too.
+  fs::create_directories(folder.file("page/model"));
+  folder.write("page/manifest.json", "{}");
+  const SaveResult refused = save("page");
+  CHECK_FALSE(refused.saved);
+  CHECK(refused.error.find("[E456]") == 0);
+  CHECK(names_in(folder.file("page")) == std::vector<std::string>{"manifest.json", "model"});
+  REQUIRE(save("ours").saved);
+  fs::create_directory_symlink(folder.file("ours"), folder.file("link"));
+  CHECK_FALSE(save("link").saved);
+  CHECK(save("ours").saved);
+  // A folder of that name beside the user's models.
+  fs::create_directories(folder.file("rejected/7"));
+  folder.write("rejected/notes.txt", "mine");
+  HostTensor bad = stored.store.read(3);
+  bad.set(5, std::numeric_limits<double>::quiet_NaN());
+  stored.store.write(3, bad);
+  for (const int64_t step : {4, 5}) {
+    const SaveResult result = test::save_step(folder.path(), stored, step);
+    CHECK_FALSE(result.not_finite.empty());
+    CHECK(result.error.empty());
+  }
+  CHECK(names_in(folder.file("rejected")) == std::vector<std::string>{"000005", "7", "notes.txt"});
+}
+
+TEST_CASE("a link takes the place of a link only") {
+  const TempFolder folder;
+  replace_link("a", folder.file("link"));
+  replace_link("b", folder.file("link"));
+  CHECK(fs::read_symlink(folder.file("link")) == "b");
+  folder.write("file", "mine");
+  CHECK_THROWS_AS(replace_link("a", folder.file("file")), FileError);
+  CHECK(fs::is_regular_file(folder.file("file")));
+  CHECK(folder.num_files() == 2);
 }
 
 TEST_CASE("NaN and infinity are counted in every floating type") {
