@@ -98,13 +98,10 @@ class GpuFolder : public TemporaryFolder {
   }
 };
 
-// Whether the emulator has what it needs, a compiler; says so where it has not.
-bool has_gpus(const GpuFolder& folder) {
+void require_gpus(const GpuFolder& folder) {
   const Result devices = run(folder.command({"devices"}));
-  const bool has = (devices.out + devices.err).find("needs a C++ compiler") == std::string::npos;
-  if (!has)
-    MESSAGE("skipped: the GPU emulator needs a C++ compiler");
-  return has;
+  const std::string text = devices.out + devices.err;
+  REQUIRE_MESSAGE(text.find("needs a C++ compiler") == std::string::npos, text);
 }
 
 bool says(const Result& result, const std::string& part) {
@@ -132,8 +129,7 @@ std::vector<int> children_of(int pid) {
 // Model and optimizer stay: their state is split over the GPUs, no more of it than is needed.
 TEST_CASE("what is too large for each GPU is split where that is enough") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   std::string large = R"(
 data: {train: {source: random, samples: 64, shape: [1024], classes: 10}}
 compile:
@@ -175,8 +171,7 @@ model:
 
 TEST_CASE("one GPU and two and four leave the same weights byte for byte") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   REQUIRE(folder.train("one", {}).exit_code == 0);
   const std::string one = folder.weights("one");
   for (const char* devices : {"gpu:0-3", "gpu:0-1x2", "gpu:all", "gpu:1,3x2", "gpu:3,1,0,2"}) {
@@ -207,8 +202,7 @@ std::vector<double> losses_of(const GpuFolder& folder, const std::string& run) {
 
 TEST_CASE("eight GPUs leave the weights of one whatever is split and close ones with fast sums") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   const std::string split = "distribution.layout_map={d1/kernel: [null, model], d1/bias: [model]}";
   const std::vector<std::pair<std::string, std::vector<std::string>>> layouts = {
       {"ZeRO-1", {"distribution.device_mesh.shape=[8,1]", "distribution.zero=1"}},
@@ -257,8 +251,7 @@ TEST_CASE("eight GPUs leave the weights of one whatever is split and close ones 
 
 TEST_CASE("a run on four GPUs goes on on one and on two") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   REQUIRE(folder.train("whole", {}).exit_code == 0);
   REQUIRE(folder.train("run", {"--devices", "gpu:0-3", "--epochs", "2"}).exit_code == 0);
   std::filesystem::copy(
@@ -276,8 +269,7 @@ TEST_CASE("a run on four GPUs goes on on one and on two") {
 
 TEST_CASE("evaluate and predict start a process for each GPU too") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   REQUIRE(folder.train("run", {}).exit_code == 0);
   const auto evaluate = [&](const char* devices) {
     return run(folder.command({"evaluate", "mlp.yaml", "-w", "run/weights.safetensors", "--devices",
@@ -297,8 +289,7 @@ TEST_CASE("evaluate and predict start a process for each GPU too") {
 
 TEST_CASE("who is killed takes all others along and is named") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   std::vector<int> started;
   Command command = folder.command(
       {"train", "mlp.yaml", "-o", "run", "--devices", "gpu:0-3", "--epochs", "100000"});
@@ -343,8 +334,7 @@ Result by_hand(const GpuFolder& folder, int size, const std::string& arguments,
 
 TEST_CASE("two processes on one GPU are refused unless they are on hosts of their own") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   const std::string train = "train mlp.yaml --devices gpu:0x2 -q -o ";
   const Result same = by_hand(folder, 2, train + "same", [](int) { return ""; });
   CHECK(count(same.err, "error[E615]: ranks 0 and 1 share GPU number 0 of " + host_name()) == 1);
@@ -359,8 +349,7 @@ TEST_CASE("two processes on one GPU are refused unless they are on hosts of thei
 
 TEST_CASE("a config without devices and mesh takes all GPUs in every verb") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   const Result plain = run(folder.on_four({"train", "plain.yaml", "-o", "all"}), 120);
   REQUIRE_MESSAGE(plain.exit_code == 0, plain.err);
   says(plain, "4 x gpu");
@@ -394,8 +383,7 @@ TEST_CASE("a config without devices and mesh takes all GPUs in every verb") {
 
 TEST_CASE("processes that see one GPU each take it and must not all see the same") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   const auto task = [](int gpu) {
     return fmt::format(
         "CUDA_VISIBLE_DEVICES=0 MESHTRAIN_EMULATOR_GPUS=1 MESHTRAIN_EMULATOR_FIRST={}", gpu);
@@ -420,8 +408,7 @@ TEST_CASE("processes that see one GPU each take it and must not all see the same
 
 TEST_CASE("GPUs of several kinds are refused with both") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   const Result mixed = by_hand(folder, 2, "train plain.yaml -q -o mixed", [](int rank) {
     return fmt::format("MESHTRAIN_EMULATOR_NAME=Model-{}", rank);
   });
@@ -435,8 +422,7 @@ TEST_CASE("GPUs of several kinds are refused with both") {
 
 TEST_CASE("what cannot run on several GPUs says why") {
   const GpuFolder folder;
-  if (!has_gpus(folder))
-    return;
+  require_gpus(folder);
   const Result missing = folder.train("run", {"--devices", "gpu:2-5"});
   CHECK(missing.exit_code == 4);
   says(missing, "error[E620]: there is no GPU number 4; there are 4");

@@ -26,13 +26,10 @@ Result run_on_gpu(std::vector<std::string> args, const std::string& folder,
   return run(command, 120);
 }
 
-// Whether the emulator has what it needs, a compiler; says so where it has not.
-bool has_gpu() {
+void require_gpu() {
   const Result devices = run_on_gpu({"devices"}, ".");
-  const bool has = (devices.out + devices.err).find("needs a C++ compiler") == std::string::npos;
-  if (!has)
-    MESSAGE("skipped: the GPU emulator needs a C++ compiler");
-  return has;
+  const std::string text = devices.out + devices.err;
+  REQUIRE_MESSAGE(text.find("needs a C++ compiler") == std::string::npos, text);
 }
 
 std::vector<Json> epochs_of(const TemporaryFolder& folder, const std::string& run) {
@@ -60,8 +57,7 @@ void check_epochs(const std::vector<Json>& got, const std::vector<Json>& want) {
 }
 
 TEST_CASE("the quickstart trains on a GPU as on the processor") {
-  if (!has_gpu())
-    return;
+  require_gpu();
   const TemporaryFolder folder;
   const std::string config = std::string(MESHTRAIN_SOURCE_DIR) + "/configs/quickstart.yaml";
   const std::vector<std::string> train = {"train",
@@ -89,8 +85,7 @@ TEST_CASE("the quickstart trains on a GPU as on the processor") {
 }
 
 TEST_CASE("a run goes on from the GPU to the processor and back") {
-  if (!has_gpu())
-    return;
+  require_gpu();
   const ExampleFolder folder;
   const auto args = [](const char* run, const char* devices, const char* epochs) {
     return std::vector<std::string>{"train", "small.yaml", "-o",    run,       "--epochs",
@@ -136,8 +131,7 @@ std::string advised_batch(const std::string& text) {
 }
 
 TEST_CASE("what does not fit on a GPU is refused with what is largest and what would fit") {
-  if (!has_gpu())
-    return;
+  require_gpu();
   const TemporaryFolder folder;
   folder.write("large.yaml", kLarge);
   const auto train = [&](int megabytes, std::vector<std::string> more = {}) {
@@ -191,8 +185,7 @@ fit: {batch_size: 1024, epochs: 2}
 
 // Programs of the last, smaller batches, of the validation and of the evaluation behind it.
 TEST_CASE("the advised batch size fits with all that the run computes") {
-  if (!has_gpu())
-    return;
+  require_gpu();
   const TemporaryFolder folder;
   folder.write("validated.yaml", kValidated);
   const auto train = [&](const std::string& run, std::vector<std::string> more) {
@@ -224,8 +217,7 @@ TEST_CASE("the advised batch size fits with all that the run computes") {
 }
 
 TEST_CASE("GPUs that are not there are refused with those that are") {
-  if (!has_gpu())
-    return;
+  require_gpu();
   const TemporaryFolder folder;
   folder.write("large.yaml", kLarge);
   const auto train = [&](const char* devices) {

@@ -14,8 +14,8 @@
 
 namespace meshtrain::test {
 
-// Null, with a message, where there is no device, or no compiler for the emulator: the case has
-// nothing to show then.
+// Null, with a message, where the library that was asked for finds no device: the case has nothing
+// to show then. The emulator is always there.
 inline gpu::Runtime* test_runtime() {
   ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_EMULATOR, 0);
   std::string reason;
@@ -23,8 +23,7 @@ inline gpu::Runtime* test_runtime() {
   if (runtime == nullptr) {
     const bool is_emulator =
         std::string_view(std::getenv("MESHTRAIN_GPU_LIBRARY")) == MESHTRAIN_EMULATOR;
-    const bool may_skip = !is_emulator || reason.find("needs a C++ compiler") != std::string::npos;
-    REQUIRE_MESSAGE(may_skip, reason);
+    REQUIRE_MESSAGE(!is_emulator, reason);
     MESSAGE("skipped: " << reason);
   }
   return runtime;
