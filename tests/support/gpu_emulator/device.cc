@@ -233,7 +233,7 @@ class HostRuntime final : public Runtime {
  public:
   int device_count(std::string& reason) override {
     if (host_compiler().empty())
-      reason = "the GPU emulator needs a C++ compiler: $CXX or g++";
+      reason = "the GPU emulator needs a C++ compiler: $CXX, that of this build, or g++";
     return host_compiler().empty() ? 0 : gpu::device_count();
   }
   DeviceInfo info(int index) override { return info_of(index, total_bytes()); }

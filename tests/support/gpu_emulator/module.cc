@@ -89,16 +89,6 @@ fs::path cache_folder() {
   return folder;
 }
 
-// What nobody made or used for a day.
-void remove_old(const fs::path& folder) {
-  const auto limit = fs::file_time_type::clock::now() - std::chrono::hours(24);
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.last_write_time(ignored) < limit)
-      fs::remove(entry.path(), ignored);
-  }
-}
-
 void compile(const std::string& source, const fs::path& object) {
   const std::string stem = fmt::format("{}.{}", object.string(), ::getpid());
   const std::string made = stem + ".new", log = stem + ".log", text = stem + ".cc";
@@ -117,7 +107,8 @@ void compile(const std::string& source, const fs::path& object) {
   fs::rename(made, object);
 }
 
-// Of several processes that need the same, one compiles.
+// Of several processes that need the same, one compiles; and nobody removes what another is
+// loading. Files of locks stay: one that is removed is no longer the same for all.
 class CompilerLock {
  public:
   explicit CompilerLock(const fs::path& object)
@@ -133,14 +124,35 @@ class CompilerLock {
   int file_;
 };
 
+// What nobody made or used for a day.
+void remove_old(const fs::path& folder) {
+  const auto limit = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  std::error_code error;
+  const auto is_old = [&](const fs::path& path) {
+    const fs::file_time_type time = fs::last_write_time(path, error);
+    return !error && time < limit;
+  };
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const fs::path& path = entry.path();
+    if (path.extension() == ".lock" || !is_old(path))
+      continue;
+    const CompilerLock lock(path.extension() == ".so" ? path : folder / "other");
+    if (is_old(path))
+      fs::remove(path, error);
+  }
+}
+
 }  // namespace
 
 std::string host_compiler() {
   static const std::string found = [] {
     const char* asked = std::getenv("CXX");
-    const std::string compiler = asked != nullptr && *asked != '\0' ? asked : "g++";
-    const std::string command = compiler + " --version > /dev/null 2>&1";
-    return std::system(command.c_str()) == 0 ? compiler : std::string();
+    for (const char* compiler : {asked, MESHTRAIN_CXX, "g++"}) {
+      if (compiler != nullptr && *compiler != '\0' &&
+          std::system((std::string(compiler) + " --version > /dev/null 2>&1").c_str()) == 0)
+        return std::string(compiler);
+    }
+    return std::string();
   }();
   return found;
 }
@@ -154,14 +166,11 @@ Module::Module(const std::string& text, const std::vector<std::string>& kernels)
   const std::string source = prelude() + text + epilogue(text, kernels);
   const fs::path object =
       folder / fmt::format("{:016x}.so", hash_text(host_compiler() + kFlags + source));
-  std::error_code none;
-  if (!fs::exists(object)) {
-    const CompilerLock lock(object);
-    if (!fs::exists(object))
-      compile(source, object);
-  } else {
-    fs::last_write_time(object, fs::file_time_type::clock::now(), none);
-  }
+  const CompilerLock lock(object);
+  std::error_code missing;
+  fs::last_write_time(object, fs::file_time_type::clock::now(), missing);
+  if (missing)
+    compile(source, object);
   void* handle = ::dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
   MESHTRAIN_CHECK(handle != nullptr, "{}", ::dlerror());
   using Entry = const EmulatorModule* (*)();
