@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "base/error.h"
@@ -15,6 +16,7 @@ namespace meshtrain::test {
 class FileServer {
  public:
   explicit FileServer(const std::string& folder) {
+    ::setenv("no_proxy", "127.0.0.1", 1);  // of this process and of the programs that it runs
     int to_server[2], from_server[2];
     MESHTRAIN_CHECK(::pipe(to_server) == 0 && ::pipe(from_server) == 0);
     pid_ = ::fork();
