@@ -2,7 +2,8 @@
 # Puts the programs of others that read what meshtrain writes into build/peers, a virtual environment
 # of its own: TensorBoard, PyTorch (its distributed checkpoint reader), safetensors and NumPy, from PyPI.
 # The tests test_board and test_shards use it from the next scripts/build.sh or cmake on, and are skipped
-# without it; test_tensor and test_splitmix are content with Debian's NumPy. Another Python that has them: cmake -DMESHTRAIN_PEERS_PYTHON=.../bin/python.
+# without it; test_tensor and test_splitmix are content with Debian's NumPy. Another Python that has them:
+# cmake -DMESHTRAIN_PEERS_PYTHON=.../bin/python.
 #   scripts/python_peers.sh [PYTHON]     the Python to make it with, default python3
 # PyTorch's own package index has one without CUDA, 0.2 instead of 3 GB; it is taken where it answers.
 set -eu

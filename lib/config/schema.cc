@@ -60,7 +60,8 @@ const Section& distribution_section() {
        make_spec("zero_axes", ValueKind::kTextList, "null",
                  "axes of zero; the batch axis when null"),
        boolean("reshard_after_forward", "true",
-               "weights stored in parts are gathered again for the backward pass, not kept for it"),
+               "weights stored in parts, more than 400 MiB of them, are gathered again for the "
+               "backward pass, not kept for it"),
        section("checks", checks_section(), "what is an error"),
        boolean(
            "auto_shard_dataset", "true",

@@ -176,7 +176,7 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
       buckets.push_back({{}, 0, 0, end, place});
     } else if (buckets[found->second].first_reader <= n ||
                buckets[found->second].bytes + bytes > limit ||
-               buckets[found->second].result_bytes + result_bytes > kGatheredBytes) {
+               (early && buckets[found->second].result_bytes + result_bytes > kGatheredBytes)) {
       found->second = buckets.size();
       buckets.push_back({{}, 0, 0, end, place});
     }

@@ -1,6 +1,7 @@
 // The visible list of passes from a global graph to a Program.
 //
-//   simplify -> schedule -> propagate -> regather -> partition -> bucket -> lower (fuse, memory plan)
+//   simplify -> schedule -> propagate -> regather -> partition -> bucket
+//   -> lower (fuse, memory plan)
 //
 // What comes out of them is verified, and after each pass too where the time does not count
 // (verify_each). dump_dir receives "01_simplify.ir", ... with the time each took, and Compiled the

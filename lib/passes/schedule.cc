@@ -43,9 +43,7 @@ class Regather {
     }
     const ValueId result = node.outputs[0];
     const bool is_cast = node.op->name == "cast" && made_of_[node.inputs[0]] != kNone;
-    const bool is_use = node.op->name == "var_use" &&
-                        graph_.values[result].sharding != graph_.values[node.inputs[0]].sharding;
-    if (is_cast || is_use) {
+    if (is_cast || is_gathered_use(graph_, node)) {
       made_of_[result] = node.inputs[0];
     }
   }
