@@ -60,7 +60,7 @@ constexpr ErrorCode kCodes[] = {
      "The message has the nearest names. What Keras has and this program does not is said so."},
     {"E123", "the loss does not fit its output",
      "Targets and outputs must have shapes that the loss can compare: class numbers for sparse "
-     "losses, one-hot rows for the others."},
+     "losses, one-hot rows for the others. Sample weights must fit the values that come of it."},
     {"E124", "a metric or layer cannot be used so", "The message says what it would need."},
     {"E130", "`extends` cannot be followed",
      "It names files below the folder of the config, without a circle."},

@@ -124,7 +124,18 @@ const ClassSpec* find_class(Category category, std::string_view spelled) {
     const auto lower = by_name.find(to_lower(spelled));
     return lower == by_name.end() ? nullptr : lower->second;
   }
-  return nullptr;
+  return find_word(category, spelled);
+}
+
+const ClassSpec* find_word(Category category, std::string_view spelled) {
+  if (category != Category::kLoss && category != Category::kMetric) {
+    return nullptr;
+  }
+  const auto& by_name = entry_of(category).by_name;
+  const auto found = by_name.find(to_lower(spelled));
+  const bool is_word =
+      found != by_name.end() && found->second->name == to_lower(found->second->name);
+  return is_word ? found->second : nullptr;
 }
 
 std::vector<std::string> class_names(Category category) {

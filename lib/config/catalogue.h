@@ -28,6 +28,9 @@ struct ClassSpec {
 std::span<const ClassSpec> classes(Category category);
 // By any spelling that Keras accepts, or nullptr.
 const ClassSpec* find_class(Category category, std::string_view spelled);
+// `accuracy` and `crossentropy`, which stand for the class that fits the shapes. As in Keras they
+// are words in any case: `Accuracy` too, which is a class where it has arguments.
+const ClassSpec* find_word(Category category, std::string_view spelled);
 std::vector<std::string> class_names(Category category);
 // Why there is no such class and what to use instead; empty where nothing is known.
 std::string_view refusal(Category category, std::string_view spelled);

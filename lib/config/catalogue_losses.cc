@@ -51,6 +51,8 @@ std::vector<ClassSpec> regression() {
 
 std::vector<ClassSpec> crossentropies() {
   return {
+      make_class("crossentropy", "the crossentropy that fits the shapes of target and output", {},
+                 {"ce"}),
       loss("BinaryCrossentropy", "for independent yes/no targets",
            {from_logits(), label_smoothing(), class_axis()}, {"bce", "BCE"}),
       loss("BinaryFocalCrossentropy", "binary cross-entropy, easy samples count less",
@@ -60,8 +62,10 @@ std::vector<ClassSpec> crossentropies() {
       loss("CategoricalCrossentropy", "for one-hot targets",
            {from_logits(), label_smoothing(), class_axis()}),
       loss("CategoricalFocalCrossentropy", "for one-hot targets, easy samples count less",
-           {alpha("0.25", "factor on the loss"), gamma(), from_logits(), label_smoothing(),
-            class_axis()}),
+           {make_spec("alpha", ValueKind::kFloatOrList, "0.25",
+                      "factor on the loss; a list has one for each class")
+                .least(0),
+            gamma(), from_logits(), label_smoothing(), class_axis()}),
       // `axis` stands after `reduction` in Keras.
       make_class("SparseCategoricalCrossentropy", "for integer targets",
                  {from_logits(), integer("ignore_class", "null", "target that does not count"),

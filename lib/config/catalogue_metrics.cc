@@ -29,7 +29,7 @@ std::vector<ClassSpec> accuracies() {
   return {
       metric("accuracy", "the accuracy that fits the shapes of target and output", {}, {"acc"}),
       metric("crossentropy", "the crossentropy that fits the shapes", {}, {"ce"}),
-      metric("Accuracy", "target equals prediction"),
+      metric("Accuracy", "target equals prediction; without arguments the same as accuracy"),
       metric("BinaryAccuracy", "target equals (prediction > threshold)", {threshold}),
       metric("CategoricalAccuracy", "largest of a one-hot target is the largest predicted"),
       metric("SparseCategoricalAccuracy", "integer target is the largest predicted"),

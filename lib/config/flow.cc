@@ -44,8 +44,11 @@ std::string flow_object(const ConfigObject& object) {
       parts.push_back(fmt::format("{}: {}", name, yaml_flow(value)));
     }
   }
-  return parts.empty() ? yaml_text(object.spelled)
-                       : fmt::format("{{{}: {{{}}}}}", object.class_name, join(parts, ", "));
+  // Without the braces it would be the word `accuracy`.
+  const bool keeps_braces = object.class_name == "Accuracy";
+  return parts.empty() && !keeps_braces
+             ? yaml_text(object.spelled)
+             : fmt::format("{{{}: {{{}}}}}", object.class_name, join(parts, ", "));
 }
 
 }  // namespace

@@ -46,6 +46,12 @@ Reader::ObjectPtr Reader::object(const YamlNode& node, Category category) {
   if (spec == nullptr) {
     return unknown_class(*form, category);
   }
+  // The name `Accuracy` alone is the word.
+  const bool is_bare =
+      form->args == nullptr && form->first == nullptr && node.find("class_name") == nullptr;
+  if (const ClassSpec* word = find_word(category, form->spelled); is_bare && word != nullptr) {
+    spec = word;
+  }
   auto object = std::make_shared<ConfigObject>();
   object->class_name = spec->name;
   object->spelled = form->spelled;

@@ -23,6 +23,9 @@ ValueId add_loss(Builder& builder, const ConfigObject& loss, ValueId y_true, Val
 // Reports shapes that do not fit (E123 with both shapes and the fix).
 void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred,
                 Diagnostics& diagnostics);
+// The loss to compute: the word `crossentropy` stands for the class that fits the shapes. The
+// others of this section take no word.
+ConfigObject fitting_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred);
 // The shape of targets the loss expects for this prediction, for verbs without data.
 Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred);
 bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_crossentropy

@@ -76,6 +76,17 @@ LossValues categorical_crossentropy(Builder& b, LossArgs args, ValueId y_given, 
   return {b.neg(b.reduce_sum(b.mul(y, log_probabilities(b, args, p, axis)), {axis}))};
 }
 
+// `alpha`: one number, or one for each class, which lie along `axis`.
+ValueId class_factors(Builder& b, LossArgs args, ValueId like, int64_t axis) {
+  if (args == nullptr || !args->has("alpha") || !args->arg("alpha").is_list()) {
+    return constant_like(b, like, number_or(args, "alpha", 0.25));
+  }
+  const ValueId factors = vector_of(b, numbers_of(args->arg("alpha")), b.dtype(like));
+  Shape shape(b.shape(like).size(), 1);
+  shape[static_cast<size_t>(axis)] = b.shape(factors)[0];
+  return b.reshape(factors, shape);
+}
+
 LossValues categorical_focal_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
   const int64_t axis = class_axis(b, args, p);
   const ValueId y = smoothed_classes(b, args, y_given, p);
@@ -86,7 +97,7 @@ LossValues categorical_focal_crossentropy(Builder& b, LossArgs args, ValueId y_g
   const double gamma = number_or(args, "gamma", 2);
   const ValueId factor = b.binary("pow", one_minus(b, p), constant_like(b, p, gamma));
   const ValueId terms = b.mul(factor, b.neg(b.mul(y, b.log(p))));
-  return {b.reduce_sum(b.mul(terms, number_or(args, "alpha", 0.25)), {axis})};
+  return {b.reduce_sum(b.mul(terms, class_factors(b, args, p, axis)), {axis})};
 }
 
 // y: class ids, (...) or (..., 1). The one-hot product lets the class dimension be sharded.

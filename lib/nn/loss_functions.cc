@@ -82,6 +82,15 @@ LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObje
   return entry.function(b, args, y, p);
 }
 
+std::string class_by_shapes(const std::string& what, const Shape& y_true, const Shape& y_pred) {
+  const int64_t classes = y_pred.empty() ? 1 : y_pred.back();
+  if (classes == 1) {
+    return "Binary" + what;
+  }
+  const bool sparse = y_true.size() < y_pred.size() || (!y_true.empty() && y_true.back() == 1);
+  return sparse ? "SparseCategorical" + what : "Categorical" + what;
+}
+
 void to_same_rank(Builder& b, ValueId& x, ValueId& y) {
   const RankRepair repair = rank_repair(b.shape(x), b.shape(y));
   const int x_rank = static_cast<int>(b.shape(x).size());

@@ -1,6 +1,7 @@
 // The functions behind losses and metrics: one value per sample (or per position), not reduced.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "config/object.h"
@@ -26,6 +27,10 @@ TargetKind loss_targets(std::string_view class_name);
 // Computed in `dtype`; targets of any dtype are cast as Keras does. `args` may be null (defaults).
 LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObject* args,
                        ValueId y_true, ValueId y_pred, DType dtype);
+
+// Keras' rule for the words `accuracy` and `crossentropy` (trainers/compile_utils.py):
+// "BinaryAccuracy" of "Accuracy". Shapes with the batch.
+std::string class_by_shapes(const std::string& what, const Shape& y_true, const Shape& y_pred);
 
 // Keras' rank repair: ranks that differ by one where the longer ends in 1. A vector gets a last
 // dimension of 1; otherwise the longer one loses it.

@@ -138,6 +138,21 @@ bool check_axes(const ConfigObject& loss, const Shape& y_pred, Diagnostics& diag
   return true;
 }
 
+void check_alpha(const ConfigObject& loss, const Shape& y_pred, Diagnostics& diagnostics) {
+  if (!loss.has("alpha") || !loss.arg("alpha").is_list()) {
+    return;
+  }
+  const size_t count = numbers_of(loss.arg("alpha")).size();
+  const int64_t classes = num_classes(loss, y_pred);
+  if (count != 1 && !same_size(static_cast<int64_t>(count), classes)) {
+    diagnostics
+        .error("E123", loss.loc_of("alpha"),
+               fmt::format("`alpha` of {} has {} numbers; the output {} has {} classes",
+                           loss.class_name, count, shape_string(y_pred), classes))
+        .help("write one number for all classes, or one for each");
+  }
+}
+
 void check_reduction(const ConfigObject& loss, Diagnostics& diagnostics) {
   const bool is_null = loss.args.contains("reduction") && !loss.has("reduction");
   if (is_null || string_or(&loss, "reduction", "") == "none") {
@@ -157,6 +172,7 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
   if (!check_axes(loss, y_pred, diagnostics)) {
     return;
   }
+  check_alpha(loss, y_pred, diagnostics);
   switch (loss_targets(loss.class_name)) {
     case TargetKind::kClassIds:
       check_class_ids(loss, y_true, y_pred, diagnostics);
@@ -176,6 +192,14 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
   if (!same_shape(y, p)) {
     explain_mismatch(loss, y_true, y_pred, target_error(loss, y_true, y_pred, diagnostics));
   }
+}
+
+ConfigObject fitting_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred) {
+  ConfigObject out = loss;
+  if (loss.class_name == "crossentropy") {
+    out.class_name = class_by_shapes("Crossentropy", y_true, y_pred);
+  }
+  return out;
 }
 
 Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred) {

@@ -19,24 +19,14 @@ std::string loss_name(const std::string& key) {
   return found == kNames.end() ? key : found->second;
 }
 
-// Keras' rule for `accuracy` and `crossentropy` (trainers/compile_utils.py).
-std::string resolved(const std::string& what, const Shape& y_true, const Shape& y_pred) {
-  const int64_t classes = y_pred.empty() ? 1 : y_pred.back();
-  if (classes == 1) {
-    return "Binary" + what;
-  }
-  const bool sparse = y_true.size() < y_pred.size() || (!y_true.empty() && y_true.back() == 1);
-  return sparse ? "SparseCategorical" + what : "Categorical" + what;
-}
-
-// The class to compute; `accuracy` and `crossentropy` (lower case) go by the shapes, unlike the
-// class Accuracy, which is elementwise equality.
+// The class to compute; the words `accuracy` and `crossentropy` go by the shapes, unlike the class
+// Accuracy, which is elementwise equality.
 std::string metric_class(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred) {
   if (metric.class_name == "accuracy") {
-    return resolved("Accuracy", y_true, y_pred);
+    return class_by_shapes("Accuracy", y_true, y_pred);
   }
   if (metric.class_name == "crossentropy") {
-    return resolved("Crossentropy", y_true, y_pred);
+    return class_by_shapes("Crossentropy", y_true, y_pred);
   }
   return metric.class_name;
 }

@@ -166,10 +166,14 @@ const ConfigObject* loss_of(const Setup& setup, size_t index) {
 void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
-    const ConfigObject* loss = loss_of(setup, i);
+    const ConfigObject* given = loss_of(setup, i);
     const Shape& prediction = setup.model().calls()[outputs[i]].output_shape;
-    if (loss && loss_takes_class_ids(*loss) && !prediction.empty()) {
-      check_labels(dataset, i, num_classes(*loss, prediction), ignored_class(*loss));
+    if (given == nullptr || prediction.empty()) {
+      continue;
+    }
+    const ConfigObject loss = fitting_loss(*given, dataset.targets[i].rows->shape(), prediction);
+    if (loss_takes_class_ids(loss)) {
+      check_labels(dataset, i, num_classes(loss, prediction), ignored_class(loss));
     }
   }
 }

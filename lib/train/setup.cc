@@ -219,8 +219,9 @@ DataSpec Setup::implied_data() const {
     if (loss == nullptr) {
       spec.targets.push_back({without_batch(prediction), dtype_});
     } else {
-      spec.targets.push_back({without_batch(implied_target_shape(*loss, prediction)),
-                              loss_takes_class_ids(*loss) ? DType::kInt32 : dtype_});
+      const ConfigObject fitting = fitting_loss(*loss, prediction, prediction);
+      spec.targets.push_back({without_batch(implied_target_shape(fitting, prediction)),
+                              loss_takes_class_ids(fitting) ? DType::kInt32 : dtype_});
     }
   }
   return spec;

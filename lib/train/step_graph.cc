@@ -129,6 +129,40 @@ ValueType StepGraphs::target_type(size_t output) const {
   return {with_batch(kUnknownDim, data_.targets[output].shape), data_.targets[output].dtype};
 }
 
+// Reports sample weights that `compare` cannot weigh its values with; which shapes it can, only its
+// graph says.
+void StepGraphs::check_weights(const ConfigObject& object, const std::string& what, size_t output,
+                               const Compare& compare, Diagnostics& diagnostics) const {
+  constexpr int64_t kSomeBatch = 8209;  // no other dimension's size
+  const Shape& prediction = model_.calls()[model_.outputs()[output]].output_shape;
+  const auto build = [&](bool weighs) {
+    Graph graph;
+    Builder b(graph);
+    const ValueType target = target_type(output);
+    const auto input = [&](const char* name, const Shape& shape, DType dtype) {
+      return b.input(name, with_batch(kSomeBatch, shape), dtype, true);
+    };
+    const ValueId y = input("y", data_.targets[output].shape, target.dtype);
+    const ValueId p = input("p", Shape(prediction.begin() + 1, prediction.end()), dtype_);
+    compare(b, y, p, weighs ? input("weight", data_.sample_weight_shape, dtype_) : kNone);
+  };
+  const auto unknown = std::count(prediction.begin(), prediction.end(), kUnknownDim);
+  if (!data_.has_sample_weight || prediction.empty() || unknown > 1) {
+    return;
+  }
+  build(false);
+  try {
+    build(true);
+  } catch (const InternalError&) {
+    diagnostics
+        .error("E123", object.loc,
+               fmt::format("sample weights {} do not fit the values of {} of an output {}",
+                           shape_string(with_batch(kUnknownDim, data_.sample_weight_shape)), what,
+                           shape_string(prediction)))
+        .help("give weights of the shape of its values, or one for each sample");
+  }
+}
+
 void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
   const auto& outputs = model_.outputs();
   const auto& entries = config_.compile.loss;
@@ -149,9 +183,19 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
     for (const auto& [key, value] : config_.compile.loss_weights) {
       weight = key == name ? value.value : weight;
     }
-    check_loss(match->object, target_type(o).shape, model_.calls()[outputs[o]].output_shape,
-               diagnostics);
-    losses_.push_back({static_cast<int>(o), &match->object, weight});
+    const Shape& prediction = model_.calls()[outputs[o]].output_shape;
+    const ConfigObject loss = fitting_loss(match->object, target_type(o).shape, prediction);
+    const int problems = diagnostics.num_errors();
+    check_loss(loss, target_type(o).shape, prediction, diagnostics);
+    if (diagnostics.num_errors() == problems) {
+      check_weights(
+          loss, loss.class_name, o,
+          [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
+            add_loss(b, loss, y, p, weight);
+          },
+          diagnostics);
+    }
+    losses_.push_back({static_cast<int>(o), loss, weight});
   }
 }
 
@@ -198,8 +242,22 @@ void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
         if (!entry.output.empty() && entry.output != model_.output_names()[o]) {
           continue;
         }
+        const int problems = diagnostics.num_errors();
         Metric metric = make_metric(entry.object, target_type(o).shape,
                                     model_.calls()[outputs[o]].output_shape, dtype_, diagnostics);
+        if (weighted && diagnostics.num_errors() == problems) {
+          check_weights(
+              entry.object, fmt::format("metric `{}`", metric.name), o,
+              [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
+                std::vector<ValueId> state;
+                for (const Metric::State& s : metric.states) {
+                  state.push_back(
+                      b.input("state", s.shape, s.dtype.value_or(dtype_), /*batch=*/false));
+                }
+                metric.update(b, y, p, weight, state);
+              },
+              diagnostics);
+        }
         if (outputs.size() > 1) {
           metric.name = model_.output_names()[o] + "_" + metric.name;
         }
@@ -268,7 +326,7 @@ void StepGraphs::add_losses(Frame& frame) const {
   for (const OutputLoss& loss : losses_) {
     const auto scope = builder.scope(
         losses_.size() > 1 ? "loss/" + model_.output_names()[loss.output] : std::string("loss"));
-    const ValueId value = add_loss(builder, *loss.loss, frame.targets[loss.output],
+    const ValueId value = add_loss(builder, loss.loss, frame.targets[loss.output],
                                    frame.predictions[loss.output], frame.sample_weight);
     frame.losses.push_back(value);
     const ValueId weighted = loss.weight == 1 ? value : builder.mul(value, loss.weight);

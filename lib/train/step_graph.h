@@ -82,10 +82,13 @@ class StepGraphs {
   void resolve_metrics(Diagnostics& diagnostics);
   void track(Metric metric, int output, bool weighted);
   ValueType target_type(size_t output) const;
+  using Compare = std::function<void(Builder&, ValueId y_true, ValueId y_pred, ValueId weight)>;
+  void check_weights(const ConfigObject& object, const std::string& what, size_t output,
+                     const Compare& compare, Diagnostics& diagnostics) const;
 
   struct OutputLoss {
     int output = 0;
-    const ConfigObject* loss = nullptr;
+    ConfigObject loss;
     double weight = 1;
   };
 

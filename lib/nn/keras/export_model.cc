@@ -68,7 +68,19 @@ std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigO
 }
 
 std::string bare_name(const ConfigObject& object, Category category) {
-  return keras_args(object, category, false).empty() ? object.spelled : "";
+  if (const ClassSpec* word = find_word(category, object.class_name);
+      word != nullptr && word->name == object.class_name) {
+    const bool has_args = std::any_of(object.args.begin(), object.args.end(),
+                                      [](const auto& arg) { return !arg.second.is_null(); });
+    if (has_args || (category == Category::kMetric && word->name == "crossentropy")) {
+      refuse_export(fmt::format("{} `{}`", category_name(category), object.spelled),
+                    has_args ? "a word with arguments" : "a crossentropy that fits the shapes");
+    }
+    return object.spelled;
+  }
+  // Keras takes the name "Accuracy" for the word `accuracy`.
+  const bool is_object = object.class_name == "Accuracy";
+  return keras_args(object, category, false).empty() && !is_object ? object.spelled : "";
 }
 
 KerasNames::KerasNames(const Model& model) {

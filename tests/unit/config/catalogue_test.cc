@@ -67,7 +67,12 @@ TEST_CASE("find_class: the spellings of Keras and no others") {
   CHECK(resolved(Category::kLoss, "huber") == "Huber");
   CHECK(resolved(Category::kLoss, "huber_loss") == "");
   CHECK(resolved(Category::kMetric, "acc") == "accuracy");
+  CHECK(resolved(Category::kMetric, "ACC") == "accuracy");
   CHECK(resolved(Category::kMetric, "Accuracy") == "Accuracy");
+  CHECK(resolved(Category::kLoss, "ce") == "crossentropy");
+  CHECK(resolved(Category::kLoss, "CrossEntropy") == "crossentropy");
+  CHECK(resolved(Category::kLoss, "accuracy") == "");
+  CHECK(resolved(Category::kLoss, "Mse") == "");
   CHECK(resolved(Category::kMetric, "root_mean_squared_error") == "RootMeanSquaredError");
   CHECK(resolved(Category::kMetric, "rmse") == "");
   CHECK(resolved(Category::kOptimizer, "adam") == "Adam");

@@ -90,6 +90,24 @@ TEST_CASE("show_config: its text is a config that means the same") {
   }
 }
 
+TEST_CASE("show_config: the name Accuracy alone stays the word, with braces the class") {
+  const test::TempFolder files;
+  LoadOptions options;
+  options.files = {files.write("t.yaml", std::string(kSmall) +
+                                             "override:\n  compile.metrics: [Accuracy, "
+                                             "Accuracy: {}, {class_name: Accuracy}]\n")};
+  const std::string once = show_config(options, false);
+  LoadOptions again;
+  again.files = {files.write("again.yaml", once)};
+  CHECK(show_config(again, false) == once);
+  const Config config = load_config(again);
+  REQUIRE(config.compile.metrics.size() == 3);
+  CHECK(config.compile.metrics[0].object.class_name == "accuracy");
+  CHECK(config.compile.metrics[0].object.spelled == "Accuracy");
+  CHECK(config.compile.metrics[1].object.class_name == "Accuracy");
+  CHECK(config.compile.metrics[2].object.class_name == "Accuracy");
+}
+
 TEST_CASE("show_config: lists of losses and metrics by output mean the same again") {
   const test::TempFolder files;
   LoadOptions options;

@@ -140,6 +140,25 @@ TEST_CASE("the script builds the model with Keras' distribution API") {
   }
 }
 
+TEST_CASE(
+    "the words accuracy and crossentropy are words of Keras too, where they have no arguments") {
+  const auto built = [](const std::string& compile) {
+    return Built(
+        "model:\n  layers:\n    - Input: {shape: [4]}\n    - Dense: {units: 2}\ncompile: " +
+        compile + "\n");
+  };
+  const Built words = built("{loss: ce, metrics: [acc: {name: null}, Accuracy, Accuracy: {}]}");
+  const Json compile = parse_json(keras_json(words.config, *words.model)).at("compile_config");
+  CHECK(compile.at("loss") == "ce");
+  CHECK(compile.at("metrics")[0] == "acc");
+  CHECK(compile.at("metrics")[1] == "Accuracy");
+  CHECK(compile.at("metrics")[2].at("class_name") == "Accuracy");
+  for (const char* refused : {"{loss: mse, metrics: [ce]}", "{metrics: [acc: {name: right}]}"}) {
+    const Built metric = built(refused);
+    CHECK(caught([&] { keras_json(metric.config, *metric.model); }).code == "E417");
+  }
+}
+
 TEST_CASE("what Keras cannot say is refused") {
   const Built built(R"(
 model:

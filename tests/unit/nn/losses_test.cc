@@ -68,6 +68,41 @@ TEST_CASE("the class axis may be another than the last") {
   check_near({loss_of(loss("CategoricalCrossentropy", {{"axis", 1}}), y, p)}, {1.2039728});
 }
 
+TEST_CASE("a focal crossentropy may weigh each class") {
+  const NamedArgs args = {{"alpha", {.1, .5, .9}}};
+  check_near(
+      {loss_of(loss("CategoricalFocalCrossentropy", args), one_hot_classes(), probabilities()),
+       loss_of(loss("CategoricalFocalCrossentropy", {{"alpha", {.5}}}), one_hot_classes(),
+               probabilities())},
+      {.8395557, .4665369});
+  const HostTensor p = floats({1, 3, 2}, {.05, .1, .9, .8, .05, .1});
+  const HostTensor y = floats({1, 3, 2}, {0, 0, 1, 0, 0, 1});
+  NamedArgs with_axis = args;
+  with_axis.emplace_back("axis", 1);
+  check_near({loss_of(loss("CategoricalFocalCrossentropy", with_axis), y, p)}, {.8395557});
+  Diagnostics diagnostics;
+  check_loss(loss("CategoricalFocalCrossentropy", args), {kUnknownDim, 2}, {kUnknownDim, 2},
+             diagnostics);
+  REQUIRE(diagnostics.num_errors() == 1);
+  CHECK(diagnostics.list()[0].code == "E123");
+}
+
+TEST_CASE("the word crossentropy is the loss that fits the shapes") {
+  constexpr int64_t kBatch = kUnknownDim;
+  const auto fitting = [](const char* word, const Shape& y, const Shape& p) {
+    return fitting_loss(loss(word), y, p).class_name;
+  };
+  CHECK(fitting("crossentropy", {kBatch}, {kBatch, 1}) == "BinaryCrossentropy");
+  CHECK(fitting("ce", {kBatch, 1}, {kBatch, 1}) == "BinaryCrossentropy");
+  CHECK(fitting("ce", {kBatch}, {kBatch, 3}) == "SparseCategoricalCrossentropy");
+  CHECK(fitting("CE", {kBatch, 1}, {kBatch, 3}) == "SparseCategoricalCrossentropy");
+  CHECK(fitting("CrossEntropy", {kBatch, 5}, {kBatch, 5, 3}) == "SparseCategoricalCrossentropy");
+  CHECK(fitting("ce", {kBatch, 3}, {kBatch, 3}) == "CategoricalCrossentropy");
+  CHECK(fitting("mse", {kBatch, 1}, {kBatch, 1}) == "MeanSquaredError");
+  const ConfigObject sparse = fitting_loss(loss("ce"), {2}, {2, 3});
+  check_near({loss_of(sparse, ints({2}, {1, 2}), probabilities())}, {1.2039728});
+}
+
 TEST_CASE("sample weights and reductions follow Keras") {
   const HostTensor p = probabilities();
   const HostTensor y = one_hot_classes();

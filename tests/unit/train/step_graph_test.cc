@@ -85,3 +85,56 @@ TEST_CASE("What computes a loss says that there is none") {
   CHECK_THROWS_AS(graphs.test(4), ConfigError);
   CHECK_NOTHROW(graphs.predict(4));
 }
+
+TEST_CASE("Sample weights that do not fit a loss or a weighted metric are said before a step") {
+  const auto problems = [](const std::string& compile, const Shape& weight) {
+    const Config config = test::config_from(
+        "model:\n  layers:\n    - Input: {shape: [2, 4]}\n    - Dense: {units: 3}\ncompile: {" +
+        compile + "}\n");
+    Diagnostics diagnostics;
+    const Model model(config.model, DType::kFloat32, diagnostics);
+    const Optimizer optimizer(config.compile.optimizer);
+    DataSpec data;
+    data.inputs.push_back({{2, 4}, DType::kFloat32});
+    data.targets.push_back({{2, 3}, DType::kFloat32});
+    data.has_sample_weight = true;
+    data.sample_weight_shape = weight;
+    const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+    std::string out;
+    for (const Diagnostic& problem : diagnostics.list()) {
+      out += problem.code + " " + problem.message;
+    }
+    if (out.empty()) {
+      graphs.train(4, true);
+    }
+    return out;
+  };
+  const std::string cosine = "loss: mse, weighted_metrics: [{CosineSimilarity: {axis: 1}}]";
+  CHECK(problems(cosine, {2}) ==
+        "E123 sample weights (None, 2) do not fit the values of metric `cosine_similarity` of an "
+        "output (None, 2, 3)");
+  CHECK(problems(cosine, {}) == "");
+  CHECK(problems("loss: mse, metrics: [{CosineSimilarity: {axis: 1}}]", {2}) == "");
+  CHECK(problems("loss: mse, weighted_metrics: [mse, AUC, acc, Mean, Sum]", {2}) == "");
+  CHECK(problems("loss: mse", {3}) ==
+        "E123 sample weights (None, 3) do not fit the values of MeanSquaredError of an output "
+        "(None, 2, 3)");
+}
+
+TEST_CASE("The word crossentropy as a loss and the name Accuracy go by the shapes") {
+  const Config config = test::config_from(
+      "model:\n  layers:\n    - Input: {shape: [4]}\n    - Dense: {units: 3, activation: "
+      "softmax}\ncompile: {loss: crossentropy, metrics: [Accuracy]}\n");
+  Diagnostics diagnostics;
+  const Model model(config.model, DType::kFloat32, diagnostics);
+  const Optimizer optimizer(config.compile.optimizer);
+  for (const Shape& target : {Shape{}, Shape{1}, Shape{3}}) {
+    DataSpec data;
+    data.inputs.push_back({{4}, DType::kFloat32});
+    data.targets.push_back({target, DType::kFloat32});
+    const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+    REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
+    CHECK(graphs.metrics().back().metric.name == "Accuracy");
+    CHECK_NOTHROW(graphs.train(4, true));
+  }
+}
