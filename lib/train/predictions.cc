@@ -8,6 +8,7 @@
 #include "base/diagnostic.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/links.h"
 #include "base/text.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
@@ -103,14 +104,9 @@ std::string jsonl_text(std::span<const NamedTensor> outputs, int64_t samples) {
 
 // Where a link leads to: it stays when the file is replaced.
 std::string place_of(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as Linux follows
   std::error_code error;
-  fs::path out = path;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(out, error); ++i) {
-    out = out.parent_path() / fs::read_symlink(out, error);
-  }
   const bool is_file = !fs::exists(path, error) || fs::is_regular_file(path, error);
-  return is_file ? out.string() : path;
+  return is_file ? follow_links(path).string() : path;
 }
 
 }  // namespace
@@ -159,12 +155,12 @@ void check_predictions_folder(const std::string& path, const std::string& input)
 
 void write_predictions(const std::string& given, std::span<const NamedTensor> outputs) {
   const int64_t samples = outputs.front().tensor.shape()[0];
-  const std::string path = place_of(given);
-  if (ends_with(path, ".csv")) {
+  const std::string path = place_of(given);  // whose ending may be none that is known
+  if (ends_with(given, ".csv")) {
     write_file_atomic(path, csv_text(outputs, samples));
-  } else if (ends_with(path, ".jsonl")) {
+  } else if (ends_with(given, ".jsonl")) {
     write_file_atomic(path, jsonl_text(outputs, samples));
-  } else if (ends_with(path, ".npz")) {
+  } else if (ends_with(given, ".npz")) {
     write_npz(path, outputs);
   } else {
     write_npy(path, outputs.front().tensor);

@@ -79,6 +79,19 @@ TEST_CASE("predictions go where a link leads, which stays") {
   }
 }
 
+TEST_CASE("the name that is given says how predictions are written, not where its link leads") {
+  namespace fs = std::filesystem;
+  const test::TempFolder folder;
+  for (const char* ending : {".csv", ".jsonl"}) {
+    fs::create_symlink("far.npy", folder.file(std::string("y") + ending));
+    write_predictions(folder.file(std::string("y") + ending), two_outputs());
+    CHECK(folder.read("far.npy") == written(ending));
+  }
+  fs::create_symlink("0123abcd", folder.file("y.npz"));  // as in a store by content
+  write_predictions(folder.file("y.npz"), two_outputs());
+  CHECK(NpzReader(folder.file("0123abcd")).names() == std::vector<std::string>{"scores", "a,b"});
+}
+
 TEST_CASE("predictions take the place of no folder and not of the samples") {
   namespace fs = std::filesystem;
   const test::TempFolder folder;

@@ -1,0 +1,19 @@
+// Symbolic links.
+#pragma once
+
+#include <filesystem>
+
+namespace meshtrain {
+
+// Where a link leads to, and a link there, and so on; the folders before it stay as they are
+// written. Another path stays as it is.
+inline std::filesystem::path follow_links(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);
+  }
+  return path;
+}
+
+}  // namespace meshtrain
