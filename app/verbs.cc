@@ -27,7 +27,7 @@ void add_run_dir(CLI::App& verb, Arguments& a, const char* meaning) {
 void add_train_flags(CLI::App& verb, Arguments& a) {
   add_config_arguments(verb, a);
   add_run_dir(verb, a, "Where results go; default runs/NAME/ID, never overwritten");
-  verb.add_flag("-r,--resume{auto}", a.resume,
+  verb.add_flag("-r{auto},--resume{auto}", a.resume,
                 "Go on from a checkpoint. auto, or no word: from the newest, or start afresh. "
                 "As --resume=best")
       ->option_text("[=auto|latest|best|PATH]")
@@ -80,7 +80,9 @@ void add_launch(CommandLine to) {
   verb.footer(
       "On processors mpirun (Open MPI) starts the processes, and -v shows how; this program "
       "starts\n"
-      "processes with a GPU each. SIGTERM, SIGINT and SIGUSR1 save and stop all of them.");
+      "processes with a GPU each. SIGTERM, SIGINT and SIGUSR1 save and stop all of them, unless\n"
+      "run.on_signal says otherwise; with mpirun each signal's action must be SIGUSR1's or\n"
+      "SIGUSR2's.");
 }
 
 // For run_on_hosts(), not for people.

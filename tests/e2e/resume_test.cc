@@ -168,6 +168,8 @@ TEST_CASE("nothing to resume is an error unless a fresh start is meant") {
   CHECK(
       meshtrain({"train", "small.yaml", "-o", "run", "--resume", "-q"}, folder.path()).exit_code ==
       0);
+  CHECK(meshtrain({"train", "small.yaml", "-o", "short", "-r", "-q"}, folder.path()).exit_code ==
+        0);
   const Result occupied = meshtrain({"train", "small.yaml", "-o", "run"}, folder.path());
   CHECK(occupied.exit_code == 2);
   CHECK(occupied.err.find("--resume to go on with it") != std::string::npos);
