@@ -17,8 +17,8 @@ const char* const kVersion = MESHTRAIN_VERSION;
 
 namespace {
 
-// `lr=0.1.yaml` may be a file and `runs/lr=0.1` can be nothing else, but what a key of the config
-// begins is that key.
+// What a key of the config begins is that key. Else `lr=0.1.yaml` may be a file, and `runs/lr=0.1`
+// can be nothing else; `distribution.layout_maps.d1/kernel=...` is a key that is misspelt.
 bool is_override(const std::string& word) {
   const size_t equals = word.find('=');
   if (starts_with(word, "~") || equals == std::string::npos) {
@@ -26,7 +26,9 @@ bool is_override(const std::string& word) {
   }
   const size_t end = word[equals == 0 ? 0 : equals - 1] == '+' ? equals - 1 : equals;
   const std::string key = word.substr(0, std::min(end, word.find('[')));
-  const bool is_path = key.find('/') != std::string::npos && word.find_first_of("\"'") >= equals;
+  const bool is_path = key.find('/') != std::string::npos &&
+                       !is_known_key(key.substr(0, key.find('.'))) &&
+                       word.find_first_of("\"'") >= equals;
   std::error_code error;
   return is_known_key(key) || (!is_path && !std::filesystem::exists(word, error));
 }

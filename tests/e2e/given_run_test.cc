@@ -123,6 +123,12 @@ TEST_CASE("a path with an equals sign is a path") {
     CHECK_MESSAGE(result.exit_code == 0, result.err);
   }
   CHECK(contains(meshtrain({"plan", "small.yaml", "sed=5"}, folder.path()).err, "error[E111]"));
+  const Result misspelt = meshtrain(
+      {"plan", "small.yaml", "distribution.layout_maps.d1/kernel=[null,null]"}, folder.path());
+  CHECK_MESSAGE(contains(misspelt.err, "error[E111]"), misspelt.err);
+  fs::create_directories(folder.file("data.v2"));
+  folder.write("data.v2/lr=1.yaml", kExample);
+  CHECK(meshtrain({"validate", "data.v2/lr=1.yaml"}, folder.path()).exit_code == 0);
   CHECK(contains(meshtrain({"plan", "configs/lr=1.yaml"}, folder.path()).err, "error[E100]"));
 }
 
