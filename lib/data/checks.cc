@@ -126,7 +126,7 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
   if (wrong.count > 1) {
     problem.note(fmt::format("{} more ids have no row", format_thousands(wrong.count - 1)));
   }
-  if (wrong.largest < 0) {
+  if (std::isfinite(wrong.largest) && wrong.largest < 0) {
     problem.help("ids count from 0; none is counted from the end");
   } else if (wrong.largest < 0x7fffffff) {  // of int32, which ids become
     const auto largest = static_cast<int64_t>(wrong.largest);

@@ -442,7 +442,9 @@ TEST_CASE("check_ids: names the first sample whose id is no row and the rows tha
   CHECK(negative.says("the id -1"));
   CHECK(negative.says("ids count from 0"));
   CHECK(one(12, DType::kFloat16).says("the id 12"));
-  CHECK(one(std::nan(""), DType::kFloat32).says("the id nan"));
+  const Caught nan = one(std::nan(""), DType::kFloat32);
+  CHECK(nan.says("the id nan"));
+  CHECK_FALSE(nan.says("ids count from 0"));
   CHECK(one(3000000001, DType::kUInt32).says("the id 3000000001"));
 }
 
