@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/links.h"
 #include "base/text.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/writer.h"
@@ -20,18 +21,19 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-// The same place by a path without links, which may lead elsewhere soon (runs/NAME/latest).
+// The same place without the links to runs and checkpoints, which may lead elsewhere soon
+// (runs/NAME/latest). Other links stay: what they lead to may have another name on another host.
 std::string without_links(const std::string& path) {
   std::error_code error;
   fs::path passed;
   for (const fs::path& part : fs::path(path)) {
     passed /= part;
-    if (fs::is_symlink(passed, error)) {
-      const std::string real = fs::canonical(path, error).string();
-      return error ? path : real;
+    const bool is_link = fs::is_symlink(passed, error);
+    if (is_link && (is_run_dir(passed.string()) || is_checkpoint(passed.string()))) {
+      passed = follow_links(passed);
     }
   }
-  return path;
+  return passed.string();
 }
 
 // The run that a checkpoint lies in, or "".
