@@ -33,7 +33,7 @@ std::vector<Host> hosts_of_file(const std::string& path) {
   try {
     return read_host_file(path);
   } catch (const FileError& error) {
-    refuse(fmt::format("--hostfile: {}", error.what()), "a line for each host: `node1 slots=4`");
+    throw ConfigError("E140", {}, fmt::format("--hostfile: {}", error.what()));
   }
 }
 
@@ -192,7 +192,8 @@ class MpirunSignals {
   // Throws ConfigError E140 where neither does.
   explicit MpirunSignals(const SignalChanges& changes) : changes_(changes) {
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
-      const bool is_lost = carrier(number) == 0 && action(number) != SignalAction::kIgnore;
+      const bool is_lost = carrier(number) == 0 && action(number) != SignalAction::kIgnore &&
+                           !stays_ignored(number, changes);
       if (is_lost && !(number == SIGQUIT && action(number) == SignalAction::kReport)) {
         refuse(fmt::format("run.on_signal: mpirun passes on SIGUSR1 ({}) and SIGUSR2 ({}), neither "
                            "of which does what {} should ({})",

@@ -141,6 +141,11 @@ std::vector<int> changed_signals(const SignalChanges& changes) {
   return out;
 }
 
+bool stays_ignored(int number, const SignalChanges& changes) {
+  const std::vector<int> changed = changed_signals(changes);
+  return is_ignored(number) && std::find(changed.begin(), changed.end(), number) == changed.end();
+}
+
 void catch_stop_signals() {
   use_handler_stack();
   catch_signal(SIGINT, SignalAction::kExit);

@@ -24,6 +24,8 @@ SignalAction signal_action(int number, const SignalChanges& changes);
 bool asks_to_stop(SignalAction action);
 std::string action_name(SignalAction action);  // "checkpoint-exit"
 std::vector<int> changed_signals(const SignalChanges& changes);
+// Whether catch_run_signals() would leave a signal ignored that is so now (nohup).
+bool stays_ignored(int number, const SignalChanges& changes);
 
 // The first SIGINT or SIGTERM sets the flag of stop_signal(), for verbs that have nothing to save.
 void catch_stop_signals();
