@@ -184,9 +184,9 @@ std::vector<Change> changes_of(const Setup& setup) {
 
 // The first change with which variables and all steps fit into `room`, else the first with which
 // they do with batches of `least` or more, and how large these may be; "" where there is none.
-std::string fitting_change(const Setup& setup, const std::vector<Change>& changes,
-                           const StepsUpTo& steps_up_to, int64_t batch, int64_t least,
-                           int64_t room) {
+std::string fitting_words(const Setup& setup, const std::vector<Change>& changes,
+                          const StepsUpTo& steps_up_to, int64_t batch, int64_t least,
+                          int64_t room) {
   const auto left_by = [&](const Setup& changed) { return room - variable_bytes(changed); };
   const auto fits = [&](const Setup& changed, int64_t most) {
     const int64_t left = left_by(changed);
@@ -256,7 +256,7 @@ void check_variables_fit(const Setup& setup, gpu::Device& device) {
   };
   const int64_t shards = setup.mesh().size_of(setup.distribution().batch_axes);
   const std::string change =
-      fitting_change(setup, changes, train_step, setup.config().fit.batch_size, shards, room);
+      fitting_words(setup, changes, train_step, setup.config().fit.batch_size, shards, room);
   d.help(change.empty() ? "a smaller model, or `devices: cpu`" : change);
   throw ConfigError(std::move(diagnostics));
 }
@@ -280,8 +280,8 @@ std::vector<int64_t> check_steps_fit(const Setup& setup, const std::vector<StepB
   Diagnostic& d =
       refuse(diagnostics, setup, device, text_of(steps), need.bytes, tensors_of(*largest));
   const int64_t smaller = largest_batch(setup, steps_up_to, batch, blocks, room);
-  const std::string change = fitting_change(setup, changes_of(setup), steps_up_to, batch, batch,
-                                            room + variable_bytes(setup));
+  const std::string change = fitting_words(setup, changes_of(setup), steps_up_to, batch, batch,
+                                           room + variable_bytes(setup));
   if (smaller > 0)
     d.help(fmt::format("a batch of {} fits: write {}", smaller,
                        batch_settings(setup.config(), smaller)));

@@ -26,7 +26,7 @@ constexpr uint64_t kMaxMetrics = uint64_t{1} << 34;
 constexpr int kMaxAttempts = 100;  // at an unused id; each has 65536 values a second
 
 // What a shell or a pattern would take for something else becomes "_", with a hash of the name: two
-// names share no folder. Characters beyond ASCII stay.
+// names hardly ever share a folder. Characters beyond ASCII stay.
 std::string file_name_of(std::string_view name) {
   constexpr size_t kLongest = 255, kOfHash = 5;
   std::string out;

@@ -22,7 +22,8 @@ namespace meshtrain {
 struct RunDirOptions {
   std::string dir;    // used as it is; empty: <root>/<name>/<time>_<4 hex digits>
   SourceLoc dir_loc;  // where `dir` was written, for messages
-  std::string name;   // of the run; characters that do not suit a file name become "_"
+  std::string name;   // of the run; where one does not suit a folder, "_" for such characters
+                      // and a hash
   std::string root = "runs";
   std::string new_folder;  // its name, in place of <time>_<4 hex digits>
   bool resume = false;     // `dir` holds a run, and it goes on

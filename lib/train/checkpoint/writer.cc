@@ -113,7 +113,7 @@ class Marked {
   std::atomic<bool>* mark_;
 };
 
-// What was at `to` is a checkpoint, or nothing.
+// Takes the place of a whole checkpoint; anything else there is an error.
 void exchange(const std::string& from, const std::string& to) {
   if (!is_whole(to)) {
     return rename_to_new(from, to);
