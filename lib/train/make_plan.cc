@@ -106,10 +106,19 @@ Config on_one_device(const Setup& setup) {
   return config;
 }
 
-// How many kernels a GPU starts for each step of a program of one device, which a run of so many
-// devices fuses as it does its own.
-double launch_share(const Setup& setup, Program program, int64_t devices) {
-  const std::string& reductions = setup.config().distribution.reductions.value;
+// How many kernels a GPU starts for each step of the program of a training step on one device,
+// which a run of so many devices fuses as it does its own. Preparing a program takes longer with
+// more samples, and this share hardly changes: a part of a large batch is enough.
+double launch_share(const Setup& alone, int64_t batch, int64_t devices, const Program* known) {
+  constexpr int64_t kEnough = 8192;
+  int64_t part = batch;
+  while (part > kEnough && part % 2 == 0) {
+    part /= 2;
+  }
+  part = std::min(part, kEnough);
+  Program program =
+      known != nullptr && part == batch ? *known : alone.compile(StepKind::kTrain, part).program;
+  const std::string& reductions = alone.config().distribution.reductions.value;
   const double steps = static_cast<double>(std::max<size_t>(program.steps.size(), 1));
   program.fixed_reductions = devices > 1 ? reductions != "fast" : reductions == "fixed";
   group_rows(program);
@@ -123,8 +132,8 @@ Estimate estimate_alone(const Setup& alone, const Hardware& hardware) {
   report.batch = alone.config().fit.batch_size.value;
   const Compiled compiled = alone.compile(StepKind::kTrain, report.batch);
   report.memory = planned_memory(compiled.program);
-  return estimate_step(
-      estimate_input(alone, report, compiled, launch_share(alone, compiled.program, 1)), hardware);
+  const double share = launch_share(alone, report.batch, 1, &compiled.program);
+  return estimate_step(estimate_input(alone, report, compiled, share), hardware);
 }
 
 // The same with half of the batch, a quarter and so on, in whole shards.
@@ -184,11 +193,8 @@ Estimate estimate(const Setup& setup, const PlanReport& report, const Compiled& 
   }
   const double share =
       hardware.is_virtual ? 1
-      : alone
-          ? launch_share(
-                setup, alone->compile(StepKind::kTrain, report.batch / report.batch_shards).program,
-                devices)
-          : launch_share(setup, compiled.program, devices);
+      : alone ? launch_share(*alone, report.batch / report.batch_shards, devices, nullptr)
+              : launch_share(setup, report.batch, devices, &compiled.program);
   EstimateInput input = estimate_input(setup, report, compiled, share);
   if (hardware.memory > 0 && input.memory > hardware.memory) {
     input.advice = advice(setup, hardware.memory);

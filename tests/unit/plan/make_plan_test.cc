@@ -68,6 +68,11 @@ TEST_CASE("kernels of a plan are what a GPU starts and not the program's steps")
   larger.replace(larger.find("batch_size: 64"), 14, "batch_size: 512");
   const Estimate eight = *plan_on(8, "reductions: fast", hardware, larger).estimate;
   CHECK(std::abs(eight.kernels - launches) <= 2);
+  // Nor does a plan prepare all of a batch for which that would take minutes.
+  std::string largest = kModel;
+  largest.replace(largest.find("batch_size: 64"), 14, "batch_size: 1073741824");
+  const Estimate many = *plan_on(8, "reductions: fast", hardware, largest).estimate;
+  CHECK(many.kernels < steps);
   // A processor calls a function for each step.
   const Hardware cpu = *find_hardware(known_hardware(), "cpu");
   CHECK(make_plan(setup, 0, true, &cpu).estimate->kernels == steps);
