@@ -67,6 +67,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
                       [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   unseen_ = 0;
+  agreement_->look(Agreement::Pace::kNow);  // callbacks begin at rank 0's time
   if (callbacks_ != nullptr) {
     callbacks_->on_train_begin(at);
   }

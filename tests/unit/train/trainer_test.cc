@@ -11,6 +11,9 @@
 #include <stdexcept>
 
 #include "fake_runner.h"
+#include "support/thread_group.h"
+#include "train/agreement.h"
+#include "train/callbacks/callback_list.h"
 #include "train/events.h"
 #include "train/sample_weights.h"
 #include "train/signals.h"
@@ -61,6 +64,33 @@ TEST_CASE("the last smaller batch is used and the epoch loss is the mean over sa
   CHECK(s.recorder.epochs[0].steps == 3);
   CHECK(s.recorder.epochs[0].logs == Logs{{"accuracy", 0.5}, {"loss", 26.0}});
   CHECK(s.runner.finalized == 1);
+}
+
+// The time at which it begins.
+struct Beginning : Callback {
+  Beginning(CallbackContext& context, double& at) : Callback(context, "beginning"), at_(at) {}
+  void on_train_begin(const TrainPosition&) override { at_ = context().shared_now(); }
+  double& at_;
+};
+
+// Processes of several hosts: their clocks began at different times.
+TEST_CASE("callbacks begin at rank 0's time in every process") {
+  std::vector<double> began(2, -1);
+  run_as_processes(2, [&](const std::shared_ptr<ThreadGroup>& group) {
+    const size_t rank = static_cast<size_t>(group->rank());
+    const Clock clock = [rank] { return 100.0 + 1000.0 * static_cast<double>(rank); };
+    Agreement agreement({group, nullptr}, clock);
+    Session s(config_of(2, 1));
+    CallbackList callbacks(
+        {.runner = s.runner, .config = s.config, .now = clock, .shared_now = [&] {
+           return agreement.now();
+         }});
+    callbacks.add(std::make_unique<Beginning>(callbacks.context(), began[rank]));
+    s.trainer.set_callbacks(callbacks);
+    s.trainer.set_agreement(agreement);
+    s.trainer.fit(dataset_of({1, 2, 3, 4}), nullptr);
+  });
+  CHECK(began == std::vector<double>{100, 100});
 }
 
 TEST_CASE("remainder drop leaves the incomplete batch out of training only") {
