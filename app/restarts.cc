@@ -24,13 +24,11 @@ constexpr int kMostSecondsLocked = 30;
 class RunPlace {
  public:
   RunPlace(const Arguments& arguments, const Config& config)
-      : mode_(arguments.resume.empty() ? config.run.resume.value : arguments.resume),
-        options_(run_dir_options(arguments, config)) {
+      : mode_(resume_mode(arguments, config)), options_(run_dir_options(arguments, config)) {
     if (!options_.dir.empty()) {
       return;
     }
-    const ConfigObject* backup = config.callback("BackupAndRestore");
-    if (backup != nullptr && arguments.resume.empty() && mode_ == "never") {
+    if (const ConfigObject* backup = deciding_backup(arguments, config)) {
       options_.dir = interrupted_run(*backup, options_);
     } else if (mode_ == "auto" || mode_ == "latest" || mode_ == "best") {
       options_.dir = latest_run(options_);

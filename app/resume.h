@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli.h"
 #include "config/object.h"
 #include "train/agreement.h"
 #include "train/checkpoint/reader.h"
@@ -19,6 +20,11 @@ struct ResumeTarget {
   bool own = false;                          // the checkpoint is one of that folder
   std::vector<std::string> warnings;         // damaged checkpoints that were skipped
 };
+
+// What --resume says, else run.resume.
+const std::string& resume_mode(const Arguments& arguments, const Config& config);
+// BackupAndRestore, where it decides, because neither of these says anything; else nullptr.
+const ConfigObject* deciding_backup(const Arguments& arguments, const Config& config);
 
 // `mode`: "" or "never", "auto", "latest", "best", or the path of a checkpoint or a run. Throws
 // ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; what is wrong

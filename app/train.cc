@@ -34,10 +34,10 @@ int run_train(const Arguments& arguments, bool& started) {
   check_allowed_keys(arguments.allow);
   const double started_at = seconds_now();
   TrainingRun run(arguments, load_options(arguments, true), started_at);
-  const Located<std::string>& configured = run.config().run.resume;
-  const bool said = !arguments.resume.empty() || configured.value != "never";
-  if (arguments.partial && !said && run.config().fit.initial_weights->empty() &&
-      run.config().callback("BackupAndRestore") == nullptr) {
+  const std::string& mode = resume_mode(arguments, run.config());
+  const ConfigObject* backup = deciding_backup(arguments, run.config());
+  if (arguments.partial && arguments.resume.empty() && mode == "never" && backup == nullptr &&
+      run.config().fit.initial_weights->empty()) {
     throw ConfigError("E140", {},
                       "--partial has nothing to take weights from: name a file "
                       "(fit.initial_weights=FILE) or a checkpoint (--resume=PATH)");
@@ -46,12 +46,9 @@ int run_train(const Arguments& arguments, bool& started) {
     return *code;
   }
   const RunDirOptions place = run_dir_options(arguments, run.config());
-  const ConfigObject* backup = run.config().callback("BackupAndRestore");
   ResumeTarget target = agree_on_target(run.agreement(), [&] {
-    return backup != nullptr && !said
-               ? find_interrupted_run(*backup, place)
-               : find_resume_target(arguments.resume.empty() ? configured.value : arguments.resume,
-                                    place);
+    return backup != nullptr ? find_interrupted_run(*backup, place)
+                             : find_resume_target(mode, place);
   });
   return run.run(std::move(target), started);
 }

@@ -63,17 +63,6 @@ bool same_state(const CheckpointReader& a, const CheckpointReader& b) {
   return variables(a) == variables(b);
 }
 
-// Whether the place of the first is one in the data and the order of the second: E413.
-bool same_data(const TrainState& begin, const TrainState& end) {
-  const DataCursor &a = begin.cursor, &b = end.cursor;
-  const bool in_epoch = begin.position.batch > 0;
-  const bool by_steps = a.steps_per_epoch > 0 || b.steps_per_epoch > 0;
-  const bool same_batches = a.batch_size == b.batch_size && a.remainder == b.remainder &&
-                            a.steps_per_epoch == b.steps_per_epoch;
-  return a.data == b.data && a.num_samples == b.num_samples && a.seed == b.seed &&
-         (same_batches || !(in_epoch || by_steps)) && (a.shuffle == b.shuffle || !in_epoch);
-}
-
 LoadOptions config_of(const CheckpointReader& reader, LoadOptions options) {
   const std::string name = reader.path() + "/config.resolved.yaml";
   options.source = checked_source(name, reader.text("config.resolved.yaml"));
@@ -125,7 +114,8 @@ Stretch newest_interval(const std::string& run) {
     Stretch out{std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i + 1])),
                 std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i]))};
     if (same_mesh(*out.begin, *out.end) && same_state(*out.begin, *out.end) &&
-        same_data(out.begin->state(), out.end->state()) && goes_on(*out.begin, *out.end)) {
+        cursor_changes(out.begin->state(), out.end->state().cursor).empty() &&
+        goes_on(*out.begin, *out.end)) {
       return out;
     }
   }

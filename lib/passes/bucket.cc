@@ -15,11 +15,6 @@ bool can_bucket(const Node& node) {
   return op == "all_reduce" || op == "reduce_scatter" || op == "all_gather";
 }
 
-int64_t local_bytes(const Value& value, const DeviceMesh& mesh) {
-  return num_elements(local_shape(value.shape, *value.sharding, mesh)) *
-         static_cast<int64_t>(dtype_size(value.dtype));
-}
-
 // When the collectives of a bucket run.
 enum class Place : uint8_t {
   kLast,   // where the last of them stands
@@ -336,6 +331,11 @@ class BucketWriter {
 };
 
 }  // namespace
+
+int64_t local_bytes(const Value& value, const DeviceMesh& mesh) {
+  return num_elements(local_shape(value.shape, *value.sharding, mesh)) *
+         static_cast<int64_t>(dtype_size(value.dtype));
+}
 
 Graph bucket_collectives(Graph graph, const DeviceMesh& mesh, int64_t bucket_bytes) {
   const NodeId first_update = find_first_update(graph);

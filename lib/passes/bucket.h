@@ -12,6 +12,9 @@ constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as PyTorch DDP; more hid
 // fetched.
 constexpr int64_t kGatheredBytes = 8 * kBucketBytes;
 
+// Of one device's piece of a value that has its sharding.
+int64_t local_bytes(const Value& value, const DeviceMesh& mesh);
+
 // Merges all_reduce, reduce_scatter and all_gather nodes of equal axes, dtype, combine and phase
 // where no member's reader stands before the last member. A gradient that takes several collectives
 // (all_reduce, then all_gather) lets the later ones wait, so that each kind is still one bucket,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "passes/bucket.h"
 #include "passes/rewrite.h"
 
 namespace meshtrain {
@@ -115,11 +116,7 @@ Graph reduce_gradients_early(Graph graph) {
 }
 
 Graph gather_weights_again(Graph graph, const DeviceMesh& mesh, int64_t least) {
-  const auto bytes = [&](ValueId v) {
-    const Value& value = graph.values[v];
-    return num_elements(local_shape(value.shape, *value.sharding, mesh)) *
-           static_cast<int64_t>(dtype_size(value.dtype));
-  };
+  const auto bytes = [&](ValueId v) { return local_bytes(graph.values[v], mesh); };
   int64_t gathered = 0;
   for (const Node& node : graph.nodes) {
     if (is_gathered_use(graph, node)) {

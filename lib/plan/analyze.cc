@@ -1,15 +1,11 @@
 #include "ir/name_list.h"
 #include "ir/signatures.h"
+#include "passes/bucket.h"
 #include "passes/memory.h"
 #include "plan/report.h"
 
 namespace meshtrain {
 namespace {
-
-int64_t local_bytes(const Value& value, const DeviceMesh& mesh) {
-  return num_elements(local_shape(value.shape, *value.sharding, mesh)) *
-         static_cast<int64_t>(dtype_size(value.dtype));
-}
 
 int64_t local_bytes(const Variable& variable, const Sharding& sharding, const DeviceMesh& mesh) {
   return num_elements(local_shape(variable.shape, sharding, mesh)) *

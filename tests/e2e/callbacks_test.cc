@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "example.h"
+#include "outcome.h"
 
 namespace meshtrain {
 namespace {
@@ -16,15 +17,6 @@ using Json = nlohmann::json;
 
 const std::string kValidation =
     "data.validation={source: random, samples: 20, shape: [6], classes: 3, seed: 2}";
-
-std::vector<std::string> names_below(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 std::vector<Json> epochs_of(const ExampleFolder& folder, const std::string& run) {
   std::vector<Json> out;

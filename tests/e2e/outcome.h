@@ -53,4 +53,14 @@ inline Outcome outcome_of(const std::string& run) {
   return out;
 }
 
+// Sorted.
+inline std::vector<std::string> names_below(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 }  // namespace meshtrain

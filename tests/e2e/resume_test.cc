@@ -292,15 +292,6 @@ TEST_CASE("two processes do not write into one run") {
   CHECK(epochs >= 2);
 }
 
-std::vector<std::string> names_below(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 TEST_CASE("checkpoints that stay for ever stay when the run is resumed") {
   for (const std::string every : {"2 epochs", "6 steps"}) {
     const ExampleFolder folder;

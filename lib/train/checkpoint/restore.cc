@@ -280,35 +280,19 @@ class Restorer {
   }
 
   void check_cursor(const DataCursor& now, Diagnostics& diagnostics) const {
-    const TrainState& state = reader_.state();
-    const DataCursor& was = state.cursor;
-    const bool in_epoch = state.position.batch > 0;
-    const bool by_steps = was.steps_per_epoch > 0 || now.steps_per_epoch > 0;
+    const TrainPosition& at = reader_.state().position;
     std::vector<std::string> lines;
-    const auto compare = [&](const char* key, const std::string& before, const std::string& after) {
-      const bool allowed =
-          std::find(options_.allow.begin(), options_.allow.end(), key) != options_.allow.end();
-      if (before != after && !allowed) {
-        lines.push_back(fmt::format("{}: {} -> {}", key, before, after));
+    for (const CursorChange& change : cursor_changes(reader_.state(), now)) {
+      if (std::find(options_.allow.begin(), options_.allow.end(), change.key) ==
+          options_.allow.end()) {
+        lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.after));
       }
-    };
-    compare("data.train", fmt::format("{} samples {}", was.num_samples, was.data),
-            fmt::format("{} samples {}", now.num_samples, now.data));
-    compare("seed", std::to_string(was.seed), std::to_string(now.seed));
-    if (in_epoch || by_steps) {
-      compare("fit.batch_size", std::to_string(was.batch_size), std::to_string(now.batch_size));
-      compare("fit.steps_per_epoch", std::to_string(was.steps_per_epoch),
-              std::to_string(now.steps_per_epoch));
-      compare("data.remainder", was.remainder, now.remainder);
-    }
-    if (in_epoch) {
-      compare("data.shuffle", was.shuffle ? "true" : "false", now.shuffle ? "true" : "false");
     }
     report(
         diagnostics, "E413",
         fmt::format("the place in the data (epoch {}, batch {}) cannot be found in other data or "
                     "another order",
-                    state.position.epoch + 1, state.position.batch),
+                    at.epoch + 1, at.batch),
         lines, "--reset-cursor begins the epoch anew; --allow KEY goes on at the same number");
   }
 
@@ -475,25 +459,49 @@ bool has_other_rate(const std::vector<ConfigChange>& changes) {
 
 }  // namespace
 
+std::vector<CursorChange> cursor_changes(const TrainState& state, const DataCursor& now) {
+  const DataCursor& was = state.cursor;
+  const bool in_epoch = state.position.batch > 0;
+  const bool by_steps = was.steps_per_epoch > 0 || now.steps_per_epoch > 0;
+  std::vector<CursorChange> out;
+  const auto compare = [&](const char* key, std::string before, std::string after) {
+    if (before != after) {
+      out.push_back({key, std::move(before), std::move(after)});
+    }
+  };
+  compare("data.train", fmt::format("{} samples {}", was.num_samples, was.data),
+          fmt::format("{} samples {}", now.num_samples, now.data));
+  compare("seed", std::to_string(was.seed), std::to_string(now.seed));
+  if (in_epoch || by_steps) {
+    compare("fit.batch_size", std::to_string(was.batch_size), std::to_string(now.batch_size));
+    compare("fit.steps_per_epoch", std::to_string(was.steps_per_epoch),
+            std::to_string(now.steps_per_epoch));
+    compare("data.remainder", was.remainder, now.remainder);
+  }
+  if (in_epoch) {
+    compare("data.shuffle", was.shuffle ? "true" : "false", now.shuffle ? "true" : "false");
+  }
+  return out;
+}
+
 void check_allowed_keys(const std::vector<std::string>& allow) {
-  // With all below it: Restorer::check_config(); exactly: Restorer::check_cursor().
-  constexpr std::string_view kWhole[] = {"model", "compile.loss", "compile.loss_weights"};
-  constexpr std::string_view kExact[] = {"data.train",          "seed",           "fit.batch_size",
-                                         "fit.steps_per_epoch", "data.remainder", "data.shuffle"};
+  // With all below it: Restorer::check_config(); exactly: cursor_changes().
+  const std::string kWhole[] = {"model", "compile.loss", "compile.loss_weights"};
+  const std::string kExact[] = {"data.train",          "seed",           "fit.batch_size",
+                                "fit.steps_per_epoch", "data.remainder", "data.shuffle"};
   for (const std::string& key : allow) {
     const bool is_known =
         key == "compile" ||
         std::find(std::begin(kExact), std::end(kExact), key) != std::end(kExact) ||
         std::any_of(std::begin(kWhole), std::end(kWhole),
-                    [&](std::string_view whole) { return is_below(key, whole); });
+                    [&](const std::string& whole) { return is_below(key, whole); });
     if (!is_known) {
       Diagnostics diagnostics;
       diagnostics
           .error("E140", {},
                  fmt::format("`--allow {}`: no such key keeps a run from going on", key))
-          .help(
-              "one of data.train, seed, fit.batch_size, fit.steps_per_epoch, data.remainder, "
-              "data.shuffle, or model, compile.loss, compile.loss_weights and keys of theirs");
+          .help(fmt::format("one of {}, or {} and keys of theirs", join(kExact, ", "),
+                            join(kWhole, ", ")));
       throw ConfigError(diagnostics);
     }
   }

@@ -38,6 +38,14 @@ std::string changes_text(const std::vector<ConfigChange>& changes);
 void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
                  VariableStore& store, int variable);
 
+// What keeps the place in the data that `was` has from being found where `now` counts; empty when
+// nothing does. Within an epoch more matters than at its beginning.
+struct CursorChange {
+  std::string key;  // "fit.batch_size"
+  std::string before, after;
+};
+std::vector<CursorChange> cursor_changes(const TrainState& was, const DataCursor& now);
+
 struct RestoreOptions {
   std::vector<std::string> allow;  // keys that may have changed all the same
   bool reset_optimizer = false;    // weights only

@@ -20,21 +20,40 @@ model:
 compile: {loss: mse, optimizer: {SGD: {gradient_accumulation_steps: 2}}}
 )";
 
+// The programs of a config for such data, and what was wrong with it.
+struct Built {
+  Built(Config the_config, const DataSpec& data)
+      : config(std::move(the_config)),
+        model(config.model, DType::kFloat32, diagnostics),
+        optimizer(config.compile.optimizer),
+        graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics) {}
+  Config config;
+  Diagnostics diagnostics;
+  Model model;
+  Optimizer optimizer;
+  StepGraphs graphs;
+};
+
+DataSpec data_of(const Shape& input, const Shape& target) {
+  DataSpec data;
+  data.inputs.push_back({input, DType::kFloat32});
+  data.targets.push_back({target, DType::kFloat32});
+  return data;
+}
+
+// kConfig with this argument of its second layer.
+std::string config_with(const std::string& argument) {
+  std::string text = kConfig;
+  return text.replace(text.find("TRAINABLE"), 9, argument);
+}
+
 struct Programs {
   Graph train, accumulate, test, predict;
 };
 
 Programs programs_of(const std::string& trainable) {
-  std::string text = kConfig;
-  text.replace(text.find("TRAINABLE"), 9, "trainable: " + trainable);
-  const Config config = test::config_from(text);
-  Diagnostics diagnostics;
-  const Model model(config.model, DType::kFloat32, diagnostics);
-  const Optimizer optimizer(config.compile.optimizer);
-  DataSpec data;
-  data.inputs.push_back({{3}, DType::kFloat32});
-  data.targets.push_back({{2}, DType::kFloat32});
-  const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+  const Built built(test::config_from(config_with("trainable: " + trainable)), data_of({3}, {2}));
+  const auto& [config, diagnostics, model, optimizer, graphs] = built;
   REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
   return {graphs.train(4, true), graphs.train(4, false), graphs.test(4), graphs.predict(4)};
 }
@@ -70,16 +89,9 @@ TEST_CASE("A layer that does not train changes nothing") {
 }
 
 TEST_CASE("What computes a loss says that there is none") {
-  std::string text = kConfig;
-  text.replace(text.find("TRAINABLE"), 9, "trainable: true");
-  const Config config = test::config_from(text, {"compile.loss=null"});
-  Diagnostics diagnostics;
-  const Model model(config.model, DType::kFloat32, diagnostics);
-  const Optimizer optimizer(config.compile.optimizer);
-  DataSpec data;
-  data.inputs.push_back({{3}, DType::kFloat32});
-  data.targets.push_back({{2}, DType::kFloat32});
-  const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+  const Built built(test::config_from(config_with("trainable: true"), {"compile.loss=null"}),
+                    data_of({3}, {2}));
+  const StepGraphs& graphs = built.graphs;
   CHECK_THROWS_WITH_AS(graphs.train(4, true), doctest::Contains("`loss` of `compile` is missing"),
                        ConfigError);
   CHECK_THROWS_AS(graphs.test(4), ConfigError);
@@ -91,21 +103,16 @@ TEST_CASE("Sample weights that do not fit a loss or a weighted metric are said b
     const Config config = test::config_from(
         "model:\n  layers:\n    - Input: {shape: [2, 4]}\n    - Dense: {units: 3}\ncompile: {" +
         compile + "}\n");
-    Diagnostics diagnostics;
-    const Model model(config.model, DType::kFloat32, diagnostics);
-    const Optimizer optimizer(config.compile.optimizer);
-    DataSpec data;
-    data.inputs.push_back({{2, 4}, DType::kFloat32});
-    data.targets.push_back({{2, 3}, DType::kFloat32});
+    DataSpec data = data_of({2, 4}, {2, 3});
     data.has_sample_weight = true;
     data.sample_weight_shape = weight;
-    const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+    const Built built(config, data);
     std::string out;
-    for (const Diagnostic& problem : diagnostics.list()) {
+    for (const Diagnostic& problem : built.diagnostics.list()) {
       out += problem.code + " " + problem.message;
     }
     if (out.empty()) {
-      graphs.train(4, true);
+      built.graphs.train(4, true);
     }
     return out;
   };
@@ -125,14 +132,9 @@ TEST_CASE("The word crossentropy as a loss and the name Accuracy go by the shape
   const Config config = test::config_from(
       "model:\n  layers:\n    - Input: {shape: [4]}\n    - Dense: {units: 3, activation: "
       "softmax}\ncompile: {loss: crossentropy, metrics: [Accuracy]}\n");
-  Diagnostics diagnostics;
-  const Model model(config.model, DType::kFloat32, diagnostics);
-  const Optimizer optimizer(config.compile.optimizer);
   for (const Shape& target : {Shape{}, Shape{1}, Shape{3}}) {
-    DataSpec data;
-    data.inputs.push_back({{4}, DType::kFloat32});
-    data.targets.push_back({target, DType::kFloat32});
-    const StepGraphs graphs(config, model, optimizer, data, DType::kFloat32, {}, diagnostics);
+    const Built built(config, data_of({4}, target));
+    const auto& [unused, diagnostics, model, optimizer, graphs] = built;
     REQUIRE_MESSAGE(diagnostics.num_errors() == 0, diagnostics.render());
     CHECK(graphs.metrics().back().metric.name == "Accuracy");
     CHECK_NOTHROW(graphs.train(4, true));
