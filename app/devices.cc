@@ -16,14 +16,14 @@
 namespace meshtrain {
 namespace {
 
-struct Host {
+struct ThisHost {
   std::string cpu = "unknown CPU";
   int cores = 1;  // that this process may use
   int64_t memory = 0;
 };
 
-Host this_host() {
-  Host host;
+ThisHost this_host() {
+  ThisHost host;
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
     const size_t colon = line.find(':');
@@ -56,7 +56,7 @@ Gpus find_gpus() {
   return out;
 }
 
-std::string as_json(const Host& host, const Gpus& gpus) {
+std::string as_json(const ThisHost& host, const Gpus& gpus) {
   std::string list;
   for (const gpu::DeviceInfo& device : gpus.devices) {
     list += fmt::format(
@@ -72,7 +72,7 @@ std::string as_json(const Host& host, const Gpus& gpus) {
                                                 : R"("gpu:all")");
 }
 
-std::string as_text(const Host& host, const Gpus& gpus) {
+std::string as_text(const ThisHost& host, const Gpus& gpus) {
   std::string out = fmt::format(
       "cpu   {}\n"
       "      {} core{}, {} of memory; any number of virtual devices (cpu:8)\n",
@@ -100,7 +100,7 @@ std::string as_text(const Host& host, const Gpus& gpus) {
 }  // namespace
 
 int run_devices(const Arguments& arguments) {
-  const Host host = this_host();
+  const ThisHost host = this_host();
   const Gpus gpus = find_gpus();
   out_stream().write(arguments.format == "json" ? as_json(host, gpus) : as_text(host, gpus));
   return 0;

@@ -18,20 +18,14 @@ if(MESHTRAIN_SANITIZE)
   target_link_options(meshtrain_options INTERFACE -fsanitize=${MESHTRAIN_SANITIZE})
 endif()
 
-if(MESHTRAIN_PCH)
-  # GCC 12 loses in precompiled headers what it knows of their strings, and sees overflows.
-  target_compile_options(meshtrain_options INTERFACE -Wno-stringop-overflow -Wno-stringop-overread
-                         -Wno-array-bounds)
+if(MESHTRAIN_UNITY)
+  # A class whose parts are in an unnamed namespace of its own file looks as if that were a header.
+  target_compile_options(meshtrain_options INTERFACE -Wno-subobject-linkage)
 endif()
 
 if(MESHTRAIN_FUZZ)
   target_compile_options(meshtrain_options INTERFACE -fsanitize-coverage=trace-pc,trace-cmp)
 endif()
-
-# What nearly every file includes, parsed once. A compiler cache does not go with it.
-set(MESHTRAIN_COMMON_HEADERS <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map>
-    <memory> <numeric> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>
-    <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 
 # Code that reads texts, builds graphs and reports takes no time that anyone would notice. Compiling
 # it without optimization, which is enough for sanitizers, takes half of the time.
@@ -39,15 +33,6 @@ set(MESHTRAIN_COLD_OPTIONS "")
 if(MESHTRAIN_SANITIZE)
   set(MESHTRAIN_COLD_OPTIONS -O0)
 endif()
-
-# Compiled headers go with one set of options, and with the modules that have the same.
-function(meshtrain_precompile target first)
-  if(MESHTRAIN_PCH AND target STREQUAL first)
-    target_precompile_headers(${target} PRIVATE ${MESHTRAIN_COMMON_HEADERS})
-  elseif(MESHTRAIN_PCH)
-    target_precompile_headers(${target} REUSE_FROM ${first})
-  endif()
-endfunction()
 
 # meshtrain_module(mesh COLD SOURCES a.cc SHARED b.cc DEPS tensor LIBS PCRE2::PCRE2)
 # COLD: code as above; WARM: it is so under sanitizers. SHARED: sources that the libraries loaded by the
@@ -67,11 +52,6 @@ function(meshtrain_module name)
   endif()
   if(ARG_COLD OR (ARG_WARM AND MESHTRAIN_SANITIZE))
     target_compile_options(meshtrain_${name} PRIVATE ${MESHTRAIN_COLD_OPTIONS})
-    meshtrain_precompile(meshtrain_${name} meshtrain_mesh)
-  elseif("OpenMP::OpenMP_CXX" IN_LIST ARG_LIBS)
-    meshtrain_precompile(meshtrain_${name} meshtrain_backend)
-  else()
-    meshtrain_precompile(meshtrain_${name} meshtrain_base)
   endif()
   if(ARG_SHARED)
     add_library(meshtrain_${name}_shared OBJECT ${ARG_SHARED})

@@ -12,9 +12,10 @@ target=${2:-all}
 build=build/$kind
 case $kind in
   release) set -- -DCMAKE_BUILD_TYPE=Release ;;
-  # Debug information down to lines only: stack traces need no more, and compiling is quicker.
+  # Debug information down to lines only: stack traces need no more, and compiling is quicker. Files
+  # are compiled together here on every machine, so that names that clash are found on all of them.
   sanitize)
-    set -- -DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SANITIZE=address,undefined \
+    set -- -DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SANITIZE=address,undefined -DMESHTRAIN_UNITY=ON \
       "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -O1"
     ;;
   *)
@@ -31,7 +32,7 @@ fi
 if command -v ccache >/dev/null 2>&1; then
   set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
 else
-  set -- "$@" -DMESHTRAIN_PCH=ON
+  set -- "$@" -DMESHTRAIN_UNITY=ON
 fi
 
 mkdir -p "$build"

@@ -29,7 +29,7 @@ enum OptimizerField : int {
   kRho,
   kBeta1,
   kBeta2,
-  kEpsilon,
+  kEpsilonTerm,
   kVariant
 };
 

@@ -25,6 +25,7 @@ struct View {
   std::vector<int64_t> strides;  // in elements; 0 repeats, negative runs backwards
 
   int64_t item_size() const { return static_cast<int64_t>(dtype_size(dtype)); }
+  int64_t num_bytes() const { return num_elements(shape) * item_size(); }  // of the elements alone
   size_t rank() const { return shape.size(); }
 };
 

@@ -14,19 +14,19 @@ namespace meshtrain {
 namespace {
 
 constexpr uint64_t kMaxHostFile = uint64_t{1} << 20;
-constexpr int kMostSlots = 65536;        // of a host
-constexpr int kMostProcesses = 1 << 20;  // of all
+constexpr int kMostSlots = 65536;         // of a host
+constexpr int kMostSlotsOfAll = 1 << 20;  // of all
 
-struct Place {
+struct Origin {
   SourceLoc loc;  // none on the command line
   std::string where;
 };
 
-[[noreturn]] void refuse(const Place& place, const std::string& message) {
+[[noreturn]] void refuse(const Origin& origin, const std::string& message) {
   Diagnostics diagnostics;
-  diagnostics.error("E140", place.loc, place.loc ? message : place.where + ": " + message)
-      .help(place.loc ? "a line for each host: `node1 slots=4`"
-                      : "names and processes: --hosts node1:4,node2:4");
+  diagnostics.error("E140", origin.loc, origin.loc ? message : origin.where + ": " + message)
+      .help(origin.loc ? "a line for each host: `node1 slots=4`"
+                       : "names and processes: --hosts node1:4,node2:4");
   throw ConfigError(std::move(diagnostics));
 }
 
@@ -38,17 +38,17 @@ bool is_host_name(std::string_view name) {
          name.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
-int parse_slots(std::string_view text, const Place& place, std::string_view entry) {
+int parse_slots(std::string_view text, const Origin& origin, std::string_view entry) {
   const auto slots = parse_number<int>(text);
   if (!slots || *slots < 1 || *slots > kMostSlots) {
-    refuse(place, fmt::format("`{}` in `{}` is no number of processes from 1 to {}",
-                              printable(text), printable(entry), kMostSlots));
+    refuse(origin, fmt::format("`{}` in `{}` is no number of processes from 1 to {}",
+                               printable(text), printable(entry), kMostSlots));
   }
   return *slots;
 }
 
 // "node1", "node1:4", "[fe80::1]:4".
-Host parse_host(std::string_view entry, const Place& place) {
+Host parse_host(std::string_view entry, const Origin& origin) {
   Host out;
   std::string_view name = entry;
   if (starts_with(entry, "[")) {
@@ -56,62 +56,62 @@ Host parse_host(std::string_view entry, const Place& place) {
     name = entry.substr(1, end == std::string_view::npos ? end : end - 1);
     const std::string_view rest = end == std::string_view::npos ? "]" : entry.substr(end + 1);
     if (!rest.empty() && rest[0] != ':') {
-      refuse(place, fmt::format("`{}` is no address in brackets", printable(entry)));
+      refuse(origin, fmt::format("`{}` is no address in brackets", printable(entry)));
     }
-    out.slots = rest.empty() ? 1 : parse_slots(rest.substr(1), place, entry);
+    out.slots = rest.empty() ? 1 : parse_slots(rest.substr(1), origin, entry);
   } else if (const size_t colon = entry.find(':'); colon != std::string_view::npos) {
     name = entry.substr(0, colon);
-    out.slots = parse_slots(entry.substr(colon + 1), place, entry);
+    out.slots = parse_slots(entry.substr(colon + 1), origin, entry);
   }
   out.name = name;
   if (!is_host_name(name)) {
-    refuse(place, name.empty() ? "there is a host without a name"
-                               : fmt::format("`{}` is no name of a host", printable(name)));
+    refuse(origin, name.empty() ? "there is a host without a name"
+                                : fmt::format("`{}` is no name of a host", printable(name)));
   }
   return out;
 }
 
-void add(Host host, const Place& place, std::vector<Host>& to) {
-  if (total_slots(to) + host.slots > kMostProcesses) {
-    refuse(place, fmt::format("with host `{}` there are more than {} processes", host.name,
-                              kMostProcesses));
+void add(Host host, const Origin& origin, std::vector<Host>& to) {
+  if (total_slots(to) + host.slots > kMostSlotsOfAll) {
+    refuse(origin, fmt::format("with host `{}` there are more than {} processes", host.name,
+                               kMostSlotsOfAll));
   }
   for (const Host& other : to) {
     if (other.name == host.name) {
-      refuse(place, fmt::format("host `{}` is there twice; give it more processes instead: {}:{}",
-                                host.name, host.name, host.slots + other.slots));
+      refuse(origin, fmt::format("host `{}` is there twice; give it more processes instead: {}:{}",
+                                 host.name, host.name, host.slots + other.slots));
     }
   }
   to.push_back(std::move(host));
 }
 
-void read_line(std::string_view line, const Place& place, std::vector<Host>& to) {
+void read_line(std::string_view line, const Origin& origin, std::vector<Host>& to) {
   std::optional<Host> host;
   while (!(line = trim(line)).empty()) {
     const std::string_view word = line.substr(0, line.find_first_of(" \t"));
     line.remove_prefix(word.size());
     if (!host) {
-      host = parse_host(word, place);
+      host = parse_host(word, origin);
     } else if (starts_with(word, "slots=")) {
-      host->slots = parse_slots(word.substr(word.find('=') + 1), place, word);
+      host->slots = parse_slots(word.substr(word.find('=') + 1), origin, word);
     } else if (starts_with(word, "max_slots=") || starts_with(word, "max-slots=")) {
-      parse_slots(word.substr(word.find('=') + 1), place, word);  // never reached: slots are kept
+      parse_slots(word.substr(word.find('=') + 1), origin, word);  // never reached: slots are kept
     } else {
-      refuse(place, fmt::format("`{}` after host `{}`", printable(word), host->name));
+      refuse(origin, fmt::format("`{}` after host `{}`", printable(word), host->name));
     }
   }
   if (host) {
-    add(*host, place, to);
+    add(*host, origin, to);
   }
 }
 
 }  // namespace
 
 std::vector<Host> parse_hosts(const std::string& text) {
-  const Place place{{}, fmt::format("--hosts {}", printable(text))};
+  const Origin origin{{}, fmt::format("--hosts {}", printable(text))};
   std::vector<Host> out;
   for (const std::string& entry : split(text, ',')) {
-    add(parse_host(trim(entry), place), place, out);
+    add(parse_host(trim(entry), origin), origin, out);
   }
   return out;
 }
@@ -124,8 +124,8 @@ std::vector<Host> read_host_file(const std::string& path) {
   int number = 0;
   for (const std::string& line : split(file->text, '\n')) {
     const std::string_view text = trim(std::string_view(line).substr(0, line.find('#')));
-    const Place place{{file, ++number, 1, std::max(1, static_cast<int>(text.size()))}, path};
-    read_line(text, place, out);
+    const Origin origin{{file, ++number, 1, std::max(1, static_cast<int>(text.size()))}, path};
+    read_line(text, origin, out);
   }
   if (out.empty()) {
     refuse({{}, path}, "no host in it");

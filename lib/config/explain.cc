@@ -72,7 +72,7 @@ std::string kind_text(const Spec& spec) {
   return {};
 }
 
-std::string range_text(const Spec& spec) {
+std::string limits_text(const Spec& spec) {
   std::string text;
   if (std::isfinite(spec.minimum)) {
     text += fmt::format(", {} {}", spec.above_minimum ? "above" : "at least", spec.minimum);
@@ -103,7 +103,7 @@ std::string field_text(const std::string& path, const Spec& spec) {
   }
   const std::string standard = default_of(spec);
   return fmt::format("{}: {}\n\n  takes    {}{}\n{}", path, spec.help, kind_text(spec),
-                     range_text(spec),
+                     limits_text(spec),
                      standard.empty() ? "" : fmt::format("  default  {}\n", standard));
 }
 

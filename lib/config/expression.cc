@@ -14,7 +14,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxResult = size_t{1} << 20;  // bytes of text and list entries, all together
-constexpr int kMaxNesting = 100;                // references within each other
+constexpr int kMaxReferences = 100;             // references within each other
 
 // Code of an error whose cause has been reported where it is.
 constexpr const char* kSilent = "silent";
@@ -49,7 +49,7 @@ class Expressions::Evaluator : public ExprNames {
     if (std::find(active_.begin(), active_.end(), &node) != active_.end()) {
       throw ExprError{ExprError::kNoOffset, "it depends on itself", {}, {}};
     }
-    if (active_.size() >= static_cast<size_t>(kMaxNesting)) {
+    if (active_.size() >= static_cast<size_t>(kMaxReferences)) {
       throw ExprError{ExprError::kNoOffset, "references lead too deep", {}, {}};
     }
     active_.push_back(&node);

@@ -48,7 +48,7 @@ Json map_of(Json values) {
   return Json{{"type", "object"}, {"additionalProperties", std::move(values)}};
 }
 
-Json text() {
+Json any_text() {
   return Json{{"type", "string"}};
 }
 
@@ -67,14 +67,14 @@ std::vector<Json> list_options(const Spec& spec) {
       return {with_range(Json{{"type", "number"}}, spec), list_of(Json::object()), expression()};
     case ValueKind::kShape:
       return {list_of(any_of({Json{{"type", "integer"}}, null, expression()})),
-              Json{{"type", "integer"}}, text()};
+              Json{{"type", "integer"}}, any_text()};
     case ValueKind::kNames:
-      return {text(), list_of(text()),
-              map_of(spec.allows_nested ? any_of({text(), list_of(text())}) : text())};
+      return {any_text(), list_of(any_text()),
+              map_of(spec.allows_nested ? any_of({any_text(), list_of(any_text())}) : any_text())};
     case ValueKind::kLayout:
-      return {list_of(any_of({null, text(), list_of(text())}))};
+      return {list_of(any_of({null, any_text(), list_of(any_text())}))};
     default:  // kTextList, kPaths
-      return {text(), list_of(text())};
+      return {any_text(), list_of(any_text())};
   }
 }
 
@@ -140,7 +140,7 @@ std::vector<Json> options_of(const Spec& spec) {
     case ValueKind::kObjectsPerOutput:
       return class_options(spec);
     default:
-      return {text()};
+      return {any_text()};
   }
 }
 
@@ -244,7 +244,7 @@ Json category_schema(Category category, Json& definitions) {
     }
   }
   // Aliases (`mse`, `glorot_uniform`) are many; editors are offered the names only.
-  options.insert(options.begin(), any_of({Json{{"enum", names}}, text()}));
+  options.insert(options.begin(), any_of({Json{{"enum", names}}, any_text()}));
   const std::string key(class_key(category));
   options.push_back(Json{{"type", "object"},
                          {"properties", {{key, Json{{"enum", spellings}}}}},
@@ -266,7 +266,7 @@ std::string json_schema() {
                  {"title", "meshtrain configuration"}};
   schema.update(section_schema(root_section()));
   Json paths = {{"type", "object"}};
-  schema["properties"]["extends"] = any_of({text(), list_of(text())});
+  schema["properties"]["extends"] = any_of({any_text(), list_of(any_text())});
   schema["properties"]["override"] = paths;
   schema["properties"]["profiles"] = map_of(paths);
   for (int i = 0; i < kNumCategories; ++i) {

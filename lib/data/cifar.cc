@@ -11,10 +11,10 @@
 namespace meshtrain {
 namespace {
 
-constexpr int64_t kSide = 32;
-constexpr int64_t kPlane = kSide * kSide;
+constexpr int64_t kImageSide = 32;
+constexpr int64_t kPlane = kImageSide * kImageSide;
 constexpr int64_t kChannels = 3;
-constexpr size_t kBlock = 512;  // tar's
+constexpr size_t kTarBlock = 512;  // tar's
 constexpr uint64_t kMaxMember = uint64_t{1} << 30;
 
 // The members of a tar archive, one after the other (POSIX ustar; the names here are short).
@@ -25,12 +25,12 @@ class TarReader {
   // Goes to the next member; false at the end.
   bool next() {
     skip(rest_);
-    std::array<char, kBlock> header;
-    const size_t found = bytes_.read(reinterpret_cast<std::byte*>(header.data()), kBlock);
+    std::array<char, kTarBlock> header;
+    const size_t found = bytes_.read(reinterpret_cast<std::byte*>(header.data()), kTarBlock);
     if (found == 0 || std::all_of(header.begin(), header.end(), [](char c) { return c == 0; })) {
       return false;
     }
-    if (found < kBlock || std::string_view(header.data() + 257, 5) != "ustar") {
+    if (found < kTarBlock || std::string_view(header.data() + 257, 5) != "ustar") {
       read_error("E306", path_, "no tar archive, or a damaged one");
     }
     name_ = std::string(header.data(), strnlen(header.data(), 100));
@@ -39,7 +39,7 @@ class TarReader {
     if (size_ > kMaxMember) {
       read_error("E306", path_, "the archive is damaged: a member of `{}` bytes", size);
     }
-    rest_ = (size_ + kBlock - 1) / kBlock * kBlock;
+    rest_ = (size_ + kTarBlock - 1) / kTarBlock * kTarBlock;
     return true;
   }
 
@@ -119,7 +119,7 @@ CifarImages read_cifar(const std::string& path, const std::vector<std::string>& 
   for (const Member& member : found) {
     samples += static_cast<int64_t>(member.records.size()) / record_bytes;
   }
-  CifarImages out{HostTensor(DType::kUInt8, {samples, kSide, kSide, kChannels}),
+  CifarImages out{HostTensor(DType::kUInt8, {samples, kImageSide, kImageSide, kChannels}),
                   HostTensor(DType::kUInt8, {samples, 1})};
   uint8_t* image = out.images.data<uint8_t>();
   uint8_t* to_label = out.labels.data<uint8_t>();

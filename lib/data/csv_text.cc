@@ -11,7 +11,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kBlock = size_t{1} << 20;
+constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr size_t kMaxFields = size_t{1} << 20;
 
 // "-12.5": up to 15 digits and no exponent. Digits and power of ten are exact doubles then, so that
@@ -50,7 +50,10 @@ std::optional<double> parse_short_decimal(const char* at, const char* end) {
 }  // namespace
 
 CsvRecords::CsvRecords(std::string name, char separator, Read read)
-    : name_(std::move(name)), separator_(separator), read_(std::move(read)), buffer_(kBlock + 1) {
+    : name_(std::move(name)),
+      separator_(separator),
+      read_(std::move(read)),
+      buffer_(kBufferBytes + 1) {
   for (const char c : {separator, '\n', '\r', '"', '\0'}) {
     is_special_[static_cast<unsigned char>(c)] = true;
   }
@@ -81,7 +84,7 @@ void CsvRecords::refill() {
     fail(buffer_.data(), fmt::format("is longer than {}; is a quote or a line end missing?",
                                      format_bytes(static_cast<int64_t>(kMaxCsvRecord))));
   }
-  if (size_ + kBlock / 2 > buffer_.size()) {
+  if (size_ + kBufferBytes / 2 > buffer_.size()) {
     buffer_.resize(2 * buffer_.size());
   }
   while (size_ + 1 < buffer_.size() && !at_end_) {

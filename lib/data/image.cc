@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
-constexpr size_t kTrustedBytes = size_t{1} << 23;
+constexpr size_t kTrustedPixels = size_t{1} << 23;
 
 struct Format {
   const char* magic;  // without its zero bytes
@@ -43,7 +43,7 @@ void check_size(int64_t height, int64_t width, size_t file_bytes, int64_t max_ra
 }
 
 bool is_read_twice(int64_t height, int64_t width, int channels, size_t file_bytes) {
-  return static_cast<size_t>(height * width * channels) > 2 * file_bytes + kTrustedBytes;
+  return static_cast<size_t>(height * width * channels) > 2 * file_bytes + kTrustedPixels;
 }
 
 Image make_image(int64_t height, int64_t width, int channels) {

@@ -11,7 +11,7 @@ namespace meshtrain {
 namespace {
 
 // Every block of 8 x 8 pixels takes a bit at least.
-constexpr int64_t kMaxRatio = 64 * 8;
+constexpr int64_t kMaxJpegRatio = 64 * 8;
 
 struct Close {
   void operator()(void* handle) const { tjDestroy(handle); }
@@ -95,7 +95,7 @@ Image decode_jpeg(std::span<const std::byte> bytes, const std::string& name, int
                            : decoded == 4 ? TJPF_RGBA
                            : decoded == 1 ? TJPF_GRAY
                                           : TJPF_RGB;
-  check_size(height, width, bytes.size(), kMaxRatio, name);
+  check_size(height, width, bytes.size(), kMaxJpegRatio, name);
   if (is_read_twice(height, width, decoded, bytes.size())) {
     // A progressive image takes its memory at once, for the coefficients: at least it must end.
     if (text_of(bytes).rfind("\xff\xd9") == std::string_view::npos) {

@@ -18,7 +18,7 @@ constexpr png_uint_32 kMaxSide = 1 << 18;
 // Of a chunk that is no pixels, unpacked.
 constexpr size_t kMaxChunkBytes = size_t{1} << 20;
 // Deflate's 1032, and eight pixels of a bit each in a byte.
-constexpr int64_t kMaxRatio = 1032 * 8;
+constexpr int64_t kMaxPngRatio = 1032 * 8;
 
 struct Decoder {
   std::span<const std::byte> rest;
@@ -126,7 +126,7 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& name, int 
   const auto width = static_cast<int64_t>(png_get_image_width(decoder.png, decoder.info));
   const int found = png_get_channels(decoder.png, decoder.info);
   const size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
-  check_size(height, width, bytes.size(), kMaxRatio, name);
+  check_size(height, width, bytes.size(), kMaxPngRatio, name);
   if (is_read_twice(height, width, found, bytes.size())) {
     Decoder first(bytes);
     check(read_header(first, channels), first, name);

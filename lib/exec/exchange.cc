@@ -1,18 +1,10 @@
 #include "exec/exchange.h"
 
 namespace meshtrain {
-namespace {
-
-int64_t bytes_of(const View& view) {
-  return num_elements(view.shape) * view.item_size();
-}
-
-}  // namespace
-
 void Exchange::send(int peer, const View& part) {
   Outgoing& to = sends_[peer];
   to.parts.push_back(part);
-  to.bytes += bytes_of(part);
+  to.bytes += part.num_bytes();
 }
 
 Exchange::Slot Exchange::receive(int peer, int64_t bytes, std::byte* direct) {
@@ -31,7 +23,7 @@ std::byte* Exchange::pack(const Outgoing& outgoing, KernelMaker& maker) const {
   std::byte* to = packed;
   for (const View& part : outgoing.parts) {
     maker.copy(part, contiguous_view(to, part.dtype, part.shape));
-    to += bytes_of(part);
+    to += part.num_bytes();
   }
   return packed;
 }

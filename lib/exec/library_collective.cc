@@ -10,17 +10,13 @@
 namespace meshtrain {
 namespace {
 
-int64_t bytes_of(const View& view) {
-  return num_elements(view.shape) * view.item_size();
-}
-
 // To (or from) memory where the views lie one after the other.
 void copy_all(KernelMaker& maker, const std::vector<View>& views, std::byte* packed, bool pack) {
   maker.begin_group();
   for (const View& view : views) {
     const View in_pack = contiguous_view(packed, view.dtype, view.shape);
     maker.copy(pack ? view : in_pack, pack ? in_pack : view);
-    packed += bytes_of(view);
+    packed += view.num_bytes();
   }
   maker.end_group();
 }
@@ -37,8 +33,8 @@ class LibraryCollective {
     for (size_t i = 0; i < context_.step.inputs.size(); ++i) {
       inputs_.push_back(pieces(context.input(i), context.input_base(i)));
       outputs_.push_back(pieces(context.output(i), context.output_base(i)));
-      in_bytes_ += bytes_of(inputs_.back());
-      out_bytes_ += bytes_of(outputs_.back());
+      in_bytes_ += inputs_.back().num_bytes();
+      out_bytes_ += outputs_.back().num_bytes();
     }
   }
 
@@ -114,7 +110,7 @@ class LibraryCollective {
         return arrived + (found - ranks_.begin()) * in_bytes_;
       });
       out.push_back(planner.regions({}, maker_));
-      arrived += bytes_of(inputs_[i]);
+      arrived += inputs_[i].num_bytes();
     }
     return out;
   }
@@ -127,7 +123,7 @@ class LibraryCollective {
       for (int64_t place = 0; place < count(); ++place)
         planner.plan_to(part_.of(ranks_[static_cast<size_t>(place)]), terms + place * out_bytes_);
       out.push_back(planner.regions({}, maker_));
-      terms += bytes_of(outputs_[i]);
+      terms += outputs_[i].num_bytes();
     }
     return out;
   }
@@ -199,13 +195,13 @@ void gather_runs(KernelMaker& maker, const std::vector<View>& whole, int64_t pla
   const int64_t count = static_cast<int64_t>(ranks.size());
   int64_t bytes = 0;  // of one process
   for (const View& view : whole)
-    bytes += bytes_of(view) / count;
+    bytes += view.num_bytes() / count;
   if (bytes == 0)
     return;
   const auto runs_at = [&](int64_t of) {
     std::vector<View> runs;
     for (const View& view : whole) {
-      runs.push_back(contiguous_view(view.data + of * bytes_of(view) / count, view.dtype,
+      runs.push_back(contiguous_view(view.data + of * view.num_bytes() / count, view.dtype,
                                      {num_elements(view.shape) / count}));
     }
     return runs;

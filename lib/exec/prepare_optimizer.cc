@@ -35,7 +35,7 @@ OptimizerSpec common_spec(const StepContext& context) {
   take("rho", kRho);
   take("beta_1", kBeta1);
   take("beta_2", kBeta2);
-  take("epsilon", kEpsilon);
+  take("epsilon", kEpsilonTerm);
   take("centered", kVariant);
   take("amsgrad", kVariant);
   return spec;

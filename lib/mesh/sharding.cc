@@ -10,7 +10,7 @@ namespace meshtrain {
 namespace {
 constexpr std::array<std::string_view, 3> kCombineNames = {"sum", "max", "min"};
 
-AxisMask bit(int axis) {
+AxisMask axis_bit(int axis) {
   return AxisMask{1} << axis;
 }
 
@@ -55,7 +55,7 @@ AxisMask Sharding::dim_axes() const {
   AxisMask mask = 0;
   for (const AxisList& axes : dims) {
     for (const int axis : axes) {
-      mask |= bit(axis);
+      mask |= axis_bit(axis);
     }
   }
   return mask;
@@ -81,10 +81,10 @@ std::optional<std::string> sharding_problem(const Sharding& sharding, const Shap
         return fmt::format("axis {} of dimension {} is not in the mesh of {} axes", axis, d,
                            mesh.num_axes());
       }
-      if ((seen & bit(axis)) != 0) {
+      if ((seen & axis_bit(axis)) != 0) {
         return fmt::format("axis '{}' of dimension {} is used twice", mesh.axis_name(axis), d);
       }
-      seen |= bit(axis);
+      seen |= axis_bit(axis);
       count *= mesh.axis_size(axis);
     }
     if (shape[d] != kUnknownDim && shape[d] % count != 0) {
@@ -106,7 +106,7 @@ Sharding normalized(Sharding sharding, const DeviceMesh& mesh) {
   }
   for (const int axis : axes_of(sharding.partial)) {
     if (mesh.axis_size(axis) == 1) {
-      sharding.partial &= ~bit(axis);
+      sharding.partial &= ~axis_bit(axis);
     }
   }
   if (sharding.partial == 0) {
@@ -159,7 +159,7 @@ int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t piece) {
   int64_t stride = 1;
   for (int axis = mesh.num_axes() - 1; axis >= 0; --axis) {
     const int64_t size = mesh.axis_size(axis);
-    if ((axes & bit(axis)) != 0) {
+    if ((axes & axis_bit(axis)) != 0) {
       device += piece % size * stride;
       piece /= size;
     }
@@ -207,7 +207,7 @@ class ShardingParser {
       out.combine = combine(word());
       expect('(');
       do {
-        out.partial |= bit(axis(word()));
+        out.partial |= axis_bit(axis(word()));
       } while (accept(','));
       expect(')');
     }
@@ -239,10 +239,10 @@ class ShardingParser {
     if (!found) {
       fail(fmt::format("axis '{}' is not in the mesh", name));
     }
-    if ((seen_ & bit(*found)) != 0) {
+    if ((seen_ & axis_bit(*found)) != 0) {
       fail(fmt::format("axis '{}' occurs twice", name));
     }
-    seen_ |= bit(*found);
+    seen_ |= axis_bit(*found);
     return *found;
   }
 

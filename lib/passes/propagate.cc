@@ -40,7 +40,7 @@ constexpr Freedom kResults = Freedom{1} << 63;
 constexpr size_t kMaxFactors = 63;  // nodes with more are looked at again in every sweep
 
 // What nodes of one signature have in common.
-struct Kind {
+struct NodeKind {
   const ShardingRule* rule;
   std::array<Freedom, std::size(kSweeps)> freedom;  // of each sweep
 };
@@ -378,7 +378,7 @@ class Propagator {
   std::vector<std::string> names_;  // of origins
   Signatures signatures_;
   std::vector<int> kind_of_;  // of each node, in kinds_; kNone: nothing flows there
-  std::vector<Kind> kinds_;
+  std::vector<NodeKind> kinds_;
   std::vector<Freedom> done_;      // of the sweep that last looked at a node
   std::vector<uint8_t> has_news_;  // a node must be looked at
   std::vector<int> first_reader_;

@@ -14,13 +14,13 @@
 namespace meshtrain {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxNesting = 64;
 constexpr unsigned kMaxSeconds = 60;  // for one request
 constexpr uint64_t kMaxChunk = uint64_t{1} << 30;
-constexpr uint64_t kMaxRatio = 1032;  // of deflate
+constexpr uint64_t kMaxDeflateRatio = 1032;  // of deflate
 constexpr size_t kChunkCache = size_t{64} << 20;
 
-struct Refused {
+struct Refusal {
   std::string message;
 };
 
@@ -43,7 +43,7 @@ class Server {
       file =
           std::make_unique<H5Handle>(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
       if (!file->ok()) {
-        throw Refused{"the HDF5 file is damaged or truncated"};
+        throw Refusal{"the HDF5 file is damaged or truncated"};
       }
       const H5Handle root(H5Gopen2(*file, "/", H5P_DEFAULT), H5Gclose);
       list(root, "", 0);
@@ -72,7 +72,7 @@ class Server {
   void answer(F&& function) {
     try {
       function();
-    } catch (const Refused& refused) {
+    } catch (const Refusal& refused) {
       put('E');
       text(refused.message);
     }
@@ -103,8 +103,8 @@ class Server {
   // Datasets that can be reached without soft and external links.
   void list(hid_t group, const std::string& path, int depth) {
     H5G_info_t info;
-    if (depth > kMaxDepth || H5Gget_info(group, &info) < 0) {
-      throw Refused{fmt::format("group `{}` is damaged, or nested too deep", path)};
+    if (depth > kMaxNesting || H5Gget_info(group, &info) < 0) {
+      throw Refusal{fmt::format("group `{}` is damaged, or nested too deep", path)};
     }
     for (hsize_t i = 0; i < info.nlinks; ++i) {
       char name[kMaxH5Text] = {};
@@ -113,7 +113,7 @@ class Server {
           H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof(name),
                              H5P_DEFAULT) <= 0 ||
           H5Lget_info(group, name, &link, H5P_DEFAULT) < 0) {
-        throw Refused{fmt::format("a link in group `{}` is damaged, or there are too many", path)};
+        throw Refusal{fmt::format("a link in group `{}` is damaged, or there are too many", path)};
       }
       if (link.type != H5L_TYPE_HARD) {
         continue;
@@ -135,11 +135,11 @@ class Server {
       path += path.empty() ? part : "/" + part;
       H5L_info_t link;
       if (H5Lget_info(file, path.c_str(), &link, H5P_DEFAULT) < 0) {
-        throw Refused{fmt::format("there is no dataset `{}`; datasets: {}", name,
+        throw Refusal{fmt::format("there is no dataset `{}`; datasets: {}", name,
                                   names_.empty() ? "none" : known_names(name, names_))};
       }
       if (link.type != H5L_TYPE_HARD) {
-        throw Refused{fmt::format("`{}` is {} link, which is refused", path,
+        throw Refusal{fmt::format("`{}` is {} link, which is refused", path,
                                   link.type == H5L_TYPE_SOFT ? "a soft" : "an external")};
       }
     }
@@ -154,7 +154,7 @@ class Server {
       const H5Z_filter_t id = H5Pget_filter2(properties, static_cast<unsigned>(i), &flags, &values,
                                              nullptr, sizeof(filter), filter, &configuration);
       if (id != H5Z_FILTER_DEFLATE && id != H5Z_FILTER_SHUFFLE && id != H5Z_FILTER_FLETCHER32) {
-        throw Refused{
+        throw Refusal{
             fmt::format("dataset `{}` uses the filter {} ({}); gzip, shuffle and fletcher32 "
                         "can be read",
                         name, static_cast<int>(id), filter)};
@@ -170,7 +170,7 @@ class Server {
     const bool is_chunked = H5Pget_layout(properties) == H5D_CHUNKED;
     const auto rank = static_cast<int>(sizes.size());
     if (is_chunked && H5Pget_chunk(properties, rank, chunk) != rank) {
-      throw Refused{fmt::format("dataset `{}` is damaged", name)};
+      throw Refusal{fmt::format("dataset `{}` is damaged", name)};
     }
     uint64_t chunk_bytes = element;
     bool fits = true;
@@ -186,15 +186,15 @@ class Server {
       return;  // no elements at all
     }
     const uint64_t stored = H5Dget_storage_size(dataset);
-    const uint64_t ratio = is_chunked ? kMaxRatio : 1;
+    const uint64_t ratio = is_chunked ? kMaxDeflateRatio : 1;
     if (!fits || bytes > static_cast<uint64_t>(INT64_MAX) || bytes / ratio > stored) {
-      throw Refused{fmt::format("dataset `{}` declares more elements than its {} can hold", name,
+      throw Refusal{fmt::format("dataset `{}` declares more elements than its {} can hold", name,
                                 format_bytes(static_cast<int64_t>(stored)))};
     }
     hsize_t written = 0;
     const H5Handle space(H5Dget_space(dataset), H5Sclose);
     if (is_chunked && (H5Dget_num_chunks(dataset, space, &written) < 0 || written != chunks)) {
-      throw Refused{fmt::format("of dataset `{}` only {} of {} chunks were ever written", name,
+      throw Refusal{fmt::format("of dataset `{}` only {} of {} chunks were ever written", name,
                                 written, chunks)};
     }
   }
@@ -208,10 +208,10 @@ class Server {
     const H5Handle type(H5Dget_type(dataset), H5Tclose);
     const H5Handle properties(H5Dget_create_plist(dataset), H5Pclose);
     if (!dataset.ok() || !space.ok() || !type.ok() || !properties.ok()) {
-      throw Refused{fmt::format("`{}` is no dataset, or a damaged one", name)};
+      throw Refusal{fmt::format("`{}` is no dataset, or a damaged one", name)};
     }
     if (H5Pget_layout(properties) == H5D_VIRTUAL || H5Pget_external_count(properties) != 0) {
-      throw Refused{fmt::format("dataset `{}` lies in other files, which is refused", name)};
+      throw Refusal{fmt::format("dataset `{}` lies in other files, which is refused", name)};
     }
     check_filters(properties, name);
     const std::optional<DType> dtype = h5_dtype(type, dataset);
@@ -219,7 +219,7 @@ class Server {
     const bool is_scalar = H5Sget_simple_extent_type(space) == H5S_SCALAR;
     if (!dtype || rank < (is_scalar ? 0 : 1) || rank > static_cast<int>(kMaxH5Rank) ||
         (!is_scalar && H5Sget_simple_extent_type(space) != H5S_SIMPLE)) {
-      throw Refused{fmt::format("dataset `{}` holds no array of numbers", name)};
+      throw Refusal{fmt::format("dataset `{}` holds no array of numbers", name)};
     }
     std::vector<hsize_t> sizes(is_scalar ? 1 : static_cast<size_t>(rank), 1);
     if (!is_scalar) {
@@ -268,7 +268,7 @@ class Server {
     if ((!is_scalar && H5Sselect_hyperslab(from, H5S_SELECT_SET, start.data(), nullptr,
                                            sizes.data(), nullptr) < 0) ||
         H5Dread(opened.dataset, opened.memory, into, from, H5P_DEFAULT, to) < 0) {
-      throw Refused{fmt::format("rows {} to {} are damaged", begin, begin + count - 1)};
+      throw Refusal{fmt::format("rows {} to {} are damaged", begin, begin + count - 1)};
     }
   }
 

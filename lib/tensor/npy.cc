@@ -16,15 +16,15 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr size_t kMaxDims = 32;           // as parse_npy_header has it
-constexpr size_t kPrelude = 8;            // magic and version
-constexpr uint32_t kMaxHeader = 1 << 16;  // a dict of three keys and 32 sizes has under 1 KiB
+constexpr size_t kMaxDims = 32;         // as parse_npy_header has it
+constexpr size_t kPrelude = 8;          // magic and version
+constexpr uint32_t kMaxDict = 1 << 16;  // a dict of three keys and 32 sizes has under 1 KiB
 
-struct TypeCode {
+struct Descr {
   DType dtype;
   std::string_view code;
 };
-constexpr TypeCode kTypeCodes[] = {
+constexpr Descr kDescrs[] = {
     {DType::kBool, "b1"},    {DType::kUInt8, "u1"},   {DType::kInt8, "i1"},
     {DType::kUInt16, "u2"},  {DType::kInt16, "i2"},   {DType::kUInt32, "u4"},
     {DType::kInt32, "i4"},   {DType::kUInt64, "u8"},  {DType::kInt64, "i8"},
@@ -46,7 +46,7 @@ DType element_type(const NpyHeader& header, const std::string& name) {
   } else if (code.starts_with('V')) {
     why = "holds raw bytes";
   } else if (!descr.empty() && std::string_view("<>=|").find(descr[0]) != std::string_view::npos) {
-    for (const TypeCode& type : kTypeCodes) {
+    for (const Descr& type : kDescrs) {
       if (type.code == code) {
         return type.dtype;
       }
@@ -158,8 +158,8 @@ std::string read_header_text(ByteReader& bytes, const std::string& name) {
                "the header says it has {} bytes, the file has {} after it: truncated?", length,
                bytes.remaining());
   }
-  if (length > kMaxHeader) {
-    read_error("E302", name, "a header of {} bytes; at most {} are read", length, kMaxHeader);
+  if (length > kMaxDict) {
+    read_error("E302", name, "a header of {} bytes; at most {} are read", length, kMaxDict);
   }
   std::string text(length, '\0');
   bytes.read(reinterpret_cast<std::byte*>(text.data()), length);
@@ -215,8 +215,8 @@ std::string npy_header(DType dtype, const Shape& shape) {
   if (dtype == DType::kBFloat16) {
     dtype = DType::kFloat32;
   }
-  const auto type = std::find_if(std::begin(kTypeCodes), std::end(kTypeCodes),
-                                 [&](const TypeCode& code) { return code.dtype == dtype; });
+  const auto type = std::find_if(std::begin(kDescrs), std::end(kDescrs),
+                                 [&](const Descr& code) { return code.dtype == dtype; });
   std::string text =
       fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': {}, }}",
                   dtype_size(dtype) == 1 ? '|' : '<', type->code, shape_string(shape));

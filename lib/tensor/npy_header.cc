@@ -8,7 +8,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kMaxRank = 32;  // NumPy's own limit until version 2
+constexpr size_t kMaxNpyRank = 32;  // NumPy's own limit until version 2
 
 class HeaderParser {
  public:
@@ -138,8 +138,8 @@ class HeaderParser {
         read_error("E304", name_, "a comma is missing in the shape at byte {} of the header", pos_);
       }
       shape.push_back(size());
-      if (shape.size() > kMaxRank) {
-        read_error("E304", name_, "more than {} dimensions", kMaxRank);
+      if (shape.size() > kMaxNpyRank) {
+        read_error("E304", name_, "more than {} dimensions", kMaxNpyRank);
       }
       comma = take(',');
     }

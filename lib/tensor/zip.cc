@@ -15,7 +15,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kMaxName = 512;
+constexpr size_t kMaxMemberName = 512;
 // Deflate cannot shrink below 1/1032: what claims more lies.
 constexpr uint64_t kMaxRatio = 1032;
 // A member both larger and denser than these is refused even if it is true.
@@ -29,7 +29,7 @@ constexpr uint64_t kTrustedRatio = 8;
 // Throws for a name that leads out of a folder or that a terminal should not see.
 void check_name(const std::string& path, const char* damaged, std::string_view name) {
   const std::string shown = printable(name);
-  if (name.size() > kMaxName) {
+  if (name.size() > kMaxMemberName) {
     read_error(damaged, path, "member `{}` has a name of {} bytes", shown, name.size());
   }
   const bool control = std::any_of(name.begin(), name.end(), [](char c) {

@@ -14,7 +14,7 @@ namespace meshtrain {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxMeta = uint64_t{1} << 26;
 constexpr uint64_t kMaxGit = uint64_t{1} << 26;
@@ -48,17 +48,18 @@ std::string commit_of(const fs::path& git, const std::string& reference) {
   return "";
 }
 
-std::string dumped(const Json& json) {
-  return json_text(json, 1, Json::error_handler_t::replace) + "\n";
+std::string dumped(const Ordered& json) {
+  return json_text(json, 1, Ordered::error_handler_t::replace) + "\n";
 }
 
-Json earlier_runs(const std::string& path) {
+Ordered earlier_runs(const std::string& path) {
   std::error_code error;
-  Json last = fs::exists(path, error) ? parse_json<Json>(read_file(path, kMaxMeta)) : Json();
+  Ordered last =
+      fs::exists(path, error) ? parse_json<Ordered>(read_file(path, kMaxMeta)) : Ordered();
   if (!last.is_object()) {
-    return Json::array();
+    return Ordered::array();
   }
-  Json earlier = last.value("earlier", Json::array());
+  Ordered earlier = last.value("earlier", Ordered::array());
   last.erase("earlier");
   earlier.push_back(std::move(last));
   return earlier;
@@ -72,32 +73,33 @@ RunMeta::RunMeta(std::string path, const RunInfo& info,
   std::error_code error;
   const std::string folder = fs::current_path(error).string();
   const std::optional<GitState> git = git_state(folder);
-  const Json meta = {{"version", info.version},
-                     {"command_line", command_line},
-                     {"folder", folder},
-                     {"host", host_name()},
-                     {"pid", getpid()},
-                     {"git", git ? Json{{"commit", git->commit}, {"branch", git->branch}} : Json()},
-                     {"name", info.name},
-                     {"seed", info.seed},
-                     {"dtype_policy", info.dtype_policy},
-                     {"mesh", {{"shape", info.mesh_shape}, {"axis_names", info.axis_names}}},
-                     {"devices", info.devices},
-                     {"resumed_from", info.resumed_from.empty() ? Json() : Json(info.resumed_from)},
-                     {"started", utc_time_ms()},
-                     {"ended", nullptr},
-                     {"exit_code", nullptr},
-                     {"message", nullptr},
-                     {"earlier", earlier_runs(path_)}};
+  const Ordered meta = {
+      {"version", info.version},
+      {"command_line", command_line},
+      {"folder", folder},
+      {"host", host_name()},
+      {"pid", getpid()},
+      {"git", git ? Ordered{{"commit", git->commit}, {"branch", git->branch}} : Ordered()},
+      {"name", info.name},
+      {"seed", info.seed},
+      {"dtype_policy", info.dtype_policy},
+      {"mesh", {{"shape", info.mesh_shape}, {"axis_names", info.axis_names}}},
+      {"devices", info.devices},
+      {"resumed_from", info.resumed_from.empty() ? Ordered() : Ordered(info.resumed_from)},
+      {"started", utc_time_ms()},
+      {"ended", nullptr},
+      {"exit_code", nullptr},
+      {"message", nullptr},
+      {"earlier", earlier_runs(path_)}};
   text_ = dumped(meta);
   write_file_atomic(path_, text_);
 }
 
 void RunMeta::end(int exit_code, std::string_view message) {
-  Json meta = parse_json<Json>(text_);
+  Ordered meta = parse_json<Ordered>(text_);
   meta["ended"] = utc_time_ms();
   meta["exit_code"] = exit_code;
-  meta["message"] = message.empty() ? Json() : Json(message);
+  meta["message"] = message.empty() ? Ordered() : Ordered(message);
   write_file_atomic(path_, dumped(meta));
 }
 

@@ -44,5 +44,8 @@ inline Result meshtrain(std::vector<std::string> args, const std::string& folder
 using TemporaryFolder = test::TempFolder;
 
 std::vector<std::string> lines_of(const std::string& text);
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace meshtrain

@@ -12,10 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // The logs of an evaluation of `target` in `folder`, and what it says of the weights.
 std::pair<nlohmann::json, std::string> evaluation(std::vector<std::string> words,
                                                   const std::string& folder) {

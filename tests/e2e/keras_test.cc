@@ -15,10 +15,6 @@ namespace {
 
 const std::string kFolder = std::string(MESHTRAIN_SOURCE_DIR) + "/tests/golden/keras/io/";
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // The inputs of NAME.npz as a file for `predict`, and what Keras predicted.
 std::vector<HostTensor> split_samples(const std::string& name, const std::string& inputs) {
   std::vector<NamedTensor> given;

@@ -22,10 +22,6 @@ compile: {optimizer: adam, loss: {SparseCategoricalCrossentropy: {from_logits: t
 fit: {batch_size: 64}
 )";
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 Json estimate_of(const std::vector<std::string>& more, const TemporaryFolder& folder) {
   std::vector<std::string> args = {"plan", "model.yaml", "--format", "json"};
   args.insert(args.end(), more.begin(), more.end());

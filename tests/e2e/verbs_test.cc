@@ -24,10 +24,6 @@ std::string misuse(const std::vector<std::string>& args) {
   return result.err;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("misuse of the command line is exit code 2 with a hint") {
   CHECK(contains(misuse({"tran", "small.yaml"}), "unknown verb `tran`; did you mean `train`?"));
   CHECK(contains(misuse({"train", "small.yaml", "--epoch", "2"}),

@@ -11,10 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Refused as a misuse: exit code 2, nothing on stdout.
 void check_misuse(const std::vector<std::string>& args, const std::string& says) {
   const ExampleFolder folder;

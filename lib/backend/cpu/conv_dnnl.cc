@@ -11,7 +11,7 @@
 namespace meshtrain::cpu {
 namespace {
 
-constexpr double kProductsPerNanosecond = 65;
+constexpr double kDnnlProductsPerNanosecond = 65;
 constexpr double kHalfProductsPerNanosecond = 250;  // with AMX
 constexpr int64_t kMinImages = 4;  // fewer are cut in parts of images by our own loops
 constexpr int64_t kChunks = 16;
@@ -26,7 +26,7 @@ constexpr size_t kMaxTerms = 32;  // of scattered images there may be more
 double cost_of_image(const ConvShape& s) {
   const double pixels = static_cast<double>(s.output[0] * s.output[1] * s.output[2]);
   return pixels * static_cast<double>(s.kernel_elements()) /
-         (s.dtype == DType::kFloat32 ? kProductsPerNanosecond : kHalfProductsPerNanosecond);
+         (s.dtype == DType::kFloat32 ? kDnnlProductsPerNanosecond : kHalfProductsPerNanosecond);
 }
 
 bool has_primitives(DType dtype) {

@@ -15,9 +15,9 @@
 namespace meshtrain::cpu {
 namespace {
 
-constexpr double kProductsPerNanosecond = 50;
-constexpr int64_t kUnits = 16;
-constexpr int64_t kBoxBytes = 512 * 1024;  // of the two boxes of a unit
+constexpr double kWgradProductsPerNanosecond = 50;
+constexpr int64_t kWantedUnits = 16;
+constexpr int64_t kBoxesBytes = 512 * 1024;  // of the two boxes of a unit
 
 class Wgrad final : public Kernel {
  public:
@@ -53,7 +53,7 @@ class Wgrad final : public Kernel {
     const int64_t columns = round_up(group_filters_, lanes_);
     const double products = static_cast<double>(images * pixels * columns) *
                             static_cast<double>(shape_.kernel_elements() / group_filters_);
-    return products / kProductsPerNanosecond * static_cast<double>(item_) / 4;
+    return products / kWgradProductsPerNanosecond * static_cast<double>(item_) / 4;
   }
   size_t scratch_bytes() const override {
     // The second box is followed by what a whole vector reads behind its end.
@@ -133,7 +133,7 @@ void Wgrad::choose_boxes() {
            item_;
   };
   const int64_t size = all[chunk_dim_];
-  chunk_ = ceil_div(size, std::min(ceil_div(boxes(size), kBoxBytes), size));
+  chunk_ = ceil_div(size, std::min(ceil_div(boxes(size), kBoxesBytes), size));
   num_chunks_ = ceil_div(size, chunk_);
   boxes(chunk_);
 }
@@ -249,7 +249,7 @@ KernelList make_conv_wgrad(const ConvShape& conv, const std::vector<WgradJob>& j
     return make_half_wgrad(conv, jobs, scratch);
   const int64_t panels = ceil_div(shape.filters / (shape.is_depthwise() ? 1 : shape.groups),
                                   kernels().panel_columns[type_index(shape.dtype)]);
-  const int64_t wanted = ceil_div(kUnits, static_cast<int64_t>(jobs.size()) * panels);
+  const int64_t wanted = ceil_div(kWantedUnits, static_cast<int64_t>(jobs.size()) * panels);
   const int64_t shares = std::clamp<int64_t>(wanted, 1, images);
   const int64_t elements = shape.kernel_elements();
   std::vector<Wgrad::Job> work;

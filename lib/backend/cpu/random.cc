@@ -10,7 +10,7 @@
 namespace meshtrain::cpu {
 namespace {
 
-constexpr int64_t kRun = 2048;  // numbers at a time, in scratch
+constexpr int64_t kNumbersAtATime = 2048;  // numbers at a time, in scratch
 
 // The runs of neighbouring indices of a piece; a unit is a part of a run, or several short ones.
 class Random : public Kernel {
@@ -26,14 +26,15 @@ class Random : public Kernel {
     }
     run_ = std::max<int64_t>(loop_.sizes.back(), 1);
     shared_ = loop_.strides[1].back() == 0 && run_ > 1;
-    part_ = run_ <= kRun ? std::max<int64_t>(kRun / run_, 1) * run_ : kRun;
-    parts_of_run_ = run_ <= kRun ? 1 : (run_ + kRun - 1) / kRun;
+    part_ = run_ <= kNumbersAtATime ? std::max<int64_t>(kNumbersAtATime / run_, 1) * run_
+                                    : kNumbersAtATime;
+    parts_of_run_ = run_ <= kNumbersAtATime ? 1 : (run_ + kNumbersAtATime - 1) / kNumbersAtATime;
   }
 
   int64_t units() const override {
-    return run_ <= kRun ? (total_ + part_ - 1) / part_ : total_ / run_ * parts_of_run_;
+    return run_ <= kNumbersAtATime ? (total_ + part_ - 1) / part_ : total_ / run_ * parts_of_run_;
   }
-  size_t scratch_bytes() const override { return kRun * sizeof(uint32_t); }
+  size_t scratch_bytes() const override { return kNumbersAtATime * sizeof(uint32_t); }
 
  protected:
   RandomStream stream() const {
@@ -43,10 +44,10 @@ class Random : public Kernel {
   }
   // Elements [begin, end) of a unit.
   std::pair<int64_t, int64_t> range(int64_t unit) const {
-    if (run_ <= kRun)
+    if (run_ <= kNumbersAtATime)
       return {unit * part_, std::min((unit + 1) * part_, total_)};
-    const int64_t begin = unit / parts_of_run_ * run_ + unit % parts_of_run_ * kRun;
-    return {begin, std::min(begin + kRun, (unit / parts_of_run_ + 1) * run_)};
+    const int64_t begin = unit / parts_of_run_ * run_ + unit % parts_of_run_ * kNumbersAtATime;
+    return {begin, std::min(begin + kNumbersAtATime, (unit / parts_of_run_ + 1) * run_)};
   }
   // The global index of a flat local one.
   uint64_t index_of(int64_t element) const {

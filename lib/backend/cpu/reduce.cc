@@ -10,7 +10,7 @@ namespace meshtrain::cpu {
 namespace {
 
 constexpr int64_t kColumnsOfUnit = 256;
-constexpr int64_t kElementsOfUnit = 4096;
+constexpr int64_t kReducedOfUnit = 4096;
 constexpr int64_t kSegment = 16384;  // longer reductions are cut, so that workers can share them
 
 // out[o, i] = reduction over r of x[o, r, i]; `outer` any strided dimensions, `inner` adjacent.
@@ -42,7 +42,7 @@ class GroupReduce final : public Kernel {
     columns_units_ = (shape_.inner + columns_per_unit_ - 1) / columns_per_unit_;
     const int64_t row_elements = std::max<int64_t>(shape_.segment_size * columns_per_unit_, 1);
     outers_per_unit_ =
-        columns_units_ > 1 ? 1 : std::clamp<int64_t>(kElementsOfUnit / row_elements, 1, num_outer_);
+        columns_units_ > 1 ? 1 : std::clamp<int64_t>(kReducedOfUnit / row_elements, 1, num_outer_);
     // Rows at one distance can go to the loop in one call.
     uniform_rows_ =
         shape_.inner == 1 && shape_.stride == 1 && shape_.segments == 1 && shape_.outer.size() == 1;
@@ -177,8 +177,7 @@ KernelList make_reduce(Reduction reduction, const View& x, const std::vector<boo
       inner *= dims[d].size;
     }
     if (!adjacent) {  // a broadcast or permuted operand: copy it first
-      View copy = contiguous_view(scratch.take(num_elements(source.shape) * source.item_size()),
-                                  source.dtype, source.shape);
+      View copy = contiguous_view(scratch.take(source.num_bytes()), source.dtype, source.shape);
       list.push_back(make_copy(source, copy));
       for (size_t d = 0; d < dims.size(); ++d)
         dims[d].stride = copy.strides[d];

@@ -6,7 +6,7 @@
 namespace meshtrain::cpu {
 namespace {
 
-constexpr int64_t kElementsOfUnit = 2048;
+constexpr int64_t kScannedOfUnit = 2048;
 
 class Scan : public Kernel {
  public:
@@ -14,7 +14,7 @@ class Scan : public Kernel {
       : shape_(shape), in_(x), cost_(static_cast<double>(cost)) {
     item_size_ = static_cast<int64_t>(dtype_size(shape.dtype));
     plane_ = shape.size * shape.inner;
-    chunk_ = std::clamp<int64_t>(kElementsOfUnit / std::max<int64_t>(plane_, 1), 1,
+    chunk_ = std::clamp<int64_t>(kScannedOfUnit / std::max<int64_t>(plane_, 1), 1,
                                  std::max<int64_t>(shape.outer, 1));
   }
   int64_t units() const override { return (shape_.outer + chunk_ - 1) / chunk_; }

@@ -12,10 +12,10 @@ namespace meshtrain::cuda {
 namespace {
 
 constexpr int64_t kMostEngines = 64;
-constexpr int64_t kMostWorkspace = int64_t{512} << 20;
+constexpr int64_t kMostConvWorkspace = int64_t{512} << 20;
 enum Uid : int64_t { kX = 'x', kKernel = 'w', kY = 'y' };
 
-cudnnDataType_t data_type(DType dtype) {
+cudnnDataType_t cudnn_type(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
       return CUDNN_DATA_FLOAT;
@@ -47,7 +47,7 @@ CudnnObject tensor(const Core& core, Uid uid, DType dtype, const std::vector<int
                    const std::vector<int64_t>& strides, const std::byte* data) {
   CudnnObject result(core, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   result.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(uid));
-  result.set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(dtype));
+  result.set(CUDNN_ATTR_TENSOR_DATA_TYPE, cudnn_type(dtype));
   result.set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
   result.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
   result.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{std::min(alignment_of(data, 0), 16u)});
@@ -258,7 +258,7 @@ std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string
       if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
         continue;
       const int64_t bytes = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      if (bytes > kMostWorkspace)
+      if (bytes > kMostConvWorkspace)
         continue;
       chosen->workspace_bytes = static_cast<size_t>(bytes);
       for (CudnnObject* part : {&config, &engine, &plan})

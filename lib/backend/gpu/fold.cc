@@ -20,10 +20,6 @@ constexpr int64_t kManyBlocks = 264;
 constexpr int64_t kFewTerms = 16;    // of a thread: not worth a second kernel
 constexpr int64_t kMostTerms = 512;  // of a thread, in four sums of float32
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 int64_t power_above(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }

@@ -30,6 +30,10 @@ struct FoldPlan {
   uint64_t blocks() const { return static_cast<uint64_t>(parts * groups); }
 };
 
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 // `may_split`: whether parts can be joined afterwards.
 FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may_split);
 KernelBodyPtr fold_body(const Fold& fold, const FoldPlan& plan);

@@ -12,7 +12,7 @@
 namespace meshtrain::gpu {
 namespace {
 
-constexpr size_t kMostArgs = 400;  // of a launch, as far as regions can be divided
+constexpr size_t kMostRegionArgs = 400;  // of a launch, as far as regions can be divided
 
 // What regions of one launch have in common.
 struct Form {
@@ -146,7 +146,7 @@ void GpuMaker::combine(Reduction reduction, DType dtype, const std::vector<Regio
       continue;
     MESHTRAIN_CHECK(!region.sources.empty());
     Form form = form_of(region, item);
-    const size_t most = std::max<size_t>((kMostArgs - 3) / form.words(), 1);
+    const size_t most = std::max<size_t>((kMostRegionArgs - 3) / form.words(), 1);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& candidate) {
       return candidate.first == form && candidate.second.size() < most;
     });

@@ -15,7 +15,7 @@
 namespace meshtrain::gpu {
 namespace {
 
-constexpr int64_t kTile = 32;          // edge of a transposed tile
+constexpr int64_t kEdge = 32;          // edge of a transposed tile
 constexpr int64_t kSmallestPlane = 8;  // below, tiles would be mostly empty
 
 // Bytes side by side on both sides: words, and the bytes behind the last whole word.
@@ -132,10 +132,10 @@ Launch tiled_copy(const StridedLoop& loop, size_t d, const std::byte* from, std:
     if (other != d)
       add_dimension(loop.sizes[other], loop.strides[0][other], loop.strides[1][other]);
   }
-  const int64_t row_tiles = (rows + kTile - 1) / kTile,
-                column_tiles = (columns + kTile - 1) / kTile;
-  add_dimension(row_tiles, kTile, kTile * loop.strides[1][d]);
-  add_dimension(column_tiles, kTile * loop.strides[0].back(), kTile);
+  const int64_t row_tiles = (rows + kEdge - 1) / kEdge,
+                column_tiles = (columns + kEdge - 1) / kEdge;
+  add_dimension(row_tiles, kEdge, kEdge * loop.strides[1][d]);
+  add_dimension(column_tiles, kEdge * loop.strides[0].back(), kEdge);
   const int64_t count = num_elements(tiles.sizes);
   Launch launch;
   launch.blocks = static_cast<uint64_t>(std::min<int64_t>(count, kMaxBlocks));
@@ -158,9 +158,9 @@ Launch tiled_copy(const StridedLoop& loop, size_t d, const std::byte* from, std:
       "for (unsigned k = y; k < {0}u; k += {6}u)\n"
       "if (row + k < {7}u && column + x < {8}u) to[out + (I)x + (I)k * {10}] = tile[x][k];\n"
       "}}\n",
-      kTile, kTile + 1, count, launch.blocks, column_tiles, row_tiles, kThreads / kTile, rows,
+      kEdge, kEdge + 1, count, launch.blocks, column_tiles, row_tiles, kThreads / kEdge, rows,
       columns, loop.strides[0].back(), loop.strides[1][d]);
-  const unsigned shared = static_cast<unsigned>(kTile * (kTile + 1) * item);
+  const unsigned shared = static_cast<unsigned>(kEdge * (kEdge + 1) * item);
   launch.body = make_body("copy_tiled", std::move(text), shared, true);
   return launch;
 }

@@ -93,7 +93,7 @@ class UpdateText {
   bool has_momentum() const { return spec_.args.scalars[kMomentumFactor] > 0; }
   std::string number(double value) const { return literal(value, spec_.dtype); }
   std::string momentum() const { return number(spec_.args.scalars[kMomentumFactor]); }
-  std::string epsilon() const { return number(spec_.args.scalars[kEpsilon]); }
+  std::string epsilon() const { return number(spec_.args.scalars[kEpsilonTerm]); }
 
   std::string rmsprop() const {
     const double rho = spec_.args.scalars[kRho];

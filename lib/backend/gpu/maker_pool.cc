@@ -13,7 +13,7 @@ namespace {
 
 // --- the element of this thread: channel c of pixel (p0, p1, p2) of an image ---------------------
 
-constexpr std::string_view kElement = R"(
+constexpr std::string_view kPoolElement = R"(
 typedef mt_compute<T> V;
 U i = (U)block * kThreads + threadIdx.x;
 if (i >= elements) return;
@@ -27,7 +27,7 @@ const T* dy = (const T*)(arg[1] + i * dy_step) + c;
 T* to = (T*)(arg[2] + i * to_step) + element % (N0 * N1 * N2 * channels);
 )";
 
-constexpr std::string_view kForward = R"(
+constexpr std::string_view kPoolForward = R"(
 const int f0 = p0 * S0 - P0, f1 = p1 * S1 - P1, f2 = p2 * S2 - P2;
 V all = none;
 int count = 0;
@@ -123,7 +123,7 @@ std::string pool_text(PoolOp op, const PoolShape& shape, const Run& run) {
   text += constant_line("unsigned long long", "x_step", run.step[0]);
   text += constant_line("unsigned long long", "dy_step", run.step[1]);
   text += constant_line("unsigned long long", "to_step", run.step[2]);
-  text += kElement;
+  text += kPoolElement;
   if (is_grad) {
     text += kGradient;
     text += op == PoolOp::kMaxGrad ? kMaxShare : kAverageShare;
@@ -133,7 +133,7 @@ std::string pool_text(PoolOp op, const PoolShape& shape, const Run& run) {
     text += fmt::format(
         "const V none = {};\n",
         is_max ? literal(-std::numeric_limits<double>::infinity(), shape.dtype) : "V(0)");
-    text += kForward;
+    text += kPoolForward;
   }
   return text;
 }

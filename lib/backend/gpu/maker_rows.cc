@@ -59,7 +59,7 @@ void GpuMaker::give_memory(std::vector<RowCall>& calls,
       const auto at = std::find(read_later.begin(), read_later.end(), result.view.data);
       if (at != read_later.end())
         continue;
-      const int64_t bytes = num_elements(result.view.shape) * result.view.item_size();
+      const int64_t bytes = result.view.num_bytes();
       auto block = std::find_if(given.begin(), given.end(), [&](const Given& g) {
         return g.last < c && g.bytes >= bytes && g.bytes / kLargestItem <= bytes;
       });

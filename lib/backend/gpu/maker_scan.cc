@@ -19,8 +19,8 @@ int64_t size_of(DType dtype) {
   return static_cast<int64_t>(dtype_size(dtype));
 }
 
-uint64_t ceil_div(int64_t a, int64_t b) {
-  return static_cast<uint64_t>((a + b - 1) / b);
+uint64_t blocks_of(int64_t count, int64_t threads) {
+  return static_cast<uint64_t>(ceil_div(count, threads));
 }
 
 // An element and its place; before() is the order of results: NaN, then the largest, then the
@@ -195,7 +195,7 @@ void GpuMaker::cumsum(const ScanShape& shape, const std::byte* x, std::byte* out
   launch.body =
       make_body("cumsum", scan_head(shape) + std::string(by_columns ? kCumsumColumns : kCumsumRows),
                 by_columns ? 0 : kThreads * 8, !by_columns);
-  launch.blocks = by_columns ? ceil_div(rows, kThreads) : static_cast<uint64_t>(rows);
+  launch.blocks = by_columns ? blocks_of(rows, kThreads) : static_cast<uint64_t>(rows);
   launch.args = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(out)};
   launch.work = 2 * elements;
   const int64_t bytes = elements * size_of(shape.dtype);
@@ -217,10 +217,10 @@ void GpuMaker::top_k(const ScanShape& shape, int64_t k, const std::byte* x, std:
                  : kThreads;
     text += constant_line("unsigned", "lanes", lanes) + std::string(kTopFew);
     launch.body = make_body("top_k", std::move(text), is_short ? 0 : kThreads * 16, true);
-    launch.blocks = ceil_div(shape.outer, kThreads / lanes);
+    launch.blocks = blocks_of(shape.outer, kThreads / lanes);
     launch.work = elements * k;
   } else {
-    const uint64_t blocks = ceil_div(shape.size, kThreads);
+    const uint64_t blocks = blocks_of(shape.size, kThreads);
     text += constant_line("unsigned", "blocks", static_cast<int64_t>(blocks));
     launch.body = make_body("top_k", std::move(text) + std::string(kTopMany), 0, false);
     launch.blocks = blocks * static_cast<uint64_t>(shape.outer);

@@ -4,7 +4,8 @@
 //   s3, n5         one number a row
 //
 // Where a lane keeps all of its columns, e counts them and `base` is the lane; otherwise there is a
-// loop over `base` for every reduction and one for the results, each of kChunk columns at a time.
+// loop over `base` for every reduction and one for the results, each of kColumnsAtATime columns at
+// a time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@
 namespace meshtrain::gpu {
 namespace {
 
-constexpr unsigned kWarp = 32;
-constexpr int kChunk = 4;
+constexpr unsigned kWarpLanes = 32;
+constexpr int kColumnsAtATime = 4;
 
 // Every lane of a row ends with the value of the first, joined as a fold joins it (fold.cc).
 constexpr std::string_view kJoinWarp = R"(
@@ -74,7 +75,7 @@ class RowText {
     std::string text = index_types(reach) + constant_line("U", "rows", plan_.rows) +
                        constant_line("U", "columns", plan_.columns) +
                        constant_line("unsigned", "lanes", plan_.lanes);
-    text += constant_line("int", "count", holds() ? plan_.held : kChunk);
+    text += constant_line("int", "count", holds() ? plan_.held : kColumnsAtATime);
     text += R"(const unsigned t = threadIdx.x, lane = t % lanes;
 const U own = (U)block * (kThreads / lanes) + t / lanes;
 )";
@@ -244,7 +245,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     text_ += "all = join(join(all, b), join(c, d));\n";
     if (plan_.lanes > 1)
       text_ += std::string(kJoinWarp).substr(1);
-    if (plan_.lanes > kWarp) {
+    if (plan_.lanes > kWarpLanes) {
       text_ += is_shared_used_ ? "__syncthreads();\n" : "";
       text_ += std::string(kJoinWarps).substr(1);
       is_shared_used_ = true;

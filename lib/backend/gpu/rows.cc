@@ -15,10 +15,6 @@ constexpr int64_t kMostInstructions = 1024;  // of a thread's columns in all
 constexpr int64_t kMostOfFew = 64;  // columns of a thread where rows are too few to fill a GPU
 constexpr size_t kMostArgs = 64;
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // In as few dimensions as possible; equal loops have equal sizes and strides.
 StridedLoop loop_of(Shape sizes, std::vector<int64_t> strides) {
   StridedLoop loop{std::move(sizes), {std::move(strides)}};

@@ -13,7 +13,7 @@ namespace {
 // How long a process that ends waits for the others to end, too.
 constexpr double kPartingSeconds = 5;
 // Of one process's text in one call; counts of MPI are int, also those of all together.
-constexpr int64_t kMostBytes = int64_t{16} << 20;
+constexpr int64_t kMostGathered = int64_t{16} << 20;
 
 // Errors of MPI are return codes from now on.
 void return_errors(MPI_Comm comm) {
@@ -85,7 +85,7 @@ std::vector<int64_t> MpiGroup::all_gather_numbers(int64_t mine) {
 std::vector<std::string> MpiGroup::all_gather(std::string_view mine) {
   const std::vector<int64_t> lengths = all_gather_numbers(static_cast<int64_t>(mine.size()));
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  const int64_t most = std::min<int64_t>(kMostBytes, INT32_MAX / size_);
+  const int64_t most = std::min<int64_t>(kMostGathered, INT32_MAX / size_);
   std::vector<std::string> texts(static_cast<size_t>(size_));
   std::vector<int> counts(texts.size()), places(texts.size());
   std::vector<char> round;

@@ -17,7 +17,7 @@
 namespace meshtrain {
 namespace {
 
-std::vector<ValueType> infer(const Node& node, std::span<const ValueType> operands) {
+std::vector<ValueType> infer_mask(const Node& node, std::span<const ValueType> operands) {
   check_num_operands(node, operands, 2);
   const double rate = node.attr_double("rate");
   MESHTRAIN_OP_CHECK(node, rate >= 0 && rate < 1, "rate {}", rate);
@@ -43,7 +43,7 @@ std::vector<ValueType> infer(const Node& node, std::span<const ValueType> operan
 std::vector<OpDef> dropout_ops() {
   OpDef op;
   op.name = "dropout";
-  op.infer = infer;
+  op.infer = infer_mask;
   op.rule = broadcast_rule;
   op.linearity = [](const Node&) { return Linearity{.any_one = 1}; };
   op.vjp = [](Builder& b, const Node& node, std::span<const ValueId> g) {

@@ -78,7 +78,7 @@ Sizes letter_sizes(const Node& node, const EinsumEquation& equation,
   return sizes;
 }
 
-Types infer(const Node& node, std::span<const ValueType> operands) {
+Types infer_einsum(const Node& node, std::span<const ValueType> operands) {
   const EinsumEquation equation = parse_einsum(node.attr_string("equation"));
   std::vector<Shape> shapes;
   for (const ValueType& operand : operands) {
@@ -165,7 +165,7 @@ double einsum_flops(const Node& node, std::span<const Shape> operands, std::span
 std::vector<OpDef> einsum_ops() {
   OpDef op;
   op.name = "einsum";
-  op.infer = infer;
+  op.infer = infer_einsum;
   op.rule = einsum_rule;
   op.linearity = [](const Node& node) {
     return Linearity{.any_one = node.inputs.size() == 2 ? 0b11u : 0b01u};

@@ -61,7 +61,7 @@ OptimizerOperands optimizer_operands(const Node& node) {
 
 namespace {
 
-std::vector<ValueType> infer(const Node& node, std::span<const ValueType> operands) {
+std::vector<ValueType> infer_update(const Node& node, std::span<const ValueType> operands) {
   const OptimizerOperands expected = optimizer_operands(node);
   check_num_operands(node, operands, expected.size());
   const ValueType& param = operands[0];
@@ -81,7 +81,7 @@ std::vector<ValueType> infer(const Node& node, std::span<const ValueType> operan
 std::vector<OpDef> optimizer_ops() {
   OpDef op;
   op.name = "optimizer_update";
-  op.infer = infer;
+  op.infer = infer_update;
   op.rule = broadcast_rule;
   op.flops = [](const Node& node, std::span<const Shape>, std::span<const Shape> results) {
     return static_cast<double>(num_elements(results[0])) * (node.inputs.size() * 3.0);

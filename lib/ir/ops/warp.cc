@@ -24,7 +24,7 @@ using Types = std::vector<ValueType>;
 using Operands = std::span<const ValueType>;
 using Ids = std::vector<ValueId>;
 
-Types infer(const Node& node, Operands operands) {
+Types infer_warp(const Node& node, Operands operands) {
   check_num_operands(node, operands, 2);
   const ValueType& x = operands[0];
   const ValueType transform{{x.shape.empty() ? 0 : x.shape[0], 6}, DType::kFloat64};
@@ -60,7 +60,7 @@ ShardingRule rule_of(const Node&, std::span<const Shape> operands, std::span<con
 OpDef make_warp(std::string_view name) {
   OpDef op;
   op.name = name;
-  op.infer = infer;
+  op.infer = infer_warp;
   op.rule = rule_of;
   op.flops = [](const Node&, std::span<const Shape>, std::span<const Shape> results) {
     return 8 * static_cast<double>(num_elements(results[0]));

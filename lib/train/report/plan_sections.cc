@@ -15,14 +15,14 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMaxDrawn = 256;  // devices
 
-struct Axis {
+struct PlanAxis {
   std::string name;
   int64_t size = 1;
 };
 
 struct Plan {
   Json json;
-  std::vector<Axis> axes;
+  std::vector<PlanAxis> axes;
   int64_t devices = 1;
 
   bool empty() const { return json.empty(); }
@@ -61,7 +61,7 @@ std::string with_plan(const RunRecord& record, const Draw& draw) {
   }
 }
 
-std::vector<int64_t> coordinates(int64_t device, const std::vector<Axis>& axes) {
+std::vector<int64_t> coordinates(int64_t device, const std::vector<PlanAxis>& axes) {
   std::vector<int64_t> out(axes.size());
   for (size_t a = axes.size(); a-- > 0;) {
     out[a] = device % axes[a].size;
@@ -89,8 +89,8 @@ std::string cell(const Plan& plan, int64_t device, const std::vector<std::string
 // The last two axes are rows and columns; each place on the others is a grid of its own.
 std::string device_grids(const Plan& plan, const std::vector<std::string>& batch_axes) {
   const size_t rank = plan.axes.size();
-  const Axis columns = rank > 0 ? plan.axes[rank - 1] : Axis{};
-  const Axis rows = rank > 1 ? plan.axes[rank - 2] : Axis{};
+  const PlanAxis columns = rank > 0 ? plan.axes[rank - 1] : PlanAxis{};
+  const PlanAxis rows = rank > 1 ? plan.axes[rank - 2] : PlanAxis{};
   std::string out;
   for (int64_t first = 0; first < plan.devices; first += rows.size * columns.size) {
     const std::vector<int64_t> at = coordinates(first, plan.axes);
@@ -168,7 +168,7 @@ std::string mesh_section(const RunRecord& record) {
   return with_plan(record, [](const Plan& plan) {
     const Json& batch = plan.json.at("batch");
     std::vector<std::string> axes;
-    for (const Axis& axis : plan.axes) {
+    for (const PlanAxis& axis : plan.axes) {
       axes.push_back(fmt::format("{}={}", axis.name, axis.size));
     }
     const auto names = batch.at("axes").get<std::string>();  // "data, fsdp"

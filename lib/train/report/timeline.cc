@@ -11,7 +11,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr double kWidth = 1060, kLeft = 170, kRight = 12, kLane = 44;
+constexpr double kLaneWidth = 1060, kNamesWidth = 170, kMargin = 12, kLane = 44;
 constexpr size_t kMaxLanes = 60;  // the newest
 
 struct Lane {
@@ -53,15 +53,15 @@ std::string clock_text(double time) {  // "2026-01-05 14:03:22 UTC"
 
 std::string lane_html(const Lane& lane, size_t index, double scale) {
   const double top = static_cast<double>(index) * kLane;
-  const auto place = [&](double time) { return kLeft + (time - lane.begin) * scale; };
+  const auto place = [&](double time) { return kNamesWidth + (time - lane.begin) * scale; };
   std::string out = fmt::format(
       R"(<text class="label" x="0" y="{:.0f}">{}</text><text class="tick" x="0" y="{:.0f}">{}</text>)",
       top + 16, clock_text(lane.begin), top + 31, html_text(lane.last));
   out +=
       fmt::format(R"(<rect class="lane" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="16" rx="3">)"
                   R"(<title>{}; {}</title></rect>)",
-                  kLeft, top + 6, std::max(place(lane.end) - kLeft, 2.0), html_text(lane.first),
-                  duration_text(lane.end - lane.begin));
+                  kNamesWidth, top + 6, std::max(place(lane.end) - kNamesWidth, 2.0),
+                  html_text(lane.first), duration_text(lane.end - lane.begin));
   double from = lane.begin;
   for (const RunMoment& epoch : lane.epochs) {
     const std::string number = epoch.detail.substr(0, epoch.detail.find(' '));
@@ -93,10 +93,10 @@ std::string timeline_section(const RunRecord& record) {
   if (lanes.empty()) {
     return "";
   }
-  const double scale = (kWidth - kLeft - kRight) / longest;
+  const double scale = (kLaneWidth - kNamesWidth - kMargin) / longest;
   std::string out = fmt::format(
-      R"(<div class="wide"><svg viewBox="0 0 {} {}" role="img" aria-label="Time line">)", kWidth,
-      static_cast<double>(lanes.size()) * kLane);
+      R"(<div class="wide"><svg viewBox="0 0 {} {}" role="img" aria-label="Time line">)",
+      kLaneWidth, static_cast<double>(lanes.size()) * kLane);
   for (size_t i = 0; i < lanes.size(); ++i) {
     out += lane_html(lanes[i], i, scale);
   }

@@ -147,10 +147,6 @@ int call_on(const FastFolder& folder, char kind, const std::vector<std::string>&
   return -1;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("a close that a signal interrupts has closed the file") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {}).exit_code == 0);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr int64_t kAlignment = 256;
-constexpr std::byte kGarbage{0xFF};  // NaN in every format, and a large or negative number
+constexpr std::byte kUnwritten{0xFF};  // NaN in every format, and a large or negative number
 
 }  // namespace
 
@@ -120,7 +120,7 @@ Watch::Watch(const DeviceMemory& memory, const std::vector<Access>& accesses) {
   for (const Range& range : ranges_) {
     kept_.insert(kept_.end(), range.begin, range.end);
     if (range.is_hidden)
-      std::memset(range.begin, std::to_integer<int>(kGarbage),
+      std::memset(range.begin, std::to_integer<int>(kUnwritten),
                   static_cast<size_t>(range.end - range.begin));
   }
 }
@@ -132,7 +132,7 @@ std::string Watch::end() {
     const auto size = range.end - range.begin;
     const std::byte* changed = range.end;
     if (range.is_hidden) {
-      changed = std::find_if(range.begin, range.end, [](std::byte b) { return b != kGarbage; });
+      changed = std::find_if(range.begin, range.end, [](std::byte b) { return b != kUnwritten; });
       std::memcpy(range.begin, kept, static_cast<size_t>(size));
     } else if (std::memcmp(range.begin, kept, static_cast<size_t>(size)) != 0) {
       changed = std::mismatch(range.begin, range.end, kept).first;

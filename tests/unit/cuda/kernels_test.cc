@@ -6,7 +6,6 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/gpu/join.h"
 #include "backend/gpu/maker.h"
-#include "support/instrumented.h"
 
 namespace meshtrain::test {
 namespace {
@@ -54,14 +53,7 @@ void compile_family(const SpecFamily& family, int compute) {
   CHECK_MESSAGE(kernels > 0, family.name);
 }
 
-// The compiler is not instrumented: one architecture is enough of it where the caller is.
-bool is_left_to_release(int compute) {
-  return kIsInstrumented && compute != 90;
-}
-
 void compile_all(int compute) {
-  if (is_left_to_release(compute))
-    return;
   for (const SpecFamily& family : spec_families())
     compile_family(family, compute);
 }
@@ -80,7 +72,7 @@ TEST_CASE("all kernels compile for sm_120") {
 TEST_CASE("reductions compile for the architectures between") {
   for (const SpecFamily& family : spec_families()) {
     for (const int compute : {86, 89, 100}) {
-      if (family.name == "reduce" && !is_left_to_release(compute))
+      if (family.name == "reduce")
         compile_family(family, compute);
     }
   }

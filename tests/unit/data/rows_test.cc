@@ -180,7 +180,7 @@ TEST_CASE("files that change while they are in use are refused") {
   CHECK(changed([&] { std::filesystem::remove(path); }).code.empty());
 }
 
-DataConfig config_in(const TempFolder& folder) {
+DataConfig data_in(const TempFolder& folder) {
   DataConfig data;
   data.base_dir = folder.path();
   return data;
@@ -206,18 +206,18 @@ TEST_CASE("several files by pattern or as a list are one array") {
   write_part(folder, "train_10.npz", {4, 2}, DType::kFloat32);
   write_part(folder, "train_2.npz", {3, 2}, DType::kFloat32);
   write_part(folder, "other.npz", {5, 2}, DType::kFloat32);
-  const Dataset matched = load_dataset(npz_source(value("train_*.npz")), config_in(folder));
+  const Dataset matched = load_dataset(npz_source(value("train_*.npz")), data_in(folder));
   CHECK(matched.num_samples == 7);
   CHECK(matched.description == "npz train_*.npz (7 samples)");
   CHECK(matched.inputs[0].rows->tensor()->at(8) == pattern(DType::kFloat32, {1}).at(0));
   const auto list = [](const char* a, const char* b) {
     return npz_source(value(ConfigValue::List{value(a), value(b)}));
   };
-  const Dataset listed = load_dataset(list("train_2.npz", "o*.npz"), config_in(folder));
+  const Dataset listed = load_dataset(list("train_2.npz", "o*.npz"), data_in(folder));
   CHECK(listed.num_samples == 8);
   CHECK(listed.description == "npz train_2.npz (and 1 more) (8 samples)");
   const Caught none =
-      caught([&] { load_dataset(npz_source(value("val_*.npz")), config_in(folder)); });
+      caught([&] { load_dataset(npz_source(value("val_*.npz")), data_in(folder)); });
   CHECK(none.code == "E300");
   CHECK(none.exit_code == 3);
   CHECK(none.says("no file matches `val_*.npz`"));
@@ -234,7 +234,7 @@ TEST_CASE("more files than a program may have open at first") {
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   const rlimit few = {256, before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
-  DataConfig data = config_in(folder);
+  DataConfig data = data_in(folder);
   data.cache.value = "none";
   CHECK(load_dataset(npz_source(value("part_*.npz")), data).num_samples == 600);
   setrlimit(RLIMIT_NOFILE, &before);
@@ -244,16 +244,16 @@ TEST_CASE("several files must agree, and the one that does not is named") {
   const TempFolder folder;
   write_part(folder, "a.npz", {4, 2}, DType::kFloat32);
   write_part(folder, "b.npz", {3, 3}, DType::kFloat32);
-  Caught error = caught([&] { load_dataset(npz_source(value("?.npz")), config_in(folder)); });
+  Caught error = caught([&] { load_dataset(npz_source(value("?.npz")), data_in(folder)); });
   CHECK(error.code == "E304");
   CHECK(error.says("b.npz`: samples of shape (3,); those of"));
   write_part(folder, "b.npz", {3, 2}, DType::kFloat64);
-  error = caught([&] { load_dataset(npz_source(value("?.npz")), config_in(folder)); });
+  error = caught([&] { load_dataset(npz_source(value("?.npz")), data_in(folder)); });
   CHECK(error.code == "E303");
   CHECK(error.says("b.npz`: float64; "));
   write_npy(folder.file("c[1].npy"), pattern(DType::kFloat32, {2}));
-  const Dataset own = load_dataset(object("npy", {{"x", value("c[1].npy")}, {"y", null_value()}}),
-                                   config_in(folder));
+  const Dataset own =
+      load_dataset(object("npy", {{"x", value("c[1].npy")}, {"y", null_value()}}), data_in(folder));
   CHECK(own.num_samples == 2);  // a file of that very name comes before the pattern
 }
 

@@ -15,7 +15,7 @@ using namespace meshtrain::test;
 
 namespace {
 
-constexpr const char* kModel = R"(
+constexpr const char* kRunModel = R"(
 seed: 11
 distribution: {device_mesh: {shape: [2], axis_names: [data]}, reductions: fixed}
 data: {train: {source: random, samples: 64, shape: [6], classes: 4, seed: 3}}
@@ -47,7 +47,7 @@ struct Fault : TrainObserver {
 // One process of a run in `folder`; a bit of rank 1's copy flips after step `fault`.
 void train(const std::string& folder, const std::vector<std::string>& overrides,
            const std::shared_ptr<ThreadGroup>& group, int64_t fault) {
-  const Config config = config_from(kModel, overrides);
+  const Config config = config_from(kRunModel, overrides);
   const Dataset data = load_dataset(*config.data.train, config.data);
   EngineOptions engine_options;
   engine_options.num_workers = 1;

@@ -74,15 +74,15 @@ std::vector<std::vector<std::string>> groups_of(const Program& program) {
   return groups;
 }
 
-struct Counts {
+struct RowCounts {
   const char* policy;
   int launches_before, launches_after;
   double part_of_bytes;  // at most, of those before
 };
 
 TEST_CASE("softmax and normalizations and cross-entropy are computed row by row") {
-  for (const Counts& counts :
-       {Counts{"float32", 111, 57, 0.65}, Counts{"mixed_bfloat16", 118, 63, 0.65}}) {
+  for (const RowCounts& counts :
+       {RowCounts{"float32", 111, 57, 0.65}, RowCounts{"mixed_bfloat16", 118, 63, 0.65}}) {
     CAPTURE(counts.policy);
     Program program = training_program({std::string("dtype_policy=") + counts.policy});
     const Made before = made(program);

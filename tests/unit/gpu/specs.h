@@ -11,6 +11,9 @@
 
 namespace meshtrain::test {
 
+inline constexpr DType kF32 = DType::kFloat32, kF64 = DType::kFloat64, kI32 = DType::kInt32,
+                       kBool = DType::kBool;
+
 enum class Values : uint8_t {
   kResult,    // garbage before, compared after
   kSigned,    // in [-2, 2)

@@ -4,8 +4,6 @@
 namespace meshtrain::test {
 namespace {
 
-constexpr DType kF32 = DType::kFloat32, kBool = DType::kBool, kI32 = DType::kInt32;
-
 // A view of an array over `shape` with these strides (empty: contiguous).
 View view_of(std::byte* data, DType dtype, const Shape& shape, std::vector<int64_t> strides = {}) {
   View view = contiguous_view(data, dtype, shape);

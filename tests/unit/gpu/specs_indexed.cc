@@ -4,8 +4,6 @@
 namespace meshtrain::test {
 namespace {
 
-constexpr DType kF32 = DType::kFloat32, kF64 = DType::kFloat64, kI32 = DType::kInt32;
-
 struct LookupCase {
   int64_t ids, rows, row_elements, start, global_rows;
 };
@@ -190,7 +188,7 @@ void add_optimizer(SpecList& list, const RuleCase& c, DType dtype, int64_t size,
   spec.args.scalars[kRho] = 0.9;
   spec.args.scalars[kBeta1] = 0.9;
   spec.args.scalars[kBeta2] = 0.999;
-  spec.args.scalars[kEpsilon] = c.rule == OptimizerRule::kRmsprop ? 5 : 1e-7;
+  spec.args.scalars[kEpsilonTerm] = c.rule == OptimizerRule::kRmsprop ? 5 : 1e-7;
   spec.args.scalars[kVariant] = c.variant;
   const SpecArray scalar = operand(dtype, {1}, Values::kPositive);
   std::vector<SpecArray> arrays = {scalar, scalar};

@@ -6,8 +6,6 @@
 namespace meshtrain::test {
 namespace {
 
-constexpr DType kF32 = DType::kFloat32, kI32 = DType::kInt32;
-
 const char* name_of(Reduction reduction) {
   switch (reduction) {
     case Reduction::kMax:

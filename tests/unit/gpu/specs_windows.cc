@@ -6,8 +6,6 @@
 namespace meshtrain::test {
 namespace {
 
-constexpr DType kF32 = DType::kFloat32, kF64 = DType::kFloat64;
-
 int64_t elements(const std::array<int64_t, 3>& sizes) {
   return sizes[0] * sizes[1] * sizes[2];
 }

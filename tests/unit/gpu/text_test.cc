@@ -85,7 +85,7 @@ OptimizerSpec adam(Made& made, DType dtype, int64_t size) {
   spec.num_elements = size;
   spec.args.scalars[kBeta1] = 0.9;
   spec.args.scalars[kBeta2] = 0.999;
-  spec.args.scalars[kEpsilon] = 1e-7;
+  spec.args.scalars[kEpsilonTerm] = 1e-7;
   const auto array = [&] { return made.memory.view(dtype, {size}).data; };
   spec.args.param = spec.args.new_param = array();
   spec.args.grad = array();

@@ -65,14 +65,14 @@ double value_of(const char* name, const NamedArgs& args, Batch batch) {
   return value_of(metric, batches);
 }
 
-HostTensor probabilities() {
+HostTensor three_probabilities() {
   return floats({2, 3}, {.05, .9, .05, .1, .8, .1});
 }
 Batch sparse() {
-  return {ints({2}, {1, 2}), probabilities(), std::nullopt};
+  return {ints({2}, {1, 2}), three_probabilities(), std::nullopt};
 }
 Batch categorical() {
-  return {floats({2, 3}, {0, 1, 0, 0, 0, 1}), probabilities(), std::nullopt};
+  return {floats({2, 3}, {0, 1, 0, 0, 0, 1}), three_probabilities(), std::nullopt};
 }
 Batch binary() {
   return {floats({4, 1}, {0, 0, 1, 1}), floats({4, 1}, {0, .5, .3, .9}), std::nullopt};

@@ -27,7 +27,7 @@ std::string with_entry(std::string_view entry) {
   return file_of(fmt::format("{{\"a\":{{{}}}}}", entry), "abcd");
 }
 
-std::vector<NamedTensor> some_tensors() {
+std::vector<NamedTensor> tensors_to_write() {
   std::vector<NamedTensor> tensors;
   tensors.push_back({"labels", tensor_of<int>(DType::kUInt8, {3}, {7, 8, 9})});
   tensors.push_back({"d1/kernel", tensor_of<double>(DType::kFloat32, {2, 2}, {1, 2, 3, 4})});
@@ -55,7 +55,7 @@ TEST_CASE("write_safetensors: every type reads back as it was") {
 TEST_CASE("write_safetensors: data are aligned and metadata come back") {
   const TempFolder folder;
   const StringMap metadata = {{"format", "pt"}, {"step", "500"}, {"text", "a \"quote\"\n\xc3\xa4"}};
-  write_safetensors(folder.file("a.safetensors"), some_tensors(), metadata);
+  write_safetensors(folder.file("a.safetensors"), tensors_to_write(), metadata);
   const SafetensorsReader reader(folder.file("a.safetensors"));
   CHECK(reader.metadata() == metadata);
   REQUIRE(reader.entries().size() == 4);
@@ -74,14 +74,14 @@ TEST_CASE("write_safetensors: data are aligned and metadata come back") {
 
 TEST_CASE("write_safetensors: equal arguments give equal files") {
   const TempFolder folder;
-  write_safetensors(folder.file("a"), some_tensors(), {{"k", "v"}});
-  write_safetensors(folder.file("b"), some_tensors(), {{"k", "v"}});
+  write_safetensors(folder.file("a"), tensors_to_write(), {{"k", "v"}});
+  write_safetensors(folder.file("b"), tensors_to_write(), {{"k", "v"}});
   CHECK(folder.read("a") == folder.read("b"));
 }
 
 TEST_CASE("write_safetensors: a name given twice is a mistake of ours") {
   const TempFolder folder;
-  std::vector<NamedTensor> tensors = some_tensors();
+  std::vector<NamedTensor> tensors = tensors_to_write();
   tensors.push_back({"scalar", HostTensor(DType::kFloat32, {1})});
   CHECK_THROWS_AS(write_safetensors(folder.file("a"), tensors), InternalError);
 }
@@ -209,22 +209,22 @@ TEST_CASE("read_safetensors: links and pipes are refused and missing files named
 
 TEST_CASE("read_safetensors: every truncation is found") {
   const TempFolder folder;
-  write_safetensors(folder.file("a"), some_tensors(), {{"k", "v"}});
+  write_safetensors(folder.file("a"), tensors_to_write(), {{"k", "v"}});
   test::check_every_truncation(folder.read("a"), "cut.safetensors", 6,
                                [](const std::string& path) { read_safetensors(path); });
 }
 
 TEST_CASE("read_safetensors: flipped bits never crash") {
   const TempFolder folder;
-  write_safetensors(folder.file("a"), some_tensors(), {{"k", "v"}});
+  write_safetensors(folder.file("a"), tensors_to_write(), {{"k", "v"}});
   test::check_bit_flips(folder.read("a"), "a.safetensors", 6, 2000,
                         [](const std::string& path) { read_safetensors(path); });
 }
 
 TEST_CASE("read_weights: kinds are told by the name's end") {
   const TempFolder folder;
-  write_safetensors(folder.file("w.safetensors"), some_tensors());
-  write_npz(folder.file("w.npz"), some_tensors());
+  write_safetensors(folder.file("w.safetensors"), tensors_to_write());
+  write_npz(folder.file("w.npz"), tensors_to_write());
   CHECK(read_weights(folder.file("w.safetensors")).size() == 4);
   CHECK(read_weights(folder.file("w.npz"))[1].name == "d1/kernel");
   struct Refused {

@@ -38,7 +38,7 @@ class SlowRows final : public Rows {
   Shape shape_ = {kSamples, 2};
 };
 
-Dataset dataset_of(std::function<void()> on_read) {
+Dataset slow_dataset(std::function<void()> on_read) {
   Dataset dataset;
   dataset.description = "slow data";
   dataset.num_samples = kSamples;
@@ -91,7 +91,7 @@ std::vector<std::vector<std::byte>> pass(BatchReader& reader, int64_t batch_size
 
 TEST_CASE("prefetch: batches read ahead are those read by the step") {
   FakeTime time;
-  const Dataset slow = dataset_of([&] { time.add_in_main(1); });
+  const Dataset slow = slow_dataset([&] { time.add_in_main(1); });
   BatchReader plain(slow, 0, [&] { return time.now; });
   for (const int64_t batch_size : {10, 64, 100}) {
     const auto expected = pass(plain, batch_size, [] {});
@@ -116,7 +116,7 @@ TEST_CASE("prefetch: no thread where reading is quick beside the step") {
   for (const auto& [read_seconds, wants] : {std::pair(0.5 * BatchReader::kWorthAThread, false),
                                             std::pair(2 * BatchReader::kWorthAThread, true)}) {
     FakeTime time;
-    const Dataset data = dataset_of([&, seconds = read_seconds] { time.add_in_main(seconds); });
+    const Dataset data = slow_dataset([&, seconds = read_seconds] { time.add_in_main(seconds); });
     BatchReader reader(data, 2, [&] { return time.now; });
     int64_t step = 0;
     pass(reader, 10, [&] { time.now += step++ == 0 ? 1000 : 1; });  // the first is compiled
@@ -127,7 +127,7 @@ TEST_CASE("prefetch: no thread where reading is quick beside the step") {
 TEST_CASE("prefetch: data that become slow are noticed") {
   FakeTime time;
   std::atomic<double> seconds = 0;
-  const Dataset data = dataset_of([&] { time.add_in_main(seconds); });
+  const Dataset data = slow_dataset([&] { time.add_in_main(seconds); });
   BatchReader reader(data, 2, [&] { return time.now; });
   int64_t steps = 0, without_thread = 0;
   pass(reader, 1, [&] {
@@ -140,7 +140,7 @@ TEST_CASE("prefetch: data that become slow are noticed") {
 }
 
 TEST_CASE("prefetch: data in memory and prefetch: 0 have no thread and are not timed") {
-  Dataset data = dataset_of([] {});
+  Dataset data = slow_dataset([] {});
   int asked = 0;
   const auto now = [&] { return static_cast<double>(++asked); };
   BatchReader none(data, 0, now);
@@ -161,7 +161,7 @@ TEST_CASE("prefetch: data in memory and prefetch: 0 have no thread and are not t
 TEST_CASE("prefetch: what goes wrong in the thread comes out where its batch is asked for") {
   FakeTime time;
   std::atomic<int> reads = 0;
-  const Dataset data = dataset_of([&] {
+  const Dataset data = slow_dataset([&] {
     if (++reads <= 4) {
       time.now += 1;
     }
@@ -189,7 +189,7 @@ TEST_CASE("prefetch: the thread ends with the reader, wherever it is, and has no
   FakeTime time;
   std::atomic<int> reads = 0;
   std::atomic<bool> blocks_signals = true;
-  const Dataset data = dataset_of([&] {
+  const Dataset data = slow_dataset([&] {
     if (++reads > 4) {
       sigset_t mask;
       pthread_sigmask(SIG_SETMASK, nullptr, &mask);
@@ -217,7 +217,7 @@ TEST_CASE("prefetch: the thread ends with the reader, wherever it is, and has no
 
 TEST_CASE("prefetch: of several processes each reads only the rows of its part") {
   FakeTime time;
-  const Dataset slow = dataset_of([&] { time.add_in_main(1); });
+  const Dataset slow = slow_dataset([&] { time.add_in_main(1); });
   // The second quarter of a batch; of the last, smaller one all.
   const auto part = [](int64_t size) {
     return size == 100 ? BatchPart{25, 25} : BatchPart{0, size};

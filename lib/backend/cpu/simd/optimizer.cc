@@ -65,7 +65,7 @@ void rmsprop_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   const Operands<T> o(args);
   const T rho = static_cast<T>(args.scalars[kRho]);
   const T rest = static_cast<T>(1.0 - args.scalars[kRho]);
-  const T epsilon = static_cast<T>(args.scalars[kEpsilon]);
+  const T epsilon = static_cast<T>(args.scalars[kEpsilonTerm]);
   const T mu = static_cast<T>(args.scalars[kMomentumFactor]);
   const T* v = o.slot[0];
   T* new_v = o.new_slot[0];
@@ -119,7 +119,7 @@ void adam_loop(const OptimizerArgs& args, int64_t begin, int64_t end) {
   const Operands<T> o(args);
   const T rest1 = static_cast<T>(1.0 - args.scalars[kBeta1]);
   const T rest2 = static_cast<T>(1.0 - args.scalars[kBeta2]);
-  const T epsilon = static_cast<T>(args.scalars[kEpsilon]);
+  const T epsilon = static_cast<T>(args.scalars[kEpsilonTerm]);
   const T* m = o.slot[0];
   const T* v = o.slot[1];
   const T* top = o.slot[2];
