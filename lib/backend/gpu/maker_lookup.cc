@@ -239,14 +239,14 @@ void GpuMaker::one_hot(const LookupShape& shape, const std::byte* ids, std::byte
   launch.args = {address(ids), address(out), static_cast<uint64_t>(shape.start)};
   std::string text = fmt::format("const int* ids = (const int*)arg[0];\n{0}* to = ({0}*)arg[1];\n",
                                  type_name(shape.dtype));
-  text += element_loop(total / pack, launch.blocks);
+  text += element_loop(total / pack, launch.blocks);  // U holds all packs, not all elements
   text += fmt::format(
       "const long long id = (long long)ids[i / {0}u] - (long long)arg[2];\n"
       "const long long first = (long long)(i % {0}u) * {1};\n"
       "mt_pack<{2}, {1}> x;\n"
       "#pragma unroll\n"
       "for (int e = 0; e < {1}; ++e) x.v[e] = mt_put<{2}>(({3})(id == first + e ? 1 : 0));\n"
-      "*(mt_pack<{2}, {1}>*)(to + i * {1}u) = x;\n"
+      "*(mt_pack<{2}, {1}>*)(to + (unsigned long long)i * {1}u) = x;\n"
       "}}\n",
       shape.rows / pack, pack, type_name(shape.dtype), compute_type(shape.dtype));
   launch.body = make_body("one_hot", std::move(text), 0, false);

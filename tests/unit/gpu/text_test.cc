@@ -246,6 +246,19 @@ TEST_CASE("large arrays take no more blocks than a GPU holds") {
   }
 }
 
+// Packs of four are counted in 32 bits, elements are not.
+TEST_CASE("a one hot of more than 2^32 elements is written to its end") {
+  Made made;
+  LookupShape shape;
+  shape.num_ids = 32768;
+  shape.rows = shape.global_rows = 151936;
+  made.maker.one_hot(shape, made.memory.take(shape.num_ids * 4),
+                     made.memory.take(shape.num_ids * shape.rows * 4));
+  const std::string text = made.text("one hot");
+  CHECK(text.find("typedef unsigned U;") != std::string::npos);
+  CHECK(text.find("to + (unsigned long long)i * 4u") != std::string::npos);
+}
+
 TEST_CASE("an op on a type that it is not defined for is refused by name") {
   Made made;
   const View x = made.memory.view(DType::kInt32, {4});
