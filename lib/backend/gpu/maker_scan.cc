@@ -163,7 +163,7 @@ void GpuMaker::argmax(const ScanShape& shape, const std::byte* x, std::byte* out
     fold.outputs = outputs;
     fold.terms = terms;
     fold.terms_adjacent = shape.inner == 1 && candidates == nullptr;
-    fold.value_bytes = shape.dtype == DType::kInt64 || shape.dtype == DType::kFloat64 ? 16 : 8;
+    fold.value_bytes = size_of(shape.dtype) == 8 ? 16 : 8;  // with a place
     const FoldPlan plan = plan_fold(outputs, terms, fold.terms_adjacent, true);
     std::byte* to = plan.parts == 1 ? out : scratch(plan.parts * outputs * 4);
     fold.text = scan_head(shape) + constant_line("bool", "candidates", candidates != nullptr) +

@@ -246,6 +246,21 @@ TEST_CASE("large arrays take no more blocks than a GPU holds") {
   }
 }
 
+TEST_CASE("the shared memory of an argmax holds a value and a place of every thread") {
+  for (const DType dtype :
+       {DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kUInt64}) {
+    CAPTURE(dtype_name(dtype));
+    Made made;
+    ScanShape shape;
+    shape.outer = 4;
+    shape.size = 4096;
+    shape.dtype = dtype;
+    made.maker.argmax(shape, made.memory.view(dtype, {4, 4096}).data, made.memory.take(16));
+    const Launch launch = made.launches()[0];
+    CHECK(launch.body->shared_bytes == (dtype_size(dtype) == 8 ? 16 : 8) * gpu::kThreads);
+  }
+}
+
 // Packs of four are counted in 32 bits, elements are not.
 TEST_CASE("a one hot of more than 2^32 elements is written to its end") {
   Made made;
