@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "data/checks.h"
 
 namespace meshtrain {
 
@@ -349,11 +350,18 @@ void Trainer::check_loss(int64_t epoch, int64_t step) const {
   if (std::isfinite(loss)) {
     return;
   }
+  const std::vector<std::string> paths = runner_.weight_paths();
+  const auto lost = std::find_if(paths.begin(), paths.end(), [&](const std::string& path) {
+    return first_nonfinite(runner_.read_variable(path)) >= 0;
+  });
   Diagnostics diagnostics;
   diagnostics
-      .error(
-          "E501", config_.compile.optimizer.loc,
-          fmt::format("the loss is {} at step {} of epoch {}", format_shortest(loss), step, epoch))
+      .error("E501", config_.compile.optimizer.loc,
+             fmt::format("the loss is {} at step {} of epoch {}; {}", format_shortest(loss), step,
+                         epoch,
+                         lost == paths.end()
+                             ? "all weights are finite"
+                             : fmt::format("`{}` is the first weight that is not finite", *lost)))
       .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
   throw ConfigError(diagnostics);
 }

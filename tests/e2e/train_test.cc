@@ -233,6 +233,7 @@ TEST_CASE("a loss that is not finite ends with exit code 5 and names the step") 
                                   folder.path());
   CHECK_MESSAGE(result.exit_code == 5, result.err);
   CHECK(result.err.find("error[E501]: the loss is ") != std::string::npos);
+  CHECK(result.err.find("kernel` is the first weight that is not finite\n") != std::string::npos);
   CHECK(result.err.find("nothing was started") == std::string::npos);
   const std::vector<Json> events = events_of(folder.read("run/metrics.jsonl"));
   CHECK(events.back().at("event") == "end");

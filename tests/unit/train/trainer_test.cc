@@ -237,7 +237,8 @@ TEST_CASE("a loss that is not finite ends the run and names the step") {
   } catch (const ConfigError& error) {
     CHECK(error.exit_code() == ExitCode::kDiverged);
     CHECK(error.diagnostics().list()[0].code == "E501");
-    CHECK(error.diagnostics().list()[0].message == "the loss is nan at step 2 of epoch 1");
+    CHECK(error.diagnostics().list()[0].message ==
+          "the loss is nan at step 2 of epoch 1; all weights are finite");
   }
   CHECK(s.runner.trained.size() == 2);
 }
@@ -396,7 +397,7 @@ TEST_CASE("a loss that is not finite ends the run before anybody can save the st
     } catch (const ConfigError& error) {
       CHECK(error.exit_code() == ExitCode::kDiverged);
       CHECK(error.diagnostics().list()[0].message ==
-            fmt::format("the loss is nan at step {} of epoch 1", bad));
+            fmt::format("the loss is nan at step {} of epoch 1; all weights are finite", bad));
     }
     CHECK(s.control.steps.empty());
   }
@@ -470,7 +471,8 @@ TEST_CASE("a loss that is not finite among steps that run together names its ste
     s.trainer.fit(dataset_of({1, 2, std::numeric_limits<double>::infinity(), 4}), nullptr);
     FAIL("no error");
   } catch (const ConfigError& error) {
-    CHECK(error.diagnostics().list()[0].message == "the loss is inf at step 3 of epoch 1");
+    CHECK(error.diagnostics().list()[0].message ==
+          "the loss is inf at step 3 of epoch 1; all weights are finite");
   }
 }
 
