@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/text.h"
@@ -10,6 +11,18 @@
 
 namespace meshtrain {
 namespace {
+
+// "-o" and "--run-dir".
+std::vector<std::string> all_names(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) {
+    names.push_back("-" + name);
+  }
+  for (const std::string& name : option.get_lnames()) {
+    names.push_back("--" + name);
+  }
+  return names;
+}
 
 class HelpFormatter final : public CLI::Formatter {
  public:
@@ -29,14 +42,7 @@ class HelpFormatter final : public CLI::Formatter {
       const bool is_list = option->get_expected_max() >= CLI::detail::expected_max_vector_size;
       return option->get_name(true, false) + (is_list ? "..." : "");
     }
-    std::vector<std::string> names;
-    for (const std::string& name : option->get_snames()) {
-      names.push_back("-" + name);
-    }
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
-    return join(names, ", ");
+    return join(all_names(*option), ", ");
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -84,6 +90,53 @@ std::vector<std::string> option_names(const CLI::App& app) {
     }
   }
   return names;
+}
+
+// Whether `word` is an option of the verb, alone or with a value: -q, --seed=3.
+bool is_option_of(const CLI::App& verb, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  const std::vector<const CLI::Option*> options = verb.get_options();
+  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* option) {
+    const std::vector<std::string> names = all_names(*option);
+    return std::find(names.begin(), names.end(), name) != names.end();
+  });
+}
+
+// What is wrong with the values that the parser found, or "". It forgets the `=` of `--name=` and
+// takes the next word, whatever that is.
+std::string wrong_value(const CLI::App& verb, const std::vector<std::string>& command_line) {
+  for (const std::string& word : command_line) {
+    if (word == "--") {
+      break;
+    }
+    if (starts_with(word, "--") && word.find('=') == word.size() - 1 && is_option_of(verb, word)) {
+      return fmt::format("`{}` has no value", word.substr(0, word.size() - 1));
+    }
+  }
+  for (const CLI::Option* option : verb.get_options()) {
+    const bool is_flag = option->get_type_size() == 0 || option->get_items_expected_min() == 0;
+    if (is_flag || option->get_positional()) {
+      continue;
+    }
+    for (const std::string& value : option->results()) {
+      if (value.empty() || (starts_with(value, "-") && is_option_of(verb, value))) {
+        return fmt::format("`--{}` has no value", option->get_lnames().front());
+      }
+      if (starts_with(value, "=") && !option->get_snames().empty()) {
+        const std::string name = "-" + option->get_snames().front();
+        return fmt::format("write `{0} {1}`, not `{0}={1}`", name,
+                           value.size() > 1 ? value.substr(1) : option->get_type_name());
+      }
+    }
+  }
+  return "";
+}
+
+int show_wrong(const CLI::App& verb, const std::string& message) {
+  Diagnostics diagnostics;
+  diagnostics.error("E140", {}, message).help(full_name(verb) + " --help");
+  err_stream().write(diagnostics.render());
+  return static_cast<int>(ExitCode::kConfig);
 }
 
 std::vector<std::string> verb_names(const CLI::App& app) {
@@ -159,6 +212,13 @@ bool has_wrong_verb(const CLI::App& app) {
   return innermost(app).get_require_subcommand_min() > 0 && !app.remaining(true).empty();
 }
 
+std::optional<int> show_wrong_value(const CLI::App& app,
+                                    const std::vector<std::string>& command_line) {
+  const CLI::App& verb = innermost(app);
+  const std::string message = wrong_value(verb, command_line);
+  return message.empty() ? std::nullopt : std::optional(show_wrong(verb, message));
+}
+
 int show_misuse(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App& verb = innermost(app);
   const bool no_verb = verb.get_require_subcommand_min() > 0;
@@ -177,10 +237,7 @@ int show_misuse(const CLI::ParseError& error, const CLI::App& app) {
                             : fmt::format("`{}` needs a verb: {}", verb.get_name(),
                                           join(verb_names(verb), " or "));
   }
-  Diagnostics diagnostics;
-  diagnostics.error("E140", {}, message).help(full_name(verb) + " --help");
-  err_stream().write(diagnostics.render());
-  return static_cast<int>(ExitCode::kConfig);
+  return show_wrong(verb, message);
 }
 
 }  // namespace meshtrain

@@ -67,7 +67,11 @@ int run(int argc, char** argv) {
     out_stream().write(fmt::format("{}\n", success.what()));
     return code_after_output(0, false);
   } catch (const CLI::ParseError& error) {
-    return show_misuse(error, app);
+    const std::optional<int> code = show_wrong_value(app, arguments.command_line);
+    return code ? *code : show_misuse(error, app);
+  }
+  if (const std::optional<int> code = show_wrong_value(app, arguments.command_line)) {
+    return *code;
   }
   arguments.given_words = given_words(app);
   const std::string verb = app.get_subcommands().front()->get_name();

@@ -55,6 +55,50 @@ TEST_CASE("what a flag cannot be is said in words") {
   check_misuse({"launch", "small.yaml", "-n", "4"}, "unknown option `-n`");
 }
 
+// A script's variable that is empty, or that was never set.
+TEST_CASE("a flag without its value is refused by every verb") {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> verbs = {
+      {"train", {"small.yaml"}},   {"launch", {"small.yaml"}},
+      {"plan", {"small.yaml"}},    {"evaluate", {"small.yaml"}},
+      {"resume", {"run"}},         {"predict", {"small.yaml", "-i", "x.npy", "-o", "y.npy"}},
+      {"verify", {"small.yaml"}},  {"export", {"small.yaml", "-o", "x.npz"}},
+      {"summary", {"small.yaml"}}, {"validate", {"small.yaml"}}};
+  for (const auto& [verb, words] : verbs) {
+    std::vector<std::string> given = {verb};
+    given.insert(given.end(), words.begin(), words.end());
+    const auto check = [&](std::vector<std::string> more, const std::string& flag) {
+      more.insert(more.begin(), given.begin(), given.end());
+      check_misuse(more, "`" + flag + "` has no value\n  = help: meshtrain " + verb + " --help\n");
+    };
+    for (const std::string flag : {"--mesh", "--devices", "--seed", "--name", "--set"}) {
+      check({flag, ""}, flag);
+      check({flag + "=", "batch_size=3"}, flag);
+      check({flag, "--batch-size=3"}, flag);
+      check({flag, "--help=x"}, flag);
+    }
+    check({"--seed="}, "--seed");
+    if (verb == "evaluate" || verb == "predict" || verb == "export") {
+      check({"-w", ""}, "--weights");
+      check({"--weights", "--mesh"}, "--weights");
+    }
+  }
+  check_misuse({"train", "small.yaml", "--resume="}, "`--resume` has no value");
+  check_misuse({"train", "small.yaml", "--name", "-q"}, "`--name` has no value");
+  check_misuse({"train", "small.yaml", "--restarts", ""}, "`--restarts` has no value");
+  check_misuse({"config", "show", "small.yaml", "--name=", "fit.epochs=7"},
+               "`--name` has no value\n  = help: meshtrain config show --help\n");
+  check_misuse({"summary", "small.yaml", "--sharding="}, "`--sharding` has no value");
+  check_misuse({"bench", "comm", "--mesh", ""}, "`--mesh` has no value");
+  check_misuse({"data", "fetch", "mnist", "--dir", ""}, "`--dir` has no value");
+  check_misuse({"report", "run", "-o", ""}, "`--output` has no value");
+  check_misuse({"train", "small.yaml", "-o=out"}, "write `-o out`, not `-o=out`");
+  check_misuse({"train", "small.yaml", "-o="}, "write `-o DIR`, not `-o=DIR`");
+  // A minus that begins no flag.
+  check_misuse({"train", "small.yaml", "--restarts", "-1"}, "must be a whole number");
+  const ExampleFolder folder;
+  CHECK(meshtrain({"plan", "small.yaml", "--name", "-x"}, folder.path()).exit_code == 0);
+}
+
 TEST_CASE("what cannot act is refused") {
   check_misuse({"train", "small.yaml", "--allow", "nope"},
                "`--allow nope`: no such key keeps a run from going on");
