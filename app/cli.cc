@@ -107,6 +107,7 @@ LoadOptions override_options(const Arguments& a) {
       {a.seed, "seed", "--seed"},
       {a.name, "name", "--name"},
       {a.limit_steps, "fit.limit_steps", "--limit-steps"},
+      {a.evaluate_steps, "evaluate.steps", "--limit-steps"},
       {a.hardware, "plan.hardware", "--hardware"},
       {a.max_time, "run.max_time", "--max-time"}};
   for (const auto& [value, key, flag] : flags) {

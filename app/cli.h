@@ -40,6 +40,7 @@ struct Arguments {
   std::vector<std::string> words;  // config files and overrides, in order
   std::vector<std::string> sets;   // --set
   std::string profile, mesh, devices, name, batch_size, epochs, seed, limit_steps;
+  std::string evaluate_steps;  // --limit-steps of evaluate
   std::string resume, max_time, target;
   std::vector<std::string> allow;  // --allow KEY
   bool reset_cursor = false, reset_optimizer = false, partial = false;

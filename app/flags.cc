@@ -17,16 +17,16 @@ void add_key_flag(CLI::App& verb, const std::string& flag, std::string& value,
 
 }  // namespace
 
-void add_config_arguments(CLI::App& verb, Arguments& a) {
+void add_config_arguments(CLI::App& verb, Arguments& a, Steps steps) {
   verb.add_option("CONFIG", a.words,
                   "Config files, merged left to right (- is standard input), and "
                   "overrides: key.path=value, ~key, list+=item")
       ->option_text("[KEY=VALUE...]")
       ->required();
-  add_key_flags(verb, a);
+  add_key_flags(verb, a, steps);
 }
 
-void add_key_flags(CLI::App& verb, Arguments& a) {
+void add_key_flags(CLI::App& verb, Arguments& a, Steps steps) {
   verb.add_option("--set", a.sets, "The same as a bare KEY=VALUE")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -37,11 +37,18 @@ void add_key_flags(CLI::App& verb, Arguments& a) {
   add_key_flag(verb, "--devices", a.devices, "cpu:8|gpu:0-7|gpu:0x8|64xH100|auto",
                "distribution.device_mesh.devices", "Devices of the mesh");
   add_key_flag(verb, "--batch-size", a.batch_size, "N", "fit.batch_size", "Global batch size");
-  add_key_flag(verb, "--epochs", a.epochs, "N", "fit.epochs", "Number of the last epoch");
+  if (steps == Steps::kFit) {
+    add_key_flag(verb, "--epochs", a.epochs, "N", "fit.epochs", "Number of the last epoch");
+  }
   add_key_flag(verb, "--seed", a.seed, "N", "seed", "Seed of every random number");
   add_key_flag(verb, "--name", a.name, "NAME", "name", "Name of the run");
-  add_key_flag(verb, "--limit-steps", a.limit_steps, "N", "fit.limit_steps",
-               "At most N updates per epoch, for smoke runs");
+  if (steps == Steps::kFit) {
+    add_key_flag(verb, "--limit-steps", a.limit_steps, "N", "fit.limit_steps",
+                 "At most N updates per epoch, for smoke runs");
+  } else if (steps == Steps::kEvaluate) {
+    add_key_flag(verb, "--limit-steps", a.evaluate_steps, "N", "evaluate.steps",
+                 "At most N batches, for smoke runs");
+  }
 }
 
 void add_output_flags(CLI::App& verb, Arguments& a) {

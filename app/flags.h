@@ -7,10 +7,13 @@
 
 namespace meshtrain {
 
+// What a verb does with a config's data, which decides whether --epochs and --limit-steps can act.
+enum class Steps { kFit, kEvaluate, kNone };
+
 // CONFIG... [KEY=VALUE...] and the flags that stand for config keys.
-void add_config_arguments(CLI::App& verb, Arguments& arguments);
+void add_config_arguments(CLI::App& verb, Arguments& arguments, Steps steps = Steps::kFit);
 // The latter alone.
-void add_key_flags(CLI::App& verb, Arguments& arguments);
+void add_key_flags(CLI::App& verb, Arguments& arguments, Steps steps = Steps::kFit);
 // --progress, --log-format, -q: of verbs that run steps.
 void add_output_flags(CLI::App& verb, Arguments& arguments);
 // -v: of verbs that train.

@@ -95,7 +95,7 @@ void add_evaluate(CommandLine to) {
   CLI::App& verb =
       add_verb(to.app, "evaluate", "Loss and metrics of a run, or of a config with weights",
                to.action, [&a, &started = to.started] { return run_evaluate(a, started); });
-  add_config_arguments(verb, a);
+  add_config_arguments(verb, a, Steps::kEvaluate);
   add_weights_flag(verb, a);
   add_engine_flags(verb, a);
   add_output_flags(verb, a);
@@ -106,7 +106,7 @@ void add_predict(CommandLine to) {
   CLI::App& verb = add_verb(
       to.app, "predict", "Outputs of a run, or of a config with weights, for given samples",
       to.action, [&a, &started = to.started] { return run_predict(a, started); });
-  add_config_arguments(verb, a);
+  add_config_arguments(verb, a, Steps::kNone);
   add_weights_flag(verb, a);
   verb.add_option("-i,--input", a.input,
                   "Samples: a NumPy array or archive, HDF5, or a file like those of data.train")
@@ -227,7 +227,7 @@ void add_data(CommandLine to) {
                                "Samples, shapes, dtypes, ranges and class counts of a config's "
                                "data, or of a file or folder",
                                to.action, [&a] { return run_data_inspect(a); });
-  add_config_arguments(inspect, a);
+  add_config_arguments(inspect, a, Steps::kNone);
   add_format_flag(inspect, a);
   add_color_flag(inspect, a);
 }
@@ -245,7 +245,7 @@ void add_export(CommandLine to) {
       add_verb(to.app, "export",
                "Weights or the whole model for Keras and others (not the optimizer's state)",
                to.action, [&a] { return run_export(a); });
-  add_config_arguments(verb, a);
+  add_config_arguments(verb, a, Steps::kNone);
   add_weights_flag(verb, a);
   verb.add_option(
           "-o,--output", a.output,
@@ -344,7 +344,7 @@ void add_verify(CommandLine to) {
                   "bit. A checkpoint: every byte fits its checksum. KEY=VALUE after a config")
       ->option_text("[KEY=VALUE...]")
       ->required();
-  add_key_flags(verb, a);
+  add_key_flags(verb, a, Steps::kNone);
   verb.add_option("--steps", a.steps,
                   "Of a config: training steps of a whole batch to compare; the smaller last batch "
                   "of the epoch, if there is one, is compared too")

@@ -115,6 +115,28 @@ TEST_CASE("what cannot act is refused") {
   CHECK(contains(meshtrain({"explain", "LSTM"}, ".").out, "comes with a later release"));
 }
 
+TEST_CASE("flags of epochs and steps are where they act") {
+  for (const std::string flag : {"--epochs", "--limit-steps"}) {
+    check_misuse({"predict", "run", "-i", "x.npy", "-o", "y.npy", flag, "1"},
+                 "unknown option `" + flag + "`");
+    check_misuse({"export", "small.yaml", "-o", "x.npz", flag, "1"},
+                 "unknown option `" + flag + "`");
+    check_misuse({"data", "inspect", "small.yaml", flag, "1"}, "unknown option `" + flag + "`");
+    check_misuse({"verify", "small.yaml", flag, "1"}, "unknown option `" + flag + "`");
+  }
+  check_misuse({"evaluate", "run", "--epochs", "1"}, "unknown option `--epochs`");
+  const FinishedRun folder;  // 20 samples to test, 16 a batch
+  const auto steps = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"evaluate", "runs/small/latest"});
+    const Result result = meshtrain(more, folder.path());
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    return result.out.substr(0, result.out.find(' '));
+  };
+  CHECK(steps({}) == "2/2");
+  CHECK(steps({"--limit-steps", "1"}) == "1/1");
+  CHECK(steps({"--limit-steps=9"}) == "2/2");
+}
+
 TEST_CASE("help is in our words") {
   for (const char* verb : {"train", "launch", "verify", "summary", "resume", "predict", "report"}) {
     CAPTURE(verb);
