@@ -54,9 +54,10 @@ FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may
     lanes = std::min(lanes, kThreads / std::min(power_above(outputs), kWarp));
   // A warp still reads a row of neighbours as one when others have enough to do, and no thread
   // takes so many that the row must be cut.
-  const int64_t fewest = is_tiny || !terms_adjacent
-                             ? 1
-                             : std::min(lanes, std::max(kWarp, power_above(terms / kMostTerms)));
+  const int64_t fewest =
+      is_tiny || !terms_adjacent
+          ? 1
+          : std::min(lanes, std::max(kWarp, power_above(ceil_div(terms, kMostTerms))));
   const int64_t enough = is_tiny ? kTinyBlocks * kThreads : kManyThreads;
   while (lanes > fewest && outputs * lanes > enough)
     lanes /= 2;

@@ -213,6 +213,7 @@ TEST_CASE("reductions take a second kernel only where one would leave a GPU idle
   CHECK(kernels({65536, 10}, {true, false}) == 2);
   CHECK(kernels({4096, 1024}, {false, true}) == 1);
   CHECK(kernels({16384, 50257}, {false, true}) == 1);
+  CHECK(kernels({32768, 16500}, {false, true}) == 1);
   CHECK(kernels({8, 100000}, {true, false}) == 1);
   CHECK(kernels({64, 10}, {false, true}) == 1);
   CHECK(kernels({64, 200}, {true, false}) == 1);
