@@ -16,7 +16,6 @@ namespace {
 constexpr int64_t kWarp = 32;
 // Threads beyond which more of them do not make a kernel faster: 132 multiprocessors hold 2048.
 constexpr int64_t kManyThreads = 1 << 18;
-constexpr int64_t kManyBlocks = 264;
 constexpr int64_t kFewTerms = 16;    // of a thread: not worth a second kernel
 constexpr int64_t kMostTerms = 512;  // of a thread, in four sums of float32
 

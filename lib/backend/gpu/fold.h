@@ -34,6 +34,8 @@ inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+constexpr int64_t kManyBlocks = 264;  // fill a GPU: two for each of 132 multiprocessors
+
 // `may_split`: whether parts can be joined afterwards.
 FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may_split);
 KernelBodyPtr fold_body(const Fold& fold, const FoldPlan& plan);

@@ -12,7 +12,9 @@ namespace {
 constexpr int64_t kMostHeld = 24;            // columns of a lane in registers
 constexpr int64_t kMostRegisters = 96;       // of a thread for whole values
 constexpr int64_t kMostInstructions = 1024;  // of a thread's columns in all
-constexpr int64_t kMostOfFew = 64;  // columns of a thread where rows are too few to fill a GPU
+// Columns of a thread where rows are too few to fill a GPU, and where they are enough: each of its
+// four sums of float32 then has 1024 terms.
+constexpr int64_t kMostOfFew = 64, kMostOfMany = 4096;
 constexpr size_t kMostArgs = 64;
 
 // In as few dimensions as possible; equal loops have equal sizes and strides.
@@ -181,7 +183,8 @@ class RowPlanner {
   // registers, but for what is so small that one block may compute it (join.h).
   bool choose_lanes() {
     const FoldPlan alone = plan_fold(plan.rows, plan.columns, true, true);
-    if (alone.parts > 1 && ceil_div(plan.columns, kThreads) > kMostOfFew)
+    const int64_t most = alone.groups < kManyBlocks ? kMostOfFew : kMostOfMany;
+    if (alone.parts > 1 && ceil_div(plan.columns, kThreads) > most)
       return false;
     int64_t lanes = alone.lanes;
     const int64_t words = most_words(), instructions = num_instructions();

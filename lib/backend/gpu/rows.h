@@ -79,8 +79,8 @@ struct RowPlan {
   }
 };
 
-// Nothing where the calls are no such kernel, or would be slower as one. The calls must outlive the
-// plan.
+// Nothing where the calls are no such kernel, or would be slower as one or lose digits. The calls
+// must outlive the plan.
 std::optional<RowPlan> plan_rows(const std::vector<RowCall>& calls,
                                  const std::vector<const std::byte*>& read_later);
 Launch row_launch(const RowPlan& plan);

@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <numeric>
 
 #include "backend/gpu/join.h"
 #include "decoder.h"
+#include "exec/gpu_memory.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
 #include "passes/memory.h"
@@ -186,6 +188,31 @@ model:
   CHECK(after.of_rows == 0);
   CHECK(before.epilogues == 1);
   CHECK(after.epilogues == 1);
+}
+
+int64_t step_bytes(const Program& program, bool with_scratch) {
+  StepMemory memory = imagined_step_memory();
+  take_gpu_memory(program, memory, with_scratch);
+  const std::vector<int64_t> blocks = memory.block_bytes();
+  return std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
+}
+
+TEST_CASE("the loss over a large vocabulary takes no memory beside its logits") {
+  constexpr const char* kVocabulary = R"(
+name: vocabulary
+model:
+  layers:
+    - Input: {shape: [16]}
+    - Dense: {units: 151936}
+compile: {loss: {SparseCategoricalCrossentropy: {from_logits: true}}, optimizer: SGD}
+fit: {batch_size: 1024}
+)";
+  const Config config = config_from(kVocabulary, {});
+  Program program = Setup(config, nullptr).compile(StepKind::kTrain, 1024).program;
+  group_rows(program);
+  CHECK(made(program).of_rows > 0);
+  const int64_t logits = int64_t{1024} * 151936 * 4;
+  CHECK(step_bytes(program, true) < step_bytes(program, false) + logits / 8);
 }
 
 TEST_CASE("programs with fixed reductions keep their steps") {

@@ -187,6 +187,24 @@ TEST_CASE("few rows of many columns are left to kernels of many blocks") {
   CHECK(softmax(many).size() == 1);
 }
 
+// Alone, a reduction of more than 131,072 columns is cut in parts, however many rows there are.
+TEST_CASE("many rows of a large vocabulary are one kernel without memory of its own") {
+  for (const int64_t rows : {264, 32768}) {
+    for (const int64_t classes : {131072, 151936, 256000}) {
+      CAPTURE(rows);
+      CAPTURE(classes);
+      Rows many(rows, classes), few(16, classes);
+      const std::vector<Command> commands = softmax(many);
+      REQUIRE(commands.size() == 1);
+      CHECK(commands[0].accesses.size() == 2);  // of the logits and of the result
+      CHECK(launch_of(commands[0]).blocks == static_cast<uint64_t>(rows));
+      CHECK(softmax(few).size() > 1);
+    }
+  }
+  Rows endless(264, 2000000);  // its sums would lose digits
+  CHECK(softmax(endless).size() > 1);
+}
+
 TEST_CASE("memory that no call reads any more is given again where rows are apart") {
   constexpr int64_t kBytes = int64_t{2} * 200000 * 4;
   Rows rows(2, 200000);

@@ -256,7 +256,8 @@ std::vector<KernelSpec> row_specs() {
   }
   add_all(list, {DType::kBFloat16, 512, 1000});
   add_all(list, {DType::kFloat64, 512, 1000});
-  add_all(list, {DType::kFloat32, 2, 9000, false});  // more than fits in registers
+  add_all(list, {DType::kFloat32, 2, 9000, false});   // more than fits in registers
+  add_all(list, {DType::kFloat32, 2, 20000, false});  // apart: too few
   return list.take();
 }
 
