@@ -9,10 +9,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 #include <utility>
 
-#include "backend/gpu/known_answer.h"
 #include "backend/gpu/maker.h"
 #include "comm/control_channel.h"
 #include "exec/gpu_slots.h"
@@ -98,7 +96,6 @@ class GpuExecutor final : public Executor::Impl {
   Prepared& prepared();
   void add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const;
   void add_outputs(gpu::GpuMaker& maker) const;
-  void try_groups(const std::vector<gpu::Command>& commands);
   gpu::Plan& plan(int steps);
   void enqueue(const Slots& slots, int steps, bool up) const;
 
@@ -116,8 +113,7 @@ class GpuExecutor final : public Executor::Impl {
   int half_ = 0;   // of the slots, of that run
   bool is_fed_ = false;
   std::map<Tables, Prepared> prepared_;
-  std::set<std::vector<int>> tried_groups_;  // ranks that collectives are over
-  std::unique_ptr<gpu::Event> done_[2];      // with the run that had this half
+  std::unique_ptr<gpu::Event> done_[2];  // with the run that had this half
 };
 
 GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
@@ -278,18 +274,8 @@ Prepared& GpuExecutor::prepared() {
     add_gpu_steps(program, where, maker);
     add_outputs(maker);
     place->second.commands = maker.take();
-    try_groups(place->second.commands);
   }
   return place->second;
-}
-
-// All processes have lists of ranks at the same places.
-void GpuExecutor::try_groups(const std::vector<gpu::Command>& commands) {
-  for (const gpu::Command& command : commands) {
-    const std::vector<int>* ranks = gpu::ranks_of(command.what);
-    if (ranks != nullptr && tried_groups_.insert(*ranks).second)
-      gpu::check_collectives(*device_, program.part.rank(), *ranks);
-  }
 }
 
 gpu::Plan& GpuExecutor::plan(int steps) {

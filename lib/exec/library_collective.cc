@@ -147,14 +147,38 @@ class LibraryCollective {
   int64_t in_bytes_ = 0, out_bytes_ = 0;
 };
 
-// Axes along which the pieces of operand i are gathered, or its terms added up.
-AxisMask moved_axes(const StepContext& context, size_t i) {
-  const Buffer& from = context.input(i);
-  const Buffer& to = context.output(i);
-  const AxisMask axes = context.step.op->name == "all_gather"
+// Axes along which the pieces of operand i are gathered from other processes, or its terms added
+// up.
+AxisMask moved_axes(const Program& program, const ProgramStep& step, size_t i) {
+  const Buffer& from = program.buffers[step.inputs[i]];
+  const Buffer& to = program.buffers[step.outputs[i]];
+  const AxisMask axes = step.op->name == "all_gather"
                             ? from.axes & ~to.axes
                             : from.sharding.partial & ~to.sharding.partial;
-  return axes & context.program.part.crossing();
+  return axes & program.part.crossing();
+}
+
+// Those of a step that is one call of the library; 0: it is none.
+AxisMask axes_of_library(const Program& program, const ProgramStep& step, bool has_gathers) {
+  const std::string_view op = step.op->name;
+  const bool is_fast = !program.fixed_reductions;
+  const bool is_made = op == "all_gather"       ? has_gathers
+                       : op == "reduce_scatter" ? has_gathers && is_fast
+                                                : op == "all_reduce" && is_fast;
+  return is_made ? moved_axes(program, step, 0) : 0;
+}
+
+// Those of a step that gathers on GPUs what each process has added up in a fixed order; 0: it is
+// none.
+AxisMask axes_of_shares(const Program& program, const ProgramStep& step) {
+  if (step.op->name != "all_reduce" || !program.fixed_reductions)
+    return 0;
+  const AxisMask axes = moved_axes(program, step, 0);
+  const size_t processes = program.part.group(axes).size();
+  const bool gathers = std::any_of(step.outputs.begin(), step.outputs.end(), [&](int b) {
+    return has_equal_shares(program.buffers[b], processes);
+  });
+  return gathers ? axes : 0;
 }
 
 }  // namespace
@@ -173,21 +197,37 @@ Reduction reduction_of(Combine combine) {
 
 bool make_by_library(StepContext& context) {
   const std::string_view op = context.step.op->name;
-  const bool is_fast = !context.program.fixed_reductions;
-  const bool has_gathers = context.maker.has_gathers();
-  const bool is_made = op == "all_gather"       ? has_gathers
-                       : op == "reduce_scatter" ? has_gathers && is_fast
-                                                : op == "all_reduce" && is_fast;
-  const AxisMask axes = is_made ? moved_axes(context, 0) : 0;
+  const Program& program = context.program;
+  const AxisMask axes = axes_of_library(program, context.step, context.maker.has_gathers());
   if (axes == 0)
     return false;
   for (size_t i = 1; i < context.step.inputs.size(); ++i)
-    MESHTRAIN_CHECK(moved_axes(context, i) == axes, "{}: other axes", context.step.path);
+    MESHTRAIN_CHECK(moved_axes(program, context.step, i) == axes, "{}: other axes",
+                    context.step.path);
   LibraryCollective collective(context, axes);
   op == "all_gather"       ? collective.all_gather()
   : op == "reduce_scatter" ? collective.reduce_scatter()
                            : collective.all_reduce();
   return true;
+}
+
+bool has_equal_shares(const Buffer& sums, size_t processes) {
+  return num_elements(sums.shape) % static_cast<int64_t>(processes) == 0;
+}
+
+std::vector<std::vector<int>> library_groups(const Program& program) {
+  std::vector<std::vector<int>> out;
+  for (const std::vector<ProgramStep>* steps : {&program.prologue, &program.steps}) {
+    for (const ProgramStep& step : *steps) {
+      const AxisMask axes = axes_of_library(program, step, true) | axes_of_shares(program, step);
+      if (axes == 0)
+        continue;
+      std::vector<int> ranks = program.part.group(axes);
+      if (std::find(out.begin(), out.end(), ranks) == out.end())
+        out.push_back(std::move(ranks));
+    }
+  }
+  return out;
 }
 
 void gather_runs(KernelMaker& maker, const std::vector<View>& whole, int64_t place,

@@ -12,8 +12,11 @@
 // whatever a processor computes but its fast all-reduce, and sums with fixed reductions.
 #pragma once
 
+#include <vector>
+
 #include "exec/prepare.h"
 #include "ir/op.h"
+#include "ir/program.h"
 
 namespace meshtrain {
 
@@ -21,6 +24,13 @@ Reduction reduction_of(Combine combine);
 
 // Makes the step, if it is one of these; false: it is made of exchanges.
 bool make_by_library(StepContext& context);
+
+// Whether all of so many processes add up as many elements of each piece.
+bool has_equal_shares(const Buffer& sums, size_t processes);
+
+// The lists of processes, this one among them, between which GPUs have a library move something in
+// steps of this program: each once, in an order in which all processes find theirs.
+std::vector<std::vector<int>> library_groups(const Program& program);
 
 // Of each of `whole`, in equal runs one for each of `ranks`, this process has the one at its place:
 // afterwards it has all.

@@ -96,7 +96,7 @@ class Collective {
     for (size_t i = 0; i < num_operands(); ++i) {
       const Buffer& buffer = context_.output(i);
       const int64_t n = num_elements(buffer.shape);
-      const bool is_even = n % static_cast<int64_t>(group_.size()) == 0 && maker_.has_gathers();
+      const bool is_even = has_equal_shares(buffer, group_.size()) && maker_.has_gathers();
       for (int64_t p = 0; p < buffer.num_pieces; ++p) {
         std::byte* const piece = context_.output_base(i) + p * buffer.piece_bytes;
         (is_even ? even : uneven).push_back(contiguous_view(piece, buffer.dtype, {n}));

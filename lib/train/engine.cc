@@ -120,6 +120,7 @@ struct Engine::Impl {
       graphs.push_back(std::move(compiled.graph));
       made.push_back(std::move(compiled.program));
     }
+    join_groups(device.get(), processes, made, groups);
     if (device != nullptr && !missing.empty()) {
       StepMemory& memory = store.step_memory();
       memory.extend(
@@ -240,6 +241,7 @@ struct Engine::Impl {
   std::shared_ptr<WorkerPool> workers;
   VariableStore store;
   Feeder feeder;
+  DeviceGroups groups;
   std::map<std::pair<StepKind, int64_t>, std::unique_ptr<Compiled>> programs;
   int64_t iterations = 0;
   bool knows_iterations = true;  // false: some of them may have been skipped

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "comm/hello.h"
 #include "comm/socket.h"
+#include "exec/library_collective.h"
 
 namespace meshtrain {
 namespace {
@@ -127,6 +128,29 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   std::iota(all.begin(), all.end(), 0);
   gpu::check_collectives(*device, group.rank(), all);
   return hook;
+}
+
+void join_groups(gpu::Device* device, const Processes& processes,
+                 const std::vector<Program>& programs, DeviceGroups& joined) {
+  if (processes.size() == 1 || device == nullptr) {
+    return;
+  }
+  for (const Program& program : programs) {
+    for (const std::vector<int>& ranks : library_groups(program)) {
+      if (!joined.insert(ranks).second) {
+        continue;
+      }
+      ControlChannel* const control = processes.control.get();
+      std::optional<ControlChannel::Announcement> announced;
+      if (control != nullptr) {
+        announced.emplace(control->announce("joining the GPUs", kJoinSeconds));
+      }
+      const Together together(control, "joining the GPUs");
+      for (const int64_t elements : {gpu::kFewElements, gpu::kManyElements}) {
+        gpu::check_collectives(*device, processes.rank(), ranks, elements);
+      }
+    }
+  }
 }
 
 void check_same_program(const Processes& processes, const Graph& partitioned,

@@ -4,11 +4,14 @@
 
 #include <memory>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "backend/gpu/device.h"
 #include "comm/control_channel.h"
 #include "comm/processes.h"
 #include "ir/graph.h"
+#include "ir/program.h"
 
 namespace meshtrain {
 
@@ -21,6 +24,13 @@ using AbortHook = std::optional<ControlChannel::Hook>;
 // E615 (exit 4) where two have the same GPU; RuntimeFailure (exit 8) where GPUs do not come
 // together or something else arrives than was sent.
 AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Processes& processes);
+
+// Collective, before it is asked whether programs fit: joins the GPUs in the groups in which these
+// programs have a library move something, and tries each, since NCCL takes memory for it then.
+// `joined`: those that are there, to which it adds. Throws RuntimeFailure (exit 8) as above.
+using DeviceGroups = std::set<std::vector<int>>;
+void join_groups(gpu::Device* device, const Processes& processes,
+                 const std::vector<Program>& programs, DeviceGroups& joined);
 
 // Collective, before the first run of a program: throws ConfigError E611 (exit 2) where a rank has
 // partitioned it otherwise than rank 0. `what`: "a train step of 64 samples".

@@ -7,6 +7,7 @@
 
 #include "comm/socket.h"
 #include "ir/op.h"
+#include "train/join_devices.h"
 
 namespace meshtrain {
 namespace {
@@ -152,6 +153,7 @@ CommSeries measure_series(std::string_view op, const char* reductions, int axis,
   series.group = group_of(options, axis);
   series.between_processes = (part.crossing() >> axis & 1) != 0;
   const int64_t n = series.group.devices;
+  DeviceGroups groups;
   for (int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
     const Case c = make_case(op, axis, n, bytes);
     CommPoint point;
@@ -168,6 +170,7 @@ CommSeries measure_series(std::string_view op, const char* reductions, int axis,
       series.shortened = true;
       break;
     }
+    join_groups(options.device.get(), options.processes, {program}, groups);
     VariableStore store(part, {}, options.device, options.processes);
     Executor executor(std::move(program), options.workers, store);
     const auto finish = [&] {

@@ -59,6 +59,17 @@ std::string peers_of(const gpu::Exchange& exchange) {
   return fmt::format("{}", fmt::join(peers, ", "));
 }
 
+// Of GPU or host memory, which NCCL says in words only: CUDA's, those of its allocators, errno's.
+bool is_out_of_memory(ncclResult_t status, std::string_view detail) {
+  if (status != ncclUnhandledCudaError && status != ncclSystemError)
+    return false;
+  constexpr std::string_view kWords[] = {"out of memory", "Failed to CUDA calloc",
+                                         "Failed to CUDA malloc", "Cannot allocate memory"};
+  return std::any_of(std::begin(kWords), std::end(kWords), [detail](std::string_view words) {
+    return detail.find(words) != std::string_view::npos;
+  });
+}
+
 ncclConfig_t non_blocking() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -109,12 +120,13 @@ Communicators::Lock Communicators::lock() {
 
 void Communicators::fail(ncclResult_t status, ncclComm_t communicator,
                          std::string_view call) const {
-  const bool is_misuse = status == ncclInvalidUsage || status == ncclInvalidArgument;
   const char* last = nccl_->ncclGetLastError(communicator);
   const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format("; {}", last);
+  const bool is_own = status == ncclInvalidUsage || status == ncclInvalidArgument ||
+                      is_out_of_memory(status, detail);  // no other rank is to blame
   core_.fail(fmt::format("{} failed on rank {} of {}: {}{}", call, rank_, size_,
                          nccl_->ncclGetErrorString(status), detail),
-             is_misuse ? ExitCode::kMesh : ExitCode::kRankLost);
+             is_own ? ExitCode::kMesh : ExitCode::kRankLost);
 }
 
 void Communicators::settle(ncclResult_t status, ncclComm_t communicator, std::string_view call,

@@ -17,7 +17,8 @@ namespace meshtrain::cuda {
 
 // Communicators are made non-blocking: every call of NCCL returns at once, and whoever waits looks
 // again and again for errors and for abort(). What fails throws RuntimeFailure that names the call,
-// rank, peers and step: exit 8, or 4 where NCCL was used in a way that it does not allow.
+// rank, peers and step: exit 8, or 4 where NCCL was used in a way that it does not allow or finds
+// no memory.
 //
 // One thread uses an object; abort() may be called by any.
 class Communicators {

@@ -13,7 +13,6 @@ namespace {
 
 // Odd, and more than one packet of any transport.
 constexpr int64_t kMessageBytes = 100'001;
-constexpr int64_t kElements = 5001;
 
 // Memory of a device for as long as it lives.
 class Memory {
@@ -67,9 +66,9 @@ int64_t weight(int64_t position) {
 
 // Elements [first, first + count) of what has this weight.
 std::vector<float> terms(int64_t weight, int64_t first, int64_t count) {
-  std::vector<float> out;
-  for (int64_t i = first; i < first + count; ++i)
-    out.push_back(static_cast<float>(weight * (i % 17 + 1)));
+  std::vector<float> out(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    out[static_cast<size_t>(i)] = static_cast<float>(weight * ((first + i) % 17 + 1));
   return out;
 }
 
@@ -104,26 +103,27 @@ void check_exchange(Device& device, int rank, int size) {
   }
 }
 
-void check_collectives(Device& device, int rank, const std::vector<int>& ranks) {
+void check_collectives(Device& device, int rank, const std::vector<int>& ranks, int64_t elements) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank);
   MESHTRAIN_CHECK(found != ranks.end());
   const int64_t place = found - ranks.begin(), count = static_cast<int64_t>(ranks.size());
-  const int64_t bytes = kElements * static_cast<int64_t>(sizeof(float));
-  const std::vector<float> mine = terms(weight(place), 0, kElements);
-  const Memory sums(device, bytes), maxima(device, bytes), whole(device, count * bytes);
-  const Memory parts(device, count * bytes), part(device, bytes);
+  const int64_t share = std::max<int64_t>(elements / count, 1);  // of what is gathered
+  constexpr int64_t kItem = sizeof(float);
+  const int64_t bytes = elements * kItem, share_bytes = share * kItem;
+  const std::vector<float> mine = terms(weight(place), 0, std::max(elements, count * share));
+  const Memory sums(device, bytes), maxima(device, bytes), whole(device, count * share_bytes);
+  const Memory parts(device, count * share_bytes), part(device, share_bytes);
   device.upload(sums.data(), mine.data(), bytes);
   device.upload(maxima.data(), mine.data(), bytes);
-  std::byte* const own = whole.data() + place * bytes;
-  device.upload(own, mine.data(), bytes);
-  device.upload(parts.data(), terms(weight(place), 0, count * kElements).data(), count * bytes);
+  std::byte* const own = whole.data() + place * share_bytes;
+  device.upload(own, mine.data(), share_bytes);
+  device.upload(parts.data(), mine.data(), count * share_bytes);
   GpuMaker maker = make_maker("known-answer collectives");
-  maker.all_reduce(Reduction::kSum, DType::kFloat32, sums.data(), kElements, ranks);
-  maker.all_reduce(Reduction::kMax, DType::kFloat32, maxima.data(), kElements, ranks);
+  maker.all_reduce(Reduction::kSum, DType::kFloat32, sums.data(), elements, ranks);
+  maker.all_reduce(Reduction::kMax, DType::kFloat32, maxima.data(), elements, ranks);
   if (count > 1) {
-    maker.all_gather(own, whole.data(), bytes, ranks);
-    maker.reduce_scatter(Reduction::kSum, DType::kFloat32, parts.data(), part.data(), kElements,
-                         ranks);
+    maker.all_gather(own, whole.data(), share_bytes, ranks);
+    maker.reduce_scatter(Reduction::kSum, DType::kFloat32, parts.data(), part.data(), share, ranks);
   }
   run_once(device, maker);
   const auto check = [&](const std::byte* memory, const std::vector<float>& expected,
@@ -139,13 +139,13 @@ void check_collectives(Device& device, int rank, const std::vector<int>& ranks) 
   int64_t all = 0;
   for (int64_t p = 0; p < count; ++p)
     all += weight(p);
-  check(sums.data(), terms(all, 0, kElements), "a sum");
-  check(maxima.data(), terms(std::min(count, kMostWeight), 0, kElements), "a maximum");
+  check(sums.data(), terms(all, 0, elements), "a sum");
+  check(maxima.data(), terms(std::min(count, kMostWeight), 0, elements), "a maximum");
   if (count == 1)
     return;
   for (int64_t p = 0; p < count; ++p)
-    check(whole.data() + p * bytes, terms(weight(p), 0, kElements), "a gathered element");
-  check(part.data(), terms(all, place * kElements, kElements), "a sum of its part");
+    check(whole.data() + p * share_bytes, terms(weight(p), 0, share), "a gathered element");
+  check(part.data(), terms(all, place * share, share), "a sum of its part");
 }
 
 }  // namespace meshtrain::gpu

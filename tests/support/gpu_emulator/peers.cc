@@ -224,11 +224,11 @@ namespace {
 void reduce(Reduction reduction, DType dtype, const std::vector<std::vector<std::byte>>& terms,
             int64_t elements, std::byte* to) {
   const size_t count = terms.size();
+  std::vector<const std::byte*> in_order(count);
   for (int64_t i = 0; i < elements; ++i) {
     const size_t first = static_cast<size_t>(i) * count / static_cast<size_t>(elements);
-    std::vector<const std::byte*> in_order;
     for (size_t k = 0; k < count; ++k)
-      in_order.push_back(terms[(first + k) % count].data());
+      in_order[k] = terms[(first + k) % count].data();
     reduce_element(reduction, dtype, in_order, i, to);
   }
 }

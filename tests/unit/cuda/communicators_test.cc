@@ -21,6 +21,7 @@ struct Played {
   int in_progress = 0;              // answers that say "not yet", from now on
   ncclResult_t end = ncclSuccess;   // what comes after
   ncclResult_t send = ncclSuccess;  // of ncclSend
+  const char* last = "and why";     // error
   std::set<ncclComm_t> communicators, aborted, destroyed;
   ncclComm_t* to_split = nullptr;  // what is made once its parent is asked and done
   std::promise<void> graphs;       // are gone: until then abort does not end
@@ -49,7 +50,7 @@ ncclResult_t note(std::string call, ncclResult_t result = ncclInProgress) {
 cuda::Nccl make_nccl() {
   cuda::Nccl out;
   out.ncclGetErrorString = [](ncclResult_t) { return "what NCCL calls it"; };
-  out.ncclGetLastError = [](ncclComm_t) { return "and why"; };
+  out.ncclGetLastError = [](ncclComm_t) { return played->last; };
   out.ncclCommInitRankConfig = [](ncclComm_t* made, int size, ncclUniqueId id, int rank,
                                   ncclConfig_t* config) {
     CHECK(config->blocking == 0);
@@ -243,6 +244,22 @@ TEST_CASE("errors of NCCL name call and rank and peers and step") {
   says(caught([&] { joined.communicators->check_aborted(); }).text, "communication was aborted");
   joined.communicators.reset();
   CHECK(joined.nccl.aborted == joined.nccl.communicators);
+}
+
+TEST_CASE("memory that NCCL does not get is no other rank's fault") {
+  Joined joined;
+  const auto code_of = [&](ncclResult_t status, const char* last) {
+    joined.nccl.end = status;
+    joined.nccl.last = last;
+    return caught([&] { joined.communicators->of({1, 3}); }).code;
+  };
+  CHECK(code_of(ncclUnhandledCudaError, "Cuda failure 2 'out of memory'") == ExitCode::kMesh);
+  CHECK(code_of(ncclUnhandledCudaError, "Failed to CUDA calloc 4194304 bytes") == ExitCode::kMesh);
+  CHECK(code_of(ncclSystemError, "Error: Cannot allocate memory") == ExitCode::kMesh);
+  CHECK(code_of(ncclUnhandledCudaError, "Cuda failure 719 'unspecified launch failure'") ==
+        ExitCode::kRankLost);
+  CHECK(code_of(ncclRemoteError, "out of memory") == ExitCode::kRankLost);
+  joined.nccl.end = ncclSuccess;
 }
 
 TEST_CASE("a communicator that not all ranks come to is not waited for longer than it may take") {

@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <set>
 
+#include "exec/library_collective.h"
 #include "plan/report.h"
 #include "support/engine_case.h"
 #include "support/gpu_commands.h"
@@ -51,8 +53,11 @@ const std::vector<Overrides> kLayouts = {
      "distribution.zero=3"},  // HSDP
 };
 
+using Groups = std::set<std::vector<int>>;
+
 struct Planned {
   std::vector<std::vector<Command>> commands;  // by rank, those that communicate
+  std::vector<Groups> groups;                  // by rank, as the program tells without commands
   int64_t bytes = 0;                           // that the plan says each device sends
 };
 
@@ -72,6 +77,9 @@ Planned plan_over(int processes, Overrides overrides, const std::string& reducti
     const Setup setup(config, &spec, {}, processes, rank);
     const Compiled compiled = setup.compile(StepKind::kTrain, 16);
     out.commands.push_back(communications(compiled.program));
+    const std::vector<std::vector<int>> groups = library_groups(compiled.program);
+    out.groups.emplace_back(groups.begin(), groups.end());
+    CHECK(out.groups.back().size() == groups.size());
     if (rank > 0)
       continue;
     for (const PlannedCollective& c : planned_collectives(compiled.graph, setup.mesh()))
@@ -113,6 +121,28 @@ TEST_CASE("GPUs of eight processes send what the plan says and no byte more") {
       total += sent;
     }
     CHECK(total == 8 * fixed.bytes);
+  }
+}
+
+// They are joined, and their memory taken, before it is asked what fits.
+TEST_CASE("the groups of all collectives are known before there are commands") {
+  for (const Overrides& layout : kLayouts) {
+    CAPTURE(layout.back());
+    for (const int processes : {2, 4, 8}) {
+      CAPTURE(processes);
+      for (const char* reductions : {"fast", "fixed"}) {
+        const Planned planned = plan_over(processes, layout, reductions);
+        for (size_t rank = 0; rank < planned.commands.size(); ++rank) {
+          Groups used;
+          for (const Command& command : planned.commands[rank]) {
+            if (const std::vector<int>* ranks = gpu::ranks_of(command.what))
+              used.insert(*ranks);
+          }
+          CHECK(!used.empty());
+          CHECK(planned.groups[rank] == used);
+        }
+      }
+    }
   }
 }
 

@@ -203,11 +203,17 @@ TEST_CASE(
       for (int rank = group->rank() % 2; rank < size; rank += 2)
         half.push_back(rank);
       gpu::check_collectives(*device, group->rank(), half);
+      const int64_t few = device->traffic().bytes_sent;
+      gpu::check_collectives(*device, group->rank(), all, gpu::kManyElements);
       CHECK(device->traffic().exchanges == 1);
       // Half of the groups may have one member, which needs no others.
-      const int64_t others = (size - 1) + (static_cast<int64_t>(half.size()) - 1);
-      CHECK(device->traffic().gathers == (half.size() > 1 ? 4 : 2));
-      CHECK(device->traffic().bytes_sent == (size - 1) * 100'001 + 2 * others * 5001 * 4);
+      CHECK(device->traffic().gathers == (half.size() > 1 ? 6 : 4));
+      const auto sent = [](int64_t ranks, int64_t elements) {
+        return 2 * (ranks - 1) * (elements / ranks) * 4;
+      };
+      CHECK(few == (size - 1) * 100'001 + sent(size, gpu::kFewElements) +
+                       sent(static_cast<int64_t>(half.size()), gpu::kFewElements));
+      CHECK(device->traffic().bytes_sent == few + sent(size, gpu::kManyElements));
     });
   }
 }
@@ -304,7 +310,7 @@ void check_processes(int processes, const LayoutCase& step, const Layout& layout
     run_as_processes(processes, [&](const Group& group) {
       const std::shared_ptr<gpu::Device> device = open_joined(*group);
       Place place{.device = device, .group = group, .fixed_reductions = is_fixed};
-      int64_t before = 0;  // what the tries of the groups sent is in it
+      int64_t before = 0;  // of variables that were read
       place.before_second_step = [&] { before = device->traffic().bytes_sent; };
       results[static_cast<size_t>(group->rank())] = run_layout(step, layout, seed, read_all, place);
       if (!is_fixed)
