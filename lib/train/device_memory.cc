@@ -222,9 +222,9 @@ std::string text_of(const std::vector<StepBatch>& steps) {
 }  // namespace
 
 int64_t room_on(gpu::Device& device) {
-  constexpr int64_t kLeastSpare = int64_t{64} << 20, kMostSpare = int64_t{2} << 30;
+  constexpr int64_t kLeastSpare = int64_t{64} << 20, kMostSpare = int64_t{4} << 30;
   const gpu::DeviceInfo info = device.info();
-  return info.free_bytes - std::clamp(info.total_bytes / 32, kLeastSpare, kMostSpare);
+  return info.free_bytes - std::clamp(info.total_bytes / 24, kLeastSpare, kMostSpare);
 }
 
 void check_variables_fit(const Setup& setup, gpu::Device& device) {

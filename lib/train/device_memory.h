@@ -11,8 +11,9 @@
 namespace meshtrain {
 
 // What is left for the model and its steps of the memory that is free. The rest is for what the
-// libraries take: workspaces (of a convolution up to 512 MiB), turned filters, compiled kernels,
-// graphs and NCCL's buffers; a 32nd of the GPU's memory, 64 MiB at least, 2 GiB at most.
+// libraries take: up to four workspaces at a time (of a convolution up to 512 MiB each), turned
+// filters, compiled kernels and graphs; before the groups of a run are joined (join_devices.h)
+// NCCL's buffers, too. A 24th of the GPU's memory, 64 MiB at least, 4 GiB at most.
 int64_t room_on(gpu::Device& device);
 
 // The variables of the model, as far as this process has them: weights, optimizer state, metrics.
