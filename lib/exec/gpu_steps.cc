@@ -33,7 +33,8 @@ void add_rows(const Program& program, size_t first, size_t end, const std::vecto
               const std::vector<std::vector<int>>& dying, BufferMemory& memory,
               gpu::GpuMaker& maker) {
   std::vector<const std::byte*> read_later;
-  std::byte* nowhere = reinterpret_cast<std::byte*>(int64_t{1} << 56);
+  // No GPU's memory lies there, and no imagined one (gpu_memory.cc).
+  std::byte* nowhere = reinterpret_cast<std::byte*>(int64_t{1} << 62);
   for (size_t s = first; s < end; ++s) {
     for (const int b : program.steps[s].outputs) {
       const Buffer& buffer = program.buffers[b];
