@@ -1,6 +1,7 @@
 // CUDA's large libraries, opened when a function of theirs is first needed: a run without
-// convolutions loads no cuDNN, one whose kernels are in the cache no NVRTC. Each throws
-// RuntimeFailure that names the file where it cannot be opened.
+// convolutions loads no cuDNN, one without other processes no NCCL. NVRTC is asked for its version
+// even where all kernels are in the cache, whose entries are for one. Each throws RuntimeFailure
+// that names the file where it cannot be opened.
 #pragma once
 
 #include <cublasLt.h>
