@@ -99,6 +99,10 @@ LoadOptions override_options(const Arguments& a) {
   }
   const char* environment = std::getenv("MESHTRAIN_DEVICES");
   const bool from_environment = a.devices.empty() && environment && *environment;
+  if (!a.devices.empty() && environment && *environment && a.devices != environment) {
+    options.overruled =
+        fmt::format("`--devices {}` counts, not MESHTRAIN_DEVICES={}", a.devices, environment);
+  }
   const std::tuple<std::string, const char*, const char*> flags[] = {
       {from_environment ? environment : a.devices, "distribution.device_mesh.devices",
        from_environment ? "MESHTRAIN_DEVICES" : "--devices"},

@@ -259,6 +259,8 @@ constexpr ErrorCode kCodes[] = {
     {"W113", "`validation_split` is not used",
      "`data.validation` names the samples to validate with; one of the two is too much."},
     {"W114", "`None` read as `null`", "YAML writes `null`."},
+    {"W140", "a variable of the environment that does not count",
+     "A flag or a word of the command line says something else for the same key."},
     {"W203", "a rule that acts on less than it says",
      "Its layer exists, but that variable does not, or another rule wins, or nothing has such a "
      "path and `checks: {unmatched_rule: warn}` lets it pass."},

@@ -69,12 +69,35 @@ void apply_profile(YamlNode& root, const std::string& name, Diagnostics& diagnos
                                   : fmt::format("profiles: {}", join(names, ", ")));
 }
 
+// A flag and a word for the same key, which contradict each other: neither is the last word. What
+// the environment says is less than a word, and that is told.
+void check_given_once(const LoadOptions& options, const std::string& word, const Override& change,
+                      Diagnostics& diagnostics) {
+  for (size_t i = 0; i < options.flags.size() && i < options.flag_names.size(); ++i) {
+    const auto& [key, value] = options.flags[i];
+    const std::string& flag = options.flag_names[i];
+    const bool is_same = change.kind == Override::Kind::kSet && change.value_text == value;
+    if (key != change.path || is_same) {
+      continue;
+    }
+    if (starts_with(flag, "--")) {
+      diagnostics.error("E140", change.path_loc,
+                        fmt::format("`{}` is given twice: {} {} and {}", key, flag, value, word));
+    } else {
+      diagnostics.warning("W140", {}, fmt::format("`{}` counts, not {}={}", word, flag, value));
+    }
+  }
+}
+
 void apply_words(YamlNode& root, const LoadOptions& options, Diagnostics& diagnostics) {
   if (options.overrides.size() + options.flags.size() > kMaxOverrides) {
     diagnostics.error("E140", {},
                       fmt::format("{} overrides; at most {} are possible",
                                   options.overrides.size() + options.flags.size(), kMaxOverrides));
     return;
+  }
+  if (!options.overruled.empty()) {
+    diagnostics.warning("W140", {}, options.overruled);
   }
   for (size_t i = 0; i < options.flags.size(); ++i) {
     const auto& [key, value] = options.flags[i];
@@ -85,6 +108,7 @@ void apply_words(YamlNode& root, const LoadOptions& options, Diagnostics& diagno
   }
   for (const std::string& word : options.overrides) {
     if (auto change = parse_override(word, diagnostics)) {
+      check_given_once(options, word, *change, diagnostics);
       apply_override(root, std::move(*change), diagnostics);
     }
   }

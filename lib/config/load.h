@@ -18,7 +18,9 @@ struct LoadOptions {
   std::vector<std::pair<std::string, std::string>>
       flags;  // key, value; e.g. {"distribution.device_mesh.shape", "4x2"} for --mesh, shown as
               // that flag
-  std::vector<std::string> flag_names;  // beside `flags`: "--mesh"
+  std::vector<std::string>
+      flag_names;         // beside `flags`: "--mesh", or a variable that stands for it
+  std::string overruled;  // what of the environment does not count, and why, in words; "": nothing
   std::string profile;
   bool require_data = true;  // false for verbs that need only the model (plan, summary)
 };

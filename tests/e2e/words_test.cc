@@ -115,6 +115,33 @@ TEST_CASE("what cannot act is refused") {
   CHECK(contains(meshtrain({"explain", "LSTM"}, ".").out, "comes with a later release"));
 }
 
+TEST_CASE("what is given twice and differs is told") {
+  check_misuse({"train", "small.yaml", "--epochs", "5", "fit.epochs=3"},
+               "`fit.epochs` is given twice: --epochs 5 and fit.epochs=3");
+  check_misuse({"plan", "small.yaml", "--set", "seed=1", "--seed=2"},
+               "`seed` is given twice: --seed 2 and seed=1");
+  check_misuse({"plan", "small.yaml", "--devices=cpu:4", "~distribution.device_mesh.devices"},
+               "is given twice: --devices cpu:4 and ~distribution.device_mesh.devices");
+  const ExampleFolder folder;
+  CHECK(meshtrain({"plan", "small.yaml", "--seed=2", "seed=2"}, folder.path()).exit_code == 0);
+  CHECK(meshtrain({"plan", "small.yaml", "seed=2", "seed=3"}, folder.path()).exit_code == 0);
+  const auto with_variable = [&](const std::string& value, const std::string& word) {
+    Command command;
+    command.args = {"validate", "small.yaml", word};
+    command.environment = {"MESHTRAIN_DEVICES=" + value};
+    command.folder = folder.path();
+    const Result result = run(command);
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    return result.err;
+  };
+  CHECK(contains(with_variable("cpu:3", "--devices=cpu:4"),
+                 "warning[W140]: `--devices cpu:4` counts, not MESHTRAIN_DEVICES=cpu:3\n"));
+  CHECK(contains(with_variable("cpu:3", "distribution.device_mesh.devices=cpu:4"),
+                 "warning[W140]: `distribution.device_mesh.devices=cpu:4` counts, not "
+                 "MESHTRAIN_DEVICES=cpu:3\n"));
+  CHECK(with_variable("cpu:4", "--devices=cpu:4").empty());
+}
+
 TEST_CASE("flags of epochs and steps are where they act") {
   for (const std::string flag : {"--epochs", "--limit-steps"}) {
     check_misuse({"predict", "run", "-i", "x.npy", "-o", "y.npy", flag, "1"},
