@@ -41,6 +41,11 @@ struct MatmulPlan {
   size_t workspace_bytes = 0;
 };
 
+// Spent so far on finding the fastest algorithms.
+struct TuningSeconds {
+  double loading = 0, measuring = 0;
+};
+
 class Matmuls {
  public:
   Matmuls(Core& core, const Cache& cache, Modules& modules)
@@ -81,7 +86,7 @@ class Matmuls {
   LtHandle handle_;
   std::map<std::string, std::unique_ptr<MatmulPlan>> plans_;
   std::map<std::string, bool> fused_;
-  double tuning_seconds_ = 0;  // spent so far
+  TuningSeconds tuning_;
 };
 
 }  // namespace meshtrain::cuda

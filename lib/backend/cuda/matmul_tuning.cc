@@ -19,7 +19,12 @@ namespace {
 constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
 constexpr int kCandidates = 8;
 constexpr int kRepeats = 3;
-constexpr double kMostSeconds = 0.6;  // of measuring and loading kernels, for all shapes together
+// For all shapes together, but for the end of the one at which the time is over: a first step shall
+// come two seconds after the start. Loading a kernel may take longer than measuring it. Shapes that
+// come later get the library's first choice, and keep it in the cache: another run would round
+// otherwise.
+constexpr double kMostMeasuring = 0.8;  // seconds
+constexpr double kMostTuning = 1.2;     // with loading
 
 class Timer {
  public:
@@ -47,22 +52,6 @@ class Timer {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-// Milliseconds of kRepeats times what `run` enqueues, once it has been loaded; infinite where it
-// cannot be run after all.
-template <class Run>
-float time_of(const Core& core, const Run& run) {
-  Timer timer(core);
-  try {
-    run();
-    timer.start();
-    for (int repeat = 0; repeat < kRepeats; ++repeat)
-      run();
-    return timer.stop();
-  } catch (const RuntimeFailure&) {
-    return std::numeric_limits<float>::infinity();  // if none can, the step itself says so
-  }
-}
-
 // Adds what it lives to a sum.
 class Stopwatch {
  public:
@@ -77,6 +66,30 @@ class Stopwatch {
   double& seconds_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+// Milliseconds of kRepeats times what `run` enqueues, once it has been loaded; infinite where it
+// cannot be run after all. Adds what that took to `spent`.
+template <class Run>
+float time_of(const Core& core, TuningSeconds& spent, const Run& run) {
+  Timer timer(core);
+  try {
+    {
+      const Stopwatch watch(spent.loading);  // the host loads; the GPU stays busy until it measures
+      run();
+    }
+    const Stopwatch watch(spent.measuring);
+    timer.start();
+    for (int repeat = 0; repeat < kRepeats; ++repeat)
+      run();
+    return timer.stop();
+  } catch (const RuntimeFailure&) {
+    return std::numeric_limits<float>::infinity();  // if none can, the step itself says so
+  }
+}
+
+bool is_over(const TuningSeconds& spent) {
+  return spent.measuring >= kMostMeasuring || spent.measuring + spent.loading >= kMostTuning;
+}
 
 size_t result_bytes(const gpu::Matmul& matmul) {
   const MatmulSpec& spec = matmul.spec;
@@ -194,14 +207,13 @@ void Matmuls::run_trial(const MatmulPlan& plan, const gpu::Matmul& matmul, std::
 void Matmuls::measure(MatmulPlan& plan, const gpu::Matmul& matmul,
                       const std::vector<cublasLtMatmulHeuristicResult_t>& found) {
   const TrialMemory trial(result_bytes(matmul) + kMostWorkspace);
-  if (trial.data() == nullptr || tuning_seconds_ >= kMostSeconds)
+  if (trial.data() == nullptr || is_over(tuning_))
     return;
-  const Stopwatch watch(tuning_seconds_);
   float best = std::numeric_limits<float>::infinity();
   size_t fastest = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     take(plan, found[i]);
-    const float time = time_of(core_, [&] { run_trial(plan, matmul, trial.data()); });
+    const float time = time_of(core_, tuning_, [&] { run_trial(plan, matmul, trial.data()); });
     if (time < best) {
       best = time;
       fastest = i;
@@ -246,7 +258,7 @@ std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul
   const MatmulPlan& fused_plan = plan(fused);
   const MatmulPlan& alone_plan = plan(alone);  // may measure, too: before memory is taken here
   const TrialMemory trial(2 * bytes + kMostWorkspace);
-  if (trial.data() == nullptr || tuning_seconds_ >= kMostSeconds)
+  if (trial.data() == nullptr || is_over(tuning_))
     return std::nullopt;
   fused.epilogue->to = alone.spec.c = trial.data();
 
@@ -264,11 +276,10 @@ std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul
       modules_.load(joined.module)
           .kernel(call.kernel, call.shared_bytes, params.size() * sizeof(uint64_t));
 
-  const Stopwatch watch(tuning_seconds_);
   std::byte* const workspace = trial.data() + 2 * bytes;
   EpilogueTimes times;
-  times.fused = time_of(core_, [&] { enqueue(fused_plan, fused, workspace, core_.work); });
-  times.apart = time_of(core_, [&] {
+  times.fused = time_of(core_, tuning_, [&] { enqueue(fused_plan, fused, workspace, core_.work); });
+  times.apart = time_of(core_, tuning_, [&] {
     enqueue(alone_plan, alone, workspace, core_.work);
     void* arguments[] = {params.data()};
     core_.check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(call.grid),
