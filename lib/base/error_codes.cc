@@ -206,6 +206,9 @@ constexpr ErrorCode kCodes[] = {
     {"E422", "an input/output error while saving",
      "The disk or its connection fails. Older checkpoints are untouched; look at the system's "
      "log."},
+    {"E423", "a checkpoint that could not be read again",
+     "Its manifest or its state would be longer than any that is read. Split fewer tensors, use a "
+     "smaller mesh, or ask for less in the callbacks' state. Older checkpoints are untouched."},
     {"E452", "a folder that not all hosts share",
      "Each process writes its pieces of a checkpoint into one folder. Use a shared file system."},
     {"E455", "the run is in use",

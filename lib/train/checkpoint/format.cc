@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/json.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr std::string_view kKinds[] = {"weight", "slot", "scalar", "metric"};
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxPieces = 16384;  // of a tensor: devices of the largest mesh
+constexpr size_t kMaxFiles = 2 * kMaxPieces + 64;
 // The last lines of a manifest; the checksum is over all bytes before them.
 constexpr std::string_view kSelfKey = ",\n\"self_xxh3_128\": \"";
 constexpr std::string_view kSelfEnd = "\"\n}\n";
@@ -90,21 +92,31 @@ uint64_t parse_hex64(const Json& json, const std::string& path) {
   return *value;
 }
 
-CheckpointPiece parse_piece(const Json& json, const CheckpointTensor& tensor,
-                            const std::string& path) {
+// Pieces of one tensor, which are read before all of it is known.
+struct ReadPieces {
+  std::string key;  // of each
+  std::vector<CheckpointPiece> list;
+};
+
+[[noreturn]] void stray_piece(const std::string& tensor, const std::string& path) {
+  read_error("E402", path, "a piece of `{}` does not belong to it", printable(tensor));
+}
+
+void parse_piece(const Json& json, ReadPieces& out, const std::string& path) {
   const JsonFields fields(json, path);
   CheckpointPiece piece;
   piece.file = fields.text("file");
   if (!is_shard_name(piece.file)) {
     read_error("E406", path, "`{}` is no name of a shard", printable(piece.file));
   }
-  const std::vector<int64_t> offset = fields.sizes("offset"), shape = fields.sizes("shape"),
-                             bytes = fields.sizes("bytes");
-  piece.offset.assign(offset.begin(), offset.end());
-  piece.shape.assign(shape.begin(), shape.end());
-  if (fields.text("key") != tensor.path || piece.shape.size() != tensor.shape.size() ||
-      piece.offset.size() != tensor.shape.size() || bytes.size() != 2 || bytes[1] < bytes[0]) {
-    read_error("E402", path, "a piece of `{}` does not belong to it", printable(tensor.path));
+  const std::string key = fields.text("key");
+  piece.offset = fields.sizes("offset");
+  piece.shape = fields.sizes("shape");
+  const std::vector<int64_t> bytes = fields.sizes("bytes");
+  out.key = out.list.empty() ? key : out.key;
+  if (key != out.key || piece.shape.size() > kMaxRank ||
+      piece.offset.size() != piece.shape.size() || bytes.size() != 2 || bytes[1] < bytes[0]) {
+    stray_piece(out.key, path);
   }
   piece.begin = static_cast<uint64_t>(bytes[0]);
   piece.end = static_cast<uint64_t>(bytes[1]);
@@ -113,13 +125,16 @@ CheckpointPiece parse_piece(const Json& json, const CheckpointTensor& tensor,
   }
   const uint64_t size = piece.end - piece.begin;
   if (piece.blocks.size() != (size + kChecksumBlock - 1) / kChecksumBlock) {
-    read_error("E402", path, "`{}` has {} checksums for {} bytes", printable(tensor.path),
+    read_error("E402", path, "`{}` has {} checksums for {} bytes", printable(key),
                piece.blocks.size(), size);
   }
-  return piece;
+  if (out.list.size() == kMaxPieces) {
+    read_error("E402", path, "`{}` has more than {} pieces", printable(key), kMaxPieces);
+  }
+  out.list.push_back(std::move(piece));
 }
 
-CheckpointTensor parse_tensor(const Json& json, const std::string& path) {
+CheckpointTensor parse_tensor(const Json& json, ReadPieces pieces, const std::string& path) {
   const JsonFields fields(json, path);
   CheckpointTensor out;
   out.path = fields.text("path");
@@ -139,14 +154,15 @@ CheckpointTensor parse_tensor(const Json& json, const std::string& path) {
   }
   out.shape.assign(shape.begin(), shape.end());
   out.layout = fields.text("layout");
-  const Json& pieces = fields.at("pieces");
-  if (!pieces.is_array() || pieces.size() > kMaxPieces) {
-    read_error("E402", path, "`pieces` of `{}` must be a list of at most {}", printable(out.path),
-               kMaxPieces);
+  if (!fields.at("pieces").is_array()) {
+    read_error("E402", path, "`pieces` of `{}` must be a list", printable(out.path));
   }
-  for (const Json& piece : pieces) {
-    out.pieces.push_back(parse_piece(piece, out, path));
+  for (const CheckpointPiece& piece : pieces.list) {
+    if (pieces.key != out.path || piece.shape.size() != out.shape.size()) {
+      stray_piece(out.path, path);
+    }
   }
+  out.pieces = std::move(pieces.list);
   check_tiling(out, path);
   return out;
 }
@@ -240,10 +256,53 @@ std::string manifest_text(const Manifest& manifest) {
   return text + std::string(kSelfKey) + sum + std::string(kSelfEnd);
 }
 
+namespace {
+
+CheckpointFile parse_file(const std::string& name, const Json& json, const std::string& path) {
+  const JsonFields fields(json, path);
+  const bool is_text = name.find('/') == std::string::npos && !name.empty() && name[0] != '.';
+  if (!is_text && !is_shard_name(name)) {
+    read_error("E406", path, "`{}` is no name of a file here", printable(name));
+  }
+  CheckpointFile out{fields.natural("size"), fields.text("xxh3_128")};
+  if (out.xxh3_128.size() != kSumDigits) {
+    read_error("E402", path, "`xxh3_128` of `{}` must be {} hexadecimal digits", name, kSumDigits);
+  }
+  return out;
+}
+
+// Tensors and files.
+void parse_entries(std::string_view text, const std::string& path, Manifest& out) {
+  std::set<std::string> paths;
+  ReadPieces pieces;
+  const auto take_piece = [&](const std::string&, const Json& json) {
+    parse_piece(json, pieces, path);
+  };
+  const auto take_tensor = [&](const std::string&, const Json& json) {
+    out.tensors.push_back(parse_tensor(json, std::exchange(pieces, {}), path));
+    if (!paths.insert(out.tensors.back().path).second) {
+      read_error("E402", path, "tensor `{}` twice", printable(out.tensors.back().path));
+    }
+  };
+  const auto take_file = [&](const std::string& name, const Json& json) {
+    if (out.files.size() == kMaxFiles) {
+      read_error("E402", path, "more than {} files", kMaxFiles);
+    }
+    out.files[name] = parse_file(name, json, path);
+  };
+  const EntryList lists[] = {
+      {"tensors", "pieces", take_piece}, {"tensors", "", take_tensor}, {"files", "", take_file}};
+  parse_bounded_json(text, path, lists);
+}
+
+}  // namespace
+
 Manifest parse_manifest(std::string_view text, const std::string& path) {
   check_sum(text, path);
   // The format first: another one may have other tensors.
-  const Json json = parse_bounded_json(text, path, "tensors");
+  const EntryList left_out[] = {
+      {"tensors", "", nullptr}, {"tensors", "pieces", nullptr}, {"files", "", nullptr}};
+  const Json json = parse_bounded_json(text, path, left_out);
   const JsonFields fields(json, path);
   Manifest out;
   const JsonFields format(fields.at("format"), path);
@@ -273,21 +332,10 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   if (!fields.at("tensors").is_array()) {
     read_error("E402", path, "`tensors` must be a list");
   }
-  std::set<std::string> paths;
-  parse_bounded_json(text, path, "tensors", [&](const Json& tensor) {
-    out.tensors.push_back(parse_tensor(tensor, path));
-    if (!paths.insert(out.tensors.back().path).second) {
-      read_error("E402", path, "tensor `{}` twice", printable(out.tensors.back().path));
-    }
-  });
-  for (const auto& [name, file] : fields.at("files").items()) {
-    const JsonFields entry(file, path);
-    const bool is_text = name.find('/') == std::string::npos && !name.empty() && name[0] != '.';
-    if (!is_text && !is_shard_name(name)) {
-      read_error("E406", path, "`{}` is no name of a file here", printable(name));
-    }
-    out.files[name] = {entry.natural("size"), entry.text("xxh3_128")};
+  if (!fields.at("files").is_object() || !fields.at("files").empty()) {
+    read_error("E402", path, "`files` must have an object for each file");
   }
+  parse_entries(text, path, out);
   out.cursor = parse_cursor(fields.at("cursor"), path);
   out.loss = JsonFields(fields.at("numbers"), path).number("loss");
   return out;

@@ -14,8 +14,9 @@
 //     rejected/000480/               not finite, at most one
 //     LOCK                           flock; host, process and run
 //
-// Both files are read with limits: 64 MiB, 32 levels, no key twice. Unknown keys are ignored, an
-// unknown major version is refused.
+// Both files are read with limits: 1 GiB the manifest, 16 MiB the state, 32 levels, no key twice;
+// and nothing is saved that those who read would refuse. Unknown keys are ignored, an unknown major
+// version is refused.
 #pragma once
 
 #include <cstdint>

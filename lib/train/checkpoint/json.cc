@@ -1,5 +1,7 @@
 #include "train/checkpoint/json.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,13 +17,13 @@ constexpr int kMaxDepth = 32;
 // At once: a value takes up to 160 bytes of memory, whatever few bytes it is written in.
 constexpr int64_t kMaxValues = 100000;
 
-// What the parser says on its way, looked at before anything is kept.
+// What the parser says on its way, looked at before anything is kept. A depth is that of a value: 0
+// is the outermost object, 2 an entry of one of its lists, 4 an entry of a list in such an entry.
 class Watch {
  public:
   using Event = Json::parse_event_t;
 
-  Watch(const std::string& path, std::string_view list, const TakeEntry& take)
-      : path_(path), list_(list), take_(take) {}
+  Watch(const std::string& path, std::span<const EntryList> lists) : path_(path), lists_(lists) {}
 
   // Whether `parsed` is kept.
   bool operator()(int depth, Event event, const Json& parsed) {
@@ -32,8 +34,14 @@ class Watch {
       see_key(depth, parsed.get_ref<const std::string&>());
       return true;
     }
-    const bool is_end = event == Event::object_end || event == Event::array_end;
-    if (!is_end && ++values_ > kMaxValues) {
+    const bool is_start = event == Event::object_start || event == Event::array_start;
+    const bool is_value = event == Event::value;
+    Level& level = levels_[static_cast<size_t>(depth)];
+    if (is_start) {
+      level.is_object = event == Event::object_start;
+      level.values_before = values_;
+    }
+    if ((is_start || is_value) && ++values_ > kMaxValues) {
       read_error("E402", path_, "more than {} values", kMaxValues);
     }
     if (event == Event::object_start) {
@@ -41,41 +49,63 @@ class Watch {
     } else if (event == Event::object_end) {
       keys_.pop_back();
     }
-    const bool is_entry = in_list_ && depth == 2 && (is_end || event == Event::value);
-    if (!is_entry) {
+    if (is_start || level.list == nullptr) {
       return true;
     }
-    if (take_) {
-      take_(parsed);
+    const bool has_name = levels_[static_cast<size_t>(depth - 1)].is_object;
+    if (has_name && event != Event::object_end) {
+      return true;  // the parser would keep its name for ever
     }
-    values_ = 0;
+    if (level.list->take) {
+      level.list->take(has_name ? level.key : "", parsed);
+    }
+    values_ = (is_value ? values_ - 1 : level.values_before) + (has_name ? 1 : 0);
     return false;
   }
 
  private:
+  struct Level {
+    bool is_object = false;
+    int64_t values_before = 0;        // of the value that is open here
+    std::string key;                  // the last one
+    const EntryList* list = nullptr;  // that values here are entries of
+  };
+
   void see_key(int depth, const std::string& key) {
     if (!keys_.back().insert(key).second) {
       read_error("E402", path_, "the key `{}` twice", printable(key));
     }
-    in_list_ = depth == 1 ? !list_.empty() && key == list_ : in_list_;
+    levels_[static_cast<size_t>(depth)].key = key;
+    if (depth == 1) {
+      levels_[2].list = list_at("");
+      levels_[4].list = nullptr;
+    } else if (depth == 3) {
+      levels_[4].list = list_at(key);
+    }
+  }
+
+  const EntryList* list_at(std::string_view within) const {
+    const auto found = std::find_if(lists_.begin(), lists_.end(), [&](const EntryList& list) {
+      return list.list == levels_[1].key && list.within == within;
+    });
+    return found == lists_.end() ? nullptr : &*found;
   }
 
   const std::string& path_;
-  std::string_view list_;
-  const TakeEntry& take_;
+  std::span<const EntryList> lists_;
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
-  int64_t values_ = 0;                       // beside the entries taken
-  bool in_list_ = false;
+  std::array<Level, kMaxDepth + 2> levels_;
+  int64_t values_ = 0;  // that are kept, and those of the entry that is open
 };
 
 }  // namespace
 
-Json parse_bounded_json(std::string_view text, const std::string& path, std::string_view list,
-                        const TakeEntry& take) {
-  if (text.size() > kMaxCheckpointJson) {
-    read_error("E402", path, "{} bytes; at most {} are read", text.size(), kMaxCheckpointJson);
+Json parse_bounded_json(std::string_view text, const std::string& path,
+                        std::span<const EntryList> lists) {
+  if (text.size() > kMaxManifest) {
+    read_error("E402", path, "{} bytes; at most {} are read", text.size(), kMaxManifest);
   }
-  Watch watch(path, list, take);
+  Watch watch(path, lists);
   try {
     return Json::parse(text.begin(), text.end(), std::ref(watch));
   } catch (const Json::exception& error) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,15 +13,24 @@ namespace meshtrain {
 
 using Json = nlohmann::json;
 
-inline constexpr size_t kMaxCheckpointJson = size_t{64} << 20;
+// A manifest takes about twice its size while it is read, and the text of the largest meshes is
+// long: 16384 devices and 200 tensors that are split over all of them are 600 MiB.
+inline constexpr size_t kMaxManifest = size_t{1} << 30;
+inline constexpr size_t kMaxCheckpointText = size_t{16} << 20;  // of any other text
 
-using TakeEntry = std::function<void(const Json& entry)>;
+// Entries that are not kept but taken one by one, so that there may be any number of them.
+struct EntryList {
+  std::string_view list;    // a key of the outermost object: "tensors"
+  std::string_view within;  // the list is at this key of each entry of `list`; empty: `list` itself
+  // May be null. `name` is the entry's key where the list is an object; of such a one only entries
+  // that are objects are taken.
+  std::function<void(const std::string& name, const Json& entry)> take;
+};
 
-// Throws ConfigError E402: no JSON, longer than kMaxCheckpointJson, deeper than 32, a key twice, or
-// more than 100,000 values at once. The entries of `list`, a key of the outermost object, go to
-// `take` one by one and are not in the result: there may be any number of them.
-Json parse_bounded_json(std::string_view text, const std::string& path, std::string_view list = {},
-                        const TakeEntry& take = {});
+// Throws ConfigError E402: no JSON, longer than kMaxManifest, deeper than 32, a key twice, or more
+// than 100,000 values at once: an entry that was taken counts only by its name, if it has one.
+Json parse_bounded_json(std::string_view text, const std::string& path,
+                        std::span<const EntryList> lists = {});
 
 // Reads the fields of an object; what is missing or of another type throws ConfigError E402.
 class JsonFields {

@@ -17,7 +17,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr uint64_t kMaxText = uint64_t{16} << 20;  // of a config
+constexpr size_t kMostOpen = 128;  // shards at once: a process may have few open files
 
 // What read errors of files mean here.
 template <class F>
@@ -42,7 +42,7 @@ std::string read_text(const std::string& path, uint64_t limit) {
 }
 
 std::string read_checked(const std::string& path, const CheckpointFile& file) {
-  const std::string text = read_text(path, kMaxText);
+  const std::string text = read_text(path, kMaxCheckpointText);
   if (checksum128(std::as_bytes(std::span(text))) != file.xxh3_128) {
     read_error("E404", path, "its checksum does not match: the file was changed");
   }
@@ -64,7 +64,7 @@ CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
     throw ConfigError("E400", {}, fmt::format("there is no checkpoint `{}`", path_));
   }
   const std::string manifest = path_ + "/manifest.json";
-  manifest_ = parse_manifest(read_text(manifest, kMaxCheckpointJson), manifest);
+  manifest_ = parse_manifest(read_text(manifest, kMaxManifest), manifest);
   const std::string name = path_.substr(path_.rfind('/') + 1);
   if (step_of_name(name) >= 0 && step_of_name(name) != manifest_.step) {
     read_error("E402", manifest, "it is of step {}, not of {}", manifest_.step, name);
@@ -76,7 +76,7 @@ CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
   }
   const std::string state_path = path_ + "/state.json";
   state_ = parse_state(read_checked(state_path, state->second), state_path);
-  open_shards();
+  check_shards();
 }
 
 void CheckpointReader::check_files() const {
@@ -96,25 +96,53 @@ void CheckpointReader::check_files() const {
   }
 }
 
-void CheckpointReader::open_shards() {
+void CheckpointReader::check_shards() const {
+  struct Place {
+    const CheckpointTensor* tensor;
+    const CheckpointPiece* piece;
+  };
+  std::map<std::string_view, std::vector<Place>> shards;
   for (const CheckpointTensor& tensor : manifest_.tensors) {
     for (const CheckpointPiece& piece : tensor.pieces) {
-      const std::string path = path_ + "/" + piece.file;
       if (!manifest_.files.contains(piece.file)) {
         read_error("E402", path_ + "/manifest.json", "it has no checksum of `{}`", piece.file);
       }
-      std::shared_ptr<SafetensorsReader>& shard = shards_[piece.file];
-      if (shard == nullptr) {
-        shard = with_file_errors(path, [&] { return std::make_shared<SafetensorsReader>(path); });
-      }
-      const SafetensorsReader::Entry* entry = shard->find(tensor.path);
-      if (entry == nullptr || entry->dtype != tensor.dtype || entry->shape != piece.shape ||
-          entry->begin != piece.begin || entry->begin + entry->num_bytes != piece.end) {
-        read_error("E405", path, "its header and the manifest say different things about `{}`",
-                   tensor.path);
-      }
+      shards[piece.file].push_back({&tensor, &piece});
     }
   }
+  for (const auto& [name, places] : shards) {
+    const std::string path = fmt::format("{}/{}", path_, name);
+    const SafetensorsReader shard = with_file_errors(path, [&] { return SafetensorsReader(path); });
+    std::map<std::string_view, const SafetensorsReader::Entry*> entries;
+    for (const SafetensorsReader::Entry& entry : shard.entries()) {
+      entries[entry.name] = &entry;
+    }
+    for (const auto& [tensor, piece] : places) {
+      const auto found = entries.find(tensor->path);
+      const SafetensorsReader::Entry* entry = found == entries.end() ? nullptr : found->second;
+      if (entry == nullptr || entry->dtype != tensor->dtype || entry->shape != piece->shape ||
+          entry->begin != piece->begin || entry->begin + entry->num_bytes != piece->end) {
+        read_error("E405", path, "its header and the manifest say different things about `{}`",
+                   tensor->path);
+      }
+    }
+    if (shards.size() <= kMostOpen) {  // they stay, whatever becomes of the checkpoint's name
+      opened(std::string(name));
+    }
+  }
+}
+
+const InputFile& CheckpointReader::opened(const std::string& file) const {
+  const auto found = open_.find(file);
+  if (found != open_.end()) {
+    return found->second;
+  }
+  if (open_.size() == kMostOpen) {
+    open_.clear();
+  }
+  const std::string path = path_ + "/" + file;
+  return open_.emplace(file, open_input(path, "E404", "E406", InputFile::Links::kRefuse))
+      .first->second;
 }
 
 int64_t CheckpointReader::num_bytes() const {
@@ -140,10 +168,9 @@ const CheckpointTensor* CheckpointReader::find(std::string_view path) const {
 size_t CheckpointReader::read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece,
                                     size_t block, std::byte* to) const {
   const std::string path = path_ + "/" + piece.file;
-  const SafetensorsReader& shard = *shards_.at(piece.file);
   const size_t at = block * kChecksumBlock;
   const size_t bytes = std::min<size_t>(kChecksumBlock, piece.end - piece.begin - at);
-  shard.read(*shard.find(tensor.path), at, to, bytes);
+  with_file_errors(path, [&] { opened(piece.file).read_at(piece.begin + at, to, bytes); });
   if (hash_bytes(to, bytes) != piece.blocks[block]) {
     read_error("E404", path, "block {} of `{}` does not match its checksum (bytes {} to {})", block,
                tensor.path, piece.begin + at, piece.begin + at + bytes - 1);
@@ -152,6 +179,16 @@ size_t CheckpointReader::read_block(const CheckpointTensor& tensor, const Checkp
 }
 
 namespace {
+
+bool reaches_into(const CheckpointPiece& piece, std::span<const int64_t> offset,
+                  const Shape& shape) {
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (piece.offset[d] + piece.shape[d] <= offset[d] || offset[d] + shape[d] <= piece.offset[d]) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // The part of two boxes of a tensor that is in both, and its runs: elements that lie together in
 // either.
@@ -211,6 +248,9 @@ void CheckpointReader::read_box(const CheckpointTensor& tensor, std::span<const 
   const size_t item = dtype_size(tensor.dtype);
   std::vector<std::byte> block;
   for (const CheckpointPiece& piece : tensor.pieces) {
+    if (!reaches_into(piece, offset, shape)) {
+      continue;
+    }
     size_t loaded = piece.blocks.size();  // which one is in `block`: none
     const auto copy = [&](int64_t first, int64_t place, int64_t count) {
       size_t at = static_cast<size_t>(first) * item;

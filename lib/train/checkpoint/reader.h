@@ -45,9 +45,10 @@ class CheckpointReader {
 
  private:
   void check_files() const;
-  void open_shards();
+  void check_shards() const;
   void verify_file(const std::string& name, const CheckpointFile& file) const;
   void verify_tensor(const CheckpointTensor& tensor, std::vector<std::byte>& buffer) const;
+  const InputFile& opened(const std::string& file) const;
   // Reads a block of a piece, compared with its checksum, and returns its size.
   size_t read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece, size_t block,
                     std::byte* to) const;
@@ -55,7 +56,7 @@ class CheckpointReader {
   std::string path_;
   Manifest manifest_;
   TrainState state_;
-  std::map<std::string, std::shared_ptr<SafetensorsReader>> shards_;
+  mutable std::map<std::string, InputFile> open_;  // shards that were read
 };
 
 // Whether `path` is the folder of a checkpoint, whole or not.

@@ -21,6 +21,12 @@ std::string hex_checksum(std::string_view text) {
   return checksum128(std::as_bytes(std::span(text)));
 }
 
+// What would be saved is more than any reader takes.
+class Unreadable : public RuntimeFailure {
+ public:
+  explicit Unreadable(const std::string& why) : RuntimeFailure(ExitCode::kWriteFailed, why) {}
+};
+
 // Whether all that makes a checkpoint is there: a folder of somebody else's is never deleted.
 bool is_whole(const std::string& path) {
   std::error_code error;
@@ -48,6 +54,7 @@ std::string explain(const std::exception& error, int64_t step, const std::string
   const int number = file == nullptr ? 0 : file->error_number();
   const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   const char* code = lacks_memory                                              ? "E632"
+                     : dynamic_cast<const Unreadable*>(&error) != nullptr      ? "E423"
                      : number == EIO                                           ? "E422"
                      : number == EEXIST                                        ? "E456"
                      : number == ENOSPC || number == EDQUOT || number == EFBIG ? "E420"
@@ -295,8 +302,25 @@ class Save {
     return manifest;
   }
 
+  // Nothing is saved that nobody could read again: what has limits is read here first.
+  template <class F>
+  void check_readable(const std::string& name, const std::string& text, F&& parse) const {
+    const std::string path = temporary_ + "/" + name;
+    try {
+      parse(text, path);
+    } catch (const ConfigError& error) {
+      const Diagnostic& first = error.diagnostics().list().front();
+      throw Unreadable(
+          fmt::format("nobody could read it again: [{}] {}", first.code, first.message));
+    }
+  }
+
   void write_texts(Manifest& manifest) {
     const auto write = [&](const std::string& name, const std::string& text) {
+      if (name != "manifest.json" && text.size() > kMaxCheckpointText) {
+        throw Unreadable(fmt::format("`{}` has {} bytes; at most {} could be read again", name,
+                                     text.size(), kMaxCheckpointText));
+      }
       writer_.write_text(name, text);
       manifest.files[name] = writer_.part().files.at(name);
     };
@@ -307,8 +331,12 @@ class Save {
       }
     }
     write("layout.json", layout_json(manifest.tensors));
-    write("state.json", state_text(notes_.state));
-    write("manifest.json", manifest_text(manifest));
+    const std::string state = state_text(notes_.state);
+    check_readable("state.json", state, parse_state);
+    write("state.json", state);
+    const std::string text = manifest_text(manifest);
+    check_readable("manifest.json", text, parse_manifest);
+    write("manifest.json", text);
   }
 
   using Time = std::chrono::steady_clock;

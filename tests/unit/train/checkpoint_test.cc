@@ -1,6 +1,7 @@
 // Checkpoints on disk: format, protocol, reading back on other meshes, damage.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -484,8 +485,8 @@ TEST_CASE("a manifest that lies is refused with the rule it breaks") {
                 "does not end as a manifest does: cut short or overwritten?");
   folder.write("000001/manifest.json", good);
   CHECK(damage(folder.file("000001")).empty());
-  fs::resize_file(path, uint64_t{1} << 30);  // with a hole: no time and no memory is spent on it
-  check_refused(folder.file("000001"), "E402", "1073741824 bytes; at most ");
+  fs::resize_file(path, uint64_t{1} << 31);  // with a hole: no time and no memory is spent on it
+  check_refused(folder.file("000001"), "E402", "2147483648 bytes; at most ");
 }
 
 TEST_CASE("a shard that is cut while it is open is damage so that the checkpoint before is taken") {
@@ -495,7 +496,76 @@ TEST_CASE("a shard that is cut while it is open is damage so that the checkpoint
   const CheckpointReader reader(folder.file("000001"));
   fs::resize_file(folder.file("000001/model/shard-00001-model-00001-of-00001.safetensors"), 100);
   CHECK(caught([&] { reader.verify(); }).exit_code == 6);
-  CHECK(caught([&] { reader.read(*reader.find("d/kernel")); }).code == "E405");
+  CHECK(caught([&] { reader.read(*reader.find("d/kernel")); }).code == "E404");
+}
+
+// A tensor of rank 8 that is split over `pieces` devices, each with its own file.
+Manifest manifest_of_pieces(size_t pieces) {
+  Manifest manifest;
+  const auto size = static_cast<int64_t>(pieces);
+  CheckpointTensor tensor{.path = "d/kernel", .shape = {1, 1, 1, 1, 1, 1, 1, size}};
+  for (size_t p = 0; p < pieces; ++p) {
+    const std::string file = fmt::format("model/shard-{:05}-model-00001-of-00001.safetensors", p);
+    tensor.pieces.push_back({.file = file,
+                             .offset = {0, 0, 0, 0, 0, 0, 0, static_cast<int64_t>(p)},
+                             .shape = {1, 1, 1, 1, 1, 1, 1, 1},
+                             .begin = 64,
+                             .end = 68,
+                             .blocks = {p}});
+    manifest.files[file] = {.size = 68, .xxh3_128 = std::string(32, 'a')};
+    manifest.files["optimizer" + file.substr(5)] = {.size = 68, .xxh3_128 = std::string(32, 'b')};
+  }
+  manifest.tensors.push_back(std::move(tensor));
+  return manifest;
+}
+
+TEST_CASE("tensors in as many pieces as the largest mesh has devices are read") {
+  const std::string text = manifest_text(manifest_of_pieces(16384));
+  const Manifest read = parse_manifest(text, "manifest.json");
+  REQUIRE(read.tensors.size() == 1);
+  REQUIRE(read.tensors[0].pieces.size() == 16384);
+  CHECK(read.tensors[0].pieces[7].blocks == std::vector<uint64_t>{7});
+  CHECK(read.files.size() == 2 * 16384);
+  CHECK(manifest_text(read) == text);
+  const test::Caught more =
+      caught([] { parse_manifest(manifest_text(manifest_of_pieces(16385)), "manifest.json"); });
+  CHECK(more.code == "E402");
+  CHECK_MESSAGE(more.says("`d/kernel` has more than 16384 pieces"), more.text);
+}
+
+TEST_CASE("more shards than a process may have open files are read") {
+  const TempFolder folder;
+  Stored stored({{12, 24}, {"a", "b"}, "[a, b]", "[b]"});
+  REQUIRE(test::save_step(folder.path(), stored, 1).saved);
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few{200, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const test::Caught found = verified(folder.file("000001"));
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK_MESSAGE(found.code.empty(), found.text);
+}
+
+TEST_CASE("what nobody could read again is not saved") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[0]);
+  const Snapshot snapshot(stored.store);
+  CheckpointNotes notes = test::notes_of(5);
+  notes.state.callbacks["Mine"] = json_text(nlohmann::json(std::vector<int>(100000)));
+  const SaveResult many = write_checkpoint(folder.path(), snapshot, notes);
+  CHECK_FALSE(many.saved);
+  CHECK_MESSAGE(
+      many.error.find("[E423] step 5 was not saved: nobody could read it again: [E402] `") == 0,
+      many.error);
+  CHECK_MESSAGE(many.error.find("more than 100000 values") != std::string::npos, many.error);
+  notes = test::notes_of(6);
+  notes.texts[0].second = std::string((size_t{16} << 20) + 1, '#');
+  const SaveResult large = write_checkpoint(folder.path(), snapshot, notes);
+  CHECK_MESSAGE(large.error ==
+                    "[E423] step 6 was not saved: `config.yaml` has 16777217 bytes; at "
+                    "most 16777216 could be read again",
+                large.error);
+  CHECK(folder.num_files() == 0);
 }
 
 TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are told") {
