@@ -99,6 +99,14 @@ size_t result_bytes(const gpu::Matmul& matmul) {
   return (bytes + 255) / 256 * 256;
 }
 
+// Whether there is no candidate, on any GPU of this kind. Products with epilogues are told so in
+// several ways.
+bool is_none(cublasStatus_t status, const gpu::Matmul& matmul) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         (matmul.epilogue &&
+          (status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_ARCH_MISMATCH));
+}
+
 // cuBLASLt's candidates, the one it thinks best first. Partial sums of a split product are added in
 // a fixed order, in the type that it computes in.
 std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Core& core, cublasLtHandle_t handle,
@@ -127,7 +135,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Core& core, cublas
   const cublasStatus_t status = cublas_lt().cublasLtMatmulAlgoGetHeuristic(
       handle, plan.product.get(), plan.first.get(), plan.second.get(), plan.result.get(),
       plan.result.get(), made, most, found.data(), &count);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED)  // as is no candidate
+  if (!is_none(status, matmul))
     core.check(status, "cublasLtMatmulAlgoGetHeuristic");
   found.resize(static_cast<size_t>(count));
   std::erase_if(found, [](const cublasLtMatmulHeuristicResult_t& result) {
@@ -222,11 +230,14 @@ void Matmuls::measure(MatmulPlan& plan, const gpu::Matmul& matmul,
   take(plan, found[fastest]);
 }
 
-// Failures count as no algorithm: those of the device come again with the product alone.
+// Failures count as no algorithm: those of the device come again with the product alone. But where
+// several processes must round alike, the others may have found one.
 bool Matmuls::offers(const gpu::Matmul& matmul) {
   try {
     return find_plan(matmul) != nullptr;
   } catch (const RuntimeFailure&) {
+    if (!core_.options.measure)
+      throw;
     return false;
   }
 }

@@ -215,6 +215,23 @@ TEST_CASE("a library without fused algorithms is asked once and is no error") {
   }
 }
 
+TEST_CASE("a failure of one process is no choice where several must round alike") {
+  for (const bool is_alone : {true, false}) {
+    for (const cublasStatus_t status : {CUBLAS_STATUS_ALLOC_FAILED, CUBLAS_STATUS_INVALID_VALUE}) {
+      Library library;
+      library.core.options.measure = is_alone;
+      library.seen.has_fused = false;
+      library.seen.without = status;
+      cuda::Makers makers(library.core);
+      const gpu::Matmul matmul = product(at(5), Activation::kGelu);
+      if (is_alone || status == CUBLAS_STATUS_INVALID_VALUE)
+        CHECK(!makers.matmuls.is_fused(matmul));
+      else
+        CHECK_THROWS_AS(makers.matmuls.is_fused(matmul), RuntimeFailure);
+    }
+  }
+}
+
 TEST_CASE("a relu that would hide a NaN is not asked for") {
   Library library;
   library.core.compute = 90;
