@@ -18,6 +18,12 @@ bool names_class(Category category, const YamlNode& node) {
           }));
 }
 
+// `keras.optimizers.Adam` and `Adam(learning_rate=0.001)`, as Python writes it: Adam.
+std::string bare_class(const std::string& spelled) {
+  const std::string path = spelled.substr(0, spelled.find('('));
+  return path.substr(path.rfind('.') + 1);  // all of it when there is no dot
+}
+
 }  // namespace
 
 ConfigValue Reader::object_value(const YamlNode& node, Category category) {
@@ -117,12 +123,12 @@ void Reader::add_context(Diagnostic& d) const {
 
 Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category category) {
   const std::string_view what = category_name(category);
-  if (is_later_class(category, form.spelled)) {
-    add_context(diagnostics_.error(
-        "E122", form.loc, fmt::format("{} `{}` comes with a later release", what, form.spelled)));
-  } else if (const std::string_view instead = refusal(category, form.spelled); !instead.empty()) {
-    diagnostics_
-        .error("E122", form.loc, fmt::format("there is no {} `{}` here", what, form.spelled))
+  const std::string bare = bare_class(form.spelled);
+  if (is_later_class(category, bare)) {
+    add_context(diagnostics_.error("E122", form.loc,
+                                   fmt::format("{} `{}` comes with a later release", what, bare)));
+  } else if (const std::string_view instead = refusal(category, bare); !instead.empty()) {
+    diagnostics_.error("E122", form.loc, fmt::format("there is no {} `{}` here", what, bare))
         .help(instead);
   } else {
     std::vector<std::string> names = class_names(category);
@@ -131,11 +137,13 @@ Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category categor
     }
     Diagnostic& d =
         diagnostics_.error("E122", form.loc, fmt::format("unknown {} `{}`", what, form.spelled));
-    suggest(d, form.spelled, names);
-    d.notes.push_back(
-        names.size() <= 8
-            ? fmt::format("known: {}", join(names, ", "))
-            : fmt::format("nearest: {}", join(nearest_names(form.spelled, names, 3), ", ")));
+    suggest(d, bare, names);
+    if (form.spelled.find('(') != std::string::npos) {
+      d.help(fmt::format("arguments are a map: `{}: {{name: value}}`", bare));
+    }
+    d.notes.push_back(names.size() <= 8
+                          ? fmt::format("known: {}", join(names, ", "))
+                          : fmt::format("nearest: {}", join(nearest_names(bare, names, 3), ", ")));
     add_context(d);
   }
   if (category != Category::kLayer) {

@@ -177,7 +177,8 @@ const Section& evaluate_section() {
                                 {choice("on", {"auto", "train", "validation", "test", "none"},
                                         "auto", "auto: test if there is one, else validation"),
                                  count("batch_size", "null", "fit.batch_size when null"),
-                                 count("steps", "null", "all batches when null")}};
+                                 count("steps", "null", "all batches when null"),
+                                 later("checkpoint", "which weights: the last are evaluated")}};
   return kSection;
 }
 
@@ -193,7 +194,9 @@ const Section& run_section() {
        count("check_replicas", "500",
              "steps between comparisons of what several processes hold alike; 0: never", 0),
        map_of("on_signal", ValueKind::kText,
-              "signal -> checkpoint-exit, checkpoint, report, exit, ignore")}};
+              "signal -> checkpoint-exit, checkpoint, report, exit, ignore"),
+       later("metrics", "forms of the metrics' files; metrics.jsonl and metrics.csv are written"),
+       later("trace", "a time line of steps")}};
   return kSection;
 }
 
@@ -269,7 +272,13 @@ std::optional<std::string> section_with_key(std::string_view key) {
   constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
       {"learning_rate", "compile.optimizer.learning_rate"},
       {"lr", "compile.optimizer.learning_rate"},
-      {"mesh", "distribution.device_mesh.shape"}};
+      {"mesh", "distribution.device_mesh.shape"},
+      {"validation_data", "data.validation"},
+      {"x", "data.train"},
+      {"y", "data.train"},
+      {"dtype", "dtype_policy"},
+      {"precision", "dtype_policy"},
+      {"mixed_precision", "dtype_policy"}};
   for (const auto& [word, path] : kElsewhere) {
     if (key == word) {
       return path;
