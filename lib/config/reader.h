@@ -51,6 +51,7 @@ class Reader {
   ConfigValue texts(const YamlNode& node, const Spec& spec, const std::string& owner);
   ConfigValue layout(const YamlNode& node, const std::string& key);
   ConfigValue layout_entry(const YamlNode& node, const std::string& key);
+  ConfigValue layout_tuple(const std::vector<YamlNode>& entries, size_t& i);
   ConfigValue map(const YamlNode& node, const Spec& spec, const std::string& owner);
   ConfigValue activation(const YamlNode& node, const Spec& spec, const std::string& owner);
   ConfigValue float_or_object(const YamlNode& node, const Spec& spec, const std::string& owner);

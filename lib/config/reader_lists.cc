@@ -240,11 +240,28 @@ ConfigValue Reader::layout_entry(const YamlNode& node, const std::string& key) {
   return make_value(std::move(axes), node.loc);
 }
 
+// A tuple of axes, as JAX writes it, is text with its brackets: [null, (data, model)] has three
+// entries, `(data` and `model)` among them. Moves `i` to its last one.
+ConfigValue Reader::layout_tuple(const std::vector<YamlNode>& entries, size_t& i) {
+  const SourceLoc& loc = entries[i].loc;
+  std::string text = entries[i].text;
+  while (text.back() != ')' && i + 1 < entries.size() && entries[i + 1].is_scalar()) {
+    text += ", " + entries[++i].text;
+  }
+  text.erase(0, 1);
+  text.erase(text.find_last_not_of(" ,)") + 1);
+  diagnostics_.error("E112", loc, "several axes of one dimension are a list")
+      .help(fmt::format("write [{}]", text.empty() ? "data, model" : text));
+  return make_value(std::monostate{}, loc);
+}
+
 ConfigValue Reader::layout(const YamlNode& node, const std::string& key) {
   ConfigValue::List list;
   if (node.is_list()) {
-    for (const YamlNode& child : node.children) {
-      list.push_back(layout_entry(child, key));
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      const YamlNode& child = node.children[i];
+      const bool is_tuple = child.is_scalar() && starts_with(child.text, "(");
+      list.push_back(is_tuple ? layout_tuple(node.children, i) : layout_entry(child, key));
     }
   } else if (!is_python_none(node)) {
     diagnostics_

@@ -36,7 +36,11 @@ bool check_layout_axes(const TensorLayout& layout, const std::vector<std::string
         Diagnostic& problem = diagnostics.error(
             "E205", loc,
             fmt::format("axis `{}` of {} is not in the mesh", name, layout.to_string()));
-        suggest(problem, name, names);
+        if (name.empty() || name == "-" || to_lower(name) == "none") {
+          problem.help("write null where nothing splits a dimension");
+        } else {
+          suggest(problem, name, names);
+        }
         problem.notes.push_back(names.empty() ? std::string("the mesh has no axes")
                                               : "mesh axes: " + join(names, ", "));
       } else if (!seen.insert(name).second) {
