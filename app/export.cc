@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli.h"
+#include "given_run.h"
 #include "nn/keras/export_json.h"
 #include "nn/keras/export_python.h"
 #include "nn/keras/weights.h"
@@ -41,14 +42,22 @@ Format format_of(const std::string& path) {
       "script)");
 }
 
-// Where the weights are: --weights, else fit.initial_weights; "" when neither is given.
-std::string weights_path(const Arguments& a, const Config& config) {
-  return a.weights.empty() ? config.fit.initial_weights.value : a.weights;
+// Where the weights are: --weights, else the run's, else fit.initial_weights; "" when none is
+// given.
+std::string weights_path(const Arguments& a, const GivenRun& given, const Config& config) {
+  if (given.weights.empty()) {
+    return config.fit.initial_weights.value;
+  }
+  const std::string path = weights_in(given.weights);
+  if (path != given.weights && !a.quiet) {
+    err_stream().write(fmt::format("weights     {}\n", path));
+  }
+  return path;
 }
 
 std::vector<NamedTensor> read_weights_of(const Setup& setup, const std::string& path) {
-  return fitting_weights(read_model_weights(path, setup.model()), wanted_weights(setup.model()),
-                         path, {});
+  return fitting_weights(read_weights_in(path, &setup.model()), wanted_weights(setup.model()), path,
+                         {});
 }
 
 // Seconds since 1970 when the file was last changed.
@@ -131,7 +140,8 @@ void write(const Arguments& a, const Setup& setup, Format format, const std::str
     return write_file_atomic(path, std::string_view(json));
   }
   if (weights.empty()) {
-    refuse("no weights given", "--weights FILE, for example runs/NAME/latest/weights.safetensors");
+    refuse("no weights given",
+           "give a run, or --weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
   write_model(path, setup.config(), setup.model(), read_weights_of(setup, weights),
               time_of(weights));
@@ -141,10 +151,11 @@ void write(const Arguments& a, const Setup& setup, Format format, const std::str
 
 int run_export(const Arguments& a) {
   const Format format = format_of(a.output);
-  const Config config = load_config(load_options(a, false));
+  const GivenRun given = given_run(a, false);
+  const Config config = load_config(given.options);
   const Setup setup(config, nullptr);
   show_warnings(setup.warnings(), a);
-  const std::string weights = weights_path(a, config);
+  const std::string weights = format == Format::kJson ? "" : weights_path(a, given, config);
   write(a, setup, format, weights);
   if (!a.quiet) {
     const bool has_weights_beside = format == Format::kPython && !weights.empty();

@@ -1,5 +1,5 @@
-// What evaluate and predict act on: configs with --weights, or a run or a checkpoint, which has
-// both.
+// What evaluate, predict and export act on: configs with --weights, or a run or a checkpoint, which
+// has both.
 #pragma once
 
 #include "cli.h"

@@ -243,7 +243,8 @@ void add_export(CommandLine to) {
   Arguments& a = to.arguments;
   CLI::App& verb =
       add_verb(to.app, "export",
-               "Weights or the whole model for Keras and others (not the optimizer's state)",
+               "Weights or the whole model of a run, or of a config with weights, for Keras and "
+               "others (not the optimizer's state)",
                to.action, [&a] { return run_export(a); });
   add_config_arguments(verb, a, Steps::kNone);
   add_weights_flag(verb, a);

@@ -37,14 +37,6 @@ std::vector<NamedTensor> checkpoint_weights(const std::string& path) {
   return out;
 }
 
-std::vector<NamedTensor> read_given(const std::string& path, const Model* model) {
-  const std::string found = weights_in(path);
-  if (is_checkpoint(found)) {
-    return checkpoint_weights(found);
-  }
-  return model == nullptr ? read_weights(found) : read_model_weights(found, *model);
-}
-
 }  // namespace
 
 std::string weights_in(const std::string& path) {
@@ -74,6 +66,14 @@ std::string weights_in(const std::string& path) {
   diagnostics.error("E400", {}, fmt::format("`{}` holds no weights", path))
       .help("a weights file, a checkpoint, or a run that has saved one");
   throw ConfigError(diagnostics);
+}
+
+std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* model) {
+  const std::string found = weights_in(path);
+  if (is_checkpoint(found)) {
+    return checkpoint_weights(found);
+  }
+  return model == nullptr ? read_weights(found) : read_model_weights(found, *model);
 }
 
 void note_each(Diagnostic& diagnostic, const std::vector<std::string>& lines) {
@@ -166,7 +166,7 @@ void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& 
       model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
   std::vector<NamedTensor> fitting;
   agreement.by_all("reading weights", [&] {
-    fitting = fitting_weights(read_given(path, model), wanted, path, loc, unfit);
+    fitting = fitting_weights(read_weights_in(path, model), wanted, path, loc, unfit);
   });
   for (const auto& [name, value] : fitting) {
     runner.write_variable(name, value);

@@ -35,6 +35,10 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
 // that verifies where it has not come to its end. Throws ConfigError E400 (exit 6).
 std::string weights_in(const std::string& path);
 
+// The weights of weights_in(path), by path; of what is no checkpoint `model` says which are whose.
+// Throws as load_weights does for the file.
+std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* model);
+
 // Fills every layer weight from weights_in(path): a .safetensors, .npz, .weights.h5 or .keras file
 // (the last two need the model, whose layers give their tensors paths), or a checkpoint; element
 // types are converted. Throws ConfigError (exit 6) E404..E406, E415 for the file, and E410 with

@@ -302,8 +302,6 @@ TEST_CASE("what is not the run itself leads to it") {
   check({"plan", "runs/small/latest"}, 2,
         {"error[E140]: `runs/small/latest` is a run, no config\n",
          "= help: `meshtrain resume runs/small/latest` goes on with it\n"});
-  check({"export", "small.yaml", "--weights", "runs/small/latest", "-o", "x.npz"}, 6,
-        {"error[E405]", "write `runs/small/latest/weights.safetensors`, the run's\n"});
 }
 
 TEST_CASE("a run that is done says that nothing is left") {
@@ -372,6 +370,32 @@ TEST_CASE("no key that is shown is a word of YAML 1.1") {
   for (const std::string& line : lines_of(meshtrain({"init"}, ".").out)) {
     const std::string name = line.substr(0, line.find(' '));
     folder.write(name + ".yaml", meshtrain({"init", name}, ".").out);
+TEST_CASE("export takes a run with its config and weights") {
+  const FinishedRun folder;
+  const Result own = meshtrain({"export", "runs/small/latest", "-o", "own.npz"}, folder.path());
+  CHECK(own.exit_code == 0);
+  CHECK_MESSAGE(contains(own.err, "/weights.safetensors\nwrote own.npz\n"), own.err);
+  REQUIRE(meshtrain({"export", "small.yaml", "-w", "runs/small/latest/weights.safetensors", "-o",
+                     "named.npz"},
+                    folder.path())
+              .exit_code == 0);
+  CHECK(folder.read("own.npz") == folder.read("named.npz"));
+  // Of a run that was not finished, the newest checkpoint's.
+  fs::remove(fs::canonical(folder.file("runs/small/latest")) / "weights.safetensors");
+  REQUIRE(meshtrain({"export", "runs/small/latest", "-o", "kept.npz"}, folder.path()).exit_code ==
+          0);
+  CHECK(folder.read("kept.npz") == folder.read("named.npz"));
+  CHECK(meshtrain({"export", "small.yaml", "-qw", "runs/small/latest", "-o", "x.keras"},
+                  folder.path())
+            .err.empty());
+  CHECK(meshtrain({"export", "runs/small/latest", "-o", "model.json"}, folder.path()).err ==
+        "wrote model.json\n");
+  CHECK(contains(meshtrain({"export", "runs/small", "-o", "x.npz"}, folder.path()).err,
+                 "error[E400]: `runs/small` is no run and no checkpoint\n"));
+  CHECK(contains(meshtrain({"export", "small.yaml", "-o", "x.npz"}, folder.path()).err,
+                 "no weights given"));
+}
+
     const std::string shown = meshtrain({"config", "show", name + ".yaml"}, folder.path()).out;
     CHECK(contains(shown, "  \"on\": "));
     for (const std::string& text : {folder.read(name + ".yaml"), shown}) {
