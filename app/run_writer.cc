@@ -27,7 +27,7 @@ void RunWriter::print_event(std::string_view line) {
   if (!quiet_) {
     out_stream().write(fmt::format("{}\n", line));
   } else if (line.find(R"({"event":"epoch")") == 0 || line.find(R"({"event":"evaluate")") == 0) {
-    result_ = fmt::format("{}\n", line);
+    result_ = fmt::format("{}{}}}\n", line.substr(0, line.size() - 1), which_run_);
   }
 }
 
@@ -36,6 +36,8 @@ void RunWriter::start(const RunInfo& info, const std::vector<std::string>& comma
   log_.emplace(run_.file("log.txt"),
                [this](const std::string& text) { console_.on_warning(text); });
   log_->start(info);
+  which_run_ =
+      fmt::format(R"(,"name":{},"run_dir":{})", json_string(info.name), json_string(info.run_dir));
   events_.start(info);
 }
 

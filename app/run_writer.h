@@ -38,6 +38,7 @@ class RunWriter {
   Console& console_;
   EventLog events_;
   std::string result_;
+  std::string which_run_;        // in it: the start, which says that otherwise, is not shown
   std::optional<RunMeta> meta_;  // both from the start on
   std::optional<RunLog> log_;
 };

@@ -95,6 +95,8 @@ TEST_CASE("with json the events are on stdout and nothing else") {
       meshtrain({"train", "small.yaml", "-q", "--log-format", "json"}, folder.path());
   REQUIRE(lines_of(quiet.out).size() == 1);
   CHECK(parse_json(quiet.out).at("event") == "evaluate");
+  CHECK(parse_json(quiet.out).at("name") == "small");  // rows of a sweep are told apart
+  CHECK(contains(parse_json(quiet.out).at("run_dir").get<std::string>(), "runs/small/"));
   CHECK(quiet.err.empty());
 }
 
