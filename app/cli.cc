@@ -57,8 +57,9 @@ void add_mesh(const std::string& mesh, LoadOptions& options) {
   options.flag_names.push_back("--mesh");
 }
 
-// A file's place may hold what is no file: a run, or a key whose value became the next word.
-void check_is_config(const std::vector<std::string>& files, size_t i) {
+// A file's place may hold what is no file: a run, a key whose value became the next word, or the
+// word after --resume, which takes its own with `=` alone.
+void check_is_config(const std::vector<std::string>& files, size_t i, bool resumes) {
   const std::string& word = files[i];
   Diagnostics problems;
   if (is_run_dir(word)) {
@@ -69,6 +70,10 @@ void check_is_config(const std::vector<std::string>& files, size_t i) {
                                     is_known_key(word) && !std::filesystem::exists(word, error)) {
     problems.error("E140", {}, fmt::format("`{}` is a key and has no value", word))
         .help(fmt::format("write {}={}", word, i + 1 < files.size() ? files[i + 1] : "VALUE"));
+  } else if (resumes && (word == "auto" || word == "latest" || word == "best") &&
+             !std::filesystem::exists(word, error)) {
+    problems.error("E140", {}, fmt::format("`{}` is no config", word))
+        .help(fmt::format("write --resume={}", word));
   }
   problems.throw_if_errors();
 }
@@ -82,7 +87,7 @@ LoadOptions load_options(const Arguments& a, bool require_data) {
     throw ConfigError("E140", {}, "no config file given, only overrides");
   }
   for (size_t i = 0; i < options.files.size(); ++i) {
-    check_is_config(options.files, i);
+    check_is_config(options.files, i, !a.resume.empty());
   }
   return options;
 }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "config/scalars.h"
+#include "config/schema.h"
 
 namespace meshtrain {
 namespace {
@@ -149,6 +150,34 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
+// What leads on from a word that is neither verb nor flag, as a command line or a word of it; ""
+// for what has no likely meaning.
+std::string meant_by(const std::string& word, const CLI::App& app, const CLI::App& verb) {
+  const size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "=VALUE" : word.substr(equals);
+  if (!starts_with(word, "-")) {
+    const bool is_config = ends_with(word, ".yaml") || ends_with(word, ".yml");
+    return &verb != &app    ? ""
+           : is_config      ? "write `meshtrain train " + word + "`"
+           : word == "fit"  ? "did you mean `train`?"  // of Keras' model
+           : word == "test" ? "did you mean `evaluate`?"
+                            : "";
+  }
+  if (is_option_of(verb, word)) {  // before the verb
+    return fmt::format("write `{} {}`", full_name(verb), word);
+  }
+  if (starts_with(word, "-=") && is_option_of(verb, "--resume")) {
+    return fmt::format("write `--resume{}`", word.substr(1));
+  }
+  const bool takes_keys = is_option_of(verb, "--set") && starts_with(word, "--");
+  if (takes_keys && name.find('.') != std::string::npos && is_known_key(name.substr(2))) {
+    return fmt::format("write `{}{}`", name.substr(2), value);
+  }
+  const bool is_rate = name == "--lr" || name == "--learning-rate" || name == "--learning_rate";
+  return takes_keys && is_rate ? "write `compile.optimizer.learning_rate" + value + "`" : "";
+}
+
 // The parser's own words, made ours.
 std::string message_of(const CLI::ParseError& error) {
   const std::string text = error.what();
@@ -227,11 +256,17 @@ int show_misuse(const CLI::ParseError& error, const CLI::App& app) {
   if (!extras.empty() && (no_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
     const std::string& word = extras.front();
     const bool is_option = starts_with(word, "-");
-    message = is_option ? fmt::format("unknown option `{}`", word)
-              : no_verb ? fmt::format("unknown verb `{}`", word)
-                        : fmt::format("`{}` is a word too many", word);
+    message = is_option && is_option_of(verb, word)
+                  ? fmt::format("`{}` belongs after the verb", word)
+              : is_option ? fmt::format("unknown option `{}`", word)
+              : no_verb   ? fmt::format("unknown verb `{}`", word)
+                          : fmt::format("`{}` is a word too many", word);
     const auto nearest = nearest_name(word, is_option ? option_names(verb) : verb_names(verb));
-    message += nearest ? fmt::format("; did you mean `{}`?", *nearest) : "";
+    if (const std::string meant = meant_by(word, app, verb); !meant.empty()) {
+      message += "; " + meant;
+    } else if (nearest) {
+      message += fmt::format("; did you mean `{}`?", *nearest);
+    }
   } else if (no_verb) {
     message = &verb == &app ? "no verb given"
                             : fmt::format("`{}` needs a verb: {}", verb.get_name(),

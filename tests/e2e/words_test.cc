@@ -42,6 +42,35 @@ TEST_CASE("a wrong verb is one with --help too") {
   CHECK(contains(help.out, "inspect"));
 }
 
+TEST_CASE("words of other programs lead to ours") {
+  check_misuse({"--mesh", "4x2", "train", "small.yaml"},
+               "`--mesh` belongs after the verb; write `meshtrain train --mesh`\n");
+  check_misuse({"--dir=x", "data", "fetch", "mnist"}, "write `meshtrain data fetch --dir=x`\n");
+  check_misuse({"small.yaml"}, "unknown verb `small.yaml`; write `meshtrain train small.yaml`\n");
+  check_misuse({"fit", "small.yaml"}, "unknown verb `fit`; did you mean `train`?\n");
+  check_misuse({"test", "small.yaml"}, "unknown verb `test`; did you mean `evaluate`?\n");
+  check_misuse({"train", "small.yaml", "--fit.epochs=3"},
+               "unknown option `--fit.epochs=3`; write `fit.epochs=3`\n");
+  check_misuse({"train", "small.yaml", "--data.shuffle", "false"}, "write `data.shuffle=VALUE`\n");
+  check_misuse({"train", "small.yaml", "--lr", "0.1"},
+               "write `compile.optimizer.learning_rate=VALUE`\n");
+  check_misuse({"plan", "small.yaml", "--learning-rate=0.1"},
+               "write `compile.optimizer.learning_rate=0.1`\n");
+}
+
+TEST_CASE("a word after --resume is not its value") {
+  check_misuse({"train", "small.yaml", "--resume", "best"},
+               "`best` is no config\n  = help: write --resume=best\n");
+  check_misuse({"launch", "-r", "latest", "small.yaml"},
+               "`latest` is no config\n  = help: write --resume=latest\n");
+  check_misuse({"train", "small.yaml", "-r=best"}, "write `--resume=best`\n");
+  const ExampleFolder folder;
+  CHECK(contains(meshtrain({"train", "small.yaml", "best"}, folder.path()).err, "error[E100]"));
+  folder.write("best", "fit: {epochs: 1}\n");  // a config may be called so
+  const Result result = meshtrain({"train", "small.yaml", "best", "--resume", "-n"}, folder.path());
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+}
+
 TEST_CASE("what a flag cannot be is said in words") {
   check_misuse({"train", "small.yaml", "--log-format", "jsonl"},
                "--log-format: must be keras or plain or json, not `jsonl`");
@@ -341,6 +370,32 @@ TEST_CASE("an object that came or went is one line of what changed") {
   CHECK_FALSE(contains(back.err, "(none)"));
 }
 
+TEST_CASE("export takes a run with its config and weights") {
+  const FinishedRun folder;
+  const Result own = meshtrain({"export", "runs/small/latest", "-o", "own.npz"}, folder.path());
+  CHECK(own.exit_code == 0);
+  CHECK_MESSAGE(contains(own.err, "/weights.safetensors\nwrote own.npz\n"), own.err);
+  REQUIRE(meshtrain({"export", "small.yaml", "-w", "runs/small/latest/weights.safetensors", "-o",
+                     "named.npz"},
+                    folder.path())
+              .exit_code == 0);
+  CHECK(folder.read("own.npz") == folder.read("named.npz"));
+  // Of a run that was not finished, the newest checkpoint's.
+  fs::remove(fs::canonical(folder.file("runs/small/latest")) / "weights.safetensors");
+  REQUIRE(meshtrain({"export", "runs/small/latest", "-o", "kept.npz"}, folder.path()).exit_code ==
+          0);
+  CHECK(folder.read("kept.npz") == folder.read("named.npz"));
+  CHECK(meshtrain({"export", "small.yaml", "-qw", "runs/small/latest", "-o", "x.keras"},
+                  folder.path())
+            .err.empty());
+  CHECK(meshtrain({"export", "runs/small/latest", "-o", "model.json"}, folder.path()).err ==
+        "wrote model.json\n");
+  CHECK(contains(meshtrain({"export", "runs/small", "-o", "x.npz"}, folder.path()).err,
+                 "error[E400]: `runs/small` is no run and no checkpoint\n"));
+  CHECK(contains(meshtrain({"export", "small.yaml", "-o", "x.npz"}, folder.path()).err,
+                 "no weights given"));
+}
+
 TEST_CASE("export names the weights beside a script") {
   const FinishedRun folder;
   const Result with = meshtrain(
@@ -370,32 +425,6 @@ TEST_CASE("no key that is shown is a word of YAML 1.1") {
   for (const std::string& line : lines_of(meshtrain({"init"}, ".").out)) {
     const std::string name = line.substr(0, line.find(' '));
     folder.write(name + ".yaml", meshtrain({"init", name}, ".").out);
-TEST_CASE("export takes a run with its config and weights") {
-  const FinishedRun folder;
-  const Result own = meshtrain({"export", "runs/small/latest", "-o", "own.npz"}, folder.path());
-  CHECK(own.exit_code == 0);
-  CHECK_MESSAGE(contains(own.err, "/weights.safetensors\nwrote own.npz\n"), own.err);
-  REQUIRE(meshtrain({"export", "small.yaml", "-w", "runs/small/latest/weights.safetensors", "-o",
-                     "named.npz"},
-                    folder.path())
-              .exit_code == 0);
-  CHECK(folder.read("own.npz") == folder.read("named.npz"));
-  // Of a run that was not finished, the newest checkpoint's.
-  fs::remove(fs::canonical(folder.file("runs/small/latest")) / "weights.safetensors");
-  REQUIRE(meshtrain({"export", "runs/small/latest", "-o", "kept.npz"}, folder.path()).exit_code ==
-          0);
-  CHECK(folder.read("kept.npz") == folder.read("named.npz"));
-  CHECK(meshtrain({"export", "small.yaml", "-qw", "runs/small/latest", "-o", "x.keras"},
-                  folder.path())
-            .err.empty());
-  CHECK(meshtrain({"export", "runs/small/latest", "-o", "model.json"}, folder.path()).err ==
-        "wrote model.json\n");
-  CHECK(contains(meshtrain({"export", "runs/small", "-o", "x.npz"}, folder.path()).err,
-                 "error[E400]: `runs/small` is no run and no checkpoint\n"));
-  CHECK(contains(meshtrain({"export", "small.yaml", "-o", "x.npz"}, folder.path()).err,
-                 "no weights given"));
-}
-
     const std::string shown = meshtrain({"config", "show", name + ".yaml"}, folder.path()).out;
     CHECK(contains(shown, "  \"on\": "));
     for (const std::string& text : {folder.read(name + ".yaml"), shown}) {
