@@ -94,9 +94,6 @@ std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTenso
 }  // namespace
 
 int run_predict(const Arguments& arguments, bool& started) {
-  if (arguments.input.empty()) {
-    throw ConfigError("E140", {}, "--input names no file");
-  }
   const GivenRun given = given_run(arguments, false);
   const Config config = load_config(given.options);
   if (const std::optional<int> code = run_own_processes(arguments, config)) {

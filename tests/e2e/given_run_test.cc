@@ -139,7 +139,7 @@ TEST_CASE("predictions do not take the place of their samples") {
   CHECK(folder.read("x.npy") == samples);
   const Result none = meshtrain({"predict", "run", "-i", "", "-o", "y.npy"}, folder.path());
   CHECK(none.exit_code == 2);
-  CHECK(contains(none.err, "error[E140]: --input names no file"));
+  CHECK(contains(none.err, "error[E140]: `--input` has no value"));
 }
 
 TEST_CASE("what is no run and runs without weights are said so") {
