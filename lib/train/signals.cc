@@ -189,8 +189,7 @@ void throw_if_stopped(const std::string& done) {
 void throw_stopped(int number, const std::string& done) {
   const bool interrupted = number == SIGINT;
   throw StopRequested(interrupted ? ExitCode::kInterrupted : ExitCode::kTerminated,
-                      fmt::format("{} after {}; weights were not saved",
-                                  interrupted ? "interrupted" : "terminated", done));
+                      fmt::format("{} after {}", interrupted ? "interrupted" : "terminated", done));
 }
 
 }  // namespace meshtrain

@@ -40,8 +40,8 @@ bool take_report_request();
 // As if none had come.
 void forget_stop_signal();
 
-// Throws StopRequested when a signal asked to stop; `done` says what was finished before
-// ("step 12 of epoch 3").
+// Throws StopRequested when a signal asked to stop; `done` says what was finished before, and what
+// becomes of weights if any were trained ("step 12 of epoch 3; weights were not saved").
 void throw_if_stopped(const std::string& done);
 [[noreturn]] void throw_stopped(int number, const std::string& done);
 

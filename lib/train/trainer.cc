@@ -204,7 +204,8 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
   }
   save_states(at);
   if (control_ == nullptr) {
-    agreement_->throw_if_stopped(fmt::format("step {} of epoch {}", at.batch, at.epoch + 1));
+    agreement_->throw_if_stopped(
+        fmt::format("step {} of epoch {}; weights were not saved", at.batch, at.epoch + 1));
   } else if (control_turn) {
     control_->after_step(at, last);
   }
@@ -245,7 +246,8 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
     if (control_ != nullptr) {
       control_->during_validation(trained);
     } else {
-      agreement_->throw_if_stopped(fmt::format("step {} of the validation", step));
+      agreement_->throw_if_stopped(
+          fmt::format("step {} of the validation; weights were not saved", step));
     }
   });
   const Logs logs = runner_.logs();

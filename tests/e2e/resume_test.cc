@@ -52,6 +52,88 @@ TEST_CASE("a run that a signal stopped goes on with the same command and ends th
   CHECK(outcome(folder, "run") == outcome(folder, "whole"));
 }
 
+// Whether a handler of the process would run.
+bool catches(int pid, int number) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigCgt:")) {
+      return (std::stoull(line.substr(7), nullptr, 16) >> (number - 1)) & 1;
+    }
+  }
+  return false;
+}
+
+// A config whose evaluation takes a second; weights are there when it begins.
+constexpr const char* kEvaluated = R"(data:
+  train: {source: random, samples: 40, shape: [6], classes: 3, seed: 1}
+  test: {source: random, samples: 20000, shape: [6], classes: 3, seed: 2}
+model: {layers: [{Input: {shape: [6]}}, {Dense: {units: 8}}, {Dense: {units: 3}}]}
+compile:
+  optimizer: {SGD: {learning_rate: 0.1, use_ema: true, ema_momentum: 0.9}}
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 4, epochs: 3}
+evaluate: {batch_size: 1}
+)";
+
+// Sends a signal once the weights of the run in `run` are there.
+Result stopped_in_evaluation(const ExampleFolder& folder, std::vector<std::string> args,
+                             const std::string& run_folder, int number) {
+  Command command;
+  command.args = std::move(args);
+  command.folder = folder.path();
+  command.watch = [&](const std::string&, const std::string&, int pid) {
+    return fs::exists(folder.file(run_folder + "/weights.safetensors")) && kill(pid, number) == 0;
+  };
+  return run(command);
+}
+
+TEST_CASE("a run that is stopped in the evaluation after training is saved and goes on") {
+  const ExampleFolder folder;
+  folder.write("evaluated.yaml", kEvaluated);
+  REQUIRE(meshtrain({"train", "evaluated.yaml", "-o", "whole", "-q"}, folder.path()).exit_code ==
+          0);
+  for (const std::string every : {"never", "epoch"}) {
+    CAPTURE(every);
+    const Result stopped = stopped_in_evaluation(
+        folder, {"train", "evaluated.yaml", "-o", every, "-v", "checkpoint.every=" + every}, every,
+        SIGTERM);
+    CHECK(stopped.exit_code == 75);
+    CHECK_MESSAGE(contains(stopped.err,
+                           "stopped by SIGTERM in the evaluation after training; all "
+                           "of the training is saved"),
+                  stopped.err);
+    CHECK(fs::exists(folder.file(every + "/checkpoints/000030/manifest.json")));
+    fs::remove(folder.file(every + "/weights.safetensors"));
+    const Result rest = meshtrain({"resume", every, "-q"}, folder.path());
+    CHECK_MESSAGE(rest.exit_code == 0, rest.err);
+    CHECK(contains(rest.out + rest.err, "loss"));
+    CHECK(folder.read(every + "/weights.safetensors") == folder.read("whole/weights.safetensors"));
+  }
+}
+
+TEST_CASE("what is said of weights where an evaluation ends without saving is true") {
+  const ExampleFolder folder;
+  folder.write("evaluated.yaml", kEvaluated);
+  const Result trained = stopped_in_evaluation(
+      folder, {"train", "evaluated.yaml", "-o", "run", "-v", "run.on_signal={SIGTERM: exit}"},
+      "run", SIGTERM);
+  CHECK(trained.exit_code == 143);
+  CHECK_MESSAGE(contains(trained.err,
+                         "terminated after training, in the evaluation; the weights "
+                         "are in run/weights.safetensors"),
+                trained.err);
+  Command command;
+  command.args = {"evaluate", "evaluated.yaml", "-w", "run/weights.safetensors"};
+  command.folder = folder.path();
+  command.watch = [](const std::string&, const std::string&, int pid) {
+    return catches(pid, SIGTERM) && kill(pid, SIGTERM) == 0;
+  };
+  const Result evaluated = run(command);
+  CHECK(evaluated.exit_code == 143);
+  CHECK_MESSAGE(contains(evaluated.err, "terminated after step "), evaluated.err);
+  CHECK(!contains(evaluated.err, "weights were not saved"));
+}
+
 TEST_CASE("signals that save only or report leave the run alone") {
   const ExampleFolder folder;
   for (const int number : {SIGUSR2, SIGHUP}) {
@@ -108,17 +190,6 @@ TEST_CASE("signals do not hurt what is being computed") {
   storm.request_stop();
   CHECK_MESSAGE(result.exit_code == 0, result.err.substr(0, 2000));
   CHECK(outcome(folder, "stormy") == outcome(folder, "calm"));
-}
-
-// Whether a handler of the process would run.
-bool catches(int pid, int number) {
-  std::ifstream status(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("SigCgt:")) {
-      return (std::stoull(line.substr(7), nullptr, 16) >> (number - 1)) & 1;
-    }
-  }
-  return false;
 }
 
 TEST_CASE("a second interrupt ends the run at once") {

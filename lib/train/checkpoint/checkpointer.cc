@@ -207,7 +207,7 @@ void Checkpointer::stop(const TrainPosition& at) {
   const std::string done = fmt::format("step {} of epoch {}", at.batch, at.epoch + 1);
   if (signal != 0 && !agreement_.stop_saves()) {
     finish_save();
-    throw_stopped(signal, done);
+    throw_stopped(signal, done + "; weights were not saved");
   }
   save(at, Wait::kUntilSaved);
   if (last_saved_ != at.step) {
@@ -326,6 +326,7 @@ void Checkpointer::after_epoch(const TrainPosition& at, const Logs& logs) {
 }
 
 void Checkpointer::on_fit_end(const TrainPosition& at) {
+  end_ = at;
   finish_save();
   const bool never = config_.checkpoint.every.value.unit == Interval::Unit::kNever;
   if (!never && at.step > 0 && last_saved_ != at.step) {
@@ -336,17 +337,28 @@ void Checkpointer::on_fit_end(const TrainPosition& at) {
   }
 }
 
+// With `every: never` nothing is saved yet. What is saved here goes on to the same end: there are
+// no steps to come, and what was done to the weights since (averages, the best epoch's) comes out
+// the same when it is done again.
 void Checkpointer::during_evaluation() {
   look(Agreement::Pace::kPaced);
   const int signal = agreement_.stop_signal();
   if (signal != 0 && agreement_.stop_saves()) {
+    const std::string why =
+        fmt::format("stopped by {} in the evaluation after training", signal_name(signal));
+    save(end_, Wait::kUntilSaved);
+    if (last_saved_ != end_.step) {
+      throw RuntimeFailure(ExitCode::kWriteFailed, fmt::format("{}, and {}", why, last_error_));
+    }
     throw StopRequested(ExitCode::kStopped,
-                        fmt::format("stopped by {} in the evaluation after training; all of the "
-                                    "training is saved\ngo on with: meshtrain resume {}",
-                                    signal_name(signal), options_.run_dir));
+                        fmt::format("{}; all of the training is saved\ngo on with: meshtrain "
+                                    "resume {}",
+                                    why, options_.run_dir));
   }
   if (signal != 0) {
-    throw_stopped(signal, "training, in the evaluation");
+    throw_stopped(signal, fmt::format("training, in the evaluation; the weights are in "
+                                      "{}/weights.safetensors",
+                                      options_.run_dir));
   }
 }
 

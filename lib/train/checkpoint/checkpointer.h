@@ -121,6 +121,7 @@ class Checkpointer : public TrainControl {
   int64_t linked_step_ = -1;
 
   int64_t last_saved_ = -1;  // step
+  TrainPosition end_;        // of fit
   int64_t resumed_from_ = -1;
   std::vector<int64_t> pinned_;  // what checkpoint.keep_every keeps
   int failures_ = 0;             // in a row
