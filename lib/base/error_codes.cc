@@ -181,6 +181,9 @@ constexpr ErrorCode kCodes[] = {
      "Pieces overlap, are missing, or have the wrong size: a checkpoint put together from two."},
     {"E408", "a checkpoint of a newer program",
      "Use the version that wrote it, which the message names, or a newer one."},
+    {"E409", "a checkpoint that cannot be read now",
+     "The system refused: no permission, too many open files, an error of the disk. It is left as "
+     "it is, and no older one is taken for it."},
     {"E410", "weights of another model",
      "Shapes or paths differ. `--partial` takes what fits of a file or a checkpoint."},
     {"E411", "the model changed since the checkpoint",

@@ -152,16 +152,22 @@ bool is_real_folder(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-std::vector<std::string> names_in(const std::string& path) {
+std::vector<std::string> names_in(const std::string& path, int* error_number) {
   std::vector<std::string> names;
+  errno = 0;
   if (DIR* dir = ::opendir(path.c_str())) {
-    while (const dirent* entry = ::readdir(dir)) {
+    while (const dirent* entry = (errno = 0, ::readdir(dir))) {
       const std::string name = entry->d_name;
       if (name != "." && name != "..") {
         names.push_back(name);
       }
     }
+    const int problem = errno;
     ::closedir(dir);
+    errno = problem;
+  }
+  if (error_number != nullptr) {
+    *error_number = errno;
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -1,6 +1,9 @@
 #include "train/checkpoint/reader.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
@@ -19,19 +22,50 @@ namespace {
 
 constexpr size_t kMostOpen = 128;  // shards at once: a process may have few open files
 
+// Whether an error says that something is not there as it was saved: gone, cut short, of another
+// kind. Others (no permission, a disk that fails, too many open files) say nothing of what is
+// there.
+bool is_damage(int error_number) {
+  return error_number == 0 || error_number == ENOENT || error_number == ENOTDIR ||
+         error_number == EISDIR || error_number == ELOOP;
+}
+
 // What read errors of files mean here.
 template <class F>
 auto with_file_errors(const std::string& path, F&& read) {
   try {
     return read();
   } catch (const FileError& error) {
-    read_error("E404", path, "{}", error.what());
+    read_error(is_damage(error.error_number()) ? "E404" : "E409", path, "{}", error.what());
   }
+}
+
+InputFile open_file(const std::string& path) {
+  try {
+    return InputFile(path, InputFile::Links::kRefuse);
+  } catch (const FileError& error) {
+    if (!is_damage(error.error_number())) {
+      throw ConfigError("E409", {}, error.what());
+    }
+  }
+  return open_input(path, "E404", "E406", InputFile::Links::kRefuse);  // says what is there
+}
+
+// As is_real_folder(), where the system can tell.
+bool is_folder_here(const std::string& path) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) == 0) {
+    return S_ISDIR(status.st_mode);
+  }
+  if (!is_damage(errno)) {
+    throw ConfigError("E409", {}, FileError(ExitCode::kData, "cannot read", path, errno).what());
+  }
+  return false;
 }
 
 std::string read_text(const std::string& path, uint64_t limit) {
   return with_file_errors(path, [&] {
-    const InputFile file = open_input(path, "E404", "E406", InputFile::Links::kRefuse);
+    const InputFile file = open_file(path);
     if (file.size() > limit) {
       read_error("E402", path, "{} bytes; at most {} are read", file.size(), limit);
     }
@@ -60,7 +94,7 @@ CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
   while (path_.size() > 1 && path_.back() == '/') {
     path_.pop_back();
   }
-  if (!is_real_folder(path_)) {
+  if (!is_folder_here(path_)) {
     throw ConfigError("E400", {}, fmt::format("there is no checkpoint `{}`", path_));
   }
   const std::string manifest = path_ + "/manifest.json";
@@ -81,14 +115,13 @@ CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
 
 void CheckpointReader::check_files() const {
   for (const char* folder : {"model", "optimizer"}) {
-    if (!is_real_folder(path_ + "/" + folder)) {
+    if (!is_folder_here(path_ + "/" + folder)) {
       read_error("E406", path_, "`{}` is no folder", folder);
     }
   }
   for (const auto& [name, file] : manifest_.files) {
     const std::string path = path_ + "/" + name;
-    const uint64_t size = with_file_errors(
-        path, [&] { return open_input(path, "E404", "E406", InputFile::Links::kRefuse).size(); });
+    const uint64_t size = open_file(path).size();
     if (size != file.size) {
       read_error("E404", path, "{} bytes, {} were written{}", size, file.size,
                  size < file.size ? ": truncated?" : "");
@@ -112,6 +145,7 @@ void CheckpointReader::check_shards() const {
   }
   for (const auto& [name, places] : shards) {
     const std::string path = fmt::format("{}/{}", path_, name);
+    open_file(path);  // for what it says when the system refuses
     const SafetensorsReader shard = with_file_errors(path, [&] { return SafetensorsReader(path); });
     std::map<std::string_view, const SafetensorsReader::Entry*> entries;
     for (const SafetensorsReader::Entry& entry : shard.entries()) {
@@ -141,8 +175,7 @@ const InputFile& CheckpointReader::opened(const std::string& file) const {
     open_.clear();
   }
   const std::string path = path_ + "/" + file;
-  return open_.emplace(file, open_input(path, "E404", "E406", InputFile::Links::kRefuse))
-      .first->second;
+  return open_.emplace(file, open_file(path)).first->second;
 }
 
 int64_t CheckpointReader::num_bytes() const {
@@ -290,7 +323,7 @@ void CheckpointReader::verify_tensor(const CheckpointTensor& tensor,
 void CheckpointReader::verify_file(const std::string& name, const CheckpointFile& expected) const {
   const std::string path = path_ + "/" + name;
   with_file_errors(path, [&] {
-    const InputFile file = open_input(path, "E404", "E406", InputFile::Links::kRefuse);
+    const InputFile file = open_file(path);
     std::vector<std::byte> block(std::min<uint64_t>(kChecksumBlock, expected.size));
     Checksum128 sum;
     for (uint64_t at = 0; at < expected.size; at += block.size()) {
@@ -339,7 +372,32 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder) {
   return steps;
 }
 
+namespace {
+
+// Throws E409 where the system does not say which checkpoints there are.
+void check_listed(const std::string& folder) {
+  int error_number = 0;
+  for (const std::string& name : names_in(folder, &error_number)) {
+    if (step_of_name(name) >= 0) {
+      is_folder_here(folder + "/" + name);
+    }
+  }
+  if (!is_damage(error_number)) {
+    throw ConfigError("E409", {},
+                      FileError(ExitCode::kData, "cannot read", folder, error_number).what());
+  }
+}
+
+// Whether a checkpoint may be as good as it was: a newer program, or a later try, may read it.
+bool is_only_not_read(const ConfigError& error) {
+  const std::string& code = error.diagnostics().list().front().code;
+  return code == "E408" || code == "E409";
+}
+
+}  // namespace
+
 NewestCheckpoint newest_checkpoint(const std::string& folder, const CheckpointCheck& check) {
+  check_listed(folder);
   NewestCheckpoint out;
   std::vector<std::string> reasons;
   for (const int64_t step : checkpoint_steps(folder)) {
@@ -349,6 +407,9 @@ NewestCheckpoint newest_checkpoint(const std::string& folder, const CheckpointCh
       out.reader = std::move(reader);
       break;
     } catch (const ConfigError& error) {
+      if (is_only_not_read(error)) {
+        throw;
+      }
       out.damaged.push_back(step);
       reasons.push_back(first_message(error));
     }

@@ -22,7 +22,7 @@ class CheckpointReader {
   // Reads manifest and state. Throws ConfigError (exit 6): E400 no checkpoint there, E402 or E403
   // manifest damaged, E404 a file is missing or has another size, E405 a shard's header is damaged,
   // E406 links and other things that are no plain files, E407 pieces that do not tile a tensor,
-  // E408 a newer format.
+  // E408 a newer format, E409 the system refuses to read.
   explicit CheckpointReader(std::string path);
 
   const std::string& path() const { return path_; }
@@ -34,7 +34,7 @@ class CheckpointReader {
   std::string text(const std::string& name) const;
 
   const CheckpointTensor* find(std::string_view path) const;  // null when there is none
-  // The whole tensor, put together from its pieces. Throws ConfigError E404.
+  // The whole tensor, put together from its pieces. Throws ConfigError E404, E409.
   HostTensor read(const CheckpointTensor& tensor) const;
   // A box of it, row-major: of the files only the blocks that have some of it.
   void read_box(const CheckpointTensor& tensor, std::span<const int64_t> offset, const Shape& shape,
@@ -70,7 +70,8 @@ int64_t step_of_name(std::string_view name);
 using CheckpointCheck = std::function<void(const CheckpointReader&)>;
 
 // The newest checkpoint in `folder` that passes `check`. Damaged ones on the way are skipped with a
-// warning that says how many steps are lost; null when none is left.
+// warning that says how many steps are lost; null when none is left. Throws ConfigError E408, E409
+// of one that is not known to be damaged, but that cannot be read by this program or now.
 struct NewestCheckpoint {
   std::unique_ptr<CheckpointReader> reader;
   std::vector<int64_t> damaged;  // steps

@@ -590,6 +590,36 @@ TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are tol
   CHECK(newest_checkpoint(folder.path()).damaged.size() == 3);
 }
 
+TEST_CASE("what a newer program wrote or cannot be read now is not passed over") {
+  const TempFolder folder;
+  Stored stored(test::mesh_cases()[6]);
+  for (const int64_t step : {1, 2}) {
+    REQUIRE(test::save_step(folder.path(), stored, step).saved);
+  }
+  const std::string good = folder.read("000002/manifest.json");
+  folder.write("000002/manifest.json", with_checksum(good, "\"major\":1", "\"major\":2"));
+  const test::Caught newer = caught([&] { newest_checkpoint(folder.path()); });
+  CHECK(newer.code == "E408");
+  CHECK(newer.exit_code == 6);
+  folder.write("000002/manifest.json", good);
+
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next = ::open("/dev/null", O_RDONLY);
+  ::close(next);
+  for (const int more : {0, 1, 2, 4}) {  // files that may be opened
+    CAPTURE(more);
+    const rlimit few{static_cast<rlim_t>(next + more), before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const test::Caught refused = caught([&] { newest_checkpoint(folder.path()); });
+    setrlimit(RLIMIT_NOFILE, &before);
+    CHECK(refused.code == "E409");
+    CHECK(refused.exit_code == 6);
+    CHECK_MESSAGE(refused.says("Too many open files"), refused.text);
+  }
+  CHECK(newest_checkpoint(folder.path()).reader->manifest().step == 2);
+}
+
 TEST_CASE("pruning keeps the newest and the pinned and never fewer than two") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[0]);
