@@ -120,17 +120,6 @@ class Marked {
   std::atomic<bool>* mark_;
 };
 
-// Takes the place of a whole checkpoint; anything else there is an error.
-void exchange(const std::string& from, const std::string& to) {
-  if (!is_whole(to)) {
-    return rename_to_new(from, to);
-  }
-  exchange_names(from, to);
-  // Before the old one goes: of an exchange that a crash undoes it must be whole.
-  sync_folder(std::filesystem::path(to).parent_path().string());
-  remove_folder(from);
-}
-
 // One save in its temporary folder. Rank 0 makes the folder, each process writes its files into it,
 // rank 0 looks at what the others tell, writes the rest and gives the folder its name. In between
 // all learn how far it came.
@@ -153,7 +142,7 @@ class Save {
       if (replaces_) {
         make_folders(folder_);
       }
-      remove_folder(temporary_);  // of a save that failed before
+      remove_failed();
       make_new_folder(temporary_);
       make_new_folder(temporary_ + "/model");
       make_new_folder(temporary_ + "/optimizer");
@@ -174,6 +163,16 @@ class Save {
   bool is_alone() const { return options_.all_gather == nullptr; }
   int64_t step() const { return notes_.state.position.step; }
 
+  // What a save that failed before has left.
+  void remove_failed() {
+    holds_old_ = replaces_ && is_real_folder(temporary_);
+    if (holds_old_) {
+      sync_folder(folder_);
+    }
+    holds_old_ = false;
+    remove_folder(temporary_);
+  }
+
   // What rank 0 came to is what all know.
   void by_first(SaveResult& result, const std::function<void()>& action) {
     if (options_.rank == 0) {
@@ -191,7 +190,9 @@ class Save {
 
   void fail(SaveResult& result, const std::string& error) {
     result.error = error;
-    remove_folder(temporary_);
+    if (!holds_old_) {
+      remove_folder(temporary_);
+    }
   }
 
   // This process's shards, which are on the disk when the others hear of them: what they hear.
@@ -266,11 +267,23 @@ class Save {
     if (options_.before_commit) {
       options_.before_commit();
     }
-    const auto commit = replaces_ ? exchange : rename_to_new;
-    commit(temporary_, path_);
-    sync_folder(folder_);
+    commit();
     result.saved = true;
     result.path = path_;
+  }
+
+  // Takes the place of a whole checkpoint if it may; anything else there is an error.
+  void commit() {
+    if (replaces_ && is_whole(path_)) {
+      exchange_names(temporary_, path_);
+      holds_old_ = true;
+      // Before the old one goes: of an exchange that a crash undoes it must be whole.
+      sync_folder(folder_);
+      remove_folder(temporary_);
+    } else {
+      rename_to_new(temporary_, path_);
+    }
+    sync_folder(folder_);
   }
 
   Manifest make_manifest(const std::vector<WrittenPart>& parts) const {
@@ -347,6 +360,9 @@ class Save {
   const SaveOptions& options_;
   bool replaces_;
   PartWriter writer_;
+  // The temporary folder may be the old one, to which a crash gives its name back as long as the
+  // folder around them is not synced.
+  bool holds_old_ = false;
   Time::time_point start_ = Time::now();
 };
 

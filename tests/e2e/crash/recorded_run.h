@@ -98,6 +98,23 @@ inline void start_again(const FastFolder& folder) {
   fs::remove(folder.file("calls"));
 }
 
+// A run in which the sync of a folder at the end of a save fails: `number` is that of the call, but
+// faults also count calls that are not written down, of which there are some before.
+inline Result fail_sync(const FastFolder& folder, const std::vector<std::string>& more, int number,
+                        const std::string& synced) {
+  Result result;
+  for (int n = number; n < number + 60; ++n) {
+    start_again(folder);
+    result = run_recorded(
+        folder, {.more = more, .environment = {fmt::format("MESHTRAIN_FAULT={}:EIO", n)}});
+    if (contains(result.err, "was not saved: cannot sync `" + synced + "`")) {
+      return result;
+    }
+  }
+  FAIL("no sync of " << synced << " failed: " << result.err);
+  return result;
+}
+
 inline Outcome outcome(const FastFolder& folder) {
   return outcome_of(folder.file("work/run"));
 }
