@@ -75,6 +75,7 @@ class Checkpointer : public TrainControl {
   void start(const TrainPosition& at);
   bool start_beside();
   void take_notes(const TrainPosition& at);
+  void make_way(int64_t step) const;
   SaveOptions save_options();
   void look(Agreement::Pace pace, uint64_t logs = 0);
   bool compares_replicas(const TrainPosition& at) const;
@@ -121,7 +122,8 @@ class Checkpointer : public TrainControl {
   int64_t linked_step_ = -1;
 
   int64_t last_saved_ = -1;  // step
-  TrainPosition end_;        // of fit
+  int64_t last_failed_ = -1;
+  TrainPosition end_;  // of fit
   int64_t resumed_from_ = -1;
   std::vector<int64_t> pinned_;  // what checkpoint.keep_every keeps
   int failures_ = 0;             // in a row

@@ -135,8 +135,24 @@ bool Checkpointer::start_beside() {
   return true;
 }
 
+// A save that failed after it had given its checkpoint the name, which may not be on the disk:
+// where the same step is saved again, that one goes as any other that failed does.
+void Checkpointer::make_way(int64_t step) const {
+  const std::string name = checkpoint_name(step);
+  const std::string path = folder_ + "/" + name;
+  try {
+    if (is_real_folder(path) && CheckpointReader(path).manifest().run_id == options_.run_id) {
+      rename_to_new(path, fmt::format("{}/tmp.{}.{}", folder_, name, options_.run_id));
+    }
+  } catch (const Error&) {  // what stays there is told by the save
+  }
+}
+
 void Checkpointer::start(const TrainPosition& at) {
   const double begin = options_.now();
+  if (last_failed_ == at.step && agreement_.is_first()) {
+    make_way(at.step);
+  }
   if (new_best_) {
     state_.best_step = at.step;
   }
@@ -176,6 +192,7 @@ void Checkpointer::note(const SaveResult& result) {
       state_.best_step = linked_step_;
       state_.best = new_best_ ? state_.best : linked_best_;
     }
+    last_failed_ = step;
     note_failure(result.error);
     return;
   }

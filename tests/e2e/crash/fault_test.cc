@@ -208,6 +208,26 @@ TEST_CASE("a save that fails says why and training goes on") {
   }
 }
 
+// The sync of the folder is the last call of a save: the checkpoint has its name by then.
+TEST_CASE("a step whose name may not be on the disk is saved again") {
+  FastFolder folder;
+  REQUIRE(run_recorded(folder, {}).exit_code == 0);
+  const auto expected = outcome(folder);
+  const std::vector<Call> calls = read_calls(folder.file("calls"));
+  int number = 0, sync = -1;
+  bool is_named = false;
+  for (const Call& call : calls) {
+    number += call.kind == 'A' ? 0 : 1;
+    is_named = is_named || (call.kind == 'R' && contains(call.a, "tmp.000010."));
+    sync = sync < 0 && is_named && call.kind == 'F' ? number : sync;
+  }
+  REQUIRE(sync > 0);
+  const Result result = fail_sync(folder, {}, sync, "run/checkpoints");
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(contains(result.err, "[E422] step 10 was not saved"));
+  CHECK(outcome(folder) == expected);
+}
+
 TEST_CASE(
     "three failing saves in a row end the run with exit code 74 and the last good one stays") {
   FastFolder folder;
