@@ -105,7 +105,8 @@ int verify_checkpoints(const std::string& folder, const Arguments& arguments) {
                                      reader.manifest().files.size() + 1,
                                      format_bytes(reader.num_bytes())));
     } catch (const ConfigError& error) {
-      out_stream().write(fmt::format("{}: damaged\n", path));
+      out_stream().write(
+          fmt::format("{}: {}\n", path, is_only_not_read(error) ? "not read" : "damaged"));
       problems.append(error.diagnostics());
     }
   }

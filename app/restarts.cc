@@ -84,6 +84,21 @@ void wait_for_lock(const std::string& run) {
   close(fd);
 }
 
+// After a host was lost, a file system of several hosts may refuse for a moment.
+NewestCheckpoint newest_of(const std::string& run) {
+  constexpr int kTries = 10;
+  for (int i = 1;; ++i) {
+    try {
+      return newest_checkpoint(run + "/checkpoints");
+    } catch (const ConfigError& error) {
+      if (error.diagnostics().list().front().code != "E409" || i == kTries) {
+        throw;
+      }
+      sleep(1);
+    }
+  }
+}
+
 std::vector<std::string> without_flags(std::vector<std::string> words,
                                        std::initializer_list<std::string_view> flags) {
   std::erase_if(words, [&](const std::string& word) {
@@ -108,7 +123,7 @@ Next next_attempt(const Arguments& arguments, RunPlace& place) {
     return out;
   }
   wait_for_lock(run);
-  const NewestCheckpoint newest = newest_checkpoint(run + "/checkpoints");
+  const NewestCheckpoint newest = newest_of(run);
   if (newest.reader == nullptr && place.goes_on_from_path()) {
     throw ConfigError("E400", {},
                       fmt::format("`{}` has no checkpoint of its own yet to start again from; "

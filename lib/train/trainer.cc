@@ -352,18 +352,18 @@ void Trainer::check_loss(int64_t epoch, int64_t step) const {
   if (std::isfinite(loss)) {
     return;
   }
-  const std::vector<std::string> paths = runner_.weight_paths();
-  const auto lost = std::find_if(paths.begin(), paths.end(), [&](const std::string& path) {
-    return first_nonfinite(runner_.read_variable(path)) >= 0;
-  });
+  std::string lost;
+  for (const std::string& path : runner_.weight_paths()) {  // all: reading is collective
+    const bool is_lost = first_nonfinite(runner_.read_variable(path)) >= 0;
+    lost = lost.empty() && is_lost ? path : lost;
+  }
   Diagnostics diagnostics;
   diagnostics
       .error("E501", config_.compile.optimizer.loc,
-             fmt::format("the loss is {} at step {} of epoch {}; {}", format_shortest(loss), step,
-                         epoch,
-                         lost == paths.end()
-                             ? "all weights are finite"
-                             : fmt::format("`{}` is the first weight that is not finite", *lost)))
+             fmt::format(
+                 "the loss is {} at step {} of epoch {}; {}", format_shortest(loss), step, epoch,
+                 lost.empty() ? "all weights are finite"
+                              : fmt::format("`{}` is the first weight that is not finite", lost)))
       .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
   throw ConfigError(diagnostics);
 }

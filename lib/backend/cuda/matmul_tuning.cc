@@ -231,7 +231,8 @@ void Matmuls::measure(MatmulPlan& plan, const gpu::Matmul& matmul,
 }
 
 // Failures count as no algorithm: those of the device come again with the product alone. But where
-// several processes must round alike, the others may have found one.
+// nothing is measured (several processes, fixed reductions) all must choose alike, and the others
+// may have found one.
 bool Matmuls::offers(const gpu::Matmul& matmul) {
   try {
     return find_plan(matmul) != nullptr;

@@ -337,9 +337,9 @@ void Checkpointer::on_fit_end(const TrainPosition& at) {
   }
 }
 
-// With `every: never` nothing is saved yet. What is saved here goes on to the same end: there are
-// no steps to come, and what was done to the weights since (averages, the best epoch's) comes out
-// the same when it is done again.
+// With `every: never` nothing is saved yet. What is saved here goes on to the same end: what was
+// done to the weights since (averages, the best epoch's) comes out the same when it is done again.
+// Only more epochs than these would go on from other weights.
 void Checkpointer::during_evaluation() {
   look(Agreement::Pace::kPaced);
   const int signal = agreement_.stop_signal();

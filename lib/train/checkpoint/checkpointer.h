@@ -73,9 +73,10 @@ class Checkpointer : public TrainControl {
   void load_states(std::map<std::string, std::string> saved, bool same_model);
   void save(const TrainPosition& at, Wait wait);
   void start(const TrainPosition& at);
-  bool start_beside();
+  bool start_beside(bool replaces);
   void take_notes(const TrainPosition& at);
-  void make_way(int64_t step) const;
+  bool is_named(int64_t step) const;
+  SaveResult write(const SaveOptions& options, bool replaces) const;
   SaveOptions save_options();
   void look(Agreement::Pace pace, uint64_t logs = 0);
   bool compares_replicas(const TrainPosition& at) const;

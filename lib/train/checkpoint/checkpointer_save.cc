@@ -114,56 +114,58 @@ SaveOptions Checkpointer::save_options() {
 }
 
 // Starts to write a copy of the state while training goes on; false where that cannot be.
-bool Checkpointer::start_beside() {
+bool Checkpointer::start_beside(bool replaces) {
   const bool can_talk = agreement_.is_alone() || agreement_.processes().control != nullptr;
   if (!config_.checkpoint.async || !can_talk || !copy_state()) {
     return false;
   }
-  const auto write = [this, save = save_options()] {
-    return write_checkpoint(folder_, snapshot_, notes_, save);
-  };
+  const auto save = [this, replaces, options = save_options()] { return write(options, replaces); };
   try {
     const SignalsBlocked blocked;
-    saving_ = std::async(std::launch::async, write);
+    saving_ = std::async(std::launch::async, save);
   } catch (const std::system_error& error) {  // no thread: there is no room for its stack
     warn_of_waiting(error.what());
     const auto announced = agreement_.announce("writing a checkpoint");
-    saving_ = std::async(std::launch::deferred, write);
+    saving_ = std::async(std::launch::deferred, save);
     saving_.wait();  // and is noted when the others note it, who may write beside their steps
     snapshot_.drop_copies();
   }
   return true;
 }
 
-// A save that failed after it had given its checkpoint the name, which may not be on the disk:
-// where the same step is saved again, that one goes as any other that failed does.
-void Checkpointer::make_way(int64_t step) const {
-  const std::string name = checkpoint_name(step);
-  const std::string path = folder_ + "/" + name;
+// Whether a save of this step failed after it had given its checkpoint the name, which may not be
+// on the disk. That one, which may be all there is, stays until the next one is in its place.
+bool Checkpointer::is_named(int64_t step) const {
+  const std::string path = folder_ + "/" + checkpoint_name(step);
+  const auto announced = agreement_.announce("looking at a save that failed");
   try {
-    if (is_real_folder(path) && CheckpointReader(path).manifest().run_id == options_.run_id) {
-      rename_to_new(path, fmt::format("{}/tmp.{}.{}", folder_, name, options_.run_id));
-    }
+    return is_real_folder(path) && CheckpointReader(path).manifest().run_id == options_.run_id;
   } catch (const Error&) {  // what stays there is told by the save
+    return false;
   }
+}
+
+// By rank 0 it is decided what becomes of a name; the others only write their part.
+SaveResult Checkpointer::write(const SaveOptions& options, bool replaces) const {
+  const std::string path = folder_ + "/" + checkpoint_name(notes_.state.position.step);
+  return replaces ? replace_checkpoint(path, snapshot_, notes_, options)
+                  : write_checkpoint(folder_, snapshot_, notes_, options);
 }
 
 void Checkpointer::start(const TrainPosition& at) {
   const double begin = options_.now();
-  if (last_failed_ == at.step && agreement_.is_first()) {
-    make_way(at.step);
-  }
+  const bool replaces = last_failed_ == at.step && agreement_.is_first() && is_named(at.step);
   if (new_best_) {
     state_.best_step = at.step;
   }
   new_best_ = false;
   take_notes(at);
-  if (start_beside()) {
+  if (start_beside(replaces)) {
     blocked_ = options_.now() - begin;
   } else {
     snapshot_.borrow();
     agreement_.progress(at, "save");
-    const SaveResult result = write_checkpoint(folder_, snapshot_, notes_, save_options());
+    const SaveResult result = write(save_options(), replaces);
     blocked_ = options_.now() - begin;
     note(result);
   }

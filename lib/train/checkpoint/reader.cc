@@ -27,7 +27,7 @@ constexpr size_t kMostOpen = 128;  // shards at once: a process may have few ope
 // there.
 bool is_damage(int error_number) {
   return error_number == 0 || error_number == ENOENT || error_number == ENOTDIR ||
-         error_number == EISDIR || error_number == ELOOP;
+         error_number == EISDIR || error_number == ELOOP || error_number == ENXIO;
 }
 
 // What read errors of files mean here.
@@ -388,13 +388,12 @@ void check_listed(const std::string& folder) {
   }
 }
 
-// Whether a checkpoint may be as good as it was: a newer program, or a later try, may read it.
+}  // namespace
+
 bool is_only_not_read(const ConfigError& error) {
   const std::string& code = error.diagnostics().list().front().code;
   return code == "E408" || code == "E409";
 }
-
-}  // namespace
 
 NewestCheckpoint newest_checkpoint(const std::string& folder, const CheckpointCheck& check) {
   check_listed(folder);

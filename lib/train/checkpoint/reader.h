@@ -66,6 +66,10 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The step of a name like "000500"; -1 for other names.
 int64_t step_of_name(std::string_view name);
 
+// Whether a checkpoint that threw this may be as good as it was: a newer program, or a later try,
+// may read it.
+bool is_only_not_read(const ConfigError& error);
+
 // What a checkpoint must be good for; throws ConfigError where it is not.
 using CheckpointCheck = std::function<void(const CheckpointReader&)>;
 

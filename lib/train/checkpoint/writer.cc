@@ -190,7 +190,9 @@ class Save {
 
   void fail(SaveResult& result, const std::string& error) {
     result.error = error;
-    if (!holds_old_) {
+    if (holds_old_) {
+      result.error += fmt::format("; the one before may be in `{}`", temporary_);
+    } else {
       remove_folder(temporary_);
     }
   }
