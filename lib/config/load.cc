@@ -69,7 +69,7 @@ void apply_profile(YamlNode& root, const std::string& name, Diagnostics& diagnos
                                   : fmt::format("profiles: {}", join(names, ", ")));
 }
 
-// A flag and a word for the same key, which contradict each other: neither is the last word. What
+// A flag and a word that write different things for the same key: neither is the last word. What
 // the environment says is less than a word, and that is told.
 void check_given_once(const LoadOptions& options, const std::string& word, const Override& change,
                       Diagnostics& diagnostics) {

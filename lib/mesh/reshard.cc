@@ -14,6 +14,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "mesh/axis_bit.h"
+
 namespace meshtrain {
 
 std::string_view move_name(MoveKind kind) {
@@ -54,17 +56,14 @@ constexpr size_t kMaxMoves = 4;
 // six axes that change place.
 constexpr size_t kMaxStates = 20000;
 
-AxisMask bit(int axis) {
-  return AxisMask{1} << axis;
-}
 bool holds(AxisMask mask, int axis) {
-  return (mask & bit(axis)) != 0;
+  return (mask & axis_bit(axis)) != 0;
 }
 
 AxisMask mask_of(const AxisList& axes) {
   AxisMask mask = 0;
   for (const int axis : axes) {
-    mask |= bit(axis);
+    mask |= axis_bit(axis);
   }
   return mask;
 }
@@ -254,7 +253,7 @@ class Planner {
       for (size_t i = begin; i < wanted.size() && holds(axes, wanted[i]); ++i) {
         move.axes.push_back(wanted[i]);
         move.result.dims[d].push_back(wanted[i]);
-        settle(move.result, bit(wanted[i]));
+        settle(move.result, axis_bit(wanted[i]));
         if (divides(move.result, d)) {
           offer(from, move);
         }

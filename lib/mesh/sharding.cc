@@ -4,15 +4,12 @@
 #include <bit>
 
 #include "base/text.h"
+#include "mesh/axis_bit.h"
 
 namespace meshtrain {
 
 namespace {
 constexpr std::array<std::string_view, 3> kCombineNames = {"sum", "max", "min"};
-
-AxisMask axis_bit(int axis) {
-  return AxisMask{1} << axis;
-}
 
 std::string axis_text(const DeviceMesh& mesh, int axis) {
   return axis >= 0 && axis < mesh.num_axes() ? mesh.axis_name(axis) : fmt::format("#{}", axis);

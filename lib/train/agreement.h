@@ -66,7 +66,7 @@ class Agreement {
   double now() const;  // rank 0's clock
   bool take_checkpoint_request();
   bool take_report_request();
-  // look(), and throws StopRequested when a signal asked to stop; `done` as there.
+  // look(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
   void throw_if_stopped(const std::string& done);
 
   // --- to the control channel, where there is one ------------------------------------------------

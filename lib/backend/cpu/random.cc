@@ -10,7 +10,7 @@
 namespace meshtrain::cpu {
 namespace {
 
-constexpr int64_t kNumbersAtATime = 2048;  // numbers at a time, in scratch
+constexpr int64_t kNumbersAtATime = 2048;  // in scratch
 
 // The runs of neighbouring indices of a piece; a unit is a part of a run, or several short ones.
 class Random : public Kernel {

@@ -13,7 +13,6 @@
 namespace meshtrain::gpu {
 namespace {
 
-constexpr int64_t kWarp = 32;
 // Threads beyond which more of them do not make a kernel faster: 132 multiprocessors hold 2048.
 constexpr int64_t kManyThreads = 1 << 18;
 constexpr int64_t kFewTerms = 16;    // of a thread: not worth a second kernel

@@ -34,6 +34,7 @@ inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+constexpr int64_t kWarp = 32;         // threads
 constexpr int64_t kManyBlocks = 264;  // fill a GPU: two for each of 132 multiprocessors
 
 // `may_split`: whether parts can be joined afterwards.

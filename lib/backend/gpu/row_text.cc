@@ -20,7 +20,6 @@
 namespace meshtrain::gpu {
 namespace {
 
-constexpr unsigned kWarpLanes = 32;
 constexpr int kColumnsAtATime = 4;
 
 // Every lane of a row ends with the value of the first, joined as a fold joins it (fold.cc).
@@ -245,7 +244,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     text_ += "all = join(join(all, b), join(c, d));\n";
     if (plan_.lanes > 1)
       text_ += std::string(kJoinWarp).substr(1);
-    if (plan_.lanes > kWarpLanes) {
+    if (plan_.lanes > kWarp) {
       text_ += is_shared_used_ ? "__syncthreads();\n" : "";
       text_ += std::string(kJoinWarps).substr(1);
       is_shared_used_ = true;
