@@ -231,19 +231,24 @@ ResumeTarget agree_on_target(const Agreement& agreement,
                                     {"name", out.run.name},
                                     {"resume", out.run.resume},
                                     {"own", out.own},
-                                    {"path", out.reader ? out.reader->path() : ""}});
+                                    {"path", out.reader ? out.reader->path() : ""},
+                                    {"gathers", out.gathers}});
   }));
-  const std::string path = told.at("path");
+  out.path = told.at("path");
   if (!agreement.is_first()) {
     out.run.dir = told.at("dir");
     out.run.name = told.at("name");
     out.run.resume = told.at("resume");
     out.own = told.at("own");
+    out.gathers = told.at("gathers");
+  }
+  if (!out.path.empty()) {
+    out.copy = std::make_unique<LocalCopy>(agreement, out.path, out.gathers);
   }
   agreement.by_all("opening the checkpoint", [&] {
     try {
-      if (!agreement.is_first() && !path.empty()) {
-        out.reader = std::make_unique<CheckpointReader>(path);
+      if (!agreement.is_first() && out.copy != nullptr) {
+        out.reader = std::make_unique<CheckpointReader>(out.copy->path());
       }
     } catch (const ConfigError& error) {
       const Diagnostic& first = error.diagnostics().list().front();

@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "config/object.h"
 #include "train/agreement.h"
+#include "train/checkpoint/local_copy.h"
 #include "train/checkpoint/reader.h"
 #include "train/run_dir.h"
 
@@ -18,7 +19,10 @@ struct ResumeTarget {
   RunDirOptions run;                         // where results go; `resume` when a run goes on
   std::unique_ptr<CheckpointReader> reader;  // null: from the beginning
   bool own = false;                          // the checkpoint is one of that folder
-  std::vector<std::string> warnings;         // damaged checkpoints that were skipped
+  std::string path;                          // of the checkpoint, where rank 0 reads it
+  bool gathers = false;                      // hosts that do not share that folder get a copy
+  std::unique_ptr<LocalCopy> copy;
+  std::vector<std::string> warnings;  // damaged checkpoints that were skipped
 };
 
 // What --resume says, else run.resume.
@@ -31,8 +35,8 @@ const ConfigObject* deciding_backup(const Arguments& arguments, const Config& co
 // with the checkpoint that a path names, or with all of a run's.
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
 
-// Of several processes rank 0 looks, and all get the same; the others open the checkpoint without
-// verifying it once more. Throws also E457 (exit 6): one of them cannot read it.
+// Of several processes rank 0 looks, and all get the same; the others open the checkpoint, or a
+// copy, without verifying it once more. Throws also E457 (exit 6): one of them cannot read it.
 ResumeTarget agree_on_target(const Agreement& agreement, const std::function<ResumeTarget()>& find);
 
 // With BackupAndRestore: the run that was interrupted, found by -o, `backup_dir` or the name; a run

@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kConfigName = "config.resolved.yaml";
 
 // The config is the checkpoint's, with what the command line changes.
-LoadOptions resume_options(const Arguments& arguments, const CheckpointReader& reader) {
+LoadOptions resume_options(const Arguments& arguments, const CheckpointReader& reader,
+                           const std::string& path) {
   LoadOptions options = override_options(arguments);
   refuse_profile(arguments, arguments.target);
   if (!options.files.empty()) {
@@ -20,8 +21,12 @@ LoadOptions resume_options(const Arguments& arguments, const CheckpointReader& r
         "E140", {},
         fmt::format("`{}` is no KEY=VALUE; resume takes the config of the run", options.files[0]));
   }
-  options.source = checked_source(reader.path() + "/" + kConfigName, reader.text(kConfigName));
+  options.source = checked_source(path + "/" + kConfigName, reader.text(kConfigName));
   return options;
+}
+
+bool gathers(const Config& config) {
+  return config.checkpoint.gather.value == "root";
 }
 
 }  // namespace
@@ -47,8 +52,10 @@ int run_train(const Arguments& arguments, bool& started) {
   }
   const RunDirOptions place = run_dir_options(arguments, run.config());
   ResumeTarget target = agree_on_target(run.agreement(), [&] {
-    return backup != nullptr ? find_interrupted_run(*backup, place)
-                             : find_resume_target(mode, place);
+    ResumeTarget found =
+        backup != nullptr ? find_interrupted_run(*backup, place) : find_resume_target(mode, place);
+    found.gathers = gathers(run.config());
+    return found;
   });
   return run.run(std::move(target), started);
 }
@@ -59,14 +66,18 @@ int run_resume(const Arguments& arguments, bool& started) {
   if (arguments.processes.group == nullptr) {  // others than this one may verify the rest
     const ResumeTarget seen = open_resume_path(
         arguments.target, [](const CheckpointReader& reader) { reader.text(kConfigName); });
-    if (const std::optional<int> code =
-            run_own_processes(arguments, load_config(resume_options(arguments, *seen.reader)))) {
+    if (const std::optional<int> code = run_own_processes(
+            arguments, load_config(resume_options(arguments, *seen.reader, seen.reader->path())))) {
       return *code;
     }
   }
-  ResumeTarget target = agree_on_target(Agreement(arguments.processes, seconds_now),
-                                        [&] { return open_resume_path(arguments.target); });
-  TrainingRun run(arguments, resume_options(arguments, *target.reader), started_at);
+  ResumeTarget target = agree_on_target(Agreement(arguments.processes, seconds_now), [&] {
+    ResumeTarget found = open_resume_path(arguments.target);
+    found.gathers =
+        gathers(load_config(resume_options(arguments, *found.reader, found.reader->path())));
+    return found;
+  });
+  TrainingRun run(arguments, resume_options(arguments, *target.reader, target.path), started_at);
   const RunDirOptions given = run_dir_options(arguments, run.config());
   target.run.name = given.name;
   if (!arguments.run_dir.empty()) {

@@ -29,6 +29,8 @@ namespace meshtrain {
 namespace {
 
 constexpr double kLongestCompilation = 900;  // seconds
+// Who does not see the folder within so many seconds, and need not, sends its files.
+constexpr double kShortLook = 2;
 
 }  // namespace
 
@@ -99,6 +101,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   const std::unique_ptr<Engine> compiled = compile(data);
   Engine& engine = *compiled;
   prepare(engine, data, target);
+  target.copy.reset();  // all have read it
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
   RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
@@ -190,15 +193,18 @@ RunData TrainingRun::read_data() {
   return data;
 }
 
-RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights,
-                                 Console& console) const {
+RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, Console& console) {
   std::optional<RunDir> made;
   const std::string path = agreement_.from_first("making the run's folder", [&] {
     made.emplace(options, [&](const std::string& message) { console.on_warning(message); });
     made->check_room(weights);
     return made->path();
   });
-  check_shared_folder(agreement_, path);
+  if (config_.checkpoint.gather.value == "root") {
+    sees_folder_ = who_sees(agreement_, path, kShortLook);
+  } else {
+    check_shared_folder(agreement_, path);
+  }
   return made ? std::move(*made) : RunDir(path);
 }
 
@@ -251,16 +257,20 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     if (newest.empty()) {
       continue;
     }
-    if (model_format(newest) != ModelFormat::kNone) {
+    const bool is_model = model_format(newest) != ModelFormat::kNone;
+    if (!is_model) {
+      agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
+    }
+    const LocalCopy copy(agreement_, newest, config_.checkpoint.gather.value == "root");
+    if (is_model) {
       std::vector<std::string> unfit;
-      load_weights(engine, newest, callback.loc_of("filepath"), &engine.model(),
+      load_weights(engine, copy.path(), callback.loc_of("filepath"), &engine.model(),
                    arguments_.partial ? &unfit : nullptr, agreement_);
       warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
       began_from_ = newest + ": its weights";
     } else {
-      agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
       agreement_.by_all("reading the checkpoint", [&] {
-        const CheckpointReader reader(newest);
+        const CheckpointReader reader(copy.path());
         restore(engine, reader, cursor_, changes_since(reader, portable_),
                 {.allow = arguments_.allow,
                  .reset_optimizer = arguments_.reset_optimizer,
@@ -320,6 +330,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   options.now = seconds_now;
   options.started_at = started_at_;
   options.agreement = &agreement_;
+  options.sees_folder = sees_folder_;
   options.warn = [&record](const std::string& text) { record.warn(text); };
   options.report = [&record](const std::string& text) {
     record.console().interrupt();

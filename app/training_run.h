@@ -46,7 +46,7 @@ class TrainingRun {
   std::unique_ptr<Engine> compile(RunData& data) const;
   void run_steps(Trainer& trainer, Engine& engine, const RunData& data, const RunDir& run,
                  const ResumeTarget& target) const;
-  RunDir make_run_dir(const RunDirOptions& options, int64_t weights, Console& console) const;
+  RunDir make_run_dir(const RunDirOptions& options, int64_t weights, Console& console);
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine);
   RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,
@@ -63,9 +63,10 @@ class TrainingRun {
   Config config_;
   Agreement agreement_;  // with the other processes of this run
   double started_at_;
-  std::string written_;   // the config as the user wrote it
-  std::string portable_;  // the config as checkpoints keep it
-  DataCursor cursor_;     // of the training data
+  std::string written_;            // the config as the user wrote it
+  std::string portable_;           // the config as checkpoints keep it
+  DataCursor cursor_;              // of the training data
+  std::vector<bool> sees_folder_;  // of the run: by rank
   std::vector<ConfigChange> changes_;
   std::vector<std::string> warnings_;
   std::string began_from_;  // a model of an earlier run

@@ -213,12 +213,16 @@ constexpr ErrorCode kCodes[] = {
      "Its manifest or its state would be longer than any that is read. Split fewer tensors, use a "
      "smaller mesh, or ask for less in the callbacks' state. Older checkpoints are untouched."},
     {"E452", "a folder that not all hosts share",
-     "Each process writes its pieces of a checkpoint into one folder. Use a shared file system."},
+     "Each process writes its pieces of a checkpoint into one folder. Use a shared file system, or "
+     "`checkpoint: {gather: root}`: then hosts that do not see the folder send their pieces to "
+     "that "
+     "of rank 0."},
     {"E455", "the run is in use",
      "Another process writes into it. Wait, stop it, or use another folder."},
     {"E456", "a checkpoint of that step is there already", "It is not replaced."},
     {"E457", "a checkpoint that not all hosts can read",
-     "Rank 0 verified it, another one does not see the same files."},
+     "Rank 0 verified it, another one does not see the same files. Use a shared file system, or "
+     "`checkpoint: {gather: root}`: then rank 0 sends them."},
     {"E501", "NaN or infinity in training",
      "The loss or the weights are no numbers any more; that state was not saved. Try a smaller "
      "learning rate or clipping (`clipnorm`)."},

@@ -206,6 +206,32 @@ class ControlChannel::Impl {
     }
   }
 
+  // Gives a text and waits for what comes back.
+  std::vector<std::string> exchange(ControlDesk::GatherRequest mine) {
+    const std::string key = mine.key;
+    MESHTRAIN_CHECK(key.size() <= kMostKeyBytes && mine.text.size() <= kMostTextBytes,
+                    "{} bytes under a key of {}", mine.text.size(), key.size());
+    mine.limit = mine.limit > 0 ? mine.limit : options.collective_seconds;
+    std::unique_lock lock(desk.mutex);
+    check_left();
+    MESHTRAIN_CHECK(!desk.finished, "a gather of `{}` after finish()", key);
+    desk.gathers.push_back(std::move(mine));
+    desk.wake();
+    desk.changed.wait(lock,
+                      [&] { return desk.gathered.count(key) > 0 || desk.left || desk.finished; });
+    const auto found = desk.gathered.find(key);
+    if (found == desk.gathered.end()) {
+      check_left();
+      throw InternalError(fmt::format("a gather of `{}` was still waiting in finish()", key));
+    }
+    std::vector<std::string> texts = std::move(found->second.front());
+    found->second.pop_front();
+    if (found->second.empty()) {
+      desk.gathered.erase(found);
+    }
+    return texts;
+  }
+
   ControlOptions options;
   const int rank, size;
   std::vector<RankView> views;
@@ -269,29 +295,12 @@ ControlChannel::Announcement::~Announcement() {
 
 std::vector<std::string> ControlChannel::all_gather(std::string_view key, std::string text,
                                                     double limit_seconds) {
-  MESHTRAIN_CHECK(key.size() <= kMostKeyBytes && text.size() <= kMostTextBytes,
-                  "all_gather of {} bytes under a key of {}", text.size(), key.size());
-  const double limit = limit_seconds > 0 ? limit_seconds : impl_->options.collective_seconds;
-  ControlDesk& desk = impl_->desk;
-  std::unique_lock lock(desk.mutex);
-  impl_->check_left();
-  MESHTRAIN_CHECK(!desk.finished, "all_gather of `{}` after finish()", key);
-  desk.gathers.push_back({std::string(key), std::move(text), limit});
-  desk.wake();
-  const std::string name(key);
-  desk.changed.wait(lock,
-                    [&] { return desk.gathered.count(name) > 0 || desk.left || desk.finished; });
-  const auto found = desk.gathered.find(name);
-  if (found == desk.gathered.end()) {
-    impl_->check_left();
-    throw InternalError(fmt::format("all_gather of `{}` was still waiting in finish()", key));
-  }
-  std::vector<std::string> texts = std::move(found->second.front());
-  found->second.pop_front();
-  if (found->second.empty()) {
-    desk.gathered.erase(found);
-  }
-  return texts;
+  return impl_->exchange({std::string(key), std::move(text), limit_seconds, false});
+}
+
+std::vector<std::string> ControlChannel::gather(std::string_view key, std::string text,
+                                                double limit_seconds) {
+  return impl_->exchange({std::string(key), std::move(text), limit_seconds, true});
 }
 
 void ControlChannel::set_last_checkpoint(int64_t step) {

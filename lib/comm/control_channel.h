@@ -184,6 +184,9 @@ class ControlChannel {
   // `limit_seconds` after the first hangs (E602); 0: collective_seconds. At most 64 MiB of text.
   std::vector<std::string> all_gather(std::string_view key, std::string text,
                                       double limit_seconds = 0);
+  // The same for rank 0; the others get only what rank 0 gave, first of the list. All call the one
+  // or the other under a key.
+  std::vector<std::string> gather(std::string_view key, std::string text, double limit_seconds = 0);
 
   // The step of the newest complete checkpoint, on all ranks, for the message.
   void set_last_checkpoint(int64_t step);

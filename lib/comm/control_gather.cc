@@ -36,27 +36,30 @@ std::vector<Waiting> ControlThread::waiting() const {
 
 void ControlThread::start_gather(const ControlDesk::GatherRequest& request) {
   if (is_first()) {
-    add_text(0, request.key, request.text, request.limit);
+    add_text(0, request);
     return;
   }
   in_parts(request.text, [&](std::string_view part, uint8_t is_last) {
     link(0).send(FrameWriter(FrameKind::kGather)
                      .put(std::string_view(request.key))
                      .put(request.limit)
+                     .put(static_cast<uint8_t>(request.to_first))
                      .put(is_last)
                      .put(part)
                      .done());
   });
 }
 
-void ControlThread::add_text(int rank, const std::string& key, std::string text, double limit) {
+void ControlThread::add_text(int rank, ControlDesk::GatherRequest given) {
+  const std::string& key = given.key;
   Gather& gather = gathers_[key];
   if (gather.texts.empty()) {
     gather.texts.resize(views_.size());
     gather.since = now_;
   }
-  gather.limit = std::max(gather.limit, limit);
-  gather.texts[static_cast<size_t>(rank)].push_back(std::move(text));
+  gather.limit = std::max(gather.limit, given.limit);
+  gather.to_first = given.to_first;
+  gather.texts[static_cast<size_t>(rank)].push_back(std::move(given.text));
   const auto is_empty = [](const auto& texts) { return texts.empty(); };
   if (std::any_of(gather.texts.begin(), gather.texts.end(), is_empty)) {
     return;
@@ -67,11 +70,17 @@ void ControlThread::add_text(int rank, const std::string& key, std::string text,
     texts.pop_front();
   }
   gather.since = now_;
+  const bool to_first = gather.to_first;
   if (std::all_of(gather.texts.begin(), gather.texts.end(), is_empty)) {
     gathers_.erase(key);
   }
   for (int from = 0; from < size(); ++from) {
-    in_parts(all[static_cast<size_t>(from)], [&](std::string_view part, uint8_t is_last) {
+    if (to_first && from > 0 && from < size() - 1) {
+      continue;  // the last one's frame says that it is complete
+    }
+    const std::string_view text =
+        to_first && from > 0 ? std::string_view() : all[static_cast<size_t>(from)];
+    in_parts(text, [&](std::string_view part, uint8_t is_last) {
       send_to_all(FrameWriter(FrameKind::kGathered)
                       .put(std::string_view(key))
                       .put(static_cast<int32_t>(from))

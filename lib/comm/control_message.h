@@ -15,7 +15,7 @@ namespace meshtrain {
 
 enum class FrameKind : uint8_t {
   kReport,    // both ways: RankReport
-  kGather,    // to rank 0: key, limit, last part?, part of the text
+  kGather,    // to rank 0: key, limit, to rank 0 only?, last part?, part of the text
   kGathered,  // from rank 0: key, rank, last part?, part of that rank's text
   kFail,      // to rank 0: exit code, text
   kAbort,     // from rank 0: exit code, whether to show where this rank is

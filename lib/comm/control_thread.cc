@@ -180,15 +180,18 @@ void ControlThread::handle_at_first(int rank, FrameKind kind, FrameReader& frame
     view(rank).reported = view(rank).report.read(frame);
     check_loss(rank);
   } else if (kind == FrameKind::kGather) {
-    const std::string key = frame.text();
-    const auto limit = frame.get<double>();
+    ControlDesk::GatherRequest given{.key = frame.text(), .text = {}};
+    given.limit = frame.get<double>();
+    given.to_first = frame.get<uint8_t>() != 0;
     const bool last = frame.get<uint8_t>() != 0;
-    std::string& text = parts_[{rank, key}];
+    const auto whole = parts_.try_emplace({rank, given.key}).first;
+    std::string& text = whole->second;
     text += frame.text();
     view(rank).malformed |= text.size() > kMostTextBytes;
     if (last && frame.ok()) {
-      add_text(rank, key, std::move(text), limit);
-      parts_.erase({rank, key});
+      given.text = std::move(text);
+      parts_.erase(whole);
+      add_text(rank, std::move(given));
     }
   } else if (kind == FrameKind::kFail) {
     ControlDesk::Failure failure;

@@ -28,6 +28,7 @@ struct ControlDesk {
   struct GatherRequest {
     std::string key, text;
     double limit = 0;
+    bool to_first = false;
   };
   struct Failure {
     int rank = 0, exit_code = 0;
@@ -86,6 +87,7 @@ class ControlThread {
   struct Gather {
     std::vector<std::deque<std::string>> texts;
     double since = 0, limit = 0;
+    bool to_first = false;
   };
 
   bool is_first() const { return rank_ == 0; }
@@ -113,7 +115,7 @@ class ControlThread {
   std::vector<Waiting> waiting() const;
 
   void start_gather(const ControlDesk::GatherRequest& request);
-  void add_text(int rank, const std::string& key, std::string text, double limit);
+  void add_text(int rank, ControlDesk::GatherRequest given);
   void deliver(const std::string& key, std::vector<std::string> texts);
   void set_done(int rank);
   void set_finished();

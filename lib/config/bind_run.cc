@@ -85,6 +85,7 @@ void bind_checkpoint(ConfigValue& tree, CheckpointConfig& out, Diagnostics& diag
   out.monitor = located<std::string>(monitor, monitor.is_null() ? std::string() : monitor.string());
   out.mode = located<std::string>(get("mode"), get("mode").string());
   out.on_error = located<std::string>(get("on_error"), get("on_error").string());
+  out.gather = located<std::string>(get("gather"), get("gather").string());
   out.async = located<bool>(get("async"), get("async").boolean());
   out.memory =
       parsed<int64_t>(get("memory"), "memory", parse_bytes, "write 512 MiB or 2 GiB", diagnostics);

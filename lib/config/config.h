@@ -134,6 +134,7 @@ struct CheckpointConfig {
   Located<std::string> monitor;                   // log that says which is best; empty = auto
   Located<std::string> mode{"auto", {}};          // auto | min | max
   Located<std::string> on_error{"continue", {}};  // continue | stop
+  Located<std::string> gather{"none", {}};        // none | root
   Located<bool> async{true, {}};
   Located<int64_t> memory;  // bytes for copies of the state; 0 = a quarter of what is free
 };

@@ -209,6 +209,8 @@ const Section& checkpoint_section() {
        text("monitor", "null", "log that says which is the best; val_loss if there is one"),
        choice("mode", {"auto", "min", "max"}, "auto", "which values of it are better"),
        choice("on_error", {"continue", "stop"}, "continue", "when a save fails"),
+       choice("gather", {"none", "root"}, "none",
+              "root: hosts that do not share the folder send their pieces to that of rank 0"),
        boolean("async", "true", "write while training goes on"),
        text("memory", "null", "most memory for that; a quarter of what is free when null")}};
   return kSection;

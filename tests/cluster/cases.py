@@ -445,6 +445,27 @@ def a_folder_that_one_host_does_not_share_is_named(bench):
 
 
 @long
+def hosts_without_the_folder_send_their_pieces_to_rank_0(bench):
+    reference(bench, SIX, name="six")
+    bench.remove("sent")
+    os.makedirs(bench.path("sent"))
+    words = ["train", "model.yaml", "-o", "sent", *SIX, "checkpoint.gather=root"]
+    for host in ("h1", "h2"):
+        bench.net.small_disk(host, bench.path("sent"), "1m")
+    try:
+        bench.mpirun(6, [*words, "fit.epochs=1"]).expect(0)
+        bench.mpirun(6, [*words, "--resume"]).expect(0)
+        for host in ("h1", "h2"):
+            there = bench.net.run(host, ["ls", "-A", bench.path("sent")])
+            check(not there.strip(), f"{host} has {there}")
+    finally:
+        for host in ("h1", "h2"):
+            bench.net.unmount(host, bench.path("sent"))
+    bench.same("sent", "six")
+    bench.nothing_left()
+
+
+@long
 def a_crash_of_a_rank_is_a_lost_rank(bench):
     for number in (signal.SIGSEGV, signal.SIGABRT):
         process = begin(bench, "crashed", launch=True)

@@ -260,6 +260,87 @@ TEST_CASE("a folder that not all processes see ends all before the first step") 
   CHECK(result.exit_code == 6);
   CHECK(count(result.err, "error[E452]: `run`, made by rank 0") == 1);
   CHECK(result.err.find("is not seen by rank 1") != std::string::npos);
+  CHECK(result.err.find("`checkpoint: {gather: root}`") != std::string::npos);
+}
+
+// Processes of two places: the odd ones share no folder with rank 0 but that of temporary files.
+struct TwoPlaces {
+  explicit TwoPlaces(const RanksFolder& folder) : ranks(4) {
+    fs::create_directory(folder.file("elsewhere"));
+    fs::create_directory(folder.file("temporary"));
+    folder.write("elsewhere/ranks.yaml", kConfig);
+    for (const size_t r : {1, 3}) {
+      ranks[r].before = "cd elsewhere";
+      ranks[r].environment = {"TMPDIR=" + folder.file("temporary")};
+    }
+  }
+  std::vector<Rank> ranks;
+};
+
+// The ones elsewhere have written nothing.
+void check_nothing_elsewhere(const RanksFolder& folder) {
+  const auto names = [&](const char* name) {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::recursive_directory_iterator(folder.file(name))) {
+      out.push_back(entry.path().filename().string());
+    }
+    return out;
+  };
+  CHECK(names("elsewhere") == std::vector<std::string>{"ranks.yaml"});
+  CHECK(names("temporary").empty());
+}
+
+TEST_CASE("with gather: root hosts that share no folder save, go on and come to the same") {
+  const RanksFolder folder;
+  const Result one = folder.train(4, {"-o", "one"});
+  REQUIRE_MESSAGE(one.exit_code == 0, one.err);
+  const TwoPlaces places(folder);
+  const std::string gather = "checkpoint.gather=root";
+  const Result whole = folder.train(4, {"-o", "whole", gather}, places.ranks);
+  REQUIRE_MESSAGE(whole.exit_code == 0, whole.err);
+  CHECK(without_times(whole.out) == without_times(one.out));
+  check_same_run(folder, "whole", "one");
+  CHECK(tensors_of(folder.file("whole/state")) == tensors_of(folder.file("one/state")));
+  check_nothing_elsewhere(folder);
+
+  REQUIRE(folder.train(4, {"-o", "cut", gather, "fit.epochs=1"}, places.ranks).exit_code == 0);
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"train", "ranks.yaml", "-o", "cut", "--resume", gather,
+                                 "fit.epochs=2"},
+        std::vector<std::string>{"resume", "cut", "fit.epochs=3"}}) {
+    const Result more = run(as_ranks(4, args, folder.path(), places.ranks), 240);
+    REQUIRE_MESSAGE(more.exit_code == 0, more.err);
+    check_nothing_elsewhere(folder);
+  }
+  check_same_run(folder, "cut", "one");
+}
+
+TEST_CASE("with gather: root a stop is saved, and the newest model of a callback is sent") {
+  const RanksFolder folder;
+  const TwoPlaces places(folder);
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), "checkpoint.gather=root");
+    return folder.train(4, more, places.ranks);
+  };
+  const Result stopped =
+      train({"-o", "run", "callbacks=[]", "--max-time", "3s", "fit.epochs=100000"});
+  CHECK_MESSAGE(stopped.exit_code == 75, stopped.err);
+  CHECK(checkpoint_steps(folder.file("run/checkpoints")).size() >= 2);
+  for (const int64_t step : checkpoint_steps(folder.file("run/checkpoints"))) {
+    CheckpointReader(folder.file(fmt::format("run/checkpoints/{:06}", step))).verify();
+  }
+  for (const char* path : {"newest/{epoch}", "models/{epoch}.keras"}) {
+    CAPTURE(path);
+    const std::string callbacks =
+        fmt::format("callbacks=[{{ModelCheckpoint: {{filepath: \"{}\", restore: true}}}}]", path);
+    const std::string name = fs::path(path).parent_path().string();
+    const Result first = train({callbacks, "--name", name, "fit.epochs=1"});
+    REQUIRE_MESSAGE(first.exit_code == 0, first.err);
+    const Result second = train({callbacks, "--name", name, "fit.epochs=1"});
+    CHECK_MESSAGE(second.exit_code == 0, second.err);
+    CHECK_MESSAGE(second.err.find(name + "/1") != std::string::npos, second.err);
+  }
+  check_nothing_elsewhere(folder);
 }
 
 TEST_CASE("a process that cannot read the checkpoint ends all before anything is restored") {
@@ -272,8 +353,13 @@ TEST_CASE("a process that cannot read the checkpoint ends all before anything is
   const Result result = folder.train(2, {"-o", "run", "--resume"}, ranks);
   CHECK(result.exit_code == 6);
   CHECK(count(result.err, "error[E457]: rank 1 on host ") == 1);
-  CHECK(result.err.find("cannot read what rank 0 has verified: [E400] there is no checkpoint") !=
-        std::string::npos);
+  CHECK(result.err.find("does not see what rank 0 sees as `run/checkpoints/000006`: there is "
+                        "nothing of that name") != std::string::npos);
+  fs::copy(folder.file("run"), folder.file("elsewhere/run"), fs::copy_options::recursive);
+  folder.write("elsewhere/run/checkpoints/000006/manifest.json", "{}");
+  CHECK(
+      folder.train(2, {"-o", "run", "--resume"}, ranks).err.find("there is another of that name") !=
+      std::string::npos);
 }
 
 TEST_CASE("processes that read other data than rank 0 end all") {

@@ -33,6 +33,7 @@ struct CheckpointerOptions {
   Clock now;
   double started_at = 0;           // of the process, for run.max_time; on all that of rank 0
   Agreement* agreement = nullptr;  // of the engine's processes; null: one alone
+  std::vector<bool> sees_folder;   // whether each process sees run_dir; empty: all do
   std::function<void(const std::string&)> warn;
   std::function<void(const std::string&)> inform;  // each save
   std::function<void(const std::string&)> report;  // where training is, when asked to

@@ -13,6 +13,8 @@ namespace meshtrain {
 namespace {
 
 constexpr int kMaxFailures = 3;  // in a row, then the run stops
+// Of files that go to rank 0: of each process, and of all together.
+constexpr size_t kPartBytes = size_t{8} << 20, kRoundBytes = size_t{256} << 20;
 
 }  // namespace
 
@@ -101,15 +103,21 @@ SaveOptions Checkpointer::save_options() {
   out.name = agreement_.describe(out.rank);
   out.is_committing = &is_committing_;
   const std::shared_ptr<ControlChannel> control = agreement_.processes().control;
-  if (control == nullptr) {
-    out.all_gather = [this](const std::string& mine) {
-      return agreement_.all_gather("a save", mine);
-    };
-    return out;
-  }
-  out.all_gather = [control](std::string mine) {
-    return control->all_gather("a save", std::move(mine), Agreement::kLongestFiles);
+  out.all_gather = [this, control](std::string mine) {
+    return control == nullptr
+               ? agreement_.all_gather("a save", mine)
+               : control->all_gather("a save", std::move(mine), Agreement::kLongestFiles);
   };
+  const std::vector<bool>& sees = options_.sees_folder;
+  if (const auto blind = std::count(sees.begin(), sees.end(), false); blind > 0) {
+    out.sees_folder = sees[static_cast<size_t>(out.rank)];
+    out.part_bytes = std::min(kPartBytes, kRoundBytes / static_cast<size_t>(blind));
+    out.gather = [this, control](std::string mine) {
+      return control == nullptr
+                 ? agreement_.all_gather("a save's files", mine)
+                 : control->gather("a save's files", std::move(mine), Agreement::kLongestFiles);
+    };
+  }
   return out;
 }
 

@@ -40,9 +40,13 @@ NewFile::~NewFile() {
   }
 }
 
-void NewFile::write(std::span<const std::byte> bytes) {
+void OutputFile::write(std::span<const std::byte> bytes) {
   sum_.update(bytes);
   size_ += bytes.size();
+  put(bytes);
+}
+
+void NewFile::put(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n =
         retrying([&] { return ::write(fd_, bytes.data(), std::min(bytes.size(), kPart)); });

@@ -16,26 +16,41 @@
 
 namespace meshtrain {
 
-// A file that did not exist before, written in order and summed up on the way.
-class NewFile {
+// What is written in order and summed up on the way.
+class OutputFile {
  public:
-  explicit NewFile(std::string path);
-  ~NewFile();
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
+  OutputFile() = default;
+  virtual ~OutputFile() = default;
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  void finish();  // fsync and close
+  virtual void finish() = 0;
   uint64_t size() const { return size_; }
   std::string checksum() const { return sum_.hex(); }
 
  private:
+  virtual void put(std::span<const std::byte> bytes) = 0;
+
+  uint64_t size_ = 0;
+  Checksum128 sum_;
+};
+
+// A file that did not exist before.
+class NewFile : public OutputFile {
+ public:
+  explicit NewFile(std::string path);
+  ~NewFile() override;
+
+  void finish() override;  // fsync and close
+
+ private:
+  void put(std::span<const std::byte> bytes) override;
+
   std::string path_;
   int fd_ = -1;
-  uint64_t size_ = 0;
   uint64_t sent_ = 0;  // to the system
-  Checksum128 sum_;
 };
 
 void make_new_folder(const std::string& path);

@@ -67,15 +67,18 @@ WrittenPart parse_part(std::string_view text) {
 }
 
 // The file stays open: synced together at the end, all files take little longer than one.
-NewFile& PartWriter::create(const std::string& name) {
+OutputFile& PartWriter::create(const std::string& name) {
   constexpr size_t kMostOpen = 64;
   if (open_.size() == kMostOpen) {
     sync_files();
   }
+  if (gather_ != nullptr) {
+    return *open_.emplace_back(gather_->create(name));
+  }
   return *open_.emplace_back(std::make_unique<NewFile>(folder_ + "/" + name));
 }
 
-void PartWriter::written(const NewFile& out, const std::string& name) {
+void PartWriter::written(const OutputFile& out, const std::string& name) {
   part_.files[name] = {out.size(), out.checksum()};
 }
 
@@ -88,13 +91,16 @@ void PartWriter::sync_files() {
 
 void PartWriter::sync() {
   sync_files();
+  if (gather_ != nullptr) {
+    return gather_->flush();
+  }
   sync_folder(folder_ + "/model");
   sync_folder(folder_ + "/optimizer");
   sync_folder(folder_);
 }
 
 void PartWriter::write_text(const std::string& name, const std::string& text) {
-  NewFile& out = create(name);
+  OutputFile& out = create(name);
   out.write(text);
   written(out, name);
 }
@@ -115,7 +121,7 @@ void PartWriter::write_shard(const Snapshot& snapshot, const Snapshot::File& sha
                      {piece.data, piece.num_bytes}});
   }
   const SafetensorsHead head = make_safetensors_head(views, metadata(snapshot, shard, step));
-  NewFile& out = create(shard.name);
+  OutputFile& out = create(shard.name);
   out.write(head.bytes);
   for (const size_t i : head.order) {
     write_piece(snapshot.tensors()[shard.pieces[i].tensor], shard.pieces[i], out);
@@ -124,7 +130,7 @@ void PartWriter::write_shard(const Snapshot& snapshot, const Snapshot::File& sha
 }
 
 void PartWriter::write_piece(const CheckpointTensor& tensor, const Snapshot::Piece& from,
-                             NewFile& out) {
+                             OutputFile& out) {
   WrittenPart::Piece piece{.tensor = from.tensor,
                            .piece = from.piece,
                            .begin = out.size(),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensor/safetensors.h"
+#include "train/checkpoint/file_gather.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/snapshot.h"
 
@@ -29,10 +30,12 @@ struct WrittenPart {
 std::string part_text(const WrittenPart& part);
 WrittenPart parse_part(std::string_view text);
 
-// Writes files into a folder that is there. Throws FileError (exit 74).
+// Writes files into a folder that is there, or sends them to rank 0, which does: then its methods
+// are not collective, but wait for what rank 0 does. Throws RuntimeFailure (exit 74).
 class PartWriter {
  public:
-  explicit PartWriter(std::string folder) : folder_(std::move(folder)) {}
+  explicit PartWriter(std::string folder, FileGather* gather = nullptr)
+      : folder_(std::move(folder)), gather_(gather) {}
 
   // This process's shards, checksums and finiteness in one pass.
   void write_shards(const Snapshot& snapshot, int64_t step);
@@ -43,14 +46,15 @@ class PartWriter {
   const WrittenPart& part() const { return part_; }
 
  private:
-  NewFile& create(const std::string& name);
-  void written(const NewFile& out, const std::string& name);
+  OutputFile& create(const std::string& name);
+  void written(const OutputFile& out, const std::string& name);
   void sync_files();
   void write_shard(const Snapshot& snapshot, const Snapshot::File& shard, int64_t step);
-  void write_piece(const CheckpointTensor& tensor, const Snapshot::Piece& from, NewFile& out);
+  void write_piece(const CheckpointTensor& tensor, const Snapshot::Piece& from, OutputFile& out);
 
   std::string folder_;
-  std::vector<std::unique_ptr<NewFile>> open_;  // written, not yet synced
+  FileGather* gather_;
+  std::vector<std::unique_ptr<OutputFile>> open_;  // written, not yet synced
   WrittenPart part_;
 };
 

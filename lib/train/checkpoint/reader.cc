@@ -99,8 +99,11 @@ CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
   }
   const std::string manifest = path_ + "/manifest.json";
   manifest_ = parse_manifest(read_text(manifest, kMaxManifest), manifest);
-  const std::string name = path_.substr(path_.rfind('/') + 1);
-  if (step_of_name(name) >= 0 && step_of_name(name) != manifest_.step) {
+  const std::filesystem::path place(path_);
+  const std::string name = place.filename().string();
+  // In other folders a number may be an epoch's (ModelCheckpoint).
+  const bool says_step = place.parent_path().filename() == "checkpoints" && step_of_name(name) >= 0;
+  if (says_step && step_of_name(name) != manifest_.step) {
     read_error("E402", manifest, "it is of step {}, not of {}", manifest_.step, name);
   }
   check_files();

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "comm/meeting.h"
 #include "train/checkpoint/files.h"
 
@@ -37,9 +38,9 @@ bool comes_to_see(const std::string& path, const std::string& token, double seco
 
 }  // namespace
 
-void check_shared_folder(const Agreement& agreement, const std::string& folder, double seconds) {
+std::vector<bool> who_sees(const Agreement& agreement, const std::string& folder, double seconds) {
   if (agreement.is_alone()) {
-    return;
+    return {true};
   }
   const auto path = [&](const std::string& token) { return folder + "/.meshtrain-" + token; };
   const std::string token = agreement.from_first("looking for the run's folder", [&] {
@@ -56,20 +57,32 @@ void check_shared_folder(const Agreement& agreement, const std::string& folder, 
   if (agreement.is_first()) {
     ::unlink(path(token).c_str());
   }
-  Diagnostics diagnostics;
-  std::string blind;
-  for (size_t r = 0; r < all.size(); ++r) {
-    blind +=
-        all[r].empty() ? (blind.empty() ? "" : ", ") + agreement.describe(static_cast<int>(r)) : "";
+  std::vector<bool> out;
+  for (const std::string& word : all) {
+    out.push_back(!word.empty());
+  }
+  return out;
+}
+
+void check_shared_folder(const Agreement& agreement, const std::string& folder, double seconds) {
+  const std::vector<bool> sees = who_sees(agreement, folder, seconds);
+  std::vector<std::string> blind;
+  for (size_t r = 0; r < sees.size(); ++r) {
+    if (!sees[r]) {
+      blind.push_back(agreement.describe(static_cast<int>(r)));
+    }
   }
   if (!blind.empty()) {
+    Diagnostics diagnostics;
     diagnostics
         .error("E452", {},
                fmt::format("`{}`, made by {}, is not seen by {}", folder, agreement.describe(0),
-                           blind))
-        .help("checkpoints of several processes need a folder that all hosts share: -o DIR");
+                           join(blind, ", ")))
+        .help("a folder that all hosts share: -o DIR")
+        .help(
+            "or `checkpoint: {gather: root}`: the others send their pieces to the host of rank 0");
+    throw ConfigError(diagnostics);
   }
-  diagnostics.throw_if_errors();
 }
 
 }  // namespace meshtrain

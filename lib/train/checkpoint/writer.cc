@@ -134,7 +134,8 @@ class Save {
         notes_(notes),
         options_(options),
         replaces_(replaces),
-        writer_(temporary_) {}
+        gather_(options.gather, options.part_bytes),
+        writer_(temporary_, options.sees_folder ? nullptr : &gather_) {}
 
   SaveResult run() {
     SaveResult result;
@@ -161,6 +162,7 @@ class Save {
 
  private:
   bool is_alone() const { return options_.all_gather == nullptr; }
+  bool is_first() const { return options_.rank == 0; }
   int64_t step() const { return notes_.state.position.step; }
 
   // What a save that failed before has left.
@@ -175,7 +177,7 @@ class Save {
 
   // What rank 0 came to is what all know.
   void by_first(SaveResult& result, const std::function<void()>& action) {
-    if (options_.rank == 0) {
+    if (is_first()) {
       try {
         action();
       } catch (const std::exception& error) {  // else the others would wait for it
@@ -184,7 +186,7 @@ class Save {
       result.seconds = std::chrono::duration<double>(Time::now() - start_).count();
     }
     if (!is_alone()) {
-      result = parse_result(options_.all_gather(options_.rank == 0 ? result_text(result) : "")[0]);
+      result = parse_result(options_.all_gather(is_first() ? result_text(result) : "")[0]);
     }
   }
 
@@ -199,18 +201,23 @@ class Save {
 
   // This process's shards, which are on the disk when the others hear of them: what they hear.
   std::string write_part() {
+    WrittenPart part;
     try {
       writer_.write_shards(snapshot_, step());
+      if (options_.gather && is_first()) {
+        received_ = gather_.receive(temporary_);
+      }
       writer_.sync();
-      WrittenPart part = writer_.part();
+      part = writer_.part();
       part.replicas = replica_hashes(snapshot_.store(),
                                      [&](int variable) { return snapshot_.pieces(variable); });
-      return part_text(part);
     } catch (const std::exception& error) {
-      WrittenPart part;
       part.error = explain(error, step(), folder_, snapshot_.num_bytes(), options_.name);
-      return part_text(part);
     }
+    if (options_.gather) {
+      gather_.end(is_first());
+    }
+    return part_text(part);
   }
 
   void complete_all(const std::vector<std::string>& texts, SaveResult& result) {
@@ -243,6 +250,10 @@ class Save {
       for (const auto& [name, file] : part.files) {
         const std::string path = temporary_ + "/" + name;
         const InputFile there(path, InputFile::Links::kRefuse);
+        const auto came = received_.find(name);
+        if (came != received_.end() && came->second.xxh3_128 != file.xxh3_128) {
+          throw FileError(ExitCode::kWriteFailed, "other bytes came than were sent of", path, EIO);
+        }
         if (there.size() != file.size) {
           throw FileError(
               ExitCode::kWriteFailed,
@@ -361,6 +372,8 @@ class Save {
   const CheckpointNotes& notes_;
   const SaveOptions& options_;
   bool replaces_;
+  FileGather gather_;
+  std::map<std::string, CheckpointFile> received_;
   PartWriter writer_;
   // The temporary folder may be the old one, to which a crash gives its name back as long as the
   // folder around them is not synced.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "train/checkpoint/file_gather.h"
 #include "train/checkpoint/format.h"
 #include "train/checkpoint/snapshot.h"
 
@@ -42,7 +43,7 @@ struct SaveResult {
 std::string checkpoint_name(int64_t step);
 
 // Of several processes all save together, each the pieces that its snapshot gives it, into a folder
-// that all of them see; rank 0 commits, and all have the same result.
+// that rank 0 sees; rank 0 commits, and all have the same result.
 struct SaveOptions {
   // When everything is written and before the checkpoint gets its name: for what must not be older
   // than it on the disk. By rank 0. It may throw FileError.
@@ -53,6 +54,10 @@ struct SaveOptions {
   std::string name;  // of this process: "rank 1 on host h2 (pid 812)"
   // Collective: what each gave, by rank. The same number of times in every save.
   std::function<std::vector<std::string>(std::string mine)> all_gather;
+  // Where some do not see the folder: for the files of these. Null: all write into it.
+  FileGather::Exchange gather;
+  bool sees_folder = true;  // this process
+  size_t part_bytes = 0;    // that it sends at once
   // Of rank 0: true from when all have written theirs until that has its name, or an error.
   std::atomic<bool>* is_committing = nullptr;
 };

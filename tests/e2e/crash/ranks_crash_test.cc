@@ -73,6 +73,27 @@ TEST_CASE("nor when they write while training goes on") {
   check_all_is_kept(found);
 }
 
+TEST_CASE("nor when processes that do not see the folder send what they would write") {
+  for (const char* async : {"checkpoint.async=false", "checkpoint.async=true"}) {
+    CAPTURE(async);
+    FastFolder folder;
+    fs::create_directory(folder.file("elsewhere"));
+    std::vector<Rank> ranks(4);
+    for (Rank& rank : ranks) {
+      rank.environment = recorder_environment(folder);
+    }
+    ranks[1].before = ranks[3].before = "cd ../elsewhere";
+    const Recording recording = of_size(4, {"checkpoint.gather=root", async});
+    const Result result =
+        run(as_ranks(4, recorded_args(recording), folder.file("work"), ranks), 120);
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(fs::is_empty(folder.file("elsewhere")));
+    const Findings found = check_states(folder);
+    CHECK(found.saves >= 4);
+    check_all_is_kept(found);
+  }
+}
+
 TEST_CASE(
     "with any process killed in its writing the newest or the one before loads and the run goes on "
     "to the same bits") {

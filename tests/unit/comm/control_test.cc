@@ -66,6 +66,25 @@ TEST_CASE("a rank that fails takes all with its code and its text is shown once 
   }
 }
 
+TEST_CASE("what is gathered comes to rank 0, and what rank 0 gives to all") {
+  const std::string large(200'000, 'x');  // several frames
+  const auto endings = run_ranks(4, test_options(), [&](ControlChannel& control, ProcessGroup&) {
+    for (int round = 0; round < 3; ++round) {
+      const std::string mine = fmt::format("{} of {}", round, control.rank()) + large;
+      const std::vector<std::string> all = control.gather("k", mine);
+      CHECK(all.size() == 4);
+      CHECK(all[0] == fmt::format("{} of 0", round) + large);
+      for (size_t r = 1; r < 4; ++r) {
+        const std::string given = fmt::format("{} of {}", round, r) + large;
+        CHECK(all[r] == (control.rank() == 0 ? given : ""));
+      }
+      CHECK(control.all_gather("all", mine)[3] == fmt::format("{} of 3", round) + large);
+    }
+    control.finish();
+  });
+  CHECK(exit_codes(endings) == Codes{-1, -1, -1, -1});
+}
+
 TEST_CASE("of two threads of a rank that fail one is heard") {
   const auto endings = run_ranks(2, test_options(), [](ControlChannel& control, ProcessGroup&) {
     if (control.rank() == 0) {

@@ -4,10 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
 
+#include "base/file.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
+#include "train/checkpoint/local_copy.h"
 #include "train/checkpoint/shared_folder.h"
 #include "train/signals.h"
 
@@ -33,6 +36,22 @@ std::vector<std::string> thrown(int size, const std::function<void(Agreement&)>&
   });
   return out;
 }
+
+// Set as long as it lives.
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) {
+      before_ = before;
+    }
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~EnvironmentVariable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
 
 SourceLoc some_place() {
   const auto file =
@@ -189,6 +208,57 @@ TEST_CASE("a folder that one process does not see is found before the first step
   CHECK(errors[0].find("is not seen by rank 1\n") != std::string::npos);
   CHECK(errors[2] == errors[0]);
   CHECK(shared.num_files() == 0);
+}
+
+TEST_CASE("who does not see rank 0's checkpoint gets a copy for as long as it needs it") {
+  const test::TempFolder shared, other, temporary;
+  const EnvironmentVariable environment("TMPDIR", temporary.path());
+  const std::string content(20'000'000, 'a');
+  shared.write("a.h5", content);
+  other.write("a.h5", std::string(20'000'000, 'x'));
+  const auto path = [&](const Agreement& agreement) {
+    return agreement.rank() == 1   ? temporary.file("not-there/a.h5")
+           : agreement.rank() == 2 ? other.file("a.h5")
+                                   : shared.file("a.h5");
+  };
+  CHECK(thrown(4, [&](Agreement& agreement) {
+          {
+            const LocalCopy copy(agreement, path(agreement), true);
+            const bool is_blind = agreement.rank() == 1 || agreement.rank() == 2;
+            CHECK(copy.path().find(temporary.path()) == (is_blind ? 0 : std::string::npos));
+            CHECK((read_file(copy.path(), 1 << 30) == content));
+            CHECK(temporary.num_files() == 1);  // ranks 1 and 2 share it
+            agreement.all_gather("", "");
+          }
+          agreement.all_gather("", "");
+          CHECK(temporary.num_files() == 0);
+          const LocalCopy seen(agreement, shared.file("a.h5"), true);
+          CHECK(seen.path() == shared.file("a.h5"));
+        }) == std::vector<std::string>(4));
+  const auto errors = thrown(
+      4, [&](Agreement& agreement) { const LocalCopy copy(agreement, path(agreement), false); });
+  CHECK(errors[0].find("6 error[E457]: rank 1: does not see what rank 0 sees as") == 0);
+  CHECK(errors[3] == errors[0]);
+  CHECK(temporary.num_files() == 0);
+}
+
+TEST_CASE("a copy that cannot be written ends all and leaves nothing behind") {
+  const test::TempFolder shared, temporary;
+  shared.write("a.h5", std::string(100, 'a'));
+  const auto errors_of = [&](const std::string& folder) {
+    const EnvironmentVariable environment("TMPDIR", folder);
+    return thrown(2, [&](Agreement& agreement) {
+      const LocalCopy copy(agreement, shared.file(agreement.rank() == 1 ? "b.h5" : "a.h5"), true);
+    });
+  };
+  for (const std::string& error : errors_of(temporary.file("not-there"))) {
+    CHECK(error.find("74 rank 1: no folder for temporary files (TMPDIR)") == 0);
+  }
+  for (const std::string& error : errors_of("/proc")) {
+    CHECK(error.find("74 rank 1: cannot create `/proc/meshtrain-") == 0);
+  }
+  CHECK(errors_of(temporary.path()) == std::vector<std::string>(2));
+  CHECK(temporary.num_files() == 0);
 }
 
 }  // namespace

@@ -50,20 +50,26 @@ SaveOptions options_of(const Group& group) {
           .all_gather = [group](const std::string& mine) { return group->all_gather(mine); }};
 }
 
-// What each process came to.
-std::vector<SaveResult> save_as(
-    int size, const std::string& folder, const MeshCase& mesh, int64_t step,
-    const std::function<void(Stored&, SaveOptions&)>& before = nullptr) {
+// What each process came to. Those of `blind` know another folder, which is not there.
+std::vector<SaveResult> save_as(int size, const std::string& folder, const MeshCase& mesh,
+                                int64_t step,
+                                const std::function<void(Stored&, SaveOptions&)>& before = nullptr,
+                                const std::set<int>& blind = {}) {
   std::vector<SaveResult> results(static_cast<size_t>(size));
   run_as_processes(size, [&](const Group& group) {
     Stored stored(mesh, 1, part_of(mesh, group), group);
     SaveOptions options = options_of(group);
+    if (!blind.empty()) {
+      options.sees_folder = blind.count(group->rank()) == 0;
+      options.part_bytes = 100;
+      options.gather = options.all_gather;
+    }
     if (before) {
       before(stored, options);
     }
     const Snapshot snapshot(stored.store);
-    results[static_cast<size_t>(group->rank())] =
-        write_checkpoint(folder, snapshot, test::notes_of(step), options);
+    results[static_cast<size_t>(group->rank())] = write_checkpoint(
+        options.sees_folder ? folder : "/not/there", snapshot, test::notes_of(step), options);
   });
   return results;
 }
@@ -123,6 +129,108 @@ TEST_CASE("what any number of processes saved any number of them loads byte for 
   }
   CHECK(pairs == all_readers.size() * all_readers.size());
   CHECK(pairs > 500);
+}
+
+std::set<std::string> files_in(const std::string& folder) {
+  std::set<std::string> out;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    out.insert(fs::relative(entry.path(), folder).string());
+  }
+  return out;
+}
+
+TEST_CASE("processes that do not see the folder send their files, and the checkpoint is the same") {
+  int saves = 0;
+  for (const MeshCase& mesh : test::mesh_cases()) {
+    for (const int size : sizes_of(mesh)) {
+      CAPTURE(mesh.kernel);
+      CAPTURE(size);
+      Readers readers(mesh, size);
+      const TempFolder whole;
+      REQUIRE(save_as(size, whole.path(), mesh, 7)[0].saved);
+      std::set<int> all, some;
+      for (int rank = 1; rank < size; ++rank) {
+        all.insert(rank);
+        (rank % 2 == 1 ? some : all).insert(rank);
+      }
+      for (const std::set<int>& blind : {all, some}) {
+        const TempFolder folder;
+        for (const SaveResult& result : save_as(size, folder.path(), mesh, 7, nullptr, blind)) {
+          REQUIRE_MESSAGE(result.saved, result.error);
+        }
+        CHECK(files_in(folder.path()) == files_in(whole.path()));
+        const CheckpointReader reader(folder.file("000007"));
+        reader.verify();
+        CHECK(readers.count_wrong(reader) == 0);
+        ++saves;
+      }
+    }
+  }
+  CHECK(saves > 30);
+}
+
+TEST_CASE("a file that cannot be written by rank 0 ends the save of those that send it") {
+  const TempFolder folder;
+  const MeshCase& mesh = test::mesh_cases()[1];
+  std::atomic<int> rounds{0};
+  const auto occupy = [&](Stored& stored, SaveOptions& options) {
+    const std::string name = Snapshot(stored.store).files().at(0).name;
+    const std::string path = folder.file("tmp.000001.0123abcd/" + name);
+    options.gather = [&rounds, path, rank = options.rank, inner = options.gather,
+                      first = true](const std::string& mine) mutable {
+      if (first && rank == 1) {
+        fs::create_directory(path);
+      }
+      first = false;
+      rounds += rank == 0 ? 1 : 0;
+      return inner(mine);
+    };
+  };
+  for (const SaveResult& result : save_as(2, folder.path(), mesh, 1, occupy, {1})) {
+    CHECK(!result.saved);
+    CHECK(result.error.find("step 1 was not saved: rank 0: cannot create") != std::string::npos);
+  }
+  CHECK(rounds == 2);  // what came first could not be written; then rank 0 says so
+  CHECK(folder.num_files() == 0);
+}
+
+TEST_CASE("bytes that change on their way to rank 0 fail the save") {
+  const TempFolder folder;
+  const auto flip = [](Stored&, SaveOptions& options) {
+    if (options.rank == 1) {
+      options.gather = [inner = options.gather](std::string mine) {
+        if (!mine.empty()) {
+          mine.back() ^= 1;
+        }
+        return inner(mine);
+      };
+    }
+  };
+  for (const SaveResult& result : save_as(2, folder.path(), test::mesh_cases()[1], 1, flip, {1})) {
+    CHECK(!result.saved);
+    CHECK(result.error.find("[E422] step 1 was not saved: rank 0: other bytes came") == 0);
+  }
+  CHECK(folder.num_files() == 0);
+}
+
+TEST_CASE("a process that fails while it sends fails the save for all") {
+  const TempFolder folder;
+  const auto exhaust = [](Stored&, SaveOptions& options) {
+    if (options.rank == 2) {
+      options.gather = [inner = options.gather, calls = 0](const std::string& mine) mutable {
+        const auto all = inner(mine);
+        if (++calls == 2) {
+          throw std::bad_alloc();
+        }
+        return all;
+      };
+    }
+  };
+  const MeshCase mesh = {{4}, {"a"}, "[null, a]", "[a]"};
+  for (const SaveResult& result : save_as(4, folder.path(), mesh, 1, exhaust, {2, 3})) {
+    CHECK(result.error == "[E632] step 1 was not saved: rank 2: out of memory");
+  }
+  CHECK(folder.num_files() == 0);
 }
 
 TEST_CASE(
