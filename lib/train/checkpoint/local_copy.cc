@@ -153,10 +153,19 @@ LocalCopy::LocalCopy(const Agreement& agreement, const std::string& path, bool m
   });
 }
 
-LocalCopy::~LocalCopy() {
+void LocalCopy::Folder::make(const Agreement& agreement) {
+  const std::string made = temporary_folder() + "/meshtrain-" + to_text(random_token());
+  make_new_folder(made);
+  path_ = made;
+  if (const auto& control = agreement.processes().control; control != nullptr) {
+    on_abort_.emplace(control->on_abort([made] { remove_folder(made); }));
+  }
+}
+
+void LocalCopy::Folder::remove() {
   on_abort_.reset();  // waits for it
-  if (!folder_.empty()) {
-    remove_folder(folder_);
+  if (!path_.empty()) {
+    remove_folder(std::exchange(path_, ""));
   }
 }
 
@@ -165,29 +174,24 @@ LocalCopy::~LocalCopy() {
 void LocalCopy::choose_folder(const Agreement& agreement, bool is_blind) {
   agreement.by_all(kCopying, [&] {
     if (is_blind) {
-      const std::string made = temporary_folder() + "/meshtrain-" + to_text(random_token());
-      make_new_folder(made);
-      folder_ = made;
+      folder_.make(agreement);
     }
   });
-  for (const std::string& folder : agreement.all_gather(kCopying, folder_)) {
+  for (const std::string& folder : agreement.all_gather(kCopying, folder_.path())) {
     if (is_blind && !folder.empty() && is_real_folder(folder)) {
       path_ = below(folder, fs::path(path_).filename().string());
-      is_blind = folder == folder_;
       break;
     }
   }
   agreement.all_gather(kCopying, "");  // all have looked
-  if (!is_blind && !folder_.empty()) {
-    remove_folder(std::exchange(folder_, ""));
+  if (fs::path(path_).parent_path() != folder_.path()) {
+    folder_.remove();
   }
 }
 
 void LocalCopy::copy(const Agreement& agreement, const std::string& from, bool is_blind) {
   choose_folder(agreement, is_blind);
-  if (const auto& control = agreement.processes().control; control != nullptr && !folder_.empty()) {
-    on_abort_.emplace(control->on_abort([folder = folder_] { remove_folder(folder); }));
-  }
+  const bool keeps = !folder_.path().empty();
   const auto files = parse_json(agreement.from_first(kCopying, [&] {
                        return json_text(nlohmann::json(files_of(from)));
                      })).get<std::map<std::string, uint64_t>>();
@@ -196,20 +200,20 @@ void LocalCopy::copy(const Agreement& agreement, const std::string& from, bool i
     total += size;
   }
   agreement.by_all(kCopying, [&] {
-    if (!folder_.empty()) {
-      check_room(folder_, total);
+    if (keeps) {
+      check_room(folder_.path(), total);
     }
   });
   Keeper keeper;
   for (const auto& [name, size] : files) {
-    if (!folder_.empty()) {
+    if (keeps) {
       keeper.begin(below(path_, name));
     }
     std::optional<InputFile> file;
     for (uint64_t at = 0; at < size; at += kPart) {
       const std::string part = agreement.from_first(
           kCopying, [&] { return next_part(file ? *file : file.emplace(below(from, name)), at); });
-      if (!folder_.empty()) {
+      if (keeps) {
         keeper.keep(part);
       }
     }

@@ -11,25 +11,39 @@ namespace meshtrain {
 
 // A process that sees at the same path what rank 0 sees there reads it in its place. Where not all
 // do, rank 0 sends all of it, and each host keeps a copy in its folder for temporary files (TMPDIR)
-// as long as this lives.
+// as long as this lives. To compare what they see costs each a pass over the file, or over the
+// checkpoint's manifest.
 class LocalCopy {
  public:
   // Collective. `path` is rank 0's. Throws ConfigError E457 (exit 6): where there is no room for a
   // copy, and for each process that does not see it unless it `may_copy`; FileError.
   LocalCopy(const Agreement& agreement, const std::string& path, bool may_copy);
-  ~LocalCopy();
-  LocalCopy(const LocalCopy&) = delete;
-  LocalCopy& operator=(const LocalCopy&) = delete;
 
   const std::string& path() const { return path_; }  // for this process
 
  private:
+  // Made by this process, and deleted with it, also when it ends early.
+  class Folder {
+   public:
+    Folder() = default;
+    ~Folder() { remove(); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+
+    void make(const Agreement& agreement);
+    void remove();
+    const std::string& path() const { return path_; }  // "": there is none
+
+   private:
+    std::string path_;
+    std::optional<ControlChannel::Hook> on_abort_;
+  };
+
   void choose_folder(const Agreement& agreement, bool is_blind);
   void copy(const Agreement& agreement, const std::string& from, bool is_blind);
 
   std::string path_;
-  std::string folder_;  // made by this process: deleted with it
-  std::optional<ControlChannel::Hook> on_abort_;
+  Folder folder_;
 };
 
 }  // namespace meshtrain

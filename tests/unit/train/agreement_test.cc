@@ -2,6 +2,7 @@
 #include "train/agreement.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -257,6 +258,19 @@ TEST_CASE("a copy that cannot be written ends all and leaves nothing behind") {
   for (const std::string& error : errors_of("/proc")) {
     CHECK(error.find("74 rank 1: cannot create `/proc/meshtrain-") == 0);
   }
+  rlimit before = {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {50, before.rlim_max};
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const std::vector<std::string> too_large = errors_of(temporary.path());
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, ignored);
+  for (const std::string& error : too_large) {
+    CHECK(error.find("74 rank 1: cannot write `" + temporary.path()) == 0);
+    CHECK(error.find("File too large") != std::string::npos);
+  }
+  CHECK(temporary.num_files() == 0);
   CHECK(errors_of(temporary.path()) == std::vector<std::string>(2));
   CHECK(temporary.num_files() == 0);
 }
