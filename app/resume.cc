@@ -223,9 +223,9 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
 ResumeTarget agree_on_target(const Agreement& agreement,
                              const std::function<ResumeTarget()>& find) {
   constexpr const char* kLooking = "looking for a checkpoint";
-  const auto announced = agreement.announce(kLooking);  // at every byte of some of them
   ResumeTarget out;
   const nlohmann::json told = parse_json(agreement.from_first(kLooking, [&] {
+    const auto announced = agreement.announce(kLooking);  // at every byte of some of them
     out = find();
     return json_text(nlohmann::json{{"dir", out.run.dir},
                                     {"name", out.run.name},

@@ -83,9 +83,11 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   auto engine =
       std::make_unique<Engine>(config_, data_spec(*data.train), engine_options(arguments_));
   agreement_.by_all("checking labels and ids", [&] { check_run_ids(engine->setup(), data); });
-  Diagnostics diagnostics;
-  check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
-  diagnostics.throw_if_errors();
+  agreement_.by_first("checking callbacks", [&] {  // who writes their files
+    Diagnostics diagnostics;
+    check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
+    diagnostics.throw_if_errors();
+  });
   const auto samples = [](const Dataset* dataset) {
     return dataset == nullptr ? 0 : dataset->num_samples;
   };
@@ -101,7 +103,10 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   const std::unique_ptr<Engine> compiled = compile(data);
   Engine& engine = *compiled;
   prepare(engine, data, target);
-  target.copy.reset();  // all have read it
+  if (target.reader) {  // all have read it
+    target.reader->close_files();
+    target.copy.reset();
+  }
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   Console console(console_options(arguments_, config_));
   RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
@@ -261,16 +266,20 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     if (!is_model) {
       agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
     }
-    const LocalCopy copy(agreement_, newest, config_.checkpoint.gather.value == "root");
+    std::optional<LocalCopy> copy;
+    if (config_.checkpoint.gather.value == "root") {
+      copy.emplace(agreement_, newest, true);
+    }
+    const std::string path = copy ? copy->path() : newest;
     if (is_model) {
       std::vector<std::string> unfit;
-      load_weights(engine, copy.path(), callback.loc_of("filepath"), &engine.model(),
+      load_weights(engine, path, callback.loc_of("filepath"), &engine.model(),
                    arguments_.partial ? &unfit : nullptr, agreement_);
       warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
       began_from_ = newest + ": its weights";
     } else {
       agreement_.by_all("reading the checkpoint", [&] {
-        const CheckpointReader reader(copy.path());
+        const CheckpointReader reader(path);
         restore(engine, reader, cursor_, changes_since(reader, portable_),
                 {.allow = arguments_.allow,
                  .reset_optimizer = arguments_.reset_optimizer,
@@ -289,6 +298,10 @@ RunInfo TrainingRun::describe(const Engine& engine, const PlanReport& plan, cons
                               const RunDir& run, const ResumeTarget& target) const {
   RunInfo info = describe_run(arguments_, engine.setup(), plan, data, run.path());
   info.saves = saves_text(config_.checkpoint);
+  if (const auto blind = std::count(sees_folder_.begin(), sees_folder_.end(), false); blind > 0) {
+    info.saves +=
+        fmt::format("; {} of {} processes send theirs to rank 0", blind, sees_folder_.size());
+  }
   info.began_from = began_from_;
   if (target.reader) {
     describe_resume(*target.reader, position_, changes_, engine.mesh(), info);

@@ -222,7 +222,9 @@ constexpr ErrorCode kCodes[] = {
     {"E456", "a checkpoint of that step is there already", "It is not replaced."},
     {"E457", "a checkpoint that not all hosts can read",
      "Rank 0 verified it, another one does not see the same files. Use a shared file system, or "
-     "`checkpoint: {gather: root}`: then rank 0 sends them."},
+     "`checkpoint: {gather: root}`: then rank 0 sends them, and TMPDIR on the other hosts must "
+     "have "
+     "room for them."},
     {"E501", "NaN or infinity in training",
      "The loss or the weights are no numbers any more; that state was not saved. Try a smaller "
      "learning rate or clipping (`clipnorm`)."},
@@ -280,7 +282,8 @@ constexpr ErrorCode kCodes[] = {
     {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
-     "decides: `mpirun --map-by slot`, `srun --distribution=block`."},
+     "decides: `mpirun --map-by slot`, `srun --distribution=block`. Slurm 22.05 also crashes at "
+     "times when it starts such ranks; SLURM_PMIX_FENCE=ring prevents that."},
     {"W620", "GPUs that are not used",
      "`devices: auto` takes GPUs where there is one for each device of the mesh and each process. "
      "Virtual devices on GPUs are written out: `gpu:0x8`."},

@@ -25,7 +25,7 @@ enum class FrameKind : uint8_t {
 
 constexpr size_t kMostFrameBytes = size_t{64} << 10;
 constexpr size_t kMostPartBytes = size_t{60} << 10;  // of a text, in one frame
-constexpr size_t kMostTextBytes = size_t{64} << 20;  // of all_gather()
+constexpr size_t kMostTextBytes = size_t{64} << 20;  // of all_gather() and gather()
 constexpr size_t kMostKeyBytes = 1024;
 
 // One frame in the making; done() is what goes over the link.

@@ -461,6 +461,8 @@ def hosts_without_the_folder_send_their_pieces_to_rank_0(bench):
     finally:
         for host in ("h1", "h2"):
             bench.net.unmount(host, bench.path("sent"))
+    check(not [name for name in os.listdir(bench.net.temporary) if name.startswith("meshtrain-")],
+          "a copy is left")
     bench.same("sent", "six")
     bench.nothing_left()
 

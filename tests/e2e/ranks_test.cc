@@ -263,15 +263,16 @@ TEST_CASE("a folder that not all processes see ends all before the first step") 
   CHECK(result.err.find("`checkpoint: {gather: root}`") != std::string::npos);
 }
 
-// Processes of two places: the odd ones share no folder with rank 0 but that of temporary files.
+// The processes with odd ranks share no folder with rank 0, and none for temporary files.
 struct TwoPlaces {
   explicit TwoPlaces(const RanksFolder& folder) : ranks(4) {
     fs::create_directory(folder.file("elsewhere"));
-    fs::create_directory(folder.file("temporary"));
     folder.write("elsewhere/ranks.yaml", kConfig);
-    for (const size_t r : {1, 3}) {
+    for (const size_t r : {1, 3}) {  // each on a host of its own
+      const std::string temporary = folder.file(fmt::format("temporary/{}", r));
+      fs::create_directories(temporary);
       ranks[r].before = "cd elsewhere";
-      ranks[r].environment = {"TMPDIR=" + folder.file("temporary")};
+      ranks[r].environment = {"TMPDIR=" + temporary};
     }
   }
   std::vector<Rank> ranks;
@@ -287,7 +288,8 @@ void check_nothing_elsewhere(const RanksFolder& folder) {
     return out;
   };
   CHECK(names("elsewhere") == std::vector<std::string>{"ranks.yaml"});
-  CHECK(names("temporary").empty());
+  CHECK(names("temporary/1").empty());
+  CHECK(names("temporary/3").empty());
 }
 
 TEST_CASE("with gather: root hosts that share no folder save, go on and come to the same") {
@@ -298,6 +300,7 @@ TEST_CASE("with gather: root hosts that share no folder save, go on and come to 
   const std::string gather = "checkpoint.gather=root";
   const Result whole = folder.train(4, {"-o", "whole", gather}, places.ranks);
   REQUIRE_MESSAGE(whole.exit_code == 0, whole.err);
+  CHECK(whole.err.find("; 2 of 4 processes send theirs to rank 0\n") != std::string::npos);
   CHECK(without_times(whole.out) == without_times(one.out));
   check_same_run(folder, "whole", "one");
   CHECK(tensors_of(folder.file("whole/state")) == tensors_of(folder.file("one/state")));
@@ -353,13 +356,13 @@ TEST_CASE("a process that cannot read the checkpoint ends all before anything is
   const Result result = folder.train(2, {"-o", "run", "--resume"}, ranks);
   CHECK(result.exit_code == 6);
   CHECK(count(result.err, "error[E457]: rank 1 on host ") == 1);
-  CHECK(result.err.find("does not see what rank 0 sees as `run/checkpoints/000006`: there is "
-                        "nothing of that name") != std::string::npos);
+  CHECK(result.err.find("does not see what rank 0 sees as `run/checkpoints/000006`: cannot "
+                        "open `run/checkpoints/000006`: No such file or directory") !=
+        std::string::npos);
   fs::copy(folder.file("run"), folder.file("elsewhere/run"), fs::copy_options::recursive);
   folder.write("elsewhere/run/checkpoints/000006/manifest.json", "{}");
-  CHECK(
-      folder.train(2, {"-o", "run", "--resume"}, ranks).err.find("there is another of that name") !=
-      std::string::npos);
+  CHECK(folder.train(2, {"-o", "run", "--resume"}, ranks)
+            .err.find("sees as `run/checkpoints/000006`: another is there") != std::string::npos);
 }
 
 TEST_CASE("processes that read other data than rank 0 end all") {

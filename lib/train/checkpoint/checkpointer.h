@@ -33,7 +33,8 @@ struct CheckpointerOptions {
   Clock now;
   double started_at = 0;           // of the process, for run.max_time; on all that of rank 0
   Agreement* agreement = nullptr;  // of the engine's processes; null: one alone
-  std::vector<bool> sees_folder;   // whether each process sees run_dir; empty: all do
+  // With gather: root, whether each process sees run_dir; empty: all write into it.
+  std::vector<bool> sees_folder;
   std::function<void(const std::string&)> warn;
   std::function<void(const std::string&)> inform;  // each save
   std::function<void(const std::string&)> report;  // where training is, when asked to
@@ -78,7 +79,7 @@ class Checkpointer : public TrainControl {
   void take_notes(const TrainPosition& at);
   bool is_named(int64_t step) const;
   SaveResult write(const SaveOptions& options, bool replaces) const;
-  SaveOptions save_options();
+  SaveOptions save_options(bool anywhere = false);
   void look(Agreement::Pace pace, uint64_t logs = 0);
   bool compares_replicas(const TrainPosition& at) const;
   void check_replicas(const TrainPosition& at);

@@ -92,8 +92,9 @@ void Checkpointer::take_notes(const TrainPosition& at) {
 }
 
 // How the processes that save together talk: a thread beside the steps only over the control
-// channel, since the group is the main thread's.
-SaveOptions Checkpointer::save_options() {
+// channel, since the group is the main thread's. `anywhere`: who sees the run's folder need not see
+// the one that is saved into.
+SaveOptions Checkpointer::save_options(bool anywhere) {
   SaveOptions out;
   out.before_commit = options_.before_commit;
   out.rank = agreement_.rank();
@@ -108,9 +109,12 @@ SaveOptions Checkpointer::save_options() {
                ? agreement_.all_gather("a save", mine)
                : control->all_gather("a save", std::move(mine), Agreement::kLongestFiles);
   };
-  const std::vector<bool>& sees = options_.sees_folder;
+  std::vector<bool> sees = options_.sees_folder;
+  if (anywhere) {
+    sees.assign(sees.size(), false);
+  }
   if (const auto blind = std::count(sees.begin(), sees.end(), false); blind > 0) {
-    out.sees_folder = sees[static_cast<size_t>(out.rank)];
+    out.sees_folder = agreement_.is_first() || sees[static_cast<size_t>(out.rank)];
     out.part_bytes = std::min(kPartBytes, kRoundBytes / static_cast<size_t>(blind));
     out.gather = [this, control](std::string mine) {
       return control == nullptr
@@ -300,7 +304,7 @@ std::string Checkpointer::save_to(const std::string& path, const TrainPosition& 
   take_notes(at);
   snapshot_.borrow();
   agreement_.progress(at, "save");
-  const SaveResult result = replace_checkpoint(path, snapshot_, notes_, save_options());
+  const SaveResult result = replace_checkpoint(path, snapshot_, notes_, save_options(true));
   if (!result.unequal.empty()) {
     report_unequal(result.unequal, at.step);
   }

@@ -6,7 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/format.h"

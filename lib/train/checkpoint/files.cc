@@ -70,8 +70,8 @@ void NewFile::finish() {
   }
 }
 
-void make_new_folder(const std::string& path) {
-  if (retrying([&] { return ::mkdir(path.c_str(), 0777); }) != 0) {
+void make_new_folder(const std::string& path, unsigned mode) {
+  if (retrying([&] { return ::mkdir(path.c_str(), mode); }) != 0) {
     failed("cannot create", path, errno);
   }
 }

@@ -53,7 +53,7 @@ class NewFile : public OutputFile {
   uint64_t sent_ = 0;  // to the system
 };
 
-void make_new_folder(const std::string& path);
+void make_new_folder(const std::string& path, unsigned mode = 0777);
 // Renames, never over something that exists: then FileError with EEXIST.
 void rename_to_new(const std::string& from, const std::string& to);
 // Gives each of two folders the other's name, in one step where the file system can.

@@ -14,6 +14,7 @@
 #include "comm/meeting.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/reader.h"
+#include "train/signals.h"
 
 namespace meshtrain {
 namespace {
@@ -21,23 +22,27 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kCopying = "copying a checkpoint to other hosts";
-constexpr size_t kPart = size_t{8} << 20;
+constexpr size_t kCopiedAtOnce = size_t{8} << 20;
 
-// The same for the same content only, for what checkpoints are: a manifest has the checksums of all
-// else. "" for what cannot be read.
-std::string identity(const std::string& path) {
+// What a process sees at a path.
+struct Seen {
+  std::string sum;  // the same for the same content only: a manifest has the checksums of all else
+  std::string problem;  // where it cannot be read
+};
+
+Seen look_at(const std::string& path) {
   try {
     const InputFile file(is_checkpoint(path) ? path + "/manifest.json" : path);
     Checksum128 sum;
-    std::vector<std::byte> part(std::min<uint64_t>(kPart, file.size()));
+    std::vector<std::byte> part(std::min<uint64_t>(kCopiedAtOnce, file.size()));
     for (uint64_t at = 0; at < file.size(); at += part.size()) {
       part.resize(std::min<uint64_t>(part.size(), file.size() - at));
       file.read_at(at, part.data(), part.size());
       sum.update(part);
     }
-    return sum.hex();
-  } catch (const FileError&) {
-    return "";
+    return {sum.hex(), ""};
+  } catch (const FileError& error) {
+    return {"", error.what()};
   }
 }
 
@@ -61,7 +66,7 @@ std::string below(const std::string& path, const std::string& name) {
 
 // Bytes `at` and what follows of a file of rank 0's.
 std::string next_part(const InputFile& file, uint64_t at) {
-  std::string bytes(std::min<uint64_t>(kPart, file.size() - at), '\0');
+  std::string bytes(std::min<uint64_t>(kCopiedAtOnce, file.size() - at), '\0');
   file.read_at(at, reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
   return bytes;
 }
@@ -78,6 +83,9 @@ class Keeper {
   }
   void keep(const std::string& part) {
     attempt([&] { file_->write(part); });
+  }
+  void end() {
+    attempt([&] { file_->finish(); });
   }
   void throw_if_failed() const {
     if (error_ != nullptr) {
@@ -131,22 +139,27 @@ LocalCopy::LocalCopy(const Agreement& agreement, const std::string& path, bool m
   if (agreement.is_alone()) {
     return;
   }
-  const auto announced = agreement.announce(kCopying);
-  const std::vector<std::string> all = agreement.all_gather(kCopying, identity(path));
-  const bool is_blind = all[static_cast<size_t>(agreement.rank())] != all[0];
+  Seen seen;
+  {
+    const auto announced = agreement.announce(kCopying);
+    seen = look_at(path);
+  }
+  const std::vector<std::string> all = agreement.all_gather(kCopying, seen.sum);
+  const bool is_blind = seen.sum != all[0];
   if (std::count(all.begin(), all.end(), all[0]) == agreement.size()) {
     return;
   }
   if (may_copy) {
     copy(agreement, path, is_blind);
+    return;
   }
   agreement.by_all(kCopying, [&] {
-    if (is_blind && !may_copy) {
+    if (is_blind) {
       Diagnostics diagnostics;
       diagnostics
           .error("E457", {},
-                 fmt::format("does not see what rank 0 sees as `{}`: there is {} of that name",
-                             path, fs::exists(path) ? "another" : "nothing"))
+                 fmt::format("does not see what rank 0 sees as `{}`: {}", path,
+                             seen.problem.empty() ? "another is there" : seen.problem))
           .help("a folder that all hosts share, or `checkpoint: {gather: root}`");
       throw ConfigError(diagnostics);
     }
@@ -155,10 +168,14 @@ LocalCopy::LocalCopy(const Agreement& agreement, const std::string& path, bool m
 
 void LocalCopy::Folder::make(const Agreement& agreement) {
   const std::string made = temporary_folder() + "/meshtrain-" + to_text(random_token());
-  make_new_folder(made);
+  make_new_folder(made, 0700);
   path_ = made;
   if (const auto& control = agreement.processes().control; control != nullptr) {
-    on_abort_.emplace(control->on_abort([made] { remove_folder(made); }));
+    on_abort_.emplace(control->on_abort([made] {
+      if (remove_folder(made)) {  // a file may have been made meanwhile
+        remove_folder(made);
+      }
+    }));
   }
 }
 
@@ -171,7 +188,7 @@ void LocalCopy::Folder::remove() {
 
 // Each that needs one makes a folder with a name that nobody else has, and takes the first that it
 // sees: one for all that share a host's disk.
-void LocalCopy::choose_folder(const Agreement& agreement, bool is_blind) {
+void LocalCopy::choose_folder(const Agreement& agreement, const std::string& name, bool is_blind) {
   agreement.by_all(kCopying, [&] {
     if (is_blind) {
       folder_.make(agreement);
@@ -179,7 +196,7 @@ void LocalCopy::choose_folder(const Agreement& agreement, bool is_blind) {
   });
   for (const std::string& folder : agreement.all_gather(kCopying, folder_.path())) {
     if (is_blind && !folder.empty() && is_real_folder(folder)) {
-      path_ = below(folder, fs::path(path_).filename().string());
+      path_ = below(folder, name);
       break;
     }
   }
@@ -190,11 +207,13 @@ void LocalCopy::choose_folder(const Agreement& agreement, bool is_blind) {
 }
 
 void LocalCopy::copy(const Agreement& agreement, const std::string& from, bool is_blind) {
-  choose_folder(agreement, is_blind);
-  const bool keeps = !folder_.path().empty();
   const auto files = parse_json(agreement.from_first(kCopying, [&] {
                        return json_text(nlohmann::json(files_of(from)));
                      })).get<std::map<std::string, uint64_t>>();
+  const bool is_file = files.begin()->first.empty();
+  catch_stop_signals();  // which would leave the folder behind
+  choose_folder(agreement, is_file ? fs::path(from).filename().string() : "checkpoint", is_blind);
+  const bool keeps = !folder_.path().empty();
   uint64_t total = 0;
   for (const auto& [name, size] : files) {
     total += size;
@@ -210,12 +229,17 @@ void LocalCopy::copy(const Agreement& agreement, const std::string& from, bool i
       keeper.begin(below(path_, name));
     }
     std::optional<InputFile> file;
-    for (uint64_t at = 0; at < size; at += kPart) {
+    for (uint64_t at = 0; at < size; at += kCopiedAtOnce) {
+      const auto announced = agreement.announce(kCopying);
+      agreement.by_all(kCopying, [] { throw_if_stopped("the copying of a checkpoint"); });
       const std::string part = agreement.from_first(
           kCopying, [&] { return next_part(file ? *file : file.emplace(below(from, name)), at); });
       if (keeps) {
         keeper.keep(part);
       }
+    }
+    if (keeps) {
+      keeper.end();
     }
   }
   agreement.by_all(kCopying, [&] { keeper.throw_if_failed(); });

@@ -39,6 +39,8 @@ class CheckpointReader {
   // A box of it, row-major: of the files only the blocks that have some of it.
   void read_box(const CheckpointTensor& tensor, std::span<const int64_t> offset, const Shape& shape,
                 std::byte* to) const;
+  // Closes the shards that were opened; what is read later opens them again.
+  void close_files() const { open_.clear(); }
   // Compares every byte with the checksums. Throws ConfigError E404 with file, tensor and place,
   // E414 for weights or optimizer state that are not finite.
   void verify() const;

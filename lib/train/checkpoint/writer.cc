@@ -201,23 +201,26 @@ class Save {
 
   // This process's shards, which are on the disk when the others hear of them: what they hear.
   std::string write_part() {
-    WrittenPart part;
+    std::string told;
     try {
       writer_.write_shards(snapshot_, step());
       if (options_.gather && is_first()) {
         received_ = gather_.receive(temporary_);
       }
       writer_.sync();
-      part = writer_.part();
+      WrittenPart part = writer_.part();
       part.replicas = replica_hashes(snapshot_.store(),
                                      [&](int variable) { return snapshot_.pieces(variable); });
+      told = part_text(part);
     } catch (const std::exception& error) {
+      WrittenPart part;
       part.error = explain(error, step(), folder_, snapshot_.num_bytes(), options_.name);
+      told = part_text(part);
     }
     if (options_.gather) {
       gather_.end(is_first());
     }
-    return part_text(part);
+    return told;
   }
 
   void complete_all(const std::vector<std::string>& texts, SaveResult& result) {

@@ -243,6 +243,24 @@ TEST_CASE("who does not see rank 0's checkpoint gets a copy for as long as it ne
   CHECK(temporary.num_files() == 0);
 }
 
+TEST_CASE("a signal while a checkpoint is copied ends all and leaves nothing behind") {
+  const test::TempFolder shared, temporary;
+  const EnvironmentVariable environment("TMPDIR", temporary.path());
+  shared.write("a.h5", std::string(100, 'a'));
+  catch_stop_signals();
+  std::raise(SIGTERM);
+  const auto errors = thrown(2, [&](Agreement& agreement) {
+    const LocalCopy copy(agreement, shared.file(agreement.rank() == 1 ? "b.h5" : "a.h5"), true);
+  });
+  forget_stop_signal();
+  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+  for (const std::string& error : errors) {
+    CHECK(error.find("143 terminated after the copying of a checkpoint") == 0);
+  }
+  CHECK(temporary.num_files() == 0);
+}
+
 TEST_CASE("a copy that cannot be written ends all and leaves nothing behind") {
   const test::TempFolder shared, temporary;
   shared.write("a.h5", std::string(100, 'a'));
