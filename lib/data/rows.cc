@@ -156,12 +156,18 @@ size_t Rows::row_bytes() const {
 
 HostTensor Rows::read_range(int64_t begin, int64_t end) const {
   MESHTRAIN_CHECK(0 <= begin && begin <= end && end <= size());
-  std::vector<int64_t> order(static_cast<size_t>(end - begin));
-  std::iota(order.begin(), order.end(), begin);
+  constexpr int64_t kRowsAtOnce = 65536;  // the order of more may take more memory than the rows
   Shape part = shape();
   part[0] = end - begin;
   HostTensor out(dtype(), part);
-  read(order, out.bytes());
+  std::byte* to = out.bytes();
+  std::vector<int64_t> order;
+  for (; begin < end; begin += static_cast<int64_t>(order.size())) {
+    order.resize(static_cast<size_t>(std::min(end - begin, kRowsAtOnce)));
+    std::iota(order.begin(), order.end(), begin);
+    read(order, to);
+    to += order.size() * row_bytes();
+  }
   return out;
 }
 
