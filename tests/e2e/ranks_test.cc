@@ -328,8 +328,9 @@ TEST_CASE("with gather: root a stop is saved, and the newest model of a callback
   const Result stopped =
       train({"-o", "run", "callbacks=[]", "--max-time", "3s", "fit.epochs=100000"});
   CHECK_MESSAGE(stopped.exit_code == 75, stopped.err);
-  CHECK(checkpoint_steps(folder.file("run/checkpoints")).size() >= 2);
-  for (const int64_t step : checkpoint_steps(folder.file("run/checkpoints"))) {
+  const std::vector<int64_t> steps = checkpoint_steps(folder.file("run/checkpoints"));
+  CHECK(!steps.empty());  // the stop's at least
+  for (const int64_t step : steps) {
     CheckpointReader(folder.file(fmt::format("run/checkpoints/{:06}", step))).verify();
   }
   for (const char* path : {"newest/{epoch}", "models/{epoch}.keras"}) {
