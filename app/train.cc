@@ -25,10 +25,6 @@ LoadOptions resume_options(const Arguments& arguments, const CheckpointReader& r
   return options;
 }
 
-bool gathers(const Config& config) {
-  return config.checkpoint.gather.value == "root";
-}
-
 }  // namespace
 
 int run_train(const Arguments& arguments, bool& started) {

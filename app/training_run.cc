@@ -45,6 +45,10 @@ RunDirOptions run_dir_options(const Arguments& arguments, const Config& config) 
   return options;
 }
 
+bool gathers(const Config& config) {
+  return config.checkpoint.gather.value == "root";
+}
+
 TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double started_at)
     : arguments_(arguments),
       options_(std::move(options)),
@@ -205,7 +209,7 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, 
     made->check_room(weights);
     return made->path();
   });
-  if (config_.checkpoint.gather.value == "root") {
+  if (gathers(config_)) {
     sees_folder_ = who_sees(agreement_, path, kShortLook);
   } else {
     check_shared_folder(agreement_, path);
@@ -267,7 +271,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
       agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
     }
     std::optional<LocalCopy> copy;
-    if (config_.checkpoint.gather.value == "root") {
+    if (gathers(config_)) {
       copy.emplace(agreement_, newest, true);
     }
     const std::string path = copy ? copy->path() : newest;

@@ -75,5 +75,7 @@ class TrainingRun {
 
 // Where results go, as the command line or the config says.
 RunDirOptions run_dir_options(const Arguments& arguments, const Config& config);
+// Whether hosts that do not see a run's files send theirs to rank 0 and get copies.
+bool gathers(const Config& config);
 
 }  // namespace meshtrain

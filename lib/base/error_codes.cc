@@ -283,7 +283,7 @@ constexpr ErrorCode kCodes[] = {
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
      "decides: `mpirun --map-by slot`, `srun --distribution=block`. Slurm 22.05 also crashes at "
-     "times when it starts such ranks; SLURM_PMIX_FENCE=ring prevents that."},
+     "times when it starts such ranks; with SLURM_PMIX_FENCE=ring it did not."},
     {"W620", "GPUs that are not used",
      "`devices: auto` takes GPUs where there is one for each device of the mesh and each process. "
      "Virtual devices on GPUs are written out: `gpu:0x8`."},

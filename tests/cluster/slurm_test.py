@@ -33,7 +33,7 @@ def steps_are_one_process_s(bench, cluster):
 
 def tasks_that_are_dealt_out_in_turn_are_told_of(bench, cluster):
     one = reference(bench, SIX, name="six")
-    # What Slurm 22.05 does by itself lets a process out of MPI_Init's fence too early at times.
+    # With Slurm 22.05's own choice one start in thirteen crashed in MPI_Init: README.md.
     run = srun(bench, cluster, ["train", "model.yaml", "-o", "cyclic", *SIX], ["-m", "cyclic"],
                {"SLURM_PMIX_FENCE": "ring"})
     run.expect(0)

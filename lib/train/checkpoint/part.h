@@ -30,8 +30,8 @@ struct WrittenPart {
 std::string part_text(const WrittenPart& part);
 WrittenPart parse_part(std::string_view text);
 
-// Writes files into a folder that is there, or sends them to rank 0, which does: then its methods
-// are not collective, but wait for what rank 0 does. Throws RuntimeFailure (exit 74).
+// Writes files into a folder that is there, or sends them to rank 0, which does: then each call may
+// wait for the others in a round of `gather`. Throws RuntimeFailure (exit 74).
 class PartWriter {
  public:
   explicit PartWriter(std::string folder, FileGather* gather = nullptr)
