@@ -1,7 +1,8 @@
 #!/bin/sh
 # Configures and builds one kind of build; later calls rebuild only what changed.
-#   scripts/build.sh [release|sanitize] [target]
+#   scripts/build.sh [release|dev|sanitize] [target]
 #   release    build/release, optimized
+#   dev        build/dev, for editing: -O1, files compiled one by one, each module a shared library
 #   sanitize   build/sanitize, debug with AddressSanitizer and UndefinedBehaviorSanitizer
 # MESHTRAIN_WERROR=ON makes warnings errors; JOBS sets how many compilers run at once.
 set -eu
@@ -18,8 +19,16 @@ case $kind in
     set -- -DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SANITIZE=address,undefined -DMESHTRAIN_UNITY=ON \
       "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -O1"
     ;;
+  dev)
+    set -- -DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SHARED=ON "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -O1"
+    if command -v ld.lld >/dev/null 2>&1; then
+      for linked in EXE SHARED MODULE; do
+        set -- "$@" -DCMAKE_${linked}_LINKER_FLAGS=-fuse-ld=lld
+      done
+    fi
+    ;;
   *)
-    echo "build.sh: unknown kind of build '$kind' (release, sanitize)" >&2
+    echo "build.sh: unknown kind of build '$kind' (release, dev, sanitize)" >&2
     exit 2
     ;;
 esac
