@@ -1,29 +1,43 @@
 #!/bin/bash
 # Every test of the project, from a fresh machine on. The last line says "N passed, N failed"; the
 # exit status is 0 only when nothing failed.
-#   scripts/test.sh           format, include direction, README, package, tests in a release and a
-#                             sanitizer build
-#   scripts/test.sh --quick   the same without the sanitizer build
-#   scripts/test.sh --long    and the long tests: of several hosts (tests/cluster), of a run killed before
-#                             every file call (tests/e2e/crash); an hour and a half
-# A test that this machine cannot run (no GPU, no namespaces) is skipped: neither passed nor failed, but
-# counted in the line before. Beside it: test cases that skipped themselves in tests that ran.
+#   scripts/test.sh             format, include direction, README, package, all suites of the release build;
+#                               loops of thousands of cases are sampled, others with each commit
+#   scripts/test.sh --quick     the suites alone
+#   scripts/test.sh --sanitize  also the suites that parse, read and communicate, with AddressSanitizer and
+#                               UndefinedBehaviorSanitizer
+#   scripts/test.sh --long      everything at full size, in both builds, and several hosts (tests/cluster),
+#                               kills before every file call (tests/e2e/crash): hours
+# tests/README.md says which suites there are, how long they take and what waits for --long.
+# A test that this machine cannot run (no GPU, no CUDA toolkit, no MPI, no namespaces) prints "skipped: ..." and
+# is neither passed nor failed, but counted in the line before. Beside it: test cases that skipped themselves
+# in tests that ran.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-kinds="release sanitize"
+kinds=release
 labels=cpu
+quick=
 packages=()
 for word in "$@"; do
   case $word in
-    --quick) kinds="release" ;;
-    --long) labels="cpu|cluster|long" packages=(--long) ;;
+    --quick) quick=1 ;;
+    --sanitize) kinds="release sanitize" ;;
+    --long)
+      kinds="release sanitize" labels="cpu|cluster|long" packages=(--long)
+      export MESHTRAIN_TEST_LONG=1
+      ;;
     *)
-      echo "usage: scripts/test.sh [--quick] [--long]" >&2
+      echo "usage: scripts/test.sh [--quick] [--sanitize] [--long]" >&2
       exit 2
       ;;
   esac
 done
+# Where sampled loops begin: ten commits one after the other meet all cases.
+if [ -z "${MESHTRAIN_TEST_OFFSET:-}" ]; then
+  MESHTRAIN_TEST_OFFSET=$(git rev-list --count HEAD 2>/dev/null || echo 0)
+fi
+export MESHTRAIN_TEST_OFFSET
 
 passed=0
 failed=0
@@ -88,11 +102,13 @@ count_skipped_cases() {
   skipped_cases=$((skipped_cases + $(grep -cE 'MESSAGE: skipped( in part)?: ' "$1")))
 }
 
-# run_ctest KIND: adds the tests of build/KIND to the counts.
+# run_ctest KIND: adds the tests of build/KIND to the counts. Under sanitizers runs what was built for them.
 run_ctest() {
-  local kind=$1 log=build/$1/ctest.log total bad not_run
+  local kind=$1 log=build/$1/ctest.log total bad not_run run_labels=$labels
+  [ "$kind" != sanitize ] || [ -n "${MESHTRAIN_TEST_LONG:-}" ] || run_labels=sanitize
   echo "== ctest in build/$kind"
-  ctest --test-dir "build/$kind" -L "$labels" -j 2 --output-on-failure --no-tests=error 2>&1 | tee "$log"
+  ctest --test-dir "build/$kind" -L "$run_labels" -j 2 --output-on-failure --no-tests=error \
+    --output-junit ctest.xml 2>&1 | tee "$log"
   echo "== $SECONDS s after ctest in build/$kind"
   read -r bad total < <(sed -nE \
     's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
@@ -112,14 +128,18 @@ run_ctest() {
 }
 
 need "dependencies" scripts/install_dependencies.sh "${packages[@]}" || exit
-check "format" check_format
-check "include direction can fail" python3 tests/include_direction.py --self-test
-check "include direction" python3 tests/include_direction.py
+if [ -z "$quick" ]; then
+  check "format" check_format
+  check "include direction can fail" python3 tests/include_direction.py --self-test
+  check "include direction" python3 tests/include_direction.py
+fi
 for kind in $kinds; do
-  need "build $kind" scripts/build.sh "$kind" || continue
+  target=all
+  [ "$kind" != sanitize ] || [ -n "${MESHTRAIN_TEST_LONG:-}" ] || target=sanitized_tests
+  need "build $kind" scripts/build.sh "$kind" $target || continue
   echo "== $SECONDS s after build $kind"
   run_ctest "$kind"
-  if [ "$kind" = release ]; then
+  if [ "$kind" = release ] && [ -z "$quick" ]; then
     check "README" python3 tests/readme_test.py
     check "package" scripts/package.sh --check
   fi

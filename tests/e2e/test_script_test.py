@@ -64,29 +64,38 @@ class TestScript(unittest.TestCase):
 
     # Format, include direction twice, README and package are five checks.
     def test_skipped_tests_are_not_among_the_passed(self):
-        code, lines, calls = self.run_script("--quick")
+        code, lines, calls = self.run_script()
         self.assertEqual((code, lines[-2:]), (0, ["1 skipped, 3 test cases skipped in others", "8 passed, 0 failed"]))
         self.assertIn("      2 MESSAGE: skipped: python3 has no numpy", lines)
         self.assertIn("-L cpu ", calls)
         self.assertIn("install_dependencies.sh \n", calls)
 
-    def test_both_builds_are_counted(self):
-        code, lines, _ = self.run_script()
+    def test_quick_runs_the_suites_alone(self):
+        code, lines, calls = self.run_script("--quick")
+        self.assertEqual((code, lines[-1]), (0, "3 passed, 0 failed"))
+        self.assertNotIn("package.sh", calls)
+
+    def test_sanitize_builds_and_counts_its_suites_too(self):
+        code, lines, calls = self.run_script("--sanitize")
         self.assertEqual((code, lines[-2:]), (0, ["2 skipped, 6 test cases skipped in others", "11 passed, 0 failed"]))
+        self.assertIn("build.sh sanitize sanitized_tests\n", calls)
+        self.assertIn("build/sanitize -L sanitize ", calls)
 
     def test_a_failed_test_is_the_exit_status(self):
         code, lines, _ = self.run_script("--quick", fails=True)
-        self.assertEqual((code, lines[-2:]), (1, ["1 skipped, 3 test cases skipped in others", "7 passed, 1 failed"]))
+        self.assertEqual((code, lines[-2:]), (1, ["1 skipped, 3 test cases skipped in others", "2 passed, 1 failed"]))
         self.assertTrue(any(line.startswith("FAILED: 1 tests in build/release") for line in lines))
 
     def test_ctest_without_a_word_is_a_failure(self):
-        code, lines, _ = self.run_script("--quick", ctest="#!/bin/sh\n")
+        code, lines, _ = self.run_script(ctest="#!/bin/sh\n")
         self.assertEqual((code, lines[-1]), (1, "5 passed, 1 failed"))
 
-    def test_long_runs_the_long_tests_and_installs_what_they_need(self):
+    def test_long_runs_everything_in_both_builds_and_installs_what_it_needs(self):
         code, _, calls = self.run_script("--quick", "--long")
         self.assertEqual(code, 0)
-        self.assertIn("-L cpu|cluster|long ", calls)
+        self.assertIn("build/release -L cpu|cluster|long ", calls)
+        self.assertIn("build.sh sanitize all\n", calls)
+        self.assertIn("build/sanitize -L cpu|cluster|long ", calls)
         self.assertIn("install_dependencies.sh --long\n", calls)
 
 

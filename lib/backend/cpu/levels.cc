@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "backend/cpu/kernel_table.h"
@@ -28,9 +29,15 @@ namespace meshtrain::cpu {
     fill_channels_##level(table);                       \
     return table;                                       \
   }
+// MESHTRAIN_LEVELS: how many levels this build has. One suffices for sanitizers: the source is the
+// same.
 MESHTRAIN_DECLARE_LEVEL(v2)
+#if MESHTRAIN_LEVELS > 1
 MESHTRAIN_DECLARE_LEVEL(v3)
+#endif
+#if MESHTRAIN_LEVELS > 2
 MESHTRAIN_DECLARE_LEVEL(v4)
+#endif
 
 namespace {
 
@@ -38,11 +45,10 @@ constexpr const char* kLevelNames[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
 
 int supported_levels() {
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4"))
-    return 3;
-  if (__builtin_cpu_supports("x86-64-v3"))
-    return 2;
-  return 1;
+  const int cpu = __builtin_cpu_supports("x86-64-v4")   ? 3
+                  : __builtin_cpu_supports("x86-64-v3") ? 2
+                                                        : 1;
+  return std::min(cpu, MESHTRAIN_LEVELS);
 }
 
 }  // namespace
@@ -55,10 +61,16 @@ int num_kernel_levels() {
 const KernelTable& kernels_of_level(int level) {
   MESHTRAIN_CHECK(level >= 0 && level < num_kernel_levels(), "kernel level {} of {}", level,
                   num_kernel_levels());
-  static const KernelTable v2 = make_table_v2();
-  static const KernelTable v3 = make_table_v3();
-  static const KernelTable v4 = make_table_v4();
-  return level == 0 ? v2 : level == 1 ? v3 : v4;
+  static const KernelTable tables[] = {
+    make_table_v2(),
+#if MESHTRAIN_LEVELS > 1
+    make_table_v3(),
+#endif
+#if MESHTRAIN_LEVELS > 2
+    make_table_v4(),
+#endif
+  };
+  return tables[level];
 }
 
 const KernelTable& kernels() {
