@@ -1,0 +1,31 @@
+# parts.txt in the build folder, for scripts/quickstart.sh: a line for each part of the program that is built only
+# where its libraries are. Fields are separated by tabs: name, "built", versions; or name, "missing", why, what adds it.
+
+# version_of(<out> <header> MACRO...): the numbers that a header defines, joined by points.
+function(version_of out header)
+  set(numbers "")
+  foreach(name ${ARGN})
+    file(STRINGS ${header} line REGEX "^#define ${name} +[0-9]+")
+    string(REGEX MATCH "[0-9]+ *$" number "${line}")
+    string(STRIP "${number}" number)
+    list(APPEND numbers "${number}")
+  endforeach()
+  list(JOIN numbers "." numbers)
+  set(${out} "${numbers}" PARENT_SCOPE)
+endfunction()
+
+set(_parts "")
+if(TARGET meshtrain_cuda)
+  version_of(_cudnn ${CUDNN_INCLUDE_DIR}/cudnn_version.h CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL)
+  version_of(_nccl ${NCCL_INCLUDE_DIR}/nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH)
+  string(APPEND _parts "GPU part\tbuilt\tCUDA ${CUDAToolkit_VERSION}, cuDNN ${_cudnn}, NCCL ${_nccl}\n")
+else()
+  string(APPEND _parts "GPU part\tmissing\t${MESHTRAIN_CUDA_MISSING}\t${MESHTRAIN_CUDA_CURE}\n")
+endif()
+if(TARGET meshtrain_mpi)
+  version_of(_mpi ${MPI_CXX_HEADER_DIR}/mpi.h OMPI_MAJOR_VERSION OMPI_MINOR_VERSION OMPI_RELEASE_VERSION)
+  string(APPEND _parts "MPI part\tbuilt\tOpen MPI ${_mpi}\n")
+else()
+  string(APPEND _parts "MPI part\tmissing\t${MESHTRAIN_MPI_MISSING}\t${MESHTRAIN_MPI_CURE}\n")
+endif()
+file(WRITE ${PROJECT_BINARY_DIR}/parts.txt "${_parts}")
