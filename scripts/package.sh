@@ -1,12 +1,17 @@
 #!/bin/bash
 # Makes build/meshtrain-VERSION-linux-x86_64.tar.gz: what runs on any x86-64 Linux with glibc 2.36 or
 # newer, wherever it is unpacked. Needs Debian's packages (install_dependencies.sh).
-#   scripts/package.sh [--with-tests] [--check] [--build-dir DIR] [--output FILE]
-#   --with-tests   the GPU's suites too, in libexec/ (for scripts/gpu_check.sh)
-#   --check        then trains from it where there is nothing but glibc; as root, with unshare or with sudo
+#   scripts/package.sh [--wheel|--deb] [--with-tests] [--check] [--build-dir DIR] [--output FILE]
+#   --wheel        build/meshtrain-VERSION-py3-none-manylinux_2_36_x86_64.whl instead: pip puts the program itself on
+#                  the PATH (no Python runs), and the extras cuda12 and cuda13 bring NVIDIA's libraries
+#   --deb          build/meshtrain_VERSION_amd64.deb instead, for Debian 12, Ubuntu 24.04 and newer
+#   --with-tests   the GPU's suites too, in libexec/ (for scripts/gpu_check.sh); tarballs only
+#   --check        then trains from it: the tarball's where there is nothing but glibc (as root, with unshare or
+#                  with sudo), the wheel's in an empty virtual environment, the .deb's unpacked
 #   --build-dir    packs what is built there already, instead of building in build/release
 # Inside: bin/meshtrain, lib/ (the parts for CUDA and MPI, where they were built, and every shared library
-# but glibc's, CUDA's, the driver's and Open MPI's), configs/, README.md, share/licenses/.
+# but glibc's, CUDA's, the driver's and Open MPI's), configs/, README.md, share/licenses/. Wheel and .deb have the
+# libraries in lib/meshtrain and the texts in share/doc/meshtrain, because they share their folders with others.
 set -euo pipefail
 from=$PWD
 cd "$(dirname "$0")/.."
@@ -25,6 +30,7 @@ die() {
   exit 1
 }
 
+form=tarball
 build=
 with_tests=
 check=
@@ -35,6 +41,7 @@ while [ $# -gt 0 ]; do
       with_tests=1
       most_bytes=$((52 * 1000 * 1000))  # with the sources 64 MiB, which is what some ways to a GPU carry
       ;;
+    --wheel | --deb) form=${1#--} ;;
     --check) check=1 ;;
     --build-dir) build=$(cd "$from" && realpath "${2:?--build-dir needs a folder}"); shift ;;
     --output) output=${2:?--output needs a file}; shift ;;
@@ -52,23 +59,21 @@ done
 
 if [ -z "$build" ]; then
   build=build/release
-  scripts/build.sh release meshtrain
-  # The parts for CUDA and MPI are targets only where these were found.
-  for part in meshtrain_cuda meshtrain_mpi; do
-    if ninja -C $build -t query $part >/dev/null 2>&1; then
-      scripts/build.sh release $part
-    fi
-  done
-  if [ -n "$with_tests" ]; then
-    scripts/build.sh release gpu_tests
-  fi
+  scripts/build.sh release programs ${with_tests:+gpu_tests}
 fi
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 [ -n "$version" ] || die "$build is not configured"
 name=meshtrain-$version-linux-x86_64
+lib=lib/meshtrain texts=share/doc/meshtrain licenses=share/doc/meshtrain/licenses
+case $form in
+  tarball) file=$name${with_tests:+-tests}.tar.gz lib=lib texts=. licenses=share/licenses ;;
+  wheel) file=meshtrain-$version-py3-none-manylinux_${newest_glibc/./_}_x86_64.whl ;;
+  deb) file=meshtrain_${version}_amd64.deb ;;
+esac
+[ -z "$with_tests" ] || [ $form = tarball ] || die "--with-tests goes into tarballs only"
 case $output in
   /*) ;;
-  "") output=build/$name${with_tests:+-tests}.tar.gz ;;
+  "") output=$PWD/build/$file ;;
   *) output=$from/$output ;;
 esac
 cuda_part=$(find "$build" -name libmeshtrain_cuda.so -print -quit)
@@ -77,14 +82,14 @@ mpi_part=$(find "$build" -name libmeshtrain_mpi.so -print -quit)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 root=$stage/$name
-mkdir -p "$root/bin" "$root/lib" "$root/share/licenses"
+mkdir -p "$root/bin" "$root/$lib" "$root/$licenses"
 
 # The programs; gpu_tests.txt is CMake's list of the tests that also run on a GPU, one file a line.
 binaries=("$root/bin/meshtrain")
 install -s -m 755 "$build/app/meshtrain" "$root/bin/meshtrain"
 if [ -n "$cuda_part" ]; then
-  install -s -m 755 "$cuda_part" "$root/lib/"
-  binaries+=("$root/lib/libmeshtrain_cuda.so")
+  install -s -m 755 "$cuda_part" "$root/$lib/"
+  binaries+=("$root/$lib/libmeshtrain_cuda.so")
 fi
 if [ -n "$with_tests" ]; then
   mkdir -p "$root/libexec"
@@ -106,52 +111,83 @@ while read -r library place; do
   [ "$library" != libmeshtrain_cuda.so ] || continue
   [ -f "$place" ] || die "$library is not found on this machine"
   real=$(readlink -f "$place")
-  install -m 755 "$real" "$root/lib/$library"
-  strip --strip-unneeded "$root/lib/$library"
+  install -m 755 "$real" "$root/$lib/$library"
+  strip --strip-unneeded "$root/$lib/$library"
   package=$(dpkg-query -S "$real" "${real#/usr}" 2>/dev/null | head -1 | cut -d: -f1) || true
   [ -n "$package" ] || die "$place belongs to no Debian package, so its licence is not known"
   packages+=" $package"
 done < <(needed "${binaries[@]}")
 # What it needs beside Open MPI the program needs, too; what Open MPI needs comes with that.
 if [ -n "$mpi_part" ]; then
-  install -s -m 755 "$mpi_part" "$root/lib/"
+  install -s -m 755 "$mpi_part" "$root/$lib/"
 fi
 
 # RPATH, not RUNPATH: it reaches what libraries need of each other, and no LD_LIBRARY_PATH of a
 # cluster's modules slips another libstdc++ in.
-patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "${binaries[@]}"
-for library in "$root"/lib/*; do
+patchelf --force-rpath --set-rpath "\$ORIGIN/../$lib" "${binaries[@]}"
+for library in "$root/$lib"/*; do
   patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
 done
 # The CUDA part opens CUDA's libraries when it needs them; here is where a toolkit has them.
 if [ -n "$cuda_part" ]; then
-  patchelf --force-rpath --set-rpath "\$ORIGIN:/usr/local/cuda/lib64" "$root/lib/libmeshtrain_cuda.so"
+  patchelf --force-rpath --set-rpath "\$ORIGIN:/usr/local/cuda/lib64" "$root/$lib/libmeshtrain_cuda.so"
 fi
 
 # Texts: licences of what is packed, and of what is linked in (the -dev packages).
 packages+=" $(sed -n '/^packages="/,/^"/p' scripts/install_dependencies.sh | grep -E -- '-dev$' | grep -v openmpi)"
 for package in $packages; do
   [ -f "/usr/share/doc/$package/copyright" ] || die "/usr/share/doc/$package/copyright is missing"
-  cp -L "/usr/share/doc/$package/copyright" "$root/share/licenses/$package"
+  cp -L "/usr/share/doc/$package/copyright" "$root/$licenses/$package"
 done
-cp README.md "$root/"
-cp -r configs datasets "$root/"
+cp -r README.md configs datasets "$root/$texts/"
 
 # What a machine with an old glibc, or without one of the libraries, would only say at run time.
-for file in "${binaries[@]}" "$root"/lib/*; do
+for file in "${binaries[@]}" "$root/$lib"/*; do
   worst=$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
   newest=$(printf '%s\n' "GLIBC_$newest_glibc" "$worst" | sort -V | tail -1)
   [ "$newest" = "GLIBC_$newest_glibc" ] ||
     die "$(basename "$file") needs $worst; build on a system with glibc $newest_glibc (Debian 12)"
   for library in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-    [ -f "$root/lib/$library" ] || grep -Eq "$glibc|$cuda|$mpi" <<<"$library" ||
+    [ -f "$root/$lib/$library" ] || grep -Eq "$glibc|$cuda|$mpi" <<<"$library" ||
       die "$(basename "$file") needs $library, which is not packed"
   done
 done
 
+# Everything but glibc is inside, so that one file serves several releases.
+make_deb() {
+  local deb=$stage/deb-root
+  mkdir -p "$deb/DEBIAN"
+  cp -r "$root" "$deb/usr"
+  cat >"$deb/DEBIAN/control" <<END
+Package: meshtrain
+Version: $version
+Architecture: amd64
+Maintainer: meshtrain developers <meshtrain@localhost>
+Installed-Size: $(du -sk "$deb/usr" | cut -f1)
+Depends: libc6 (>= $newest_glibc)
+Suggests: openmpi-bin
+Section: science
+Priority: optional
+Description: sharded neural network training from one YAML file
+ A YAML file declares the layers, the mesh of devices, a layout map and a strategy;
+ meshtrain builds the sharded model on the local GPUs, or on virtual devices of the
+ processor, and runs fit and evaluate. Several processes need Open MPI; GPUs need
+ NVIDIA's driver, cuBLAS, cuDNN, NVRTC and NCCL.
+END
+  dpkg-deb --root-owner-group -Zxz --build "$deb" "$output" >/dev/null
+}
+
 mkdir -p "$(dirname "$output")"
-tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner \
-  --mtime="@$(git log -1 --format=%ct 2>/dev/null || date +%s)" -cf - "$name" | gzip -n -9 >"$output"
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+case $form in
+  tarball)
+    tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" |
+      gzip -n -9 >"$output"
+    ;;
+  wheel) python3 scripts/make_wheel.py "$root" "$version" "$output" ;;
+  deb) make_deb ;;
+esac
 bytes=$(stat -c %s "$output")
 [ "$bytes" -lt $most_bytes ] || die "$output has $bytes bytes, more than $most_bytes"
 missing_part() {
@@ -159,6 +195,29 @@ missing_part() {
 }
 echo "$output: $((bytes / 1000)) kB$(missing_part CUDA "$cuda_part")$(missing_part MPI "$mpi_part")"
 [ -n "$check" ] || exit 0
+
+# check_trains PROGRAM CONFIG: it finds its parts and trains, far from its sources.
+check_trains() {
+  if [ -n "$cuda_part" ] && (cd "$stage" && env -i "$1" devices) | grep -F libmeshtrain_cuda.so; then
+    die "the packed program does not find its GPU part"
+  fi
+  (cd "$stage" && env -i "$1" --version && env -i "$1" train "$2" --epochs 1 -o "$stage/run" -q)
+  [ -s "$stage/run/weights.safetensors" ] || die "the packed program left no weights"
+}
+if [ $form = wheel ]; then
+  python3 -m venv "$stage/venv"
+  "$stage/venv/bin/pip" install --quiet --no-index "$output"
+  check_trains "$stage/venv/bin/meshtrain" "$stage/venv/$texts/configs/quickstart.yaml"
+  "$stage/venv/bin/pip" uninstall --quiet --yes meshtrain
+  [ ! -e "$stage/venv/bin/meshtrain" ] || die "pip did not remove the program"
+  echo "runs in an empty virtual environment"
+  exit 0
+elif [ $form = deb ]; then
+  dpkg-deb -x "$output" "$stage/deb"
+  check_trains "$stage/deb/usr/bin/meshtrain" "$stage/deb/usr/$texts/configs/quickstart.yaml"
+  echo "runs from the unpacked .deb"
+  exit 0
+fi
 
 # The check: a root folder that holds glibc and the tarball, and nothing else.
 bare=$stage/bare

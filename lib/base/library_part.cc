@@ -25,7 +25,9 @@ std::string find_part(const LibraryPart& part, std::string& reason) {
     return named;
   }
   const std::string folder = program_folder();
-  for (const std::string& path : {folder + part.file, folder + "../lib/" + part.file}) {
+  // The build's folder; that of a tarball; that of a wheel or a Debian package.
+  for (const char* place : {"", "../lib/", "../lib/meshtrain/"}) {
+    const std::string path = folder + place + part.file;
     if (::access(path.c_str(), F_OK) == 0) {
       return path;
     }

@@ -17,7 +17,8 @@ struct LibraryPart {
   std::string missing;  // a sentence that says why the build made none; empty where it did
 };
 
-// The file to open: that of $variable, else the one beside the program or in ../lib from there;
+// The file to open: that of $variable, else the one beside the program, or in ../lib or
+// ../lib/meshtrain from there;
 // "" with the reason where there is none.
 std::string find_part(const LibraryPart& part, std::string& reason);
 
