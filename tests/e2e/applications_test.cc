@@ -54,14 +54,17 @@ float kernel_scale(const Shape& shape, int gain) {
 // Values that are a function of the path alone.
 HostTensor weight_values(const Weight& weight, int gain) {
   HostTensor out(weight.dtype, weight.shape);
-  const std::string name = weight.path.substr(weight.path.rfind('/') + 1);
+  const size_t slash = weight.path.rfind('/');
+  const std::string layer = weight.path.substr(0, slash), name = weight.path.substr(slash + 1);
   if (name == "count") {
     return out;
   }
   const uint64_t seed = crc32(0, reinterpret_cast<const Bytef*>(weight.path.data()),
                               static_cast<unsigned>(weight.path.size()));
   const bool is_factor = name.find("variance") != std::string::npos || name == "gamma";
-  const float scale = weight.shape.size() > 1 ? kernel_scale(weight.shape, gain) : 0.25F;
+  const float size = weight.shape.size() > 1 ? kernel_scale(weight.shape, gain) : 0.25F;
+  // Of small logits float32 leaves more digits in the predictions.
+  const float scale = layer == "logits" ? size / 4 : size;
   for (int64_t i = 0; i < out.size(); ++i) {
     const auto index = static_cast<uint64_t>(i);
     out.data<float>()[i] = is_factor ? test::splitmix_unit(seed, index) + 0.5F

@@ -60,7 +60,9 @@ def weight_values(path, shape, gain):
     seed = zlib.crc32(f"{layer}/{name}".encode())
     if "variance" in name or name == "gamma":
         return splitmix.unit(seed, shape) + np.float32(0.5)
-    return splitmix.signed(seed, shape, kernel_scale(shape, gain) if len(shape) > 1 else 0.25)
+    scale = kernel_scale(shape, gain) if len(shape) > 1 else 0.25
+    # Of small logits float32 leaves more digits in the predictions.
+    return splitmix.signed(seed, shape, scale / 4 if layer == "logits" else scale)
 
 
 def fill(model, gain):
