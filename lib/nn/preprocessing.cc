@@ -21,7 +21,7 @@ ValueId spread_constant(Builder& b, const std::vector<double>& values, const Sha
 }
 
 // x * scale + offset, in the compute dtype; either may be a list with one number per channel (last
-// axis).
+// axis), or with a single one for all.
 class Rescaling : public FloatLayer {
  public:
   using FloatLayer::FloatLayer;
@@ -33,12 +33,11 @@ class Rescaling : public FloatLayer {
     }
     for (const char* argument : {"scale", "offset"}) {
       const ConfigValue& value = value_or_null(config_, argument);
-      if (value.is_list() &&
-          (output.size() < 2 || static_cast<int64_t>(numbers_of(value).size()) != output.back())) {
+      const auto count = static_cast<int64_t>(value.is_null() ? 1 : numbers_of(value).size());
+      if (count != 1 && (output.size() < 2 || count != output.back())) {
         argument_error(diagnostics, argument,
-                       fmt::format("has {} numbers, but its input {} has {} channels",
-                                   numbers_of(value).size(), shape_string(output),
-                                   output.size() < 2 ? 0 : output.back()))
+                       fmt::format("has {} numbers, but its input {} has {} channels", count,
+                                   shape_string(output), output.size() < 2 ? 0 : output.back()))
             .help("write one number, or one for each channel (the last dimension)");
       }
     }

@@ -59,7 +59,8 @@ KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
   const Json none = Json::object();
   const Json* keywords = find_member(inbound, "kwargs");
   for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
-    if (!value.is_null() && value != false) {
+    // Keras keeps the `training` of the call that built the model, and runs with that of the run.
+    if (key != "training" && !value.is_null() && value != false) {
       json.refuse(name, class_name, fmt::format("is called with `{}`", printable(key)));
     }
   }

@@ -102,22 +102,40 @@ bool same(const ConfigValue& a, const ConfigValue& b) {
                              (a.is_string() && a.string() == b.string());
 }
 
-// [[1, 1], [1, 1]] -> 1, where one number stands for all.
-const Json& collapsed(const Json& value, const Spec& spec) {
+// Lists of numbers without Keras' wrappings around each list: Keras 2 wraps tuples within tuples.
+Json plain_lists(const Json& wrapped, const Spec& spec) {
+  const Json& value = unwrapped(wrapped, spec);
+  if (!value.is_array()) {
+    return value;
+  }
+  Json out = Json::array();
+  for (const Json& entry : value) {
+    out.push_back(plain_lists(entry, spec));
+  }
+  return out;
+}
+
+// The number that stands for a list of it alone: 1 for [1, 1] and for [[1, 1], [1, 1]]. Any other
+// list stays whole: [0, 1] is not short for the pairs [[0, 1], [0, 1]].
+Json one_for_all(const Json& value) {
   if (!value.is_array() || value.empty() ||
       !std::all_of(value.begin(), value.end(), [&](const Json& v) { return v == value[0]; })) {
     return value;
   }
-  if (spec.kind == ValueKind::kInt) {
-    return value.size() == 1 ? value[0] : value;  // BatchNormalization's [3]
+  Json one = one_for_all(value[0]);
+  return one.is_array() ? value : one;
+}
+
+// The value in the shortest form that the catalogue reads as the same.
+Json shortest(const Json& wrapped, const Spec& spec) {
+  const bool is_integers = spec.kind == ValueKind::kInt || spec.kind == ValueKind::kIntOrList;
+  const Json value = plain_lists(wrapped, spec);
+  if (spec.kind == ValueKind::kIntOrList && is_one_of(spec.name, kPerDimension)) {
+    return one_for_all(value);
   }
-  if (spec.kind != ValueKind::kIntOrList) {
-    return value;
-  }
-  if (is_one_of(spec.name, kPerDimension)) {
-    return collapsed(value[0], spec);
-  }
-  return value.size() == 1 && !value[0].is_array() ? value[0] : value;
+  // BatchNormalization's axis [3]
+  return is_integers && value.is_array() && value.size() == 1 && !value[0].is_array() ? value[0]
+                                                                                      : value;
 }
 
 // JSON -> the tree that the config's reader takes.
@@ -127,7 +145,7 @@ class TreeMaker {
       : problems_(problems), owner_(std::move(owner)) {}
 
   YamlNode make(const Json& wrapped, const Spec& spec) {
-    const Json& value = collapsed(unwrapped(wrapped, spec), spec);
+    const Json value = shortest(wrapped, spec);
     const bool is_object = value.is_object() && value.contains("class_name");
     switch (spec.kind) {
       case ValueKind::kActivation:

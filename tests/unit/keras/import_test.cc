@@ -151,6 +151,33 @@ TEST_CASE("models of Keras 2 are read as well") {
         "    - Add: {name: sum, inputs: [a, d]}\n");
 }
 
+// A functional model of one layer on an image.
+std::string functional(const std::string& class_name, const std::string& config,
+                       const std::string& keywords) {
+  return R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+    {"class_name": "InputLayer", "name": "x", "inbound_nodes": [],
+     "config": {"batch_shape": [null, 8, 8, 3], "dtype": "float32", "name": "x"}},
+    {"class_name": ")" +
+         class_name + R"(", "name": "it", "config": {"name": "it", )" + config +
+         R"(}, "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+       "config": {"shape": [null, 8, 8, 3], "dtype": "float32", "keras_history": ["x", 0, 0]}}],
+       "kwargs": )" +
+         keywords + R"(}]}], "input_layers": [["x", 0, 0]], "output_layers": [["it", 0, 0]]}})";
+}
+
+TEST_CASE("the `training` that Keras writes beside a call changes nothing") {
+  // Of augmentation it is always true.
+  for (const char* training : {"true", "false", "null"}) {
+    CHECK(body(functional("RandomFlip", R"("mode": "horizontal")",
+                          std::string(R"({"training": )") + training + "}")) ==
+          "    - Input: {name: x, shape: [8, 8, 3]}\n"
+          "    - RandomFlip: {name: it, mode: horizontal, inputs: x}\n");
+  }
+  const test::Caught error =
+      caught([] { import_text(functional("Flatten", R"("trainable": true)", R"({"mask": 1})")); });
+  CHECK(error.says("layer `it` (Flatten) is called with `mask`"));
+}
+
 TEST_CASE("what only concerns training is left out with a comment") {
   const ImportedModel imported = import_text(
       sequential(layer("Dense", R"("name": "d", "units": 2)"),

@@ -273,6 +273,9 @@ TEST_CASE("Rescaling takes numbers or one per channel") {
       numbers(run_model(
           build("Rescaling", {{2}}, {{"scale", {2.0, 3.0}}, {"offset", {1.0, 0.0}}})->model, {&x})),
       {1, 765});
+  check_near(numbers(run_model(
+                 build("Rescaling", {{2}}, {{"scale", {2.0}}, {"offset", {1.0}}})->model, {&x})),
+             {1, 511});
   CHECK(
       doctest::String(message(*build("Rescaling", {{2}}, {{"scale", {1.0, 2.0, 3.0}}})).c_str()) ==
       doctest::Contains("has 3 numbers"));
