@@ -165,7 +165,7 @@ void explain_probabilities(const Expectation& expected, const CheckedOutput& out
   }
 }
 
-bool warn(const ConfigObject& object, const std::string& what, const Expectation& expected,
+void warn(const ConfigObject& object, const std::string& what, const Expectation& expected,
           const CheckedOutput& output, Diagnostics& diagnostics) {
   const OutputScale scale = output.origin.scale;
   const bool gets_logits =
@@ -174,22 +174,21 @@ bool warn(const ConfigObject& object, const std::string& what, const Expectation
   const bool gets_probabilities =
       scale == OutputScale::kProbabilities && expected.kind == Expects::kLogits;
   if (!gets_logits && !gets_probabilities) {
-    return false;
+    return;
   }
   const char* expects = gets_probabilities                 ? "logits"
                         : expected.kind == Expects::kRates ? "values above 0"
                                                            : "probabilities";
   const bool is_said = gets_probabilities && is_given(object, "from_logits");
-  Diagnostic& d = diagnostics.warning(
-      "W123", is_said ? object.loc_of("from_logits") : object.loc,
-      fmt::format("{} expects {}, and `{}` gives {}", what, expects, output.origin.layer->name,
-                  gets_logits ? "logits" : "probabilities"));
+  Diagnostic& d =
+      diagnostics.warning("W123", is_said ? object.loc_of("from_logits") : object.loc,
+                          fmt::format("{} expects {}, and the output `{}` is {}", what, expects,
+                                      output.call.name, gets_logits ? "logits" : "probabilities"));
   if (gets_logits) {
     explain_logits(expected, output, d);
   } else {
     explain_probabilities(expected, output, d);
   }
-  return true;
 }
 
 }  // namespace
@@ -202,14 +201,21 @@ std::vector<OutputOrigin> output_origins(const Model& model) {
   return out;
 }
 
-bool warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
+bool takes_logits(const ConfigObject& loss) {
+  return expectation_of_loss(loss).kind == Expects::kLogits;
+}
+
+void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
                         Diagnostics& diagnostics) {
-  return warn(loss, fmt::format("`{}`", loss.spelled.empty() ? loss.class_name : loss.spelled),
-              expectation_of_loss(loss), output, diagnostics);
+  warn(loss, fmt::format("`{}`", loss.spelled.empty() ? loss.class_name : loss.spelled),
+       expectation_of_loss(loss), output, diagnostics);
 }
 
 void warn_of_metric_scale(const ConfigObject& metric, const CheckedOutput& output,
                           Diagnostics& diagnostics) {
+  if (output.origin.scale == OutputScale::kLogits && !output.is_trained_as_logits) {
+    return;
+  }
   warn(metric,
        fmt::format("metric `{}`", metric.spelled.empty() ? metric.class_name : metric.spelled),
        expectation_of_metric(metric, output), output, diagnostics);

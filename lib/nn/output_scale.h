@@ -27,13 +27,17 @@ struct CheckedOutput {
   const Model::Call& call;
   OutputOrigin origin;
   Shape y_true, y_pred;
+  bool is_trained_as_logits = false;  // its loss takes logits
 };
 
-// Adds a W123 when the loss expects probabilities and gets logits, or the reverse. True when it
-// does. `loss` is the fitting_loss().
-bool warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
+// Whether the loss takes logits: `from_logits: true`, and CTC.
+bool takes_logits(const ConfigObject& loss);
+// Adds a W123 when the loss expects probabilities and gets logits, or the reverse. `loss` is the
+// fitting_loss().
+void warn_of_loss_scale(const ConfigObject& loss, const CheckedOutput& output,
                         Diagnostics& diagnostics);
-// The same for a metric; a threshold that the config gives is taken as meant.
+// The same for a metric. Logits are what a loss takes for them: under `mse` the same output may be
+// near 0 and 1. A threshold that the config gives is taken as meant.
 void warn_of_metric_scale(const ConfigObject& metric, const CheckedOutput& output,
                           Diagnostics& diagnostics);
 

@@ -132,8 +132,12 @@ ValueType StepGraphs::target_type(size_t output) const {
 
 CheckedOutput StepGraphs::checked_output(size_t output) const {
   const int call = model_.outputs()[output];
+  const bool is_trained_as_logits =
+      std::any_of(losses_.begin(), losses_.end(), [&](const OutputLoss& loss) {
+        return loss.output == static_cast<int>(output) && takes_logits(loss.loss);
+      });
   return {model_.calls()[call], origins_[call], target_type(output).shape,
-          model_.calls()[call].output_shape};
+          model_.calls()[call].output_shape, is_trained_as_logits};
 }
 
 // Reports weights of classes that the output does not have, where loss and shapes say how many
@@ -221,9 +225,7 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
           diagnostics);
     }
     check_class_weight(loss, o, diagnostics);
-    if (warn_of_loss_scale(loss, checked_output(o), diagnostics)) {
-      wrong_scale_.insert(o);
-    }
+    warn_of_loss_scale(loss, checked_output(o), diagnostics);
     losses_.push_back({static_cast<int>(o), loss, weight});
   }
 }
@@ -272,9 +274,7 @@ void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
           continue;
         }
         const int problems = diagnostics.num_errors();
-        if (!wrong_scale_.contains(o)) {  // else said of the loss
-          warn_of_metric_scale(entry.object, checked_output(o), diagnostics);
-        }
+        warn_of_metric_scale(entry.object, checked_output(o), diagnostics);
         Metric metric = make_metric(entry.object, target_type(o).shape,
                                     model_.calls()[outputs[o]].output_shape, dtype_, diagnostics);
         if (weighted && diagnostics.num_errors() == problems) {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -103,7 +102,6 @@ class StepGraphs {
   DType dtype_;
   std::map<std::string, Sharding> pins_;
   std::vector<OutputOrigin> origins_;  // of the model's calls
-  std::set<size_t> wrong_scale_;       // outputs that do not fit their loss: W123
   std::vector<Variable> variables_;
   std::vector<std::vector<SlotSpec>> slots_;  // beside the model's weights
   std::vector<std::vector<int>> slot_variables_;
