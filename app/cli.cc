@@ -33,30 +33,6 @@ bool is_override(const std::string& word) {
   return is_known_key(key) || (!is_path && !std::filesystem::exists(word, error));
 }
 
-// "data=4,model=2" names the axes, "4x2" and "4,2" do not.
-void add_mesh(const std::string& mesh, LoadOptions& options) {
-  std::string shape = mesh;
-  if (mesh.find('=') != std::string::npos) {
-    std::string names;
-    shape.clear();
-    for (const std::string& part : split(mesh, ',')) {
-      const size_t equals = part.find('=');
-      if (equals == std::string::npos) {
-        throw ConfigError(
-            "E140", {},
-            fmt::format("`--mesh {}`: `{}` has no size; write 4x2 or data=4,model=2", mesh, part));
-      }
-      names += fmt::format("{}{}", names.empty() ? "" : ",", part.substr(0, equals));
-      shape += fmt::format("{}{}", shape.empty() ? "" : ",", part.substr(equals + 1));
-    }
-    options.flags.emplace_back("distribution.device_mesh.axis_names", "[" + names + "]");
-    options.flag_names.push_back("--mesh");
-    shape = "[" + shape + "]";
-  }
-  options.flags.emplace_back("distribution.device_mesh.shape", shape);
-  options.flag_names.push_back("--mesh");
-}
-
 // A file's place may hold what is no file: a run, a key whose value became the next word, or the
 // word after --resume, which takes its own with `=` alone.
 void check_is_config(const std::vector<std::string>& files, size_t i, bool resumes) {
@@ -99,9 +75,6 @@ LoadOptions override_options(const Arguments& a) {
     (is_override(word) ? options.overrides : options.files).push_back(word);
   }
   options.overrides.insert(options.overrides.end(), a.sets.begin(), a.sets.end());
-  if (!a.mesh.empty()) {
-    add_mesh(a.mesh, options);
-  }
   const char* environment = std::getenv("MESHTRAIN_DEVICES");
   const bool from_environment = a.devices.empty() && environment && *environment;
   if (!a.devices.empty() && environment && *environment && a.devices != environment) {
@@ -109,6 +82,7 @@ LoadOptions override_options(const Arguments& a) {
         fmt::format("`--devices {}` counts, not MESHTRAIN_DEVICES={}", a.devices, environment);
   }
   const std::tuple<std::string, const char*, const char*> flags[] = {
+      {a.mesh, "distribution.device_mesh.shape", "--mesh"},
       {from_environment ? environment : a.devices, "distribution.device_mesh.devices",
        from_environment ? "MESHTRAIN_DEVICES" : "--devices"},
       {a.batch_size, "fit.batch_size", "--batch-size"},

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/columns.h"
+#include "base/environment_names.h"
 #include "base/error_codes.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -22,6 +23,15 @@ std::string code_text(const ErrorCode& entry) {
                      static_cast<int>(sample.exit_code()), entry.text);
 }
 
+std::string environment_text(const std::string& word, const EnvironmentName& entry) {
+  using Reader = EnvironmentName::Reader;
+  const char* reader = entry.reader == Reader::kUser        ? "a variable of the environment"
+                       : entry.reader == Reader::kDeveloper ? "for developers"
+                       : entry.reader == Reader::kProgram   ? "set by this program itself"
+                                                            : "of the project's tests";
+  return fmt::format("{}: {} ({})\n", word, entry.text, reader);
+}
+
 std::string all_codes() {
   std::vector<std::vector<std::string>> rows;
   for (const ErrorCode& entry : error_codes()) {
@@ -29,7 +39,8 @@ std::string all_codes() {
   }
   return aligned_columns(rows) +
          "\n`meshtrain explain WORD` takes one of these, a key of the config (fit.batch_size), a "
-         "class\n(Dense) or an argument of one (Dense.units).\n";
+         "class\n(Dense), an argument of one (Dense.units) or a variable of the environment "
+         "(MESHTRAIN_DATA).\n";
 }
 
 }  // namespace
@@ -44,6 +55,10 @@ int run_explain(const Arguments& arguments) {
     out_stream().write(code_text(*code));
     return 0;
   }
+  if (const EnvironmentName* name = find_environment_name(word)) {
+    out_stream().write(environment_text(word, *name));
+    return 0;
+  }
   if (const auto text = explain_word(word)) {
     out_stream().write(*text);
     return 0;
@@ -51,7 +66,11 @@ int run_explain(const Arguments& arguments) {
   Diagnostics diagnostics;
   Diagnostic& error = diagnostics.error(
       "E140", {}, fmt::format("`{}` is no code, no key and no class", printable(word)));
-  if (const auto nearest = nearest_name(word, explained_words())) {
+  std::vector<std::string> words = explained_words();
+  for (const EnvironmentName& name : environment_names()) {
+    words.emplace_back(name.name);
+  }
+  if (const auto nearest = nearest_name(word, words)) {
     error.help(fmt::format("did you mean `{}`?", *nearest));
   }
   error.note("`meshtrain explain` lists the codes, `meshtrain schema` the keys");

@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <cstring>
 
+#include "base/columns.h"
+#include "base/environment_names.h"
+#include "base/printable.h"
+#include "base/text.h"
 #include "cli.h"
+#include "comm/launch.h"
 #include "ending.h"
 #include "help.h"
 #include "start_processes.h"
@@ -20,10 +26,49 @@ Exit codes:
   3 bad data          4 mesh or memory            5 diverged (NaN or infinity in the loss)
   6 bad weights       7 a check failed            8 another rank or host was lost
   74 could not write  75 stopped, resumable       130, 143 interrupted, terminated
-Environment: MESHTRAIN_DATA, MESHTRAIN_CACHE, MESHTRAIN_DEVICES, MESHTRAIN_OFFLINE,
-  NO_COLOR, CLICOLOR_FORCE; between processes MESHTRAIN_NET_INTERFACE (a network interface),
-  MESHTRAIN_JOIN_TIMEOUT, MESHTRAIN_HEARTBEAT_TIMEOUT, MESHTRAIN_COLLECTIVE_TIMEOUT (seconds).
-`meshtrain VERB --help` lists the flags of a verb.)";
+Environment:
+{}`meshtrain VERB --help` lists the flags of a verb.)";
+
+// "`A`, `B`"
+std::string quoted_names(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) {
+    out += (out.empty() ? "`" : ", `") + printable(name) + "`";
+  }
+  return out;
+}
+
+std::string footer() {
+  std::vector<std::vector<std::string>> rows;
+  for (const EnvironmentName& entry : environment_names()) {
+    if (entry.reader == EnvironmentName::Reader::kUser) {
+      rows.push_back({"  " + std::string(entry.name), std::string(entry.text)});
+    }
+  }
+  return fmt::format(kFooter, aligned_columns(rows));
+}
+
+// One warning for all of them: the first process speaks, and only where it was not started by one
+// that did.
+void warn_of_environment(const Arguments& arguments, std::string_view verb) {
+  const std::vector<std::string> unknown = unknown_environment_names(environ);
+  if (unknown.empty() || verb == kServeVerb || std::getenv("MESHTRAIN_RESTART") != nullptr) {
+    return;
+  }
+  std::vector<std::string> known;
+  for (const EnvironmentName& entry : environment_names()) {
+    known.emplace_back(entry.name);
+  }
+  Diagnostics diagnostics;
+  Diagnostic& warning = diagnostics.warning(
+      "W141", {}, fmt::format("nothing reads {} of the environment", quoted_names(unknown)));
+  for (const std::string& name : unknown) {
+    if (const auto nearest = nearest_name(name, known)) {
+      warning.help(fmt::format("`{}`: did you mean `{}`?", printable(name), *nearest));
+    }
+  }
+  show_warnings(diagnostics, arguments);
+}
 
 // The exit code once all is said: what nobody could read is a failure, unless it is also elsewhere.
 int code_after_output(int code, bool has_record) {
@@ -52,7 +97,7 @@ int run(int argc, char** argv) {
   bool started = false;
   app.formatter(help_formatter());
   app.require_subcommand(1);
-  app.footer(kFooter);
+  app.footer(footer());
   app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
   add_verbs({app, arguments, action, started});
   try {
@@ -75,6 +120,7 @@ int run(int argc, char** argv) {
   }
   arguments.given_words = given_words(app);
   const std::string verb = app.get_subcommands().front()->get_name();
+  warn_of_environment(arguments, verb);
   Ending ending;
   try {
     if (start_processes(arguments, verb)) {

@@ -324,7 +324,8 @@ void add_explain(CommandLine to) {
   Arguments& a = to.arguments;
   CLI::App& verb = add_verb(to.app, "explain", "What the code of a message, a key or a class means",
                             to.action, [&a] { return run_explain(a); });
-  verb.add_option("WORD", a.target, "E204, fit.batch_size, Dense, Dense.units; none: all codes");
+  verb.add_option("WORD", a.target,
+                  "E204, fit.batch_size, Dense, Dense.units, MESHTRAIN_DATA; none: all codes");
   add_color_flag(verb, a);
 }
 

@@ -268,17 +268,32 @@ constexpr ErrorCode kCodes[] = {
      "The copy of the state did not fit; training went on. Older checkpoints are untouched."},
     {"E640", "too few open files are allowed",
      "Each process needs a connection. Raise `ulimit -n`."},
+    {"W111", "something that nothing uses",
+     "A variable that no expression names, a block that no layer names, or a profile that changes "
+     "nothing. What a file declares that others extend may stay unused."},
     {"W113", "`validation_split` is not used",
      "`data.validation` names the samples to validate with; one of the two is too much."},
     {"W114", "`None` read as `null`", "YAML writes `null`."},
+    {"W123", "logits where probabilities are expected, or the reverse",
+     "Without softmax or sigmoid an output is logits: say `from_logits: true`, or give the last "
+     "layer the activation. Never both: such a model trains, and badly."},
     {"W140", "a variable of the environment that does not count",
      "A flag or a word of the command line says something else for the same key."},
+    {"W141", "an unknown variable of the environment",
+     "Names that begin with MESHTRAIN_ are this program's; it reads none of that name. `meshtrain "
+     "--help` lists them."},
+    {"W202", "a pattern that matches no weight",
+     "`exclude_from_weight_decay` and `exclude_layers` are searched for in the paths of weights; "
+     "what is in none of them excludes nothing. `meshtrain plan` lists all paths."},
     {"W203", "a rule that acts on less than it says",
      "Its layer exists, but that variable does not, or another rule wins, or nothing has such a "
      "path and `checks: {unmatched_rule: warn}` lets it pass."},
     {"W205", "a layout that is not used",
      "DataParallel replicates every variable; `type: ModelParallel` reads the map. `zero_axes` say "
      "over what `zero: 1` to 3 split."},
+    {"W211", "the batch is split over another axis",
+     "An override gave the mesh axes of other names. The batch stays with its axis as long as the "
+     "mesh has one of that name, wherever it stands; else the first axis splits it."},
     {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "

@@ -82,7 +82,7 @@ void bind_fit(ConfigValue& tree, const std::string& folder, FitConfig& out,
           "E113", weight.loc,
           fmt::format("`{}` of `class_weight`: class {} has a weight already", key, *index));
     } else {
-      out.class_weight.emplace_back(*index, weight.number());
+      out.class_weight.emplace_back(*index, located<double>(weight, weight.number()));
     }
   }
   const ConfigValue& weights = get("initial_weights");

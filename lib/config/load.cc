@@ -8,23 +8,28 @@
 #include "config/bind.h"
 #include "config/expand.h"
 #include "config/merge.h"
+#include "config/mesh_axes.h"
 #include "config/path.h"
 #include "config/rate_expression.h"
 #include "config/reader.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
+#include "config/variables.h"
 
 namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxOverrides = 1000;
 
-YamlNode load_files(const LoadOptions& options, Diagnostics& diagnostics) {
+// `main_file` becomes the last file of the command line, which nothing else is laid over.
+YamlNode load_files(const LoadOptions& options, const SourceFile*& main_file,
+                    Diagnostics& diagnostics) {
   YamlNode root{.kind = YamlNode::Kind::kMap};
   SourceLoc first;
   if (options.source != nullptr) {
     root = parse_yaml(options.source, diagnostics).value_or(root);
     root.failed = root.failed || diagnostics.has_errors();
+    main_file = options.source.get();
     return root;
   }
   if (options.files.empty()) {
@@ -33,13 +38,35 @@ YamlNode load_files(const LoadOptions& options, Diagnostics& diagnostics) {
   for (const std::string& file : options.files) {
     YamlNode loaded = load_file(file, diagnostics);
     first = first ? first : loaded.loc;
+    main_file = loaded.loc.file.get();
     merge_config(root, std::move(loaded));
   }
   root.loc = first;
   return root;
 }
 
-void apply_profile(YamlNode& root, const std::string& name, Diagnostics& diagnostics) {
+// Profiles that are not chosen are not applied; what can be said of those of the main file without
+// that are W111.
+void check_unchosen(const YamlNode& profile, const YamlNode& root, const UsedNames& used,
+                    Diagnostics& diagnostics) {
+  if (profile.is_null() || (profile.is_map() && profile.children.empty())) {
+    diagnostics.warning("W111", profile.key_loc,
+                        fmt::format("the profile `{}` changes nothing", profile.key));
+    return;
+  }
+  Diagnostics found;
+  check_changed_variables(root, profile, used, found);
+  for (const Diagnostic& d : found.list()) {
+    Diagnostic& copy = diagnostics.warning(
+        "W111", d.loc,
+        fmt::format("the profile `{}` would be refused: {}", profile.key, d.message));
+    copy.label = d.label;
+    copy.notes = d.notes;
+  }
+}
+
+void apply_profile(YamlNode& root, const std::string& name, const SourceFile* main_file,
+                   const UsedNames& used, Diagnostics& diagnostics) {
   const YamlNode* found = root.find("profiles");
   if (name.empty() && found == nullptr) {
     return;
@@ -50,6 +77,11 @@ void apply_profile(YamlNode& root, const std::string& name, Diagnostics& diagnos
     diagnostics.error("E112", profiles.loc, "`profiles` must be a map of names")
         .help("write `profiles: {debug: {fit.limit_steps: 5}}`");
     return;
+  }
+  for (const YamlNode& profile : profiles.children) {
+    if (profile.key != name && profile.key_loc.file.get() == main_file) {
+      check_unchosen(profile, root, used, diagnostics);
+    }
   }
   if (name.empty()) {
     return;
@@ -77,7 +109,10 @@ void check_given_once(const LoadOptions& options, const std::string& word, const
     const auto& [key, value] = options.flags[i];
     const std::string& flag = options.flag_names[i];
     const bool is_same = change.kind == Override::Kind::kSet && change.value_text == value;
-    if (key != change.path || is_same) {
+    const bool names_axes = key == "distribution.device_mesh.shape" &&
+                            change.path == "distribution.device_mesh.axis_names" &&
+                            value.find('=') != std::string::npos;
+    if ((key != change.path && !names_axes) || is_same) {
       continue;
     }
     if (starts_with(flag, "--")) {
@@ -89,7 +124,9 @@ void check_given_once(const LoadOptions& options, const std::string& word, const
   }
 }
 
-void apply_words(YamlNode& root, const LoadOptions& options, Diagnostics& diagnostics) {
+// `used`: what the files mention.
+void apply_words(YamlNode& root, const LoadOptions& options, UsedNames used,
+                 Diagnostics& diagnostics) {
   if (options.overrides.size() + options.flags.size() > kMaxOverrides) {
     diagnostics.error("E140", {},
                       fmt::format("{} overrides; at most {} are possible",
@@ -106,46 +143,19 @@ void apply_words(YamlNode& root, const LoadOptions& options, Diagnostics& diagno
       apply_override(root, std::move(*change), diagnostics);
     }
   }
+  std::vector<Override> changes;
   for (const std::string& word : options.overrides) {
     if (auto change = parse_override(word, diagnostics)) {
       check_given_once(options, word, *change, diagnostics);
-      apply_override(root, std::move(*change), diagnostics);
+      used.add(change->value);
+      changes.push_back(std::move(*change));
     }
   }
-}
-
-// `shape: data=4,model=2` names and sizes the axes at once.
-void split_mesh_shape(YamlNode& root, Diagnostics& diagnostics) {
-  YamlNode* distribution = root.find("distribution");
-  YamlNode* mesh = distribution == nullptr ? nullptr : distribution->find("device_mesh");
-  YamlNode* shape = mesh == nullptr ? nullptr : mesh->find("shape");
-  if (shape == nullptr || !shape->is_scalar() || starts_with(shape->text, "=") ||
-      shape->text.find('=') == std::string::npos) {
-    return;
-  }
-  const SourceLoc loc = shape->loc;
-  YamlNode sizes{.kind = YamlNode::Kind::kList, .loc = loc};
-  YamlNode names{.kind = YamlNode::Kind::kList, .loc = loc};
-  for (const std::string& part : split(shape->text, ',')) {
-    const size_t equals = part.find('=');
-    const std::string name(trim(part.substr(0, equals)));
-    const std::string size(equals == std::string::npos ? "" : trim(part.substr(equals + 1)));
-    if (name.empty() || !try_integer(size)) {
-      diagnostics.error("E112", loc, fmt::format("`{}` is no axis and size", part))
-          .help("write data=4,model=2");
-      shape->failed = true;
-      return;
+  for (Override& change : changes) {
+    if (check_variables(root, used, change, diagnostics)) {
+      apply_override(root, std::move(change), diagnostics);
     }
-    names.children.push_back(YamlNode::scalar(name, loc));
-    sizes.children.push_back(YamlNode::scalar(size, loc));
   }
-  sizes.key = shape->key;
-  sizes.key_loc = shape->key_loc;
-  *shape = std::move(sizes);
-  YamlNode& axis_names = mesh->at_or_add("axis_names", loc);
-  names.key = "axis_names";
-  names.key_loc = axis_names.key_loc;
-  axis_names = std::move(names);
 }
 
 // In the order of the text, not of the checks; what has no place comes first.
@@ -185,14 +195,23 @@ Diagnostics in_file_order(const Diagnostics& found) {
 ResolvedConfig resolve_config(const LoadOptions& options) {
   Diagnostics diagnostics;
   ResolvedConfig out;
-  out.root = load_files(options, diagnostics);
+  const SourceFile* main_file = nullptr;
+  out.root = load_files(options, main_file, diagnostics);
   if (out.root.failed || !out.root.loc) {
     in_file_order(diagnostics)
         .throw_if_errors();  // a file is missing; what the rest lacks would be noise
   }
-  apply_profile(out.root, options.profile, diagnostics);
-  apply_words(out.root, options, diagnostics);
+  UsedNames in_files;
+  in_files.add(out.root);
+  const DefaultBatchAxes batch_axes = default_batch_axes(out.root);
+  apply_profile(out.root, options.profile, main_file, in_files, diagnostics);
+  apply_words(out.root, options, in_files, diagnostics);
   split_mesh_shape(out.root, diagnostics);
+  keep_batch_axis(out.root, batch_axes, diagnostics);
+  Diagnostics unused;
+  UsedNames in_all;
+  in_all.add(out.root);
+  warn_unused(out.root, main_file, in_files, in_all, unused);
   Expressions expressions(out.root, diagnostics);
   Expansion expansion = expand_blocks(out.root, expressions, diagnostics);
   bind_rate_expressions(out.root, expressions, diagnostics);
@@ -204,6 +223,9 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   out.config.model.block_outputs = std::move(expansion.outputs);
   if (diagnostics.has_errors()) {  // otherwise that is found with all that the model decides
     check_axis_names(out.config.distribution, diagnostics);
+  }
+  if (!diagnostics.has_errors()) {  // what is refused may be what would have used it
+    diagnostics.append(unused);
   }
   diagnostics = in_file_order(diagnostics);
   diagnostics.throw_if_errors();

@@ -249,21 +249,28 @@ const Section* section_at(const std::string& path) {
   return parts ? section : nullptr;
 }
 
-void apply_change(YamlNode& root, const std::string& path, const YamlNode& value,
-                  Diagnostics& diagnostics) {
-  if (value.is_map() && section_at(path) != nullptr) {
-    for (const YamlNode& child : value.children) {
-      apply_change(root, path + "." + child.key, child, diagnostics);
-    }
-    return;
-  }
+Override change_of(const std::string& path, const YamlNode& value) {
   Override change;
   change.kind =
       value.is_null() && value.explicit_null ? Override::Kind::kRemove : Override::Kind::kSet;
   change.path = path;
   change.path_loc = value.key_loc;
   change.value = value;
-  apply_override(root, std::move(change), diagnostics);
+  return change;
+}
+
+void apply_change(YamlNode& root, const std::string& path, const YamlNode& value,
+                  const UsedNames& used, Diagnostics& diagnostics) {
+  if (value.is_map() && section_at(path) != nullptr) {
+    for (const YamlNode& child : value.children) {
+      apply_change(root, path + "." + child.key, child, used, diagnostics);
+    }
+    return;
+  }
+  Override change = change_of(path, value);
+  if (check_variables(root, used, change, diagnostics)) {
+    apply_override(root, std::move(change), diagnostics);
+  }
 }
 
 }  // namespace
@@ -297,8 +304,18 @@ void apply_changes(YamlNode& root, const YamlNode& changes, const std::string& o
         .help("write `fit.epochs: 20`");
     return;
   }
+  UsedNames used;
+  used.add(root);
+  used.add(changes);
   for (const YamlNode& child : changes.children) {
-    apply_change(root, child.key, child, diagnostics);
+    apply_change(root, child.key, child, used, diagnostics);
+  }
+}
+
+void check_changed_variables(const YamlNode& root, const YamlNode& changes, const UsedNames& used,
+                             Diagnostics& diagnostics) {
+  for (const YamlNode& child : changes.children) {
+    check_variables(root, used, change_of(child.key, child), diagnostics);
   }
 }
 

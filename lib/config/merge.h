@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/schema.h"
+#include "config/variables.h"
 #include "config/yaml.h"
 
 namespace meshtrain {
@@ -19,5 +20,8 @@ YamlNode load_file(const std::string& path, Diagnostics& diagnostics);
 // Applies the changes of a map `path: value` as `override:` and `profiles:` have them.
 void apply_changes(YamlNode& root, const YamlNode& changes, const std::string& owner,
                    Diagnostics& diagnostics);
+// Adds what check_variables() says of such changes, without applying them.
+void check_changed_variables(const YamlNode& root, const YamlNode& changes, const UsedNames& used,
+                             Diagnostics& diagnostics);
 
 }  // namespace meshtrain

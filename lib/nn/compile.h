@@ -34,6 +34,10 @@ bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_cros
 int64_t num_classes(const ConfigObject& loss, const Shape& y_pred);
 std::optional<int64_t> ignored_class(const ConfigObject& loss);
 bool is_classification(const ConfigObject& loss);
+// How many classes the targets of any loss tell apart; nothing where they are no classes or the
+// shapes do not say. Two of one yes/no target.
+std::optional<int64_t> known_classes(const ConfigObject& loss, const Shape& y_true,
+                                     const Shape& y_pred);
 
 // --- optimizers -------------------------------------------------------------------------------
 struct SlotSpec {
@@ -110,6 +114,9 @@ class Optimizer {
 // Problems of arguments that the config's reader does not see: patterns that are none, a frequency
 // of overwrites without an average, a loss scale within another.
 void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics);
+// Adds a W202 for each pattern of the optimizer that is found in none of these paths of weights.
+void check_optimizer_patterns(const ConfigObject& optimizer, std::span<const std::string> paths,
+                              Diagnostics& diagnostics);
 
 // The named activation (Keras 3 activations/activations.py) of x; `args` may hold its parameters.
 ValueId add_activation(Builder& builder, const ConfigValue& activation, ValueId x);

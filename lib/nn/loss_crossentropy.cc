@@ -129,13 +129,18 @@ LossValues categorical_generalized_cross_entropy(Builder& b, LossArgs args, Valu
 }  // namespace
 
 LossTable crossentropy_losses() {
-  return {{"binarycrossentropy", binary_crossentropy},
-          {"binaryfocalcrossentropy", binary_focal_crossentropy},
-          {"categoricalcrossentropy", categorical_crossentropy},
-          {"categoricalfocalcrossentropy", categorical_focal_crossentropy},
-          {"sparsecategoricalcrossentropy", sparse_categorical_crossentropy, TargetKind::kClassIds},
-          {"categoricalgeneralizedcrossentropy", categorical_generalized_cross_entropy,
-           TargetKind::kClassIds}};
+  return {
+      {"binarycrossentropy", binary_crossentropy, TargetKind::kLikeOutput, Expects::kProbabilities},
+      {"binaryfocalcrossentropy", binary_focal_crossentropy, TargetKind::kLikeOutput,
+       Expects::kProbabilities},
+      {"categoricalcrossentropy", categorical_crossentropy, TargetKind::kLikeOutput,
+       Expects::kProbabilities},
+      {"categoricalfocalcrossentropy", categorical_focal_crossentropy, TargetKind::kLikeOutput,
+       Expects::kProbabilities},
+      {"sparsecategoricalcrossentropy", sparse_categorical_crossentropy, TargetKind::kClassIds,
+       Expects::kProbabilities},
+      {"categoricalgeneralizedcrossentropy", categorical_generalized_cross_entropy,
+       TargetKind::kClassIds, Expects::kProbabilities}};
 }
 
 }  // namespace meshtrain

@@ -73,7 +73,7 @@ LossValues ctc(Builder& b, LossArgs, ValueId y, ValueId p) {
 }  // namespace
 
 LossTable ctc_losses() {
-  return {{"ctc", ctc, TargetKind::kLabelSequence}};
+  return {{"ctc", ctc, TargetKind::kLabelSequence, Expects::kLogits}};
 }
 
 }  // namespace meshtrain

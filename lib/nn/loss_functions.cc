@@ -70,6 +70,10 @@ TargetKind loss_targets(std::string_view class_name) {
   return entry_of(class_name).targets;
 }
 
+Expects loss_expects(std::string_view class_name) {
+  return entry_of(class_name).expects;
+}
+
 LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObject* args,
                        ValueId y_true, ValueId y_pred, DType dtype) {
   const LossEntry& entry = entry_of(class_name);

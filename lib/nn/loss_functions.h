@@ -21,9 +21,13 @@ enum class TargetKind {
   kLabelSequence,  // (batch, labels) beside outputs (batch, steps, classes)
 };
 
+// What a loss function takes predictions to be; `from_logits` makes probabilities logits.
+enum class Expects { kAnything, kProbabilities, kRates, kLogits };
+
 // Whether `class_name` ("MeanSquaredError") is a loss function of the table.
 bool is_loss_function(std::string_view class_name);
 TargetKind loss_targets(std::string_view class_name);
+Expects loss_expects(std::string_view class_name);
 // Computed in `dtype`; targets of any dtype are cast as Keras does. `args` may be null (defaults).
 LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObject* args,
                        ValueId y_true, ValueId y_pred, DType dtype);

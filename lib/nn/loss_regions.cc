@@ -46,7 +46,8 @@ LossValues tversky(Builder& b, LossArgs args, ValueId y, ValueId p) {
 }  // namespace
 
 LossTable region_losses() {
-  return {{"dice", dice}, {"tversky", tversky}};
+  return {{"dice", dice, TargetKind::kLikeOutput, Expects::kProbabilities},
+          {"tversky", tversky, TargetKind::kLikeOutput, Expects::kProbabilities}};
 }
 
 }  // namespace meshtrain

@@ -230,6 +230,21 @@ std::optional<int64_t> ignored_class(const ConfigObject& loss) {
   return loss.has("ignore_class") ? std::optional(loss.integer("ignore_class")) : std::nullopt;
 }
 
+std::optional<int64_t> known_classes(const ConfigObject& loss, const Shape& y_true,
+                                     const Shape& y_pred) {
+  std::optional<int64_t> classes;
+  if (loss_targets(loss.class_name) == TargetKind::kClassIds) {
+    classes = num_classes(loss, y_pred);
+  } else if (name_key(loss.class_name).find("crossentropy") != std::string::npos &&
+             (y_true.size() == 1 || (y_true.size() == 2 && y_true.back() == 1))) {
+    classes = 2;
+  } else if (loss_targets(loss.class_name) == TargetKind::kLikeOutput && y_true.size() == 2 &&
+             y_true.back() > 1) {
+    classes = y_true.back();
+  }
+  return classes == kUnknownDim ? std::nullopt : classes;
+}
+
 bool is_classification(const ConfigObject& loss) {
   return loss_takes_class_ids(loss) ||
          name_key(loss.class_name).find("crossentropy") != std::string::npos;

@@ -18,6 +18,7 @@ struct LossEntry {
   std::string_view key;  // name_key of the class
   LossFunction function = nullptr;
   TargetKind targets = TargetKind::kLikeOutput;
+  Expects expects = Expects::kAnything;
 };
 using LossTable = std::vector<LossEntry>;
 

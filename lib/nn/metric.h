@@ -34,6 +34,10 @@ struct Metric {
   bool has_direction = true;  // false: nobody can say (Mean, Sum, counts)
 };
 
+// The class to compute; the words `accuracy` and `crossentropy` go by the shapes, unlike the class
+// Accuracy, which is elementwise equality.
+std::string metric_class(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred);
+
 // `accuracy`/`acc` and `crossentropy`/`ce` resolve by shapes (Keras 3 trainers/compile_utils.py).
 // Shapes have the batch as kUnknownDim. Reports shapes that do not fit (E123) and arguments that do
 // not fit the shapes or each other (E113).

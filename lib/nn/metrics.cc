@@ -19,18 +19,6 @@ std::string loss_name(const std::string& key) {
   return found == kNames.end() ? key : found->second;
 }
 
-// The class to compute; the words `accuracy` and `crossentropy` go by the shapes, unlike the class
-// Accuracy, which is elementwise equality.
-std::string metric_class(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred) {
-  if (metric.class_name == "accuracy") {
-    return class_by_shapes("Accuracy", y_true, y_pred);
-  }
-  if (metric.class_name == "crossentropy") {
-    return class_by_shapes("Crossentropy", y_true, y_pred);
-  }
-  return metric.class_name;
-}
-
 std::string metric_name(const ConfigObject& metric) {
   if (metric.has("name") && !metric.arg("name").is_default) {
     return metric.string("name");
@@ -158,6 +146,16 @@ Metric make_loss_metric(const MetricRequest& request) {
 }
 
 }  // namespace
+
+std::string metric_class(const ConfigObject& metric, const Shape& y_true, const Shape& y_pred) {
+  if (metric.class_name == "accuracy") {
+    return class_by_shapes("Accuracy", y_true, y_pred);
+  }
+  if (metric.class_name == "crossentropy") {
+    return class_by_shapes("Crossentropy", y_true, y_pred);
+  }
+  return metric.class_name;
+}
 
 Diagnostic& MetricRequest::shape_error() const {
   return diagnostics.error("E123", config.loc,

@@ -1,10 +1,29 @@
 // What the catalogue cannot say about an optimizer's arguments.
+#include <algorithm>
+#include <set>
+
+#include "base/suggest.h"
+#include "base/text.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
 #include "nn/compile.h"
 
 namespace meshtrain {
 namespace {
+
+constexpr std::string_view kPatternArguments[] = {"exclude_layers", "exclude_from_weight_decay"};
+
+// The paths and the names that they consist of, each once.
+std::vector<std::string> parts_of(std::span<const std::string> paths) {
+  std::set<std::string> parts;
+  for (const std::string& path : paths) {
+    for (const std::string& part : split(path, '/')) {
+      parts.insert(part);
+    }
+    parts.insert(path);
+  }
+  return {parts.begin(), parts.end()};
+}
 
 void check_patterns(const ConfigObject& optimizer, std::string_view argument,
                     Diagnostics& diagnostics) {
@@ -21,7 +40,40 @@ void check_patterns(const ConfigObject& optimizer, std::string_view argument,
   }
 }
 
+void check_matches(const ConfigObject& optimizer, std::string_view argument,
+                   std::span<const std::string> paths, Diagnostics& diagnostics) {
+  const ConfigValue& patterns = value_or_null(optimizer, argument);
+  for (size_t i = 0; patterns.is_list() && i < patterns.list().size(); ++i) {
+    const ConfigValue& given = patterns.list()[i];
+    const Pattern pattern(given.string(), given.loc);
+    if (std::any_of(paths.begin(), paths.end(),
+                    [&](const std::string& path) { return pattern.search(path); })) {
+      continue;
+    }
+    Diagnostic& d = diagnostics.warning(
+        "W202", given.loc,
+        fmt::format("`{}` of `{}` is in no path of a weight", given.string(), argument));
+    constexpr size_t kMaxCompared = 2000;  // each comparison takes microseconds
+    const auto compared = paths.first(std::min(paths.size(), kMaxCompared));
+    suggest(d, given.string(), parts_of(compared));
+    if (!compared.empty()) {
+      d.note("closest paths: " + join(nearest_names(given.string(), compared, 2), ", "));
+    }
+  }
+}
+
 }  // namespace
+
+void check_optimizer_patterns(const ConfigObject& optimizer, std::span<const std::string> paths,
+                              Diagnostics& diagnostics) {
+  if (optimizer.class_name == "LossScaleOptimizer") {
+    check_optimizer_patterns(optimizer.arg("inner_optimizer").object(), paths, diagnostics);
+    return;
+  }
+  for (const std::string_view argument : kPatternArguments) {
+    check_matches(optimizer, argument, paths, diagnostics);
+  }
+}
 
 void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics) {
   if (optimizer.class_name == "LossScaleOptimizer") {
@@ -37,8 +89,9 @@ void check_optimizer(const ConfigObject& optimizer, Diagnostics& diagnostics) {
     check_optimizer(inner, diagnostics);
     return;
   }
-  check_patterns(optimizer, "exclude_layers", diagnostics);
-  check_patterns(optimizer, "exclude_from_weight_decay", diagnostics);
+  for (const std::string_view argument : kPatternArguments) {
+    check_patterns(optimizer, argument, diagnostics);
+  }
   if (optimizer.has("ema_overwrite_frequency") && !optimizer.boolean("use_ema")) {
     diagnostics
         .error("E113", optimizer.loc_of("ema_overwrite_frequency"),

@@ -47,7 +47,7 @@ void apply_class_weight(const FitConfig& fit, Dataset& dataset, Diagnostics& dia
     const int64_t label = class_of(labels, i);
     const auto found = std::find_if(fit.class_weight.begin(), fit.class_weight.end(),
                                     [&](const auto& entry) { return entry.first == label; });
-    weights.set(i, found == fit.class_weight.end() ? 1.0 : found->second);
+    weights.set(i, found == fit.class_weight.end() ? 1.0 : found->second.value);
   }
   dataset.sample_weight = make_rows(std::move(weights));
 }

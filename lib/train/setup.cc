@@ -137,6 +137,11 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   throw_if_unusable(diagnostics);
   part_ = MeshPart(mesh(), processes, rank);
   optimizer_ = std::make_unique<Optimizer>(config.compile.optimizer);
+  std::vector<std::string> paths;
+  for (const Weight* weight : model_->weights()) {
+    paths.push_back(weight->path);
+  }
+  check_optimizer_patterns(config.compile.optimizer, paths, diagnostics);
   const int errors = diagnostics.num_errors();
   if (data != nullptr) {
     data_ = *data;

@@ -60,6 +60,7 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
       data_(data),
       dtype_(dtype),
       pins_(std::move(pins)),
+      origins_(output_origins(model)),
       scalars_(optimizer.scalars(dtype)) {
   for (const Weight* weight : model.weights()) {
     Variable variable;
@@ -129,6 +130,34 @@ ValueType StepGraphs::target_type(size_t output) const {
   return {with_batch(kUnknownDim, data_.targets[output].shape), data_.targets[output].dtype};
 }
 
+CheckedOutput StepGraphs::checked_output(size_t output) const {
+  const int call = model_.outputs()[output];
+  const bool is_trained_as_logits =
+      std::any_of(losses_.begin(), losses_.end(), [&](const OutputLoss& loss) {
+        return loss.output == static_cast<int>(output) && takes_logits(loss.loss);
+      });
+  return {model_.calls()[call], origins_[call], target_type(output).shape,
+          model_.calls()[call].output_shape, is_trained_as_logits};
+}
+
+// Reports weights of classes that the output does not have, where loss and shapes say how many
+// there are.
+void StepGraphs::check_class_weight(const ConfigObject& loss, size_t output,
+                                    Diagnostics& diagnostics) const {
+  const CheckedOutput checked = checked_output(output);
+  const std::optional<int64_t> classes = known_classes(loss, checked.y_true, checked.y_pred);
+  const std::optional<int64_t> ignored = ignored_class(loss);
+  for (const auto& [id, weight] : config_.fit.class_weight) {
+    if (classes && id >= *classes && id != ignored) {
+      diagnostics
+          .error("E113", weight.loc,
+                 fmt::format("`class_weight` names class {}; `{}` has {} classes", id,
+                             checked.call.name, *classes))
+          .help(fmt::format("classes are 0 ... {}", *classes - 1));
+    }
+  }
+}
+
 // Reports sample weights that `compare` cannot weigh its values with; which shapes it can, only its
 // graph says.
 void StepGraphs::check_weights(const ConfigObject& object, const std::string& what, size_t output,
@@ -195,6 +224,8 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
           },
           diagnostics);
     }
+    check_class_weight(loss, o, diagnostics);
+    warn_of_loss_scale(loss, checked_output(o), diagnostics);
     losses_.push_back({static_cast<int>(o), loss, weight});
   }
 }
@@ -243,6 +274,7 @@ void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
           continue;
         }
         const int problems = diagnostics.num_errors();
+        warn_of_metric_scale(entry.object, checked_output(o), diagnostics);
         Metric metric = make_metric(entry.object, target_type(o).shape,
                                     model_.calls()[outputs[o]].output_shape, dtype_, diagnostics);
         if (weighted && diagnostics.num_errors() == problems) {

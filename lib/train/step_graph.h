@@ -14,6 +14,7 @@
 #include "ir/op.h"
 #include "nn/compile.h"
 #include "nn/model.h"
+#include "nn/output_scale.h"
 
 namespace meshtrain {
 
@@ -82,7 +83,9 @@ class StepGraphs {
   void resolve_metrics(Diagnostics& diagnostics);
   void track(Metric metric, int output, bool weighted);
   ValueType target_type(size_t output) const;
+  CheckedOutput checked_output(size_t output) const;
   using Compare = std::function<void(Builder&, ValueId y_true, ValueId y_pred, ValueId weight)>;
+  void check_class_weight(const ConfigObject& loss, size_t output, Diagnostics& diagnostics) const;
   void check_weights(const ConfigObject& object, const std::string& what, size_t output,
                      const Compare& compare, Diagnostics& diagnostics) const;
 
@@ -98,6 +101,7 @@ class StepGraphs {
   DataSpec data_;
   DType dtype_;
   std::map<std::string, Sharding> pins_;
+  std::vector<OutputOrigin> origins_;  // of the model's calls
   std::vector<Variable> variables_;
   std::vector<std::vector<SlotSpec>> slots_;  // beside the model's weights
   std::vector<std::vector<int>> slot_variables_;

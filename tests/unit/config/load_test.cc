@@ -69,7 +69,7 @@ TEST_CASE("load_config: every section is read") {
   CHECK(config.fit.limit_steps.value == 5);
   CHECK(config.fit.validation_split.value == 0.25);
   CHECK(config.fit.validation_epochs == std::vector<int64_t>{1, 3});
-  CHECK(config.fit.class_weight[1].second == 2.5);
+  CHECK(config.fit.class_weight[1].second.value == 2.5);
   CHECK(config.fit.initial_weights.value.find("w.safetensors") != std::string::npos);
   CHECK(config.evaluate.on.value == "train");
   CHECK(config.evaluate.steps.value == 3);
@@ -175,6 +175,47 @@ TEST_CASE("load_config: None is null in layouts and shapes and a note") {
   CHECK(codes_of(text) == "W114");
   CHECK(load_text(text).distribution.layout_map[0].layout.to_string() == "[null, batch]");
   CHECK(codes_of(small_with("fit: {steps_per_epoch: None}\n")) == "E114");
+}
+
+TEST_CASE(
+    "load_config: an override that moves the axes of the mesh leaves the batch with its axis") {
+  const std::string named = small_with(
+      "distribution: {device_mesh: {shape: [2, 4], axis_names: [data, model]}}\n"
+      "profiles:\n  swapped: {distribution.device_mesh.axis_names: [model, data]}\n");
+  const auto batch_of = [](const std::string& text, const std::vector<std::string>& words,
+                           const std::string& profile = "") {
+    const test::TempFolder files;
+    LoadOptions options;
+    options.files = {files.write("t.yaml", text)};
+    options.overrides = words;
+    options.profile = profile;
+    return load_config(options).distribution.batch_dim_name.value;
+  };
+  const std::vector<std::string> data = {"data"};
+  CHECK(batch_of(named, {}).empty());  // the first
+  CHECK(batch_of(named, {"distribution.device_mesh.shape=4x2"}).empty());
+  CHECK(batch_of(named, {"distribution.device_mesh.shape=data=4,model=2"}).empty());
+  CHECK(batch_of(named, {"distribution.device_mesh.shape=model=4,data=2"}) == data);
+  CHECK(batch_of(named, {"distribution.device_mesh.axis_names=[model, data]"}) == data);
+  CHECK(batch_of(named, {"distribution.device_mesh={shape: [2, 4], axis_names: [x, data]}"}) ==
+        data);
+  CHECK(batch_of(named, {}, "swapped") == data);
+  const std::vector<std::string> choice = {"model"};
+  CHECK(batch_of(named, {"distribution.device_mesh.shape=model=4,data=2",
+                         "distribution.batch_dim_name=model"}) == choice);
+  const std::string sizes = small_with("distribution: {device_mesh: {shape: 'data=2,model=4'}}\n");
+  CHECK(batch_of(sizes, {"distribution.device_mesh.axis_names=[model, data]"}) == data);
+  CHECK(batch_of(sizes, {"distribution.device_mesh.axis_names=[model, data]",
+                         "distribution.device_mesh.shape=[4, 2]"}) == data);
+  const std::string unnamed = small_with("distribution: {device_mesh: {shape: [2, 4]}}\n");
+  CHECK(batch_of(unnamed, {"distribution.device_mesh.shape=model=4,batch=2"}) ==
+        std::vector<std::string>{"batch"});
+  CHECK(batch_of(unnamed, {"distribution.device_mesh.shape=rows=4,columns=2"}).empty());
+  CHECK(codes_of(unnamed, {"distribution.device_mesh.shape=rows=4,columns=2"}).empty());
+  CHECK(codes_of(named, {"distribution.device_mesh.shape=rows=4,columns=2"}) == "W211");
+  const std::string chosen = small_with(
+      "distribution: {batch_dim_name: data, device_mesh: {shape: [2], axis_names: [data]}}\n");
+  CHECK(codes_of(chosen, {"distribution.device_mesh.shape=rows=4"}) == "E113");
 }
 
 TEST_CASE("load_config: warnings are no errors") {
