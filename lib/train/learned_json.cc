@@ -30,8 +30,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Tables and folders may have names in any bytes: those that are no UTF-8
-// become {"hex": "..."}.
+// Tables and folders may have names in any bytes. A name that is no UTF-8 becomes {"hex": "..."}.
 Json text_json(const std::string& text) {
   if (is_utf8(text)) {
     return text;

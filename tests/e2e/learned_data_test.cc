@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTable = R"(
+constexpr const char* kCities = R"(
 name: table
 data:
   train:
@@ -43,7 +43,7 @@ evaluate: {on: validation}
 )";
 
 // The city decides most of the kind; a width in ten is not known. `without` is a city left out.
-std::string table(uint64_t seed, int rows, bool has_kind, const std::string& without = "") {
+std::string cities_table(uint64_t seed, int rows, bool has_kind, const std::string& without = "") {
   const char* const kinds[] = {"cup", "jug", "bowl"};
   const char* const cities[] = {"Rome", "Bonn", "Oslo"};
   std::string text = has_kind ? "city,width,height,kind\n" : "city,width,height\n";
@@ -93,10 +93,10 @@ int count(const std::string& text, const std::string& part) {
 // A trained run of tables in `run`.
 struct TableRun {
   TableRun() {
-    folder.write("train.csv", table(1, 300, true));
-    folder.write("validation.csv", table(2, 100, true));
-    folder.write("new.csv", table(3, 50, false));
-    folder.write("table.yaml", kTable);
+    folder.write("train.csv", cities_table(1, 300, true));
+    folder.write("validation.csv", cities_table(2, 100, true));
+    folder.write("new.csv", cities_table(3, 50, false));
+    folder.write("table.yaml", kCities);
     const Result train = meshtrain({"train", "table.yaml", "-o", "run", "-q"}, folder.path());
     REQUIRE_MESSAGE(train.exit_code == 0, train.err);
     logs = logs_of(evaluated(folder.path(), {"run"}));
@@ -120,9 +120,10 @@ struct TableRun {
 
 TEST_CASE("learned data: a run keeps ids, classes and means when the training file changes") {
   const TableRun run;
-  run.folder.write("train.csv", table(1, 300, true) + "Aachen,0,0,bowl\n");  // takes the first id
+  run.folder.write("train.csv",
+                   cities_table(1, 300, true) + "Aachen,0,0,bowl\n");  // takes the first id
   run.check_same();
-  run.folder.write("train.csv", table(1, 300, true, "Bonn"));  // also a kind less
+  run.folder.write("train.csv", cities_table(1, 300, true, "Bonn"));  // also a kind less
   run.check_same();
   run.folder.write("train.csv", "city,width,height,kind\nRome,1000,0,cup\n");
   run.check_same();
@@ -192,7 +193,7 @@ TEST_CASE("learned data: they are beside exported weights") {
   }
   REQUIRE(meshtrain({"export", "run", "-o", "script.py"}, run.folder.path()).exit_code == 0);
   CHECK(fs::exists(run.folder.file("script.weights.h5.data.json")));
-  run.folder.write("train.csv", table(1, 300, true, "Bonn"));
+  run.folder.write("train.csv", cities_table(1, 300, true, "Bonn"));
   for (const std::string name : {"m.keras", "m.npz", "m.weights.h5", "m.safetensors"}) {
     CAPTURE(name);
     CHECK(predicted(run.folder, {"table.yaml", "-w", name}, "new.csv") == run.prediction);
@@ -205,7 +206,7 @@ TEST_CASE("learned data: they are beside exported weights") {
 
 TEST_CASE("learned data: a run goes on with what it learned") {
   const TableRun run;
-  run.folder.write("train.csv", table(1, 300, true, "Bonn"));
+  run.folder.write("train.csv", cities_table(1, 300, true, "Bonn"));
   const Result refused = meshtrain({"resume", "run", "fit.epochs=3"}, run.folder.path());
   CHECK(refused.exit_code == 6);
   CHECK_MESSAGE(contains(refused.err, "error[E413]"), refused.err);
@@ -214,7 +215,7 @@ TEST_CASE("learned data: a run goes on with what it learned") {
       meshtrain({"resume", "run", "fit.epochs=3", "--reset-cursor", "-q"}, run.folder.path());
   REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
   CHECK(run.folder.read("run/data.json") == learned);
-  run.folder.write("train.csv", table(1, 300, true));
+  run.folder.write("train.csv", cities_table(1, 300, true));
   CHECK(meshtrain({"verify", "run"}, run.folder.path()).exit_code == 0);
 }
 
