@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include "cli.h"
+#include "config/source_like.h"
 #include "given_run.h"
 #include "restarts.h"
 #include "train/checkpoint/restore.h"
 #include "train/engine.h"
 #include "train/events.h"
+#include "train/learned_file.h"
 #include "train/run_data.h"
 #include "train/signals.h"
 
@@ -17,6 +19,19 @@ namespace {
 DataPart part_to_evaluate(const Config& config) {
   const DataPart part = evaluated_part(config);
   return part == DataPart::kNone ? DataPart::kTrain : part;
+}
+
+// Adds W328 when no values are stored: ids then come from the training data as they are now.
+void warn_of_ids(const Config& config, DataPart part, const std::string& weights,
+                 Diagnostics& warnings) {
+  const DataConfig& data = config.data;
+  const std::optional<ConfigObject>& own = part == DataPart::kTest         ? data.test
+                                           : part == DataPart::kValidation ? data.validation
+                                                                           : data.train;
+  const std::optional<ConfigObject>& source = own ? own : data.train;  // validation_split
+  if (source && (&source == &data.train || training_source(*source) != nullptr)) {
+    warn_of_nothing_learned(*source, weights, warnings);
+  }
 }
 
 }  // namespace
@@ -30,10 +45,12 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   const DataPart part = part_to_evaluate(config);
   Agreement agreement(arguments.processes, seconds_now);
   RunData data;
+  LearnedPtr known;
   std::string hash;
   agreement.by_all("opening the data", [&] {
     const auto announced = agreement.announce("opening the data");
-    data = load_run_data(config, false, part);
+    known = learned_for(given, config);
+    data = load_run_data(config, false, part, known);
     hash = agreement.is_alone() ? "" : data_cursor(*data.part(part), config).data;
   });
   const Dataset& dataset = *data.part(part);
@@ -41,7 +58,11 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   Engine engine(config, data_spec(dataset), engine_options(arguments));
   agreement.by_all("checking labels and ids", [&] { check_run_ids(engine.setup(), data); });
   engine.prepare_run({.evaluated = dataset.num_samples});
-  show_warnings(engine.warnings(), arguments);
+  Diagnostics warnings = engine.warnings();
+  if (!known) {
+    warn_of_ids(config, part, weights_of(given, config), warnings);
+  }
+  show_warnings(warnings, arguments);
   load_given_weights(engine, given, config, arguments, agreement);
   Console console(console_options(arguments, config));
   EventLog events(false, config.dtype_policy.value == "float64");

@@ -11,6 +11,7 @@
 #include "nn/keras/export_json.h"
 #include "nn/keras/export_python.h"
 #include "nn/keras/weights.h"
+#include "train/learned_file.h"
 #include "train/save_model.h"
 #include "train/setup.h"
 #include "train/weights.h"
@@ -42,14 +43,11 @@ Format format_of(const std::string& path) {
       "script)");
 }
 
-// Where the weights are: --weights, else the run's, else fit.initial_weights; "" when none is
-// given.
+// Returns the path of the weights; "" when none are given.
 std::string weights_path(const Arguments& a, const GivenRun& given, const Config& config) {
-  if (given.weights.empty()) {
-    return config.fit.initial_weights.value;
-  }
-  const std::string path = weights_in(given.weights);
-  if (path != given.weights && !a.quiet) {
+  const std::string& weights = weights_of(given, config);
+  const std::string path = weights.empty() ? "" : weights_in(weights);
+  if (path != weights && !a.quiet) {
     err_stream().write(fmt::format("weights     {}\n", path));
   }
   return path;
@@ -156,11 +154,19 @@ int run_export(const Arguments& a) {
   const Setup setup(config, nullptr);
   show_warnings(setup.warnings(), a);
   const std::string weights = format == Format::kJson ? "" : weights_path(a, given, config);
+  const LearnedPtr learned = weights.empty() ? nullptr : learned_for(given, config);
   write(a, setup, format, weights);
+  std::vector<std::string> written = {a.output};
+  if (!weights.empty()) {
+    if (format == Format::kPython) {
+      written.push_back(weights_beside(a.output));
+    }
+    if (std::string path = write_learned_beside(written.back(), learned); !path.empty()) {
+      written.push_back(std::move(path));
+    }
+  }
   if (!a.quiet) {
-    const bool has_weights_beside = format == Format::kPython && !weights.empty();
-    err_stream().write(fmt::format("wrote {}{}\n", a.output,
-                                   has_weights_beside ? " and " + weights_beside(a.output) : ""));
+    err_stream().write(fmt::format("wrote {}\n", join(written, " and ")));
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "resume.h"
 #include "train/checkpoint/reader.h"
 #include "train/engine.h"
+#include "train/learned_file.h"
 #include "train/run_dir.h"
 #include "train/weights.h"
 
@@ -23,6 +24,13 @@ std::shared_ptr<const SourceFile> config_in(const std::string& folder) {
                                : read_source(path, {});
 }
 
+// True for a folder with the config and the final weights of a run, even without checkpoints.
+bool holds_model(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kConfigName, error) &&
+         std::filesystem::exists(folder + "/weights.safetensors", error);
+}
+
 }  // namespace
 
 GivenRun given_run(const Arguments& arguments, bool require_data) {
@@ -31,7 +39,8 @@ GivenRun given_run(const Arguments& arguments, bool require_data) {
   std::vector<std::string>& files = given.options.files;
   std::error_code error;
   const auto is_run = [&](const std::string& word) {
-    return std::filesystem::is_directory(word, error) && (is_run_dir(word) || is_checkpoint(word));
+    return std::filesystem::is_directory(word, error) &&
+           (is_run_dir(word) || is_checkpoint(word) || holds_model(word));
   };
   const auto run = std::find_if(files.begin(), files.end(), is_run);
   if (run == files.end()) {
@@ -52,8 +61,19 @@ GivenRun given_run(const Arguments& arguments, bool require_data) {
   refuse_profile(arguments, *run);
   given.options.source = config_in(std::filesystem::canonical(*run, error).string());
   given.weights = given.weights.empty() ? *run : given.weights;
+  given.run = *run;
   files.clear();
   return given;
+}
+
+const std::string& weights_of(const GivenRun& given, const Config& config) {
+  return given.weights.empty() ? config.fit.initial_weights.value : given.weights;
+}
+
+LearnedPtr learned_for(const GivenRun& given, const Config& config) {
+  const std::string& weights = weights_of(given, config);
+  LearnedPtr learned = weights.empty() ? nullptr : learned_beside(weights);
+  return learned || given.run.empty() || given.run == weights ? learned : learned_beside(given.run);
 }
 
 void load_given_weights(Engine& engine, const GivenRun& given, const Config& config,

@@ -14,6 +14,7 @@
 #include "tensor/npz.h"
 #include "train/checkpoint/restore.h"
 #include "train/engine.h"
+#include "train/learned_file.h"
 #include "train/predictions.h"
 #include "train/run_data.h"
 #include "train/signals.h"
@@ -106,9 +107,15 @@ int run_predict(const Arguments& arguments, bool& started) {
                      [&] { check_predictions_folder(arguments.output, arguments.input); });
   Dataset dataset;
   std::string hash;
+  Diagnostics warnings;
   agreement.by_all("opening the data", [&] {
     const auto announced = agreement.announce("opening the data");
-    dataset = load_dataset(input_source(arguments.input, config.data), config.data);
+    const ConfigObject source = input_source(arguments.input, config.data);
+    const LearnedPtr known = learned_for(given, config);
+    dataset = load_dataset(source, config.data, known);
+    if (!known && training_source(source) != nullptr) {
+      warn_of_nothing_learned(source, weights_of(given, config), warnings);
+    }
     order_arrays(config.model, dataset);
     hash = agreement.is_alone() ? "" : data_cursor(dataset, config).data;
   });
@@ -119,7 +126,8 @@ int run_predict(const Arguments& arguments, bool& started) {
   Engine engine(config, spec, engine_options(arguments));
   dataset.loc = spec.loc;
   agreement.by_all("checking ids", [&] { check_input_ids(engine.setup(), dataset); });
-  show_warnings(engine.warnings(), arguments);
+  warnings.append(engine.warnings());
+  show_warnings(warnings, arguments);
   load_given_weights(engine, given, config, arguments, agreement);
   Console console(console_options(arguments, config));
   Trainer trainer(engine, config, seconds_now);

@@ -19,6 +19,7 @@
 #include "train/callbacks/monitor.h"
 #include "train/checkpoint/shared_folder.h"
 #include "train/checkpoint/snapshot.h"
+#include "train/learned_file.h"
 #include "train/run_dir.h"
 #include "train/save_model.h"
 #include "train/signals.h"
@@ -103,7 +104,7 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
 
 int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop) {
   begin(target);
-  RunData data = read_data();
+  RunData data = read_data(target);
   const std::unique_ptr<Engine> compiled = compile(data);
   Engine& engine = *compiled;
   prepare(engine, data, target);
@@ -181,7 +182,28 @@ void TrainingRun::run_steps(Trainer& trainer, Engine& engine, const RunData& dat
   }
 }
 
-RunData TrainingRun::read_data() {
+namespace {
+
+// Returns what the resumed run learned; null for a new run, and with --partial, which learns anew.
+LearnedPtr learned_before(const ResumeTarget& target, const Arguments& arguments,
+                          const std::optional<ConfigObject>& train, Diagnostics& warnings) {
+  if (!target.reader || arguments.partial) {
+    return nullptr;
+  }
+  const std::string& path = target.reader->path();
+  const std::string text = target.reader->text(kLearnedFile);
+  if (text.empty()) {
+    if (train) {
+      warn_of_nothing_learned(*train, path, warnings);
+    }
+    return nullptr;
+  }
+  return parse_learned(text, path + "/" + kLearnedFile);
+}
+
+}  // namespace
+
+RunData TrainingRun::read_data(const ResumeTarget& target) {
   RunData data;
   std::string hash;
   if (const auto& group = agreement_.processes().group;
@@ -190,7 +212,9 @@ RunData TrainingRun::read_data() {
   }
   const auto announced = agreement_.announce("opening the data");
   agreement_.by_all("opening the data", [&] {
-    data = load_run_data(config_, true, evaluated_part(config_));
+    data = load_run_data(config_, true, evaluated_part(config_),
+                         learned_before(target, arguments_, config_.data.train, data_warnings_));
+    learned_ = data.train->learned ? learned_text(*data.train->learned) : "";
     check_batches(config_, *data.train);
     cursor_ = data_cursor(*data.train, config_);
     hash = cursor_.data;
@@ -344,6 +368,9 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   }
   options.cursor = cursor_;
   options.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
+  if (!learned_.empty()) {
+    options.texts.emplace_back(kLearnedFile, learned_);
+  }
   options.now = seconds_now;
   options.started_at = started_at_;
   options.agreement = &agreement_;
@@ -371,6 +398,9 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
 void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const {
   run.write("config.yaml", written_);
   run.write("config.resolved.yaml", portable_config(options_, config_, true));
+  if (!learned_.empty()) {
+    run.write(kLearnedFile, learned_);
+  }
   run.write("plan.txt", plan_text(plan));
   run.write("plan.json", plan_json(plan));
   run.write("layout.json", layout_json(Snapshot(engine.store()).tensors()));
@@ -392,7 +422,9 @@ void TrainingRun::show_start(const RunInfo& info, const PlanReport& plan,
       err_stream().write(fmt::format("warning: {}\n", warning));
     }
   }
-  show_warnings(engine.warnings(), arguments_);
+  Diagnostics warnings = data_warnings_;
+  warnings.append(engine.warnings());
+  show_warnings(warnings, arguments_);
 }
 
 }  // namespace meshtrain

@@ -42,7 +42,7 @@ class TrainingRun {
 
  private:
   void begin(const ResumeTarget& target);
-  RunData read_data();
+  RunData read_data(const ResumeTarget& target);
   std::unique_ptr<Engine> compile(RunData& data) const;
   void run_steps(Trainer& trainer, Engine& engine, const RunData& data, const RunDir& run,
                  const ResumeTarget& target) const;
@@ -65,10 +65,12 @@ class TrainingRun {
   double started_at_;
   std::string written_;            // the config as the user wrote it
   std::string portable_;           // the config as checkpoints keep it
+  std::string learned_;            // text of data.json; "" when the source learns nothing
   DataCursor cursor_;              // of the training data
   std::vector<bool> sees_folder_;  // of the run: by rank
   std::vector<ConfigChange> changes_;
   std::vector<std::string> warnings_;
+  Diagnostics data_warnings_;
   std::string began_from_;  // a model of an earlier run
   TrainPosition position_;
 };

@@ -154,8 +154,9 @@ constexpr ErrorCode kCodes[] = {
     {"E323", "hosts read different data",
      "All processes must see the same files: a shared folder, or equal copies."},
     {"E324", "the data do not fit the model",
-     "Names, number or shapes of the arrays are not those of the model's inputs and targets. "
-     "`meshtrain data inspect` shows them."},
+     "Names, number or shapes of the arrays are not those of the model's inputs and targets, or "
+     "classes and vocabularies not those of the training data. `meshtrain data inspect` shows "
+     "them."},
     {"E325", "a download failed or is not allowed",
      "The message says what to put where by hand. A partial file is kept, and the next try goes on "
      "from there."},
@@ -167,10 +168,12 @@ constexpr ErrorCode kCodes[] = {
     {"E400", "no checkpoint",
      "The folder has none, or none that verifies. `meshtrain inspect DIR` and `meshtrain verify "
      "DIR` say more."},
-    {"E402", "a damaged manifest",
-     "The list of a checkpoint's pieces cannot be read. Use another checkpoint; `latest` finds the "
-     "newest whole one."},
-    {"E403", "a changed manifest", "Its checksum does not match: it was edited or damaged."},
+    {"E402", "a damaged manifest or data.json",
+     "The list of a checkpoint's pieces, or what a run learned from its training data, cannot be "
+     "read. Use another checkpoint; `latest` finds the newest whole one. A run's data.json is also "
+     "in each of its checkpoints."},
+    {"E403", "a changed manifest or data.json",
+     "Its checksum does not match: it was edited or damaged."},
     {"E404", "a weights or checkpoint file is missing",
      "It was moved or removed, or the path is wrong."},
     {"E405", "a weights file that is not read",
@@ -294,6 +297,10 @@ constexpr ErrorCode kCodes[] = {
     {"W211", "the batch is split over another axis",
      "An override gave the mesh axes of other names. The batch stays with its axis as long as the "
      "mesh has one of that name, wherever it stands; else the first axis splits it."},
+    {"W328", "a run that kept nothing of its training data",
+     "It has no data.json, as runs of older versions, or it was removed. Ids of texts, class "
+     "numbers and means are then taken from the training data as they are now, and results are "
+     "wrong where these changed. Restore the data, or train anew."},
     {"W416", "a part of a Keras model was not taken over", "The message names it; the rest was."},
     {"W616", "the ranks of a host do not follow each other",
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "

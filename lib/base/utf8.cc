@@ -37,4 +37,24 @@ char32_t code_point(std::string_view character) {
   return value;
 }
 
+void append_utf8(char32_t character, std::string& text) {
+  const auto put = [&](char32_t bits) { text += static_cast<char>(bits); };
+  const auto put_rest = [&](int shift) { put(0x80u | (character >> shift & 0x3Fu)); };
+  if (character < 0x80) {
+    put(character);
+  } else if (character < 0x800) {
+    put(0xC0u | character >> 6);
+    put_rest(0);
+  } else if (character < 0x10000) {
+    put(0xE0u | character >> 12);
+    put_rest(6);
+    put_rest(0);
+  } else {
+    put(0xF0u | character >> 18);
+    put_rest(12);
+    put_rest(6);
+    put_rest(0);
+  }
+}
+
 }  // namespace meshtrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace meshtrain {
@@ -12,5 +13,8 @@ size_t utf8_length(std::string_view text, size_t i);
 
 // The number of a character, given as its bytes.
 char32_t code_point(std::string_view character);
+
+// Appends the bytes of a character, which must be one (no surrogate, at most U+10FFFF).
+void append_utf8(char32_t character, std::string& text);
 
 }  // namespace meshtrain

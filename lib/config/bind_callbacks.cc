@@ -27,9 +27,17 @@ void strip_slash(std::string& path) {
 // Whether a place in the run's folder is one that the run itself writes to. A CSVLogger may take
 // over the run's table.
 bool is_of_run(const fs::path& place, std::string_view class_name) {
-  static const std::set<std::string, std::less<>> kFiles = {
-      "config.resolved.yaml", "config.yaml", "layout.json", "log.txt",     "meta.json",
-      "metrics.jsonl",        "plan.json",   "plan.txt",    "report.html", "weights.safetensors"};
+  static const std::set<std::string, std::less<>> kFiles = {"config.resolved.yaml",
+                                                            "config.yaml",
+                                                            "data.json",
+                                                            "layout.json",
+                                                            "log.txt",
+                                                            "meta.json",
+                                                            "metrics.jsonl",
+                                                            "plan.json",
+                                                            "plan.txt",
+                                                            "report.html",
+                                                            "weights.safetensors"};
   auto part = place.begin();
   if (*part == "checkpoints") {
     ++part;

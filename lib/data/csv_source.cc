@@ -6,6 +6,7 @@
 #include "config/source_like.h"
 #include "data/csv_columns.h"
 #include "data/csv_table.h"
+#include "data/learned.h"
 #include "data/source_files.h"
 #include "data/sources.h"
 #include "data/splits.h"
@@ -122,16 +123,20 @@ std::string shown_classes(const std::string& column, const std::vector<std::stri
 
 }  // namespace
 
-Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir) {
+Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir,
+                        const LearnedData* known) {
+  CsvLearned learned;
+  const CsvLearned* like = known ? &known->csv : nullptr;
+  const ConfigObject* const train = training_source(source);
   Reads reads;
+  if (like == nullptr && train != nullptr) {
+    reads.run(train->loc_of("path"),
+              [&] { learned = read_files(*train, base_dir, nullptr).learned; });
+    reads.finish();
+    like = &learned;
+  }
   CsvTable table;
-  reads.run(source.loc_of("path"), [&] {
-    std::optional<CsvLearned> learned;
-    if (const ConfigObject* const train = training_source(source)) {
-      learned = read_files(*train, base_dir, nullptr).learned;
-    }
-    table = read_files(source, base_dir, learned ? &*learned : nullptr);
-  });
+  reads.run(source.loc_of("path"), [&] { table = read_files(source, base_dir, like); });
   reads.finish();
   Dataset dataset;
   dataset.description = fmt::format("csv {}", shown_paths(source.arg("path")));
@@ -141,6 +146,10 @@ Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir)
       dataset.description += shown_classes(label, classes->second);
       dataset.class_names = table.labels.size() == 1 ? classes->second : dataset.class_names;
     }
+  }
+  if (known == nullptr) {
+    dataset.learned = std::make_shared<LearnedData>(
+        LearnedData{source.class_name, like ? learned : table.learned, {}, dataset.class_names});
   }
   for (NamedTensor& input : table.inputs) {
     dataset.inputs.push_back({input.name, make_rows(std::move(input.tensor))});

@@ -106,6 +106,7 @@ class CsvTableReader::Rows {
   void add_array(const CsvLayout::Array& layout, bool is_feature, bool is_weight,
                  std::span<const std::string_view> first_row);
   CsvCategories* categories_of(size_t column, bool is_label, std::string_view first);
+  void check_vocabulary(size_t column, const std::vector<std::string>& learned) const;
 
   void take_row(std::span<const std::string_view> fields, int64_t row, int64_t line) {
     row_ = row;
@@ -209,8 +210,10 @@ class CsvTableReader::Rows {
   }
 
   void report_faults() const;
-  void fill_missing(HostTensor& tensor, const CsvLayout::Array& layout, int64_t begin, int64_t end,
-                    std::map<std::string, double>& means) const;
+  void take_means(HostTensor& tensor, const CsvLayout::Array& layout, int64_t begin, int64_t end,
+                  std::map<std::string, double>& means) const;
+  void fill_missing(HostTensor& tensor, int64_t position, int64_t width, const std::string& name,
+                    std::optional<double> mean) const;
 
   const CsvSettings& settings_;
   const CsvLearned* learned_;
@@ -232,6 +235,22 @@ class CsvTableReader::Rows {
   Fault unknown_{"E312", "`vocabulary` gives the texts of a column, else the training data do"};
 };
 
+// Throws E324 when the config gives the column a vocabulary that is not the learned one.
+void CsvTableReader::Rows::check_vocabulary(size_t column,
+                                            const std::vector<std::string>& learned) const {
+  for (const auto& [named, texts] : settings_.vocabularies) {
+    if (named.text == layout_.known_as[column] && texts != learned) {
+      Diagnostics problems;
+      problems
+          .error("E324", named.loc,
+                 fmt::format("the `vocabulary` of `{}` is not that of the training data",
+                             shown_text(named.text)))
+          .help("leave it out: ids are always those of the training data");
+      throw ConfigError(problems);
+    }
+  }
+}
+
 // Which texts a column has ids for; null for a column of numbers.
 CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
                                                    std::string_view first) {
@@ -244,6 +263,7 @@ CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
   if (learned_ != nullptr) {
     const std::string& name = layout_.known_as[column];
     if (const auto found = learned_->categories.find(name); found != learned_->categories.end()) {
+      check_vocabulary(column, found->second);
       return add(found->second, false);
     }
     if (learned_->numbers.contains(name)) {
@@ -305,10 +325,12 @@ void CsvTableReader::Rows::report_faults() const {
   problems.throw_if_errors();
 }
 
-// Missing numbers, NaN so far, become the mean of their column.
-void CsvTableReader::Rows::fill_missing(HostTensor& tensor, const CsvLayout::Array& layout,
-                                        int64_t begin, int64_t end,
-                                        std::map<std::string, double>& means) const {
+// Puts the mean of each column of numbers into `means`: the learned one, or that of these rows.
+// With `missing: mean`, fills missing numbers in. Means are always learned, because a later file
+// may miss numbers that this one has.
+void CsvTableReader::Rows::take_means(HostTensor& tensor, const CsvLayout::Array& layout,
+                                      int64_t begin, int64_t end,
+                                      std::map<std::string, double>& means) const {
   const auto width = static_cast<int64_t>(layout.columns.size());
   for (int64_t i = 0; i < width; ++i) {
     const size_t column = layout.columns[static_cast<size_t>(i)];
@@ -316,28 +338,44 @@ void CsvTableReader::Rows::fill_missing(HostTensor& tensor, const CsvLayout::Arr
     if (categories_.contains(column)) {
       continue;
     }
-    if (learned_ == nullptr || !learned_->means.contains(name)) {
-      double sum = 0;
-      int64_t count = 0;
-      for (int64_t row = begin; row < end; ++row) {
-        const double value = tensor.at(row * width + i);
-        sum += std::isnan(value) ? 0 : value;
-        count += std::isnan(value) ? 0 : 1;
-      }
-      if (count == 0 && begin < end) {
-        throw ConfigError("E311", {},
-                          fmt::format("`{}`: column `{}` is missing everywhere, and has no mean",
-                                      first_file_, shown_text(name)));
-      }
-      means[name] = sum / static_cast<double>(std::max<int64_t>(1, count));
-    } else {
-      means[name] = learned_->means.at(name);
+    std::optional<double> mean;
+    if (learned_ == nullptr) {
+      mean = mean_of_column(tensor, i, begin, end);
+    } else if (const auto found = learned_->means.find(name); found != learned_->means.end()) {
+      mean = found->second;
     }
-    for (int64_t row = 0; row < num_rows_; ++row) {
-      if (std::isnan(tensor.at(row * width + i))) {
-        tensor.set(row * width + i, means[name]);
-      }
+    if (settings_.missing == CsvSettings::Missing::kMean) {
+      fill_missing(tensor, i, width, name, mean);
     }
+    if (mean && !std::isnan(*mean)) {
+      means[name] = *mean;
+    }
+  }
+}
+
+// Replaces missing numbers, which are NaN, by the mean of their column.
+void CsvTableReader::Rows::fill_missing(HostTensor& tensor, int64_t position, int64_t width,
+                                        const std::string& name, std::optional<double> mean) const {
+  for (int64_t row = 0; row < num_rows_; ++row) {
+    if (!std::isnan(tensor.at(row * width + position))) {
+      continue;
+    }
+    if (!mean) {
+      Diagnostics problems;
+      problems
+          .error("E311", {},
+                 fmt::format("`{}`: column `{}` misses numbers, and no mean was learned from the "
+                             "training data",
+                             first_file_, shown_text(name)))
+          .help("train with `missing: mean`, or give a number: `missing: 0`");
+      throw ConfigError(problems);
+    }
+    if (std::isnan(*mean)) {
+      throw ConfigError("E311", {},
+                        fmt::format("`{}`: column `{}` is missing everywhere, and has no mean",
+                                    first_file_, shown_text(name)));
+    }
+    tensor.set(row * width + position, *mean);
   }
 }
 
@@ -378,8 +416,8 @@ CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
     const CsvLayout::Array& layout = *arrays_[i].layout;
     const size_t num_inputs = layout_.inputs.size();
     if (i < num_inputs) {
-      if (settings_.missing == CsvSettings::Missing::kMean) {
-        fill_missing(tensors[i], layout, mean_begin, mean_end, table.learned.means);
+      if (settings_.missing != CsvSettings::Missing::kValue) {
+        take_means(tensors[i], layout, mean_begin, mean_end, table.learned.means);
       }
       table.inputs.push_back({layout.name, std::move(tensors[i])});
     } else if (i < num_inputs + layout_.targets.size()) {

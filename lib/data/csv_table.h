@@ -55,7 +55,7 @@ struct CsvLearned {
   std::vector<std::string> features;                           // columns of "x"
   std::map<std::string, std::vector<std::string>> categories;  // column -> texts in order of ids
   std::set<std::string> numbers;                               // columns that are none
-  std::map<std::string, double> means;                         // where missing values become them
+  std::map<std::string, double> means;  // of columns of numbers; none with `missing: NUMBER`
 };
 
 struct CsvTable {

@@ -1,6 +1,7 @@
 #include "data/csv_values.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -85,6 +86,19 @@ HostTensor CsvBlocks::finish(bool is_vector) {
     blocks_[i].reset();
   }
   return tensor;
+}
+
+double mean_of_column(const HostTensor& table, int64_t column, int64_t begin, int64_t end) {
+  const int64_t width = table.shape().size() == 1 ? 1 : table.shape()[1];
+  double sum = 0;
+  int64_t count = 0;
+  for (int64_t row = begin; row < end; ++row) {
+    const double value = table.at(row * width + column);
+    sum += std::isnan(value) ? 0 : value;
+    count += std::isnan(value) ? 0 : 1;
+  }
+  return count == 0 && begin < end ? std::nan("")
+                                   : sum / static_cast<double>(std::max<int64_t>(1, count));
 }
 
 }  // namespace meshtrain

@@ -55,4 +55,7 @@ class CsvBlocks {
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
 };
 
+// Returns the mean of rows [begin, end) of a column without NaN: NaN when all are, 0 of no rows.
+double mean_of_column(const HostTensor& table, int64_t column, int64_t begin, int64_t end);
+
 }  // namespace meshtrain

@@ -62,8 +62,8 @@ void check_all_finite(Dataset& dataset) {
 
 }  // namespace
 
-Dataset load_dataset(const ConfigObject& source, const DataConfig& data) {
-  Dataset dataset = read_source(source, data.base_dir);
+Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const LearnedPtr& known) {
+  Dataset dataset = read_source(source, data.base_dir, known);
   check_lengths(dataset);
   std::vector<std::string> details;
   if (source.args.count("split") != 0 &&

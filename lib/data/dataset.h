@@ -31,6 +31,9 @@
 
 namespace meshtrain {
 
+struct LearnedData;
+using LearnedPtr = std::shared_ptr<const LearnedData>;  // data/learned.h
+
 // Samples along dimension 0 of every array. `inputs` and `targets` follow the model's Input layers
 // and outputs in order; an array named in the source by the layer's name goes to that layer.
 struct Dataset {
@@ -44,15 +47,18 @@ struct Dataset {
   RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
   int64_t num_samples = 0;
   std::vector<std::string> class_names;  // of the integer labels, where the source knows them
-  bool is_sliced = false;                // the source's `slice` is done: it is not one of samples
-  SourceLoc loc;                         // of the source in the config
+  LearnedPtr learned;      // values it was read with; null when its source learns nothing
+  bool is_sliced = false;  // the source's `slice` is done: it is not one of samples
+  SourceLoc loc;           // of the source in the config
 };
 
 // One source of the config ("data.train", ...) with its slice, data.cache, data.transform and
 // label.one_hot. Checks lengths (E313), emptiness (E316), finiteness (E315 unless data.nonfinite is
 // allow; of large arrays when they are read: checks.h). Throws ConfigError E3xx with the file, what
-// was found, what is expected; exit 3.
-Dataset load_dataset(const ConfigObject& source, const DataConfig& data);
+// was found, what is expected; exit 3. `known` was learned from the training data. When it is
+// null, a source that needs these values reads the training data.
+Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
+                     const LearnedPtr& known = nullptr);
 
 // Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.
 // Throws ConfigError when either part is empty.

@@ -69,7 +69,7 @@ Guessed visit_images(const std::string& path, const Visit& visit) {
   ConfigObject source = default_object(Category::kSource, "image_folder");
   source.args["directory"].data = path;
   source.args["label_mode"].data = std::string(has_labels ? "int" : "none");
-  Dataset data = read_image_folder_source(source, "");
+  Dataset data = read_image_folder_source(source, "", nullptr);
   visit_dataset(data, visit);
   return {data.description, data.class_names};
 }
@@ -77,7 +77,7 @@ Guessed visit_images(const std::string& path, const Visit& visit) {
 Guessed visit_csv(const std::string& path, const Visit& visit) {
   ConfigObject source = default_object(Category::kSource, "csv");
   source.args["path"].data = path;
-  visit_dataset(read_csv_source(source, ""), visit);
+  visit_dataset(read_csv_source(source, "", nullptr), visit);
   return {"csv " + path, {}};
 }
 

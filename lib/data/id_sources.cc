@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "config/source_like.h"
 #include "data/characters.h"
+#include "data/learned.h"
 #include "data/source_files.h"
 #include "data/sources.h"
 #include "data/splits.h"
@@ -46,22 +47,46 @@ void add_source_windows(const ConfigObject& source, const IdsPtr& ids, Dataset& 
   add_windows(ids, part.first, part.second, settings, loc, dataset);
 }
 
-// The characters that have ids: those given, else those of the training data.
+// Returns the characters in the order of their ids: the known or given ones, else those of the
+// training data. Throws E324 when `characters` are given and differ from the known ones.
 Vocabulary vocabulary_of(const ConfigObject& source, const std::string& base_dir,
-                         const TextContent& content) {
+                         const TextContent& content, const LearnedData* known) {
+  const bool is_known = known != nullptr && !known->characters.empty();
   if (source.has("characters")) {
-    return vocabulary_of(text_in_memory("characters", source.string("characters")));
+    const Vocabulary given =
+        vocabulary_of(text_in_memory("characters", source.string("characters")));
+    if (is_known && given != known->characters) {
+      Diagnostics problems;
+      problems
+          .error("E324", source.loc_of("characters"),
+                 "`characters` are not those of the training data")
+          .help("leave them out: ids are always those of the training data");
+      throw ConfigError(problems);
+    }
+    return given;
+  }
+  if (is_known) {
+    return known->characters;
   }
   if (source.has("characters_file")) {
     return vocabulary_of(text_in_file(resolve(base_dir, source.string("characters_file"))));
   }
   const ConfigObject* const train = training_source(source);
-  return train ? read_content(texts_of(*train, base_dir)).vocabulary : content.vocabulary;
+  if (train == nullptr) {
+    return content.vocabulary;
+  }
+  Vocabulary characters;
+  Reads reads;
+  reads.run(train->loc_of("path"),
+            [&] { characters = read_content(texts_of(*train, base_dir)).vocabulary; });
+  reads.finish();
+  return characters;
 }
 
 }  // namespace
 
-Dataset read_text_source(const ConfigObject& source, const std::string& base_dir) {
+Dataset read_text_source(const ConfigObject& source, const std::string& base_dir,
+                         const LearnedData* known) {
   Dataset dataset;
   Reads reads;
   reads.run(source.loc_of("path"), [&] {
@@ -72,10 +97,12 @@ Dataset read_text_source(const ConfigObject& source, const std::string& base_dir
     } else {
       const std::vector<TextInput> texts = texts_of(source, base_dir);
       const TextContent content = read_content(texts);
-      const Vocabulary vocabulary = vocabulary_of(source, base_dir, content);
+      const Vocabulary vocabulary = vocabulary_of(source, base_dir, content, known);
       dataset.description =
           fmt::format("text {}, {} characters", shown_paths(source.arg("path")), vocabulary.size());
       ids = ids_in_memory(encode(texts, vocabulary, content.size));
+      dataset.learned =
+          std::make_shared<LearnedData>(LearnedData{source.class_name, {}, vocabulary, {}});
     }
     add_source_windows(source, ids, dataset);
   });

@@ -8,6 +8,7 @@
 #include "data/epoch_order.h"
 #include "data/image_listing.h"
 #include "data/image_resize.h"
+#include "data/learned.h"
 #include "data/source_files.h"
 #include "data/sources.h"
 
@@ -206,7 +207,8 @@ std::string counted(int64_t count, const std::string& what) {
 
 }  // namespace
 
-Dataset read_image_folder_source(const ConfigObject& source, const std::string& base_dir) {
+Dataset read_image_folder_source(const ConfigObject& source, const std::string& base_dir,
+                                 const LearnedData* known) {
   const ImageSize size = size_of(source);
   const int channels = channels_of(source.string("color_mode"));
   const std::string mode = source.has("label_mode") ? source.string("label_mode") : "none";
@@ -215,7 +217,8 @@ Dataset read_image_folder_source(const ConfigObject& source, const std::string& 
                                      class_names_of(source), source.boolean("follow_links"),
                                      source.loc_of("directory"), source.loc_of("class_names"));
   const size_t classes = listing.class_names.size();
-  if (mode == "binary" && classes != 2) {
+  // When classes are known, load_run_data() compares all of them and names the difference.
+  if (mode == "binary" && classes != 2 && known == nullptr) {
     throw ConfigError("E113", source.loc_of("label_mode"),
                       fmt::format("`label_mode: binary` needs two classes; `{}` has {}",
                                   source.string("directory"), classes));
@@ -244,6 +247,8 @@ Dataset read_image_folder_source(const ConfigObject& source, const std::string& 
   if (has_labels) {
     dataset.targets.push_back({"y", make_rows(make_labels(listing, mode))});
     dataset.class_names = std::move(listing.class_names);
+    dataset.learned =
+        std::make_shared<LearnedData>(LearnedData{source.class_name, {}, {}, dataset.class_names});
   }
   dataset.inputs.push_back(
       {"x", std::make_shared<ImageRows>(std::move(listing.paths), size, channels,

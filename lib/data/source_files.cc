@@ -31,7 +31,10 @@ std::vector<Wanted> wanted_arrays(const ConfigObject& source, const std::string&
 }
 
 std::string resolve(const std::string& base_dir, const std::string& path) {
-  return base_dir.empty() || path.starts_with('/') ? path : base_dir + "/" + path;
+  if (base_dir.empty() || path.starts_with('/')) {
+    return path;
+  }
+  return base_dir.ends_with('/') ? base_dir + path : base_dir + "/" + path;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include "config/catalogue.h"
 #include "config/split.h"
+#include "data/learned.h"
 #include "data/splits.h"
 
 namespace meshtrain {
@@ -12,34 +13,53 @@ namespace {
 
 struct Source {
   const char* class_name;
-  Dataset (*read)(const ConfigObject& source, const std::string& base_dir);
+  Dataset (*read)(const ConfigObject& source, const std::string& base_dir,
+                  const LearnedData* known);
 };
+
+// Adapts the reader of a source that learns nothing.
+template <Dataset (*read)(const ConfigObject& source, const std::string& base_dir)>
+Dataset read_as_is(const ConfigObject& source, const std::string& base_dir,
+                   const LearnedData* /*known*/) {
+  return read(source, base_dir);
+}
 
 constexpr Source kSources[] = {
-    {"npz", read_npz_source},           {"npy", read_npy_source},
-    {"idx", read_idx_source},           {"csv", read_csv_source},
-    {"hdf5", read_hdf5_source},         {"text", read_text_source},
-    {"tokens", read_tokens_source},     {"random", make_random_source},
-    {"digits", make_digits_source},     {"image_folder", read_image_folder_source},
-    {"mnist", read_named_set_source},   {"fashion_mnist", read_named_set_source},
-    {"cifar10", read_named_set_source}, {"cifar100", read_named_set_source},
+    {"npz", read_as_is<read_npz_source>},
+    {"npy", read_as_is<read_npy_source>},
+    {"idx", read_as_is<read_idx_source>},
+    {"csv", read_csv_source},
+    {"hdf5", read_as_is<read_hdf5_source>},
+    {"text", read_text_source},
+    {"tokens", read_as_is<read_tokens_source>},
+    {"random", read_as_is<make_random_source>},
+    {"digits", read_as_is<make_digits_source>},
+    {"image_folder", read_image_folder_source},
+    {"mnist", read_as_is<read_named_set_source>},
+    {"fashion_mnist", read_as_is<read_named_set_source>},
+    {"cifar10", read_as_is<read_named_set_source>},
+    {"cifar100", read_as_is<read_named_set_source>},
 };
 
-Dataset read_whole(const ConfigObject& source, const std::string& base_dir) {
+Dataset read_whole(const ConfigObject& source, const std::string& base_dir,
+                   const LearnedPtr& known) {
   const auto* const found =
       std::find_if(std::begin(kSources), std::end(kSources),
                    [&](const Source& entry) { return source.class_name == entry.class_name; });
   MESHTRAIN_CHECK(found != std::end(kSources), "no data source {}", source.class_name);
-  Dataset dataset = found->read(source, base_dir);
+  const LearnedData* const like = learned_of(known, source);
+  Dataset dataset = found->read(source, base_dir, like);
+  dataset.learned = like ? known : dataset.learned;
   dataset.loc = source.loc;
   return dataset;
 }
 
 }  // namespace
 
-Dataset read_source(const ConfigObject& source, const std::string& base_dir) {
+Dataset read_source(const ConfigObject& source, const std::string& base_dir,
+                    const LearnedPtr& known) {
   if (source.args.count("split") == 0) {
-    return read_whole(source, base_dir);
+    return read_whole(source, base_dir, known);
   }
   const Spec* const spec = find_class(Category::kSource, source.class_name)->find("split");
   const SplitString split = parse_split(source.string("split"), spec->allowed);
@@ -50,7 +70,7 @@ Dataset read_source(const ConfigObject& source, const std::string& base_dir) {
     if (wholes.count(part.split) == 0) {
       ConfigObject bare = source;
       bare.args.at("split").data = part.split;
-      wholes[part.split] = read_whole(bare, base_dir);
+      wholes[part.split] = read_whole(bare, base_dir, known);
     }
     parts.push_back(wholes.at(part.split));
     if (!part.slice.empty()) {

@@ -4,7 +4,10 @@
 #include <functional>
 
 #include "base/text.h"
+#include "config/source_like.h"
+#include "data/learned.h"
 #include "data/outline.h"
+#include "train/class_names.h"
 #include "train/sample_weights.h"
 
 namespace meshtrain {
@@ -53,12 +56,6 @@ void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::s
   arrays = std::move(ordered);
 }
 
-std::string shown_names(const std::vector<std::string>& names) {
-  const std::vector<std::string> some(names.begin(),
-                                      names.begin() + std::min<std::ptrdiff_t>(10, names.size()));
-  return join(some, ", ") + (some.size() < names.size() ? ", ..." : "");
-}
-
 std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {
   std::vector<std::string> shapes;
   for (const Dataset::Array& array : arrays) {
@@ -100,23 +97,9 @@ bool is_same_value(const ConfigValue& a, const ConfigValue& b) {
          (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
 }
 
-// Where both know their classes, a number must mean the same one.
-void check_classes(const Dataset& dataset, const Dataset& first, const std::string& parts,
-                   Diagnostics& diagnostics) {
-  const std::vector<std::string>& have = dataset.class_names;
-  const std::vector<std::string>& wanted = first.class_names;
-  const auto both = static_cast<std::ptrdiff_t>(std::min(have.size(), wanted.size()));
-  if (!std::equal(have.begin(), have.begin() + both, wanted.begin())) {
-    diagnostics
-        .error("E324", dataset.loc,
-               fmt::format("{} number their classes differently: {}; {}", parts, shown_names(have),
-                           shown_names(wanted)))
-        .help("in an `image_folder`, an empty folder keeps the number of a class");
-  }
-}
-
-// Every part needs labels, and samples like those of the first.
-void check_parts(const RunData& data, Diagnostics& diagnostics) {
+// Every part needs labels, samples like those of the first part, and the classes of the run, or of
+// the first part when the run is new.
+void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diagnostics) {
   const Dataset* first = nullptr;
   for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
     const Dataset* dataset = data.part(part);
@@ -130,22 +113,28 @@ void check_parts(const RunData& data, Diagnostics& diagnostics) {
                                     dataset->description));
       continue;
     }
+    const char* const first_name = first == data.part(DataPart::kTrain) ? "train" : "validation";
     const auto compare = [&](const char* what, const std::vector<Dataset::Array>& have,
                              const std::vector<Dataset::Array>& wanted) {
       if (!wanted.empty() && sample_shapes(have) != sample_shapes(wanted)) {
-        diagnostics.error("E324", dataset->loc,
-                          fmt::format("the {} data have {} of shape {}, the {} data {}",
-                                      data_part_name(part), what, sample_shapes(have),
-                                      first == data.part(DataPart::kTrain) ? "train" : "validation",
-                                      sample_shapes(wanted)));
+        diagnostics.error(
+            "E324", dataset->loc,
+            fmt::format("the {} data have {} of shape {}, the {} data {}", data_part_name(part),
+                        what, sample_shapes(have), first_name, sample_shapes(wanted)));
       }
     };
     compare("samples", dataset->inputs, first->inputs);
-    compare("labels", dataset->targets, first->targets);
-    check_classes(*dataset, *first,
-                  fmt::format("the {} and the {} data", data_part_name(part),
-                              first == data.part(DataPart::kTrain) ? "train" : "validation"),
-                  diagnostics);
+    const bool same_classes =
+        known
+            ? check_classes(*dataset, known->class_names,
+                            fmt::format("the {} data and the run", data_part_name(part)),
+                            diagnostics)
+            : check_classes(*dataset, first->class_names,
+                            fmt::format("the {} and the {} data", data_part_name(part), first_name),
+                            diagnostics);
+    if (same_classes) {
+      compare("labels", dataset->targets, first->targets);
+    }
   }
 }
 
@@ -263,28 +252,33 @@ void order_arrays(const ModelConfig& model, Dataset& dataset) {
   diagnostics.throw_if_errors();
 }
 
-RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
+RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const LearnedPtr& known) {
   RunData data;
   Diagnostics diagnostics;
   const DataConfig& sources = config.data;
   const bool wants_validation = fit || evaluated == DataPart::kValidation;
   const bool splits = !sources.validation && config.fit.validation_split > 0;
+  const bool wants_train = fit || evaluated == DataPart::kTrain || (wants_validation && splits);
   const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
                         std::optional<Dataset>& to) {
     if (source && &to == &data.test && data.validation && sources.validation &&
         is_same_source(*source, *sources.validation)) {
       to = data.validation;
       to->loc = source->loc;
+    } else if (source && !known && wants_train && !data.train &&
+               training_source(*source) != nullptr) {
+      // Its ids come from the training data, whose error is already collected.
+      collect(diagnostics, [&] { check_source_files(*source, sources); });
     } else if (source) {
       collect(diagnostics, [&] {
-        to = load_dataset(*source, sources);
+        to = load_dataset(*source, sources, data.train && !known ? data.train->learned : known);
         order_arrays(config.model, *to);
       });
     } else {
       diagnostics.error("E300", sources.loc, fmt::format("the config names no `data.{}`", name));
     }
   };
-  if (fit || evaluated == DataPart::kTrain || (wants_validation && splits)) {
+  if (wants_train) {
     load("train", sources.train, data.train);
   }
   if (splits && data.train) {
@@ -292,13 +286,14 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated) {
       std::tie(data.train, data.validation) = split_validation(
           *data.train, config.fit.validation_split, config.fit.validation_split.loc);
     });
-  } else if (wants_validation && (sources.validation || evaluated == DataPart::kValidation)) {
+  } else if (wants_validation && !splits &&
+             (sources.validation || evaluated == DataPart::kValidation)) {
     load("validation", sources.validation, data.validation);
   }
   if (evaluated == DataPart::kTest) {
     load("test", sources.test, data.test);
   }
-  check_parts(data, diagnostics);
+  check_parts(data, known, diagnostics);
   if (fit && data.train) {
     if (evaluated == DataPart::kTrain && !config.fit.class_weight.empty()) {
       data.unweighted = data.train;
@@ -334,7 +329,7 @@ RunData outline_run_data(const Config& config, Diagnostics& diagnostics) {
   outline(config.data.train, data.train);
   outline(config.data.validation, data.validation);
   outline(config.data.test, data.test);
-  check_parts(data, diagnostics);
+  check_parts(data, nullptr, diagnostics);
   if (data.train && !data.train->targets.empty()) {
     apply_class_weight(config.fit, *data.train, diagnostics);
   }

@@ -32,8 +32,11 @@ struct RunData {
 
 // Reads what `fit` needs (training and validation data, fit.class_weight applied) and the part that
 // is evaluated. Parts agree on whether samples have weights. Throws ConfigError with the problems
-// of all of them: those of load_dataset, E324 for missing labels or parts of different shapes.
-RunData load_run_data(const Config& config, bool fit, DataPart evaluated);
+// of all of them: those of load_dataset, E324 for missing labels, parts of different shapes, and
+// classes that are not those of the run. `known` is what the run learned from its training data.
+// Null for a new run, whose classes are those of its first part.
+RunData load_run_data(const Config& config, bool fit, DataPart evaluated,
+                      const LearnedPtr& known = nullptr);
 
 // What can be said of that without opening a file of data: sources that are made (random, digits)
 // without a sample, and of the others only that their files are there. Problems go to

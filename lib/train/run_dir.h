@@ -3,6 +3,7 @@
 //   config.yaml            as written            config.resolved.yaml   every value with its origin
 //   metrics.jsonl          what happened         weights.safetensors    at the end, by Keras paths
 //   plan.txt, plan.json    what is sharded how   checkpoints/
+//   data.json              what was learned from the training data: learned_file.h
 //
 // config.resolved.yaml can be used from anywhere: the places of data are absolute.
 // A run never writes into another run's directory; one that is resumed goes on in its own.

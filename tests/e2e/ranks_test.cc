@@ -248,6 +248,52 @@ TEST_CASE("evaluate and predict give what one process gives") {
   CHECK(folder.read("four.npy") == folder.read("one.npy"));
 }
 
+TEST_CASE("what a run of several processes learned from its data outlives these") {
+  const TemporaryFolder folder;
+  const auto write_table = [&](const std::string& name, const char* first) {
+    std::string text = "city,n,kind\n";
+    for (int i = 0; i < 40; ++i) {
+      const int city = i * 7 % 3;
+      text += fmt::format("{},{},{}\n",
+                          city == 0   ? first
+                          : city == 1 ? "Oslo"
+                                      : "Rome",
+                          i % 5, city == 1 ? "cup" : "jug");
+    }
+    folder.write(name, text);
+  };
+  write_table("train.csv", "Bonn");
+  write_table("test.csv", "Bonn");
+  folder.write("table.yaml", R"(
+distribution: {device_mesh: {shape: [2, 2], axis_names: [data, model], devices: "cpu:4"}, reductions: fixed}
+data:
+  train: {source: csv, path: train.csv, label: kind, categorical: city}
+  test: {source: csv, path: test.csv}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {units: 2, activation: softmax}}]}
+compile: {optimizer: {Adam: {learning_rate: 0.05}}, loss: sparse_categorical_crossentropy}
+fit: {batch_size: 8, epochs: 2}
+)");
+  const auto by = [&](int size, const std::vector<std::string>& args) {
+    const Result result = run(size == 1 ? Command{.args = args, .folder = folder.path()}
+                                        : as_ranks(size, args, folder.path()),
+                              240);
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK_MESSAGE(!contains(result.err, "warning"), result.err);
+    return result.out.substr(result.out.rfind("loss: "));
+  };
+  by(2, {"train", "table.yaml", "-o", "run"});
+  const std::string loss = by(1, {"evaluate", "run"});
+  write_table("train.csv", "Zagreb");  // the ids of Oslo and Rome would be 0 and 1 now
+  CHECK(by(1, {"evaluate", "run"}) == loss);
+  CHECK(by(2, {"evaluate", "run"}) == loss);
+  write_table("train.csv", "Bonn");
+  by(2, {"resume", "run", "fit.epochs=3", "--mesh", "4x1"});
+  const std::string resumed = by(2, {"evaluate", "run"});
+  fs::remove(folder.file("train.csv"));
+  CHECK(by(2, {"evaluate", "run"}) == resumed);
+  CHECK(by(1, {"evaluate", "run/checkpoints/000015"}) == resumed);
+}
+
 TEST_CASE("a folder that not all processes see ends all before the first step") {
   const RanksFolder folder;
   fs::create_directory(folder.file("elsewhere"));

@@ -1,4 +1,4 @@
-// Manifests and states of checkpoints, and the JSON of Keras models.
+// Manifests and states of checkpoints, what runs learned from data, and the JSON of Keras models.
 #include "base/checksum.h"
 #include "base/diagnostic.h"
 #include "config/load.h"
@@ -6,23 +6,35 @@
 #include "nn/keras/import.h"
 #include "target.h"
 #include "train/checkpoint/format.h"
+#include "train/learned_json.h"
 
 namespace meshtrain::fuzz {
 
-// With the checksum that the text should have: behind it the fields are looked at.
-void read_manifest(Bytes bytes) {
-  const std::string_view text = as_text(bytes);
+namespace {
+
+// The text with the checksum that it should have, where it ends with one: behind it the fields are
+// looked at.
+std::string with_own_sum(std::string_view text) {
   constexpr std::string_view kKey = ",\n\"self_xxh3_128\": \"";
   const size_t at = text.rfind(kKey);
   if (at == text.npos) {
-    parse_manifest(text, "manifest.json");
-    return;
+    return std::string(text);
   }
   const std::string sum = checksum128(std::as_bytes(std::span(text.substr(0, at))));
   std::string whole;
   whole.reserve(at + kKey.size() + sum.size() + 4);  // its growth would count as the parser's
   whole.append(text.substr(0, at + kKey.size())).append(sum).append("\"\n}\n");
-  parse_manifest(whole, "manifest.json");
+  return whole;
+}
+
+}  // namespace
+
+void read_manifest(Bytes bytes) {
+  parse_manifest(with_own_sum(as_text(bytes)), "manifest.json");
+}
+
+void read_learned(Bytes bytes) {
+  parse_learned(with_own_sum(as_text(bytes)), "data.json");
 }
 
 void read_state(Bytes bytes) {

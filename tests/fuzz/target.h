@@ -33,6 +33,7 @@ void read_image(Bytes bytes);
 uint64_t image_coefficients(Bytes bytes);
 void read_manifest(Bytes bytes);
 void read_state(Bytes bytes);
+void read_learned(Bytes bytes);
 void read_keras(Bytes bytes);
 void read_control(Bytes bytes);
 
@@ -47,6 +48,7 @@ inline constexpr Target kTargets[] = {
     {"image", read_image, uint64_t{16} << 20, image_coefficients},
     {"manifest", read_manifest},
     {"state", read_state},
+    {"learned", read_learned, uint64_t{64} << 20},  // of at most 1 MiB
     {"keras", read_keras},
     {"control", read_control},
 };

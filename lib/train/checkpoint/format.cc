@@ -21,10 +21,6 @@ constexpr std::string_view kKinds[] = {"weight", "slot", "scalar", "metric"};
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxPieces = 16384;  // of a tensor: devices of the largest mesh
 constexpr size_t kMaxFiles = 2 * kMaxPieces + 64;
-// The last lines of a manifest; the checksum is over all bytes before them.
-constexpr std::string_view kSelfKey = ",\n\"self_xxh3_128\": \"";
-constexpr std::string_view kSelfEnd = "\"\n}\n";
-constexpr size_t kSumDigits = 32;
 
 Json cursor_json(const DataCursor& cursor) {
   return {{"data", cursor.data},
@@ -167,20 +163,6 @@ CheckpointTensor parse_tensor(const Json& json, ReadPieces pieces, const std::st
   return out;
 }
 
-// Throws E403 when the text and the checksum at its end do not belong together.
-void check_sum(std::string_view text, const std::string& path) {
-  const size_t tail = kSelfKey.size() + kSumDigits + kSelfEnd.size();
-  if (text.size() < tail || !ends_with(text, kSelfEnd) ||
-      text.substr(text.size() - tail, kSelfKey.size()) != kSelfKey) {
-    read_error("E402", path, "does not end as a manifest does: cut short or overwritten?");
-  }
-  const std::string_view body = text.substr(0, text.size() - tail);
-  const std::string_view sum = text.substr(text.size() - kSelfEnd.size() - kSumDigits, kSumDigits);
-  if (checksum128(std::as_bytes(std::span(body))) != sum) {
-    read_error("E403", path, "its checksum does not match: the manifest was changed");
-  }
-}
-
 std::string signature(std::vector<std::string> lines) {
   std::sort(lines.begin(), lines.end());
   const std::string text = join(lines, "");
@@ -247,13 +229,7 @@ std::string manifest_text(const Manifest& manifest) {
                      {"cursor", cursor_json(manifest.cursor)},
                      {"rng", {{"scheme", "philox-1"}, {"seed", manifest.cursor.seed}}},
                      {"numbers", {{"finite", true}, {"loss", number_json(manifest.loss)}}}};
-  // One line a key, so that people can look at it.
-  std::string text = "{";
-  for (const auto& [key, value] : json.items()) {
-    text += fmt::format("{}\n\"{}\": {}", text.size() > 1 ? "," : "", key, json_text(value));
-  }
-  const std::string sum = checksum128(std::as_bytes(std::span(text)));
-  return text + std::string(kSelfKey) + sum + std::string(kSelfEnd);
+  return sealed_json(json);
 }
 
 namespace {
@@ -298,7 +274,7 @@ void parse_entries(std::string_view text, const std::string& path, Manifest& out
 }  // namespace
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
-  check_sum(text, path);
+  check_seal(text, path, "manifest");
   // The format first: another one may have other tensors.
   const EntryList left_out[] = {
       {"tensors", "", nullptr}, {"tensors", "pieces", nullptr}, {"files", "", nullptr}};

@@ -7,12 +7,18 @@
 #include <limits>
 #include <set>
 
+#include "base/checksum.h"
+#include "base/json.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {
 namespace {
 
+// The last lines of a sealed text; the checksum is over all bytes before them.
+constexpr std::string_view kSealKey = ",\n\"self_xxh3_128\": \"";
+constexpr std::string_view kSealEnd = "\"\n}\n";
 constexpr int kMaxDepth = 32;
 // At once: a value takes up to 160 bytes of memory, whatever few bytes it is written in.
 constexpr int64_t kMaxValues = 100000;
@@ -99,6 +105,32 @@ class Watch {
 };
 
 }  // namespace
+
+size_t max_text_bytes(std::string_view name) {
+  return name == "data.json" ? kMaxManifest : kMaxCheckpointText;
+}
+
+std::string sealed_json(const Json& object) {
+  std::string text = "{";
+  for (const auto& [key, value] : object.items()) {
+    text += fmt::format("{}\n\"{}\": {}", text.size() > 1 ? "," : "", key, json_text(value));
+  }
+  const std::string sum = checksum128(std::as_bytes(std::span(text)));
+  return text.append(kSealKey).append(sum).append(kSealEnd);
+}
+
+void check_seal(std::string_view text, const std::string& path, const char* what) {
+  const size_t tail = kSealKey.size() + kSumDigits + kSealEnd.size();
+  if (text.size() < tail || !ends_with(text, kSealEnd) ||
+      text.substr(text.size() - tail, kSealKey.size()) != kSealKey) {
+    read_error("E402", path, "does not end as a {} does: cut short or overwritten?", what);
+  }
+  const std::string_view body = text.substr(0, text.size() - tail);
+  const std::string_view sum = text.substr(text.size() - kSealEnd.size() - kSumDigits, kSumDigits);
+  if (checksum128(std::as_bytes(std::span(body))) != sum) {
+    read_error("E403", path, "its checksum does not match: the {} was changed", what);
+  }
+}
 
 Json parse_bounded_json(std::string_view text, const std::string& path,
                         std::span<const EntryList> lists) {

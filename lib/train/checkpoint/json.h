@@ -16,7 +16,11 @@ using Json = nlohmann::json;
 // A manifest takes about twice its size while it is read, and the text of the largest meshes is
 // long: 16384 devices and 200 tensors that are split over all of them are 600 MiB.
 inline constexpr size_t kMaxManifest = size_t{1} << 30;
-inline constexpr size_t kMaxCheckpointText = size_t{16} << 20;  // of any other text
+inline constexpr size_t kMaxCheckpointText = size_t{16} << 20;  // of most other texts
+// The most bytes that are read of a text of a checkpoint: of data.json as many as of a manifest.
+size_t max_text_bytes(std::string_view name);
+
+inline constexpr size_t kSumDigits = 32;  // of a checksum, hexadecimal
 
 // Entries that are not kept but taken one by one, so that there may be any number of them.
 struct EntryList {
@@ -31,6 +35,13 @@ struct EntryList {
 // than 100,000 values at once: an entry that was taken counts only by its name, if it has one.
 Json parse_bounded_json(std::string_view text, const std::string& path,
                         std::span<const EntryList> lists = {});
+
+// The text of an object, one line a key so that people can look at it, with a checksum over all
+// bytes before its last lines.
+std::string sealed_json(const Json& object);
+// Throws ConfigError when that text and the checksum at its end do not belong together: E402 where
+// there is none, E403 where it is another. `what` names the kind of file for the message.
+void check_seal(std::string_view text, const std::string& path, const char* what);
 
 // Reads the fields of an object; what is missing or of another type throws ConfigError E402.
 class JsonFields {

@@ -76,7 +76,8 @@ std::string read_text(const std::string& path, uint64_t limit) {
 }
 
 std::string read_checked(const std::string& path, const CheckpointFile& file) {
-  const std::string text = read_text(path, kMaxCheckpointText);
+  const std::string name = std::filesystem::path(path).filename().string();
+  const std::string text = read_text(path, max_text_bytes(name));
   if (checksum128(std::as_bytes(std::span(text))) != file.xxh3_128) {
     read_error("E404", path, "its checksum does not match: the file was changed");
   }

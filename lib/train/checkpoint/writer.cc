@@ -346,9 +346,9 @@ class Save {
 
   void write_texts(Manifest& manifest) {
     const auto write = [&](const std::string& name, const std::string& text) {
-      if (name != "manifest.json" && text.size() > kMaxCheckpointText) {
+      if (name != "manifest.json" && text.size() > max_text_bytes(name)) {
         throw Unreadable(fmt::format("`{}` has {} bytes; at most {} could be read again", name,
-                                     text.size(), kMaxCheckpointText));
+                                     text.size(), max_text_bytes(name)));
       }
       writer_.write_text(name, text);
       manifest.files[name] = writer_.part().files.at(name);

@@ -7,6 +7,7 @@
 #include "config/source_like.h"
 #include "data/csv_table.h"
 #include "data/dataset.h"
+#include "data/learned.h"
 #include "source_config.h"
 #include "support/malformed.h"
 
@@ -394,6 +395,53 @@ TEST_CASE("load_dataset: csv files of validation data are read like those of the
   const Dataset other = load_dataset(validation, data);
   CHECK(values(*other.inputs[0].rows->tensor()) == Values{2});  // the mean of the slice
   CHECK(values(*other.targets[0].rows->tensor()) == Values{2});
+}
+
+TEST_CASE("load_dataset: what is known of the training data is not read from them") {
+  const TempFolder folder;
+  folder.write("train.csv", "city,a,kind\nRome,1,cat\nBonn,3,dog\nOslo,5,eel\n");
+  folder.write("val.csv", "kind,a,city\neel,,Rome\n");
+  DataConfig data;
+  data.base_dir = folder.path();
+  data.train = csv_source(
+      {{"label", value("-1")}, {"categorical", value(ConfigValue::List{value("city")})}});
+  const LearnedPtr known = load_dataset(*data.train, data).learned;
+  REQUIRE(known != nullptr);
+  CHECK(known->source == "csv");
+  CHECK(known->class_names == std::vector<std::string>{"cat", "dog", "eel"});
+  CHECK(known->csv.means.at("a") == 3);  // nothing is missing, elsewhere something may be
+  ConfigObject validation = csv_source({{"path", value("val.csv")}, {"missing", value("mean")}});
+  read_like_training(*data.train, validation);
+  for (const bool is_there : {true, false}) {
+    if (is_there) {
+      folder.write("train.csv", "city,a,kind\nRome,100,eel\n");
+    } else {
+      std::filesystem::remove(folder.file("train.csv"));
+    }
+    const Dataset other = load_dataset(validation, data, known);
+    CHECK(other.learned == known);
+    CHECK(values(*other.inputs[0].rows->tensor()) == Values{2, 3});
+    CHECK(values(*other.targets[0].rows->tensor()) == Values{2});
+    CHECK(other.class_names == known->class_names);
+  }
+  const Caught gone = caught([&] { load_dataset(validation, data); });
+  CHECK(gone.code == "E300");
+  CHECK(gone.says("train.csv"));
+}
+
+TEST_CASE("load_dataset: a mean that the training data did not give is never one of other data") {
+  const TempFolder folder;
+  folder.write("train.csv", "a,y\n,1\n3,2\n");
+  folder.write("val.csv", "a,y\n,1\n7,2\n");
+  DataConfig data;
+  data.base_dir = folder.path();
+  data.train = csv_source({{"label", value("y")}, {"missing", value("0")}});
+  ConfigObject validation = csv_source({{"path", value("val.csv")}, {"missing", value("mean")}});
+  read_like_training(*data.train, validation);
+  const LearnedPtr known = load_dataset(*data.train, data).learned;
+  const Caught error = caught([&] { load_dataset(validation, data, known); });
+  CHECK(error.code == "E311");
+  CHECK(error.says("no mean was learned"));
 }
 
 TEST_CASE("load_dataset: several csv files are one after the other and must agree") {

@@ -7,6 +7,7 @@
 
 #include "config/source_like.h"
 #include "data/characters.h"
+#include "data/learned.h"
 #include "data/sources.h"
 #include "source_config.h"
 #include "support/malformed.h"
@@ -117,6 +118,25 @@ TEST_CASE("text: other data have the ids of the training text") {
   CHECK(error.code == "E314");
   CHECK(error.exit_code == 3);
   CHECK(error.says("offset 4: the character U+00E4 is not in the vocabulary"));
+}
+
+TEST_CASE("text: known characters have the ids that they had in training") {
+  const TempFolder folder;
+  folder.write("t.txt", "abcabdabcx");
+  const ConfigObject source = ids_source("text", {{"path", value("t.txt")}});
+  DataConfig data;
+  data.base_dir = folder.path();
+  const LearnedPtr known = load_dataset(source, data).learned;
+  REQUIRE(known != nullptr);
+  CHECK(known->characters == Vocabulary{'a', 'b', 'c', 'd', 'x'});
+  folder.write("t.txt", "xdxdxdxd");
+  const Dataset other = load_dataset(source, data, known);
+  CHECK(read_rows(other.inputs[0].rows, {0}) == Ints{4, 3, 4});
+  CHECK(other.learned == known);
+  folder.write("t.txt", "xdxd xdxd");
+  CHECK(caught([&] { load_dataset(source, data, known); }).code == "E314");
+  const LearnedPtr of_table = std::make_shared<LearnedData>(LearnedData{"csv", {}, {}, {}});
+  CHECK(load_dataset(source, data, of_table).learned != of_table);  // of another kind of source
 }
 
 TEST_CASE("text: a given vocabulary and bytes") {
