@@ -41,8 +41,8 @@ const std::string& file_of(Library library) {
   return choice().files[static_cast<size_t>(library)];
 }
 
-// NVRTC opens its built-in headers by name, and in NVIDIA's wheels nothing says where they are:
-// what is in the process already, it finds.
+// NVRTC opens the library of its built-in headers by name, and that of a toolkit has no path to it:
+// a library that is in the process already is found.
 void open_builtins(const std::string& nvrtc) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(fs::path(nvrtc).parent_path(), ignored)) {
