@@ -149,6 +149,13 @@ TEST_CASE("processes of another mpirun are told that they are alone") {
   CHECK(says(missing, "cannot load /absent.so"));
 }
 
+// kConfig without its mesh.
+std::string without_mesh() {
+  std::string text = kConfig;
+  const size_t begin = text.find("  device_mesh"), end = text.find('\n', begin);
+  return text.erase(begin, end - begin + 1);
+}
+
 // The program alone in a folder, as if its parts had not been built.
 std::string copy_program(const StartFolder& folder, const std::string& place) {
   std::filesystem::create_directories(folder.file(place));
@@ -189,6 +196,15 @@ TEST_CASE("a part that was not built is named with the command that builds it") 
   CHECK(mpi.exit_code == 8);
   CHECK(count(mpi.err, "error[E614]") == 1);
   CHECK_MESSAGE(says(mpi, build + "mpi`"), mpi.err);
+  // `auto` computes on the processor, and says why where there are GPUs.
+  folder.write("auto.yaml", without_mesh());
+  folder.write("nvidiactl", "");
+  folder.write("nvidia0", "");
+  const Result automatic = run_program(folder, program, {"validate", "auto.yaml"},
+                                       {"MESHTRAIN_DEVICE_FOLDER=" + folder.path()});
+  CHECK_MESSAGE(automatic.exit_code == 0, automatic.err);
+  CHECK(count(automatic.err, "warning[W620]: the GPU here is not used: ") == 1);
+  CHECK(says(automatic, build + "cuda`"));
   // Another build folder.
   std::filesystem::remove(folder.file("scripts/build.sh"));
   CHECK(says(
@@ -220,13 +236,6 @@ TEST_CASE("one of several processes speaks") {
   CHECK(count(result.err, "in 2 processes of ") == 1);
   CHECK(count(result.out, "loss:") == 2);
   CHECK(folder.has_run());
-}
-
-// kConfig without its mesh.
-std::string without_mesh() {
-  std::string text = kConfig;
-  const size_t begin = text.find("  device_mesh"), end = text.find('\n', begin);
-  return text.erase(begin, end - begin + 1);
 }
 
 TEST_CASE("a mesh without a shape has a device for each process") {

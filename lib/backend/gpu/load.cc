@@ -31,8 +31,7 @@ void set_up_environment() {
   ::setenv(kNcclSwitch.name, kNcclSwitch.value, 0);
 }
 
-bool has_library() {
-  std::string reason;
+bool has_library(std::string& reason) {
   return !find_part(cuda_part(), reason).empty();
 }
 
