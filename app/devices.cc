@@ -43,6 +43,7 @@ ThisHost this_host() {
 // Those that runs can use, and why there are none.
 struct Gpus {
   std::vector<gpu::DeviceInfo> devices;
+  std::vector<gpu::LibraryInfo> libraries;
   std::string reason;
 };
 
@@ -52,6 +53,9 @@ Gpus find_gpus() {
   const int count = runtime == nullptr ? 0 : runtime->device_count(out.reason);
   for (int i = 0; i < count; ++i) {
     out.devices.push_back(runtime->info(i));
+  }
+  if (count > 0) {
+    out.libraries = runtime->libraries();
   }
   return out;
 }
@@ -64,12 +68,21 @@ std::string as_json(const ThisHost& host, const Gpus& gpus) {
         list.empty() ? "" : ",", json_string(device.name), static_cast<double>(device.compute) / 10,
         device.total_bytes, device.free_bytes, json_string(device.driver));
   }
-  return fmt::format(R"({{"cpu":{{"name":{},"cores":{},"memory":{}}},"gpus":[{}],"auto":{}}})"
-                     "\n",
-                     json_string(host.cpu), host.cores, host.memory, list,
-                     gpus.devices.empty()       ? R"("cpu")"
-                     : gpus.devices.size() == 1 ? R"("gpu:0")"
-                                                : R"("gpu:all")");
+  std::string libraries;
+  for (const gpu::LibraryInfo& library : gpus.libraries) {
+    libraries += fmt::format(R"({}{{"name":{},"version":{},"file":{},"problem":{}}})",
+                             libraries.empty() ? "" : ",", json_string(library.name),
+                             json_string(library.version), json_string(library.file),
+                             json_string(library.problem));
+  }
+  return fmt::format(
+      R"({{"cpu":{{"name":{},"cores":{},"memory":{}}},"gpus":[{}],"gpu_libraries":[{}],"no_gpu":{},"auto":{}}})"
+      "\n",
+      json_string(host.cpu), host.cores, host.memory, list, libraries,
+      json_string(gpus.devices.empty() ? gpus.reason : ""),
+      gpus.devices.empty()       ? R"("cpu")"
+      : gpus.devices.size() == 1 ? R"("gpu:0")"
+                                 : R"("gpu:all")");
 }
 
 std::string as_text(const ThisHost& host, const Gpus& gpus) {
@@ -89,12 +102,17 @@ std::string as_text(const ThisHost& host, const Gpus& gpus) {
     out += fmt::format("gpu   none: {}\n", gpus.reason);
     return out + "auto  as many virtual CPU devices as the mesh needs\n";
   }
-  return out +
-         fmt::format("      driver {}, {}\n", gpus.devices[0].driver, gpus.devices[0].libraries) +
-         fmt::format(
-             "auto  a GPU for each device of the mesh, {} where it has no shape; virtual CPU "
-             "devices where it has more\n",
-             gpus.devices.size() == 1 ? "one" : fmt::format("all {}", gpus.devices.size()));
+  out += fmt::format("      driver {}\n", gpus.devices[0].driver);
+  for (const gpu::LibraryInfo& library : gpus.libraries) {
+    out +=
+        library.problem.empty()
+            ? fmt::format("      {:<14} {}\n", library.name + " " + library.version, library.file)
+            : fmt::format("      {:<14} {}\n", library.name, library.problem);
+  }
+  return out + fmt::format(
+                   "auto  a GPU for each device of the mesh, {} where it has no shape; virtual CPU "
+                   "devices where it has more\n",
+                   gpus.devices.size() == 1 ? "one" : fmt::format("all {}", gpus.devices.size()));
 }
 
 }  // namespace

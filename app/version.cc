@@ -7,9 +7,10 @@
 namespace meshtrain {
 
 int run_version() {
+  std::string reason;
   out_stream().write(fmt::format("meshtrain {}\ncompiler {} {}\nbuild {}\ndevices {}\n", kVersion,
                                  MESHTRAIN_COMPILER, __VERSION__, MESHTRAIN_BUILD_TYPE,
-                                 gpu::has_library() ? "cpu gpu" : "cpu"));
+                                 gpu::has_library(reason) ? "cpu gpu" : "cpu"));
   return 0;
 }
 

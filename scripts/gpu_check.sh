@@ -83,10 +83,11 @@ rm -f "$out"/bench.{md,json} "$out"/report.txt  # of an earlier time
 short_run=(--epochs 1 --limit-steps 2
   'data={train: {source: digits, samples: 128}, test: {source: digits, samples: 64}}')
 work=$(mktemp -d)
+# `timeout` hands the signal on to what it runs.
 clean_up() {
-  local job
-  for job in $(jobs -rp); do
-    pkill -P "$job" 2>/dev/null
+  local file
+  for file in "$work"/unit*.pid; do
+    [ ! -f "$file" ] || kill "$(cat "$file")" 2>/dev/null
   done
   rm -rf "$work"
 }
@@ -165,13 +166,14 @@ part_build() {
     result build FAILED "there is no libmeshtrain_cuda.so: package where the CUDA toolkit is"
     return 1
   fi
-  local folders
-  folders=$(cuda_folders "$python")
-  libraries=(env "LD_LIBRARY_PATH=$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "MESHTRAIN_GPU_LIBRARY=$library")
+  local cuda
+  cuda=$(cuda_path "$python")
+  libraries=(env "MESHTRAIN_CUDA_PATH=$cuda" "MESHTRAIN_GPU_LIBRARY=$library")
   mkdir -p "$work/run"
-  wrap_program "$work/run/meshtrain" "$program" "$folders"
-  # The second model needs cuDNN.
-  local words
+  wrap_program "$work/run/meshtrain" "$program" "$cuda"
+  # The second model needs cuDNN. What fails here says so and leaves the other parts to show the rest, but for a
+  # program that does not start at all.
+  local words bad=()
   : >"$log"
   for words in "--version" "devices" "train configs/quickstart.yaml --devices $first --mesh 1x1" \
     "train configs/jax_guide_convnet.yaml --devices $first --mesh 1"; do
@@ -179,11 +181,18 @@ part_build() {
     [ "${words#train}" = "$words" ] || more=("${short_run[@]}" -o "$work/first${#words}")
     # shellcheck disable=SC2086  # words of a command
     if ! timeout -k 2 60 "$work/run/meshtrain" $words "${more[@]}" >>"$log" 2>&1; then
-      result build FAILED "meshtrain $words: $(grep -m1 -E 'error' "$log" || tail -1 "$log")"
+      bad+=("meshtrain $words: $(grep -E 'error' "$log" | tail -1 | grep . || tail -1 "$log")")
+    fi
+    if [ "$words" = --version ] && [ ${#bad[@]} -gt 0 ]; then
+      result build FAILED "${bad[0]}"
       return 1
     fi
   done
-  result build passed "$(head -1 "$log"); two models on $first"
+  if [ ${#bad[@]} -gt 0 ]; then
+    result build FAILED "$(some "${bad[@]}")"
+  else
+    result build passed "$(head -1 "$log"); two models on $first"
+  fi
 }
 
 units=()  # of a part: what runs beside each other
@@ -204,8 +213,11 @@ start() {
     from=$SECONDS
     status=124
     if [ "$ends" -gt "$from" ]; then
-      timeout -k 2 $((ends - from)) "$@" >"$place.log" 2>&1 </dev/null
+      timeout -k 2 $((ends - from)) "$@" >"$place.log" 2>&1 </dev/null &
+      echo $! >"$place.pid"
+      wait $!
       status=$?
+      rm "$place.pid"
     fi
     echo "$status $((SECONDS - from))" >"$place.end"
   ) &
@@ -217,7 +229,8 @@ gather() {
   bad=()
   wait
   for i in "${!units[@]}"; do
-    read -r status seconds <"$work/unit$i.end"
+    status=killed seconds=0  # where nothing was left
+    [ ! -f "$work/unit$i.end" ] || read -r status seconds <"$work/unit$i.end"
     { echo "== ${units[$i]}, $seconds s"; cat "$work/unit$i.log" 2>/dev/null; } >>"$1"
     case $status in
       0)

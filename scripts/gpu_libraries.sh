@@ -1,30 +1,27 @@
 # What the checks on GPUs have in common; sourced by gpu_check.sh and multi_gpu_check.sh.
 # shellcheck shell=bash
 
-# cuda_folders PYTHON: where CUDA's, cuDNN's and NCCL's libraries may lie, with colons between them: the
-# toolkit's folders, the driver's, and those that pip puts beside PyTorch or JAX.
-cuda_folders() {
-  {
-    local folder
-    for folder in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib /usr/local/nvidia/lib64 \
-      /usr/local/nvidia/lib /usr/lib/x86_64-linux-gnu; do
-      [ ! -d "$folder" ] || echo "$folder"
-    done
-    "$1" - <<'END' 2>/dev/null
+# cuda_path PYTHON: what MESHTRAIN_CUDA_PATH shall be: as it is set, else the packages of this Python where they
+# have all of CUDA's libraries; "" leaves the search to the program.
+cuda_path() {
+  if [ -n "${MESHTRAIN_CUDA_PATH:-}" ]; then
+    echo "$MESHTRAIN_CUDA_PATH"
+    return
+  fi
+  "$1" - <<'END' 2>/dev/null
 import glob, site, sys
 for root in dict.fromkeys(site.getsitepackages() + [site.getusersitepackages()] + sys.path):
-    for folder in sorted(glob.glob(f"{root}/nvidia/*/lib")):
-        print(folder)
+    if all(glob.glob(f"{root}/nvidia/*/lib/lib{name}.so.*") for name in ("cublasLt", "nvrtc", "cudnn", "nccl")):
+        print(root)
+        break
 END
-  } | paste -sd:
 }
 
-# wrap_program FILE PROGRAM FOLDERS: makes FILE start PROGRAM with these folders to find libraries in. Only
-# programs of ours get them: PyTorch must find its own.
+# wrap_program FILE PROGRAM CUDA_PATH: makes FILE start PROGRAM with CUDA's libraries from there.
 wrap_program() {
   cat >"$1" <<END
 #!/bin/sh
-LD_LIBRARY_PATH='$3'\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec '$2' "\$@"
+MESHTRAIN_CUDA_PATH='$3' exec '$2' "\$@"
 END
   chmod +x "$1"
 }

@@ -6,7 +6,7 @@
 #   --out      report.txt, figures.json; default build/multi_gpu_check
 #   --gpus     use so many; default all
 #   --only     of the workloads those with this in their names
-#   --python   the one whose packages have CUDA's libraries, where no toolkit is installed
+#   --python   the one whose packages have CUDA's libraries; else the program searches for them
 #   --dry-run  tiny models, to try this script with the emulator of tests/support:
 #              MESHTRAIN_GPU_LIBRARY=.../libmeshtrain_gpu_emulator.so MESHTRAIN_EMULATOR_GPUS=4
 # First the same numbers: the guide's model with `reductions: fixed` must log the same losses on two GPUs
@@ -41,7 +41,7 @@ done
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 rm -rf "$out"/gpu-0x2 "$out"/gpu-0-1 "$out"/figures.json  # of an earlier time
-wrap_program "$out/meshtrain" "$(realpath "$program")" "$(cuda_folders "$python")"
+wrap_program "$out/meshtrain" "$(realpath "$program")" "$(cuda_path "$python")"
 
 count=$("$out/meshtrain" devices --format json |
   "$python" -c 'import json, sys; print(len(json.load(sys.stdin)["gpus"]))')

@@ -308,7 +308,8 @@ constexpr ErrorCode kCodes[] = {
      "times when it starts such ranks; with SLURM_PMIX_FENCE=ring it did not."},
     {"W620", "GPUs that are not used",
      "`devices: auto` takes GPUs where there is one for each device of the mesh and each process. "
-     "Virtual devices on GPUs are written out: `gpu:0x8`."},
+     "Virtual devices on GPUs are written out: `gpu:0x8`. Without the program's GPU part it takes "
+     "none; the message says how to get that."},
     {"W621", "`--hosts` or a file of hardware without an estimate",
      "`plan` knows how fast devices on paper are (`64xH100`), and with a file of hardware virtual "
      "ones on the processor. GPUs of this machine it does not look at."},

@@ -6,9 +6,12 @@
 
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
 
 namespace meshtrain {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string program_folder() {
   char path[PATH_MAX];
@@ -17,7 +20,46 @@ std::string program_folder() {
   return program.substr(0, program.rfind('/') + 1);
 }
 
+// "scripts/build.sh release meshtrain_cuda" for a program in .../build/release/app/; "" where it is
+// in no build tree.
+std::string build_command(const LibraryPart& part, const std::string& folder) {
+  std::error_code error;
+  const fs::path build = fs::weakly_canonical(fs::path(folder) / "..", error);
+  if (error || !fs::exists(build / "CMakeCache.txt", error)) {
+    return {};
+  }
+  const std::string kind = build.filename();
+  const bool has_script = fs::exists(build / "../../scripts/build.sh", error);
+  if (has_script && (kind == "release" || kind == "dev" || kind == "sanitize")) {
+    return fmt::format("scripts/build.sh {} {}", kind, part.target);
+  }
+  return fmt::format("cmake --build {} --target {}", build.string(), part.target);
+}
+
 }  // namespace
+
+std::string absent_part(const LibraryPart& part, const std::string& folder) {
+  const std::string command = build_command(part, folder);
+  if (command.empty() && part.missing.empty()) {
+    return fmt::format(
+        "{} is missing: it belongs beside the program, in {}, or in ../lib from there; unpack or "
+        "install meshtrain again, or name the file in ${}",
+        part.file, folder, part.variable);
+  }
+  if (command.empty()) {
+    return fmt::format(
+        "this package of meshtrain has no {} part, since the build was without it ({}); use a "
+        "package that has {}, or build meshtrain from source: {}, then `scripts/build.sh release "
+        "{}`",
+        part.kind, part.missing, part.file, part.cure, part.target);
+  }
+  if (part.missing.empty()) {
+    return fmt::format("{} is missing: it is a part of its own, which `{}` builds", part.file,
+                       command);
+  }
+  return fmt::format("this meshtrain was built without its {} part ({}); {}, then run `{}`",
+                     part.kind, part.missing, part.cure, command);
+}
 
 std::string find_part(const LibraryPart& part, std::string& reason) {
   const char* named = std::getenv(part.variable);
@@ -32,13 +74,7 @@ std::string find_part(const LibraryPart& part, std::string& reason) {
       return path;
     }
   }
-  reason = part.missing;
-  if (reason.empty()) {
-    reason = fmt::format(
-        "{} is missing: it belongs beside the program, in {}, or in ../lib from there; ${} can "
-        "name another place",
-        part.file, folder, part.variable);
-  }
+  reason = absent_part(part, folder);
   return {};
 }
 

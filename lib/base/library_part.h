@@ -14,8 +14,14 @@ struct LibraryPart {
   // sources than the program, which expects `abi`.
   const char* symbol;
   int abi;
-  std::string missing;  // a sentence that says why the build made none; empty where it did
+  const char* target;   // of the build, that makes it
+  std::string missing;  // why the build can make none: "no MPI was found"; empty where it can
+  std::string cure;     // what to do about that: "install libopenmpi-dev"
 };
+
+// Why there is no file, and how to get it: another command for the build tree that `folder`, the
+// program's, is in than for an installed program.
+std::string absent_part(const LibraryPart& part, const std::string& folder);
 
 // The file to open: that of $variable, else the one beside the program, or in ../lib or
 // ../lib/meshtrain from there;

@@ -61,7 +61,8 @@ Surroundings Surroundings::here(int processes) {
   Surroundings out;
   out.processes = processes;
   out.local_processes = processes == 1 ? 1 : read_environment(get).local_size;
-  out.gpus = gpu::has_library() ? count_gpus(folder == nullptr ? "/dev" : folder, visible) : 0;
+  const int gpus = count_gpus(folder == nullptr ? "/dev" : folder, visible);
+  (gpu::has_library(out.no_library) ? out.gpus : out.gpus_without_library) = gpus;
   out.has_own_gpu = out.gpus == 1 && visible != nullptr && count_named(visible) == 1;
   return out;
 }
@@ -73,6 +74,21 @@ int64_t all_devices(const DeviceRequest& request, const Surroundings& around) {
 
 namespace {
 
+std::string unused_gpus(int count) {
+  return count == 1 ? "the GPU here is" : fmt::format("the {} GPUs here are", count);
+}
+
+// `auto` cannot take GPUs without the library for them.
+void warn_of_no_library(const DeviceRequest& request, int64_t num_devices,
+                        const Surroundings& around, Diagnostics& diagnostics) {
+  diagnostics
+      .warning("W620", request.text.loc,
+               fmt::format("{} not used: {}", unused_gpus(around.gpus_without_library),
+                           around.no_library))
+      .help(fmt::format("`devices: {}` for the processor, without this warning",
+                        request.as_many(num_devices)));
+}
+
 // Why `auto` leaves the GPUs that are here alone.
 void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const Surroundings& around,
                     Diagnostics& diagnostics) {
@@ -81,12 +97,11 @@ void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const Sur
   const bool is_crowded = !is_alone && around.local_processes > around.gpus;
   Diagnostic& d = diagnostics.warning(
       "W620", request.text.loc,
-      fmt::format(
-          "{} not used: {}",
-          around.gpus == 1 ? "the GPU here is" : fmt::format("the {} GPUs here are", around.gpus),
-          is_alone     ? fmt::format("the mesh has {} devices", num_devices)
-          : is_crowded ? fmt::format("{} processes are on this host", around.local_processes)
-                       : fmt::format("each process has {} devices", each)));
+      fmt::format("{} not used: {}", unused_gpus(around.gpus),
+                  is_alone ? fmt::format("the mesh has {} devices", num_devices)
+                  : is_crowded
+                      ? fmt::format("{} processes are on this host", around.local_processes)
+                      : fmt::format("each process has {} devices", each)));
   if (is_crowded) {
     d.help("start as many processes on a host as it has GPUs")
         .help("`devices: gpu:all` where each process sees a GPU of its own");
@@ -118,6 +133,8 @@ void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings
     std::iota(request.gpus.begin(), request.gpus.end(), 0);
   } else if (!request.is_gpu && around.gpus > 0) {
     warn_of_unused(request, num_devices, around, diagnostics);
+  } else if (!request.is_gpu && around.gpus_without_library > 0) {
+    warn_of_no_library(request, num_devices, around, diagnostics);
   }
 }
 

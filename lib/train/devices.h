@@ -21,7 +21,10 @@ struct Surroundings {
   // Whether the process was given one GPU (CUDA_VISIBLE_DEVICES names one), as Slurm gives each
   // task its own.
   bool has_own_gpu = false;
-  // No GPUs where there is no library for them. $MESHTRAIN_DEVICE_FOLDER stands for /dev.
+  // GPUs that the driver knows but this program has no library for, and why.
+  int gpus_without_library = 0;
+  std::string no_library;
+  // $MESHTRAIN_DEVICE_FOLDER stands for /dev.
   static Surroundings here(int processes);
 };
 
@@ -30,7 +33,7 @@ struct Surroundings {
 int64_t all_devices(const DeviceRequest& request, const Surroundings& around);
 
 // `auto` becomes GPUs where there is one for each device of the mesh (and each process), else the
-// processor; a warning W620 says so where there are GPUs.
+// processor; a warning W620 says so where there are GPUs, used or not for want of a library.
 void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings& around,
                  Diagnostics& diagnostics);
 

@@ -69,8 +69,19 @@ void check_apart(const std::vector<std::string>& places) {
   }
 }
 
+// "NVRTC 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28"
+std::string versions_of(const std::vector<gpu::LibraryInfo>& libraries) {
+  std::string text;
+  for (const gpu::LibraryInfo& library : libraries) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", library.name,
+                        library.version.empty() ? "none" : library.version);
+  }
+  return text;
+}
+
 // Kernels are compiled for the GPU, and libraries choose algorithms by it.
-std::vector<Fact> kind_of(const gpu::DeviceInfo& info) {
+std::vector<Fact> kind_of(const gpu::DeviceInfo& info,
+                          const std::vector<gpu::LibraryInfo>& libraries) {
   const auto other_gpu = [](const std::string& first, const std::string& other) {
     return std::vector<std::string>{
         fmt::format("`{}`, rank 0 has `{}`", other, first),
@@ -78,7 +89,7 @@ std::vector<Fact> kind_of(const gpu::DeviceInfo& info) {
   };
   return {{"GPU", info.name, other_gpu},
           {"compute capability", fmt::format("{}.{}", info.compute / 10, info.compute % 10)},
-          {"libraries", info.libraries}};
+          {"libraries", versions_of(libraries)}};
 }
 
 // The first line that two programs do not have in common.
@@ -94,14 +105,12 @@ std::vector<std::string> first_difference(const std::string& first, const std::s
   return {fmt::format("line {} is {}, on rank 0 {}", line + 1, text(b), text(a))};
 }
 
-std::string make_id(const Processes& processes) {
-  if (!processes.is_first()) {
-    return {};
-  }
+// That of the device which is open.
+gpu::Runtime& loaded_runtime() {
   std::string reason;
   gpu::Runtime* const runtime = gpu::load_runtime(reason);
   MESHTRAIN_CHECK(runtime != nullptr, "{}", reason);
-  return runtime->make_id();
+  return *runtime;
 }
 
 }  // namespace
@@ -120,8 +129,10 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   const Together together(control, "joining the GPUs");
   ProcessGroup& group = *processes.group;
   check_apart(group.all_gather(place_of(*device)));
-  check_alike(group, kind_of(device->info()), "computes with something else than");
-  const std::string id = group.all_gather(make_id(processes))[0];
+  gpu::Runtime& runtime = loaded_runtime();
+  check_alike(group, kind_of(device->info(), runtime.libraries()),
+              "computes with something else than");
+  const std::string id = group.all_gather(processes.is_first() ? runtime.make_id() : "")[0];
   device->join(id, group.rank(), group.size());
   gpu::check_exchange(*device, group.rank(), group.size());
   std::vector<int> all(static_cast<size_t>(group.size()));

@@ -149,6 +149,81 @@ TEST_CASE("processes of another mpirun are told that they are alone") {
   CHECK(says(missing, "cannot load /absent.so"));
 }
 
+// kConfig without its mesh.
+std::string without_mesh() {
+  std::string text = kConfig;
+  const size_t begin = text.find("  device_mesh"), end = text.find('\n', begin);
+  return text.erase(begin, end - begin + 1);
+}
+
+// The program alone in a folder, as if its parts had not been built.
+std::string copy_program(const StartFolder& folder, const std::string& place) {
+  std::filesystem::create_directories(folder.file(place));
+  std::filesystem::copy_file(MESHTRAIN_BINARY, folder.file(place + "/meshtrain"));
+  return folder.file(place + "/meshtrain");
+}
+
+Result run_program(const StartFolder& folder, const std::string& program,
+                   const std::vector<std::string>& args,
+                   const std::vector<std::string>& environment = {}) {
+  Command command;
+  command.program = program;
+  command.args = args;
+  command.folder = folder.path();
+  command.environment = environment;
+  command.environment.push_back("MESHTRAIN_GPU_LIBRARY=");
+  command.environment.push_back("MESHTRAIN_MPI_LIBRARY=");
+  return run(command);
+}
+
+TEST_CASE("a part that was not built is named with the command that builds it") {
+  const StartFolder folder;
+  const std::string program = copy_program(folder, "build/release/app");
+  std::filesystem::create_directories(folder.file("scripts"));
+  folder.write("scripts/build.sh", "");
+  folder.write("build/release/CMakeCache.txt", "");
+  const std::string build = "`scripts/build.sh release meshtrain_";
+  const Result devices = run_program(folder, program, {"devices"});
+  CHECK(devices.exit_code == 0);
+  CHECK_MESSAGE(devices.out.find(build + "cuda`") != std::string::npos, devices.out);
+  const Result gpu =
+      run_program(folder, program, {"train", "start.yaml", "--mesh", "1", "--devices", "gpu:0"});
+  CHECK(gpu.exit_code == 4);
+  CHECK(count(gpu.err, "error[E620]") == 1);
+  CHECK_MESSAGE(says(gpu, build + "cuda`"), gpu.err);
+  const Result mpi = run_program(folder, program, {"train", "start.yaml"},
+                                 {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0"});
+  CHECK(mpi.exit_code == 8);
+  CHECK(count(mpi.err, "error[E614]") == 1);
+  CHECK_MESSAGE(says(mpi, build + "mpi`"), mpi.err);
+  // `auto` computes on the processor, and says why where there are GPUs.
+  folder.write("auto.yaml", without_mesh());
+  folder.write("nvidiactl", "");
+  folder.write("nvidia0", "");
+  const Result automatic = run_program(folder, program, {"validate", "auto.yaml"},
+                                       {"MESHTRAIN_DEVICE_FOLDER=" + folder.path()});
+  CHECK_MESSAGE(automatic.exit_code == 0, automatic.err);
+  CHECK(count(automatic.err, "warning[W620]: the GPU here is not used: ") == 1);
+  CHECK(says(automatic, build + "cuda`"));
+  // Another build folder.
+  std::filesystem::remove(folder.file("scripts/build.sh"));
+  CHECK(says(
+      run_program(folder, program, {"train", "start.yaml", "--mesh", "1", "--devices", "gpu:0"}),
+      "`cmake --build " + folder.file("build/release") + " --target meshtrain_cuda`"));
+  CHECK_FALSE(folder.has_run());
+}
+
+TEST_CASE("an installed program without a part speaks of its package") {
+  const StartFolder folder;
+  const std::string program = copy_program(folder, "meshtrain/bin");
+  const Result gpu =
+      run_program(folder, program, {"train", "start.yaml", "--mesh", "1", "--devices", "gpu:0"});
+  CHECK(gpu.exit_code == 4);
+  const bool is_package = says(gpu, "unpack or install meshtrain again") ||
+                          says(gpu, "this package of meshtrain has no GPU part");
+  CHECK_MESSAGE(is_package, gpu.err);
+}
+
 TEST_CASE("one of several processes speaks") {
   if (!has_mpi()) {
     return;
@@ -161,13 +236,6 @@ TEST_CASE("one of several processes speaks") {
   CHECK(count(result.err, "in 2 processes of ") == 1);
   CHECK(count(result.out, "loss:") == 2);
   CHECK(folder.has_run());
-}
-
-// kConfig without its mesh.
-std::string without_mesh() {
-  std::string text = kConfig;
-  const size_t begin = text.find("  device_mesh"), end = text.find('\n', begin);
-  return text.erase(begin, end - begin + 1);
 }
 
 TEST_CASE("a mesh without a shape has a device for each process") {

@@ -90,11 +90,11 @@ class GpuCheck(unittest.TestCase):
     def suite(self, name, does):
         return self.write(f"suites/test_{name}", SPEAKING.format(name=f"{name} as it is said", does=does))
 
-    def check(self, suites, *arguments, **environment):
+    def check(self, suites, *arguments, program=PROGRAM, **environment):
         """(exit status, what it printed) of a dry run with these suites."""
         tarball = self.folder / "meshtrain.tar.gz"
         with tarfile.open(tarball, "w:gz") as tar:
-            for place, file in [("bin/meshtrain", PROGRAM), *((f"libexec/{os.path.basename(s)}", s) for s in suites)]:
+            for place, file in [("bin/meshtrain", program), *((f"libexec/{os.path.basename(s)}", s) for s in suites)]:
                 link = tarfile.TarInfo(f"meshtrain-0/{place}")
                 link.type, link.linkname = tarfile.SYMTYPE, file
                 tar.addfile(link)
@@ -105,8 +105,8 @@ class GpuCheck(unittest.TestCase):
                               "PATH": f"{self.folder}/tools:{os.environ['PATH']}"} | environment)
         return done.returncode, done.stdout + done.stderr
 
-    def fails(self, text, suites, *arguments, **environment):
-        code, said = self.check(suites, *arguments, **environment)
+    def fails(self, text, suites, *arguments, **options):
+        code, said = self.check(suites, *arguments, **options)
         self.assertEqual(code, 1, said)
         self.assertRegex(said, text)
         self.assertRegex((self.folder / "out/report.txt").read_text(), r"\| FAILED \|")
@@ -134,6 +134,19 @@ class GpuCheck(unittest.TestCase):
     def test_a_case_that_fails_is_named(self):
         good, bad = self.suite("good", "true"), self.suite("bad", "exit 1")
         self.fails(r"tests +FAILED .*1 of 2: test_bad: bad as it is said \(exit status 1\)", [good, bad],
+                   "--parts", "tests")
+
+    def test_a_model_that_does_not_train_leaves_the_other_parts(self):
+        program = self.write("tools/meshtrain", f"""#!/bin/sh
+case " $* " in *jax_guide_convnet*) echo "error: no cuDNN here" >&2; exit 4 ;; esac
+exec {PROGRAM} "$@"
+""")
+        self.fails(r"build +FAILED .*jax_guide_convnet.*: error: no cuDNN here(.|\n)*tests +passed",
+                   [self.suite("good", "true")], "--parts", "tests", program=program)
+
+    def test_a_case_that_is_killed_with_its_shell_is_no_success(self):
+        bad = self.suite("late", "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)")
+        self.fails(r"tests +FAILED .*1 of 2: test_late: .*\(exit status killed\)", [self.suite("good", "true"), bad],
                    "--parts", "tests")
 
     def test_a_case_without_a_device_is_no_success(self):

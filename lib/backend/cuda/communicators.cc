@@ -190,7 +190,7 @@ ncclComm_t Communicators::of(const std::vector<int>& ranks) {
   return *part;
 }
 
-void Communicators::enqueue(const gpu::Exchange& exchange, cudaStream_t stream) {
+void Communicators::enqueue(const gpu::Exchange& exchange, CUstream stream) {
   const std::string call = fmt::format("an exchange with ranks {}", peers_of(exchange));
   ncclResult_t status, first = ncclSuccess;
   const auto note = [&first](ncclResult_t result) {
@@ -224,8 +224,7 @@ void Communicators::enqueue_one(std::string_view kind, const std::vector<int>& r
   settle(status, communicator, fmt::format("{} with ranks {}", kind, fmt::join(ranks, ", ")));
 }
 
-void Communicators::enqueue(const gpu::AllReduce& what, ncclComm_t communicator,
-                            cudaStream_t stream) {
+void Communicators::enqueue(const gpu::AllReduce& what, ncclComm_t communicator, CUstream stream) {
   enqueue_one("an all-reduce", what.ranks, communicator, [&] {
     return nccl_->ncclAllReduce(what.data, what.data, static_cast<size_t>(what.elements),
                                 data_type(what.dtype), operation(what.reduction), communicator,
@@ -233,8 +232,7 @@ void Communicators::enqueue(const gpu::AllReduce& what, ncclComm_t communicator,
   });
 }
 
-void Communicators::enqueue(const gpu::AllGather& what, ncclComm_t communicator,
-                            cudaStream_t stream) {
+void Communicators::enqueue(const gpu::AllGather& what, ncclComm_t communicator, CUstream stream) {
   enqueue_one("an all-gather", what.ranks, communicator, [&] {
     return nccl_->ncclAllGather(what.from, what.to, static_cast<size_t>(what.bytes), ncclInt8,
                                 communicator, stream);
@@ -242,7 +240,7 @@ void Communicators::enqueue(const gpu::AllGather& what, ncclComm_t communicator,
 }
 
 void Communicators::enqueue(const gpu::ReduceScatter& what, ncclComm_t communicator,
-                            cudaStream_t stream) {
+                            CUstream stream) {
   enqueue_one("a reduce-scatter", what.ranks, communicator, [&] {
     return nccl_->ncclReduceScatter(what.from, what.to, static_cast<size_t>(what.elements),
                                     data_type(what.dtype), operation(what.reduction), communicator,
@@ -298,8 +296,9 @@ void Communicators::abort() {
   std::vector<ncclComm_t> all = {world_};
   for (const auto& [ranks, communicator] : parts_)
     all.push_back(communicator);
-  aborting_ = std::jthread([nccl = nccl_, device = core_.index, all] {
-    cudaSetDevice(device);  // NCCL comes back to the thread's own, which is made ready for that
+  aborting_ = std::jthread([nccl = nccl_, context = core_.context, all] {
+    if (context != nullptr)  // NCCL comes back to the thread's own context
+      driver().cuCtxSetCurrent(context);
     nccl->ncclGroupStart();
     for (const ncclComm_t communicator : all)
       nccl->ncclCommAbort(communicator);

@@ -150,9 +150,9 @@ ConvLayout conv_layout(const ConvShape& s, int64_t images) {
 }
 
 Convs::Convs(Core& core, std::string_view description)
-    : core_(core), described_(CudnnObject(core, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)) {
-  described_->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                  static_cast<int64_t>(description.size()), description.data());
+    : core_(core), described_(CudnnObject(core, kDevicePropDescriptor)) {
+  described_->set(kDevicePropJson, CUDNN_TYPE_CHAR, static_cast<int64_t>(description.size()),
+                  description.data());
   described_->finalize();
 }
 
@@ -219,7 +219,7 @@ std::vector<CudnnObject> Convs::engine_configs(const CudnnObject& graph) const {
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (described_)
-      heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *described_);
+      heuristics.set(kEngineHeurDeviceProp, *described_);
     if (heuristics.try_finalize() != CUDNN_STATUS_SUCCESS)
       continue;
     for (CudnnObject& config : heuristics.read_all(
@@ -251,7 +251,7 @@ std::unique_ptr<ConvPlan> Convs::choose(const gpu::Conv& conv, const std::string
         continue;
       CudnnObject plan(core_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       if (described_)
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *described_);
+        plan.set(kExecutionPlanDeviceProp, *described_);
       else
         plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -285,7 +285,7 @@ void Convs::run_once(const ConvPlan& plan, const gpu::Conv& conv) const {
 }
 
 void Convs::enqueue(const ConvPlan& plan, const std::byte* x, const std::byte* kernel,
-                    const std::byte* y, std::byte* workspace, cudaStream_t stream) const {
+                    const std::byte* y, std::byte* workspace, CUstream stream) const {
   const std::array<const void*, 3> data = {x, kernel, y};
   const std::array<int64_t, 3> uids = {kX, kKernel, kY};
   CudnnObject pack(core_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);

@@ -42,7 +42,7 @@ class Convs {
   const ConvPlan& plan(const gpu::Conv& conv);
   // The addresses are the command's own, with the kernel in cuDNN's order.
   void enqueue(const ConvPlan& plan, const std::byte* x, const std::byte* kernel,
-               const std::byte* y, std::byte* workspace, cudaStream_t stream) const;
+               const std::byte* y, std::byte* workspace, CUstream stream) const;
 
  private:
   // Adds the objects of the operation, itself last.

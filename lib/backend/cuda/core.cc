@@ -10,10 +10,28 @@
 
 namespace meshtrain::cuda {
 
+void Core::make_current() const {
+  check(driver().cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
+std::byte* Core::allocate(size_t bytes, std::string_view what) const {
+  CUdeviceptr memory = 0;
+  check(driver().cuMemAlloc_v2(&memory, bytes), fmt::format("cuMemAlloc ({})", what));
+  return reinterpret_cast<std::byte*>(memory);
+}
+
+void Core::launch(CUfunction kernel, unsigned blocks, unsigned shared_bytes, void* parameter,
+                  CUstream stream) const {
+  void* parameters[] = {parameter};
+  check(driver().cuLaunchKernel(kernel, blocks, 1, 1, gpu::kThreads, 1, 1, shared_bytes, stream,
+                                parameters, nullptr),
+        "cuLaunchKernel");
+}
+
 void Core::follow_copies() {
   if (!has_copies)
     return;
-  check(cudaStreamWaitEvent(work, copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  check(driver().cuStreamWaitEvent(work, copied, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
   has_copies = false;
 }
 
@@ -26,8 +44,8 @@ void Core::poll(const Query& query, const char* call) const {
   const auto begin = Clock::now();
   auto next_look = begin + kLook;
   Patience patience;
-  for (cudaError_t status = query(); status != cudaSuccess; status = query()) {
-    if (status != cudaErrorNotReady)
+  for (CUresult status = query(); status != CUDA_SUCCESS; status = query()) {
+    if (status != CUDA_ERROR_NOT_READY)
       check(status, call);
     const auto now = Clock::now();
     if (now >= next_look) {
@@ -41,16 +59,16 @@ void Core::poll(const Query& query, const char* call) const {
   communicators->check_aborted();
 }
 
-void Core::wait_for(cudaStream_t stream) const {
+void Core::wait_for(CUstream stream) const {
   if (communicators == nullptr)
-    return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  poll([stream] { return cudaStreamQuery(stream); }, "cudaStreamQuery");
+    return check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+  poll([stream] { return driver().cuStreamQuery(stream); }, "cuStreamQuery");
 }
 
-void Core::wait_for(cudaEvent_t event) const {
+void Core::wait_for(CUevent event) const {
   if (communicators == nullptr)
-    return check(cudaEventSynchronize(event), "cudaEventSynchronize");
-  poll([event] { return cudaEventQuery(event); }, "cudaEventQuery");
+    return check(driver().cuEventSynchronize(event), "cuEventSynchronize");
+  poll([event] { return driver().cuEventQuery(event); }, "cuEventQuery");
 }
 
 void Core::fail(std::string_view what, ExitCode code) const {
@@ -60,12 +78,14 @@ void Core::fail(std::string_view what, ExitCode code) const {
   throw RuntimeFailure(code, text);
 }
 
-void Core::check(cudaError_t status, const char* call) const {
-  if (status == cudaSuccess)
+void Core::check(CUresult status, std::string_view call) const {
+  if (status == CUDA_SUCCESS)
     return;
-  cudaGetLastError();  // errors that do not stay must not be found by the next launch
-  fail(fmt::format("{} failed: {} ({})", call, cudaGetErrorString(status),
-                   cudaGetErrorName(status)));
+  const char* name = "unknown error";
+  const char* text = "";
+  driver().cuGetErrorName(status, &name);
+  driver().cuGetErrorString(status, &text);
+  fail(fmt::format("{} failed: {} ({})", call, text, name));
 }
 
 void Core::check(nvrtcResult status, const char* call) const {

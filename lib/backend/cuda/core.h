@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cublasLt.h>
-#include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
 #include <nvrtc.h>
 
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backend/cuda/driver.h"
 #include "backend/gpu/device.h"
 #include "base/error.h"
 
@@ -22,28 +22,40 @@ struct Core {
   std::string name;  // "NVIDIA H200"
   int compute = 0;   // 90 for compute capability 9.0
   gpu::DeviceOptions options;
-  cudaStream_t work = nullptr;      // everything but
-  cudaStream_t copies = nullptr;    // uploads that wait for nothing
-  cudaStream_t messages = nullptr;  // communication outside of graphs
-  cudaEvent_t copied = nullptr;     // behind the last of these
-  bool has_copies = false;          // that `work` has not been told to wait for
-  std::string path;                 // of the step that is being made ready or enqueued; "" for none
-  gpu::Traffic traffic;             // of what was enqueued
+  CUcontext context = nullptr;
+  CUstream work = nullptr;      // everything but
+  CUstream copies = nullptr;    // uploads that wait for nothing
+  CUstream messages = nullptr;  // communication outside of graphs
+  // For captures only. It lives as long as the handles of libraries, which keep the last stream
+  // that they were given.
+  CUstream captures = nullptr;
+  CUevent copied = nullptr;  // recorded behind the last enqueued upload
+  bool has_copies = false;   // whether `work` must still wait for `copied`
+  std::string path;          // of the step that is being made ready or enqueued; "" for none
+  gpu::Traffic traffic;      // of what was enqueued
   Communicators* communicators = nullptr;  // with devices of other processes, once it has joined
 
+  // The calling thread's calls go to this device. Every entry of Device begins with it.
+  void make_current() const;
+  // Throws RuntimeFailure where there is not enough; `what` is for the message. free_memory()
+  // frees.
+  std::byte* allocate(size_t bytes, std::string_view what) const;
+  // A kernel whose one parameter is at `parameter`, by blocks of gpu::kThreads.
+  void launch(CUfunction kernel, unsigned blocks, unsigned shared_bytes, void* parameter,
+              CUstream stream) const;
   // Before anything is enqueued on `work`: it comes after the uploads enqueued so far.
   void follow_copies();
   // The host waits until all of a stream is done, or the event has come. What waits for other
   // processes ends when one of them fails, and soon where an exception is on its way already.
-  void wait_for(cudaStream_t stream) const;
-  void wait_for(cudaEvent_t event) const;
+  void wait_for(CUstream stream) const;
+  void wait_for(CUevent event) const;
 
   // Throw RuntimeFailure (exit 4) that says what failed, why, on which device, at which step.
-  void check(cudaError_t status, const char* call) const;
+  void check(CUresult status, std::string_view call) const;
   void check(nvrtcResult status, const char* call) const;
   void check(cublasStatus_t status, const char* call) const;
   void check(cudnnStatus_t status, const char* call) const;
-  // "cudaMalloc: out of memory"
+  // "cuMemAlloc failed: out of memory"
   [[noreturn]] void fail(std::string_view what, ExitCode code = ExitCode::kMesh) const;
 
  private:

@@ -8,6 +8,13 @@
 
 namespace meshtrain::cuda {
 
+// Descriptions of GPUs that are not here, by the numbers that newer headers give them: those of
+// cuDNN 9.1 have none.
+constexpr auto kDevicePropDescriptor = static_cast<cudnnBackendDescriptorType_t>(38);
+constexpr auto kDevicePropJson = static_cast<cudnnBackendAttributeName_t>(2702);
+constexpr auto kEngineHeurDeviceProp = static_cast<cudnnBackendAttributeName_t>(204);
+constexpr auto kExecutionPlanDeviceProp = static_cast<cudnnBackendAttributeName_t>(407);
+
 class CudnnObject {
  public:
   CudnnObject() = default;

@@ -13,14 +13,22 @@
 namespace meshtrain::cuda {
 namespace {
 
+CUdevice handle_of(const Core& core) {
+  std::string reason;
+  if (find_driver(reason) == nullptr)
+    core.fail(reason);
+  CUdevice device = 0;
+  core.check(driver().cuDeviceGet(&device, core.index), "cuDeviceGet");
+  return device;
+}
+
 class CudaPinned final : public gpu::PinnedMemory {
  public:
   CudaPinned(const Core& core, int64_t bytes) {
-    core.check(cudaHostAlloc(&data_, static_cast<size_t>(std::max<int64_t>(bytes, 1)),
-                             cudaHostAllocDefault),
-               "cudaHostAlloc");
+    core.check(driver().cuMemHostAlloc(&data_, static_cast<size_t>(std::max<int64_t>(bytes, 1)), 0),
+               "cuMemHostAlloc");
   }
-  ~CudaPinned() override { cudaFreeHost(data_); }
+  ~CudaPinned() override { driver().cuMemFreeHost(data_); }
   std::byte* data() override { return static_cast<std::byte*>(data_); }
 
  private:
@@ -30,22 +38,21 @@ class CudaPinned final : public gpu::PinnedMemory {
 class CudaEvent final : public gpu::Event {
  public:
   explicit CudaEvent(Core& core) : core_(core) {
-    core_.check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
-                "cudaEventCreateWithFlags");
+    core_.check(driver().cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   }
-  ~CudaEvent() override { cudaEventDestroy(event_); }
+  ~CudaEvent() override { driver().cuEventDestroy_v2(event_); }
 
   void record() override {
-    core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+    core_.make_current();
     core_.follow_copies();
-    core_.check(cudaEventRecord(event_, core_.work), "cudaEventRecord");
+    core_.check(driver().cuEventRecord(event_, core_.work), "cuEventRecord");
   }
   // Also where a kernel that was enqueued before tells of its failure.
   void wait() override { core_.wait_for(event_); }
 
  private:
   Core& core_;
-  cudaEvent_t event_ = nullptr;
+  CUevent event_ = nullptr;
 };
 
 class CudaDevice final : public gpu::Device {
@@ -73,83 +80,83 @@ class CudaDevice final : public gpu::Device {
  private:
   // The thread's calls go to this device; what is enqueued on `work` follows what came before.
   void begin_work();
-  void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind);
+  void begin_copy();
+  void copy_up(std::byte* to, const void* from, int64_t bytes, CUstream stream);
+  void copy_down(void* to, const std::byte* from, int64_t bytes);
 
   Core core_;
   Communicators communicators_;
   std::unique_ptr<Planner> planner_;
 };
 
+// The context is the one that the runtimes inside of the libraries use, and is never given back:
+// they keep what they have loaded into it.
 CudaDevice::CudaDevice(int index, const gpu::DeviceOptions& options) : communicators_(core_) {
   core_.index = index;
   const gpu::DeviceInfo info = device_info(index);
   core_.name = info.name;
   core_.compute = info.compute;
   core_.options = options;
-  core_.check(cudaSetDevice(index), "cudaSetDevice");
-  core_.check(cudaStreamCreateWithFlags(&core_.work, cudaStreamNonBlocking),
-              "cudaStreamCreateWithFlags");
-  core_.check(cudaStreamCreateWithFlags(&core_.copies, cudaStreamNonBlocking),
-              "cudaStreamCreateWithFlags");
-  core_.check(cudaStreamCreateWithFlags(&core_.messages, cudaStreamNonBlocking),
-              "cudaStreamCreateWithFlags");
-  core_.check(cudaEventCreateWithFlags(&core_.copied, cudaEventDisableTiming),
-              "cudaEventCreateWithFlags");
+  core_.check(driver().cuDevicePrimaryCtxRetain(&core_.context, handle_of(core_)),
+              "cuDevicePrimaryCtxRetain");
+  core_.make_current();
+  for (CUstream* stream : {&core_.work, &core_.copies, &core_.messages, &core_.captures})
+    core_.check(driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  core_.check(driver().cuEventCreate(&core_.copied, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   planner_ = std::make_unique<Planner>(core_);
 }
 
 CudaDevice::~CudaDevice() {
-  cudaSetDevice(core_.index);
+  driver().cuCtxSetCurrent(core_.context);
   try {
     core_.wait_for(core_.work);
     core_.wait_for(core_.copies);
   } catch (const Error&) {
     communicators_.abort();  // nobody waits for it any more
   }
-  cudaDeviceSynchronize();
+  driver().cuCtxSynchronize();
   planner_.reset();
-  cudaEventDestroy(core_.copied);
-  cudaStreamDestroy(core_.messages);
-  cudaStreamDestroy(core_.copies);
-  cudaStreamDestroy(core_.work);
+  driver().cuEventDestroy_v2(core_.copied);
+  for (CUstream stream : {core_.captures, core_.messages, core_.copies, core_.work})
+    driver().cuStreamDestroy_v2(stream);
 }
 
 gpu::DeviceInfo CudaDevice::info() {
-  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+  core_.make_current();
   gpu::DeviceInfo info = device_info(core_.index);
   size_t free = 0, total = 0;
-  core_.check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  core_.check(driver().cuMemGetInfo_v2(&free, &total), "cuMemGetInfo");
   info.free_bytes = static_cast<int64_t>(free);
   info.total_bytes = static_cast<int64_t>(total);
   return info;
 }
 
 void CudaDevice::begin_work() {
-  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+  core_.make_current();
   core_.follow_copies();
 }
 
 std::byte* CudaDevice::allocate(int64_t bytes) {
   begin_work();
   const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  void* data = nullptr;
-  const cudaError_t status = cudaMalloc(&data, size);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
+  CUdeviceptr data = 0;
+  const CUresult status = driver().cuMemAlloc_v2(&data, size);
+  if (status == CUDA_ERROR_OUT_OF_MEMORY) {
     const gpu::DeviceInfo now = info();
     core_.fail(fmt::format("out of memory: {} asked for, {} of {} are free", format_bytes(bytes),
                            format_bytes(now.free_bytes), format_bytes(now.total_bytes)));
   }
-  core_.check(status, "cudaMalloc");
+  core_.check(status, "cuMemAlloc");
+  std::byte* const memory = reinterpret_cast<std::byte*>(data);
   // Zero before anything else is done with it, on any stream.
   try {
-    core_.check(cudaMemsetAsync(data, 0, size, core_.work), "cudaMemsetAsync");
+    core_.check(driver().cuMemsetD8Async(data, 0, size, core_.work), "cuMemsetD8Async");
     core_.wait_for(core_.work);
   } catch (const Error&) {
-    cudaFree(data);
+    free_memory(memory);
     throw;
   }
-  return static_cast<std::byte*>(data);
+  return memory;
 }
 
 // Destructors call it, also on the way out of a failure, which was reported where it was found.
@@ -158,54 +165,61 @@ void CudaDevice::free(std::byte* memory) {
     synchronize();  // nothing uses it
   } catch (const Error&) {
   }
-  cudaFree(memory);
-  cudaGetLastError();  // what it says of earlier work, whoever waits for that is told
+  free_memory(memory);
 }
 
 std::unique_ptr<gpu::PinnedMemory> CudaDevice::allocate_pinned(int64_t bytes) {
-  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+  core_.make_current();
   return std::make_unique<CudaPinned>(core_, bytes);
 }
 
 std::unique_ptr<gpu::Event> CudaDevice::make_event() {
-  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+  core_.make_current();
   return std::make_unique<CudaEvent>(core_);
 }
 
 // Of memory that is not pinned: the call itself waits for what came before, and where other
 // processes may keep that from its end only wait_for() notices.
-void CudaDevice::copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
+void CudaDevice::begin_copy() {
   begin_work();
   if (core_.communicators != nullptr)
     core_.wait_for(core_.work);
-  core_.check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, core_.work),
-              "cudaMemcpyAsync");
+}
+
+void CudaDevice::copy_up(std::byte* to, const void* from, int64_t bytes, CUstream stream) {
+  core_.check(
+      driver().cuMemcpyHtoDAsync_v2(device_address(to), from, static_cast<size_t>(bytes), stream),
+      "cuMemcpyHtoDAsync");
+}
+
+void CudaDevice::copy_down(void* to, const std::byte* from, int64_t bytes) {
+  core_.check(driver().cuMemcpyDtoHAsync_v2(to, device_address(from), static_cast<size_t>(bytes),
+                                            core_.work),
+              "cuMemcpyDtoHAsync");
 }
 
 void CudaDevice::upload(std::byte* to, const void* from, int64_t bytes) {
-  copy(to, from, bytes, cudaMemcpyHostToDevice);
+  begin_copy();
+  copy_up(to, from, bytes, core_.work);
   core_.wait_for(core_.work);
 }
 
 void CudaDevice::download(void* to, const std::byte* from, int64_t bytes) {
-  copy(to, from, bytes, cudaMemcpyDeviceToHost);
+  begin_copy();
+  copy_down(to, from, bytes);
   core_.wait_for(core_.work);
 }
 
 void CudaDevice::enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) {
-  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
-  core_.check(
-      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, core_.copies),
-      "cudaMemcpyAsync");
-  core_.check(cudaEventRecord(core_.copied, core_.copies), "cudaEventRecord");
+  core_.make_current();
+  copy_up(to, from, bytes, core_.copies);
+  core_.check(driver().cuEventRecord(core_.copied, core_.copies), "cuEventRecord");
   core_.has_copies = true;
 }
 
 void CudaDevice::enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) {
   begin_work();
-  core_.check(
-      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, core_.work),
-      "cudaMemcpyAsync");
+  copy_down(to, from, bytes);
 }
 
 std::unique_ptr<gpu::Plan> CudaDevice::make_plan(const std::vector<gpu::Command>& commands,
@@ -221,40 +235,38 @@ void CudaDevice::synchronize() {
 }
 
 void CudaDevice::join(const std::string& id, int rank, int size) {
-  core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+  core_.make_current();
   communicators_.join(nccl(), id, rank, size);
   core_.communicators = &communicators_;
 }
 
-// "0000:1b:00.0"
-std::string place_of(const Core& core) {
-  std::array<char, 32> bus{};
-  core.check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), core.index),
-             "cudaDeviceGetPCIBusId");
-  return bus.data();
-}
-
 }  // namespace
-
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
 
 gpu::DeviceInfo device_info(int index) {
   Core core;  // for messages
   core.index = index;
   core.name = "not opened";
-  cudaDeviceProp properties{};
-  core.check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-  int driver = 0;
-  core.check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  const CUdevice device = handle_of(core);
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    core.check(driver().cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
+    return value;
+  };
+  std::array<char, 256> name{};
+  std::array<char, 32> place{};
+  size_t bytes = 0;
+  core.check(driver().cuDeviceGetName(name.data(), static_cast<int>(name.size()), device),
+             "cuDeviceGetName");
+  core.check(driver().cuDeviceGetPCIBusId(place.data(), static_cast<int>(place.size()), device),
+             "cuDeviceGetPCIBusId");
+  core.check(driver().cuDeviceTotalMem_v2(&bytes, device), "cuDeviceTotalMem");
   gpu::DeviceInfo info;
-  info.name = properties.name;
-  info.compute = properties.major * 10 + properties.minor;
-  info.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  info.driver = version_text(driver);
-  info.libraries = library_versions();
-  info.place = place_of(core);
+  info.name = name.data();
+  info.compute = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  info.total_bytes = static_cast<int64_t>(bytes);
+  info.driver = version_text(driver_version());
+  info.place = place.data();
   return info;
 }
 

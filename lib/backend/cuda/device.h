@@ -8,8 +8,6 @@
 
 namespace meshtrain::cuda {
 
-// "13.0" of 13000.
-std::string version_text(int version);
 // What is known of a GPU without opening it; free_bytes is 0.
 gpu::DeviceInfo device_info(int index);
 // Throws RuntimeFailure where it cannot be used.

@@ -1,33 +1,70 @@
 #include "backend/cuda/libraries.h"
 
-#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
 
+#include "backend/cuda/driver.h"
+#include "backend/cuda/library_files.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace meshtrain::cuda {
 namespace {
 
-const CublasLt* played_cublas_lt = nullptr;
-std::atomic<size_t> cublas_version = CUBLAS_VERSION;
-std::atomic<size_t> cudnn_version = CUDNN_VERSION;
-std::atomic<int> nccl_version = NCCL_VERSION_CODE;
+namespace fs = std::filesystem;
 
+const CublasLt* played_cublas_lt = nullptr;
+
+static_assert(CUDNN_MAJOR == 9 && NCCL_MAJOR == 2);  // library_file() says so, too
 // The first with ncclCommSplit is 2.18.
 constexpr int kOldestNccl = NCCL_VERSION(2, 19, 0);
 
-void* open_library(const std::string& file, const char* package) {
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
+std::string program_path() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
+  return {path, length > 0 ? static_cast<size_t>(length) : 0};
+}
+
+const LibraryChoice& choice() {
+  static const LibraryChoice chosen = choose_libraries(
+      library_sources({[](const char* name) { return std::getenv(name); }, program_path(), ""}),
+      usable_generations(driver_version()));
+  return chosen;
+}
+
+const std::string& file_of(Library library) {
+  return choice().files[static_cast<size_t>(library)];
+}
+
+// NVRTC opens the library of its built-in headers by name, and that of a toolkit has no path to it:
+// a library that is in the process already is found.
+void open_builtins(const std::string& nvrtc) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(fs::path(nvrtc).parent_path(), ignored)) {
+    if (starts_with(entry.path().filename().string(), "libnvrtc-builtins.so."))
+      ::dlopen(entry.path().c_str(), RTLD_LAZY | RTLD_LOCAL);
+  }
+}
+
+void* open_library(Library library) {
+  const std::string& file = file_of(library);
+  if (library == Library::kNvrtc)
+    open_builtins(file);
+  void* const opened = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) {
     throw RuntimeFailure(
         ExitCode::kMesh,
-        fmt::format("cannot load {}: {}; install {}, or name its folder in LD_LIBRARY_PATH", file,
-                    ::dlerror(), package));
+        fmt::format("cannot load {}: {}; install it, for example with `pip install {}`, or name "
+                    "where it is in MESHTRAIN_CUDA_PATH",
+                    library_name(library), ::dlerror(),
+                    library_package(library, choice().generation)));
   }
-  return library;
+  return opened;
 }
 
 template <class F>
@@ -37,31 +74,38 @@ void find(void* library, const std::string& file, const char* name, F& function)
     throw RuntimeFailure(ExitCode::kMesh, fmt::format("{} has no {}: it is too old", file, name));
 }
 
-// The names of shared libraries end in their major version, that of the headers.
-Nvrtc open_nvrtc() {
-  const std::string file = fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
-  void* const library = open_library(file, "CUDA's NVRTC (package cuda-nvrtc)");
-  Nvrtc result;
+// The functions of MESHTRAIN_NVRTC and the like as a struct.
 #define MESHTRAIN_FIND(name) find(library, file, #name, result.name);
-  MESHTRAIN_NVRTC(MESHTRAIN_FIND)
+#define MESHTRAIN_OPEN(Struct, which, functions) \
+  Struct result;                                 \
+  {                                              \
+    const std::string& file = file_of(which);    \
+    void* const library = open_library(which);   \
+    functions(MESHTRAIN_FIND)                    \
+  }
+
+Nvrtc open_nvrtc() {
+  MESHTRAIN_OPEN(Nvrtc, Library::kNvrtc, MESHTRAIN_NVRTC)
   return result;
 }
 
 CublasLt open_cublas_lt() {
-  const std::string file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  void* const library = open_library(file, "CUDA's cuBLAS (package libcublas)");
-  CublasLt result;
-  MESHTRAIN_CUBLASLT(MESHTRAIN_FIND)
-  cublas_version = result.cublasLtGetVersion();
+  MESHTRAIN_OPEN(CublasLt, Library::kCublasLt, MESHTRAIN_CUBLASLT)
   return result;
 }
 
+// Its name does not say which generation it is for; it opens others of its own.
 Cudnn open_cudnn() {
-  const std::string file = fmt::format("libcudnn.so.{}", CUDNN_MAJOR);
-  void* const library = open_library(file, "cuDNN (package libcudnn9-cuda)");
-  Cudnn result;
-  MESHTRAIN_CUDNN(MESHTRAIN_FIND)
-  cudnn_version = result.cudnnGetVersion();
+  MESHTRAIN_OPEN(Cudnn, Library::kCudnn, MESHTRAIN_CUDNN)
+  const int generation = static_cast<int>(result.cudnnGetCudartVersion()) / 1000;
+  if (generation != choice().generation) {
+    throw RuntimeFailure(
+        ExitCode::kMesh,
+        fmt::format("{} is for CUDA {}, and {} for CUDA {}; install both for one of them, for "
+                    "example with `pip install {}`, or name such a place in MESHTRAIN_CUDA_PATH",
+                    file_of(Library::kCudnn), generation, file_of(Library::kCublasLt),
+                    choice().generation, library_package(Library::kCudnn, choice().generation)));
+  }
   return result;
 }
 
@@ -69,20 +113,77 @@ std::string nccl_version_text(int version) {
   return fmt::format("{}.{}", version / 10000, version / 100 % 100);
 }
 
-Nccl open_nccl() {
-  const std::string file = fmt::format("libnccl.so.{}", NCCL_MAJOR);
-  void* const library = open_library(file, "NCCL (package libnccl2)");
-  Nccl result;
-  MESHTRAIN_NCCL(MESHTRAIN_FIND)
-#undef MESHTRAIN_FIND
+int nccl_version(const Nccl& library) {
   int version = 0;
-  if (result.ncclGetVersion(&version) != ncclSuccess || version < kOldestNccl) {
-    throw RuntimeFailure(ExitCode::kMesh,
-                         fmt::format("{} is NCCL {}; several GPUs need NCCL {} or newer", file,
-                                     nccl_version_text(version), nccl_version_text(kOldestNccl)));
+  return library.ncclGetVersion(&version) == ncclSuccess ? version : 0;
+}
+
+Nccl open_nccl() {
+  MESHTRAIN_OPEN(Nccl, Library::kNccl, MESHTRAIN_NCCL)
+  const int version = nccl_version(result);
+  if (version < kOldestNccl) {
+    throw RuntimeFailure(
+        ExitCode::kMesh,
+        fmt::format("{} is NCCL {}; several GPUs need NCCL {} or newer", file_of(Library::kNccl),
+                    nccl_version_text(version), nccl_version_text(kOldestNccl)));
   }
-  nccl_version = version;
   return result;
+}
+
+#undef MESHTRAIN_OPEN
+#undef MESHTRAIN_FIND
+
+// Opens it.
+std::string version_of(Library library) {
+  const auto text = [](size_t version) {
+    return fmt::format("{}.{}", version / 10000, version % 10000 / 100);
+  };
+  switch (library) {
+    case Library::kNvrtc: {
+      int major = 0, minor = 0;
+      nvrtc().nvrtcVersion(&major, &minor);
+      return fmt::format("{}.{}", major, minor);
+    }
+    case Library::kCublasLt:
+      return text(cublas_lt().cublasLtGetVersion());
+    case Library::kCudnn:
+      return text(cudnn().cudnnGetVersion());
+    case Library::kNccl:
+      break;
+  }
+  return nccl_version_text(nccl_version(nccl()));
+}
+
+// Where the loader found what has no folder in its name.
+std::string path_of(const void* function, const std::string& file) {
+  Dl_info info{};
+  return ::dladdr(function, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : file;
+}
+
+const void* function_of(Library library) {
+  switch (library) {
+    case Library::kNvrtc:
+      return reinterpret_cast<const void*>(nvrtc().nvrtcVersion);
+    case Library::kCublasLt:
+      return reinterpret_cast<const void*>(cublas_lt().cublasLtGetVersion);
+    case Library::kCudnn:
+      return reinterpret_cast<const void*>(cudnn().cudnnGetVersion);
+    case Library::kNccl:
+      break;
+  }
+  return reinterpret_cast<const void*>(nccl().ncclGetVersion);
+}
+
+gpu::LibraryInfo info_of(Library library) {
+  gpu::LibraryInfo info;
+  info.name = library_name(library);
+  try {
+    info.version = version_of(library);
+    info.file = path_of(function_of(library), file_of(library));
+  } catch (const RuntimeFailure& failure) {
+    info.problem = failure.what();
+  }
+  return info;
 }
 
 }  // namespace
@@ -113,11 +214,11 @@ const Nccl& nccl() {
   return library;
 }
 
-std::string library_versions() {
-  const size_t cublas = cublas_version, dnn = cudnn_version;
-  return fmt::format("CUDA {}.{}, cuBLASLt {}.{}, cuDNN {}.{}, NCCL {}", CUDART_VERSION / 1000,
-                     CUDART_VERSION % 1000 / 10, cublas / 10000, cublas % 10000 / 100, dnn / 10000,
-                     dnn % 10000 / 100, nccl_version_text(nccl_version));
+std::vector<gpu::LibraryInfo> library_infos() {
+  std::vector<gpu::LibraryInfo> infos;
+  for (size_t i = 0; i < kNumLibraries; ++i)
+    infos.push_back(info_of(static_cast<Library>(i)));
+  return infos;
 }
 
 }  // namespace meshtrain::cuda

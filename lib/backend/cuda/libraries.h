@@ -1,7 +1,9 @@
 // CUDA's large libraries, opened when a function of theirs is first needed: a run without
 // convolutions loads no cuDNN, one without other processes no NCCL. NVRTC is asked for its version
 // even where all kernels are in the cache, whose entries are for one. Each throws RuntimeFailure
-// that names the file where it cannot be opened.
+// (exit 4) that names the file where it cannot be opened. library_files.h chooses the files, of
+// CUDA 12 or 13 whichever headers compiled this: the functions and constants that are used are the
+// same in both.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,6 +12,9 @@
 #include <nvrtc.h>
 
 #include <string>
+#include <vector>
+
+#include "backend/gpu/device.h"
 
 namespace meshtrain::cuda {
 
@@ -26,7 +31,7 @@ namespace meshtrain::cuda {
   X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute) \
   X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoCheck)
 #define MESHTRAIN_CUDNN(X) \
-  X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnGetLastErrorString) X(cudnnCreate) \
+  X(cudnnGetVersion) X(cudnnGetCudartVersion) X(cudnnGetErrorString) X(cudnnGetLastErrorString) X(cudnnCreate) \
   X(cudnnDestroy) X(cudnnSetStream) X(cudnnBackendCreateDescriptor) \
   X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) \
   X(cudnnBackendFinalize) X(cudnnBackendExecute)
@@ -61,8 +66,7 @@ const Cudnn& cudnn();
 // Opened with settings of ours in the environment, where it says nothing else: NCCL reads it once.
 const Nccl& nccl();
 
-// "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28": of the libraries that are open, else of those
-// that the build had. Opens nothing.
-std::string library_versions();
+// Opens all of them and says what each is. Of one that cannot be opened, why.
+std::vector<gpu::LibraryInfo> library_infos();
 
 }  // namespace meshtrain::cuda

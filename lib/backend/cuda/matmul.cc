@@ -156,7 +156,7 @@ void Matmuls::set_bias(const MatmulPlan& plan, const gpu::Matmul& matmul) const 
 }
 
 void Matmuls::enqueue(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* workspace,
-                      cudaStream_t stream) const {
+                      CUstream stream) const {
   // Of the scale type, which is double for doubles only.
   const float one = 1, zero = 0;
   const double one_double = 1, zero_double = 0;

@@ -60,7 +60,7 @@ class Matmuls {
   bool is_fused(const gpu::Matmul& matmul);
   // Addresses are those of `matmul`, whose plan it is.
   void enqueue(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* workspace,
-               cudaStream_t stream) const;
+               CUstream stream) const;
 
  private:
   // As plan(); null where cuBLASLt has no algorithm.

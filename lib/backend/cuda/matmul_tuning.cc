@@ -29,27 +29,27 @@ constexpr double kMostTuning = 1.2;     // with loading
 class Timer {
  public:
   explicit Timer(const Core& core) : core_(core) {
-    core_.check(cudaEventCreate(&begin_), "cudaEventCreate");
-    core_.check(cudaEventCreate(&end_), "cudaEventCreate");
+    core_.check(driver().cuEventCreate(&begin_, CU_EVENT_DEFAULT), "cuEventCreate");
+    core_.check(driver().cuEventCreate(&end_, CU_EVENT_DEFAULT), "cuEventCreate");
   }
   ~Timer() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
+    driver().cuEventDestroy_v2(begin_);
+    driver().cuEventDestroy_v2(end_);
   }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
-  void start() { core_.check(cudaEventRecord(begin_, core_.work), "cudaEventRecord"); }
+  void start() { core_.check(driver().cuEventRecord(begin_, core_.work), "cuEventRecord"); }
   float stop() {
     float milliseconds = 0;
-    core_.check(cudaEventRecord(end_, core_.work), "cudaEventRecord");
-    core_.check(cudaEventSynchronize(end_), "cudaEventSynchronize");
-    core_.check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+    core_.check(driver().cuEventRecord(end_, core_.work), "cuEventRecord");
+    core_.check(driver().cuEventSynchronize(end_), "cuEventSynchronize");
+    core_.check(driver().cuEventElapsedTime(&milliseconds, begin_, end_), "cuEventElapsedTime");
     return milliseconds;
   }
 
  private:
   const Core& core_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  CUevent begin_ = nullptr, end_ = nullptr;
 };
 
 // Adds what it lives to a sum.
@@ -284,7 +284,7 @@ std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul
   if (epilogue.to != matmul.spec.c)
     move(epilogue.to, trial.data() + bytes);
   move(matmul.spec.c, trial.data());
-  const cudaKernel_t kernel =
+  const CUfunction kernel =
       modules_.load(joined.module)
           .kernel(call.kernel, call.shared_bytes, params.size() * sizeof(uint64_t));
 
@@ -293,10 +293,7 @@ std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul
   times.fused = time_of(core_, tuning_, [&] { enqueue(fused_plan, fused, workspace, core_.work); });
   times.apart = time_of(core_, tuning_, [&] {
     enqueue(alone_plan, alone, workspace, core_.work);
-    void* arguments[] = {params.data()};
-    core_.check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(call.grid),
-                                 dim3(gpu::kThreads), arguments, call.shared_bytes, core_.work),
-                "cudaLaunchKernel");
+    core_.launch(kernel, call.grid, call.shared_bytes, params.data(), core_.work);
   });
   return times;
 }

@@ -22,10 +22,8 @@ std::string machine_code(const Core& core, const Cache& cache, const std::string
                     core.compute / 10, core.compute % 10, compiler_version(core),
                     supported.front() / 10, supported.front() % 10));
   }
-  int driver = 0;  // stays 0 where there is none
-  cudaDriverGetVersion(&driver);
-  const std::string key = fmt::format("NVRTC {}, driver {}\n{}\n{}", compiler_version(core), driver,
-                                      compile_options(architecture), text);
+  const std::string key = fmt::format("NVRTC {}, driver {}\n{}\n{}", compiler_version(core),
+                                      driver_version(), compile_options(architecture), text);
   if (std::optional<std::string> code = cache.find("cubin", key))
     return std::move(*code);
   std::string code = compile(core, text, architecture);
@@ -34,34 +32,37 @@ std::string machine_code(const Core& core, const Cache& cache, const std::string
 }
 
 Module::Module(const Core& core, const std::string& code) : core_(core) {
-  core.check(cudaLibraryLoadData(&library_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-             "cudaLibraryLoadData");
+  core.check(driver().cuModuleLoadData(&module_, code.data()), "cuModuleLoadData");
 }
 
 Module::~Module() {
-  cudaLibraryUnload(library_);
+  driver().cuModuleUnload(module_);
 }
 
-cudaKernel_t Module::kernel(const std::string& name, unsigned shared_bytes,
-                            size_t parameter_bytes) const {
-  cudaKernel_t kernel = nullptr;
-  core_.check(cudaLibraryGetKernel(&kernel, library_, name.c_str()), "cudaLibraryGetKernel");
-  // The runtime takes kernels where it takes functions.
-  const void* const function = reinterpret_cast<const void*>(kernel);
-  cudaFuncAttributes attributes{};
-  core_.check(cudaFuncGetAttributes(&attributes, function), "cudaFuncGetAttributes");
-  if (attributes.maxThreadsPerBlock < static_cast<int>(gpu::kThreads)) {
-    core_.fail(fmt::format("kernel {} can run only {} threads a block of {}", name,
-                           attributes.maxThreadsPerBlock, gpu::kThreads));
+CUfunction Module::kernel(const std::string& name, unsigned shared_bytes,
+                          size_t parameter_bytes) const {
+  CUfunction kernel = nullptr;
+  core_.check(driver().cuModuleGetFunction(&kernel, module_, name.c_str()), "cuModuleGetFunction");
+  core_.check(driver().cuFuncLoad(kernel), "cuFuncLoad");
+  const auto attribute = [&](CUfunction_attribute which) {
+    int value = 0;
+    core_.check(driver().cuFuncGetAttribute(&value, which, kernel), "cuFuncGetAttribute");
+    return value;
+  };
+  const int most_threads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  if (most_threads < static_cast<int>(gpu::kThreads)) {
+    core_.fail(fmt::format("kernel {} can run only {} threads a block of {}", name, most_threads,
+                           gpu::kThreads));
   }
   size_t offset = 0, bytes = 0;
-  core_.check(cudaFuncGetParamInfo(function, 0, &offset, &bytes), "cudaFuncGetParamInfo");
+  core_.check(driver().cuFuncGetParamInfo(kernel, 0, &offset, &bytes), "cuFuncGetParamInfo");
   MESHTRAIN_CHECK(bytes == parameter_bytes, "{} takes {} bytes, not {}", name, bytes,
                   parameter_bytes);
-  if (shared_bytes + attributes.sharedSizeBytes > kSharedByDefault) {
-    core_.check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shared_bytes)),
-                "cudaFuncSetAttribute");
+  const int static_bytes = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  if (shared_bytes + static_cast<unsigned>(static_bytes) > kSharedByDefault) {
+    core_.check(driver().cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                            static_cast<int>(shared_bytes)),
+                "cuFuncSetAttribute");
   }
   return kernel;
 }

@@ -23,11 +23,11 @@ class Module {
 
   // Ready to be launched with that much dynamic shared memory and one parameter of that size:
   // loaded here, since a capture is no place for it.
-  cudaKernel_t kernel(const std::string& name, unsigned shared_bytes, size_t parameter_bytes) const;
+  CUfunction kernel(const std::string& name, unsigned shared_bytes, size_t parameter_bytes) const;
 
  private:
   const Core& core_;
-  cudaLibrary_t library_ = nullptr;
+  CUmodule module_ = nullptr;
 };
 
 // One Module for every text.

@@ -11,14 +11,13 @@ namespace {
 
 struct Meeting {
   explicit Meeting(const Core& core) {
-    core.check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-               "cudaEventCreateWithFlags");
+    core.check(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   }
-  ~Meeting() { cudaEventDestroy(event); }
+  ~Meeting() { driver().cuEventDestroy_v2(event); }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  cudaEvent_t event = nullptr;
+  CUevent event = nullptr;
 };
 
 // The same calls, one after the other (--no-cuda-graph), but for those that communicate: they are
@@ -36,7 +35,7 @@ class StreamPlan final : public gpu::Plan {
         arrived_(core) {}
 
   void run() override {
-    core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+    core_.make_current();
     core_.follow_copies();
     core_.traffic.add(prepared_->traffic(), steps_);
     for (int step = first_; step < first_ + steps_; ++step) {
@@ -65,10 +64,10 @@ class StreamPlan final : public gpu::Plan {
 
  private:
   // What is enqueued on `to` from now on comes behind all that is on `from`.
-  void hand_over(const Meeting& meeting, cudaStream_t from, cudaStream_t to) {
-    core_.check(cudaEventRecord(meeting.event, from), "cudaEventRecord");
-    core_.check(cudaStreamWaitEvent(to, meeting.event, cudaEventWaitDefault),
-                "cudaStreamWaitEvent");
+  void hand_over(const Meeting& meeting, CUstream from, CUstream to) {
+    core_.check(driver().cuEventRecord(meeting.event, from), "cuEventRecord");
+    core_.check(driver().cuStreamWaitEvent(to, meeting.event, CU_EVENT_WAIT_DEFAULT),
+                "cuStreamWaitEvent");
   }
 
   Core& core_;
@@ -78,22 +77,15 @@ class StreamPlan final : public gpu::Plan {
   Meeting ready_, arrived_;
 };
 
-using Nodes = std::vector<cudaGraphNode_t>;
+using Nodes = std::vector<CUgraphNode>;
 
 // Calls become nodes by capturing each by itself, behind the nodes of those it comes after.
 class GraphBuilder {
  public:
   explicit GraphBuilder(Core& core) : core_(core) {
-    core_.check(cudaGraphCreate(&graph_, 0), "cudaGraphCreate");
-    if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) {
-      cudaGraphDestroy(graph_);
-      core_.check(cudaGetLastError(), "cudaStreamCreateWithFlags");
-    }
+    core_.check(driver().cuGraphCreate(&graph_, 0), "cuGraphCreate");
   }
-  ~GraphBuilder() {
-    cudaStreamDestroy(stream_);
-    cudaGraphDestroy(graph_);
-  }
+  ~GraphBuilder() { driver().cuGraphDestroy(graph_); }
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
@@ -106,7 +98,7 @@ class GraphBuilder {
         add_all(after, ends[static_cast<size_t>(earlier)]);
       if (prepared.after(call).empty())
         after = before;
-      const auto enqueue = [&] { prepared.enqueue(call, shift, stream_); };
+      const auto enqueue = [&] { prepared.enqueue(call, shift, core_.captures); };
       ends.push_back(prepared.communicates(call) ? capture_in_order(after, enqueue)
                                                  : capture(after, enqueue));
     }
@@ -115,21 +107,21 @@ class GraphBuilder {
       add_all(last, ends[static_cast<size_t>(call)]);
     if (last.size() < 2)
       return last;
-    cudaGraphNode_t meeting = nullptr;
-    core_.check(cudaGraphAddEmptyNode(&meeting, graph_, last.data(), last.size()),
-                "cudaGraphAddEmptyNode");
+    CUgraphNode meeting = nullptr;
+    core_.check(driver().cuGraphAddEmptyNode(&meeting, graph_, last.data(), last.size()),
+                "cuGraphAddEmptyNode");
     return {meeting};
   }
 
-  cudaGraphExec_t instantiate() {
-    cudaGraphExec_t result = nullptr;
-    core_.check(cudaGraphInstantiate(&result, graph_, 0), "cudaGraphInstantiate");
+  CUgraphExec instantiate() {
+    CUgraphExec result = nullptr;
+    core_.check(driver().cuGraphInstantiateWithFlags(&result, graph_, 0), "cuGraphInstantiate");
     return result;
   }
 
  private:
   static void add_all(Nodes& to, const Nodes& nodes) {
-    for (const cudaGraphNode_t node : nodes) {
+    for (const CUgraphNode node : nodes) {
       if (std::find(to.begin(), to.end(), node) == to.end())
         to.push_back(node);
     }
@@ -138,38 +130,38 @@ class GraphBuilder {
   // Relaxed: libraries may load a kernel meanwhile. Nothing of this process uses another stream.
   template <class Enqueue>
   Nodes capture(const Nodes& after, const Enqueue& enqueue) {
-    core_.check(cudaStreamBeginCaptureToGraph(stream_, graph_, after.data(), nullptr, after.size(),
-                                              cudaStreamCaptureModeRelaxed),
-                "cudaStreamBeginCaptureToGraph");
-    cudaGraph_t same = nullptr;
+    const CUstream stream = core_.captures;
+    core_.check(driver().cuStreamBeginCaptureToGraph(stream, graph_, after.data(), nullptr,
+                                                     after.size(), CU_STREAM_CAPTURE_MODE_RELAXED),
+                "cuStreamBeginCaptureToGraph");
+    CUgraph same = nullptr;
     Nodes result;
     try {
       enqueue();
-      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-      const cudaGraphNode_t* nodes = nullptr;
+      CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+      const CUgraphNode* nodes = nullptr;
       // Libraries may let kernels begin before others end; whoever comes next waits for the end.
-      const cudaGraphEdgeData* ignored = nullptr;
+      const CUgraphEdgeData* ignored = nullptr;
       size_t count = 0;
-      core_.check(
-          cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &ignored, &count),
-          "cudaStreamGetCaptureInfo");
-      if (status == cudaStreamCaptureStatusActive)
+      core_.check(driver().cuStreamGetCaptureInfo_v3(stream, &status, nullptr, nullptr, &nodes,
+                                                     &ignored, &count),
+                  "cuStreamGetCaptureInfo");
+      if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
         result.assign(nodes, nodes + count);
     } catch (...) {
-      cudaStreamEndCapture(stream_, &same);
-      cudaGetLastError();
+      driver().cuStreamEndCapture(stream, &same);
       throw;
     }
-    core_.check(cudaStreamEndCapture(stream_, &same),
-                "cudaStreamEndCapture (--no-cuda-graph runs the same calls without a graph)");
+    core_.check(driver().cuStreamEndCapture(stream, &same),
+                "cuStreamEndCapture (--no-cuda-graph runs the same calls without a graph)");
     return result;
   }
 
   Nodes roots() const {
     size_t count = 0;
-    core_.check(cudaGraphGetRootNodes(graph_, nullptr, &count), "cudaGraphGetRootNodes");
+    core_.check(driver().cuGraphGetRootNodes(graph_, nullptr, &count), "cuGraphGetRootNodes");
     Nodes result(count);
-    core_.check(cudaGraphGetRootNodes(graph_, result.data(), &count), "cudaGraphGetRootNodes");
+    core_.check(driver().cuGraphGetRootNodes(graph_, result.data(), &count), "cuGraphGetRootNodes");
     return result;
   }
 
@@ -180,20 +172,19 @@ class GraphBuilder {
   Nodes capture_in_order(const Nodes& after, const Enqueue& enqueue) {
     const Nodes known = roots();
     Nodes result = capture(after, enqueue);
-    for (const cudaGraphNode_t root : roots()) {
+    for (const CUgraphNode root : roots()) {
       if (std::find(known.begin(), known.end(), root) != known.end())
         continue;
-      for (const cudaGraphNode_t before : after) {
-        core_.check(cudaGraphAddDependencies(graph_, &before, &root, nullptr, 1),
-                    "cudaGraphAddDependencies");
+      for (const CUgraphNode before : after) {
+        core_.check(driver().cuGraphAddDependencies_v2(graph_, &before, &root, nullptr, 1),
+                    "cuGraphAddDependencies");
       }
     }
     return result;
   }
 
   Core& core_;
-  cudaGraph_t graph_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  CUgraph graph_ = nullptr;
 };
 
 class GraphPlan final : public gpu::Plan {
@@ -206,10 +197,10 @@ class GraphPlan final : public gpu::Plan {
     for (int step = first; step < first + steps; ++step)
       before = builder.add_step(*prepared_, Shift(windows, step), before);
     graph_ = builder.instantiate();
-    const cudaError_t status = cudaGraphUpload(graph_, core.work);
-    if (status != cudaSuccess) {
-      cudaGraphExecDestroy(graph_);
-      core.check(status, "cudaGraphUpload");
+    const CUresult status = driver().cuGraphUpload(graph_, core.work);
+    if (status != CUDA_SUCCESS) {
+      driver().cuGraphExecDestroy(graph_);
+      core.check(status, "cuGraphUpload");
     }
   }
   ~GraphPlan() override {
@@ -218,21 +209,21 @@ class GraphPlan final : public gpu::Plan {
     } catch (const Error&) {
       // Whoever waits for results was told, or will be.
     }
-    cudaGraphExecDestroy(graph_);
+    driver().cuGraphExecDestroy(graph_);
   }
 
   void run() override {
-    core_.check(cudaSetDevice(core_.index), "cudaSetDevice");
+    core_.make_current();
     core_.follow_copies();
     core_.traffic.add(prepared_->traffic(), steps_);
-    core_.check(cudaGraphLaunch(graph_, core_.work), "cudaGraphLaunch");
+    core_.check(driver().cuGraphLaunch(graph_, core_.work), "cuGraphLaunch");
   }
 
  private:
   Core& core_;
   std::shared_ptr<const Prepared> prepared_;
   int steps_;
-  cudaGraphExec_t graph_ = nullptr;
+  CUgraphExec graph_ = nullptr;
 };
 
 }  // namespace

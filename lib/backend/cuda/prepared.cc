@@ -46,12 +46,13 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
     : makers_(makers), traffic_(gpu::traffic_of(commands)) {
   Core& core = makers.core;
   const auto allocate = [&](int64_t bytes) {
-    void* data = nullptr;
-    core.check(cudaMalloc(&data, static_cast<size_t>(bytes)), "cudaMalloc (turned filter)");
+    const size_t size = static_cast<size_t>(bytes);
+    std::byte* const data = core.allocate(size, "turned filter");
     memory_.push_back(data);
     // Trials of the convolutions read it before there is a filter to turn.
-    core.check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), core.work), "cudaMemsetAsync");
-    return static_cast<std::byte*>(data);
+    core.check(driver().cuMemsetD8Async(device_address(data), 0, size, core.work),
+               "cuMemsetD8Async");
+    return data;
   };
   try {
     const auto is_fused = [&](const gpu::Command& command) {
@@ -71,8 +72,8 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
     }
     assign_workspaces();
   } catch (...) {
-    for (void* data : memory_)
-      cudaFree(data);
+    for (std::byte* data : memory_)
+      free_memory(data);
     throw;
   }
 }
@@ -97,8 +98,8 @@ Communicators& Prepared::communicators() const {
 }
 
 Prepared::~Prepared() {
-  for (void* data : memory_)
-    cudaFree(data);
+  for (std::byte* data : memory_)
+    free_memory(data);
 }
 
 void Prepared::assign_workspaces() {
@@ -138,21 +139,18 @@ std::vector<int> Prepared::last_calls() const {
   return result;
 }
 
-void Prepared::launch(cudaKernel_t kernel, const gpu::KernelCall& call, const Shift& shift,
-                      cudaStream_t stream) const {
+void Prepared::launch(CUfunction kernel, const gpu::KernelCall& call, const Shift& shift,
+                      CUstream stream) const {
   std::vector<uint64_t> params(num_words(call));
   std::transform(call.params.begin(), call.params.end(), params.begin(), shift);
-  void* arguments[] = {params.data()};
-  makers_.core.check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(call.grid),
-                                      dim3(gpu::kThreads), arguments, call.shared_bytes, stream),
-                     "cudaLaunchKernel");
+  makers_.core.launch(kernel, call.grid, call.shared_bytes, params.data(), stream);
 }
 
-void Prepared::enqueue(size_t i, const Shift& shift, cudaStream_t stream) const {
+void Prepared::enqueue(size_t i, const Shift& shift, CUstream stream) const {
   const gpu::Call& call = calls_[i];
   const PathScope scope(makers_.core, call.path);
   if (const auto* kernel = std::get_if<gpu::KernelCall>(&call.what)) {
-    launch(std::get<cudaKernel_t>(ready_[i]), *kernel, shift, stream);
+    launch(std::get<CUfunction>(ready_[i]), *kernel, shift, stream);
   } else if (const auto* matmul = std::get_if<gpu::Matmul>(&call.what)) {
     gpu::Matmul here = *matmul;
     here.spec.a = shift(here.spec.a);

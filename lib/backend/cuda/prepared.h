@@ -64,21 +64,21 @@ class Prepared {
   const gpu::Traffic& traffic() const { return traffic_; }
   // Calls that no other one waits for.
   std::vector<int> last_calls() const;
-  void enqueue(size_t call, const Shift& shift, cudaStream_t stream) const;
+  void enqueue(size_t call, const Shift& shift, CUstream stream) const;
 
  private:
   // ncclComm_t: of what communicates.
-  using Ready = std::variant<cudaKernel_t, const MatmulPlan*, const ConvPlan*, ncclComm_t>;
+  using Ready = std::variant<CUfunction, const MatmulPlan*, const ConvPlan*, ncclComm_t>;
   Ready make_ready(const gpu::Call& call, const Module* module);
   Communicators& communicators() const;
   void assign_workspaces();
   static size_t workspace_bytes(const Ready& call);
-  void launch(cudaKernel_t kernel, const gpu::KernelCall& call, const Shift& shift,
-              cudaStream_t stream) const;
+  void launch(CUfunction kernel, const gpu::KernelCall& call, const Shift& shift,
+              CUstream stream) const;
 
   Makers& makers_;
   gpu::Traffic traffic_;
-  std::vector<void*> memory_;  // of turned filters
+  std::vector<std::byte*> memory_;  // of turned filters
   std::vector<gpu::Call> calls_;
   std::vector<Ready> ready_;
   std::vector<std::vector<int>> after_;

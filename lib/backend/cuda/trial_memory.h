@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
+
+#include "backend/cuda/driver.h"
 
 namespace meshtrain::cuda {
 
@@ -11,18 +11,18 @@ class TrialMemory {
  public:
   explicit TrialMemory(size_t bytes) {
     constexpr size_t kMost = size_t{2} << 30;
-    if (bytes > kMost || cudaMalloc(&data_, bytes) != cudaSuccess) {
-      cudaGetLastError();  // not to be found by the next launch
-      data_ = nullptr;
-    }
+    std::string ignored;
+    const Driver* const driver = find_driver(ignored);
+    if (bytes > kMost || driver == nullptr || driver->cuMemAlloc_v2(&data_, bytes) != CUDA_SUCCESS)
+      data_ = 0;
   }
-  ~TrialMemory() { cudaFree(data_); }  // waits for what uses it
+  ~TrialMemory() { free_memory(data()); }  // waits for what uses it
   TrialMemory(const TrialMemory&) = delete;
   TrialMemory& operator=(const TrialMemory&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::byte* data() const { return reinterpret_cast<std::byte*>(data_); }
 
  private:
-  void* data_ = nullptr;
+  CUdeviceptr data_ = 0;
 };
 
 }  // namespace meshtrain::cuda

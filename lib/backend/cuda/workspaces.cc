@@ -57,7 +57,7 @@ WorkspaceShares share_workspaces(const std::vector<std::vector<int>>& after,
 
 Workspaces::~Workspaces() {
   for (std::byte* data : all_)
-    cudaFree(data);
+    free_memory(data);
 }
 
 std::byte* Workspaces::memory(int workspace, size_t bytes) {
@@ -66,9 +66,7 @@ std::byte* Workspaces::memory(int workspace, size_t bytes) {
     current_.resize(place + 1);
   Block& block = current_[place];
   if (block.bytes < bytes) {
-    void* data = nullptr;
-    core_.check(cudaMalloc(&data, bytes), "cudaMalloc (workspace)");
-    all_.push_back(static_cast<std::byte*>(data));
+    all_.push_back(core_.allocate(bytes, "workspace"));
     block = {all_.back(), bytes};
   }
   return block.data;

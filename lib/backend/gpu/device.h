@@ -22,10 +22,17 @@ struct DeviceInfo {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;  // when asked
   std::string driver;      // "13.0"
-  std::string libraries;   // "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28"
   // Which one of its host it is, for finding two processes on the same: "0000:1b:00.0". Whoever
   // compares them knows the hosts.
   std::string place;
+};
+
+// A library that computes or communicates.
+struct LibraryInfo {
+  std::string name;     // "cuBLASLt"
+  std::string version;  // "13.1"; "" where it cannot be opened
+  std::string file;
+  std::string problem;  // why it cannot be opened
 };
 
 struct DeviceOptions {
@@ -116,6 +123,8 @@ class Runtime {
   virtual int device_count(std::string& reason) = 0;
   virtual DeviceInfo info(int index) = 0;
   virtual std::unique_ptr<Device> open(int index, const DeviceOptions& options) = 0;
+  // All that it may use, opened.
+  virtual std::vector<LibraryInfo> libraries() = 0;
   // For Device::join: any bytes.
   virtual std::string make_id() = 0;
 };
@@ -123,7 +132,7 @@ class Runtime {
 // The name and the type of the one symbol that such a library exports. `abi` must be kAbi: null
 // where it was built from other sources.
 constexpr const char* kEntryPoint = "meshtrain_gpu_runtime";
-constexpr int kAbi = 4;
+constexpr int kAbi = 5;
 using EntryPoint = Runtime* (*)(int abi);
 
 }  // namespace meshtrain::gpu

@@ -6,26 +6,23 @@
 #include "base/library_part.h"
 #include "base/nccl_settings.h"
 
-#ifndef MESHTRAIN_CUDA_MISSING  // why the build made no CUDA library; "" where it made one
+#ifndef MESHTRAIN_CUDA_MISSING  // why the build can make no CUDA library; "" where it can
 #define MESHTRAIN_CUDA_MISSING ""
+#define MESHTRAIN_CUDA_CURE ""
 #endif
 
 namespace meshtrain::gpu {
 namespace {
 
 LibraryPart cuda_part() {
-  const std::string missing = MESHTRAIN_CUDA_MISSING;
-  return {
-      .file = "libmeshtrain_cuda.so",
-      .variable = "MESHTRAIN_GPU_LIBRARY",
-      .kind = "GPU",
-      .symbol = kEntryPoint,
-      .abi = kAbi,
-      .missing = missing.empty()
-                     ? ""
-                     : fmt::format("this meshtrain was built without CUDA ({}); build it where the "
-                                   "CUDA toolkit and cuDNN are, with cmake -DMESHTRAIN_CUDA=ON",
-                                   missing)};
+  return {.file = "libmeshtrain_cuda.so",
+          .variable = "MESHTRAIN_GPU_LIBRARY",
+          .kind = "GPU",
+          .symbol = kEntryPoint,
+          .abi = kAbi,
+          .target = "meshtrain_cuda",
+          .missing = MESHTRAIN_CUDA_MISSING,
+          .cure = MESHTRAIN_CUDA_CURE};
 }
 
 }  // namespace
@@ -34,8 +31,7 @@ void set_up_environment() {
   ::setenv(kNcclSwitch.name, kNcclSwitch.value, 0);
 }
 
-bool has_library() {
-  std::string reason;
+bool has_library(std::string& reason) {
   return !find_part(cuda_part(), reason).empty();
 }
 

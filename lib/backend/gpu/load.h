@@ -14,7 +14,7 @@ Runtime* load_runtime(std::string& reason);
 // What the libraries below it find in the environment, unless it is set already. Of a process that
 // is one of several, before it has threads: they may be reading the environment.
 void set_up_environment();
-// Whether there is such a library, without opening it.
-bool has_library();
+// Whether there is such a library, without opening it; `reason` as above.
+bool has_library(std::string& reason);
 
 }  // namespace meshtrain::gpu

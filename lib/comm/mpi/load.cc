@@ -7,25 +7,23 @@
 #include "comm/mpi/library.h"
 #include "comm/mpi/settings.h"
 
-#ifndef MESHTRAIN_MPI_MISSING  // why the build made no MPI library; "" where it made one
+#ifndef MESHTRAIN_MPI_MISSING  // why the build can make no MPI library; "" where it can
 #define MESHTRAIN_MPI_MISSING ""
+#define MESHTRAIN_MPI_CURE ""
 #endif
 
 namespace meshtrain {
 namespace {
 
 LibraryPart mpi_part() {
-  const std::string missing = MESHTRAIN_MPI_MISSING;
   return {.file = "libmeshtrain_mpi.so",
           .variable = "MESHTRAIN_MPI_LIBRARY",
           .kind = "MPI",
           .symbol = kMpiSymbol,
           .abi = kMpiAbi,
-          .missing = missing.empty()
-                         ? ""
-                         : fmt::format("this meshtrain was built without MPI ({}); build it "
-                                       "where Open MPI is, with cmake -DMESHTRAIN_MPI=ON",
-                                       missing)};
+          .target = "meshtrain_mpi",
+          .missing = MESHTRAIN_MPI_MISSING,
+          .cure = MESHTRAIN_MPI_CURE};
 }
 
 ConfigError alone(int size, const std::string& reason, const std::string& help) {

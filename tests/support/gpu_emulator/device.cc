@@ -49,7 +49,6 @@ DeviceInfo info_of(int index, int64_t free) {
           .total_bytes = total_bytes(),
           .free_bytes = free,
           .driver = "none",
-          .libraries = "host compiler " + host_compiler(),
           .place = fmt::format("number {}", first_device() + index)};
 }
 
@@ -240,6 +239,9 @@ class HostRuntime final : public Runtime {
   std::unique_ptr<Device> open(int index, const DeviceOptions& options) override {
     MESHTRAIN_CHECK(index < gpu::device_count(), "the emulator has no device {}", index);
     return std::make_unique<HostDevice>(index, options);
+  }
+  std::vector<LibraryInfo> libraries() override {
+    return {{.name = "host compiler", .version = host_compiler(), .file = {}, .problem = {}}};
   }
   std::string make_id() override { return Peers::make_folder(); }
 };

@@ -109,7 +109,9 @@ TEST_CASE("what the library throws is caught as what it is") {
   const Caught error = caught([&] { runtime->open(99, {}); });
   CHECK(error.exit_code == 4);
   CHECK(error.says("gpu:99"));
-  CHECK(error.says("cudaGetDeviceProperties failed: "));
+  std::string reason;
+  const bool has_gpu = runtime->device_count(reason) > 0;
+  CHECK(error.says(has_gpu ? "cuDeviceGet failed: " : reason));
 }
 
 }  // namespace

@@ -111,10 +111,19 @@ TEST_CASE("code comes from the cache the second time and not when the file is da
   CHECK(folder.num_files() == 3);
 }
 
-TEST_CASE("versions of libraries are told without loading them") {
-  CHECK(cuda::library_versions().find("CUDA 13.") == 0);
-  CHECK(cuda::library_versions().find("cuBLASLt ") != std::string::npos);
-  CHECK(cuda::library_versions().find("cuDNN 9.") != std::string::npos);
+// All four, of one generation.
+TEST_CASE("each library is told with its version and file") {
+  const std::vector<gpu::LibraryInfo> infos = cuda::library_infos();
+  REQUIRE(infos.size() == 4);
+  for (const gpu::LibraryInfo& info : infos) {
+    CHECK_MESSAGE(info.problem.empty(), info.problem);
+    CHECK_MESSAGE(std::filesystem::exists(info.file), info.file);
+  }
+  CHECK(infos[0].name == "NVRTC");
+  CHECK(infos[0].version.substr(0, 3) == infos[1].version.substr(0, 3));
+  CHECK(infos[1].name == "cuBLASLt");
+  CHECK(infos[2].version.find("9.") == 0);
+  CHECK(infos[3].name == "NCCL");
 }
 
 }  // namespace

@@ -66,6 +66,14 @@ TEST_CASE("processes of a host that were given a GPU each take it") {
   CHECK(automatic(8, {.gpus = 1, .has_own_gpu = true}).starts_with("8 x cpu (virtual); "));
 }
 
+TEST_CASE("GPUs that this program has no library for are told of") {
+  CHECK(automatic(8, {.gpus_without_library = 1, .no_library = "libx.so is missing"}) ==
+        "8 x cpu (virtual); the GPU here is not used: libx.so is missing; help: `devices: cpu:8` "
+        "for the processor, without this warning");
+  CHECK(automatic(2, {.gpus_without_library = 0, .no_library = "libx.so is missing"}) ==
+        "2 x cpu (virtual)");
+}
+
 TEST_CASE("GPUs that auto leaves alone are told of with what would use them") {
   CHECK(automatic(8, {.gpus = 4}) ==
         "8 x cpu (virtual); the 4 GPUs here are not used: the mesh has 8 devices; help: `devices: "
