@@ -11,7 +11,7 @@
 #include "gpu_device.h"
 #include "specs.h"
 #include "support/instrumented.h"
-#include "support/test_part.h"
+#include "support/sampled.h"
 
 namespace meshtrain::test {
 namespace {
@@ -28,7 +28,7 @@ std::vector<KernelSpec> chosen_specs(const SpecFamily& family) {
   }
   std::vector<KernelSpec> out;
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (is_in_part(i))
+    if (is_sampled(i, 1))
       out.push_back(specs[i]);
   }
   return out;
