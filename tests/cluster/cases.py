@@ -12,7 +12,7 @@ from runs import GONE, check
 LONG_RUN = ["fit.epochs=100000", "data.train.samples=16", "checkpoint.every=20 steps"]
 SIX = ["--mesh", "data=2,model=3", "--devices", "cpu:6"]
 SIX_GPUS = ["--mesh", "data=2,model=3", "--devices", "gpu:all"]
-DETECT = 5          # seconds to the end of all after a loss
+DETECT = 5 * hosts.load_factor()  # seconds to the end of all after a loss
 HEARTBEAT = 2       # of these tests, see Bench.environment
 COLLECTIVE = 4
 

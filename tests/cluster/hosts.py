@@ -27,6 +27,15 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
+def load_factor():
+    """Seconds that a CPU-second of this process takes now, at least 1: limits in seconds are multiplied by it."""
+    began, cpu_began = time.monotonic(), time.process_time()
+    cpu = 0.0
+    while cpu < 0.1:
+        cpu = time.process_time() - cpu_began
+    return max(1.0, (time.monotonic() - began) / cpu)
+
+
 def inside():
     """Starts this program again inside new namespaces, unless it is there already."""
     if os.environ.get("MESHTRAIN_TEST_INSIDE") == "1":

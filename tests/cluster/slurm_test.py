@@ -13,7 +13,7 @@ import slurm
 from cases import LONG_RUN, SIX, reference
 from runs import GONE, Bench, Run, check, run_cases
 
-DETECT = 15  # srun waits for its own messages after ours
+DETECT = 15 * hosts.load_factor()  # srun waits for its own messages after ours
 
 
 def srun(bench, cluster, words, options=(), environment=None):

@@ -125,6 +125,11 @@ bool has_terminals() {
 
 Result run(const Command& command, int timeout_seconds) {
   Pipe input, out, err;
+  if (command.watch) {
+    for (const Pipe* pipe : {&out, &err}) {
+      REQUIRE(fcntl(pipe->ends[1], F_SETPIPE_SZ, 4096) > 0);
+    }
+  }
   int terminal = -1;
   const pid_t pid = command.on_terminal ? forkpty(&terminal, nullptr, nullptr, nullptr) : fork();
   REQUIRE(pid >= 0);

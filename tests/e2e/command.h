@@ -24,14 +24,17 @@ struct Command {
   // makes every write fail with EPIPE.
   std::string out_to, err_to;
   bool on_terminal = false;  // stdout and stderr are one terminal; all is in `out`
-  // Called with what stderr and stdout have so far and the process's id, until it returns true.
+  // Called with what stderr and stdout have so far and the process's id, until it returns true. The
+  // pipes are then as small as can be, so that the process never is more than some 8 KB of output
+  // ahead of what `watch` has seen, however late that is called.
   std::function<bool(const std::string& out, const std::string& err, int pid)> watch;
 };
 
 // Whether `on_terminal` can be had here: some containers mount no /dev/pts.
 bool has_terminals();
-// Kills the process after `timeout_seconds`, which fails the test.
-Result run(const Command& command, int timeout_seconds = 60);
+// Kills the process after `timeout_seconds`, which fails the test: nothing that is well takes as
+// long, under sanitizers on a busy machine neither.
+Result run(const Command& command, int timeout_seconds = 300);
 
 // meshtrain ARGS... in `folder`.
 inline Result meshtrain(std::vector<std::string> args, const std::string& folder) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/sampled.h"
 #include "support/splitmix.h"
 #include "support/temp_folder.h"
 
@@ -76,13 +77,14 @@ inline void check_every_truncation(const std::string& whole, const std::string& 
   }
 }
 
-// Files with one to four random bits flipped are read or refused; nothing else may happen.
+// Files with one to four random bits flipped are read or refused; nothing else may happen. A
+// quarter of `count` files, another quarter with the next commit.
 inline void check_bit_flips(const std::string& whole, const std::string& file_name, int exit_code,
-                            int count, const ReadFile& read) {
+                            size_t count, const ReadFile& read) {
   const TempFolder folder;
-  uint64_t counter = 0;
-  const auto random = [&] { return splitmix_bits(20240607, counter++); };
-  for (int i = 0; i < count; ++i) {
+  for (const size_t i : sampled(count, 4)) {
+    uint64_t counter = 0;
+    const auto random = [&] { return splitmix_bits(20240607 + i, counter++); };
     std::string damaged = whole;
     const uint64_t flips = 1 + random() % 4;
     for (uint64_t j = 0; j < flips; ++j) {

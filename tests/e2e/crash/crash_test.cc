@@ -65,6 +65,7 @@ Replaced replaced_models(const FastFolder& folder) {
   Disk disk;
   bool named = false, certain = false;
   int replaced = 0, lost = 0, number = 0, first_sync = -1;
+  size_t index = 0;
   for (const Call& call : read_calls(folder.file("calls"))) {
     disk.apply(call);
     number += call.kind == 'A' ? 0 : 1;
@@ -72,13 +73,14 @@ Replaced replaced_models(const FastFolder& folder) {
     replaced += call.kind == 'X' && call.b == "run/saved" ? 1 : 0;
     named = named || call.b == "run/saved";
     certain = certain || (named && call.kind == 'F' && call.a == "run");
+    if (!certain || !test::is_sampled(index++, kStateStride)) {
+      continue;
+    }
     for (const Bytes bytes : {Bytes::kKeep, Bytes::kLose, Bytes::kHalve, Bytes::kZero}) {
       for (const Names names : {Names::kKeep, Names::kLose, Names::kEven, Names::kOdd}) {
         fs::remove_all(folder.file("state"));
-        if (certain) {
-          write_state(disk.state(bytes, names), folder.file("state"));
-          lost += verifies(folder.file("state/run/saved")) ? 0 : 1;
-        }
+        write_state(disk.state(bytes, names), folder.file("state"));
+        lost += verifies(folder.file("state/run/saved")) ? 0 : 1;
       }
     }
   }

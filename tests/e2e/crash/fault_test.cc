@@ -1,10 +1,12 @@
-// A real run that is killed before every file call, and in which every call fails.
+// A real run that is killed before file calls, and in which file calls fail: a sample of them, or
+// every one.
 #include <signal.h>
 
 #include <chrono>
 
 #include "crash/recorded_run.h"
 #include "support/instrumented.h"
+#include "support/sampled.h"
 #include "train/checkpoint/reader.h"
 
 namespace meshtrain::crash {
@@ -12,18 +14,15 @@ namespace {
 
 // How far apart the calls are that are tried. With sanitizers it is a few: that nothing is lost is
 // shown by the release build, that these ways out are clean by any of them.
-int stride_of(int every) {
-  const bool all = std::getenv("MESHTRAIN_CRASH_ALL") != nullptr;
-  return all ? 1 : test::kIsInstrumented ? 4 * every : every;
-}
+constexpr size_t kStride = test::kIsInstrumented ? 40 : 10;
 
 TEST_CASE("killed before any file call a run goes on to the same bits") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {}).exit_code == 0);
   const auto expected = outcome(folder);
   const int calls = count_calls(folder);
-  const int stride = stride_of(5);
-  for (int n = 1; n <= calls; n += stride) {
+  for (const size_t i : test::sampled(static_cast<size_t>(calls), kStride)) {
+    const size_t n = i + 1;
     CAPTURE(n);
     start_again(folder);
     const Result killed = run_recorded(
@@ -47,12 +46,13 @@ TEST_CASE("a failing call never takes the checkpoints before with it") {
   REQUIRE(run_recorded(folder, {}).exit_code == 0);
   const int calls = count_calls(folder);
   const char* const kinds[] = {"ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS", "SHORT", "EINTR"};
-  const bool all = std::getenv("MESHTRAIN_CRASH_ALL") != nullptr;
-  const int stride = stride_of(4);
   int refused = 0;
-  for (int n = 1; n <= calls; n += stride) {
+  for (const size_t i : test::sampled(static_cast<size_t>(calls), kStride)) {
+    const size_t n = i + 1;
+    // One kind of fault for each call, in turn; the next ones when the same call is met again.
+    const size_t kind = (i + test::test_offset()) / kStride % std::size(kinds);
     for (size_t k = 0; k < std::size(kinds); ++k) {
-      if (!all && static_cast<size_t>(n / stride) % std::size(kinds) != k) {
+      if (!test::runs_everything() && k != kind) {
         continue;
       }
       for (const char* stays : {"", "+"}) {
@@ -91,8 +91,7 @@ TEST_CASE("killed at random moments a run still ends with the same bits") {
   const std::chrono::duration<double, std::micro> whole = std::chrono::steady_clock::now() - start;
   const auto expected = outcome(folder);
   start_again(folder);
-  const char* wanted = std::getenv("MESHTRAIN_KILLS");
-  const int kills = wanted != nullptr ? std::atoi(wanted) : test::kIsInstrumented ? 3 : 8;
+  const int kills = test::runs_everything() ? 200 : test::kIsInstrumented ? 3 : 8;
   int killed = 0, ended = 0, in_training = 0;
   uint64_t random = 12345;
   // Kills before a first save prove little, and on a busy machine they are the most.

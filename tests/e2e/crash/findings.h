@@ -5,6 +5,7 @@
 
 #include "crash/recorded_run.h"
 #include "support/instrumented.h"
+#include "support/sampled.h"
 #include "train/checkpoint/reader.h"
 #include "train/checkpoint/writer.h"
 
@@ -35,11 +36,12 @@ inline bool has_best(const std::string& checkpoints, const NewestCheckpoint& new
          (step < 0 || verifies(checkpoints + "/" + checkpoint_name(step)));
 }
 
-// With sanitizers every fifth call is looked at; what is read there is the same.
-inline constexpr int kStride = test::kIsInstrumented ? 5 : 1;
+// With sanitizers fewer calls are looked at; what is read there is the same.
+inline constexpr size_t kStateStride = test::kIsInstrumented ? 20 : 4;
 
-// Looks at every state of every prefix of the recorded calls, or of each `stride`-th.
-inline Findings check_states(const FastFolder& folder, int stride = kStride) {
+// Looks at every state of a sample of the prefixes of the recorded calls, or with 1 of all
+// prefixes.
+inline Findings check_states(const FastFolder& folder, size_t stride = kStateStride) {
   struct Found {
     int64_t newest = -1;
     bool is_damaged = false, has_best = false;
@@ -49,11 +51,11 @@ inline Findings check_states(const FastFolder& folder, int stride = kStride) {
   Disk disk;
   const std::vector<Call> calls = read_calls(folder.file("calls"));
   REQUIRE(calls.size() > 20);
-  int index = 0;
+  size_t index = 0;
   for (const Call& call : calls) {
     disk.apply(call);
     out.saves += call.kind == 'A' ? 1 : 0;
-    if (index++ % stride != 0) {
+    if (!test::is_sampled(index++, stride)) {
       continue;
     }
     for (const Bytes bytes : {Bytes::kKeep, Bytes::kLose, Bytes::kHalve, Bytes::kZero}) {

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "support/test_cache.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -27,9 +28,9 @@ namespace fs = std::filesystem;
 
 // No contraction: products and sums round as the CPU backend's do. Strict aliasing is off, since
 // kernels read shared memory as what they last wrote. What lies where its type may not is a trap,
-// as on a GPU.
+// as on a GPU. -Og compiles in two thirds of the time of -O1 and runs as fast; -O0 runs half as fast.
 constexpr const char* kFlags =
-    " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fno-math-errno"
+    " -std=c++17 -Og -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fno-math-errno"
     " -fsanitize=alignment -fsanitize-undefined-trap-on-error"
     " -fno-asynchronous-unwind-tables -fvisibility=hidden -x c++ ";
 // Dynamic shared memory of a block may have this size on every architecture from sm_80; behind it
@@ -82,13 +83,6 @@ std::string epilogue(const std::string& text, const std::vector<std::string>& ke
   return out;
 }
 
-fs::path cache_folder() {
-  const fs::path folder =
-      fs::temp_directory_path() / fmt::format("meshtrain-gpu-emulator-{}", ::getuid());
-  fs::create_directories(folder);
-  return folder;
-}
-
 void compile(const std::string& source, const fs::path& object) {
   const std::string stem = fmt::format("{}.{}", object.string(), ::getpid());
   const std::string made = stem + ".new", log = stem + ".log", text = stem + ".cc";
@@ -107,12 +101,13 @@ void compile(const std::string& source, const fs::path& object) {
   fs::rename(made, object);
 }
 
-// Of several processes that need the same, one compiles; and nobody removes what another is
-// loading. Files of locks stay: one that is removed is no longer the same for all.
+// Of several processes that need the same object, one compiles it, and nobody removes an object
+// that another process loads. 256 files of locks serve all objects: a removed file would lock
+// nothing.
 class CompilerLock {
  public:
   explicit CompilerLock(const fs::path& object)
-      : file_(::open((object.string() + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+      : file_(::open(file_name(object).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
     while (file_ >= 0 && ::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
     }
   }
@@ -121,12 +116,15 @@ class CompilerLock {
   CompilerLock& operator=(const CompilerLock&) = delete;
 
  private:
+  static std::string file_name(const fs::path& object) {
+    return object.parent_path() / (object.filename().string().substr(0, 2) + ".lock");
+  }
   int file_;
 };
 
-// What nobody made or used for a day.
+// Removes objects that are not used any more, and what killed compilers left.
 void remove_old(const fs::path& folder) {
-  const auto limit = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  const auto limit = fs::file_time_type::clock::now() - test::kKeptInCache;
   std::error_code error;
   const auto is_old = [&](const fs::path& path) {
     const fs::file_time_type time = fs::last_write_time(path, error);
@@ -136,7 +134,7 @@ void remove_old(const fs::path& folder) {
     const fs::path& path = entry.path();
     if (path.extension() == ".lock" || !is_old(path))
       continue;
-    const CompilerLock lock(path.extension() == ".so" ? path : folder / "other");
+    const CompilerLock lock(path);
     if (is_old(path))
       fs::remove(path, error);
   }
@@ -159,7 +157,7 @@ std::string host_compiler() {
 
 Module::Module(const std::string& text, const std::vector<std::string>& kernels) {
   static const fs::path folder = [] {
-    const fs::path found = cache_folder();
+    const fs::path found = test::test_cache_folder("emulator");
     remove_old(found);
     return found;
   }();

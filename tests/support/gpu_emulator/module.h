@@ -15,8 +15,8 @@ std::string host_compiler();
 
 class Module {
  public:
-  // Compiles the text with the shim in front, unless an earlier process left the result in the
-  // system's folder of temporary files. Throws InternalError with the compiler's words.
+  // Compiles the text with the shim in front, unless the cache of the tests has the result of an
+  // earlier process. Throws InternalError with the compiler's words.
   Module(const std::string& text, const std::vector<std::string>& kernels);
 
   const EmulatorKernel& kernel(const std::string& name) const;

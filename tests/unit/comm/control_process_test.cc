@@ -7,20 +7,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "comm/launch.h"
 #include "comm/process_end.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
+#include "support/load_factor.h"
 #include "support/own_address.h"
 
 namespace meshtrain::test {
 namespace {
 
-constexpr double kHardLimit = 60;  // of one test: then everything is killed and it has failed
+constexpr double kHardLimit = 300;  // of one test: then everything is killed and it has failed
+
+// Whether no more than `limit` seconds have passed, as they pass on a machine that others keep
+// busy.
+bool is_within(double limit, double start) {
+  const double seconds = steady_seconds() - start;
+  return seconds < limit || seconds < limit * load_factor();
+}
+
+// Seconds for an environment variable; more of them on a busy machine, where a rank that is well
+// may be silent for as long.
+std::string limit_of(int seconds) {
+  return std::to_string(std::lround(std::ceil(seconds * load_factor())));
+}
 
 // One started process: what it says, what it says of errors, what it ended with.
 class Child {
@@ -118,8 +134,7 @@ class Child {
 // All ranks of a run, past their first step.
 struct Run {
   Run(int size, const std::string& what, int who, std::map<std::string, std::string> env) {
-    static int port = 30000;
-    ++port;
+    const int port = free_port();  // rank 0 listens on all addresses
     for (int rank = 0; rank < size; ++rank) {
       children.push_back(std::make_unique<Child>(
           std::vector<std::string>{CONTROL_PROGRAM, std::to_string(rank), std::to_string(size),
@@ -171,7 +186,7 @@ TEST_CASE("a rank that is killed ends all within five seconds with 8 and one mes
     const double start = steady_seconds();
     run[2].send(signal);
     CHECK(run.wait() == Codes{8, 8, -signal, 8});
-    CHECK(steady_seconds() - start < 5);
+    CHECK(is_within(5, start));
     const std::string text = run[0].errors();
     INFO(text);
     CHECK(contains(text, "error[E601]: " + name_of(run, 2) + " ended without a word"));
@@ -203,20 +218,21 @@ TEST_CASE("a rank that fails takes all with its own code") {
 }
 
 TEST_CASE("a stopped rank is named within the limit and leaves when it goes on") {
-  Run run(4, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "2"}});
+  const std::string limit = limit_of(2);
+  Run run(4, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", limit}});
   const double start = steady_seconds();
   run[3].send(SIGSTOP);
   CHECK(run[0].wait(run.until) == 8);
   CHECK(run[1].wait(run.until) == 8);
   CHECK(run[2].wait(run.until) == 8);
-  CHECK(steady_seconds() - start < 2 + 5);
+  CHECK(is_within(std::stoi(limit) + 5, start));
   INFO(run[0].errors());
   const std::string named = "error[E601]: " + name_of(run, 3) + " stopped answering ";
   const size_t at = run[0].errors().find(named);
   REQUIRE(at != std::string::npos);
   const int seconds = std::atoi(run[0].errors().c_str() + at + named.size());
-  CHECK(seconds >= 2);
-  CHECK(seconds < 2 + 5);
+  CHECK(seconds >= std::stoi(limit));
+  CHECK(seconds < (std::stoi(limit) + 5) * load_factor());
   CHECK(contains(run[0].errors(), fmt::format("{}{} s ago", named, seconds)));
   CHECK(contains(run[0].errors(), "last report: "));
   run[3].send(SIGCONT);
@@ -225,13 +241,15 @@ TEST_CASE("a stopped rank is named within the limit and leaves when it goes on")
 }
 
 TEST_CASE("a stopped rank that may be silent for long is named when the others have waited") {
+  const std::string limit = limit_of(2);
   Run run(3, "train", -1,
-          {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "60"}, {"MESHTRAIN_COLLECTIVE_TIMEOUT", "2"}});
+          {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "60"}, {"MESHTRAIN_COLLECTIVE_TIMEOUT", limit}});
   const double start = steady_seconds();
   run[2].send(SIGSTOP);
   CHECK(run[0].wait(run.until) == 8);
   CHECK(run[1].wait(run.until) == 8);
-  CHECK(steady_seconds() - start < 2 + 5 + 10);  // with the end, which waits for the stopped one
+  CHECK(is_within(std::stoi(limit) + 5 + 10,
+                  start));  // with the end, which waits for the stopped one
   INFO(run[0].errors());
   CHECK(contains(run[0].errors(), "error[E602]: "));
   run[2].send(SIGCONT);
@@ -262,7 +280,7 @@ TEST_CASE("ranks 0 and 1 killed together are not the end of the message") {
 }
 
 TEST_CASE("when rank 0 is stopped the others leave and it does when it goes on") {
-  Run run(3, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "2"}});
+  Run run(3, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", limit_of(2)}});
   run[0].send(SIGSTOP);
   CHECK(run[1].wait(run.until) == 8);
   CHECK(run[2].wait(run.until) == 8);
@@ -276,13 +294,14 @@ TEST_CASE("when rank 0 is stopped the others leave and it does when it goes on")
 }
 
 TEST_CASE("all stopped for longer than the limit and continued go on") {
-  Run run(3, "exit", 2, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", "4"}});
+  const std::string limit = limit_of(4);
+  Run run(3, "exit", 2, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", limit}});
   // Each is stopped before the first could find another silent, and continued likewise.
   for (const int signal : {SIGSTOP, SIGCONT}) {
     for (const auto& child : run.children) {
       child->send(signal);
     }
-    ::usleep(signal == SIGSTOP ? 4500000 : 0);
+    ::usleep(signal == SIGSTOP ? 1000000 * std::stoi(limit) + 500000 : 0);
   }
   CHECK(::kill(run[0].pid(), 0) == 0);
   run[2].line();  // still there, so it does as it is told
@@ -292,7 +311,7 @@ TEST_CASE("all stopped for longer than the limit and continued go on") {
 }
 
 TEST_CASE("a rank that stays in its data while the others wait is named") {
-  Run run(4, "hang", 1, {{"MESHTRAIN_COLLECTIVE_TIMEOUT", "1"}});
+  Run run(4, "hang", 1, {{"MESHTRAIN_COLLECTIVE_TIMEOUT", limit_of(1)}});
   run[1].line();
   CHECK(run.wait() == Codes{8, 8, 8, 8});
   INFO(run[0].errors());
@@ -312,7 +331,7 @@ TEST_CASE("a rank that stays in its data while the others wait is named") {
 TEST_CASE("ranks leave when the launcher that started them is killed") {
   int out[2];
   REQUIRE(::pipe2(out, 0) == 0);
-  const std::string host = own_address();
+  const std::string host = own_address(), port = std::to_string(free_port());
   const pid_t launcher = ::fork();
   REQUIRE(launcher >= 0);
   if (launcher == 0) {
@@ -321,7 +340,7 @@ TEST_CASE("ranks leave when the launcher that started them is killed") {
     ::dup2(out[1], STDERR_FILENO);
     for (const char* rank : {"0", "1", "2"}) {
       if (::fork() == 0) {
-        ::execl(CONTROL_PROGRAM, CONTROL_PROGRAM, rank, "3", host.c_str(), "29999", "parent",
+        ::execl(CONTROL_PROGRAM, CONTROL_PROGRAM, rank, "3", host.c_str(), port.c_str(), "parent",
                 nullptr);
         ::_exit(127);
       }

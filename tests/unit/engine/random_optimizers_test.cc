@@ -4,12 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 #include "base/text.h"
+#include "config/catalogue.h"
 #include "support/engine_case.h"
 #include "support/layout_case.h"
+#include "support/sampled.h"
 #include "support/test_gpu.h"
 
 using namespace meshtrain;
@@ -20,7 +21,7 @@ using meshtrain::testing::Tensors;
 
 namespace {
 
-constexpr int kCases = 120;
+constexpr size_t kCases = 120;
 constexpr int64_t kBatch = 8, kSteps = 6;
 
 std::string random_rule(Random& random) {
@@ -190,11 +191,9 @@ Tensors train(const std::string& yaml, const Dataset& data) {
 }  // namespace
 
 TEST_CASE("random optimizers: weights and slots of every sharded run equal one device's") {
-  const char* asked = std::getenv("MESHTRAIN_RANDOM_CASES");
-  const int cases = asked != nullptr ? std::atoi(asked) : kCases;
-  for (int seed = 0; seed < cases; ++seed) {
+  for (const size_t seed : sampled_seeds(kCases, 4)) {
     CAPTURE(seed);
-    Random random(static_cast<uint64_t>(seed) * 7919 + 3);
+    Random random(seed * 7919 + 3);
     const Case drawn = random_case(random);
     CAPTURE(drawn.model);
     CAPTURE(drawn.distribution);
@@ -205,6 +204,19 @@ TEST_CASE("random optimizers: weights and slots of every sharded run equal one d
       CHECK(single.at("rate and iterations").at(1) == kSteps - 1);
     }
     compare_tensors(train(drawn.distribution + drawn.model, data), single);
+  }
+}
+
+// Of all cases, whether they are in the sample or not.
+TEST_CASE("random optimizers: every optimizer of the catalogue is in one of the cases" *
+          doctest::test_suite("host")) {
+  std::string models;
+  for (size_t seed = 0; seed < kCases; ++seed) {
+    Random random(seed * 7919 + 3);
+    models += random_case(random).model;
+  }
+  for (const std::string& name : class_names(Category::kOptimizer)) {
+    CHECK_MESSAGE(models.find("{" + name + ": ") != std::string::npos, name);
   }
 }
 
