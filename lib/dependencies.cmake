@@ -93,8 +93,8 @@ if(MESHTRAIN_TESTS)
   meshtrain_need(doctest_FOUND doctest-dev)
 endif()
 
-# GPUs: a library of their own, made where CUDA's headers are, those of a toolkit or of NVIDIA's Python
-# packages (-DCUDAToolkit_ROOT=.../site-packages/nvidia). The driver, cuBLASLt, cuDNN, NVRTC and NCCL are
+# GPUs: a library of their own, made where CUDA's headers are, those of a toolkit or of NVIDIA's Python packages
+# in the active virtual environment (another place: -DCUDAToolkit_ROOT=.../site-packages/nvidia). The driver, cuBLASLt, cuDNN, NVRTC and NCCL are
 # opened when a run needs them, of CUDA 12 or 13 whichever headers these are.
 set(MESHTRAIN_CUDA_MISSING "")
 set(MESHTRAIN_CUDA_CURE "")
@@ -110,6 +110,9 @@ else()
     find_package(CUDAToolkit QUIET)
     set(_hints ${CUDAToolkit_INCLUDE_DIRS})
   endif()
+  if(NOT _hints AND DEFINED ENV{VIRTUAL_ENV})
+    file(GLOB _hints $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/*/include)
+  endif()
   find_path(CUDA_INCLUDE_DIR cuda.h HINTS ${_hints})
   find_path(CUDA_RUNTIME_INCLUDE_DIR cuda_runtime.h HINTS ${CUDA_INCLUDE_DIR} ${_hints})
   find_path(CUDA_CRT_INCLUDE_DIR crt/host_config.h HINTS ${CUDA_INCLUDE_DIR} ${_hints})
@@ -123,6 +126,7 @@ else()
   if(CUDA_INCLUDE_DIR)
     file(STRINGS ${CUDA_INCLUDE_DIR}/cuda.h _version REGEX "^#define CUDA_VERSION +[0-9]+")
     string(REGEX REPLACE ".* ([0-9]+)$" "\\1" _version "${_version}")
+    set(MESHTRAIN_CUDA_VERSION ${_version})
   endif()
   if(_version LESS 12040 OR NOT CUDA_RUNTIME_INCLUDE_DIR OR NOT CUDA_CRT_INCLUDE_DIR OR NOT CUDA_CCCL_INCLUDE_DIR
      OR NOT NVRTC_INCLUDE_DIR OR NOT CUBLASLT_INCLUDE_DIR)

@@ -16,7 +16,7 @@ while IFS=$'\t' read -r part state about cure; do
     echo "$part: built with $about"
   else
     echo "$part: left out, $about"
-    echo "  to add it: $cure && scripts/quickstart.sh"
+    echo "  to add it: $cure, then run scripts/quickstart.sh again"
   fi
 done <build/release/parts.txt
 

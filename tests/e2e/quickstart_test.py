@@ -13,7 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILT = "GPU part\tbuilt\tCUDA 13.0.48, cuDNN 9.19.0, NCCL 2.28.3\nMPI part\tbuilt\tOpen MPI 4.1.4\n"
-MISSING = ("GPU part\tmissing\tno CUDA toolkit 12.4 or newer was found\tapt-get install cuda-toolkit-13-0\n"
+MISSING = ("GPU part\tmissing\tno CUDA toolkit 12.4 or newer was found\tinstall cuda-toolkit-13-0\n"
            "MPI part\tbuilt\tOpen MPI 4.1.4\n")
 GPU = '{"name":"NVIDIA H100","compute_capability":9.0,"memory":80,"free":79,"driver":"580.65"}'
 
@@ -52,7 +52,7 @@ echo "meshtrain $*" >>{calls}
         code, out, _ = self.run_script(parts=MISSING)
         self.assertEqual(code, 0)
         self.assertIn("GPU part: left out, no CUDA toolkit 12.4 or newer was found\n"
-                      "  to add it: apt-get install cuda-toolkit-13-0 && scripts/quickstart.sh\n", out)
+                      "  to add it: install cuda-toolkit-13-0, then run scripts/quickstart.sh again\n", out)
 
     def test_it_trains_on_the_gpus_of_the_machine(self):
         config = "meshtrain train configs/quickstart.yaml"

@@ -269,11 +269,9 @@ std::vector<LibrarySource> library_sources(const SearchOrigin& origin) {
   Folders of_loader;
   append(of_loader, paths_in(origin, "LD_LIBRARY_PATH"));
   sources.add("LD_LIBRARY_PATH", of_loader);
-  for (fs::path folder = fs::path(origin.program).parent_path(); folder.has_relative_path();
-       folder = folder.parent_path()) {
-    if (folder.filename() == "site-packages" || folder.filename() == "dist-packages")
-      sources.add_site(folder);
-  }
+  // A wheel puts the program into PREFIX/bin.
+  if (fs::path(origin.program).parent_path().filename() == "bin")
+    sources.add_prefix(fs::path(origin.program).parent_path().parent_path());
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     for (const std::string& prefix : paths_in(origin, variable))
       sources.add_prefix(prefix);

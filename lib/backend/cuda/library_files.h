@@ -38,7 +38,7 @@ struct SearchOrigin {
 //   MESHTRAIN_CUDA_PATH   toolkits, virtual environments, site-packages or folders of libraries,
 //                         with colons between them
 //   LD_LIBRARY_PATH
-//   the site-packages in which the program itself is installed
+//   the Python environment in whose bin/ the program itself is, as pip installs it
 //   VIRTUAL_ENV, CONDA_PREFIX, the python3 of PATH, which is not started, ~/.local
 //   CUDA_HOME, CUDA_PATH, /usr/local/cuda, /usr/local/cuda-*, each with the system's folders
 std::vector<LibrarySource> library_sources(const SearchOrigin& origin);
