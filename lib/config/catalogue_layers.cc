@@ -94,9 +94,8 @@ std::vector<ClassSpec> preprocessing() {
            make_spec("offset", ValueKind::kFloatOrList, "0.0", "added; a list is per channel")}),
       layer_class(
           "Normalization", "(x - mean) / sqrt(variance)",
-          {axes_arg("axis", "-1", "axes with statistics of their own; null or [] = one for all")
-               .nullable()
-               .empty_ok(),
+          {axes_arg("axis", "-1", "axes with statistics of their own; null = one for all")
+               .nullable(),
            make_spec("mean", ValueKind::kFloatOrList, "null", "given mean"),
            make_spec("variance", ValueKind::kFloatOrList, "null", "given variance").least(0),
            boolean("invert", "false", "undo the normalization")}),

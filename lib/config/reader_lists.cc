@@ -167,7 +167,7 @@ ConfigValue Reader::number_list(const YamlNode& node, const Spec& spec, const st
       list.push_back(scalar(child, element, owner));
     }
   }
-  if (list.empty() && !spec.allows_empty) {
+  if (list.empty()) {
     wrong("E112", node.loc, spec, owner, "is an empty list");
   }
   return make_value(std::move(list), node.loc);

@@ -69,7 +69,7 @@ struct Spec {
   bool is_nullable = false;
   bool allows_unknown = false;  // kShape: null entries
   bool allows_infer = false;    // kShape: one -1
-  bool allows_empty = false;    // kShape, kIntOrList: no entry
+  bool allows_empty = false;    // kShape: no entry
   bool allows_nested = false;   // kIntOrList: lists within the list; kNames: lists within the map
   bool floats_only = false;     // kFloatOrObject: an integer is refused, as Keras does
   double minimum = -std::numeric_limits<double>::infinity();

@@ -133,6 +133,10 @@ Json shortest(const Json& wrapped, const Spec& spec) {
   if (spec.kind == ValueKind::kIntOrList && is_one_of(spec.name, kPerDimension)) {
     return one_for_all(value);
   }
+  if (spec.kind == ValueKind::kIntOrList && value.is_array() && value.empty() && spec.is_nullable &&
+      spec.default_text != "null") {
+    return nullptr;  // Normalization's axis=None
+  }
   // BatchNormalization's axis [3]
   return is_integers && value.is_array() && value.size() == 1 && !value[0].is_array() ? value[0]
                                                                                       : value;

@@ -68,8 +68,8 @@ Json edges_meant(const Json& value, size_t rank) {
 
 // What Keras takes the value for, in full.
 Json meant(const Json& value, const ClassSpec& layer, const Spec& arg) {
-  if (value.is_null()) {
-    return value;
+  if (value.is_null() || (arg.kind == ValueKind::kIntOrList && value.empty())) {
+    return nullptr;
   }
   if (is_edges(layer, arg)) {
     return edges_meant(value, rank_of(layer));
@@ -106,7 +106,7 @@ std::vector<Json> forms(const ClassSpec& layer, const Spec& arg) {
     out = {1, 2, repeated(1, rank), repeated(2, rank), counted(rank)};
   } else if (arg.kind == ValueKind::kIntOrList) {
     out = {1, -1, {1}, {-1}, {1, 2}, {1, 1}, {-2, -1}};
-    if (arg.allows_empty) {  // Normalization's axis=None
+    if (arg.is_nullable && arg.default_text != "null") {  // Normalization's axis=None
       out.push_back(Json::array());
     }
   } else if (arg.kind == ValueKind::kFloatOrList) {
