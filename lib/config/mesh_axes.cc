@@ -34,8 +34,11 @@ void split_mesh_shape(YamlNode& root, Diagnostics& diagnostics) {
     const std::string size(equals == std::string::npos ? "" : trim(part.substr(equals + 1)));
     part_loc.length = std::max(1, static_cast<int>(part.size()));
     if (name.empty() || !try_integer(size)) {
-      diagnostics.error("E112", loc, fmt::format("`{}` is no axis and size", part))
-          .help("write data=4,model=2");
+      diagnostics
+          .error("E112", loc,
+                 equals == std::string::npos ? fmt::format("`{}` has no size", part)
+                                             : fmt::format("`{}` is no axis and size", part))
+          .help("write 4x2 or data=4,model=2");
       shape->failed = true;
       return;
     }

@@ -182,7 +182,7 @@ void warn(const ConfigObject& object, const std::string& what, const Expectation
   const bool is_said = gets_probabilities && is_given(object, "from_logits");
   Diagnostic& d =
       diagnostics.warning("W123", is_said ? object.loc_of("from_logits") : object.loc,
-                          fmt::format("{} expects {}, and the output `{}` is {}", what, expects,
+                          fmt::format("{} expects {}, and the output `{}` gives {}", what, expects,
                                       output.call.name, gets_logits ? "logits" : "probabilities"));
   if (gets_logits) {
     explain_logits(expected, output, d);

@@ -217,6 +217,8 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
     const int problems = diagnostics.num_errors();
     check_loss(loss, target_type(o).shape, prediction, diagnostics);
     if (diagnostics.num_errors() == problems) {
+      check_class_weight(loss, o, diagnostics);
+      warn_of_loss_scale(loss, checked_output(o), diagnostics);
       check_weights(
           loss, loss.class_name, o,
           [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
@@ -224,8 +226,6 @@ void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
           },
           diagnostics);
     }
-    check_class_weight(loss, o, diagnostics);
-    warn_of_loss_scale(loss, checked_output(o), diagnostics);
     losses_.push_back({static_cast<int>(o), loss, weight});
   }
 }

@@ -522,7 +522,7 @@ TEST_CASE("a signal lets the step finish and then ends the run") {
 
 TEST_CASE("class weights become sample weights by the label's class") {
   FitConfig fit;
-  fit.class_weight = {{0, 0.5}, {2, 4}};
+  fit.class_weight = {{0, {0.5, {}}}, {2, {4, {}}}};
   Diagnostics diagnostics;
   Dataset ids = dataset_of({0, 1, 2});
   apply_class_weight(fit, ids, diagnostics);
