@@ -4,6 +4,7 @@
 
 #include "base/parse_number.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace meshtrain {
 namespace {
@@ -109,15 +110,19 @@ CsvLayout::Array other_columns(CsvLayout& layout, const CsvLearned* learned,
 }  // namespace
 
 std::string shown_text(std::string_view text) {
-  std::string out(text.substr(0, kMaxShown));
-  std::replace_if(
-      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; },
-      '?');
-  while (text.size() > kMaxShown && !out.empty() &&
-         (out.back() & 0xc0) == 0x80) {  // no half of a character
-    out.pop_back();
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_length(text, at);
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool is_shown = length > 1 || (length == 1 && byte >= 32 && byte != 127);
+    const size_t taken = std::max<size_t>(1, length);
+    if (out.size() + taken > kMaxShown) {
+      return out + "...";
+    }
+    out += is_shown ? text.substr(at, taken) : "?";
+    at += taken;
   }
-  return text.size() > kMaxShown ? out + "..." : out;
+  return out;
 }
 
 bool is_csv_header(std::span<const std::string_view> fields, CsvSettings::Header header) {

@@ -41,7 +41,7 @@ struct CsvHeader {
 CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
                      const CsvHeader& header);
 
-// A text for messages: without control characters, cut where it is long.
+// A text for messages: valid UTF-8 without control characters, cut where it is long.
 std::string shown_text(std::string_view text);
 
 }  // namespace meshtrain

@@ -227,6 +227,30 @@ TEST_CASE("learned data: a run without its checkpoints is still evaluated and ex
   CHECK(meshtrain({"export", "run", "-o", "m.keras"}, run.folder.path()).exit_code == 0);
 }
 
+TEST_CASE("learned data: texts that are no UTF-8 are saved and known again") {
+  TemporaryFolder folder;
+  std::string text = "n,city,kind\n";
+  for (int i = 0; i < 40; ++i) {
+    text += fmt::format("{},{},{}\n", i % 5, i % 2 ? "K\xf6ln" : "Bonn", i % 2 ? "caf\xe9" : "tea");
+  }
+  folder.write("train.csv", text);
+  folder.write("test.csv", text);
+  folder.write("c.yaml", R"(
+data:
+  train: {source: csv, path: train.csv, label: kind, categorical: city}
+  test: {source: csv, path: test.csv}
+model: {layers: [{Input: {shape: [2]}}, {Dense: {units: 2, activation: softmax}}]}
+compile: {loss: sparse_categorical_crossentropy}
+fit: {epochs: 1}
+)");
+  const Result train = meshtrain({"train", "c.yaml", "-o", "run", "-q"}, folder.path());
+  REQUIRE_MESSAGE(train.exit_code == 0, train.err);
+  const std::string logs = logs_of(evaluated(folder.path(), {"run"}));
+  fs::remove(folder.file("train.csv"));
+  CHECK(logs_of(evaluated(folder.path(), {"run"})) == logs);
+  CHECK(logs_of(evaluated(folder.path(), {"run/checkpoints/000002"})) == logs);
+}
+
 TEST_CASE("learned data: characters keep their ids when the text changes") {
   TemporaryFolder folder;
   const std::string text = [] {

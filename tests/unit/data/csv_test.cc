@@ -429,6 +429,17 @@ TEST_CASE("load_dataset: what is known of the training data is not read from the
   CHECK(gone.says("train.csv"));
 }
 
+TEST_CASE("load_dataset: classes in other encodings than UTF-8 are described in UTF-8") {
+  const TempFolder folder;
+  folder.write("train.csv", "a,y\n1,caf\xe9\n2,t\xc3\xa9\n");
+  DataConfig data;
+  data.base_dir = folder.path();
+  const Dataset dataset = load_dataset(csv_source({{"label", value("y")}}), data);
+  CHECK(dataset.class_names == std::vector<std::string>{"caf\xe9", "t\xc3\xa9"});
+  // A description is written to checkpoints, as JSON.
+  CHECK(dataset.description == "csv train.csv, 2 classes of y: caf?, t\xc3\xa9 (2 samples)");
+}
+
 TEST_CASE("load_dataset: a mean that the training data did not give is never one of other data") {
   const TempFolder folder;
   folder.write("train.csv", "a,y\n,1\n3,2\n");
