@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 
 // No contraction: products and sums round as the CPU backend's do. Strict aliasing is off, since
 // kernels read shared memory as what they last wrote. What lies where its type may not is a trap,
-// as on a GPU. -Og compiles in two thirds of the time of -O1 and runs as fast; -O0 runs half as fast.
+// as on a GPU. -Og compiles in two thirds of the time of -O1 and runs as fast; -O0 runs half as
+// fast.
 constexpr const char* kFlags =
     " -std=c++17 -Og -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fno-math-errno"
     " -fsanitize=alignment -fsanitize-undefined-trap-on-error"
