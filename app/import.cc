@@ -43,7 +43,7 @@ std::string read_json(const std::string& path) {
 }
 
 // The file of weights beside a model.json: model.weights.h5.
-std::string weights_beside(const std::string& json) {
+std::string weights_of_json(const std::string& json) {
   const std::string stem = (fs::path(json).parent_path() / fs::path(json).stem()).string();
   std::error_code error;
   const std::string path = stem + ".weights.h5";
@@ -68,7 +68,7 @@ Source read_source_files(const Arguments& a) {
                  : "give a model.keras, or a model.json that model.to_json() wrote");
   }
   const std::string weights =
-      !a.weights.empty() || source.weights ? a.weights : weights_beside(a.input);
+      !a.weights.empty() || source.weights ? a.weights : weights_of_json(a.input);
   if (!weights.empty()) {
     source.weights = read_h5(weights);
   }
