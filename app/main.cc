@@ -57,7 +57,9 @@ void warn_of_environment(const Arguments& arguments, std::string_view verb) {
   }
   std::vector<std::string> known;
   for (const EnvironmentName& entry : environment_names()) {
-    known.emplace_back(entry.name);
+    if (entry.reader == EnvironmentName::Reader::kUser) {
+      known.emplace_back(entry.name);
+    }
   }
   Diagnostics diagnostics;
   Diagnostic& warning = diagnostics.warning(

