@@ -14,10 +14,9 @@ import zipfile
 
 # What a GPU needs beside the driver, by extra. Names of NVIDIA's packages on PyPI.
 EXTRAS = {
-    "cuda12": ["nvidia-cuda-runtime-cu12>=12.4", "nvidia-cuda-nvrtc-cu12>=12.4", "nvidia-cublas-cu12>=12.4",
-               "nvidia-cudnn-cu12>=9", "nvidia-nccl-cu12>=2.20"],
-    "cuda13": ["nvidia-cuda-runtime>=13,<14", "nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14",
-               "nvidia-cudnn-cu13>=9", "nvidia-nccl-cu13>=2.20"],
+    "cuda12": ["nvidia-cuda-nvrtc-cu12>=12.4", "nvidia-cublas-cu12>=12.4", "nvidia-cudnn-cu12>=9",
+               "nvidia-nccl-cu12>=2.20"],
+    "cuda13": ["nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14", "nvidia-cudnn-cu13>=9", "nvidia-nccl-cu13>=2.20"],
 }
 
 
