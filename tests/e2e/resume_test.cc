@@ -25,7 +25,7 @@ Outcome outcome(const ExampleFolder& folder, const std::string& run) {
 
 // More epochs than a run can be ahead of what `watch` has seen, which is some 8 KB of them: one
 // that is to be stopped is never over before.
-const std::string kManyEpochs = "300";
+const std::string kStoppedEpochs = "300";
 
 // Sends a signal once `out` shows three epochs.
 Result run_with_signal(const ExampleFolder& folder, std::vector<std::string> args, int number) {
@@ -44,11 +44,11 @@ Result run_with_signal(const ExampleFolder& folder, std::vector<std::string> arg
 
 TEST_CASE("a run that a signal stopped goes on with the same command and ends the same") {
   const ExampleFolder folder;
-  REQUIRE(meshtrain({"train", "small.yaml", "-o", "whole", "--epochs", kManyEpochs, "-q"},
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "whole", "--epochs", kStoppedEpochs, "-q"},
                     folder.path())
               .exit_code == 0);
-  const std::vector<std::string> again = {"train",    "small.yaml", "-o",      "run",
-                                          "--epochs", kManyEpochs,  "--resume"};
+  const std::vector<std::string> again = {"train",    "small.yaml",   "-o",      "run",
+                                          "--epochs", kStoppedEpochs, "--resume"};
   int stops = 0;
   for (const int number : {SIGTERM, SIGUSR1, SIGINT}) {
     const Result result = run_with_signal(folder, again, number);
@@ -146,23 +146,24 @@ TEST_CASE("what is said of weights where an evaluation ends without saving is tr
 TEST_CASE("signals that save only or report leave the run alone") {
   const ExampleFolder folder;
   for (const int number : {SIGUSR2, SIGHUP}) {
-    const Result saved = run_with_signal(folder,
-                                         {"train", "small.yaml", "-o", fmt::format("run{}", number),
-                                          "--epochs", kManyEpochs, "-v", "checkpoint.every=never"},
-                                         number);
+    const Result saved =
+        run_with_signal(folder,
+                        {"train", "small.yaml", "-o", fmt::format("run{}", number), "--epochs",
+                         kStoppedEpochs, "-v", "checkpoint.every=never"},
+                        number);
     CHECK(saved.exit_code == 0);
     CHECK(saved.err.find("saved step ") != std::string::npos);
     CHECK(saved.out.find("Epoch 300/300") != std::string::npos);
   }
   const Result reported = run_with_signal(
       folder,
-      {"train", "small.yaml", "-o", "other", "--epochs", kManyEpochs, "checkpoint.every=never"},
+      {"train", "small.yaml", "-o", "other", "--epochs", kStoppedEpochs, "checkpoint.every=never"},
       SIGQUIT);
   CHECK(reported.exit_code == 0);
   CHECK(std::regex_search(reported.err, std::regex("epoch \\d+/300, step \\d \\(\\d+ in all\\)")));
   const Result ignored =
       run_with_signal(folder,
-                      {"train", "small.yaml", "-o", "third", "--epochs", kManyEpochs,
+                      {"train", "small.yaml", "-o", "third", "--epochs", kStoppedEpochs,
                        "checkpoint.every=never", "run.on_signal={SIGTERM: ignore}"},
                       SIGTERM);
   CHECK(ignored.exit_code == 0);
