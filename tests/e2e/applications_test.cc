@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "command.h"
+#include "support/sampled.h"
 #include "support/splitmix.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
@@ -145,9 +146,9 @@ void check_network(const std::string& name, const Json& one) {
   }
 }
 
-// One size of each network; all of them where MESHTRAIN_APPLICATIONS_ALL is set.
+// One size of each network; all of them with scripts/test.sh --long.
 TEST_CASE("networks of keras.applications predict here what they predict in Keras") {
-  const bool all = std::getenv("MESHTRAIN_APPLICATIONS_ALL") != nullptr;
+  const bool all = test::runs_everything();
   const Json cases = parse_json(read_file(kFolder + "cases.json", uint64_t{1} << 20));
   REQUIRE(cases.size() == 15);
   for (const auto& [name, one] : cases.items()) {
