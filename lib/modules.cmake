@@ -29,7 +29,8 @@ endif()
 
 # Code that reads texts, builds graphs and reports takes a few milliseconds of a run. At -O1 it compiles in two
 # thirds of the time, without optimization, which is enough for sanitizers, in half of it.
-set(MESHTRAIN_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
+set(MESHTRAIN_O1_OPTIONS $<$<CONFIG:Release>:-O1>)
+set(MESHTRAIN_COLD_OPTIONS ${MESHTRAIN_O1_OPTIONS})
 if(MESHTRAIN_SANITIZE)
   set(MESHTRAIN_COLD_OPTIONS -O0)
 endif()
@@ -40,10 +41,10 @@ if(MESHTRAIN_SHARED)
 endif()
 
 # meshtrain_module(mesh COLD SOURCES a.cc SHARED b.cc DEPS tensor LIBS PCRE2::PCRE2)
-# COLD: code as above; WARM: it is so under sanitizers. SHARED: sources that the libraries loaded by the
-# program have, too: code for shared libraries with nothing exported.
+# COLD: code as above; O1: it is so in Release alone; WARM: it is so under sanitizers alone.
+# SHARED: sources that the libraries loaded by the program have, too: code for shared libraries with nothing exported.
 function(meshtrain_module name)
-  cmake_parse_arguments(ARG "COLD;WARM" "" "SOURCES;SHARED;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;O1;WARM" "" "SOURCES;SHARED;DEPS;LIBS" ${ARGN})
   list(TRANSFORM ARG_DEPS PREPEND meshtrain_)
   if(NOT ARG_SOURCES)
     add_library(meshtrain_${name} INTERFACE)
@@ -57,6 +58,8 @@ function(meshtrain_module name)
   endif()
   if(ARG_COLD OR (ARG_WARM AND MESHTRAIN_SANITIZE))
     target_compile_options(meshtrain_${name} PRIVATE ${MESHTRAIN_COLD_OPTIONS})
+  elseif(ARG_O1)
+    target_compile_options(meshtrain_${name} PRIVATE ${MESHTRAIN_O1_OPTIONS})
   endif()
   if(ARG_SHARED)
     add_library(meshtrain_${name}_shared OBJECT ${ARG_SHARED})

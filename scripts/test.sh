@@ -107,7 +107,8 @@ run_ctest() {
   local kind=$1 log=build/$1/ctest.log total bad not_run run_labels=$labels
   [ "$kind" != sanitize ] || [ -n "${MESHTRAIN_TEST_LONG:-}" ] || run_labels=sanitize
   echo "== ctest in build/$kind"
-  ctest --test-dir "build/$kind" -L "$run_labels" -j 2 --output-on-failure --no-tests=error \
+  # One more than there are cores: some suites mostly wait, for heartbeats, disks and processes that end.
+  ctest --test-dir "build/$kind" -L "$run_labels" -j $(($(nproc) + 1)) --output-on-failure --no-tests=error \
     --output-junit ctest.xml 2>&1 | tee "$log"
   echo "== $SECONDS s after ctest in build/$kind"
   read -r bad total < <(sed -nE \
