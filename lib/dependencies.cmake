@@ -102,25 +102,24 @@ if(MESHTRAIN_TESTS)
 endif()
 
 # GPUs: a library of their own, made where CUDA's headers are, those of a toolkit or of NVIDIA's Python packages
-# in the active virtual environment (another place: -DCUDAToolkit_ROOT=.../site-packages/nvidia). The driver, cuBLASLt, cuDNN, NVRTC and NCCL are
-# opened when a run needs them, of CUDA 12 or 13 whichever headers these are.
+# in the active virtual environment (another place: -DCUDAToolkit_ROOT=.../site-packages/nvidia). The driver,
+# cuBLASLt, cuDNN, NVRTC and NCCL are opened when a run needs them, of CUDA 12 or 13 whichever headers these are.
 set(MESHTRAIN_CUDA_MISSING "")
 set(MESHTRAIN_CUDA_CURE "")
 if(MESHTRAIN_CUDA STREQUAL "OFF")
   set(MESHTRAIN_CUDA_MISSING "configured with -DMESHTRAIN_CUDA=OFF")
   set(MESHTRAIN_CUDA_CURE "configure it with -DMESHTRAIN_CUDA=ON")
 else()
+  # Not by find_package(CUDAToolkit): that of CMake 3.25 ends with an error at a toolkit of CUDA 13 without nvToolsExt.
+  find_program(NVCC nvcc)
+  cmake_path(GET NVCC PARENT_PATH _nvcc)
   set(_hints "")
   if(CUDAToolkit_ROOT)
-    file(GLOB _hints ${CUDAToolkit_ROOT}/*/include)
+    file(GLOB _hints ${CUDAToolkit_ROOT}/include ${CUDAToolkit_ROOT}/*/include)
   endif()
-  if(NOT _hints)
-    find_package(CUDAToolkit QUIET)
-    set(_hints ${CUDAToolkit_INCLUDE_DIRS})
-  endif()
-  if(NOT _hints AND DEFINED ENV{VIRTUAL_ENV})
-    file(GLOB _hints $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/*/include)
-  endif()
+  file(GLOB _packages $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/*/include)
+  list(APPEND _hints ${_nvcc}/../include $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include /usr/local/cuda/include
+       ${_packages})
   find_path(CUDA_INCLUDE_DIR cuda.h HINTS ${_hints})
   find_path(CUDA_RUNTIME_INCLUDE_DIR cuda_runtime.h HINTS ${CUDA_INCLUDE_DIR} ${_hints})
   find_path(CUDA_CRT_INCLUDE_DIR crt/host_config.h HINTS ${CUDA_INCLUDE_DIR} ${_hints})
