@@ -150,6 +150,12 @@ void show_warnings(const Diagnostics& warnings, const Arguments& a) {
   }
 }
 
+void refuse(const char* code, const std::string& message, const std::string& help) {
+  Diagnostics diagnostics;
+  diagnostics.error(code, {}, message).help(help);
+  throw ConfigError(std::move(diagnostics));
+}
+
 void refuse_profile(const Arguments& a, const std::string& run) {
   if (!a.profile.empty()) {
     Diagnostics diagnostics;

@@ -102,6 +102,8 @@ int run_version();
 LoadOptions load_options(const Arguments& arguments, bool require_data);
 // The same without a file among the words, for configs that come from elsewhere.
 LoadOptions override_options(const Arguments& arguments);
+// Throws a ConfigError of the command line that no place in a file belongs to.
+[[noreturn]] void refuse(const char* code, const std::string& message, const std::string& help);
 // E140 for --profile: the config of a run or a checkpoint has none.
 void refuse_profile(const Arguments& arguments, const std::string& run);
 // run.verbose as --progress changes it.

@@ -21,12 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& message, const std::string& help) {
-  Diagnostics diagnostics;
-  diagnostics.error("E140", {}, message).help(help);
-  throw ConfigError(diagnostics);
-}
-
 enum class Format { kModel, kPython, kJson };
 
 Format format_of(const std::string& path) {
@@ -38,7 +32,7 @@ Format format_of(const std::string& path) {
     return Format::kModel;
   }
   refuse(
-      fmt::format("cannot tell what to write from the name `{}`", path),
+      "E140", fmt::format("cannot tell what to write from the name `{}`", path),
       "end it with .keras, .weights.h5, .npz, .safetensors, .json (architecture) or .py (a Keras "
       "script)");
 }
@@ -138,7 +132,7 @@ void write(const Arguments& a, const Setup& setup, Format format, const std::str
     return write_file_atomic(path, std::string_view(json));
   }
   if (weights.empty()) {
-    refuse("no weights given",
+    refuse("E140", "no weights given",
            "give a run, or --weights FILE, for example runs/NAME/latest/weights.safetensors");
   }
   write_model(path, setup.config(), setup.model(), read_weights_of(setup, weights),

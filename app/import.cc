@@ -22,12 +22,6 @@ constexpr uint64_t kMaxJson = uint64_t{64} << 20;
 constexpr const char* kConfig = "config.yaml";
 constexpr const char* kWeights = "weights.safetensors";
 
-[[noreturn]] void refuse(const char* code, const std::string& message, const std::string& help) {
-  Diagnostics diagnostics;
-  diagnostics.error(code, {}, message).help(help);
-  throw ConfigError(diagnostics);
-}
-
 // What there is to import.
 struct Source {
   std::string path, json, version;

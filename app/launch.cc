@@ -23,12 +23,6 @@ extern char** environ;
 namespace meshtrain {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message, const std::string& help) {
-  Diagnostics diagnostics;
-  diagnostics.error("E140", {}, message).help(help);
-  throw ConfigError(std::move(diagnostics));
-}
-
 std::vector<Host> hosts_of_file(const std::string& path) {
   try {
     return read_host_file(path);
@@ -40,7 +34,7 @@ std::vector<Host> hosts_of_file(const std::string& path) {
 // --hosts, --hostfile and --processes together; empty when none is given.
 std::vector<Host> chosen_hosts(const LaunchArguments& launch) {
   if (!launch.hosts.empty() && !launch.host_file.empty()) {
-    refuse("both --hosts and --hostfile", "one of the two");
+    refuse("E140", "both --hosts and --hostfile", "one of the two");
   }
   std::vector<Host> hosts = !launch.host_file.empty() ? hosts_of_file(launch.host_file)
                             : !launch.hosts.empty()   ? parse_hosts(launch.hosts)
@@ -50,7 +44,8 @@ std::vector<Host> chosen_hosts(const LaunchArguments& launch) {
   }
   for (const Host& host : hosts) {
     if (hosts.size() > 1 && (host.name == "localhost" || starts_with(host.name, "127."))) {
-      refuse(fmt::format("`{}` is another machine for each of {} hosts", host.name, hosts.size()),
+      refuse("E140",
+             fmt::format("`{}` is another machine for each of {} hosts", host.name, hosts.size()),
              "the name that the others know this one by");
     }
   }
@@ -195,7 +190,8 @@ class MpirunSignals {
       const bool is_lost = carrier(number) == 0 && action(number) != SignalAction::kIgnore &&
                            !stays_ignored(number, changes);
       if (is_lost && !(number == SIGQUIT && action(number) == SignalAction::kReport)) {
-        refuse(fmt::format("run.on_signal: mpirun passes on SIGUSR1 ({}) and SIGUSR2 ({}), neither "
+        refuse("E140",
+               fmt::format("run.on_signal: mpirun passes on SIGUSR1 ({}) and SIGUSR2 ({}), neither "
                            "of which does what {} should ({})",
                            action_name(action(SIGUSR1)), action_name(action(SIGUSR2)),
                            signal_name(number), action_name(action(number))),
@@ -234,7 +230,7 @@ class MpirunSignals {
 void check_for_mpirun(const std::vector<Host>& hosts, const SignalChanges& changes) {
   for (const Host& host : hosts) {
     if (host.name.find(':') != std::string::npos) {
-      refuse(fmt::format("mpirun takes no IPv6 address as a host: `{}`", host.name),
+      refuse("E140", fmt::format("mpirun takes no IPv6 address as a host: `{}`", host.name),
              "a name that DNS or /etc/hosts has for it");
     }
   }
@@ -312,7 +308,7 @@ int run_launch(const Arguments& arguments, bool& started) {
     return run_train(arguments, started);  // which starts one process for each GPU here
   }
   if (hosts.empty() && std::getenv("SLURM_JOB_ID") == nullptr) {  // whose hosts mpirun knows
-    refuse("how many processes, and where?",
+    refuse("E140", "how many processes, and where?",
            "--processes 4 for four on this machine, or --hosts node1:4,node2:4");
   }
   const SignalChanges& changes = config.run.on_signal;

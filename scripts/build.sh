@@ -16,7 +16,7 @@ targets=("${@:-all}")
 build=build/$kind
 options=()
 case $kind in
-  # A dozen files are compiled as one: the build takes half the time, and names that clash are found.
+  # Some thirty files are compiled as one: the build takes half the time, and names that clash are found.
   release) options=(-DCMAKE_BUILD_TYPE=Release -DMESHTRAIN_UNITY=ON) ;;
   dev) options=(-DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SHARED=ON "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -O1") ;;
   # Debug information down to lines only: stack traces need no more, and compiling is quicker.
@@ -43,11 +43,11 @@ if ! cmake -S . -B "$build" -G Ninja "${options[@]}" >"$build/configure.log" 2>&
   exit 1
 fi
 
-# A compiler takes up to 1 GiB: on a machine of many cores and little memory fewer run at once.
+# A compiler takes up to 1.5 GiB: on a machine of many cores and little memory fewer run at once.
 default_jobs() {
   local available
   available=$(sed -nE 's/^MemAvailable: +([0-9]+) kB$/\1/p' /proc/meminfo 2>/dev/null || true)
-  local jobs=$((${available:-67108864} / 1048576))
+  local jobs=$((${available:-67108864} / 1572864))
   [ "$jobs" -lt "$(nproc)" ] || jobs=$(nproc)
   [ "$jobs" -gt 0 ] || jobs=1
   echo "$jobs"

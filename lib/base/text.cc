@@ -57,6 +57,10 @@ std::string to_lower(std::string_view text) {
   return out;
 }
 
+bool is_one_of(std::string_view word, std::span<const std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
 std::string to_snake_case(std::string_view class_name) {
   const auto upper = [](char c) { return c >= 'A' && c <= 'Z'; };
   const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };

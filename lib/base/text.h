@@ -16,6 +16,7 @@ std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
+bool is_one_of(std::string_view word, std::span<const std::string_view> words);
 
 // Keras' rule for automatic names: "Conv2D" -> "conv2d", "ReLU" -> "re_lu", "RMSprop" ->
 // "rm_sprop". Source: Keras naming.to_snake_case; reference cases in tests/unit/base.

@@ -4,17 +4,13 @@
 #include <optional>
 #include <string_view>
 
+#include "base/text.h"
 #include "nn/arguments.h"
 #include "nn/loss_functions.h"
 #include "nn/metric.h"
 
 namespace meshtrain {
 namespace {
-
-template <size_t N>
-bool is_one_of(std::string_view word, const std::string_view (&words)[N]) {
-  return std::find(std::begin(words), std::end(words), word) != std::end(words);
-}
 
 bool has_part(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

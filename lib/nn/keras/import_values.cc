@@ -27,11 +27,6 @@ constexpr std::string_view kWithoutEffect[] = {
     "autocast",    "renorm_momentum", "input_length",        "batch_input_shape",
     "batch_shape", "jit_compile",     "is_legacy_optimizer", "lora_alpha"};
 
-template <size_t N>
-bool is_one_of(std::string_view name, const std::string_view (&list)[N]) {
-  return std::find(std::begin(list), std::end(list), name) != std::end(list);
-}
-
 bool is_neutral(const std::string& name, const Json& value) {
   return value.is_null() || value == false || (value.is_structured() && value.empty()) ||
          is_one_of(name, kWithoutEffect) || (name == "data_format" && value == "channels_last");
