@@ -127,6 +127,49 @@ TEST_CASE("arithmetic and sums are bit for bit the same on every level") {
   }
 }
 
+// Whole numbers, so that every order of adding gives one result: beside a plain loop, for every
+// remainder of the blocks of rows and of the vectors of columns.
+TEST_CASE("sums, maxima and minima of columns and rows are those of a plain loop") {
+  constexpr int64_t kMost = 200;
+  std::vector<float> x;
+  for (int64_t i = 0; i < kMost * kMost; ++i)
+    x.push_back(static_cast<float>(test::splitmix_below(7, static_cast<uint64_t>(i), 2001)) -
+                1000.0F);
+  const auto plain = [&](int kind, int64_t start, int64_t step, int64_t count) {
+    float total = x[static_cast<size_t>(start)];
+    for (int64_t i = 1; i < count; ++i) {
+      const float next = x[static_cast<size_t>(start + i * step)];
+      total = kind == static_cast<int>(Reduction::kSum)   ? total + next
+              : kind == static_cast<int>(Reduction::kMax) ? std::max(total, next)
+                                                          : std::min(total, next);
+    }
+    return total;
+  };
+  for (int level = 0; level < num_kernel_levels(); ++level) {
+    const KernelTable& table = kernels_of_level(level);
+    for (int kind = 0; kind < static_cast<int>(Reduction::kCount); ++kind) {
+      for (int64_t rows = 1; rows <= kMost; ++rows) {
+        const int64_t columns = rows % 2 == 0 ? 83 : 5;
+        CAPTURE(level);
+        CAPTURE(kind);
+        CAPTURE(rows);
+        std::vector<float> got(kMost), want;
+        table.reduce_columns[kind][kTypeF32](got.data(), x.data(), rows, columns, kMost);
+        for (int64_t c = 0; c < columns; ++c)
+          want.push_back(plain(kind, c, kMost, rows));
+        got.resize(want.size());
+        CHECK(same_bits(got, want));
+        want.clear();
+        got.assign(kMost, 0);
+        table.reduce_rows[kind][kTypeF32](got.data(), x.data(), kMost, rows, kMost);
+        for (int64_t r = 0; r < kMost; ++r)
+          want.push_back(plain(kind, r * kMost, 1, rows));
+        CHECK(same_bits(got, want));
+      }
+    }
+  }
+}
+
 // Every value of 16 bits becomes float32 and comes back; a float32 in the middle of two goes to the
 // even one; as HostTensor converts, on every level and at every place of a loop.
 TEST_CASE("16 bits widen and round as elements of tensors do on every level") {

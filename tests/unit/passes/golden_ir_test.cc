@@ -87,3 +87,27 @@ TEST_CASE("golden IR: an MLP under data parallel and tensor parallel and FSDP") 
     check_passes(c);
   }
 }
+
+TEST_CASE("propagate: nothing flows into a weight from what reads its product") {
+  const DeviceMesh mesh({2, 2}, {"data", "model"});
+  const Sharding matrix = Sharding::replicated(2), vector = Sharding::replicated(1);
+  const std::vector<Sharding> layouts = {matrix, vector, {{{1}, {}}}, vector};
+  Graph graph = mlp(2);
+  assign_layouts(graph, layouts, {1, 0, {0}}, mesh);
+  graph = simplify(graph);
+  PropagateOptions options;
+  options.batch_axes = {0};
+  propagate(graph, mesh, options);
+  // d1's output is split over `model` for the rows of d2/kernel; d1/kernel and d1/bias are not.
+  int num_weights = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.op->name != "var_use") {
+      continue;
+    }
+    const Variable& weight = graph.variables[graph.producer(node.inputs[0]).attr_int("variable")];
+    CAPTURE(weight.path);
+    CHECK(graph.values[node.outputs[0]].sharding.dims == weight.layout.compute.dims);
+    ++num_weights;
+  }
+  CHECK(num_weights >= 4);
+}
