@@ -281,9 +281,11 @@ TEST_CASE("ranks 0 and 1 killed together are not the end of the message") {
 
 TEST_CASE("when rank 0 is stopped the others leave and it does when it goes on") {
   Run run(3, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", limit_of(2)}});
+  const double start = steady_seconds();
   run[0].send(SIGSTOP);
   CHECK(run[1].wait(run.until) == 8);
   CHECK(run[2].wait(run.until) == 8);
+  CHECK(is_within(10, start));  // two seconds of silence, as on an idle machine, and the end
   const std::string text = run.errors_but(0);
   INFO(text);
   CHECK(contains(text, "error[E601]: " + name_of(run, 0) + " stopped answering"));
