@@ -106,7 +106,7 @@ TEST_CASE("propagate: nothing flows into a weight from what reads its product") 
     }
     const Variable& weight = graph.variables[graph.producer(node.inputs[0]).attr_int("variable")];
     CAPTURE(weight.path);
-    CHECK(graph.values[node.outputs[0]].sharding.dims == weight.layout.compute.dims);
+    CHECK(graph.values[node.outputs[0]].sharding->dims == weight.layout.compute.dims);
     ++num_weights;
   }
   CHECK(num_weights >= 4);
