@@ -18,7 +18,12 @@ options=()
 case $kind in
   # Some thirty files are compiled as one: the build takes half the time, and names that clash are found.
   release) options=(-DCMAKE_BUILD_TYPE=Release -DMESHTRAIN_UNITY=ON) ;;
-  dev) options=(-DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SHARED=ON "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -O1") ;;
+  dev)
+    options=(-DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SHARED=ON "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -O1")
+    if command -v ld.lld >/dev/null 2>&1; then  # links in a quarter of the time
+      options+=(-DCMAKE_{EXE,SHARED,MODULE}_LINKER_FLAGS=-fuse-ld=lld)
+    fi
+    ;;
   # Debug information down to lines only: stack traces need no more, and compiling is quicker.
   sanitize)
     options=(-DCMAKE_BUILD_TYPE=Debug -DMESHTRAIN_SANITIZE=address,undefined -DMESHTRAIN_UNITY=ON
