@@ -7,11 +7,11 @@
 #include "cli.h"
 #include "config/interval.h"
 #include "config/source.h"
+#include "engine/distribution.h"
+#include "exec/join_devices.h"
 #include "plan/cost_model.h"
+#include "plan/measure_comm.h"
 #include "restarts.h"
-#include "train/distribution.h"
-#include "train/join_devices.h"
-#include "train/measure_comm.h"
 
 namespace meshtrain {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "config/schema.h"
-#include "train/run_dir.h"
+#include "record/run_dir.h"
 
 namespace meshtrain {
 

@@ -6,8 +6,8 @@
 
 #include "comm/processes.h"
 #include "config/load.h"
+#include "record/console.h"
 #include "streams.h"
-#include "train/console.h"
 
 namespace meshtrain {
 

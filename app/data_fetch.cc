@@ -10,7 +10,7 @@
 #include "cli.h"
 #include "data/fetch.h"
 #include "data/named_sets.h"
-#include "train/signals.h"
+#include "engine/signals.h"
 
 namespace meshtrain {
 namespace {

@@ -12,7 +12,7 @@
 #include "config/default_object.h"
 #include "data/array_stats.h"
 #include "data/guess_source.h"
-#include "train/run_data.h"
+#include "engine/run_data.h"
 
 namespace meshtrain {
 namespace {

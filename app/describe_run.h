@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/reader.h"
+#include "checkpoint/restore.h"
 #include "cli.h"
-#include "train/checkpoint/reader.h"
-#include "train/checkpoint/restore.h"
-#include "train/make_plan.h"
-#include "train/run_data.h"
-#include "train/run_info.h"
+#include "engine/make_plan.h"
+#include "engine/run_data.h"
+#include "record/run_info.h"
 
 namespace meshtrain {
 

@@ -11,7 +11,7 @@
 #include "backend/gpu/load.h"
 #include "base/text.h"
 #include "cli.h"
-#include "train/events.h"
+#include "record/events.h"
 
 namespace meshtrain {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <new>
 
-#include "train/signals.h"
+#include "engine/signals.h"
 
 namespace meshtrain {
 namespace {

@@ -1,16 +1,16 @@
 // meshtrain evaluate: loss and metrics of given weights.
 #include <fmt/format.h>
 
+#include "checkpoint/restore.h"
 #include "cli.h"
 #include "config/source_like.h"
+#include "engine/engine.h"
+#include "engine/run_data.h"
+#include "engine/signals.h"
 #include "given_run.h"
+#include "record/events.h"
 #include "restarts.h"
-#include "train/checkpoint/restore.h"
-#include "train/engine.h"
-#include "train/events.h"
 #include "train/learned_file.h"
-#include "train/run_data.h"
-#include "train/signals.h"
 
 namespace meshtrain {
 namespace {

@@ -7,14 +7,15 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli.h"
+#include "engine/setup.h"
+#include "engine/weights.h"
 #include "given_run.h"
-#include "nn/keras/export_json.h"
-#include "nn/keras/export_python.h"
-#include "nn/keras/weights.h"
+#include "interop/keras/export_json.h"
+#include "interop/keras/export_python.h"
+#include "interop/keras/weights.h"
+#include "interop/save_model.h"
 #include "train/learned_file.h"
-#include "train/save_model.h"
-#include "train/setup.h"
-#include "train/weights.h"
+#include "train/load_weights.h"
 
 namespace meshtrain {
 namespace {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "checkpoint/reader.h"
 #include "config/source.h"
+#include "engine/engine.h"
+#include "record/run_dir.h"
 #include "resume.h"
-#include "train/checkpoint/reader.h"
-#include "train/engine.h"
 #include "train/learned_file.h"
-#include "train/run_dir.h"
-#include "train/weights.h"
+#include "train/load_weights.h"
 
 namespace meshtrain {
 namespace {

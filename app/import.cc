@@ -1,5 +1,5 @@
 // meshtrain import: a model that Keras saved, as a config and weights.
-#include "nn/keras/import.h"
+#include "interop/keras/import.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 
 #include "base/text.h"
 #include "cli.h"
-#include "nn/keras/archive.h"
+#include "engine/weights.h"
+#include "interop/keras/archive.h"
 #include "tensor/read_error.h"
 #include "tensor/safetensors.h"
 #include "tensor/weights.h"
-#include "train/weights.h"
 
 namespace meshtrain {
 namespace {

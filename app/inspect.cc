@@ -4,12 +4,12 @@
 #include <filesystem>
 
 #include "base/columns.h"
+#include "base/durable_file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "checkpoint/writer.h"
 #include "cli.h"
 #include "resume.h"
-#include "train/checkpoint/files.h"
-#include "train/checkpoint/writer.h"
 #include "verify.h"
 
 namespace meshtrain {

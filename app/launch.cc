@@ -14,9 +14,9 @@
 #include "base/text.h"
 #include "check_hosts.h"
 #include "comm/mpi/settings.h"
+#include "engine/distribution.h"
+#include "engine/signals.h"
 #include "restarts.h"
-#include "train/distribution.h"
-#include "train/signals.h"
 
 extern char** environ;
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "cli.h"
-#include "train/hardware_file.h"
-#include "train/make_plan.h"
+#include "engine/make_plan.h"
+#include "plan/hardware_file.h"
 
 namespace meshtrain {
 

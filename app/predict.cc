@@ -5,19 +5,19 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "checkpoint/restore.h"
 #include "cli.h"
 #include "config/default_object.h"
 #include "config/source_like.h"
+#include "engine/engine.h"
+#include "engine/run_data.h"
+#include "engine/signals.h"
 #include "given_run.h"
+#include "record/predictions.h"
 #include "restarts.h"
 #include "tensor/h5_datasets.h"
 #include "tensor/npz.h"
-#include "train/checkpoint/restore.h"
-#include "train/engine.h"
 #include "train/learned_file.h"
-#include "train/predictions.h"
-#include "train/run_data.h"
-#include "train/signals.h"
 
 namespace meshtrain {
 namespace {

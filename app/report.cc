@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "cli.h"
-#include "train/report/run_report.h"
+#include "record/report/run_report.h"
 
 namespace meshtrain {
 namespace {}  // namespace

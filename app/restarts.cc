@@ -8,10 +8,10 @@
 
 #include "base/system_calls.h"
 #include "base/text.h"
+#include "checkpoint/reader.h"
+#include "engine/distribution.h"
+#include "engine/signals.h"
 #include "resume.h"
-#include "train/checkpoint/reader.h"
-#include "train/distribution.h"
-#include "train/signals.h"
 #include "training_run.h"
 
 namespace meshtrain {

@@ -2,12 +2,12 @@
 
 #include <filesystem>
 
+#include "base/durable_file.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/links.h"
 #include "base/text.h"
-#include "train/checkpoint/files.h"
-#include "train/checkpoint/writer.h"
+#include "checkpoint/writer.h"
 
 namespace meshtrain {
 namespace {

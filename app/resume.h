@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/mirror.h"
+#include "checkpoint/reader.h"
 #include "cli.h"
 #include "config/object.h"
-#include "train/agreement.h"
-#include "train/checkpoint/local_copy.h"
-#include "train/checkpoint/reader.h"
-#include "train/run_dir.h"
+#include "engine/agreement.h"
+#include "record/run_dir.h"
 
 namespace meshtrain {
 

@@ -6,9 +6,9 @@
 
 #include "base/build_id.h"
 #include "base/text.h"
+#include "checkpoint/restore.h"
+#include "engine/distribution.h"
 #include "given_run.h"
-#include "train/checkpoint/restore.h"
-#include "train/distribution.h"
 
 namespace meshtrain {
 namespace {

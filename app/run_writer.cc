@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "train/report/run_report.h"
+#include "record/report/run_report.h"
 #include "train/trainer.h"
 
 namespace meshtrain {

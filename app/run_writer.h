@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cli.h"
-#include "train/events.h"
-#include "train/run_dir.h"
-#include "train/run_log.h"
-#include "train/run_meta.h"
+#include "record/events.h"
+#include "record/run_dir.h"
+#include "record/run_log.h"
+#include "record/run_meta.h"
 
 namespace meshtrain {
 

@@ -15,11 +15,11 @@
 #include "comm/rank_order.h"
 #include "comm/socket.h"
 #include "comm/tcp/tcp_group.h"
+#include "engine/devices.h"
 #include "exec/share_cores.h"
 #include "exec/worker_pool.h"
 #include "restarts.h"
 #include "run_facts.h"
-#include "train/devices.h"
 
 namespace meshtrain {
 namespace {

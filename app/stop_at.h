@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/checkpoint/checkpointer.h"
+#include "train/checkpointer.h"
 
 namespace meshtrain {
 

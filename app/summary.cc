@@ -5,9 +5,9 @@
 
 #include "base/text.h"
 #include "cli.h"
+#include "engine/setup.h"
 #include "mesh/visualize.h"
 #include "table.h"
-#include "train/setup.h"
 
 namespace meshtrain {
 namespace {

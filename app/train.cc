@@ -1,9 +1,9 @@
 // meshtrain train and resume: build, fit, save, evaluate.
 #include <fmt/format.h>
 
+#include "checkpoint/restore.h"
 #include "config/source.h"
 #include "restarts.h"
-#include "train/checkpoint/restore.h"
 #include "training_run.h"
 
 namespace meshtrain {

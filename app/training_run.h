@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/restore.h"
 #include "cli.h"
+#include "engine/agreement.h"
+#include "engine/engine.h"
+#include "engine/make_plan.h"
+#include "engine/run_data.h"
+#include "record/console.h"
+#include "record/run_info.h"
 #include "resume.h"
 #include "stop_at.h"
-#include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
-#include "train/checkpoint/checkpointer.h"
-#include "train/checkpoint/restore.h"
-#include "train/console.h"
-#include "train/engine.h"
-#include "train/make_plan.h"
-#include "train/run_data.h"
-#include "train/run_info.h"
+#include "train/checkpointer.h"
 
 namespace meshtrain {
 

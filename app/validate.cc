@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include "cli.h"
-#include "train/adapt.h"
+#include "engine/adapt.h"
+#include "engine/run_data.h"
+#include "engine/setup.h"
+#include "record/events.h"
 #include "train/callbacks/make_callbacks.h"
-#include "train/events.h"
-#include "train/run_data.h"
-#include "train/setup.h"
 
 namespace meshtrain {
 namespace {

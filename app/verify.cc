@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "checkpoint/reader.h"
 #include "config/load.h"
+#include "record/run_dir.h"
 #include "resume.h"
-#include "train/checkpoint/reader.h"
-#include "train/run_dir.h"
 
 namespace meshtrain {
 namespace {

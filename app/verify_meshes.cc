@@ -8,13 +8,13 @@
 
 #include "base/text.h"
 #include "data/epoch_order.h"
+#include "engine/adapt.h"
+#include "engine/engine.h"
+#include "engine/run_data.h"
+#include "engine/signals.h"
 #include "exec/executor.h"
-#include "train/adapt.h"
-#include "train/engine.h"
-#include "train/run_data.h"
-#include "train/signals.h"
+#include "train/load_weights.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 #include "verify.h"
 
 namespace meshtrain {

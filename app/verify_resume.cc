@@ -7,11 +7,11 @@
 #include <set>
 #include <tuple>
 
+#include "base/durable_file.h"
 #include "base/text.h"
+#include "checkpoint/writer.h"
 #include "config/source.h"
-#include "train/checkpoint/files.h"
-#include "train/checkpoint/writer.h"
-#include "train/signals.h"
+#include "engine/signals.h"
 #include "train/trainer.h"
 #include "training_run.h"
 #include "verify.h"

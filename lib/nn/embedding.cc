@@ -5,7 +5,8 @@ namespace meshtrain {
 namespace {
 
 // ids of any shape -> ids.shape + (output_dim); embeddings (input_dim, output_dim). Ids that come
-// from the data have been checked (train/run_data.h); of others those outside take the nearest row.
+// from the data have been checked (engine/run_data.h); of others those outside take the nearest
+// row.
 class Embedding : public ConfiguredLayer {
  public:
   using ConfiguredLayer::ConfiguredLayer;

@@ -64,7 +64,7 @@ class Rescaling : public FloatLayer {
 
 // (x - mean) / max(sqrt(variance), 1e-7), or the inverse: one number, or one per position of the
 // kept axes. Without given statistics they are weights, which the trainer takes from the training
-// data (train/adapt.h) or a weight file holds.
+// data (engine/adapt.h) or a weight file holds.
 class Normalization : public AxesLayer {
  public:
   using AxesLayer::AxesLayer;

@@ -1,6 +1,6 @@
 // Hardware: what the cost model knows of a kind of device, of the links between devices of a host
 // and of the network between hosts. The table is data (hardware.cc, with sources); a YAML file can
-// change any value of it and add devices (train/hardware_file.h).
+// change any value of it and add devices (plan/hardware_file.h).
 #pragma once
 
 #include <array>

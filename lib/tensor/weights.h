@@ -8,9 +8,9 @@
 
 namespace meshtrain {
 
-// All tensors of a .safetensors or .npz file; for Keras' HDF5 files see nn/keras/weights.h. Throws
-// ConfigError (exit 6): E404 not there, E405 and E406 malformed or refused, E415 a kind that is
-// never read because reading it can run code.
+// All tensors of a .safetensors or .npz file; for Keras' HDF5 files see interop/keras/weights.h.
+// Throws ConfigError (exit 6): E404 not there, E405 and E406 malformed or refused, E415 a kind that
+// is never read because reading it can run code.
 std::vector<NamedTensor> read_weights(const std::string& path);
 
 }  // namespace meshtrain

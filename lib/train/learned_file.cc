@@ -2,10 +2,10 @@
 
 #include <filesystem>
 
+#include "checkpoint/json.h"
+#include "checkpoint/reader.h"
+#include "record/run_dir.h"
 #include "tensor/read_error.h"
-#include "train/checkpoint/json.h"
-#include "train/checkpoint/reader.h"
-#include "train/run_dir.h"
 
 namespace meshtrain {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "checkpoint/learned_json.h"
 #include "config/config.h"
-#include "train/learned_json.h"
 
 namespace meshtrain {
 

@@ -1,23 +1,12 @@
-// Where training is, and what may act on it between two steps: saving, stopping.
+// What may act on training between two steps: saving, stopping.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "train/step_runner.h"
+#include "engine/logs.h"
 
 namespace meshtrain {
-
-struct TrainPosition {
-  int64_t step = 0;            // training steps since the run began
-  int64_t epoch = 0;           // epochs done
-  int64_t batch = 0;           // batches done of the epoch that runs
-  bool epoch_trained = false;  // its batches are done; validation is to come
-  Logs logs;                   // of its batches, then
-  LogLists lists = {};
-
-  bool operator==(const TrainPosition&) const = default;
-};
 
 // Called by Trainer::fit between steps. A function that throws ends the run there; what was done
 // before is as `at` says.

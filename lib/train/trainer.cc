@@ -9,55 +9,8 @@
 
 namespace meshtrain {
 
-int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last) {
-  return drop_last ? num_samples / batch_size : (num_samples + batch_size - 1) / batch_size;
-}
-
-EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch) {
-  EpochPlan plan;
-  const int64_t wanted = fit.steps_per_epoch;
-  if (wanted > 0) {
-    const int64_t epochs_per_pass = (num_batches + wanted - 1) / wanted;
-    plan.pass = epoch / epochs_per_pass;
-    plan.first_batch = (epoch % epochs_per_pass) * wanted;
-    plan.steps = std::min(wanted, num_batches - plan.first_batch);
-    plan.target = wanted;
-  } else {
-    plan.pass = epoch;
-    plan.steps = num_batches;
-    plan.target = num_batches;
-  }
-  if (fit.limit_steps > 0) {
-    plan.steps = std::min<int64_t>(plan.steps, fit.limit_steps);
-    plan.target = std::min<int64_t>(plan.target, fit.limit_steps);
-  }
-  plan.ran_out = plan.steps < plan.target;
-  return plan;
-}
-
 Trainer::Trainer(StepRunner& runner, const Config& config, Clock now)
     : runner_(runner), config_(config), now_(std::move(now)) {}
-
-void check_batches(const Config& config, const Dataset& train) {
-  const FitConfig& fit = config.fit;
-  const bool drop_last = config.data.remainder.value == "drop";
-  Diagnostics diagnostics;
-  if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
-    diagnostics
-        .error("E316", fit.batch_size.loc,
-               fmt::format("a batch of {} is larger than the data: {} samples",
-                           fit.batch_size.value, train.num_samples))
-        .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
-  } else if (count_batches(train.num_samples, fit.batch_size, drop_last) == 0) {
-    diagnostics
-        .error("E316", train.loc,
-               fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
-                           "incomplete batches",
-                           train.num_samples, fit.batch_size.value))
-        .help("a smaller fit.batch_size, or `remainder: keep`");
-  }
-  diagnostics.throw_if_errors();
-}
 
 void Trainer::fit(const Dataset& train, const Dataset* validation) {
   const FitConfig& fit = config_.fit;

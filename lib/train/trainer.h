@@ -12,69 +12,16 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-#include "train/agreement.h"
-#include "train/batch_reader.h"
+#include "engine/agreement.h"
+#include "engine/batch_reader.h"
+#include "engine/epoch_plan.h"
+#include "engine/logs.h"
+#include "engine/observer.h"
+#include "engine/step_runner.h"
 #include "train/callbacks/callback_list.h"
-#include "train/progress.h"
-#include "train/step_runner.h"
 #include "train/train_control.h"
 
 namespace meshtrain {
-
-struct EpochReport {
-  int64_t epoch = 0;         // from 1
-  int64_t epochs = 0;        // Keras' `epochs`: the last one's number
-  int64_t steps = 0;         // done
-  double seconds = 0;        // validation included
-  double train_seconds = 0;  // the steps alone
-  Logs logs;  // sorted training values, then sorted validation values with "val_" before them
-  LogLists lists = {};  // under the same names
-};
-
-struct EvaluateReport {
-  int64_t steps = 0;
-  double seconds = 0;
-  Logs logs;
-  LogLists lists = {};
-};
-
-// Each function does nothing unless overridden.
-class TrainObserver {
- public:
-  virtual ~TrainObserver() = default;
-  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/) {}
-  // `step` counts from 1 in the epoch; the runner has its loss. Where it runs ahead, its other
-  // values may be those of a later step.
-  virtual void on_train_step(int64_t /*epoch*/, int64_t /*step*/, const StepRunner&) {}
-  virtual void on_epoch_end(const EpochReport&) {}
-  virtual void on_evaluate_begin(int64_t /*steps*/) {}  // not for validation inside fit
-  virtual void on_evaluate_step(int64_t /*step*/, const StepRunner&) {}
-  virtual void on_evaluate_end(const EvaluateReport&) {}
-  virtual void on_predict_begin(int64_t /*steps*/) {}
-  virtual void on_predict_step(int64_t /*step*/) {}
-  virtual void on_predict_end(int64_t /*steps*/) {}
-  virtual void on_warning(const std::string& /*text*/) {}
-  virtual void on_message(const std::string& /*text*/) {}  // of a callback, line feeds included
-};
-
-// Which batches epoch `epoch` (from 0) trains on. With steps_per_epoch the batches of one pass over
-// the data are dealt out to several epochs, and the last of these ends short where the data ends:
-// 5 batches at 3 steps an epoch are 3, 2, 3, 2, ... A pure function of the epoch.
-struct EpochPlan {
-  int64_t pass = 0;         // over the data: decides the order of samples
-  int64_t first_batch = 0;  // in that pass
-  int64_t steps = 0;        // batches of this epoch
-  int64_t target = 0;       // steps shown
-  bool ran_out = false;     // ends short of steps_per_epoch
-};
-EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch);
-
-// Batches of one pass over `num_samples`; the incomplete last one counts unless `drop_last`.
-int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last);
-
-// Throws ConfigError E316 when a batch is larger than the data, or when dropping the incomplete one
-// leaves nothing. Trainer::fit begins with it; a verb may ask before it leaves anything behind.
-void check_batches(const Config& config, const Dataset& train);
 
 class Trainer {
  public:

@@ -15,10 +15,10 @@
 #include <filesystem>
 #include <future>
 
+#include "checkpoint/writer.h"
 #include "exec/executor.h"
 #include "support/engine_case.h"
 #include "support/splitmix.h"
-#include "train/checkpoint/writer.h"
 
 namespace meshtrain::test {
 namespace {

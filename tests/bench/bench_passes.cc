@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/make_plan.h"
 #include "support/engine_case.h"
-#include "train/make_plan.h"
 
 namespace meshtrain::test {
 namespace {

@@ -15,7 +15,7 @@
 #include "support/splitmix.h"
 #include "tensor/npy.h"
 #include "tensor/npz.h"
-#include "unit/keras/keras_files.h"
+#include "unit/interop/keras_files.h"
 
 namespace meshtrain {
 namespace {

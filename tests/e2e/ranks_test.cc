@@ -11,7 +11,7 @@
 #include <regex>
 
 #include "base/json.h"
-#include "train/checkpoint/reader.h"
+#include "checkpoint/reader.h"
 
 namespace meshtrain {
 namespace {

@@ -2,9 +2,9 @@
 // fit the model (compile_cases/), and of meshes and layouts that fit neither it nor the batch
 // (layout_cases/).
 #include "config/load.h"
+#include "engine/adapt.h"
+#include "engine/setup.h"
 #include "errors/load_options.h"
-#include "train/adapt.h"
-#include "train/setup.h"
 
 namespace meshtrain {
 namespace {

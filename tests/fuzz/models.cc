@@ -1,12 +1,12 @@
 // Manifests and states of checkpoints, what runs learned from data, and the JSON of Keras models.
 #include "base/checksum.h"
 #include "base/diagnostic.h"
+#include "checkpoint/format.h"
+#include "checkpoint/learned_json.h"
 #include "config/load.h"
 #include "config/source.h"
-#include "nn/keras/import.h"
+#include "interop/keras/import.h"
 #include "target.h"
-#include "train/checkpoint/format.h"
-#include "train/learned_json.h"
 
 namespace meshtrain::fuzz {
 

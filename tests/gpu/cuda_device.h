@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/gpu/load.h"
-#include "train/devices.h"
+#include "engine/devices.h"
 
 namespace meshtrain::test {
 

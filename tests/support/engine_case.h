@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "config/load.h"
+#include "engine/engine.h"
 #include "support/temp_folder.h"
-#include "train/engine.h"
 
 namespace meshtrain::test {
 

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "engine/step_graph.h"
 #include "support/engine_case.h"
-#include "train/step_graph.h"
 
 namespace meshtrain::testing {
 namespace {

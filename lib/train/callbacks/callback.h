@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "config/config.h"
-#include "train/progress.h"
-#include "train/step_runner.h"
+#include "engine/step_runner.h"
+#include "record/progress.h"
 #include "train/train_control.h"
 
 namespace meshtrain {

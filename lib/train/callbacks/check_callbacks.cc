@@ -6,9 +6,9 @@
 #include "base/text.h"
 #include "config/file_template.h"
 #include "config/interval.h"
+#include "record/run_dir.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/monitor.h"
-#include "train/run_dir.h"
 
 namespace meshtrain {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/durable_file.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/python_text.h"
 #include "base/text.h"
-#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "record/line_log.h"
 #include "train/callbacks/callback.h"
-#include "train/line_log.h"
 
 namespace meshtrain {
 

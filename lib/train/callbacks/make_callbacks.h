@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/diagnostic.h"
+#include "engine/setup.h"
 #include "train/callbacks/callback_list.h"
-#include "train/setup.h"
 
 namespace meshtrain {
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/durable_file.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "train/checkpoint/files.h"
-#include "train/save_model.h"
+#include "interop/save_model.h"
 
 namespace meshtrain {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/step_graph.h"
 #include "train/callbacks/callback.h"
-#include "train/step_graph.h"
 
 namespace meshtrain {
 

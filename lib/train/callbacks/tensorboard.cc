@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
+#include "base/durable_file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "comm/socket.h"
-#include "nn/keras/export_json.h"
+#include "interop/keras/export_json.h"
 #include "nn/model.h"
-#include "train/checkpoint/files.h"
 
 namespace meshtrain {
 namespace {

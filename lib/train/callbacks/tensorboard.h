@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "record/tensorboard/event_file.h"
 #include "train/callbacks/callback.h"
-#include "train/tensorboard/event_file.h"
 
 namespace meshtrain {
 

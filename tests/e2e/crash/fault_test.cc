@@ -4,10 +4,10 @@
 
 #include <chrono>
 
+#include "checkpoint/reader.h"
 #include "crash/recorded_run.h"
 #include "support/instrumented.h"
 #include "support/sampled.h"
-#include "train/checkpoint/reader.h"
 
 namespace meshtrain::crash {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <map>
 
+#include "checkpoint/reader.h"
+#include "checkpoint/writer.h"
 #include "crash/recorded_run.h"
 #include "support/instrumented.h"
 #include "support/sampled.h"
-#include "train/checkpoint/reader.h"
-#include "train/checkpoint/writer.h"
 
 namespace meshtrain::crash {
 

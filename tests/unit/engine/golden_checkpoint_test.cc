@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "checkpoint/restore.h"
+#include "checkpoint/snapshot.h"
 #include "exec/executor.h"
 #include "support/engine_case.h"
-#include "train/checkpoint/restore.h"
-#include "train/checkpoint/snapshot.h"
 
 using namespace meshtrain;
 using namespace meshtrain::test;

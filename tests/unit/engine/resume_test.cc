@@ -6,14 +6,14 @@
 #include <cstring>
 #include <map>
 
+#include "checkpoint/restore.h"
 #include "comm/socket.h"
 #include "config/load.h"
+#include "engine/signals.h"
 #include "exec/executor.h"
+#include "record/run_dir.h"
 #include "support/engine_case.h"
-#include "train/checkpoint/checkpointer.h"
-#include "train/checkpoint/restore.h"
-#include "train/run_dir.h"
-#include "train/signals.h"
+#include "train/checkpointer.h"
 #include "train/trainer.h"
 
 using namespace meshtrain;

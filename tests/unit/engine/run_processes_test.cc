@@ -7,7 +7,7 @@
 #include "exec/executor.h"
 #include "support/engine_case.h"
 #include "support/thread_group.h"
-#include "train/checkpoint/checkpointer.h"
+#include "train/checkpointer.h"
 #include "train/trainer.h"
 
 using namespace meshtrain;

@@ -12,9 +12,9 @@
 
 #include <cmath>
 
+#include "engine/adapt.h"
 #include "support/engine_case.h"
 #include "support/splitmix.h"
-#include "train/adapt.h"
 #include "train/trainer.h"
 
 using namespace meshtrain;

@@ -4,11 +4,11 @@
 #include <map>
 #include <set>
 
+#include "engine/setup.h"
 #include "exec/library_collective.h"
 #include "plan/report.h"
 #include "support/engine_case.h"
 #include "support/gpu_commands.h"
-#include "train/setup.h"
 
 namespace meshtrain::test {
 namespace {

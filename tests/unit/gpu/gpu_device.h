@@ -9,8 +9,8 @@
 #include <string>
 
 #include "backend/gpu/load.h"
+#include "engine/devices.h"
 #include "support/instrumented.h"
-#include "train/devices.h"
 
 namespace meshtrain::test {
 

@@ -3,9 +3,9 @@
 
 #include "backend/gpu/epilogue.h"
 #include "backend/gpu/join.h"
+#include "engine/setup.h"
 #include "support/engine_case.h"
 #include "support/gpu_commands.h"
-#include "train/setup.h"
 
 namespace meshtrain::test {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "backend/gpu/join.h"
 #include "decoder.h"
+#include "engine/setup.h"
 #include "exec/gpu_memory.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
 #include "passes/memory.h"
 #include "passes/rows.h"
-#include "train/setup.h"
 
 namespace meshtrain::test {
 namespace {

@@ -1,11 +1,11 @@
 // Programs of one model on the device: they share memory, and what they take is known before.
 #include <doctest/doctest.h>
 
+#include "engine/run_steps.h"
 #include "exec/executor.h"
 #include "exec/gpu_memory.h"
 #include "gpu_device.h"
 #include "passes/rows.h"
-#include "train/run_steps.h"
 #include "training.h"
 
 namespace meshtrain::test {

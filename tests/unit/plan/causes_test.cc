@@ -5,8 +5,8 @@
 
 #include "base/text.h"
 #include "config/load.h"
+#include "engine/make_plan.h"
 #include "support/engine_case.h"
-#include "train/make_plan.h"
 
 using namespace meshtrain;
 

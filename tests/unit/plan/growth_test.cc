@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <ctime>
 
+#include "engine/make_plan.h"
 #include "plan/hardware.h"
 #include "support/engine_case.h"
-#include "train/make_plan.h"
 
 using namespace meshtrain;
 

@@ -1,10 +1,10 @@
 // Files of hardware: what they change, add, and refuse.
-#include "train/hardware_file.h"
+#include "plan/hardware_file.h"
 
 #include <doctest/doctest.h>
 
+#include "engine/devices.h"
 #include "support/temp_folder.h"
-#include "train/devices.h"
 
 using namespace meshtrain;
 

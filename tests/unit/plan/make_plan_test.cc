@@ -1,6 +1,6 @@
 // What a plan says of devices on paper: how much is started there, and what to do where a device
 // has too little memory.
-#include "train/make_plan.h"
+#include "engine/make_plan.h"
 
 #include <doctest/doctest.h>
 

@@ -1,14 +1,14 @@
 // Measuring collectives: the line that is fitted, and that every kind is measured on every axis.
-#include "train/measure_comm.h"
+#include "plan/measure_comm.h"
 
 #include <doctest/doctest.h>
 
 #include "base/nccl_settings.h"
+#include "engine/make_plan.h"
+#include "plan/hardware_file.h"
 #include "support/engine_case.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
-#include "train/hardware_file.h"
-#include "train/make_plan.h"
 
 using namespace meshtrain;
 

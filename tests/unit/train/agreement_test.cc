@@ -1,5 +1,5 @@
 // What processes agree upon: errors, choices, clocks, the folder that all of them see.
-#include "train/agreement.h"
+#include "engine/agreement.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -9,11 +9,11 @@
 #include <mutex>
 
 #include "base/file.h"
+#include "checkpoint/mirror.h"
+#include "checkpoint/shared_folder.h"
+#include "engine/signals.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
-#include "train/checkpoint/local_copy.h"
-#include "train/checkpoint/shared_folder.h"
-#include "train/signals.h"
 
 namespace meshtrain {
 namespace {

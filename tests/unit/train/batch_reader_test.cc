@@ -1,5 +1,5 @@
 // Batches read ahead by a thread: the same bytes as without, and when a thread is worth it.
-#include "train/batch_reader.h"
+#include "engine/batch_reader.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

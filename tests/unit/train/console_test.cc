@@ -1,12 +1,12 @@
-#include "train/console.h"
+#include "record/console.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "fake_runner.h"
-#include "train/events.h"
-#include "train/run_info.h"
+#include "record/events.h"
+#include "record/run_info.h"
 
 namespace meshtrain {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "train/step_runner.h"
+#include "engine/step_runner.h"
 
 namespace meshtrain {
 

@@ -1,5 +1,5 @@
 // Predictions as texts and arrays.
-#include "train/predictions.h"
+#include "record/predictions.h"
 
 #include <doctest/doctest.h>
 

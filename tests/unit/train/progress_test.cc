@@ -1,5 +1,5 @@
 // Examples printed by Keras 3.16 itself under a controlled clock.
-#include "train/progress.h"
+#include "record/progress.h"
 
 #include <doctest/doctest.h>
 

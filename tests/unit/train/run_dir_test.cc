@@ -1,4 +1,4 @@
-#include "train/run_dir.h"
+#include "record/run_dir.h"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
@@ -12,9 +12,10 @@
 #include <set>
 
 #include "base/file.h"
+#include "engine/weights.h"
 #include "fake_runner.h"
 #include "tensor/safetensors.h"
-#include "train/weights.h"
+#include "train/load_weights.h"
 
 namespace meshtrain {
 namespace {

@@ -10,13 +10,13 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "engine/agreement.h"
+#include "engine/sample_weights.h"
+#include "engine/signals.h"
 #include "fake_runner.h"
+#include "record/events.h"
 #include "support/thread_group.h"
-#include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
-#include "train/events.h"
-#include "train/sample_weights.h"
-#include "train/signals.h"
 
 namespace meshtrain {
 namespace {

@@ -1,0 +1,26 @@
+// NaN and infinity in what a checkpoint holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "checkpoint/format.h"
+
+namespace meshtrain {
+
+struct NotFinite {
+  int64_t nan = 0, infinite = 0;
+
+  bool any() const { return nan + infinite > 0; }
+  NotFinite& operator+=(const NotFinite& other);
+};
+
+// Among some elements of a weight or of the optimizer's state. What metrics hold is no reason to
+// refuse a model: of them nothing is counted.
+NotFinite not_finite(const CheckpointTensor& tensor, std::span<const std::byte> bytes);
+
+std::string in_words(const NotFinite& found);  // "3 NaN and 1 infinite"
+
+}  // namespace meshtrain

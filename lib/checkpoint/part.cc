@@ -1,0 +1,153 @@
+#include "checkpoint/part.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "checkpoint/json.h"
+#include "checkpoint/non_finite.h"
+
+namespace meshtrain {
+namespace {
+
+StringMap metadata(const Snapshot& snapshot, const Snapshot::File& shard, int64_t step) {
+  Json offsets = Json::object();
+  for (const Snapshot::Piece& piece : shard.pieces) {
+    const CheckpointTensor& tensor = snapshot.tensors()[piece.tensor];
+    offsets[tensor.path] = {{"saved_offsets", tensor.pieces[piece.piece].offset}};
+  }
+  return {{"format", "pt"},
+          {"DCP_VERSION", "1.0"},
+          {"DCP_SHARDING_INFO", json_text(offsets)},
+          {"meshtrain_step", std::to_string(step)}};
+}
+
+std::vector<uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+}  // namespace
+
+std::string part_text(const WrittenPart& part) {
+  Json files = Json::object(), pieces = Json::array();
+  for (const auto& [name, file] : part.files) {
+    files[name] = {file.size, file.xxh3_128};
+  }
+  for (const WrittenPart::Piece& piece : part.pieces) {
+    pieces.push_back({piece.tensor, piece.piece, piece.begin, piece.end, piece.blocks});
+  }
+  return json_text(Json{{"error", part.error},
+                        {"not_finite", part.not_finite},
+                        {"replicas", bytes_of(part.replicas)},
+                        {"files", files},
+                        {"pieces", pieces}},
+                   -1, Json::error_handler_t::replace);
+}
+
+WrittenPart parse_part(std::string_view text) {
+  const Json json = parse_json(text);
+  WrittenPart part{.error = json.at("error"),
+                   .not_finite = json.at("not_finite"),
+                   .replicas = {},
+                   .files = {},
+                   .pieces = {}};
+  const auto replicas = json.at("replicas").get<std::vector<uint8_t>>();
+  part.replicas.assign(replicas.begin(), replicas.end());
+  for (const auto& [name, file] : json.at("files").items()) {
+    part.files[name] = {.size = file.at(0), .xxh3_128 = file.at(1)};
+  }
+  for (const Json& piece : json.at("pieces")) {
+    part.pieces.push_back({.tensor = piece.at(0),
+                           .piece = piece.at(1),
+                           .begin = piece.at(2),
+                           .end = piece.at(3),
+                           .blocks = piece.at(4).get<std::vector<uint64_t>>()});
+  }
+  return part;
+}
+
+// The file stays open: synced together at the end, all files take little longer than one.
+OutputFile& PartWriter::create(const std::string& name) {
+  constexpr size_t kMostOpen = 64;
+  if (open_.size() == kMostOpen) {
+    sync_files();
+  }
+  if (gather_ != nullptr) {
+    return *open_.emplace_back(gather_->create(name));
+  }
+  return *open_.emplace_back(std::make_unique<NewFile>(folder_ + "/" + name));
+}
+
+void PartWriter::written(const OutputFile& out, const std::string& name) {
+  part_.files[name] = {out.size(), out.checksum()};
+}
+
+void PartWriter::sync_files() {
+  for (const auto& each : open_) {
+    each->finish();
+  }
+  open_.clear();
+}
+
+void PartWriter::sync() {
+  sync_files();
+  if (gather_ != nullptr) {
+    return gather_->flush();
+  }
+  sync_folder(folder_ + "/model");
+  sync_folder(folder_ + "/optimizer");
+  sync_folder(folder_);
+}
+
+void PartWriter::write_text(const std::string& name, const std::string& text) {
+  OutputFile& out = create(name);
+  out.write(text);
+  written(out, name);
+}
+
+void PartWriter::write_shards(const Snapshot& snapshot, int64_t step) {
+  for (const Snapshot::File& shard : snapshot.files()) {
+    write_shard(snapshot, shard, step);
+  }
+}
+
+void PartWriter::write_shard(const Snapshot& snapshot, const Snapshot::File& shard, int64_t step) {
+  std::vector<TensorView> views;
+  for (const Snapshot::Piece& piece : shard.pieces) {
+    const CheckpointTensor& tensor = snapshot.tensors()[piece.tensor];
+    views.push_back({tensor.path,
+                     tensor.dtype,
+                     tensor.pieces[piece.piece].shape,
+                     {piece.data, piece.num_bytes}});
+  }
+  const SafetensorsHead head = make_safetensors_head(views, metadata(snapshot, shard, step));
+  OutputFile& out = create(shard.name);
+  out.write(head.bytes);
+  for (const size_t i : head.order) {
+    write_piece(snapshot.tensors()[shard.pieces[i].tensor], shard.pieces[i], out);
+  }
+  written(out, shard.name);
+}
+
+void PartWriter::write_piece(const CheckpointTensor& tensor, const Snapshot::Piece& from,
+                             OutputFile& out) {
+  WrittenPart::Piece piece{.tensor = from.tensor,
+                           .piece = from.piece,
+                           .begin = out.size(),
+                           .end = out.size() + from.num_bytes,
+                           .blocks = {}};
+  NotFinite found;
+  for (size_t at = 0; at < from.num_bytes; at += kChecksumBlock) {
+    const std::span<const std::byte> block(from.data + at,
+                                           std::min(kChecksumBlock, from.num_bytes - at));
+    found += not_finite(tensor, block);
+    piece.blocks.push_back(hash_bytes(block.data(), block.size()));
+    out.write(block);
+  }
+  if (part_.not_finite.empty() && found.any()) {
+    part_.not_finite = fmt::format("{} has {}", tensor.path, in_words(found));
+  }
+  part_.pieces.push_back(std::move(piece));
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,533 @@
+#include "checkpoint/restore.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/checksum.h"
+#include "base/columns.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "checkpoint/snapshot.h"
+#include "config/load.h"
+#include "config/yaml.h"
+#include "engine/weights.h"
+#include "exec/executor.h"
+
+namespace meshtrain {
+
+void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
+                 VariableStore& store, int variable) {
+  const Variable& v = store.variables()[static_cast<size_t>(variable)];
+  const Sharding& storage = v.layout.storage;
+  const MeshPart& part = store.part();
+  const AxisMask axes = storage.used_axes();
+  const Shape shape = local_shape(v.shape, storage, part.mesh());
+  const auto bytes = static_cast<size_t>(store.piece_bytes(variable));
+  std::vector<std::byte> pieces(bytes * static_cast<size_t>(part.num_pieces(axes)));
+  for (int64_t p = 0; p < part.num_pieces(axes); ++p) {
+    reader.read_box(tensor, local_start(v.shape, storage, part.mesh(), part.device_of(axes, p)),
+                    shape, pieces.data() + static_cast<size_t>(p) * bytes);
+  }
+  store.write_pieces(variable, pieces.data());
+}
+
+namespace {
+
+// Values by path, in file order. A list of scalars is one value.
+using FlatConfig = std::vector<std::pair<std::string, std::string>>;
+
+std::string inline_text(const YamlNode& node) {
+  if (node.is_list()) {
+    std::vector<std::string> parts;
+    for (const YamlNode& child : node.children) {
+      parts.push_back(inline_text(child));
+    }
+    return "[" + join(parts, ", ") + "]";
+  }
+  return node.is_null() ? "null" : node.text;
+}
+
+void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
+  const bool has_maps = std::any_of(node.children.begin(), node.children.end(),
+                                    [](const YamlNode& child) { return child.is_map(); });
+  if (node.is_map() && !node.children.empty()) {
+    for (const YamlNode& child : node.children) {
+      flatten(child, path.empty() ? child.key : path + "." + child.key, out);
+    }
+  } else if (node.is_list() && has_maps) {
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      flatten(node.children[i], fmt::format("{}.{}", path, i), out);
+    }
+  } else {
+    out.emplace_back(path, node.is_map() ? "{}" : inline_text(node));
+  }
+}
+
+FlatConfig flat_config(std::string_view text) {
+  Diagnostics diagnostics;
+  const auto source =
+      std::make_shared<SourceFile>(SourceFile{"config.resolved.yaml", std::string(text)});
+  const std::optional<YamlNode> root = parse_yaml(source, diagnostics);
+  FlatConfig out;
+  if (root) {
+    flatten(*root, "", out);
+  }
+  return out;
+}
+
+bool is_below(const std::string& key, std::string_view prefix) {
+  return starts_with(key, prefix) && (key.size() == prefix.size() || key[prefix.size()] == '.');
+}
+
+// Puts the findings of one kind under one error.
+void report(Diagnostics& diagnostics, const char* code, const std::string& message,
+            const std::vector<std::string>& lines, const char* help) {
+  if (lines.empty()) {
+    return;
+  }
+  Diagnostic& error = diagnostics.error(code, {}, message);
+  note_each(error, lines);
+  if (help != nullptr) {
+    error.help(help);
+  }
+}
+
+std::string kind_of(const CheckpointTensor& tensor) {
+  return fmt::format("{} {}", dtype_name(tensor.dtype), shape_string(tensor.shape));
+}
+std::string kind_of(const Variable& variable) {
+  return fmt::format("{} {}", dtype_name(variable.dtype), shape_string(variable.shape));
+}
+
+// "adam" of "adam/iteration"
+std::string optimizer_of(const std::string& path) {
+  return path.substr(0, path.find('/'));
+}
+
+class Restorer {
+ public:
+  Restorer(Engine& engine, const CheckpointReader& reader, const RestoreOptions& options)
+      : engine_(engine), reader_(reader), options_(options) {
+    for (const CheckpointTensor& tensor : reader.manifest().tensors) {
+      saved_[tensor.path] = &tensor;
+    }
+  }
+
+  void check(const DataCursor& cursor, const std::vector<ConfigChange>& changes,
+             std::vector<std::string>& warnings) {
+    Diagnostics diagnostics;
+    const std::vector<std::string> lines = differences(true);
+    if (options_.partial && any_weight_fits()) {
+      for (const std::string& line : lines) {
+        warnings.push_back(fmt::format("{}: {}", reader_.path(), line));
+      }
+    } else {
+      report(diagnostics, "E410", fmt::format("`{}` is of another model", reader_.path()), lines,
+             any_weight_fits() ? "--partial takes the weights that fit" : nullptr);
+    }
+    if (!diagnostics.has_errors()) {
+      check_config(changes, diagnostics);
+    }
+    if (!options_.reset_optimizer) {
+      check_optimizer(diagnostics);
+    }
+    if (!options_.reset_cursor) {
+      check_cursor(cursor, diagnostics);
+    }
+    diagnostics.throw_if_errors();
+  }
+
+  void fill(bool with_metrics, std::vector<std::string>& warnings) {
+    VariableStore& store = engine_.store();
+    std::set<std::string> lost;
+    for (size_t v = 0; v < store.variables().size(); ++v) {
+      const Variable& variable = store.variables()[v];
+      const bool is_weight = variable.role == VariableRole::kWeight;
+      const bool is_metric = variable.role == VariableRole::kMetric;
+      if (is_metric && variable.follows != kNone) {  // a callback's copy of a weight
+        if (const CheckpointTensor* kept = fitting(variable)) {
+          read_pieces(reader_, *kept, store, static_cast<int>(v));
+        }
+        continue;
+      }
+      if ((is_metric && !with_metrics) || (!is_metric && !is_weight && options_.reset_optimizer)) {
+        continue;
+      }
+      const CheckpointTensor* tensor = fitting(variable);
+      if (tensor != nullptr) {
+        read_pieces(reader_, *tensor, store, static_cast<int>(v));
+        if (is_weight && options_.reset_optimizer) {
+          fill_copies(*tensor, v);
+        }
+      } else if (is_metric) {
+        lost.insert(variable.path.substr(0, variable.path.rfind('/')));
+      }  // else a weight of another model, which stays as it was drawn
+    }
+    for (const std::string& metric : lost) {
+      warnings.push_back(
+          fmt::format("the checkpoint has nothing of metric `{}`: in this epoch it counts from "
+                      "here on",
+                      metric));
+    }
+  }
+
+  bool all_weights_fit() const { return differences(true).empty(); }
+
+ private:
+  // Slots that start as a copy of the weight, out of its own tensor: several processes could not
+  // ask each other for it where one of them cannot read.
+  void fill_copies(const CheckpointTensor& tensor, size_t weight) {
+    const StepGraphs& graphs = engine_.setup().graphs();
+    for (size_t s = 0; s < graphs.slots(weight).size(); ++s) {
+      if (graphs.slots(weight)[s].copy_weight) {
+        read_pieces(reader_, tensor, engine_.store(), graphs.slot_variable(weight, s));
+      }
+    }
+  }
+
+  const CheckpointTensor* saved(const Variable& variable) const {
+    const auto found = saved_.find(checkpoint_path(variable));
+    return found == saved_.end() ? nullptr : found->second;
+  }
+  // The same, null where it has another shape or type.
+  const CheckpointTensor* fitting(const Variable& variable) const {
+    const CheckpointTensor* tensor = saved(variable);
+    return tensor != nullptr && kind_of(*tensor) == kind_of(variable) ? tensor : nullptr;
+  }
+
+  bool any_weight_fits() const {
+    const std::vector<Variable>& variables = engine_.store().variables();
+    return std::any_of(variables.begin(), variables.end(), [&](const Variable& variable) {
+      return variable.role == VariableRole::kWeight && fitting(variable) != nullptr;
+    });
+  }
+
+  // Of the weights, or of the optimizer's state, between checkpoint and model.
+  std::vector<std::string> differences(bool weights) const {
+    std::vector<std::string> lines, unexpected;
+    std::set<std::string> known;
+    for (const Variable& variable : engine_.store().variables()) {
+      known.insert(checkpoint_path(variable));
+    }
+    for (const auto& [path, tensor] : saved_) {
+      const bool is_weight = tensor->kind == TensorKind::kWeight;
+      if (is_weight == weights && tensor->kind != TensorKind::kMetric && !known.contains(path)) {
+        unexpected.push_back(path);
+      }
+    }
+    for (const Variable& variable : engine_.store().variables()) {
+      const bool is_weight = variable.role == VariableRole::kWeight;
+      if (is_weight != weights || variable.role == VariableRole::kMetric) {
+        continue;
+      }
+      const CheckpointTensor* tensor = saved(variable);
+      if (tensor == nullptr) {
+        const auto near = nearest_name(variable.path, unexpected);
+        lines.push_back(fmt::format("missing: {} {}{}", variable.path, kind_of(variable),
+                                    near ? fmt::format("; it has `{}`", *near) : ""));
+      } else if (kind_of(*tensor) != kind_of(variable)) {
+        lines.push_back(fmt::format("other: {} is {} in the checkpoint, {} in the model",
+                                    variable.path, kind_of(*tensor), kind_of(variable)));
+      }
+    }
+    for (const std::string& path : unexpected) {
+      lines.push_back(fmt::format("unexpected: {} {}", path, kind_of(*saved_.at(path))));
+    }
+    return lines;
+  }
+
+  void check_config(const std::vector<ConfigChange>& changes, Diagnostics& diagnostics) const {
+    std::vector<std::string> lines;
+    for (const ConfigChange& change : changes) {
+      const bool of_model = is_below(change.key, "model") && change.key != "model.name";
+      const bool matters = (of_model && !options_.partial) ||
+                           is_below(change.key, "compile.loss") ||
+                           is_below(change.key, "compile.loss_weights");
+      const bool allowed =
+          std::any_of(options_.allow.begin(), options_.allow.end(),
+                      [&](const std::string& key) { return is_below(change.key, key); });
+      if (matters && !allowed) {
+        lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.after));
+      }
+    }
+    report(diagnostics, "E411", "the model or its loss is not that of the checkpoint", lines,
+           "--allow KEY takes a change as it is");
+  }
+
+  void check_optimizer(Diagnostics& diagnostics) const {
+    const Variable& wanted =
+        engine_.store().variables()[engine_.setup().graphs().iteration_variable()];
+    std::string theirs;
+    for (const auto& [path, tensor] : saved_) {
+      // A loss scale has a counter of its own beside its optimizer's.
+      if (tensor->kind == TensorKind::kScalar && ends_with(path, "/iteration") &&
+          optimizer_of(theirs) != optimizer_of(wanted.path)) {
+        theirs = path;
+      }
+    }
+    theirs = optimizer_of(theirs);
+    constexpr const char* kHelp = "--reset-optimizer takes the weights alone";
+    if (theirs != optimizer_of(wanted.path)) {
+      report(diagnostics, "E412",
+             fmt::format("the checkpoint has the state of `{}`, the config says `{}`", theirs,
+                         optimizer_of(wanted.path)),
+             {"compile.optimizer"}, kHelp);
+    } else {
+      report(diagnostics, "E412", "the optimizer keeps other state than in the checkpoint",
+             differences(false), kHelp);
+    }
+  }
+
+  void check_cursor(const DataCursor& now, Diagnostics& diagnostics) const {
+    const TrainPosition& at = reader_.state().position;
+    std::vector<std::string> lines;
+    for (const CursorChange& change : cursor_changes(reader_.state(), now)) {
+      if (std::find(options_.allow.begin(), options_.allow.end(), change.key) ==
+          options_.allow.end()) {
+        lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.after));
+      }
+    }
+    report(
+        diagnostics, "E413",
+        fmt::format("the place in the data (epoch {}, batch {}) cannot be found in other data or "
+                    "another order",
+                    at.epoch + 1, at.batch),
+        lines, "--reset-cursor begins the epoch anew; --allow KEY goes on at the same number");
+  }
+
+  Engine& engine_;
+  const CheckpointReader& reader_;
+  const RestoreOptions& options_;
+  std::map<std::string, const CheckpointTensor*> saved_;
+};
+
+}  // namespace
+
+namespace {
+
+// Of larger arrays this many bytes are looked at: the first and last rows and rows spread evenly
+// between. Whether an array lies in memory or in a file makes no difference.
+constexpr size_t kHashedBytes = size_t{64} << 20;
+
+std::vector<int64_t> hashed_rows(const Rows& rows) {
+  const auto most = static_cast<int64_t>(kHashedBytes / std::max<size_t>(1, rows.row_bytes()));
+  const int64_t count = std::min(rows.size(), std::max<int64_t>(2, most));
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < count; ++i) {
+    order.push_back(count == 1 ? 0
+                               : static_cast<int64_t>(static_cast<__int128>(i) * (rows.size() - 1) /
+                                                      (count - 1)));
+  }
+  return order;
+}
+
+uint64_t hash_of(const Rows& rows) {
+  if (rows.tensor() != nullptr && rows.tensor()->num_bytes() <= kHashedBytes) {
+    return hash_bytes(rows.tensor()->bytes(), rows.tensor()->num_bytes());
+  }
+  const std::vector<int64_t> order = hashed_rows(rows);
+  std::vector<std::byte> bytes(order.size() * rows.row_bytes());
+  rows.read(order, bytes.data());
+  return hash_bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+DataCursor data_cursor(const Dataset& train, const Config& config) {
+  uint64_t hash = hash_mix(0, static_cast<uint64_t>(train.num_samples));
+  const auto add = [&](const Rows& rows) {
+    hash = hash_mix(hash,
+                    hash_text(std::string(dtype_name(rows.dtype())) + shape_string(rows.shape())));
+    hash = hash_mix(hash, hash_of(rows));
+  };
+  for (const auto* arrays : {&train.inputs, &train.targets}) {
+    for (const Dataset::Array& array : *arrays) {
+      add(*array.rows);
+    }
+  }
+  if (train.sample_weight) {
+    add(*train.sample_weight);
+  }
+  return {.data = hex64(hash),
+          .description = train.description,
+          .num_samples = train.num_samples,
+          .batch_size = config.fit.batch_size,
+          .steps_per_epoch = config.fit.steps_per_epoch,
+          .shuffle = config.data.shuffle,
+          .remainder = config.data.remainder,
+          .seed = config.seed};
+}
+
+namespace {
+
+using ValueMap = std::map<std::string, std::string>;
+
+// Whether a key of `values` is `path` or lies below it.
+bool has_below(const ValueMap& values, const std::string& path) {
+  const auto below = values.lower_bound(path + ".");
+  return values.count(path) > 0 || (below != values.end() && is_below(below->first, path));
+}
+
+// The largest part of the config around `key` of `values` of which `others` has nothing; then, as
+// far as all of it lies below one more word (the class in an entry of a list), with that word.
+std::string object_of(const std::string& key, const ValueMap& values, const ValueMap& others) {
+  size_t end = key.find('.');
+  while (end != std::string::npos && has_below(others, key.substr(0, end))) {
+    end = key.find('.', end + 1);
+  }
+  if (end == std::string::npos) {
+    return "";
+  }
+  for (size_t next = key.find('.', end + 1); next != std::string::npos;
+       next = key.find('.', end + 1)) {
+    const std::string inner = key.substr(0, next);
+    const auto last = values.lower_bound(key.substr(0, end) + "/");  // "/" follows "."
+    if (!is_below(values.lower_bound(key.substr(0, end) + ".")->first, inner) ||
+        !is_below(std::prev(last)->first, inner)) {
+      break;
+    }
+    end = next;
+  }
+  return key.substr(0, end);
+}
+
+}  // namespace
+
+std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after) {
+  const FlatConfig old_values = flat_config(before), new_values = flat_config(after);
+  const ValueMap old_map(old_values.begin(), old_values.end());
+  const ValueMap new_map(new_values.begin(), new_values.end());
+  ValueMap rest = old_map;
+  std::vector<ConfigChange> out;
+  for (const auto& [key, value] : new_values) {
+    const auto found = old_map.find(key);
+    if (found == old_map.end()) {
+      out.push_back({key, "", value, object_of(key, new_map, old_map)});
+    } else if (found->second != value) {
+      out.push_back({key, found->second, value});
+    }
+    rest.erase(key);
+  }
+  for (const auto& [key, value] : rest) {
+    out.push_back({key, value, "", object_of(key, old_map, new_map)});
+  }
+  return out;
+}
+
+std::vector<ConfigChange> changes_since(const CheckpointReader& reader, std::string_view now) {
+  std::string before = reader.text("config.resolved.yaml");
+  LoadOptions options;
+  options.source = std::make_shared<SourceFile>(SourceFile{"config.resolved.yaml", before});
+  options.require_data = false;
+  try {
+    before = show_config(options, false);
+  } catch (const ConfigError&) {  // of a version that took what is an error now: as it stands
+  }
+  return config_changes(before, now);
+}
+
+std::string changes_text(const std::vector<ConfigChange>& changes) {
+  std::vector<std::vector<std::string>> rows;
+  std::string object;
+  for (const ConfigChange& change : changes) {
+    // A key without a value; a class without arguments is something.
+    const bool is_nothing = change.object.empty() && change.before + change.after == "null";
+    if (is_nothing || (!object.empty() && change.object == object)) {
+      continue;
+    }
+    object = change.object;
+    rows.push_back(
+        !object.empty()
+            ? std::vector{"  " + object, std::string(change.before.empty() ? "new" : "gone")}
+            : std::vector{"  " + change.key,
+                          fmt::format("{} -> {}", change.before.empty() ? "(none)" : change.before,
+                                      change.after.empty() ? "(none)" : change.after)});
+  }
+  return aligned_columns(rows);
+}
+
+namespace {
+
+// Whether the config asks for another rate, or schedule, than the checkpoint's.
+bool has_other_rate(const std::vector<ConfigChange>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const ConfigChange& change) {
+    return is_below(change.key, "compile.optimizer") &&
+           (change.key + ".").find(".learning_rate.") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+std::vector<CursorChange> cursor_changes(const TrainState& state, const DataCursor& now) {
+  const DataCursor& was = state.cursor;
+  const bool in_epoch = state.position.batch > 0;
+  const bool by_steps = was.steps_per_epoch > 0 || now.steps_per_epoch > 0;
+  std::vector<CursorChange> out;
+  const auto compare = [&](const char* key, std::string before, std::string after) {
+    if (before != after) {
+      out.push_back({key, std::move(before), std::move(after)});
+    }
+  };
+  compare("data.train", fmt::format("{} samples {}", was.num_samples, was.data),
+          fmt::format("{} samples {}", now.num_samples, now.data));
+  compare("seed", std::to_string(was.seed), std::to_string(now.seed));
+  if (in_epoch || by_steps) {
+    compare("fit.batch_size", std::to_string(was.batch_size), std::to_string(now.batch_size));
+    compare("fit.steps_per_epoch", std::to_string(was.steps_per_epoch),
+            std::to_string(now.steps_per_epoch));
+    compare("data.remainder", was.remainder, now.remainder);
+  }
+  if (in_epoch) {
+    compare("data.shuffle", was.shuffle ? "true" : "false", now.shuffle ? "true" : "false");
+  }
+  return out;
+}
+
+void check_allowed_keys(const std::vector<std::string>& allow) {
+  // With all below it: Restorer::check_config(); exactly: cursor_changes().
+  const std::string kWhole[] = {"model", "compile.loss", "compile.loss_weights"};
+  const std::string kExact[] = {"data.train",          "seed",           "fit.batch_size",
+                                "fit.steps_per_epoch", "data.remainder", "data.shuffle"};
+  for (const std::string& key : allow) {
+    const bool is_known =
+        key == "compile" ||
+        std::find(std::begin(kExact), std::end(kExact), key) != std::end(kExact) ||
+        std::any_of(std::begin(kWhole), std::end(kWhole),
+                    [&](const std::string& whole) { return is_below(key, whole); });
+    if (!is_known) {
+      Diagnostics diagnostics;
+      diagnostics
+          .error("E140", {},
+                 fmt::format("`--allow {}`: no such key keeps a run from going on", key))
+          .help(fmt::format("one of {}, or {} and keys of theirs", join(kExact, ", "),
+                            join(kWhole, ", ")));
+      throw ConfigError(diagnostics);
+    }
+  }
+}
+
+bool has_same_weights(Engine& engine, const CheckpointReader& reader) {
+  const RestoreOptions options;
+  return Restorer(engine, reader, options).all_weights_fit();
+}
+
+TrainPosition restore(Engine& engine, const CheckpointReader& reader, const DataCursor& cursor,
+                      const std::vector<ConfigChange>& changes, const RestoreOptions& options,
+                      std::vector<std::string>& warnings) {
+  Restorer restorer(engine, reader, options);
+  restorer.check(cursor, changes, warnings);
+  const TrainState& state = reader.state();
+  TrainPosition at = state.position;
+  if (options.reset_cursor) {
+    at = {.step = at.step, .epoch = at.epoch};
+  }
+  restorer.fill(at.batch > 0 && !at.epoch_trained, warnings);
+  if (!options.reset_optimizer) {
+    // What a callback set follows from the config of then.
+    engine.restore_counters(state.iterations, has_other_rate(changes) ? -1 : state.learning_rate);
+  }
+  return at;
+}
+
+}  // namespace meshtrain

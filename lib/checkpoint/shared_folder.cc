@@ -1,0 +1,88 @@
+#include "checkpoint/shared_folder.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/durable_file.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "comm/meeting.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr uint64_t kMaxToken = 64;
+constexpr double kSlack = 30;  // seconds, for a file system that answers late
+
+std::string token_in(const std::string& path) {
+  try {
+    return read_file(path, kMaxToken);
+  } catch (const FileError&) {
+    return "";
+  }
+}
+
+bool comes_to_see(const std::string& path, const std::string& token, double seconds) {
+  using Time = std::chrono::steady_clock;
+  const auto end = Time::now() + std::chrono::duration<double>(seconds);
+  while (token_in(path) != token) {
+    if (Time::now() >= end) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<bool> who_sees(const Agreement& agreement, const std::string& folder, double seconds) {
+  if (agreement.is_alone()) {
+    return {true};
+  }
+  const auto path = [&](const std::string& token) { return folder + "/.meshtrain-" + token; };
+  const std::string token = agreement.from_first("looking for the run's folder", [&] {
+    std::string made = to_text(random_token());
+    NewFile file(path(made));
+    file.write(made);
+    file.finish();
+    return made;
+  });
+  const auto announced = agreement.announce("looking for the run's folder", seconds + kSlack);
+  const bool sees = comes_to_see(path(token), token, seconds);
+  const std::vector<std::string> all =
+      agreement.all_gather("looking for the run's folder", sees ? "sees" : "");
+  if (agreement.is_first()) {
+    ::unlink(path(token).c_str());
+  }
+  std::vector<bool> out;
+  for (const std::string& word : all) {
+    out.push_back(!word.empty());
+  }
+  return out;
+}
+
+void check_shared_folder(const Agreement& agreement, const std::string& folder, double seconds) {
+  const std::vector<bool> sees = who_sees(agreement, folder, seconds);
+  std::vector<std::string> blind;
+  for (size_t r = 0; r < sees.size(); ++r) {
+    if (!sees[r]) {
+      blind.push_back(agreement.describe(static_cast<int>(r)));
+    }
+  }
+  if (!blind.empty()) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E452", {},
+               fmt::format("`{}`, made by {}, is not seen by {}", folder, agreement.describe(0),
+                           join(blind, ", ")))
+        .help("a folder that all hosts share: -o DIR")
+        .help(
+            "or `checkpoint: {gather: root}`: the others send their pieces to the host of rank 0");
+    throw ConfigError(diagnostics);
+  }
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,221 @@
+#include "checkpoint/snapshot.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t aligned(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+TensorKind tensor_kind(const Variable& variable) {
+  switch (variable.role) {
+    case VariableRole::kWeight:
+      return TensorKind::kWeight;
+    case VariableRole::kSlot:
+      return TensorKind::kSlot;
+    case VariableRole::kScalar:
+      return TensorKind::kScalar;
+    case VariableRole::kMetric:
+      break;
+  }
+  return TensorKind::kMetric;
+}
+
+std::string checkpoint_path(const Variable& variable) {
+  return variable.role == VariableRole::kMetric ? "metrics/" + variable.path : variable.path;
+}
+
+namespace {
+
+// Who holds the distinct pieces over a set of axes.
+struct Holders {
+  Holders(const MeshPart& part, AxisMask axes) : by_piece(part.mesh().size_of(axes)) {
+    const DeviceMesh& mesh = part.mesh();
+    for (int64_t device = 0; device < mesh.num_devices(); ++device) {
+      auto& all = by_piece[static_cast<size_t>(distinct_piece(mesh, axes, device))];
+      all.insert(part.process_of(device));
+    }
+    for (int64_t piece = 0; piece < part.num_pieces(axes); ++piece) {
+      const int64_t device = part.device_of(axes, piece);
+      local[static_cast<size_t>(distinct_piece(mesh, axes, device))] = static_cast<size_t>(piece);
+    }
+  }
+  std::vector<std::set<int>> by_piece;  // processes
+  std::map<size_t, size_t> local;       // of the pieces that this process holds: which of its own
+};
+
+}  // namespace
+
+// What is planned so far, alike in every process.
+struct Snapshot::Plan {
+  const Holders& holders(const MeshPart& part, AxisMask axes) {
+    return by_axes.try_emplace(axes, part, axes).first->second;
+  }
+  std::map<AxisMask, Holders> by_axes;
+  std::vector<size_t> bytes;  // that each process writes
+  size_t num_files = 0;       // of the folder
+};
+
+Snapshot::Snapshot(VariableStore& store) : store_(store) {
+  add_tensors();
+  Plan plan;
+  plan.bytes.resize(static_cast<size_t>(store.part().processes()));
+  add_files(plan, "model", true);
+  add_files(plan, "optimizer", false);
+  if (store.device() == nullptr) {
+    borrow();
+  }
+}
+
+void Snapshot::add_tensors() {
+  for (size_t v = 0; v < store_.variables().size(); ++v) {
+    const Variable& variable = store_.variables()[v];
+    const Sharding& storage = variable.layout.storage;
+    CheckpointTensor tensor{.path = checkpoint_path(variable),
+                            .kind = tensor_kind(variable),
+                            .trainable = variable.trainable,
+                            .dtype = variable.dtype,
+                            .shape = variable.shape,
+                            .layout = sharding_string(storage, mesh()),
+                            .pieces = {}};
+    const AxisMask axes = storage.used_axes();
+    const Shape local = local_shape(variable.shape, storage, mesh());
+    for (int64_t p = 0; p < mesh().size_of(axes); ++p) {
+      const std::vector<int64_t> start =
+          local_start(variable.shape, storage, mesh(), device_of_piece(mesh(), axes, p));
+      tensor.pieces.push_back(
+          {.file = {}, .offset = Shape(start.begin(), start.end()), .shape = local});
+    }
+    piece_bytes_.push_back(static_cast<size_t>(store_.piece_bytes(static_cast<int>(v))));
+    num_bytes_ += static_cast<int64_t>(piece_bytes_.back() * tensor.pieces.size());
+    copied_bytes_ += static_cast<int64_t>(
+        aligned(piece_bytes_.back() * static_cast<size_t>(store_.part().num_pieces(axes))));
+    tensors_.push_back(std::move(tensor));
+  }
+}
+
+void Snapshot::add_files(Plan& plan, const char* folder, bool weights) {
+  std::vector<size_t> order;  // most pieces first, then the largest
+  for (size_t t = 0; t < tensors_.size(); ++t) {
+    if ((tensors_[t].kind == TensorKind::kWeight) == weights) {
+      order.push_back(t);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const auto rank = [&](size_t t) {
+      return std::make_pair(tensors_[t].pieces.size(), piece_bytes_[t]);
+    };
+    return rank(a) > rank(b);
+  });
+  // Of each process: the pieces that it writes, tensor after tensor.
+  std::vector<Pieces> written(plan.bytes.size());
+  for (const size_t t : order) {
+    const AxisMask axes = store_.variables()[t].layout.storage.used_axes();
+    const Holders& holders = plan.holders(store_.part(), axes);
+    for (size_t p = 0; p < tensors_[t].pieces.size(); ++p) {
+      const std::set<int>& able = holders.by_piece[p];
+      const int writer = *std::min_element(able.begin(), able.end(), [&](int a, int b) {
+        return plan.bytes[static_cast<size_t>(a)] < plan.bytes[static_cast<size_t>(b)];
+      });
+      plan.bytes[static_cast<size_t>(writer)] += piece_bytes_[t];
+      written[static_cast<size_t>(writer)].emplace_back(t, p);
+    }
+  }
+  plan.num_files = 0;
+  for (size_t rank = 0; rank < written.size(); ++rank) {
+    add_files_of(plan, folder, static_cast<int>(rank), written[rank]);
+  }
+}
+
+void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Pieces& pieces) {
+  std::map<size_t, size_t> count;  // of each tensor
+  size_t num_files = 0;
+  for (const auto& [t, p] : pieces) {
+    num_files = std::max(num_files, ++count[t]);
+  }
+  std::vector<File> files(num_files);
+  const std::string writer =
+      plan.bytes.size() > 1 ? fmt::format("rank-{:05}-", rank) : std::string();
+  for (File& file : files) {
+    file.name = fmt::format("{}/shard-{:05}-{}model-00001-of-00001.safetensors", folder,
+                            ++plan.num_files, writer);
+  }
+  std::vector<size_t> load(num_files, 0), taken(num_files, tensors_.size());
+  for (const auto& [t, p] : pieces) {
+    size_t best = num_files;
+    for (size_t f = 0; f < num_files; ++f) {  // a key occurs once in a file
+      if (taken[f] != t && (best == num_files || load[f] < load[best])) {
+        best = f;
+      }
+    }
+    taken[best] = t;
+    load[best] += piece_bytes_[t];
+    tensors_[t].pieces[p].file = files[best].name;
+    const Holders& holders =
+        plan.holders(store_.part(), store_.variables()[t].layout.storage.used_axes());
+    const auto own = holders.local.find(p);
+    files[best].pieces.push_back({.tensor = t,
+                                  .piece = p,
+                                  .local = own == holders.local.end() ? 0 : own->second,
+                                  .data = nullptr,
+                                  .num_bytes = piece_bytes_[t]});
+  }
+  if (rank == store_.part().rank()) {
+    std::move(files.begin(), files.end(), std::back_inserter(files_));
+  }
+}
+
+void Snapshot::point_to(std::vector<const std::byte*> variables) {
+  data_ = std::move(variables);
+  for (File& file : files_) {
+    for (Piece& piece : file.pieces) {
+      piece.data = data_[piece.tensor] + piece.local * piece_bytes_[piece.tensor];
+    }
+  }
+}
+
+void Snapshot::borrow() {
+  if (store_.device() != nullptr) {  // the host cannot read there
+    copy();
+    return;
+  }
+  std::vector<const std::byte*> variables;
+  for (size_t v = 0; v < tensors_.size(); ++v) {
+    variables.push_back(store_.data(static_cast<int>(v)));
+  }
+  point_to(std::move(variables));
+}
+
+void Snapshot::copy() {
+  if (copies_.empty()) {
+    copies_.emplace_back(DType::kUInt8, Shape{std::max<int64_t>(copied_bytes_, 1)});
+  }
+  std::vector<const std::byte*> variables;
+  std::byte* to = copies_[0].bytes();
+  for (size_t v = 0; v < tensors_.size(); ++v) {
+    store_.copy_pieces(static_cast<int>(v), to);
+    variables.push_back(to);
+    to += aligned(static_cast<size_t>(store_.map(static_cast<int>(v)).total_bytes()));
+  }
+  point_to(std::move(variables));
+}
+
+std::string layout_json(const std::vector<CheckpointTensor>& tensors) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const CheckpointTensor& tensor : tensors) {
+    out[tensor.path] = tensor.layout;
+  }
+  return out.dump(1) + "\n";
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,19 @@
+// Normalization layers without given statistics take them from the training data, as Keras' adapt()
+// does before fit().
+#pragma once
+
+#include "data/dataset.h"
+#include "engine/step_runner.h"
+#include "nn/model.h"
+
+namespace meshtrain {
+
+// E124 for every layer whose input is not an Input's value: its statistics cannot be read off the
+// data. For verbs that train.
+void check_adaptation(const Model& model, Diagnostics& diagnostics);
+
+// Mean and population variance over all samples of `train`, in float64 and in file order: the same
+// on every mesh. Written to the layers' weights `mean`, `variance` and `count` (samples).
+void adapt_to_data(const Model& model, const Dataset& train, StepRunner& runner);
+
+}  // namespace meshtrain

@@ -1,0 +1,218 @@
+#include "engine/agreement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/diagnostic.h"
+#include "base/hash.h"
+#include "engine/signals.h"
+#include "engine/told_error.h"
+
+namespace meshtrain {
+namespace {
+
+// Looks take at most this part of the time, but people do not wait longer than kLongest for an
+// answer to a signal, and do not notice that it takes kShortest.
+constexpr double kPartOfTime = 0.01;
+constexpr double kShortest = 0.05, kLongest = 1;  // seconds
+
+}  // namespace
+
+// What a process says at a look.
+struct Agreement::Word {
+  double time = 0;
+  uint64_t logs = 0;
+  int64_t pace = 1;  // to the next look; rank 0's counts
+  int32_t stop_signal = 0;
+  bool stop_saves = false, checkpoint = false, report = false, is_done = false;
+};
+
+Agreement::Agreement(Processes processes, Clock now)
+    : processes_(std::move(processes)), now_(std::move(now)) {
+  time_ = looked_ = now_();
+}
+
+std::string Agreement::describe(int rank) const {
+  return processes_.control != nullptr ? processes_.control->describe(rank)
+                                       : fmt::format("rank {}", rank);
+}
+
+std::vector<std::string> Agreement::all_gather(const char* what, std::string_view mine) const {
+  if (is_alone()) {
+    return {std::string(mine)};
+  }
+  if (processes_.control == nullptr) {
+    return processes_.group->all_gather(mine);
+  }
+  processes_.control->enter(hash_text(what), what);
+  std::vector<std::string> all = processes_.group->all_gather(mine);
+  processes_.control->leave();
+  return all;
+}
+
+void Agreement::by_first(const char* what, const std::function<void()>& action) const {
+  from_first(what, [&] {
+    action();
+    return std::string();
+  });
+}
+
+// A told text begins with "=" when it is the result, "!" when it is an error.
+std::string Agreement::from_first(const char* what,
+                                  const std::function<std::string()>& action) const {
+  if (is_alone()) {
+    return action();
+  }
+  std::string mine;
+  std::exception_ptr error;
+  if (is_first()) {
+    try {
+      mine = "=" + action();
+    } catch (...) {
+      error = std::current_exception();
+      mine = "!" + tell_error(error);
+    }
+  }
+  const std::string told = all_gather(what, mine)[0];
+  if (error != nullptr) {
+    std::rethrow_exception(error);
+  }
+  if (told[0] == '!') {
+    throw_told(std::string_view(told).substr(1));
+  }
+  return told.substr(1);
+}
+
+void Agreement::by_all(const char* what, const std::function<void()>& action) const {
+  if (is_alone()) {
+    return action();
+  }
+  std::exception_ptr error;
+  try {
+    action();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::vector<std::string> all = all_gather(what, error ? tell_error(error) : "");
+  if (all[0].empty()) {
+    for (int r = 1; r < size(); ++r) {
+      if (const std::string& told = all[static_cast<size_t>(r)]; !told.empty()) {
+        throw_told(told, describe(r));
+      }
+    }
+  } else if (is_first()) {
+    std::rethrow_exception(error);
+  } else {
+    throw_told(all[0]);
+  }
+}
+
+bool Agreement::look(Pace pace, bool is_done, uint64_t logs) {
+  if (is_alone()) {
+    return is_done;
+  }
+  if (++passed_ < pace_ && pace == Pace::kPaced) {
+    return false;
+  }
+  const double now = now_();
+  // At most twice as many as before: one long step says little about the next ones.
+  const double seconds_each = std::max((now - looked_) / static_cast<double>(passed_), 1e-9);
+  const double between = std::clamp(look_seconds_ / kPartOfTime, kShortest, kLongest);
+  const auto fitting = static_cast<int64_t>(between / seconds_each);
+  Word mine{.time = now,
+            .logs = logs,
+            .pace = std::clamp<int64_t>(fitting, 1, 2 * pace_),
+            .stop_signal = meshtrain::stop_signal(),
+            .stop_saves = meshtrain::stop_saves(),
+            .checkpoint = meshtrain::take_checkpoint_request(),
+            .report = meshtrain::take_report_request(),
+            .is_done = is_done};
+  const std::vector<std::string> all =
+      all_gather("what to do next", {reinterpret_cast<const char*>(&mine), sizeof(mine)});
+  bool all_done = true;
+  for (int r = 0; r < size(); ++r) {
+    Word word;
+    MESHTRAIN_CHECK(all[static_cast<size_t>(r)].size() == sizeof(word), "rank {} says {} bytes", r,
+                    all[static_cast<size_t>(r)].size());
+    std::memcpy(static_cast<void*>(&word), all[static_cast<size_t>(r)].data(), sizeof(word));
+    if (r == 0) {
+      time_ = word.time;
+      pace_ = word.pace;
+      mine.logs = word.logs;
+    } else if (word.logs != mine.logs) {
+      throw ConfigError("E510", {},
+                        fmt::format("the values of this epoch differ between {} and {}, which "
+                                    "computed the same",
+                                    describe(0), describe(r)));
+    }
+    if (stop_signal_ == 0 && word.stop_signal != 0) {
+      stop_signal_ = word.stop_signal;
+      stop_saves_ = word.stop_saves;
+    }
+    asked_checkpoint_ = asked_checkpoint_ || word.checkpoint;
+    asked_report_ = asked_report_ || word.report;
+    all_done = all_done && word.is_done;
+  }
+  passed_ = 0;
+  looked_ = now_();
+  look_seconds_ = looked_ - now;
+  return all_done;
+}
+
+int Agreement::stop_signal() const {
+  return is_alone() ? meshtrain::stop_signal() : stop_signal_;
+}
+
+bool Agreement::stop_saves() const {
+  return is_alone() ? meshtrain::stop_saves() : stop_saves_;
+}
+
+double Agreement::now() const {
+  return is_alone() ? now_() : time_;
+}
+
+bool Agreement::take_checkpoint_request() {
+  return is_alone() ? meshtrain::take_checkpoint_request()
+                    : std::exchange(asked_checkpoint_, false);
+}
+
+bool Agreement::take_report_request() {
+  return is_alone() ? meshtrain::take_report_request() : std::exchange(asked_report_, false);
+}
+
+void Agreement::throw_if_stopped(const std::string& done) {
+  look();
+  if (stop_signal() != 0) {
+    throw_stopped(stop_signal(), done);
+  }
+}
+
+void Agreement::progress(const TrainPosition& at, const char* phase) const {
+  if (processes_.control != nullptr) {
+    processes_.control->progress(at.step, at.epoch, phase);
+  }
+}
+
+void Agreement::loss(int64_t step, const StepRunner& runner) const {
+  if (processes_.control != nullptr) {
+    const double loss = runner.last_loss();  // any NaN is as good as another
+    processes_.control->loss(step, std::isnan(loss) ? 1 : hash_bytes(&loss, sizeof(loss)));
+  }
+}
+
+void Agreement::set_last_checkpoint(int64_t step) const {
+  if (processes_.control != nullptr && step >= 0) {
+    processes_.control->set_last_checkpoint(step);
+  }
+}
+
+std::optional<ControlChannel::Announcement> Agreement::announce(const char* what,
+                                                                double limit_seconds) const {
+  if (processes_.control == nullptr) {
+    return std::nullopt;
+  }
+  return processes_.control->announce(what, limit_seconds);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,93 @@
+// Agreement: what the processes of a run decide together. All run the same code; where one of them
+// could come to another decision than the rest (files, signals, clocks, memory) they agree here
+// first. A process alone agrees with itself, and nothing here costs it anything.
+//
+//   agreement.by_first("the run's folder", [&] { make_folder(); });  // rank 0 acts, all learn
+//   const std::string path = agreement.from_first("the checkpoint", [&] { return newest(); });
+//   agreement.by_all("opening the data", [&] { data = load(); });    // all go on, or none
+//   agreement.look();                                                // between two steps
+//   if (agreement.stop_signal() != 0) ...                            // the same on all
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/control_channel.h"
+#include "comm/processes.h"
+#include "engine/logs.h"
+
+namespace meshtrain {
+
+class Agreement {
+ public:
+  // Seconds for what reads or writes whole models.
+  static constexpr double kLongestFiles = 3600;
+
+  // Alone.
+  Agreement() = default;
+  Agreement(Processes processes, Clock now);
+
+  int rank() const { return processes_.rank(); }
+  int size() const { return processes_.size(); }
+  bool is_alone() const { return size() == 1; }
+  // The one that prints, writes the run's files and decides about what is not computed.
+  bool is_first() const { return processes_.is_first(); }
+  const Processes& processes() const { return processes_; }
+  std::string describe(int rank) const;  // "rank 5 on host h2 (pid 20407)"
+
+  // --- collective, by the main thread. `what`, a literal, is for the message about a rank that
+  // does not come: "opening the data". What each process gave, by rank.
+  std::vector<std::string> all_gather(const char* what, std::string_view mine) const;
+  // Only rank 0 acts. What it throws, all throw, with the same message.
+  void by_first(const char* what, const std::function<void()>& action) const;
+  // The same; all get what it returned.
+  std::string from_first(const char* what, const std::function<std::string()>& action) const;
+  // Each acts, without anything collective in it. What one throws, all throw: rank 0's own error,
+  // else that of the lowest rank with its name before the message.
+  void by_all(const char* what, const std::function<void()>& action) const;
+
+  // --- between two steps: signals to any rank, rank 0's clock -----------------------------------
+  enum class Pace {
+    kNow,    // in any case
+    kPaced,  // if it is time for it: often enough for people, seldom enough to cost little
+  };
+  // `is_done`: of something that each process waits for. Returns whether it is done on all; false
+  // when it was not time to look. `logs`: a hash of what must be the same on all; throws
+  // ConfigError E510 (exit 5) where it is not, 0 is not compared.
+  bool look(Pace pace = Pace::kPaced, bool is_done = true, uint64_t logs = 0);
+  // As of the last look.
+  int stop_signal() const;
+  bool stop_saves() const;
+  double now() const;  // rank 0's clock
+  bool take_checkpoint_request();
+  bool take_report_request();
+  // look(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
+  void throw_if_stopped(const std::string& done);
+
+  // --- to the control channel, where there is one ------------------------------------------------
+  void progress(const TrainPosition& at, const char* phase) const;
+  void loss(int64_t step, const StepRunner& runner) const;  // its last loss
+  void set_last_checkpoint(int64_t step) const;
+  // Others wait that long for this process while the result lives.
+  [[nodiscard]] std::optional<ControlChannel::Announcement> announce(
+      const char* what, double limit_seconds = kLongestFiles) const;
+
+ private:
+  struct Word;
+
+  Processes processes_;
+  Clock now_;
+  double time_ = 0;          // of rank 0
+  double look_seconds_ = 0;  // that the last one took
+  double looked_ = 0;        // when, by the own clock
+  int64_t pace_ = 1;         // looks are taken at each so many calls
+  int64_t passed_ = 0;       // calls since
+  int stop_signal_ = 0;
+  bool stop_saves_ = false, asked_checkpoint_ = false, asked_report_ = false;
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,222 @@
+#include "engine/distribution.h"
+
+#include <optional>
+
+#include "base/suggest.h"
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+int64_t product(const std::vector<int64_t>& shape) {
+  int64_t out = 1;
+  for (const int64_t size : shape) {
+    out = out > (int64_t{1} << 40) ? out : out * size;
+  }
+  return out;
+}
+
+// The largest number below `limit` that divides `batch`.
+int64_t most_that_divide(int64_t batch, int64_t limit) {
+  int64_t out = limit - 1;
+  while (batch % out != 0) {
+    --out;
+  }
+  return out;
+}
+
+// Shown where the command line names the devices, else at the shape; where the other stands is
+// said.
+void report_other_count(const MeshConfig& config, const std::vector<int64_t>& shape,
+                        const DeviceRequest& request, int64_t devices, Diagnostics& diagnostics) {
+  const SourceLoc &sizes = config.shape.loc, &names = config.devices.loc;
+  const bool by_flag = names && names.file->name == "command line";
+  Diagnostic& d = diagnostics.error(
+      "E210", by_flag || !sizes ? names : sizes,
+      fmt::format("the mesh {} needs {} devices, `{}` has {}", shape_string(shape), product(shape),
+                  config.devices.value, devices));
+  if (sizes && names && (sizes.file != names.file || sizes.line != names.line)) {
+    d.note(by_flag ? fmt::format("`shape` is at {}", sizes.to_string())
+                   : fmt::format("`devices` is at {}", names.to_string()));
+  }
+  d.help(fmt::format("write `devices: {}` or `devices: auto`", request.as_many(product(shape))));
+}
+
+// Sizes that do not divide stand beside lines that say nothing of them.
+void note_command_line(const MeshConfig& mesh, Diagnostic& d) {
+  if (mesh.shape.loc && mesh.shape.loc.file->name == "command line") {
+    const std::string_view word = mesh.shape.loc.file->line(1);  // or a flag and its value
+    d.note(fmt::format("the mesh comes from the command line ({})",
+                       starts_with(word, "--") ? word.substr(0, word.find(' ')) : word));
+  }
+}
+
+void append_with_origin(const Diagnostics& found, const MeshConfig& mesh, Diagnostics& out) {
+  for (const Diagnostic& d : found.list()) {  // errors all
+    Diagnostic& copy = out.error(d.code, d.loc, d.message);
+    copy.label = d.label;
+    copy.notes = d.notes;
+    if (d.code == "E204") {
+      note_command_line(mesh, copy);
+    }
+  }
+}
+
+DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
+                     const Surroundings& around, Diagnostics& diagnostics) {
+  const std::optional<int64_t> devices = request.num_devices(around.processes);
+  std::vector<int64_t> shape = config.shape.value;
+  if (shape.empty()) {
+    shape = {all_devices(request, around)};
+  }
+  const SourceLoc place = config.shape.loc ? config.shape.loc : config.axis_names.loc;
+  if (devices && product(shape) != *devices) {
+    report_other_count(config, shape, request, *devices, diagnostics);
+    return {};
+  }
+  if (product(shape) > 65536) {
+    diagnostics.error("E210", place,
+                      fmt::format("the mesh {} needs {} devices; 65536 at most",
+                                  shape_string(shape), product(shape)));
+    return {};
+  }
+  try {
+    return DeviceMesh(std::move(shape), config.axis_names.value);
+  } catch (const Error& error) {
+    diagnostics.error("E210", place, error.what());
+    return {};
+  }
+}
+
+// Axes by name; those of size 1 split nothing and are left out.
+AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
+                   std::string_view what, const DeviceMesh& mesh, Diagnostics& diagnostics) {
+  AxisList out;
+  for (const std::string& name : names) {
+    const std::optional<int> axis = mesh.find_axis(name);
+    if (!axis) {
+      const std::vector<std::string> axes = mesh.axis_names();
+      Diagnostic& d = diagnostics.error(
+          "E205", loc,
+          fmt::format("{} `{}` is not in the mesh (axes: {})", what, name, join(axes, ", ")));
+      suggest(d, name, axes);
+    } else if (mesh.axis_size(*axis) > 1) {
+      out.push_back(*axis);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics) {
+  return make_distribution(config, Surroundings::here(processes), diagnostics);
+}
+
+Distribution make_distribution(const Config& config, const Surroundings& around,
+                               Diagnostics& diagnostics) {
+  const int processes = around.processes;
+  const DistributionConfig& from = config.distribution;
+  Distribution out;
+  out.devices = parse_devices(from.mesh.devices, diagnostics);
+  out.mesh = make_mesh(from.mesh, out.devices, around, diagnostics);
+  if (out.mesh.num_axes() == 0) {
+    return out;  // reported above
+  }
+  if (out.mesh.num_devices() % processes != 0) {
+    diagnostics
+        .error("E210", from.mesh.shape.loc,
+               fmt::format("{} devices do not split over {} processes", out.mesh.num_devices(),
+                           processes))
+        .help(fmt::format("a mesh of {} devices, or as many processes as divide {}",
+                          (out.mesh.num_devices() / processes + 1) * processes,
+                          out.mesh.num_devices()));
+  } else {
+    settle_auto(out.devices, out.mesh.num_devices(), around, diagnostics);
+  }
+  const std::vector<std::string> names = from.batch_dim_name->empty()
+                                             ? std::vector<std::string>{out.mesh.axis_name(0)}
+                                             : from.batch_dim_name.value;
+  out.batch_axis_names = join(names, ", ");
+  out.batch_axes =
+      find_axes(names, from.batch_dim_name.loc, "the batch axis", out.mesh, diagnostics);
+  out.zero = static_cast<int>(from.zero.value);
+  out.zero_axes = from.zero_axes->empty() ? out.batch_axes
+                                          : find_axes(from.zero_axes.value, from.zero_axes.loc,
+                                                      "the zero axis", out.mesh, diagnostics);
+  const int64_t shards = out.mesh.size_of(out.batch_axes);
+  const int64_t batch = config.fit.batch_size.value;
+  if (batch % shards != 0) {
+    Diagnostic& d = diagnostics.error("E211", config.fit.batch_size.loc,
+                                      fmt::format("a batch of {} does not split over `{}` = {}",
+                                                  batch, out.batch_axis_names, shards));
+    const int64_t above = (batch / shards + 1) * shards;
+    d.help(batch < shards ? fmt::format("write `batch_size: {}`", above)
+                          : fmt::format("write `batch_size: {}` or `batch_size: {}`",
+                                        batch / shards * shards, above));
+    if (out.devices.is_auto && from.mesh.shape->empty() && processes == 1) {
+      const int64_t most = most_that_divide(batch, shards);
+      d.help(fmt::format("or `devices: gpu:0{}`: `auto` takes all {} GPUs that are here",
+                         most == 1 ? "" : fmt::format("-{}", most - 1), shards));
+    }
+    note_command_line(from.mesh, d);
+  }
+  return out;
+}
+
+LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnostics& diagnostics) {
+  LayoutMap map(mesh, config.distribution.layout_match.value == "search");
+  const std::string& unmatched = config.distribution.unmatched_rule.value;
+  map.set_unmatched(unmatched == "off"    ? Unmatched::kOff
+                    : unmatched == "warn" ? Unmatched::kWarn
+                                          : Unmatched::kError);
+  const auto& rules = config.distribution.layout_map;
+  if (!rules.empty() && config.distribution.type.value != "ModelParallel") {
+    diagnostics
+        .error("E206", rules[0].loc,
+               fmt::format("`layout_map` has no effect with `type: {}`",
+                           config.distribution.type.value))
+        .help("write `type: ModelParallel` in `distribution`");
+    return map;
+  }
+  for (const LayoutRule& rule : rules) {
+    try {
+      map.set(rule);
+    } catch (const ConfigError& error) {
+      diagnostics.append(error.diagnostics());
+    }
+  }
+  return map;
+}
+
+ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
+                                const std::vector<LayoutTarget>& outputs,
+                                const std::vector<std::string>& layer_paths,
+                                std::string_view model_name, const MeshConfig& mesh,
+                                Diagnostics& diagnostics) {
+  std::vector<LayoutTarget> targets = weights;
+  targets.insert(targets.end(), outputs.begin(), outputs.end());
+  const std::vector<const LayoutRule*> rules =
+      match_layouts(map, targets, layer_paths, model_name, diagnostics);
+  ResolvedLayouts out;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const LayoutTarget& target = targets[i];
+    Sharding sharding = Sharding::replicated(target.shape.size());
+    if (rules[i] != nullptr) {
+      Diagnostics found;
+      sharding = resolve_layout(rules[i]->layout, target.path, target.shape, map.mesh(), found)
+                     .value_or(sharding);
+      append_with_origin(found, mesh, diagnostics);
+    }
+    if (i < weights.size()) {
+      out.weights.push_back(sharding);
+      out.rules.push_back(rules[i]);
+    } else if (rules[i] != nullptr) {
+      out.pins[target.path] = sharding;
+      out.pin_rules[target.path] = rules[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace meshtrain

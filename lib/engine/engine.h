@@ -1,0 +1,103 @@
+// Engine: the model of a Config, compiled for its mesh, with its variables. Compiles one program
+// for each batch size it meets (the last, smaller batch has its own) and runs them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/processes.h"
+#include "config/config.h"
+#include "data/dataset.h"
+#include "engine/run_steps.h"
+#include "engine/setup.h"
+#include "engine/step_runner.h"
+#include "ir/program.h"
+#include "nn/model.h"
+
+namespace meshtrain {
+
+struct EngineOptions {
+  int num_workers = 0;         // threads; 0 = one per core
+  std::string dump_ir;         // folder for the graph after each pass; empty = none
+  bool use_cuda_graph = true;  // on a GPU; false: kernel by kernel
+  Processes processes = {};    // that the mesh is split over
+};
+
+class VariableStore;
+
+class Engine : public StepRunner {
+ public:
+  // Builds the model, resolves layouts, initialises the variables. Throws ConfigError with every
+  // problem of the model, the layouts, the mesh or the data's shapes, or E620 when there is no such
+  // GPU.
+  Engine(const Config& config, const DataSpec& spec, EngineOptions options = {});
+  ~Engine() override;
+
+  const Setup& setup() const;
+  const Model& model() const;
+  const DeviceMesh& mesh() const;
+  const Diagnostics& warnings() const;  // layout rules that act on nothing, ...
+  // The processes that this one computes with; all call the functions below in the same order, and
+  // get the same results.
+  const Processes& processes() const;
+
+  void train_step(const Batch& batch) override;  // updates weights, optimizer state and metrics
+  int64_t steps_at_once(int64_t batch_size) override;
+  void train_steps(int64_t count, const std::function<Batch()>& next) override;
+  bool runs_ahead() const override;
+  void show_step(int64_t steps_ago) override;
+  BatchPart part_of_batch(bool training, int64_t batch_size) const override;
+  bool keep(const Dataset& dataset) override;
+  void test_step(const Batch& batch) override;  // updates metrics only
+  // One tensor per model output, (rows, ...).
+  std::vector<HostTensor> predict_step(const Batch& batch) override;
+
+  double last_loss() const override;
+  void reset_metrics() override;
+  Logs logs()
+      const override;  // of the metrics since the last reset, sorted by name: accuracy, loss
+  LogLists log_lists() const override;
+  // As `evaluate` returns them: loss, metrics as declared.
+  Logs evaluate_logs() const;
+
+  // Whole tensors by Keras path ("d1/kernel"); optimizer slots and metrics included.
+  std::vector<std::string> weight_paths() const override;  // layer weights in Keras order
+  HostTensor read_variable(std::string_view path) const override;
+  // Throws ConfigError E410 when the path or the shape does not fit; other dtypes are converted.
+  void write_variable(std::string_view path, const HostTensor& value) override;
+  // End of fit: w <- EMA average where the optimizer keeps one.
+  void finalize_weights() override;
+  void keep_weights(const std::string& owner) override;
+  void restore_kept_weights(const std::string& owner) override;
+  void swap_averages() override;
+
+  double learning_rate() const override;
+  void set_learning_rate(double rate) override;
+  int64_t iterations() const override;
+
+  // All of the state: what checkpoints hold and bring back. After writing to the store, the
+  // counters that belong to it must follow; `fixed_rate` is negative when nobody set a rate.
+  VariableStore& store();
+  double fixed_learning_rate() const;
+  void restore_counters(int64_t iterations, double fixed_rate);
+
+  // On a GPU: makes all programs of a run on so many samples. Throws ConfigError E630 where they do
+  // not fit together, before anything of them is allocated.
+  void prepare_run(const RunSamples& samples);
+
+  // The compiled program and the partitioned graph for `batch_size` (plan, tests).
+  const Program& train_program(int64_t batch_size);
+  const Graph& train_graph(int64_t batch_size);
+
+ private:
+  void restart_copies(int weight);
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace meshtrain

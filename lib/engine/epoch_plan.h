@@ -1,0 +1,30 @@
+// Which batches of the data an epoch trains on.
+#pragma once
+
+#include <cstdint>
+
+#include "config/config.h"
+#include "data/dataset.h"
+
+namespace meshtrain {
+
+// Which batches epoch `epoch` (from 0) trains on. With steps_per_epoch the batches of one pass over
+// the data are dealt out to several epochs, and the last of these ends short where the data ends:
+// 5 batches at 3 steps an epoch are 3, 2, 3, 2, ... A pure function of the epoch.
+struct EpochPlan {
+  int64_t pass = 0;         // over the data: decides the order of samples
+  int64_t first_batch = 0;  // in that pass
+  int64_t steps = 0;        // batches of this epoch
+  int64_t target = 0;       // steps shown
+  bool ran_out = false;     // ends short of steps_per_epoch
+};
+EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch);
+
+// Batches of one pass over `num_samples`; the incomplete last one counts unless `drop_last`.
+int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last);
+
+// Throws ConfigError E316 when a batch is larger than the data, or when dropping the incomplete one
+// leaves nothing. Trainer::fit begins with it; a verb may ask before it leaves anything behind.
+void check_batches(const Config& config, const Dataset& train);
+
+}  // namespace meshtrain

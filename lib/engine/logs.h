@@ -1,0 +1,48 @@
+// Values of a training as it goes: logs, the place in it, and what an epoch or an evaluation gave.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace meshtrain {
+
+using Clock = std::function<double()>;  // seconds, from any origin, never back
+
+// Name and value in Keras' order: sorted, as `fit` shows them.
+using Logs = std::vector<std::pair<std::string, double>>;
+// The values of metrics that have several, one per class or threshold; Logs has their mean.
+using LogLists = std::map<std::string, std::vector<double>>;
+
+struct TrainPosition {
+  int64_t step = 0;            // training steps since the run began
+  int64_t epoch = 0;           // epochs done
+  int64_t batch = 0;           // batches done of the epoch that runs
+  bool epoch_trained = false;  // its batches are done; validation is to come
+  Logs logs;                   // of its batches, then
+  LogLists lists = {};
+
+  bool operator==(const TrainPosition&) const = default;
+};
+
+struct EpochReport {
+  int64_t epoch = 0;         // from 1
+  int64_t epochs = 0;        // Keras' `epochs`: the last one's number
+  int64_t steps = 0;         // done
+  double seconds = 0;        // validation included
+  double train_seconds = 0;  // the steps alone
+  Logs logs;  // sorted training values, then sorted validation values with "val_" before them
+  LogLists lists = {};  // under the same names
+};
+
+struct EvaluateReport {
+  int64_t steps = 0;
+  double seconds = 0;
+  Logs logs;
+  LogLists lists = {};
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,360 @@
+#include "engine/run_data.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/text.h"
+#include "config/source_like.h"
+#include "data/learned.h"
+#include "data/outline.h"
+#include "engine/class_names.h"
+#include "engine/sample_weights.h"
+
+namespace meshtrain {
+namespace {
+
+// Runs `action`; the problems of a ConfigError join `diagnostics`.
+void collect(Diagnostics& diagnostics, const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    diagnostics.append(error.diagnostics());
+  }
+}
+
+// `arrays` in the order of `names`, where they have them.
+void order_by_name(std::vector<Dataset::Array>& arrays, const std::vector<std::string>& names,
+                   const char* what, const SourceLoc& loc, Diagnostics& diagnostics) {
+  std::vector<size_t> order;
+  std::vector<std::string> missing;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(arrays.begin(), arrays.end(),
+                                    [&](const Dataset::Array& a) { return a.name == name; });
+    if (found == arrays.end()) {
+      missing.push_back(name);
+    } else {
+      order.push_back(static_cast<size_t>(found - arrays.begin()));
+    }
+  }
+  if (order.empty() || arrays.size() == 1) {
+    return;  // the source uses names of its own: by position
+  }
+  if (!missing.empty() || order.size() != arrays.size()) {
+    std::vector<std::string> given;
+    for (const Dataset::Array& array : arrays) {
+      given.push_back(array.name);
+    }
+    diagnostics.error("E324", loc,
+                      fmt::format("the data have the arrays {} for the {}s {}", join(given, ", "),
+                                  what, join(names, ", ")));
+    return;
+  }
+  std::vector<Dataset::Array> ordered;
+  for (const size_t index : order) {
+    ordered.push_back(std::move(arrays[index]));
+  }
+  arrays = std::move(ordered);
+}
+
+std::string sample_shapes(const std::vector<Dataset::Array>& arrays) {
+  std::vector<std::string> shapes;
+  for (const Dataset::Array& array : arrays) {
+    const Shape& shape = array.rows->shape();
+    shapes.push_back(shape_string(Shape(shape.begin() + 1, shape.end())));
+  }
+  return join(shapes, ", ");
+}
+
+bool is_same_value(const ConfigValue& a, const ConfigValue& b);
+
+// Whether two sources read the same, whatever their places in the config.
+bool is_same_source(const ConfigObject& a, const ConfigObject& b) {
+  return a.class_name == b.class_name && std::equal(a.args.begin(), a.args.end(), b.args.begin(),
+                                                    b.args.end(), [](const auto& x, const auto& y) {
+                                                      return x.first == y.first &&
+                                                             is_same_value(x.second, y.second);
+                                                    });
+}
+
+bool is_same_value(const ConfigValue& a, const ConfigValue& b) {
+  if (a.data.index() != b.data.index()) {
+    return false;
+  }
+  if (a.is_list()) {
+    return std::equal(a.list().begin(), a.list().end(), b.list().begin(), b.list().end(),
+                      is_same_value);
+  }
+  if (a.is_dict()) {
+    return std::equal(a.dict().begin(), a.dict().end(), b.dict().begin(), b.dict().end(),
+                      [](const auto& x, const auto& y) {
+                        return x.first == y.first && is_same_value(x.second, y.second);
+                      });
+  }
+  if (a.is_object()) {
+    return is_same_source(a.object(), b.object());
+  }
+  return a.is_null() || (a.is_bool() && a.boolean() == b.boolean()) ||
+         (a.is_number() && a.number() == b.number()) || (a.is_string() && a.string() == b.string());
+}
+
+// Every part needs labels, samples like those of the first part, and the classes of the run, or of
+// the first part when the run is new.
+void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diagnostics) {
+  const Dataset* first = nullptr;
+  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
+    const Dataset* dataset = data.part(part);
+    if (!dataset) {
+      continue;
+    }
+    first = first ? first : dataset;
+    if (dataset->targets.empty()) {
+      diagnostics.error("E324", dataset->loc,
+                        fmt::format("the {} data have no labels: {}", data_part_name(part),
+                                    dataset->description));
+      continue;
+    }
+    const char* const first_name = first == data.part(DataPart::kTrain) ? "train" : "validation";
+    const auto compare = [&](const char* what, const std::vector<Dataset::Array>& have,
+                             const std::vector<Dataset::Array>& wanted) {
+      if (!wanted.empty() && sample_shapes(have) != sample_shapes(wanted)) {
+        diagnostics.error(
+            "E324", dataset->loc,
+            fmt::format("the {} data have {} of shape {}, the {} data {}", data_part_name(part),
+                        what, sample_shapes(have), first_name, sample_shapes(wanted)));
+      }
+    };
+    compare("samples", dataset->inputs, first->inputs);
+    const bool same_classes =
+        known
+            ? check_classes(*dataset, known->class_names,
+                            fmt::format("the {} data and the run", data_part_name(part)),
+                            diagnostics)
+            : check_classes(*dataset, first->class_names,
+                            fmt::format("the {} and the {} data", data_part_name(part), first_name),
+                            diagnostics);
+    if (same_classes) {
+      compare("labels", dataset->targets, first->targets);
+    }
+  }
+}
+
+// The loss of output `index`, or null.
+const ConfigObject* loss_of(const Setup& setup, size_t index) {
+  const ConfigObject* common = nullptr;
+  for (const OutputObject& entry : setup.config().compile.loss) {
+    if (entry.output == setup.model().output_names()[index]) {
+      return &entry.object;
+    }
+    if (entry.output.empty()) {
+      common = &entry.object;
+    }
+  }
+  return common;
+}
+
+void check_part_labels(const Setup& setup, Dataset& dataset) {
+  const std::vector<int>& outputs = setup.model().outputs();
+  for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
+    const ConfigObject* given = loss_of(setup, i);
+    const Shape& prediction = setup.model().calls()[outputs[i]].output_shape;
+    if (given == nullptr || prediction.empty()) {
+      continue;
+    }
+    const ConfigObject loss = fitting_loss(*given, dataset.targets[i].rows->shape(), prediction);
+    if (loss_takes_class_ids(loss)) {
+      check_labels(dataset, i, num_classes(loss, prediction), ignored_class(loss));
+    }
+  }
+}
+
+int64_t embedding_rows(const Layer& layer) {
+  return layer.config()->integer("input_dim");
+}
+
+// The Embedding of the fewest rows that an input feeds directly, or null.
+const Layer* embedding_of(const Model& model, int input) {
+  const Layer* smallest = nullptr;
+  for (const Model::Call& call : model.calls()) {
+    if (call.layer == kNone || call.inputs != std::vector<int>{input}) {
+      continue;
+    }
+    const Layer* layer = model.layers()[call.layer].get();
+    if (layer->class_name == "Embedding" &&
+        (smallest == nullptr || embedding_rows(*layer) < embedding_rows(*smallest))) {
+      smallest = layer;
+    }
+  }
+  return smallest;
+}
+
+}  // namespace
+
+std::string_view data_part_name(DataPart part) {
+  constexpr std::string_view kNames[] = {"none", "train", "validation", "test"};
+  return kNames[static_cast<int>(part)];
+}
+
+DataPart evaluated_part(const Config& config) {
+  const std::string& on = config.evaluate.on.value;
+  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
+    if (on == data_part_name(part)) {
+      return part;
+    }
+  }
+  if (on == "none") {
+    return DataPart::kNone;
+  }
+  const bool validates = config.data.validation || config.fit.validation_split > 0;
+  return config.data.test ? DataPart::kTest : validates ? DataPart::kValidation : DataPart::kNone;
+}
+
+int64_t evaluated_batch_size(const Config& config) {
+  return config.evaluate.batch_size > 0 ? config.evaluate.batch_size : config.fit.batch_size;
+}
+
+const Dataset* RunData::part(DataPart part) const {
+  const std::optional<Dataset>* chosen = part == DataPart::kTrain
+                                             ? (unweighted ? &unweighted : &train)
+                                         : part == DataPart::kValidation ? &validation
+                                         : part == DataPart::kTest       ? &test
+                                                                         : nullptr;
+  return chosen && chosen->has_value() ? &**chosen : nullptr;
+}
+
+void check_same_data(const Agreement& agreement, const std::string& hash, const SourceLoc& loc) {
+  const std::vector<std::string> all = agreement.all_gather("comparing the data", hash);
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](auto& each) { return each != all[0]; });
+  if (other != all.end()) {
+    Diagnostics diagnostics;
+    diagnostics
+        .error("E323", loc,
+               fmt::format("{} and {} read different data", agreement.describe(0),
+                           agreement.describe(static_cast<int>(other - all.begin()))))
+        .help("the same files for all hosts: on a shared file system, or copies");
+    throw ConfigError(diagnostics);
+  }
+}
+
+void order_arrays(const ModelConfig& model, Dataset& dataset) {
+  std::vector<std::string> inputs, outputs;
+  for (const LayerConfig& layer : model.layers) {
+    if (layer.object.class_name == "Input" || layer.object.class_name == "InputLayer") {
+      inputs.push_back(layer.name.value);
+    }
+  }
+  for (const auto& [name, layer] : model.outputs) {
+    outputs.push_back(name);
+  }
+  Diagnostics diagnostics;
+  order_by_name(dataset.inputs, inputs, "input", dataset.loc, diagnostics);
+  order_by_name(dataset.targets, outputs, "output", dataset.loc, diagnostics);
+  diagnostics.throw_if_errors();
+}
+
+RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const LearnedPtr& known) {
+  RunData data;
+  Diagnostics diagnostics;
+  const DataConfig& sources = config.data;
+  const bool wants_validation = fit || evaluated == DataPart::kValidation;
+  const bool splits = !sources.validation && config.fit.validation_split > 0;
+  const bool wants_train = fit || evaluated == DataPart::kTrain || (wants_validation && splits);
+  const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
+                        std::optional<Dataset>& to) {
+    if (source && &to == &data.test && data.validation && sources.validation &&
+        is_same_source(*source, *sources.validation)) {
+      to = data.validation;
+      to->loc = source->loc;
+    } else if (source && !known && wants_train && !data.train &&
+               training_source(*source) != nullptr) {
+      // Its ids come from the training data, whose error is already collected.
+      collect(diagnostics, [&] { check_source_files(*source, sources); });
+    } else if (source) {
+      collect(diagnostics, [&] {
+        to = load_dataset(*source, sources, data.train && !known ? data.train->learned : known);
+        order_arrays(config.model, *to);
+      });
+    } else {
+      diagnostics.error("E300", sources.loc, fmt::format("the config names no `data.{}`", name));
+    }
+  };
+  if (wants_train) {
+    load("train", sources.train, data.train);
+  }
+  if (splits && data.train) {
+    collect(diagnostics, [&] {
+      std::tie(data.train, data.validation) = split_validation(
+          *data.train, config.fit.validation_split, config.fit.validation_split.loc);
+    });
+  } else if (wants_validation && !splits &&
+             (sources.validation || evaluated == DataPart::kValidation)) {
+    load("validation", sources.validation, data.validation);
+  }
+  if (evaluated == DataPart::kTest) {
+    load("test", sources.test, data.test);
+  }
+  check_parts(data, known, diagnostics);
+  if (fit && data.train) {
+    if (evaluated == DataPart::kTrain && !config.fit.class_weight.empty()) {
+      data.unweighted = data.train;
+    }
+    apply_class_weight(config.fit, *data.train, diagnostics);
+  }
+  diagnostics.throw_if_errors();
+  std::optional<Dataset>* const parts[] = {&data.train, &data.validation, &data.test,
+                                           &data.unweighted};
+  for (const std::optional<Dataset>* like : parts) {
+    for (std::optional<Dataset>* part : parts) {
+      if (like->has_value() && part->has_value()) {
+        match_sample_weight(**like, **part);
+      }
+    }
+  }
+  return data;
+}
+
+RunData outline_run_data(const Config& config, Diagnostics& diagnostics) {
+  RunData data;
+  const auto outline = [&](const std::optional<ConfigObject>& source, std::optional<Dataset>& to) {
+    if (source) {
+      collect(diagnostics, [&] { check_source_files(*source, config.data); });
+      collect(diagnostics, [&] {
+        to = outline_dataset(*source, config.data);
+        if (to) {
+          order_arrays(config.model, *to);
+        }
+      });
+    }
+  };
+  outline(config.data.train, data.train);
+  outline(config.data.validation, data.validation);
+  outline(config.data.test, data.test);
+  check_parts(data, nullptr, diagnostics);
+  if (data.train && !data.train->targets.empty()) {
+    apply_class_weight(config.fit, *data.train, diagnostics);
+  }
+  return data;
+}
+
+void check_input_ids(const Setup& setup, Dataset& dataset) {
+  const std::vector<int>& inputs = setup.model().inputs();
+  for (size_t i = 0; i < std::min(inputs.size(), dataset.inputs.size()); ++i) {
+    if (const Layer* layer = embedding_of(setup.model(), inputs[i])) {
+      check_ids(dataset, i, embedding_rows(*layer), layer->name);
+    }
+  }
+}
+
+void check_run_ids(const Setup& setup, RunData& data) {
+  Diagnostics diagnostics;
+  for (std::optional<Dataset>* part :
+       {&data.train, &data.validation, &data.test, &data.unweighted}) {
+    if (part->has_value()) {
+      collect(diagnostics, [&] { check_part_labels(setup, **part); });
+      collect(diagnostics, [&] { check_input_ids(setup, **part); });
+    }
+  }
+  diagnostics.throw_if_errors();
+}
+
+}  // namespace meshtrain

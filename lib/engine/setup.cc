@@ -1,0 +1,297 @@
+#include "engine/setup.h"
+
+#include <algorithm>
+#include <map>
+
+#include "data/dataset.h"
+#include "passes/bucket.h"
+#include "passes/layouts.h"
+
+namespace meshtrain {
+namespace {
+
+DType compute_dtype_of(DType stored) {
+  switch (stored) {
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kUInt16:
+      return DType::kInt32;
+    case DType::kUInt64:
+      return DType::kInt64;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return DType::kFloat32;
+    default:
+      return stored;
+  }
+}
+
+ValueType sample_type(const Rows& data) {
+  return {Shape(data.shape().begin() + 1, data.shape().end()), compute_dtype_of(data.dtype())};
+}
+
+Shape without_batch(const Shape& shape) {
+  return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end());
+}
+
+SourceLoc place_of_layer(const ModelConfig& model, std::string_view name) {
+  for (const LayerConfig& layer : model.layers) {
+    if (layer.name.value == name) {
+      return layer.object.loc;
+    }
+  }
+  return {};
+}
+
+// Whether a sample of shape `have` can feed an input of shape `wanted` (unknown sizes fit any).
+bool fits(const Shape& have, const Shape& wanted) {
+  return have.size() == wanted.size() &&
+         std::equal(have.begin(), have.end(), wanted.begin(),
+                    [](int64_t a, int64_t b) { return b == kUnknownDim || a == b; });
+}
+
+// "stage_0/output", a block's, stands for that of the layer that computes it. Adds the blocks' keys
+// and returns the layer's key of each.
+std::map<std::string, std::string> add_block_outputs(const ModelConfig& model,
+                                                     std::vector<LayoutTarget>& outputs) {
+  std::map<std::string, Shape> shapes;
+  for (const LayoutTarget& output : outputs) {
+    shapes.emplace(output.path, output.shape);
+  }
+  std::map<std::string, std::string> own_keys;
+  for (const auto& [block, layer] : model.block_outputs) {
+    const auto found = shapes.find(layer + "/output");
+    if (found != shapes.end() && shapes.find(block + "/output") == shapes.end()) {
+      outputs.push_back({block + "/output", found->second});
+      own_keys.emplace(block + "/output", found->first);
+    }
+  }
+  return own_keys;
+}
+
+void move_pin(ResolvedLayouts& layouts, const std::string& key, const std::string& own_key,
+              Diagnostics& diagnostics) {
+  const auto pin = layouts.pins.find(key);
+  if (pin == layouts.pins.end()) {
+    return;
+  }
+  const LayoutRule* rule = layouts.pin_rules.at(key);
+  const auto [own, is_new] = layouts.pins.emplace(own_key, pin->second);
+  if (is_new) {
+    layouts.pin_rules[own_key] = rule;
+  } else if (layouts.pin_rules.at(own_key) != rule) {
+    diagnostics
+        .error("E203", rule->loc,
+               fmt::format("two rules act on the output of `{}`",
+                           own_key.substr(0, own_key.rfind('/'))))
+        .note(fmt::format("`{}` at {} and `{}`, the block's", layouts.pin_rules.at(own_key)->key,
+                          layouts.pin_rules.at(own_key)->loc.to_string(), rule->key));
+  }
+  layouts.pins.erase(key);
+  layouts.pin_rules.erase(key);
+}
+
+// A batch that the mesh does not divide leaves mesh and model as they are: what else is wrong is
+// looked for.
+void throw_if_unusable(const Diagnostics& diagnostics) {
+  const auto& list = diagnostics.list();
+  if (!std::all_of(list.begin(), list.end(), [](const Diagnostic& d) {
+        return d.severity == Severity::kWarning || d.code == "E211";
+      })) {
+    diagnostics.throw_if_errors();
+  }
+}
+
+}  // namespace
+
+std::string_view step_kind_name(StepKind kind) {
+  constexpr std::string_view kNames[] = {"train", "accumulate", "test", "predict"};
+  return kNames[static_cast<int>(kind)];
+}
+
+DataSpec data_spec(const Dataset& dataset) {
+  DataSpec spec;
+  for (const Dataset::Array& array : dataset.inputs) {
+    spec.inputs.push_back(sample_type(*array.rows));
+  }
+  for (const Dataset::Array& array : dataset.targets) {
+    spec.targets.push_back(sample_type(*array.rows));
+  }
+  if (dataset.sample_weight) {
+    spec.has_sample_weight = true;
+    spec.sample_weight_shape = without_batch(dataset.sample_weight->shape());
+  }
+  spec.loc = dataset.loc;
+  return spec;
+}
+
+Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, int processes,
+             int rank)
+    : config_(config), dump_ir_(std::move(dump_ir)), warnings_(config.warnings) {
+  const DTypePolicy policy = dtype_policy(config.dtype_policy.value);
+  dtype_ = policy.floatx();
+  Diagnostics diagnostics;
+  distribution_ = make_distribution(config, processes, diagnostics);
+  check_optimizer(config.compile.optimizer, diagnostics);
+  model_ = std::make_unique<Model>(config.model, policy, diagnostics);
+  throw_if_unusable(diagnostics);
+  part_ = MeshPart(mesh(), processes, rank);
+  optimizer_ = std::make_unique<Optimizer>(config.compile.optimizer);
+  std::vector<std::string> paths;
+  for (const Weight* weight : model_->weights()) {
+    paths.push_back(weight->path);
+  }
+  check_optimizer_patterns(config.compile.optimizer, paths, diagnostics);
+  const int errors = diagnostics.num_errors();
+  if (data != nullptr) {
+    data_ = *data;
+    check_data(*data, diagnostics);
+  } else {
+    data_ = implied_data();
+  }
+  const bool data_fit = diagnostics.num_errors() == errors;
+  resolve(diagnostics);
+  if (!data_fit) {
+    diagnostics.throw_if_errors();
+  }
+  graphs_ = std::make_unique<StepGraphs>(config_, *model_, *optimizer_, data_, dtype_,
+                                         layouts_.pins, diagnostics);
+  diagnostics.throw_if_errors();
+  Graph table;  // only to carry the variables through assign_layouts
+  table.variables = graphs_->variables();
+  AxisMask batch_mask = 0;
+  for (const int axis : distribution_.batch_axes) {
+    batch_mask |= AxisMask{1} << axis;
+  }
+  std::vector<Sharding> user = layouts_.weights;
+  user.resize(table.variables.size());
+  assign_layouts(table, user, {batch_mask, distribution_.zero, distribution_.zero_axes}, mesh());
+  graphs_->set_variables(std::move(table.variables));
+  warnings_.append(diagnostics);
+}
+
+Setup::~Setup() = default;
+
+void Setup::check_data(const DataSpec& data, Diagnostics& diagnostics) const {
+  const std::vector<int>& inputs = model_->inputs();
+  const SourceLoc place = data.loc             ? data.loc
+                          : config_.data.train ? config_.data.train->loc
+                                               : config_.data.loc;
+  if (data.inputs.size() != inputs.size()) {
+    diagnostics.error("E324", place,
+                      fmt::format("the data have {} input arrays, the model has {}",
+                                  data.inputs.size(), inputs.size()));
+    return;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Model::Call& call = model_->calls()[inputs[i]];
+    const Shape wanted = without_batch(call.output_shape);
+    if (!fits(data.inputs[i].shape, wanted)) {
+      diagnostics
+          .error("E324", place,
+                 fmt::format("samples have shape {}, input `{}` takes {}",
+                             shape_string(data.inputs[i].shape), call.name, shape_string(wanted)))
+          .note(fmt::format("`{}` is declared at {}", call.name,
+                            place_of_layer(config_.model, call.name).to_string()))
+          .help(
+              "change `shape` of the Input, or add `data.transform: [Reshape: {target_shape: …}]`");
+    }
+  }
+  const size_t outputs = model_->outputs().size();
+  if (!data.targets.empty() && data.targets.size() != outputs) {
+    diagnostics.error("E324", place,
+                      fmt::format("the data have {} target arrays, the model has {} outputs",
+                                  data.targets.size(), outputs));
+  }
+}
+
+DataSpec Setup::implied_data() const {
+  DataSpec spec;
+  for (const int input : model_->inputs()) {
+    const Model::Call& call = model_->calls()[input];
+    spec.inputs.push_back({without_batch(call.output_shape), call.dtype});
+  }
+  const auto& outputs = model_->outputs();
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const Shape& prediction = model_->calls()[outputs[o]].output_shape;
+    const ConfigObject* loss = nullptr;
+    for (size_t e = 0; e < config_.compile.loss.size(); ++e) {
+      const OutputObject& entry = config_.compile.loss[e];
+      if (entry.output == model_->output_names()[o] || (entry.output.empty() && loss == nullptr)) {
+        loss = &entry.object;
+      }
+    }
+    if (loss == nullptr) {
+      spec.targets.push_back({without_batch(prediction), dtype_});
+    } else {
+      const ConfigObject fitting = fitting_loss(*loss, prediction, prediction);
+      spec.targets.push_back({without_batch(implied_target_shape(fitting, prediction)),
+                              loss_takes_class_ids(fitting) ? DType::kInt32 : dtype_});
+    }
+  }
+  return spec;
+}
+
+void Setup::resolve(Diagnostics& diagnostics) {
+  std::vector<LayoutTarget> weights, outputs;
+  std::vector<std::string> layer_paths;
+  for (const Weight* weight : model_->weights()) {
+    weights.push_back(
+        {weight->path, weight->shape, static_cast<int64_t>(dtype_size(weight->dtype))});
+  }
+  for (const Model::Call& call : model_->calls()) {
+    const std::string& name = call.is_input ? call.name : model_->layers()[call.layer]->name;
+    layer_paths.push_back(name);
+    if (!call.is_input) {  // inputs lie as the batch does
+      outputs.push_back({name + "/output", call.output_shape});
+    }
+  }
+  layout_map_ = make_layout_map(config_, mesh(), diagnostics);
+  const std::map<std::string, std::string> block_pins = add_block_outputs(config_.model, outputs);
+  layouts_ = resolve_layouts(layout_map_, weights, outputs, layer_paths, model_->name(),
+                             config_.distribution.mesh, diagnostics);
+  for (const auto& [key, own_key] : block_pins) {
+    move_pin(layouts_, key, own_key, diagnostics);
+  }
+}
+
+bool Setup::fixed_reductions() const {
+  const std::string& reductions = config_.distribution.reductions.value;
+  return reductions == "fixed" || (reductions == "auto" && !part_.is_whole());
+}
+
+Graph Setup::global_graph(StepKind kind, int64_t batch) const {
+  Graph graph = kind == StepKind::kTest      ? graphs_->test(batch)
+                : kind == StepKind::kPredict ? graphs_->predict(batch)
+                                             : graphs_->train(batch, kind == StepKind::kTrain);
+  return graph;
+}
+
+Compiled Setup::compile(StepKind kind, int64_t batch, bool bucket) const {
+  CompileOptions options;
+  options.bucket = bucket;
+  options.early_gradients = distribution_.zero >= 2;
+  if (config_.distribution.reshard_after_forward) {
+    options.regather_above = 2 * kGatheredBytes;  // that much is there in any case
+  }
+  options.processes = part_.processes();
+  options.rank = part_.rank();
+  options.fixed_reductions = fixed_reductions();
+  options.dump_dir = dump_ir_;
+#ifdef NDEBUG
+  options.verify_each = !dump_ir_.empty();  // a third of the time of all passes
+#endif
+  options.dump_name = fmt::format("{}_{}", step_kind_name(kind), batch);
+  if (batch % mesh().size_of(distribution_.batch_axes) == 0) {
+    options.propagate.batch_axes = distribution_.batch_axes;
+  }
+  options.propagate.pins = layouts_.pins;
+  for (auto& [key, sharding] : options.propagate.pins) {
+    if (!sharding.dims.empty() && batch % mesh().size_of(sharding.dims[0]) != 0) {
+      sharding.dims[0].clear();
+    }
+  }
+  return meshtrain::compile(global_graph(kind, batch), mesh(), options);
+}
+
+}  // namespace meshtrain

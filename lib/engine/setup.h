@@ -1,0 +1,72 @@
+// Setup: a Config understood down to its programs, without a byte of model memory: what `plan`,
+// `summary` and `validate` need, and what Engine runs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/dataset.h"
+#include "engine/distribution.h"
+#include "engine/step_graph.h"
+#include "mesh/mesh_part.h"
+#include "passes/pipeline.h"
+
+namespace meshtrain {
+
+enum class StepKind { kTrain, kAccumulate, kTest, kPredict };
+std::string_view step_kind_name(StepKind kind);  // "train"
+
+// The spec of a dataset: shapes without the batch; dtypes that graphs compute with (narrow integers
+// widen to int32, half floats to float32).
+DataSpec data_spec(const Dataset& dataset);
+
+class Setup {
+ public:
+  // Without `data`, shapes and dtypes of inputs and targets are what the model and the loss imply.
+  // Programs are those of one of several processes. Throws ConfigError with every problem of the
+  // model, the layouts, the mesh and the data's shapes.
+  Setup(const Config& config, const DataSpec* data, std::string dump_ir = {}, int processes = 1,
+        int rank = 0);
+  ~Setup();
+
+  const Config& config() const { return config_; }
+  const DataSpec& data() const { return data_; }
+  const Model& model() const { return *model_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const Distribution& distribution() const { return distribution_; }
+  const DeviceMesh& mesh() const { return distribution_.mesh; }
+  const MeshPart& part() const { return part_; }  // of the process
+  // Whether sums over devices are added in device order whatever the number of processes.
+  bool fixed_reductions() const;
+  const ResolvedLayouts& layouts() const { return layouts_; }
+  const StepGraphs& graphs() const { return *graphs_; }
+  const Diagnostics& warnings() const { return warnings_; }
+  DType dtype() const { return dtype_; }
+
+  // Variables with their four layouts, in the order of every program.
+  const std::vector<Variable>& variables() const { return graphs_->variables(); }
+  // A batch that the batch axes do not divide runs unsharded on them.
+  Compiled compile(StepKind kind, int64_t batch, bool bucket = true) const;
+  // The global graph before any pass.
+  Graph global_graph(StepKind kind, int64_t batch) const;
+
+ private:
+  void check_data(const DataSpec& data, Diagnostics& diagnostics) const;
+  DataSpec implied_data() const;
+  void resolve(Diagnostics& diagnostics);
+
+  const Config& config_;
+  std::string dump_ir_;
+  DType dtype_ = DType::kFloat32;
+  Distribution distribution_;
+  MeshPart part_;
+  DataSpec data_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<StepGraphs> graphs_;
+  LayoutMap layout_map_;  // layouts_ points into its rules
+  ResolvedLayouts layouts_;
+  Diagnostics warnings_;
+};
+
+}  // namespace meshtrain

@@ -1,0 +1,550 @@
+#include "engine/step_graph.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "nn/regularizers.h"
+
+namespace meshtrain {
+
+std::string input_name(size_t index) {
+  return fmt::format("x:{}", index);
+}
+std::string target_name(size_t index) {
+  return fmt::format("y:{}", index);
+}
+
+// A graph in the making: the values that its parts share.
+struct StepGraphs::Frame {
+  Graph graph;
+  Builder builder{graph};
+  int64_t batch = 0;
+  Optimizer::State optimizer;  // when training
+  ValueId step = kNone;        // what random numbers depend on
+  ValueId sample_weight = kNone;
+  std::vector<ValueId> parameters;  // beside the model's weights
+  std::vector<ValueId> moved;       // new values of weights that layers change, or kNone
+  std::vector<ValueId> targets;
+  std::vector<ValueId> predictions;
+  std::vector<ValueId> losses;  // of each entry of losses_
+  ValueId loss = kNone;         // their weighted sum and the penalties
+  std::vector<ValueId> penalties;
+  std::vector<std::pair<ValueId, size_t>> penalized;  // values of weights with a regularizer
+};
+
+namespace {
+
+Shape with_batch(int64_t batch, const Shape& shape) {
+  Shape out = {batch};
+  out.insert(out.end(), shape.begin(), shape.end());
+  return out;
+}
+
+Variable scalar_variable(std::string path, DType dtype, VariableRole role) {
+  Variable variable;
+  variable.path = std::move(path);
+  variable.dtype = dtype;
+  variable.role = role;
+  variable.trainable = false;
+  return variable;
+}
+
+}  // namespace
+
+StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer& optimizer,
+                       const DataSpec& data, DType dtype, std::map<std::string, Sharding> pins,
+                       Diagnostics& diagnostics)
+    : config_(config),
+      model_(model),
+      optimizer_(optimizer),
+      data_(data),
+      dtype_(dtype),
+      pins_(std::move(pins)),
+      origins_(output_origins(model)),
+      scalars_(optimizer.scalars(dtype)) {
+  for (const Weight* weight : model.weights()) {
+    Variable variable;
+    variable.path = weight->path;
+    variable.shape = weight->shape;
+    variable.dtype = weight->dtype;
+    variable.trainable = weight->trainable;
+    variables_.push_back(std::move(variable));
+  }
+  const size_t num_weights = variables_.size();
+  iteration_ = static_cast<int>(variables_.size());
+  variables_.push_back(
+      scalar_variable(optimizer.name() + "/iteration", DType::kInt64, VariableRole::kScalar));
+  for (const OptimizerScalar& scalar : scalars_) {
+    scalar_variables_.push_back(static_cast<int>(variables_.size()));
+    variables_.push_back(scalar_variable(scalar.path, scalar.dtype, VariableRole::kScalar));
+  }
+  for (size_t w = 0; w < num_weights; ++w) {
+    const Variable& weight = variables_[w];
+    slots_.push_back(weight.trainable ? optimizer.slots(weight.path, weight.shape.size())
+                                      : std::vector<SlotSpec>());
+    add_slot_variables(w);
+  }
+  resolve_losses(diagnostics);
+  resolve_metrics(diagnostics);
+  add_kept_variables();
+}
+
+// Of the role of metrics, as no step of the optimizer touches them; they lie as their weights do.
+void StepGraphs::add_kept_variables() {
+  const std::vector<std::string> names = callback_names(config_.callbacks);
+  for (size_t c = 0; c < names.size(); ++c) {
+    const ConfigObject& callback = config_.callbacks[c];
+    if (callback.class_name != "EarlyStopping" || !callback.boolean("restore_best_weights")) {
+      continue;
+    }
+    kept_[names[c]] = static_cast<int>(variables_.size());
+    for (size_t w = 0; w < model_.weights().size(); ++w) {
+      Variable kept = variables_[w];
+      kept.path = names[c] + "/" + kept.path;
+      kept.role = VariableRole::kMetric;
+      kept.trainable = false;
+      kept.follows = static_cast<int>(w);
+      variables_.push_back(std::move(kept));
+    }
+  }
+}
+
+void StepGraphs::add_slot_variables(size_t weight) {
+  slot_variables_.emplace_back();
+  for (const SlotSpec& spec : slots_[weight]) {
+    Variable slot = variables_[weight];
+    slot.path = optimizer_.slot_path(slot.path, spec.name);
+    slot.role = VariableRole::kSlot;
+    slot.trainable = false;
+    slot.follows = static_cast<int>(weight);
+    slot.lacks_dim = spec.lacks_dim;
+    if (spec.lacks_dim != kNone) {
+      slot.shape.erase(slot.shape.begin() + spec.lacks_dim);
+    }
+    slot_variables_[weight].push_back(static_cast<int>(variables_.size()));
+    variables_.push_back(std::move(slot));
+  }
+}
+
+ValueType StepGraphs::target_type(size_t output) const {
+  return {with_batch(kUnknownDim, data_.targets[output].shape), data_.targets[output].dtype};
+}
+
+CheckedOutput StepGraphs::checked_output(size_t output) const {
+  const int call = model_.outputs()[output];
+  const bool is_trained_as_logits =
+      std::any_of(losses_.begin(), losses_.end(), [&](const OutputLoss& loss) {
+        return loss.output == static_cast<int>(output) && takes_logits(loss.loss);
+      });
+  return {model_.calls()[call], origins_[call], target_type(output).shape,
+          model_.calls()[call].output_shape, is_trained_as_logits};
+}
+
+// Reports weights of classes that the output does not have, where loss and shapes say how many
+// there are.
+void StepGraphs::check_class_weight(const ConfigObject& loss, size_t output,
+                                    Diagnostics& diagnostics) const {
+  const CheckedOutput checked = checked_output(output);
+  const std::optional<int64_t> classes = known_classes(loss, checked.y_true, checked.y_pred);
+  const std::optional<int64_t> ignored = ignored_class(loss);
+  for (const auto& [id, weight] : config_.fit.class_weight) {
+    if (classes && id >= *classes && id != ignored) {
+      diagnostics
+          .error("E113", weight.loc,
+                 fmt::format("`class_weight` names class {}; `{}` has {} classes", id,
+                             checked.call.name, *classes))
+          .help(fmt::format("classes are 0 ... {}", *classes - 1));
+    }
+  }
+}
+
+// Reports sample weights that `compare` cannot weigh its values with; which shapes it can, only its
+// graph says.
+void StepGraphs::check_weights(const ConfigObject& object, const std::string& what, size_t output,
+                               const Compare& compare, Diagnostics& diagnostics) const {
+  constexpr int64_t kSomeBatch = 8209;  // no other dimension's size
+  const Shape& prediction = model_.calls()[model_.outputs()[output]].output_shape;
+  const auto build = [&](bool weighs) {
+    Graph graph;
+    Builder b(graph);
+    const ValueType target = target_type(output);
+    const auto input = [&](const char* name, const Shape& shape, DType dtype) {
+      return b.input(name, with_batch(kSomeBatch, shape), dtype, true);
+    };
+    const ValueId y = input("y", data_.targets[output].shape, target.dtype);
+    const ValueId p = input("p", Shape(prediction.begin() + 1, prediction.end()), dtype_);
+    compare(b, y, p, weighs ? input("weight", data_.sample_weight_shape, dtype_) : kNone);
+  };
+  const auto unknown = std::count(prediction.begin(), prediction.end(), kUnknownDim);
+  if (!data_.has_sample_weight || prediction.empty() || unknown > 1) {
+    return;
+  }
+  build(false);
+  try {
+    build(true);
+  } catch (const InternalError&) {
+    diagnostics
+        .error("E123", object.loc,
+               fmt::format("sample weights {} do not fit the values of {} of an output {}",
+                           shape_string(with_batch(kUnknownDim, data_.sample_weight_shape)), what,
+                           shape_string(prediction)))
+        .help("give weights of the shape of its values, or one for each sample");
+  }
+}
+
+void StepGraphs::resolve_losses(Diagnostics& diagnostics) {
+  const auto& outputs = model_.outputs();
+  const auto& entries = config_.compile.loss;
+  for (size_t o = 0; o < outputs.size() && o < data_.targets.size(); ++o) {
+    const std::string& name = model_.output_names()[o];
+    const OutputObject* match = nullptr;
+    for (size_t e = 0; e < entries.size(); ++e) {
+      const bool in_order = entries[e].output.empty() && entries.size() == outputs.size() && e == o;
+      const bool for_all = entries[e].output.empty() && entries.size() == 1;
+      if (entries[e].output == name || in_order || for_all) {
+        match = &entries[e];
+      }
+    }
+    if (match == nullptr) {
+      continue;  // an output without a loss
+    }
+    double weight = 1;
+    for (const auto& [key, value] : config_.compile.loss_weights) {
+      weight = key == name ? value.value : weight;
+    }
+    const Shape& prediction = model_.calls()[outputs[o]].output_shape;
+    const ConfigObject loss = fitting_loss(match->object, target_type(o).shape, prediction);
+    const int problems = diagnostics.num_errors();
+    check_loss(loss, target_type(o).shape, prediction, diagnostics);
+    if (diagnostics.num_errors() == problems) {
+      check_class_weight(loss, o, diagnostics);
+      warn_of_loss_scale(loss, checked_output(o), diagnostics);
+      check_weights(
+          loss, loss.class_name, o,
+          [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
+            add_loss(b, loss, y, p, weight);
+          },
+          diagnostics);
+    }
+    losses_.push_back({static_cast<int>(o), loss, weight});
+  }
+}
+
+void StepGraphs::track(Metric metric, int output, bool weighted) {
+  std::string name = metric.name;
+  const auto taken = [&](const std::string& candidate) {
+    return std::any_of(metrics_.begin(), metrics_.end(), [&](const TrackedMetric& tracked) {
+      return tracked.metric.name == candidate;
+    });
+  };
+  if (weighted && taken(name)) {  // "weighted_mae", "price_weighted_mae"
+    const bool has_prefix = output != kNone && model_.outputs().size() > 1;
+    const size_t prefix = has_prefix ? model_.output_names()[output].size() + 1 : 0;
+    name.insert(prefix, "weighted_");
+  }
+  const std::string base = name;
+  for (int i = 1; taken(name); ++i) {
+    name = fmt::format("{}_{}", base, i);
+  }
+  metric.name = name;
+  TrackedMetric tracked{std::move(metric), output, weighted, {}};
+  for (const Metric::State& state : tracked.metric.states) {
+    const DType dtype = state.dtype.value_or(dtype_);
+    Variable variable =
+        scalar_variable(tracked.metric.name + "/" + state.name, dtype, VariableRole::kMetric);
+    variable.shape = state.shape;
+    tracked.states.push_back(static_cast<int>(variables_.size()));
+    variables_.push_back(std::move(variable));
+  }
+  metrics_.push_back(std::move(tracked));
+}
+
+void StepGraphs::resolve_metrics(Diagnostics& diagnostics) {
+  const auto& outputs = model_.outputs();
+  track(make_mean("loss"), kNone, true);
+  if (losses_.size() > 1) {
+    for (const OutputLoss& loss : losses_) {
+      track(make_mean(model_.output_names()[loss.output] + "_loss"), kNone, true);
+    }
+  }
+  const auto add_all = [&](const std::vector<OutputObject>& entries, bool weighted) {
+    for (size_t o = 0; o < outputs.size() && o < data_.targets.size(); ++o) {
+      for (const OutputObject& entry : entries) {
+        if (!entry.output.empty() && entry.output != model_.output_names()[o]) {
+          continue;
+        }
+        const int problems = diagnostics.num_errors();
+        warn_of_metric_scale(entry.object, checked_output(o), diagnostics);
+        Metric metric = make_metric(entry.object, target_type(o).shape,
+                                    model_.calls()[outputs[o]].output_shape, dtype_, diagnostics);
+        if (weighted && diagnostics.num_errors() == problems) {
+          check_weights(
+              entry.object, fmt::format("metric `{}`", metric.name), o,
+              [&](Builder& b, ValueId y, ValueId p, ValueId weight) {
+                std::vector<ValueId> state;
+                for (const Metric::State& s : metric.states) {
+                  state.push_back(
+                      b.input("state", s.shape, s.dtype.value_or(dtype_), /*batch=*/false));
+                }
+                metric.update(b, y, p, weight, state);
+              },
+              diagnostics);
+        }
+        if (outputs.size() > 1) {
+          metric.name = model_.output_names()[o] + "_" + metric.name;
+        }
+        track(std::move(metric), static_cast<int>(o), weighted);
+      }
+    }
+  };
+  add_all(config_.compile.metrics, false);
+  add_all(config_.compile.weighted_metrics, true);
+}
+
+void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool training) const {
+  Builder& builder = frame.builder;
+  frame.graph.variables = variables_;
+  // About what a layer with its gradients and a variable with its update become.
+  const size_t expected = 12 * model_.calls().size() + 3 * variables_.size();
+  frame.graph.nodes.reserve(expected);
+  frame.graph.values.reserve(expected);
+  frame.batch = batch;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < data_.inputs.size(); ++i) {
+    inputs.push_back(builder.input(input_name(i), with_batch(batch, data_.inputs[i].shape),
+                                   data_.inputs[i].dtype, true));
+  }
+  for (size_t i = 0; with_targets && i < data_.targets.size(); ++i) {
+    frame.targets.push_back(builder.input(target_name(i), with_batch(batch, data_.targets[i].shape),
+                                          data_.targets[i].dtype, true));
+  }
+  if (with_targets && data_.has_sample_weight) {
+    const ValueId raw = builder.input(
+        kSampleWeightInput, with_batch(batch, data_.sample_weight_shape), DType::kFloat32, true);
+    frame.sample_weight = builder.cast(raw, dtype_);
+  }
+  for (int w = 0; w < static_cast<int>(model_.weights().size()); ++w) {
+    frame.parameters.push_back(builder.parameter(w));
+  }
+  if (training) {
+    for (const int scalar : scalar_variables_) {
+      frame.optimizer.scalars.push_back(builder.parameter(scalar));
+    }
+    frame.optimizer.iteration = builder.parameter(iteration_);
+    // Steps that a loss scale skips draw other random numbers, too.
+    frame.step = optimizer_.scales_loss() ? frame.optimizer.scalars[0] : frame.optimizer.iteration;
+  }
+  const auto pinned = [&](const std::string& key, ValueId value) {
+    return pins_.contains(key) ? builder.pin(value, key) : value;
+  };
+  frame.predictions = model_.apply(builder, inputs, frame.parameters, training, frame.step,
+                                   config_.seed.value, pinned, &frame.penalties, &frame.moved);
+  for (ValueId& prediction : frame.predictions) {
+    const bool is_half = dtype_size(builder.dtype(prediction)) == 2;
+    if (with_targets && is_half) {  // losses and metrics are computed in float32
+      prediction = builder.cast(prediction, dtype_);
+    }
+  }
+}
+
+void StepGraphs::add_losses(Frame& frame) const {
+  Builder& builder = frame.builder;
+  if (config_.compile.loss.empty()) {  // `plan` takes a config without data, whose loss none missed
+    Diagnostics diagnostics;
+    diagnostics.error("E112", config_.compile.loc, "`loss` of `compile` is missing")
+        .help("write `compile: {loss: mse}`");
+    diagnostics.throw_if_errors();
+  }
+  for (const OutputLoss& loss : losses_) {
+    const auto scope = builder.scope(
+        losses_.size() > 1 ? "loss/" + model_.output_names()[loss.output] : std::string("loss"));
+    const ValueId value = add_loss(builder, loss.loss, frame.targets[loss.output],
+                                   frame.predictions[loss.output], frame.sample_weight);
+    frame.losses.push_back(value);
+    const ValueId weighted = loss.weight == 1 ? value : builder.mul(value, loss.weight);
+    frame.loss = frame.loss == kNone ? weighted : builder.add(frame.loss, weighted);
+  }
+  if (frame.loss != kNone) {
+    add_penalties(frame);
+    builder.output("loss", frame.loss);
+  }
+}
+
+// Keras' `loss` includes the penalties of regularizers, of weights that train and of outputs. The
+// penalty on a weight is taken where its gradient lies, so that it moves no weight.
+void StepGraphs::add_penalties(Frame& frame) const {
+  Builder& builder = frame.builder;
+  const auto scope = builder.scope("penalties");
+  for (size_t w = 0; w < model_.weights().size(); ++w) {
+    const Weight& weight = *model_.weights()[w];
+    if (weight.regularizer != nullptr && weight.trainable) {
+      const auto path = builder.scope(weight.path);
+      const ValueId use =
+          builder.apply("reshard", {frame.parameters[w]},
+                        {{"variable", static_cast<int64_t>(w)}, {"layout", "grad"}});
+      frame.penalized.emplace_back(use, w);
+      frame.penalties.push_back(add_penalty(builder, *weight.regularizer, use));
+    }
+  }
+  for (const ValueId penalty : frame.penalties) {
+    frame.loss = builder.add(frame.loss, builder.cast(penalty, builder.dtype(frame.loss)));
+  }
+}
+
+// Keras' loss trackers weigh each batch by its size; the other metrics see targets and predictions.
+void StepGraphs::update_metrics(Frame& frame) const {
+  Builder& builder = frame.builder;
+  builder.set_phase(Phase::kForward);
+  size_t next_loss = 0;
+  for (const TrackedMetric& tracked : metrics_) {
+    std::vector<ValueId> state;
+    for (const int variable : tracked.states) {
+      state.push_back(builder.parameter(variable));
+    }
+    const auto scope = builder.scope("metrics/" + tracked.metric.name);
+    std::vector<ValueId> fresh;
+    if (tracked.output == kNone) {
+      const bool is_total = &tracked == &metrics_.front();
+      const ValueId value = is_total ? frame.loss : frame.losses[next_loss++];
+      const DType dtype = builder.dtype(state[0]);
+      const ValueId weight = builder.constant(static_cast<double>(frame.batch), dtype);
+      fresh = tracked.metric.update(builder, kNone, builder.cast(value, dtype), weight, state);
+    } else {
+      fresh = tracked.metric.update(builder, frame.targets[tracked.output],
+                                    frame.predictions[tracked.output],
+                                    tracked.weighted ? frame.sample_weight : kNone, state);
+    }
+    for (size_t s = 0; s < fresh.size(); ++s) {
+      builder.update(tracked.states[s], fresh[s]);
+    }
+  }
+}
+
+// d loss / d weight in the weight's gradient layout; kNone for weights that do not train or that
+// the loss does not depend on. Differentiated with respect to every use of a weight, so that the
+// gradient of a use lies as the use does; the sum over the uses then goes to the gradient layout.
+std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
+  Builder& builder = frame.builder;
+  std::vector<ValueId> uses;
+  std::vector<int> weight_of_use;
+  for (const Node& node : frame.graph.nodes) {
+    if (node.op->name == "var_use") {
+      const int variable =
+          static_cast<int>(frame.graph.producer(node.inputs[0]).attr_int("variable"));
+      if (variables_[variable].trainable) {
+        uses.push_back(node.outputs[0]);
+        weight_of_use.push_back(variable);
+      }
+    }
+  }
+  std::vector<ValueId> wanted = uses;
+  for (const auto& [use, weight] : frame.penalized) {
+    wanted.push_back(use);
+  }
+  const ValueId loss = optimizer_.scaled_loss(builder, frame.loss, frame.optimizer.scalars);
+  const std::vector<ValueId> of_uses = gradients(builder, loss, wanted);
+  builder.set_phase(Phase::kBackward);
+  std::vector<ValueId> sums(frame.parameters.size(), kNone);
+  for (size_t u = 0; u < uses.size(); ++u) {
+    if (of_uses[u] != kNone) {
+      ValueId& sum = sums[weight_of_use[u]];
+      sum = sum == kNone ? of_uses[u] : builder.add(sum, of_uses[u]);
+    }
+  }
+  for (size_t w = 0; w < sums.size(); ++w) {
+    if (sums[w] != kNone) {
+      const auto scope = builder.scope("gradients/" + variables_[w].path);
+      sums[w] = builder.apply("reshard", {sums[w]},
+                              {{"variable", static_cast<int64_t>(w)}, {"layout", "grad"}});
+    }
+  }
+  for (size_t p = 0; p < frame.penalized.size(); ++p) {
+    const ValueId term = of_uses[uses.size() + p];
+    if (term != kNone) {
+      ValueId& sum = sums[frame.penalized[p].second];
+      sum = sum == kNone ? term : builder.add(sum, term);
+    }
+  }
+  return sums;
+}
+
+void StepGraphs::update_weights(Frame& frame, bool apply_now) const {
+  Builder& builder = frame.builder;
+  const std::vector<ValueId> grads = weight_gradients(frame);
+  builder.set_phase(Phase::kUpdate);
+  const ValueId rate = builder.input(kLearningRateInput, {}, dtype_, false);
+  const auto to_layout = [&](ValueId value, size_t weight, const char* layout) {
+    return builder.apply("reshard", {value},
+                         {{"variable", static_cast<int64_t>(weight)}, {"layout", layout}});
+  };
+  std::vector<Optimizer::WeightUpdate> updates;
+  std::vector<size_t> weights;
+  for (size_t w = 0; w < grads.size(); ++w) {
+    if (!variables_[w].trainable) {
+      if (frame.moved[w] != kNone) {
+        const auto scope = builder.scope("moving/" + variables_[w].path);
+        builder.update(static_cast<int>(w), to_layout(frame.moved[w], w, "storage"));
+      }
+      continue;
+    }
+    const auto scope = builder.scope(optimizer_.name() + "/" + variables_[w].path);
+    Optimizer::WeightUpdate update;
+    update.param = to_layout(frame.parameters[w], w, "state");
+    update.path = variables_[w].path;
+    update.constraint = model_.weights()[w]->constraint.get();
+    update.grad = grads[w] == kNone ? kNone : to_layout(grads[w], w, "state");
+    for (const int slot : slot_variables_[w]) {
+      update.slots.push_back(builder.parameter(slot));
+    }
+    updates.push_back(std::move(update));
+    weights.push_back(w);
+  }
+  const auto scope = builder.scope(optimizer_.name());
+  const Optimizer::Result result =
+      optimizer_.apply(builder, updates, frame.optimizer, rate, apply_now);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const size_t w = weights[i];
+    if (result.params[i] != updates[i].param) {
+      builder.update(static_cast<int>(w), to_layout(result.params[i], w, "storage"));
+    }
+    for (size_t s = 0; s < result.slots[i].size(); ++s) {
+      if (result.slots[i][s] != updates[i].slots[s]) {
+        builder.update(slot_variables_[w][s], result.slots[i][s]);
+      }
+    }
+  }
+  builder.update(iteration_, result.state.iteration);
+  for (size_t s = 0; s < scalars_.size(); ++s) {
+    if (result.state.scalars[s] != frame.optimizer.scalars[s]) {
+      builder.update(scalar_variables_[s], result.state.scalars[s]);
+    }
+  }
+}
+
+Graph StepGraphs::train(int64_t batch, bool apply_now) const {
+  Frame frame;
+  forward(frame, batch, true, true);
+  add_losses(frame);
+  update_metrics(frame);
+  update_weights(frame, apply_now);
+  return std::move(frame.graph);
+}
+
+Graph StepGraphs::test(int64_t batch) const {
+  Frame frame;
+  forward(frame, batch, true, false);
+  add_losses(frame);
+  update_metrics(frame);
+  return std::move(frame.graph);
+}
+
+Graph StepGraphs::predict(int64_t batch) const {
+  Frame frame;
+  forward(frame, batch, false, false);
+  for (size_t o = 0; o < frame.predictions.size(); ++o) {
+    frame.builder.output(fmt::format("output:{}", o), frame.predictions[o]);
+  }
+  return std::move(frame.graph);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,117 @@
+#include "engine/told_error.h"
+
+#include <memory>
+#include <new>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "engine/signals.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_of(const Json& json) {
+  return json_text(json, -1, Json::error_handler_t::replace);
+}
+
+// Only the line itself of the file goes along.
+Json told_place(const SourceLoc& loc) {
+  if (!loc) {
+    return nullptr;
+  }
+  Json out = {{"file", loc.file->name},
+              {"text", std::string(loc.file->line(loc.line))},
+              {"line", loc.line},
+              {"column", loc.column},
+              {"length", loc.length}};
+  if (loc.use != nullptr) {
+    out["use"] = {{"what", loc.use->what}, {"at", told_place(loc.use->at)}};
+  }
+  return out;
+}
+
+SourceLoc place_of(const Json& told) {
+  if (told.is_null()) {
+    return {};
+  }
+  const int line = told.at("line");
+  SourceFile file{told.at("file"), std::string(static_cast<size_t>(line - 1), '\n')};
+  file.text += told.at("text").get<std::string>() + "\n";
+  SourceLoc out{std::make_shared<SourceFile>(std::move(file)), line, told.at("column"),
+                told.at("length")};
+  if (told.contains("use")) {
+    const Json& use = told["use"];
+    out.use = std::make_shared<SourceUse>(SourceUse{use.at("what"), place_of(use.at("at"))});
+  }
+  return out;
+}
+
+Json told_findings(const Diagnostics& diagnostics) {
+  Json out = Json::array();
+  for (const Diagnostic& finding : diagnostics.list()) {
+    out.push_back({{"is_error", finding.severity == Severity::kError},
+                   {"code", finding.code},
+                   {"message", finding.message},
+                   {"place", told_place(finding.loc)},
+                   {"label", finding.label},
+                   {"notes", finding.notes}});
+  }
+  return out;
+}
+
+Diagnostics findings_of(const Json& told, const std::string& prefix) {
+  Diagnostics out;
+  for (const Json& finding : told) {
+    const std::string message = prefix + finding.at("message").get<std::string>();
+    Diagnostic& added =
+        finding.at("is_error").get<bool>()
+            ? out.error(finding.at("code"), place_of(finding.at("place")), message)
+            : out.warning(finding.at("code"), place_of(finding.at("place")), message);
+    added.label = finding.at("label");
+    added.notes = finding.at("notes").get<std::vector<std::string>>();
+  }
+  return out;
+}
+
+Json told(const char* kind, ExitCode code, const std::string& message) {
+  return {{"kind", kind}, {"exit_code", static_cast<int>(code)}, {"message", message}};
+}
+
+}  // namespace
+
+std::string tell_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ConfigError& problem) {
+    Json out = told("config", problem.exit_code(), "");
+    out["findings"] = told_findings(problem.diagnostics());
+    return text_of(out);
+  } catch (const StopRequested& stop) {
+    return text_of(told("stop", stop.exit_code(), stop.what()));
+  } catch (const Error& problem) {
+    return text_of(told("error", problem.exit_code(), problem.what()));
+  } catch (const std::bad_alloc&) {
+    return text_of(told("error", ExitCode::kMesh, "[E632] out of memory"));
+  } catch (const std::exception& problem) {
+    return text_of(told("error", ExitCode::kUnexpected,
+                        fmt::format("unexpected failure: {}", problem.what())));
+  }
+}
+
+void throw_told(std::string_view text, const std::string& who) {
+  const Json told = parse_json(text);
+  const std::string prefix = who.empty() ? "" : who + ": ";
+  if (told.at("kind") == "config") {
+    throw ConfigError(findings_of(told.at("findings"), prefix));
+  }
+  const auto code = static_cast<ExitCode>(told.at("exit_code").get<int>());
+  const std::string message = prefix + told.at("message").get<std::string>();
+  if (told.at("kind") == "stop") {
+    throw StopRequested(code, message);
+  }
+  throw RuntimeFailure(code, message);
+}
+
+}  // namespace meshtrain

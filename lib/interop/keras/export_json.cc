@@ -1,0 +1,307 @@
+#include "interop/keras/export_json.h"
+
+#include <time.h>
+
+#include <map>
+
+#include "base/text.h"
+#include "interop/keras/export_model.h"
+#include "interop/keras/weights.h"
+#include "nn/arguments.h"
+
+namespace meshtrain {
+namespace {
+
+// The version whose format is written.
+constexpr const char* kKerasVersion = "3.15.1";
+
+OrderedJson serialized(const std::string& module, const std::string& class_name,
+                       OrderedJson config) {
+  return {{"module", module},
+          {"class_name", class_name},
+          {"config", std::move(config)},
+          {"registered_name", nullptr}};
+}
+
+OrderedJson policy(const std::string& name) {
+  return serialized("keras", "DTypePolicy", {{"name", name}});
+}
+
+OrderedJson sizes(const Shape& shape) {
+  OrderedJson out = OrderedJson::array();
+  for (const int64_t size : shape) {
+    out.push_back(size == kUnknownDim ? OrderedJson() : OrderedJson(size));
+  }
+  return out;
+}
+
+class JsonWriter {
+ public:
+  JsonWriter(const Config& config, const Model& model)
+      : config_(config), model_(model), names_(model), configs_(config.model, model) {
+    for (const auto& call : model.calls()) {
+      nodes_.push_back(call.is_input ? 0 : calls_of_layer_[call.layer]++);
+    }
+  }
+
+  OrderedJson write() {
+    const bool sequential = config_.model.is_sequential;
+    OrderedJson out =
+        sequential ? serialized("keras", "Sequential", sequential_config())
+                   : serialized("keras.src.models.functional", "Functional", functional_config());
+    if (!sequential) {
+      out["registered_name"] = "Functional";
+    }
+    out["build_config"] = {
+        {"input_shape", sequential ? sizes(first_input().output_shape) : OrderedJson()}};
+    out["compile_config"] = compile_config();
+    return out;
+  }
+
+ private:
+  const Model::Call& first_input() const { return model_.calls()[model_.inputs()[0]]; }
+
+  OrderedJson sequential_config() {
+    OrderedJson layers = OrderedJson::array();
+    for (size_t i = 0; i < model_.calls().size(); ++i) {
+      layers.push_back(layer(static_cast<int>(i)));
+    }
+    return {{"name", model_.name()},
+            {"trainable", true},
+            {"dtype", policy(config_.dtype_policy.value)},
+            {"layers", std::move(layers)},
+            {"build_input_shape", sizes(first_input().output_shape)}};
+  }
+
+  OrderedJson functional_config() {
+    OrderedJson layers = OrderedJson::array();
+    for (const int call : keras_layer_order(model_)) {
+      OrderedJson entry = layer(call);
+      entry["name"] = names_.of_call(call);
+      entry["inbound_nodes"] = inbound_nodes(call);
+      layers.push_back(std::move(entry));
+    }
+    return {{"name", model_.name()},
+            {"trainable", true},
+            {"layers", std::move(layers)},
+            {"input_layers", references(model_.inputs(), {})},
+            {"output_layers",
+             references(model_.outputs(), has_named_outputs(model_) ? model_.output_names()
+                                                                    : std::vector<std::string>())}};
+  }
+
+  OrderedJson reference(int call) const {
+    return OrderedJson::array({names_.of_call(call), nodes_[call], 0});
+  }
+
+  OrderedJson references(const std::vector<int>& calls,
+                         const std::vector<std::string>& names) const {
+    if (calls.size() == 1 && names.empty()) {
+      return reference(calls[0]);
+    }
+    OrderedJson out = names.empty() ? OrderedJson::array() : OrderedJson::object();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (names.empty()) {
+        out.push_back(reference(calls[i]));
+      } else {
+        out[names[i]] = reference(calls[i]);
+      }
+    }
+    return out;
+  }
+
+  OrderedJson inbound_nodes(int first) const {
+    OrderedJson out = OrderedJson::array();
+    const Model::Call& call = model_.calls()[first];
+    for (size_t i = 0; !call.is_input && i < model_.calls().size(); ++i) {
+      if (model_.calls()[i].is_input || model_.calls()[i].layer != call.layer) {
+        continue;
+      }
+      OrderedJson tensors = OrderedJson::array();
+      for (const int input : model_.calls()[i].inputs) {
+        tensors.push_back(tensor(input));
+      }
+      const bool as_list = takes_list(model_, static_cast<int>(i));
+      out.push_back({{"args", as_list ? OrderedJson::array({std::move(tensors)}) : tensors},
+                     {"kwargs", OrderedJson::object()}});
+    }
+    return out;
+  }
+
+  OrderedJson tensor(int call) const {
+    const Model::Call& from = model_.calls()[call];
+    return {{"class_name", "__keras_tensor__"},
+            {"config",
+             {{"shape", sizes(from.output_shape)},
+              {"dtype", std::string(dtype_name(from.dtype))},
+              {"keras_history", reference(call)}}}};
+  }
+
+  OrderedJson layer(int call) {
+    const Model::Call& entry = model_.calls()[call];
+    const ConfigObject& object = configs_.of_call(call);
+    owner_ = fmt::format("layer `{}`", entry.name);
+    if (entry.is_input) {
+      Shape shape = entry.output_shape;
+      if (object.has("batch_size")) {
+        shape[0] = object.integer("batch_size");
+      }
+      return serialized("keras.layers", "InputLayer",
+                        {{"batch_shape", sizes(shape)},
+                         {"dtype", std::string(dtype_name(entry.dtype))},
+                         {"sparse", false},
+                         {"ragged", false},
+                         {"name", names_.of_call(call)},
+                         {"optional", false}});
+    }
+    const Layer& made = *model_.layers()[entry.layer];
+    OrderedJson config = {{"name", names_.of_call(call)},
+                          {"trainable", made.trainable},
+                          {"dtype", policy(dtype_policy_name({made.dtype, made.variable_dtype}))}};
+    for (const auto& [spec, value] : keras_args(object, Category::kLayer, true)) {
+      if (!config.contains(spec->name)) {
+        config[spec->name] = json(*value, *spec);
+      }
+    }
+    return serialized("keras.layers", object.class_name, std::move(config));
+  }
+
+  OrderedJson json(const ConfigValue& value, const Spec& spec) {
+    if (value.is_object()) {
+      return spec.kind == ValueKind::kActivation ? activation(value.object())
+                                                 : object(value.object(), spec.category);
+    }
+    if (value.is_null()) {
+      return nullptr;
+    }
+    if (value.is_bool()) {
+      return value.boolean();
+    }
+    if (value.is_int()) {
+      return value.integer();
+    }
+    if (value.is_number()) {
+      return value.number();
+    }
+    if (value.is_string()) {
+      return value.string();
+    }
+    OrderedJson out = value.is_list() ? OrderedJson::array() : OrderedJson::object();
+    if (value.is_list()) {
+      for (const ConfigValue& entry : value.list()) {
+        out.push_back(json(entry, spec));
+      }
+    } else {
+      for (const auto& [key, entry] : value.dict()) {
+        out[key] = json(entry, spec);
+      }
+    }
+    return out;
+  }
+
+  OrderedJson object(const ConfigObject& object, Category category) {
+    OrderedJson config = OrderedJson::object();
+    for (const auto& [spec, value] : keras_args(object, category, false)) {
+      config[spec->name] = json(*value, *spec);
+    }
+    if (category == Category::kOptimizer && !config.contains("name")) {
+      config["name"] = to_snake_case(object.class_name);
+    }
+    return serialized(keras_module(category), object.class_name, std::move(config));
+  }
+
+  // A function with arguments is a layer in Keras' JSON, where there is one.
+  OrderedJson activation(const ConfigObject& object) {
+    if (keras_args(object, Category::kActivation, false).empty()) {
+      return object.class_name;
+    }
+    for (const char* layer : {"ReLU", "LeakyReLU", "ELU", "Softmax"}) {
+      if (name_key(layer) != name_key(object.class_name)) {
+        continue;
+      }
+      OrderedJson config = OrderedJson::object();
+      for (const auto& [spec, value] : keras_args(object, Category::kActivation, true)) {
+        config[spec->name] = json(*value, *spec);
+      }
+      return serialized("keras.layers", layer, std::move(config));
+    }
+    refuse_export(owner_, fmt::format("the activation `{}` with arguments", object.class_name));
+  }
+
+  // --- compile ---------------------------------------------------------------------------------
+
+  OrderedJson named_or_object(const ConfigObject& object, Category category) {
+    const std::string name = bare_name(object, category);
+    return name.empty() ? this->object(object, category) : OrderedJson(name);
+  }
+
+  // One object for a single output, else a map by output; what is for all is for each.
+  OrderedJson per_output(const std::vector<OutputObject>& entries, Category category,
+                         bool as_lists) {
+    if (entries.empty()) {
+      return nullptr;
+    }
+    const std::vector<std::string> outputs = keras_outputs(model_, names_);
+    OrderedJson out = OrderedJson::object();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      OrderedJson list = OrderedJson::array();
+      for (const ConfigObject* object : objects_of(entries, model_.output_names()[i])) {
+        list.push_back(named_or_object(*object, category));
+      }
+      OrderedJson value = as_lists || list.empty() ? list : list[0];
+      if (outputs.size() == 1) {
+        return value;
+      }
+      if (!list.empty()) {
+        out[outputs[i]] = std::move(value);
+      }
+    }
+    return out;
+  }
+
+  OrderedJson compile_config() {
+    const CompileConfig& compile = config_.compile;
+    owner_ = "compile";
+    OrderedJson weights;
+    for (const auto& [output, weight] : keras_loss_weights(compile, model_, names_)) {
+      weights[output] = weight;
+    }
+    if (weights.size() == 1 && model_.outputs().size() == 1) {
+      weights = OrderedJson::array({weights.front()});
+    }
+    return {{"optimizer", object(compile.optimizer, Category::kOptimizer)},
+            {"loss", per_output(compile.loss, Category::kLoss, false)},
+            {"loss_weights", std::move(weights)},
+            {"metrics", per_output(compile.metrics, Category::kMetric, true)},
+            {"weighted_metrics", per_output(compile.weighted_metrics, Category::kMetric, true)},
+            {"run_eagerly", false},
+            {"steps_per_execution", 1},
+            {"jit_compile", "auto"}};
+  }
+
+  const Config& config_;
+  const Model& model_;
+  KerasNames names_;
+  LayerConfigs configs_;
+  std::map<int, int> calls_of_layer_;
+  std::vector<int> nodes_;  // of each call: which call of its layer it is
+  std::string owner_;       // for messages
+};
+
+}  // namespace
+
+std::string keras_json(const Config& config, const Model& model) {
+  return JsonWriter(config, model).write().dump();
+}
+
+std::string keras_metadata(int64_t saved) {
+  const time_t seconds = static_cast<time_t>(saved);
+  tm utc = {};
+  gmtime_r(&seconds, &utc);
+  const std::string date =
+      fmt::format("{:04}-{:02}-{:02}@{:02}:{:02}:{:02}", utc.tm_year + 1900, utc.tm_mon + 1,
+                  utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+  return OrderedJson{{"keras_version", kKerasVersion}, {"date_saved", date}}.dump();
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,163 @@
+#include "interop/keras/export_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "interop/keras/weights.h"
+
+namespace meshtrain {
+namespace {
+
+// Arguments that Keras' constructors do not have.
+constexpr std::string_view kOurs[] = {"inputs", "exclude_from_weight_decay"};
+
+}  // namespace
+
+std::string keras_module(Category category) {
+  switch (category) {
+    case Category::kLayer:
+      return "keras.layers";
+    case Category::kLoss:
+      return "keras.losses";
+    case Category::kMetric:
+      return "keras.metrics";
+    case Category::kOptimizer:
+      return "keras.optimizers";
+    case Category::kSchedule:
+      return "keras.optimizers.schedules";
+    case Category::kInitializer:
+      return "keras.initializers";
+    case Category::kRegularizer:
+      return "keras.regularizers";
+    case Category::kConstraint:
+      return "keras.constraints";
+    default:
+      return "keras.activations";
+  }
+}
+
+void refuse_export(const std::string& owner, const std::string& what) {
+  throw ConfigError("E417", {}, fmt::format("{}: {} cannot be said in Keras", owner, what));
+}
+
+const ClassSpec& class_of(const ConfigObject& object, Category category) {
+  const ClassSpec* spec = find_class(category, object.class_name);
+  MESHTRAIN_CHECK(spec != nullptr, "{}", object.class_name);
+  return *spec;
+}
+
+std::vector<std::pair<const Spec*, const ConfigValue*>> keras_args(const ConfigObject& object,
+                                                                   Category category,
+                                                                   bool with_defaults) {
+  std::vector<std::pair<const Spec*, const ConfigValue*>> out;
+  for (const Spec& arg : class_of(object, category).args) {
+    const auto found = object.args.find(arg.name);
+    if (found == object.args.end() ||
+        std::find(std::begin(kOurs), std::end(kOurs), arg.name) != std::end(kOurs)) {
+      continue;
+    }
+    const ConfigValue& value = found->second;
+    if (value.is_default && (!with_defaults || value.is_null()) && !arg.is_required) {
+      continue;
+    }
+    out.emplace_back(&arg, &value);
+  }
+  return out;
+}
+
+std::string bare_name(const ConfigObject& object, Category category) {
+  if (const ClassSpec* word = find_word(category, object.class_name);
+      word != nullptr && word->name == object.class_name) {
+    const bool has_args = std::any_of(object.args.begin(), object.args.end(),
+                                      [](const auto& arg) { return !arg.second.is_null(); });
+    if (has_args || (category == Category::kMetric && word->name == "crossentropy")) {
+      refuse_export(fmt::format("{} `{}`", category_name(category), object.spelled),
+                    has_args ? "a word with arguments" : "a crossentropy that fits the shapes");
+    }
+    return object.spelled;
+  }
+  // Keras takes the name "Accuracy" for the word `accuracy`.
+  const bool is_object = object.class_name == "Accuracy";
+  return keras_args(object, category, false).empty() && !is_object ? object.spelled : "";
+}
+
+KerasNames::KerasNames(const Model& model) {
+  std::set<std::string> taken;
+  std::map<int, std::string> of_layer;
+  const auto unique = [&](const std::string& name) {
+    std::string out = name;
+    std::replace(out.begin(), out.end(), '/', '_');
+    const std::string base = out;
+    for (int i = 1; !taken.insert(out).second; ++i) {
+      out = fmt::format("{}_{}", base, i);
+    }
+    return out;
+  };
+  for (const Model::Call& call : model.calls()) {
+    if (call.is_input) {
+      names_.push_back(unique(call.name));
+      continue;
+    }
+    const auto known = of_layer.find(call.layer);
+    names_.push_back(known != of_layer.end() ? known->second
+                                             : unique(model.layers()[call.layer]->name));
+    of_layer.emplace(call.layer, names_.back());
+  }
+}
+
+std::vector<std::string> keras_outputs(const Model& model, const KerasNames& names) {
+  if (has_named_outputs(model)) {
+    return model.output_names();
+  }
+  std::vector<std::string> out;
+  for (const int call : model.outputs()) {
+    out.push_back(names.of_call(call));
+  }
+  return out;
+}
+
+std::vector<const ConfigObject*> objects_of(const std::vector<OutputObject>& entries,
+                                            const std::string& output) {
+  std::vector<const ConfigObject*> out;
+  for (const OutputObject& entry : entries) {
+    if (entry.output.empty() || entry.output == output) {
+      out.push_back(&entry.object);
+    }
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, double>> keras_loss_weights(const CompileConfig& compile,
+                                                               const Model& model,
+                                                               const KerasNames& names) {
+  const std::vector<std::string> outputs = keras_outputs(model, names);
+  std::vector<std::pair<std::string, double>> out;
+  for (const auto& [output, weight] : compile.loss_weights) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (model.output_names()[i] == output) {
+        out.emplace_back(outputs[i], weight.value);
+      }
+    }
+  }
+  return out;
+}
+
+LayerConfigs::LayerConfigs(const ModelConfig& config, const Model& model) {
+  std::map<std::string, const ConfigObject*> by_name;
+  for (const LayerConfig& layer : config.layers) {
+    by_name.emplace(layer.name.value, &layer.object);
+  }
+  for (const Model::Call& call : model.calls()) {
+    const auto found = by_name.find(call.is_input ? call.name : model.layers()[call.layer]->name);
+    MESHTRAIN_CHECK(found != by_name.end(), "{}", call.name);
+    objects_.push_back(found->second);
+  }
+}
+
+bool takes_list(const Model& model, int call) {
+  return model.calls()[call].inputs.size() > 1;
+}
+
+}  // namespace meshtrain

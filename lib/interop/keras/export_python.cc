@@ -1,0 +1,285 @@
+#include "interop/keras/export_python.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "interop/keras/export_model.h"
+#include "interop/keras/python_values.h"
+#include "interop/keras/weights.h"
+
+namespace meshtrain {
+namespace {
+
+class ScriptWriter {
+ public:
+  ScriptWriter(const Config& config, const Model& model, const KerasDistribution& distribution)
+      : config_(config),
+        model_(model),
+        distribution_(distribution),
+        names_(model),
+        configs_(config.model, model) {}
+
+  std::string write(const std::string& source, const std::string& weights) {
+    std::string out = fmt::format(
+        "\"\"\"{} as a Keras script. Written by meshtrain; needs Keras 3.14 or later with "
+        "JAX.\"\"\"\n",
+        source);
+    out += imports();
+    if (is_distributed()) {
+      out += "\n" + distribution();
+    }
+    out += "\n\n" + build_model() + "\n\nmodel = build_model()\n" + compile();
+    if (!weights.empty()) {
+      out += fmt::format(
+          "model.load_weights(os.path.join(os.path.dirname(os.path.abspath(__file__)), {}))\n",
+          python_text(weights));
+    }
+    return out + fit();
+  }
+
+ private:
+  bool is_distributed() const {
+    return std::any_of(distribution_.mesh_shape.begin(), distribution_.mesh_shape.end(),
+                       [](int64_t size) { return size > 1; });
+  }
+  bool is_double() const { return config_.dtype_policy.value == "float64"; }
+
+  std::string imports() const {
+    std::string out = "import os\n\nos.environ.setdefault(\"KERAS_BACKEND\", \"jax\")\n";
+    if (is_distributed()) {
+      int64_t devices = 1;
+      for (const int64_t size : distribution_.mesh_shape) {
+        devices *= size;
+      }
+      out += fmt::format(
+          "# As many virtual devices, where there are no others.\n"
+          "os.environ.setdefault(\"XLA_FLAGS\", \"--xla_force_host_platform_device_count={}\")\n",
+          devices);
+    }
+    out += "\nimport keras\n\n";
+    if (is_double()) {
+      out +=
+          "import jax\n\njax.config.update(\"jax_enable_x64\", True)\n"
+          "keras.config.set_floatx(\"float64\")\n";
+    } else if (config_.dtype_policy.value != "float32") {
+      out += fmt::format("keras.config.set_dtype_policy({})\n",
+                         python_text(config_.dtype_policy.value));
+    }
+    return out + fmt::format("keras.utils.set_random_seed({})\n", config_.seed.value);
+  }
+
+  std::string distribution() const {
+    std::vector<std::string> sizes, axes;
+    for (size_t i = 0; i < distribution_.mesh_shape.size(); ++i) {
+      sizes.push_back(fmt::format("{}", distribution_.mesh_shape[i]));
+      axes.push_back(python_text(distribution_.axis_names[i]));
+    }
+    std::string out;
+    for (const std::string& note : distribution_.notes) {
+      out += "# " + note + "\n";
+    }
+    out += fmt::format("mesh = keras.distribution.DeviceMesh(({},), [{}])\n", join(sizes, ", "),
+                       join(axes, ", "));
+    if (config_.distribution.type.value != "ModelParallel") {
+      return out +
+             "keras.distribution.set_distribution("
+             "keras.distribution.DataParallel(device_mesh=mesh))\n";
+    }
+    out += "layout_map = keras.distribution.LayoutMap(mesh)\n";
+    const std::string prefix = config_.model.is_sequential ? model_.name() + "/" : "";
+    for (const KerasDistribution::Layout& layout : distribution_.layouts) {
+      std::vector<std::string> dims;
+      for (const std::string& axis : layout.axes) {
+        dims.push_back(axis.empty() ? "None" : python_text(axis));
+      }
+      out += fmt::format("layout_map[{}] = ({},){}\n", python_text(prefix + layout.path),
+                         join(dims, ", "), layout.rule.empty() ? "" : "  # " + layout.rule);
+    }
+    return out + fmt::format(
+                     "keras.distribution.set_distribution(\n    keras.distribution.ModelParallel("
+                     "layout_map=layout_map, batch_dim_name={})\n)\n",
+                     python_text(distribution_.batch_axis));
+  }
+
+  // --- model -----------------------------------------------------------------------------------
+
+  std::string build_model() {
+    std::string out = "def build_model():\n";
+    if (config_.model.is_sequential) {
+      out += "    return keras.Sequential(\n        [\n";
+      for (size_t i = 0; i < model_.calls().size(); ++i) {
+        out += fmt::format("            {},\n", constructor(static_cast<int>(i)));
+      }
+      return out + fmt::format("        ],\n        name={},\n    )\n", python_text(model_.name()));
+    }
+    std::map<int, int> uses;
+    for (const Model::Call& call : model_.calls()) {
+      uses[call.is_input ? -1 : call.layer]++;
+    }
+    std::map<int, std::string> shared;
+    std::vector<std::string> variables;
+    for (size_t i = 0; i < model_.calls().size(); ++i) {
+      const Model::Call& call = model_.calls()[i];
+      variables.push_back(identifier(call.name));
+      if (call.is_input) {
+        out += fmt::format("    {} = {}\n", variables[i], constructor(static_cast<int>(i)));
+        continue;
+      }
+      std::string layer = constructor(static_cast<int>(i));
+      if (uses[call.layer] > 1 && !shared.contains(call.layer)) {
+        shared[call.layer] = identifier(call.name + "_layer");
+        out += fmt::format("    {} = {}\n", shared[call.layer], layer);
+      }
+      if (shared.contains(call.layer)) {
+        layer = shared[call.layer];
+      }
+      out += fmt::format("    {} = {}({})\n", variables[i], layer, arguments(i, variables));
+    }
+    return out + fmt::format("    return keras.Model({}, {}, name={})\n", inputs(variables),
+                             outputs(variables), python_text(model_.name()));
+  }
+
+  std::string arguments(size_t call, const std::vector<std::string>& variables) const {
+    std::vector<std::string> out;
+    for (const int input : model_.calls()[call].inputs) {
+      out.push_back(variables[input]);
+    }
+    return takes_list(model_, static_cast<int>(call)) ? "[" + join(out, ", ") + "]"
+                                                      : join(out, ", ");
+  }
+
+  std::string inputs(const std::vector<std::string>& variables) const {
+    std::vector<std::string> out;
+    for (const int call : model_.inputs()) {
+      out.push_back(variables[call]);
+    }
+    return out.size() == 1 ? out[0] : "[" + join(out, ", ") + "]";
+  }
+
+  std::string outputs(const std::vector<std::string>& variables) const {
+    std::vector<std::string> out;
+    const bool named = has_named_outputs(model_);
+    for (size_t i = 0; i < model_.outputs().size(); ++i) {
+      const std::string& variable = variables[model_.outputs()[i]];
+      out.push_back(named ? python_text(model_.output_names()[i]) + ": " + variable : variable);
+    }
+    return named             ? "{" + join(out, ", ") + "}"
+           : out.size() == 1 ? out[0]
+                             : "[" + join(out, ", ") + "]";
+  }
+
+  // "keras.layers.Dense(units=10, name="d2")"
+  std::string constructor(int call) {
+    const Model::Call& entry = model_.calls()[call];
+    const ConfigObject& object = configs_.of_call(call);
+    std::vector<std::string> parts;
+    if (entry.is_input) {
+      std::vector<std::string> sizes;
+      for (size_t i = 1; i < entry.output_shape.size(); ++i) {
+        const int64_t size = entry.output_shape[i];
+        sizes.push_back(size == kUnknownDim ? "None" : fmt::format("{}", size));
+      }
+      parts.push_back(fmt::format("shape=({}{})", join(sizes, ", "), sizes.size() == 1 ? "," : ""));
+      if (object.has("batch_size")) {
+        parts.push_back(fmt::format("batch_size={}", object.integer("batch_size")));
+      }
+      parts.push_back(fmt::format("dtype=\"{}\"", dtype_name(entry.dtype)));
+    } else {
+      for (const auto& [spec, value] : keras_args(object, Category::kLayer, false)) {
+        if (spec->name != "name") {
+          parts.push_back(fmt::format("{}={}", spec->name, python_value(*value, *spec)));
+        }
+      }
+    }
+    parts.push_back(fmt::format("name={}", python_text(names_.of_call(call))));
+    return fmt::format("keras.{}{}({})", entry.is_input ? "" : "layers.", object.class_name,
+                       join(parts, ", "));
+  }
+
+  // A name that Python accepts for a variable, used once.
+  std::string identifier(const std::string& name) {
+    std::string out = python_identifier(name);
+    const std::string base = out;
+    for (int i = 1; !identifiers_.insert(out).second; ++i) {
+      out = fmt::format("{}_{}", base, i);
+    }
+    return out;
+  }
+
+  // --- compile ---------------------------------------------------------------------------------
+
+  std::string compile() const {
+    const CompileConfig& compile = config_.compile;
+    const ConfigObject& optimizer = compile.optimizer;
+    std::string out =
+        fmt::format("optimizer = {}\n", python_object(optimizer, Category::kOptimizer));
+    if (optimizer.has("exclude_from_weight_decay")) {
+      out += fmt::format("optimizer.exclude_from_weight_decay(var_names={})\n",
+                         python_value(optimizer.arg("exclude_from_weight_decay"), Spec()));
+    }
+    out += "model.compile(\n    optimizer=optimizer,\n";
+    const auto add = [&](const char* name, const std::string& value) {
+      out += value.empty() ? "" : fmt::format("    {}={},\n", name, value);
+    };
+    add("loss", per_output(compile.loss, Category::kLoss, false));
+    add("loss_weights", loss_weights());
+    add("metrics", per_output(compile.metrics, Category::kMetric, true));
+    add("weighted_metrics", per_output(compile.weighted_metrics, Category::kMetric, true));
+    return out + ")\n";
+  }
+
+  std::string per_output(const std::vector<OutputObject>& entries, Category category,
+                         bool as_lists) const {
+    const std::vector<std::string> outputs = keras_outputs(model_, names_);
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      std::vector<std::string> list;
+      for (const ConfigObject* object : objects_of(entries, model_.output_names()[i])) {
+        const std::string name = bare_name(*object, category);
+        list.push_back(name.empty() ? python_object(*object, category) : python_text(name));
+      }
+      if (!list.empty()) {
+        const std::string value = as_lists ? "[" + join(list, ", ") + "]" : list[0];
+        parts.push_back(outputs.size() == 1 ? value : python_text(outputs[i]) + ": " + value);
+      }
+    }
+    return outputs.size() == 1 || parts.empty() ? join(parts, ", ") : "{" + join(parts, ", ") + "}";
+  }
+
+  std::string loss_weights() const {
+    const bool is_one = model_.outputs().size() == 1;
+    std::vector<std::string> parts;
+    for (const auto& [output, weight] : keras_loss_weights(config_.compile, model_, names_)) {
+      parts.push_back((is_one ? "" : python_text(output) + ": ") + format_shortest(weight));
+    }
+    if (parts.empty()) {
+      return "";
+    }
+    return is_one ? "[" + parts[0] + "]" : "{" + join(parts, ", ") + "}";
+  }
+
+  std::string fit() const {
+    return fmt::format("# model.fit(x, y, batch_size={}, epochs={})\n",
+                       config_.fit.batch_size.value, config_.fit.epochs.value);
+  }
+
+  const Config& config_;
+  const Model& model_;
+  const KerasDistribution& distribution_;
+  KerasNames names_;
+  LayerConfigs configs_;
+  std::set<std::string> identifiers_;
+};
+
+}  // namespace
+
+std::string keras_script(const Config& config, const Model& model,
+                         const KerasDistribution& distribution, const std::string& source,
+                         const std::string& weights) {
+  return ScriptWriter(config, model, distribution).write(source, weights);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,317 @@
+#include "interop/keras/import.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "config/flow.h"
+#include "config/layer_names.h"
+#include "config/precision.h"
+#include "config/schema.h"
+#include "interop/keras/import_graph.h"
+#include "interop/keras/import_values.h"
+
+namespace meshtrain {
+namespace {
+
+class ConfigWriter {
+ public:
+  ConfigWriter(const KerasModel& model, const ImportOptions& options)
+      : model_(model), options_(options), values_(problems_) {}
+
+  ImportedModel write() {
+    name_calls();
+    find_policy();
+    std::string body = layers() + outputs();
+    std::string training = compile();
+    Diagnostics found;
+    for (const std::string& problem : problems_) {
+      found.error("E416", {}, fmt::format("`{}`: {}", options_.file, problem));
+    }
+    found.throw_if_errors();
+    ImportedModel out;
+    out.yaml = head() + "model:\n" + model_name() + body + training + fit();
+    out.dropped = std::move(dropped_);
+    for (const KerasLayer& layer : model_.layers) {
+      if (!layer.group.empty()) {
+        out.groups.push_back({layer.name, layer.group});
+      }
+    }
+    out.num_layers = static_cast<int>(model_.layers.size());
+    return out;
+  }
+
+ private:
+  static std::string owner_of(const KerasLayer& layer) {
+    return fmt::format("layer `{}` ({})", printable(layer.name), layer.class_name);
+  }
+
+  // Names of the entries: a layer's own at its first call, "call_3" at others.
+  void name_calls() {
+    std::set<std::string> taken;
+    for (const KerasLayer& layer : model_.layers) {
+      taken.insert(layer.name);
+    }
+    std::vector<bool> called(model_.layers.size(), false);
+    int next = 1;
+    for (const KerasCall& call : model_.calls) {
+      const std::string& name = model_.layers[call.layer].name;
+      if (!called[call.layer]) {
+        called[call.layer] = true;
+        names_.push_back(name);
+        continue;
+      }
+      std::string other;
+      do {
+        other = fmt::format("{}_call_{}", name, next++);
+      } while (!taken.insert(other).second);
+      names_.push_back(other);
+    }
+  }
+
+  // What Keras matches with the keys of a DTypePolicyMap.
+  std::string path_of(const KerasLayer& layer) const {
+    return model_.is_sequential ? model_.name + "/" + layer.name : layer.name;
+  }
+
+  // The dtype policy of most layers becomes the config's.
+  void find_policy() {
+    std::map<std::string, int> counts;
+    for (const KerasLayer& layer : model_.layers) {
+      const auto dtype = layer.config.find("dtype");
+      if (layer.class_name != "Input" && dtype != layer.config.end() &&
+          !policy_name(*dtype, path_of(layer)).empty()) {
+        ++counts[policy_name(*dtype, path_of(layer))];
+      }
+    }
+    int most = 0;
+    for (const auto& [policy, count] : counts) {
+      if (count > most) {
+        most = count;
+        policy_ = policy;
+      }
+    }
+    const Spec& spec = *root_section().find("dtype_policy");
+    if (std::find(spec.allowed.begin(), spec.allowed.end(), policy_) == spec.allowed.end()) {
+      problems_.push_back(
+          fmt::format("the dtype policy `{}` is not in meshtrain", printable(policy_)));
+      policy_ = "float32";
+    }
+  }
+
+  std::string layers() {
+    std::string out = "  layers:\n";
+    std::vector<bool> made(model_.layers.size(), false);
+    NameCounter automatic;
+    for (size_t i = 0; i < model_.calls.size(); ++i) {
+      const KerasCall& call = model_.calls[i];
+      const KerasLayer& layer = model_.layers[call.layer];
+      std::vector<std::string> parts;
+      if (made[call.layer]) {
+        parts = {"layer: " + yaml_text(layer.name), "name: " + yaml_text(names_[i])};
+        add_inputs(i, parts);
+        out += fmt::format("    - Call: {{{}}}\n", join(parts, ", "));
+        continue;
+      }
+      made[call.layer] = true;
+      out += entry(layer, i, automatic);
+    }
+    return out;
+  }
+
+  std::string entry(const KerasLayer& layer, size_t call, NameCounter& automatic) {
+    std::vector<std::string> parts;
+    const ClassSpec& spec = *find_class(Category::kLayer, layer.class_name);
+    GivenArgs args;
+    if (layer.class_name == "Input") {
+      parts = input_args(layer);
+    } else {
+      args = values_.arguments(spec, layer.config, owner_of(layer), {"name", "dtype", "inputs"});
+      drop_implied(layer, args);
+      add_dtype(layer, spec, parts);
+    }
+    // A later unnamed entry counts on from the unnamed ones before it.
+    NameCounter peek = automatic;
+    if (peek.next(layer.class_name) == layer.name) {
+      automatic = peek;
+    } else {
+      parts.insert(parts.begin(), "name: " + yaml_text(layer.name));
+    }
+    for (const auto& [name, value] : args) {
+      parts.push_back(fmt::format("{}: {}", name, yaml_flow(value)));
+    }
+    add_inputs(call, parts);
+    if (parts.empty()) {
+      return fmt::format("    - {}\n", layer.class_name);
+    }
+    return fmt::format("    - {}: {{{}}}\n", layer.class_name, join(parts, ", "));
+  }
+
+  // Pooling: Keras writes strides that are the windows' size.
+  void drop_implied(const KerasLayer& layer, GivenArgs& args) {
+    const auto config = [&](const char* name) { return layer.config.value(name, Json()); };
+    if (layer.class_name.find("Pooling") != std::string::npos &&
+        config("strides") == config("pool_size")) {
+      std::erase_if(args, [](const auto& arg) { return arg.first == "strides"; });
+    }
+  }
+
+  void add_dtype(const KerasLayer& layer, const ClassSpec& spec, std::vector<std::string>& parts) {
+    const auto dtype = layer.config.find("dtype");
+    const std::string policy =
+        dtype == layer.config.end() ? policy_ : policy_name(*dtype, path_of(layer));
+    if (policy.empty() || policy == policy_) {
+      return;
+    }
+    const ConfigValue value = values_.value(policy, *spec.find("dtype"), owner_of(layer));
+    parts.push_back("dtype: " + yaml_flow(value));
+  }
+
+  std::vector<std::string> input_args(const KerasLayer& layer) {
+    const Json& config = layer.config;
+    const Json shape = config.value("batch_shape", config.value("batch_input_shape", Json()));
+    const ClassSpec& spec = *find_class(Category::kLayer, "Input");
+    if (!shape.is_array() || shape.empty()) {
+      problems_.push_back(fmt::format("{}: no `batch_shape`", owner_of(layer)));
+      return {};
+    }
+    for (const char* key : {"sparse", "ragged", "optional"}) {
+      if (config.value(key, Json(false)) != false) {
+        problems_.push_back(fmt::format("{}: `{}` is not in meshtrain", owner_of(layer), key));
+      }
+    }
+    std::vector<std::string> out;
+    const auto add = [&](const char* name, const Json& json) {
+      const ConfigValue value = values_.value(json, *spec.find(name), owner_of(layer));
+      out.push_back(fmt::format("{}: {}", name, yaml_flow(value)));
+    };
+    add("shape", Json(shape.begin() + 1, shape.end()));
+    if (!shape[0].is_null()) {
+      add("batch_size", shape[0]);
+    }
+    const std::string dtype = policy_name(config.value("dtype", Json()));
+    if (!dtype.empty() && dtype != dtype_name(dtype_policy(policy_).floatx())) {
+      add("dtype", dtype);
+    }
+    return out;
+  }
+
+  // `inputs`, where it is not just the entry before; once in a Functional model, which a plain list
+  // would make a Sequential.
+  void add_inputs(size_t call, std::vector<std::string>& parts) {
+    const std::vector<int>& inputs = model_.calls[call].inputs;
+    const bool follows = inputs.size() == 1 && inputs[0] + 1 == static_cast<int>(call);
+    if (inputs.empty() || (follows && (call != 1 || model_.is_sequential))) {
+      return;
+    }
+    std::vector<std::string> names;
+    for (const int input : inputs) {
+      names.push_back(yaml_text(names_[input]));
+    }
+    parts.push_back("inputs: " +
+                    (names.size() == 1 ? names[0] : fmt::format("[{}]", join(names, ", "))));
+  }
+
+  std::string outputs() {
+    const auto& outputs = model_.outputs;
+    if (!model_.outputs_are_named && outputs.size() == 1 &&
+        outputs[0].second + 1 == static_cast<int>(model_.calls.size())) {
+      return "";
+    }
+    std::vector<std::string> parts;
+    for (const auto& [name, call] : outputs) {
+      parts.push_back(model_.outputs_are_named
+                          ? fmt::format("{}: {}", yaml_text(name), yaml_text(names_[call]))
+                          : yaml_text(names_[call]));
+    }
+    const char* brackets = model_.outputs_are_named ? "{}" : "[]";
+    return fmt::format("  outputs: {}{}{}\n", brackets[0], join(parts, ", "), brackets[1]);
+  }
+
+  std::string compile() {
+    if (!model_.compile.is_object() || model_.compile.empty()) {
+      return "";
+    }
+    const Section& section = *root_section().find("compile")->section;
+    std::string out;
+    for (const Spec& field : section.fields) {
+      const auto given = model_.compile.find(field.name);
+      if (given == model_.compile.end() || given->is_null() || field.kind == ValueKind::kLater ||
+          (given->is_structured() && given->empty())) {
+        continue;
+      }
+      std::vector<std::string> problems;
+      const ConfigValue value =
+          ValueImporter(problems).value(by_output(*given, field), field, field.name);
+      for (const std::string& problem : problems) {
+        dropped_.push_back("compile: " + problem);
+      }
+      if (problems.empty()) {
+        out += line(field.name, value);
+      }
+    }
+    return out.empty() ? "" : "\ncompile:\n" + out;
+  }
+
+  // Keras' list of metrics has one entry for each output; ours has the names.
+  Json by_output(const Json& given, const Spec& field) const {
+    if (field.kind != ValueKind::kObjectsPerOutput || !given.is_array()) {
+      return given;
+    }
+    Json out;
+    const size_t count = model_.outputs.size();
+    if (count == 1) {
+      return given.size() == 1 && given[0].is_array() ? given[0] : given;
+    }
+    for (size_t i = 0; i < std::min(count, given.size()); ++i) {
+      const auto& [name, call] = model_.outputs[i];
+      out[model_.outputs_are_named ? name : names_[call]] = given[i];
+    }
+    return out;
+  }
+
+  // An object with arguments goes on a line of its own.
+  static std::string line(const std::string& key, const ConfigValue& value) {
+    const std::string text = yaml_flow(value);
+    return value.is_object() && text[0] == '{'
+               ? fmt::format("  {}:\n    {}\n", key, text.substr(1, text.size() - 2))
+               : fmt::format("  {}: {}\n", key, text);
+  }
+
+  std::string head() const {
+    std::string out =
+        fmt::format("# {} of {}{}, imported by meshtrain.\n", printable(model_.name), options_.file,
+                    options_.version.empty() ? "" : fmt::format(" (Keras {})", options_.version));
+    for (const std::string& line : dropped_) {
+      out += "# not taken over: " + line + "\n";
+    }
+    out +=
+        "# To train it, say where the samples come from: data: {train: {source: npz, path: "
+        "train.npz}}\n\n";
+    return out + (policy_ == "float32" ? "" : fmt::format("dtype_policy: {}\n\n", policy_));
+  }
+  std::string model_name() const { return fmt::format("  name: {}\n", yaml_text(model_.name)); }
+  std::string fit() const {
+    return options_.initial_weights.empty() ? ""
+                                            : fmt::format("\nfit:\n  initial_weights: {}\n",
+                                                          yaml_text(options_.initial_weights));
+  }
+
+  const KerasModel& model_;
+  const ImportOptions& options_;
+  std::vector<std::string> problems_;
+  ValueImporter values_;
+  std::vector<std::string> dropped_;
+  std::vector<std::string> names_;  // of the calls
+  std::string policy_ = "float32";
+};
+
+}  // namespace
+
+ImportedModel import_keras(const std::string& json, const ImportOptions& options) {
+  return ConfigWriter(read_keras_graph(json, options.file), options).write();
+}
+
+}  // namespace meshtrain

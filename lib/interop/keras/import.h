@@ -1,0 +1,29 @@
+// A Keras model as a config of ours.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interop/keras/weights.h"
+
+namespace meshtrain {
+
+struct ImportedModel {
+  std::string yaml;                  // the config
+  std::vector<std::string> dropped;  // what it lacks of the Keras model, line by line
+  std::vector<KerasGroup> groups;    // where the layers' weights lie in the model's HDF5 file
+  int num_layers = 0;
+};
+
+struct ImportOptions {
+  std::string file;             // the JSON's, for messages and the first line of the config
+  std::string version;          // of Keras, if known
+  std::string initial_weights;  // fit.initial_weights; empty: none
+};
+
+// From the JSON of a Sequential or Functional model. Throws ConfigError (exit 6): E405 malformed,
+// E415 code inside, E416 with every layer and argument that there is not here. What only concerns
+// training (an unknown loss, metric or optimizer) is dropped instead.
+ImportedModel import_keras(const std::string& json, const ImportOptions& options);
+
+}  // namespace meshtrain

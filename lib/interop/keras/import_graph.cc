@@ -1,0 +1,305 @@
+#include "interop/keras/import_graph.h"
+
+#include <map>
+#include <set>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "config/catalogue.h"
+#include "interop/keras/import_nodes.h"
+#include "interop/keras/import_ops.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMaxCalls = 100000;  // of the dissolved graph
+
+class GraphReader {
+ public:
+  GraphReader(std::string file, KerasModel& out) : json_(std::move(file)), out_(out) {}
+
+  void read(const Json& root) {
+    const Json& config = model_config(root, "the model");
+    out_.name = config.value("name", "model");
+    const Json* compile = root.is_object() ? find_member(root, "compile_config") : nullptr;
+    out_.compile = compile == nullptr ? Json() : *compile;
+    out_.is_sequential = root.at("class_name") == "Sequential";
+    for (const auto& [name, call] : run_model(root, "", {}, true)) {
+      const std::string& layer = out_.layers[out_.calls[call].layer].name;
+      out_.outputs.emplace_back(out_.outputs_are_named ? name : layer, call);
+    }
+    json_.throw_if_refused();
+  }
+
+ private:
+  using Outputs = std::vector<std::pair<std::string, int>>;
+  using Done = std::map<NodeKey, std::vector<int>>;  // the calls that a node came to
+
+  const Json& model_config(const Json& object, const std::string& owner) const {
+    const std::string class_name = json_.need_text(object, "class_name", owner);
+    const Json& config = json_.need(object, "config", owner);
+    const Json* layers = config.is_object() ? find_member(config, "layers") : nullptr;
+    if (!is_keras_model(class_name) || layers == nullptr || !layers->is_array()) {
+      json_.malformed(
+          fmt::format("{} is a {}, not a Sequential or Functional model with its layers",
+                      printable(owner), printable(class_name)));
+    }
+    return config;
+  }
+
+  // The outputs of the model `object` for these inputs; at the top they are made here. `path`: of
+  // its group in an HDF5 file, with a slash at the end.
+  Outputs run_model(const Json& object, const std::string& path, const std::vector<int>& inputs,
+                    bool is_top) {
+    const Json& config = model_config(object, is_top ? "the model" : "a nested model");
+    return object.at("class_name") == "Sequential" ? run_sequential(object, config, path, inputs)
+                                                   : run_functional(config, path, inputs, is_top);
+  }
+
+  // Keras' names of the groups of a list of layers: the class, counted.
+  std::vector<std::string> groups_of(const Json& layers, const std::string& path) const {
+    std::map<std::string, int> used;
+    std::vector<std::string> out;
+    for (const Json& layer : layers) {
+      const std::string class_name = json_.need_text(layer, "class_name", "a layer");
+      if (is_operation(layer)) {
+        out.emplace_back();
+        continue;
+      }
+      const std::string base = to_snake_case(class_name);
+      const int count = used[base]++;
+      out.push_back(
+          fmt::format("{}layers/{}{}", path, base, count == 0 ? "" : fmt::format("_{}", count)));
+    }
+    return out;
+  }
+
+  Outputs run_sequential(const Json& object, const Json& config, const std::string& path,
+                         std::vector<int> current) {
+    const Json& layers = config.at("layers");
+    const std::vector<std::string> groups = groups_of(layers, path);
+    const bool has_input = !layers.empty() && layers[0].at("class_name") == "InputLayer";
+    if (current.empty()) {
+      current = {has_input ? add_call(layer_of(layers[0], groups[0]), {})
+                           : add_call(implied_input(object, config), {})};
+    }
+    for (size_t i = has_input ? 1 : 0; i < layers.size(); ++i) {
+      current = call(layers[i], groups[i], current);
+    }
+    if (current.size() != 1) {
+      json_.malformed("a Sequential model has several outputs");
+    }
+    return {{"", current[0]}};
+  }
+
+  // A Sequential that was built without an Input says in other places what it was built for.
+  int implied_input(const Json& object, const Json& config) {
+    const Json* shape = find_member(config, "build_input_shape");
+    const Json* build = find_member(object, "build_config");
+    if ((shape == nullptr || shape->is_null()) && build != nullptr && build->is_object()) {
+      shape = find_member(*build, "input_shape");
+    }
+    const Json& layers = config.at("layers");
+    for (const char* key : {"batch_shape", "batch_input_shape"}) {
+      if ((shape == nullptr || shape->is_null()) && !layers.empty() &&
+          layers[0].contains("config") && layers[0].at("config").is_object()) {
+        shape = find_member(layers[0].at("config"), key);
+      }
+    }
+    if (shape == nullptr || !shape->is_array()) {
+      throw ConfigError("E416", {},
+                        fmt::format("`{}`: the model was never built, so the shape of its input is "
+                                    "unknown; call model.build(shape) before saving",
+                                    json_.file()));
+    }
+    return layer_of(Json{{"class_name", "InputLayer"},
+                         {"config", {{"name", "input_layer"}, {"batch_shape", *shape}}}},
+                    "");
+  }
+
+  // The calls that one use of a layer, operation or nested model results in.
+  std::vector<int> call(const Json& layer, const std::string& group,
+                        const std::vector<int>& inputs) {
+    if (is_keras_model(json_.need_text(layer, "class_name", "a layer"))) {
+      std::vector<int> out;
+      if (++depth_ > 32) {
+        json_.malformed("models are nested deeper than 32");
+      }
+      for (const auto& output : run_model(layer, group + "/", inputs, false)) {
+        out.push_back(output.second);
+      }
+      --depth_;
+      return out;
+    }
+    return {add_call(layer_of(layer, group), inputs)};
+  }
+
+  int add_call(int layer, std::vector<int> inputs) {
+    if (out_.calls.size() >= kMaxCalls) {
+      json_.malformed(fmt::format("the model has more than {} calls of layers", kMaxCalls));
+    }
+    out_.calls.push_back({layer, std::move(inputs)});
+    return static_cast<int>(out_.calls.size()) - 1;
+  }
+
+  // Index of the layer that stands at `place` in the JSON; made at its first use.
+  int layer_of(const Json& layer, const std::string& group) {
+    const auto known = by_place_.find(&layer);
+    if (known != by_place_.end()) {
+      return known->second;
+    }
+    KerasLayer made;
+    made.class_name = json_.need_text(layer, "class_name", "a layer");
+    made.config = json_.need(layer, "config", fmt::format("a {}", made.class_name));
+    made.group = group;
+    if (!made.config.is_object()) {
+      json_.malformed(fmt::format("`config` of a {} is no object", printable(made.class_name)));
+    }
+    const std::string name =
+        json_.need_text(made.config, "name", fmt::format("a {}", made.class_name));
+    made.name = unique_name(name);
+    check_class(layer, made);
+    made.class_name = made.class_name == "InputLayer" ? "Input" : made.class_name;
+    out_.layers.push_back(std::move(made));
+    const int index = static_cast<int>(out_.layers.size()) - 1;
+    if (!group.empty() || is_operation(layer)) {
+      by_place_.emplace(&layer, index);
+    }
+    return index;
+  }
+
+  // Nested models may repeat names of the model around them.
+  std::string unique_name(const std::string& name) {
+    std::string out = name;
+    for (int i = 1; !names_.insert(out).second; ++i) {
+      out = fmt::format("{}_{}", name, i);
+    }
+    return out;
+  }
+
+  void check_class(const Json& layer, const KerasLayer& made) {
+    const Json* registered = find_member(layer, "registered_name");
+    const bool is_custom = registered != nullptr && registered->is_string() &&
+                           registered->get<std::string>().find('>') != std::string::npos;
+    if (made.class_name == "Lambda") {
+      json_.refuse(made.name, made.class_name, "holds Python code, which is never run", "E415");
+    } else if (is_custom) {
+      json_.refuse(made.name, made.class_name, "is a class of your own, not one of Keras");
+    } else if (made.name.find('/') != std::string::npos) {
+      json_.refuse(made.name, made.class_name,
+                   "has a `/` in its name, which separates parts of paths");
+    } else if (is_operation(layer)) {
+      return;  // looked at when it is called, with its arguments
+    } else if (made.class_name != "InputLayer" &&
+               (find_class(Category::kLayer, made.class_name) == nullptr ||
+                made.class_name == "Call" || made.class_name == "Repeat")) {
+      json_.refuse(made.name, made.class_name, "is not in meshtrain");
+    }
+  }
+
+  // --- functional ------------------------------------------------------------------------------
+
+  Outputs run_functional(const Json& config, const std::string& path, const std::vector<int>& given,
+                         bool is_top) {
+    const Json& layers = config.at("layers");
+    const std::vector<std::string> groups = groups_of(layers, path);
+    const KerasNodes found = read_nodes(layers, json_);
+    Done done;
+    bind_inputs(config, layers, groups, given, done, is_top);
+    for (const NodeKey& key : order_of_nodes(found.nodes, done, json_)) {
+      if (!done.contains(key)) {  // an input already is
+        done[key] = run_node(found.nodes.at(key), groups, done);
+      }
+    }
+    return collect_outputs(config, found.functional, done, is_top);
+  }
+
+  void bind_inputs(const Json& config, const Json& layers, const std::vector<std::string>& groups,
+                   const std::vector<int>& given, Done& done, bool is_top) {
+    const auto inputs =
+        read_references(json_.need(config, "input_layers", "the model"), "input_layers", json_);
+    if (!is_top && given.size() != inputs.size()) {
+      json_.malformed(fmt::format("a nested model is called with {} inputs, but has {}",
+                                  given.size(), inputs.size()));
+    }
+    std::map<std::string, size_t> positions;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      positions.emplace(name_of_layer(layers[i], json_), i);
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const NodeKey& key = inputs[i].second;
+      const auto found = positions.find(key.first);
+      if (found == positions.end() || layers[found->second].at("class_name") != "InputLayer") {
+        json_.malformed(fmt::format("input `{}` is no InputLayer", printable(key.first)));
+      }
+      const Json& layer = layers[found->second];
+      done[key] = {is_top ? add_call(layer_of(layer, groups[found->second]), {}) : given[i]};
+    }
+  }
+
+  std::vector<int> run_node(const KerasNode& node, const std::vector<std::string>& groups,
+                            const Done& done) {
+    std::vector<int> inputs;
+    for (const NodeKey& need : node.needs) {
+      const std::vector<int>& calls = done.at(need);
+      if (calls.size() != 1) {
+        json_.malformed(fmt::format("`{}`: an output of a nested model with several is used",
+                                    printable(need.first)));
+      }
+      inputs.push_back(calls[0]);
+    }
+    if (!is_operation(*node.layer)) {
+      return call(*node.layer, groups[node.position], inputs);
+    }
+    std::string problem;
+    const std::optional<Json> as_layer =
+        layer_of_operation(*node.layer, node.arguments, inputs.size(), problem);
+    if (!as_layer) {
+      json_.refuse(name_of_layer(*node.layer, json_),
+                   json_.need_text(*node.layer, "class_name", "an operation"), problem);
+      return {add_call(layer_of(*node.layer, ""), inputs)};
+    }
+    operations_.push_back(std::make_unique<Json>(*as_layer));
+    return {add_call(layer_of(*operations_.back(), ""), inputs)};
+  }
+
+  Outputs collect_outputs(const Json& config, const std::set<std::string>& functional,
+                          const Done& done, bool is_top) {
+    const Json& value = json_.need(config, "output_layers", "the model");
+    out_.outputs_are_named = is_top ? value.is_object() : out_.outputs_are_named;
+    Outputs out;
+    for (const auto& [name, reference] : read_references(value, "output_layers", json_)) {
+      NodeKey key = reference;
+      // A nested Functional has a node of its own making before those of its calls.
+      key.second -= functional.contains(key.first) ? 1 : 0;
+      const auto found = done.find(key);
+      if (found == done.end() || found->second.size() != 1) {
+        json_.malformed(fmt::format("output `{}` is nowhere computed", printable(key.first)));
+      }
+      out.emplace_back(name, found->second[0]);
+    }
+    return out;
+  }
+
+  KerasJson json_;
+  KerasModel& out_;
+  int depth_ = 0;
+  std::set<std::string> names_;
+  std::map<const Json*, int> by_place_;            // layers by their place in the JSON
+  std::vector<std::unique_ptr<Json>> operations_;  // operations as layers; kept for their places
+};
+
+}  // namespace
+
+KerasModel read_keras_graph(const std::string& text, const std::string& file) {
+  const Json root = parse_keras_json(text, file);
+  KerasModel out;
+  try {
+    GraphReader(file, out).read(root);
+  } catch (const Json::exception&) {  // a member of another type than Keras writes
+    throw ConfigError("E405", {}, fmt::format("`{}`: not the JSON of a Keras model", file));
+  }
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,168 @@
+#include "interop/keras/import_nodes.h"
+
+#include "base/printable.h"
+
+namespace meshtrain {
+namespace {
+
+// [layer, node, tensor]
+NodeKey reference(const Json& value, const std::string& owner, const KerasJson& json) {
+  if (!value.is_array() || value.size() < 3 || !value[0].is_string() ||
+      !value[1].is_number_integer() || !value[2].is_number_integer()) {
+    json.malformed(
+        fmt::format("a reference in `{}` is not [layer, node, tensor]", printable(owner)));
+  }
+  if (value[2] != 0) {
+    json.malformed(fmt::format("`{}` takes output {} of `{}`; layers here have one output",
+                               printable(owner), value[2].dump(),
+                               printable(value[0].get<std::string>())));
+  }
+  return {value[0].get<std::string>(), value[1].get<int64_t>()};
+}
+
+void collect_tensors(const Json& value, const std::string& name, const KerasJson& json,
+                     KerasNode& node, int depth) {
+  if (value.is_object() && value.value("class_name", Json()) == "__keras_tensor__") {
+    const Json& config = json.need(value, "config", name);
+    node.needs.push_back(reference(json.need(config, "keras_history", name), name, json));
+    node.arguments.push_back(value);
+  } else if (value.is_array() && depth < 3) {
+    for (const Json& entry : value) {
+      collect_tensors(entry, name, json, node, depth + 1);
+    }
+  } else if (value.is_object() && value.contains("items") && depth < 3) {  // a tuple
+    collect_tensors(value.at("items"), name, json, node, depth + 1);
+  } else if (value.is_object() && !value.contains("class_name") && depth < 3) {
+    for (const Json& entry : value) {  // a map of inputs; Keras flattens it by sorted names
+      collect_tensors(entry, name, json, node, depth + 1);
+    }
+  } else {
+    node.arguments.push_back(value);
+  }
+}
+
+KerasNode read_node(const Json& layer, size_t position, const Json& inbound,
+                    const std::string& name, const std::string& class_name, KerasJson& json) {
+  KerasNode node{&layer, position, {}, {}};
+  if (inbound.is_array()) {  // Keras 2: [[layer, node, tensor, {}], ...]
+    for (const Json& entry : inbound) {
+      node.needs.push_back(reference(entry, name, json));
+      node.arguments.push_back(Json{{"class_name", "__keras_tensor__"}});
+      if (entry.size() > 3 && !entry[3].empty()) {
+        json.refuse(name, class_name, "is called with further arguments");
+      }
+    }
+    return node;
+  }
+  const Json& arguments = json.need(inbound, "args", fmt::format("a node of `{}`", name));
+  collect_tensors(arguments, name, json, node, 0);
+  const Json none = Json::object();
+  const Json* keywords = find_member(inbound, "kwargs");
+  for (const auto& [key, value] : (keywords == nullptr ? none : *keywords).items()) {
+    // Keras keeps the `training` of the call that built the model, and runs with that of the run.
+    if (key != "training" && !value.is_null() && value != false) {
+      json.refuse(name, class_name, fmt::format("is called with `{}`", printable(key)));
+    }
+  }
+  return node;
+}
+
+}  // namespace
+
+bool is_keras_model(const std::string& class_name) {
+  return class_name == "Sequential" || class_name == "Functional" || class_name == "Model";
+}
+
+std::string name_of_layer(const Json& layer, const KerasJson& json) {
+  return layer.contains("name")
+             ? json.need_text(layer, "name", "a layer")
+             : json.need_text(json.need(layer, "config", "a layer"), "name", "a layer");
+}
+
+KerasNodes read_nodes(const Json& layers, KerasJson& json) {
+  KerasNodes out;
+  std::set<std::string> names;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Json& layer = layers[i];
+    const std::string name = name_of_layer(layer, json);
+    const std::string class_name = json.need_text(layer, "class_name", name);
+    if (!names.insert(name).second) {
+      json.malformed(fmt::format("two layers are named `{}`", printable(name)));
+    }
+    if (is_keras_model(class_name) && class_name != "Sequential") {
+      out.functional.insert(name);
+    }
+    const Json* inbound = find_member(layer, "inbound_nodes");
+    if (inbound == nullptr || !inbound->is_array()) {
+      json.malformed(fmt::format("layer `{}` has no list `inbound_nodes`", printable(name)));
+    }
+    for (size_t n = 0; n < inbound->size(); ++n) {
+      out.nodes.emplace(NodeKey{name, static_cast<int64_t>(n)},
+                        read_node(layer, i, (*inbound)[n], name, class_name, json));
+    }
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, NodeKey>> read_references(const Json& value,
+                                                             const std::string& owner,
+                                                             const KerasJson& json) {
+  std::vector<std::pair<std::string, NodeKey>> out;
+  const bool is_leaf =
+      value.is_array() && value.size() == 3 && value[0].is_string() && value[1].is_number();
+  if (is_leaf) {
+    out.emplace_back("", reference(value, owner, json));
+  } else if (value.is_array() || value.is_object()) {
+    for (const auto& [key, entry] : value.items()) {
+      out.emplace_back(value.is_array() ? "" : key, reference(entry, owner, json));
+    }
+  }
+  if (out.empty()) {
+    json.malformed(fmt::format("`{}` names nothing", owner));
+  }
+  return out;
+}
+
+std::vector<NodeKey> order_of_nodes(const std::map<NodeKey, KerasNode>& nodes,
+                                    const std::map<NodeKey, std::vector<int>>& done,
+                                    const KerasJson& json) {
+  using Order = std::pair<size_t, int64_t>;  // position of the layer, node
+  std::map<NodeKey, std::vector<const NodeKey*>> waiting;
+  std::map<NodeKey, size_t> missing;
+  std::map<Order, const NodeKey*> ready;
+  for (const auto& [key, node] : nodes) {
+    size_t count = 0;
+    for (const NodeKey& need : node.needs) {
+      if (!done.contains(need)) {
+        waiting[need].push_back(&key);
+        ++count;
+      }
+    }
+    missing[key] = count;
+    if (count == 0) {
+      ready.emplace(Order{node.position, key.second}, &key);
+    }
+  }
+  std::vector<NodeKey> order;
+  while (!ready.empty()) {
+    const NodeKey key = *ready.begin()->second;
+    ready.erase(ready.begin());
+    order.push_back(key);
+    for (const NodeKey* next : waiting[key]) {
+      if (--missing[*next] == 0) {
+        ready.emplace(Order{nodes.at(*next).position, next->second}, next);
+      }
+    }
+  }
+  if (order.size() < nodes.size()) {
+    for (const auto& [key, left] : missing) {
+      if (left > 0) {
+        json.malformed(fmt::format("layer `{}` depends on itself or on a layer that is not there",
+                                   printable(key.first)));
+      }
+    }
+  }
+  return order;
+}
+
+}  // namespace meshtrain

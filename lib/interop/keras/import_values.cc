@@ -1,0 +1,422 @@
+#include "interop/keras/import_values.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "config/object_spec.h"
+#include "config/reader.h"
+#include "mesh/layout_map.h"
+#include "nn/arguments.h"
+
+namespace meshtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+// Arguments of one number per dimension, where one number means all.
+constexpr std::string_view kPerDimension[] = {"kernel_size", "strides",        "dilation_rate",
+                                              "pool_size",   "size",           "output_size",
+                                              "padding",     "output_padding", "cropping"};
+
+// Keras' arguments that change nothing here whatever they are: fans of einsum kernels are derived,
+// statistics are always those of the global batch, XLA is not there.
+constexpr std::string_view kWithoutEffect[] = {
+    "input_axes",  "output_axes",     "synchronized",        "build_config",
+    "autocast",    "renorm_momentum", "input_length",        "batch_input_shape",
+    "batch_shape", "jit_compile",     "is_legacy_optimizer", "lora_alpha"};
+
+bool is_neutral(const std::string& name, const Json& value) {
+  return value.is_null() || value == false || (value.is_structured() && value.empty()) ||
+         is_one_of(name, kWithoutEffect) || (name == "data_format" && value == "channels_last");
+}
+
+// Without Keras' wrappings: tuples, arrays, functions by name, seed generators.
+const Json& unwrapped(const Json& value, const Spec& spec) {
+  if (!value.is_object() || !value.contains("class_name")) {
+    return value;
+  }
+  const Json& name = value.at("class_name");
+  const auto config = value.find("config");
+  if (name == "__tuple__" && value.contains("items")) {
+    return value.at("items");
+  }
+  if (config == value.end()) {
+    return value;
+  }
+  if ((name == "__numpy__" || name == "__tensor__") && config->contains("value")) {
+    return config->at("value");
+  }
+  if (name == "function" && config->is_string()) {
+    return *config;
+  }
+  if (name == "SeedGenerator" && spec.kind == ValueKind::kInt && config->contains("seed")) {
+    return config->at("seed");
+  }
+  return value;
+}
+
+// A number of a float32 as people write it: 0.001, not 0.0010000000474974513.
+std::string number_text(double value) {
+  const auto narrow = static_cast<float>(value);
+  return static_cast<double>(narrow) == value ? format_shortest(narrow) : format_shortest(value);
+}
+
+YamlNode scalar(std::string text, bool quoted = false) {
+  return YamlNode::scalar(std::move(text), {}, quoted);
+}
+
+bool same(const ConfigValue& a, const ConfigValue& b);
+
+bool same_object(const ConfigObject& a, const ConfigObject& b) {
+  return a.class_name == b.class_name && a.args.size() == b.args.size() &&
+         std::equal(a.args.begin(), a.args.end(), b.args.begin(), [](const auto& x, const auto& y) {
+           return x.first == y.first && same(x.second, y.second);
+         });
+}
+
+bool same(const ConfigValue& a, const ConfigValue& b) {
+  if (a.is_number() && b.is_number()) {
+    return static_cast<float>(a.number()) == static_cast<float>(b.number());
+  }
+  if (a.data.index() != b.data.index()) {
+    return false;
+  }
+  if (a.is_list()) {
+    return std::equal(a.list().begin(), a.list().end(), b.list().begin(), b.list().end(), same);
+  }
+  if (a.is_dict()) {
+    return std::equal(a.dict().begin(), a.dict().end(), b.dict().begin(), b.dict().end(),
+                      [](const auto& x, const auto& y) {
+                        return x.first == y.first && same(x.second, y.second);
+                      });
+  }
+  return a.is_object() ? same_object(a.object(), b.object())
+                       : a.is_null() || (a.is_bool() && a.boolean() == b.boolean()) ||
+                             (a.is_string() && a.string() == b.string());
+}
+
+// Lists of numbers without Keras' wrappings around each list: Keras 2 wraps tuples within tuples.
+Json plain_lists(const Json& wrapped, const Spec& spec) {
+  const Json& value = unwrapped(wrapped, spec);
+  if (!value.is_array()) {
+    return value;
+  }
+  Json out = Json::array();
+  for (const Json& entry : value) {
+    out.push_back(plain_lists(entry, spec));
+  }
+  return out;
+}
+
+// The number that stands for a list of it alone: 1 for [1, 1] and for [[1, 1], [1, 1]]. Any other
+// list stays whole: [0, 1] is not short for the pairs [[0, 1], [0, 1]].
+Json one_for_all(const Json& value) {
+  if (!value.is_array() || value.empty() ||
+      !std::all_of(value.begin(), value.end(), [&](const Json& v) { return v == value[0]; })) {
+    return value;
+  }
+  Json one = one_for_all(value[0]);
+  return one.is_array() ? value : one;
+}
+
+// The value in the shortest form that the catalogue reads as the same.
+Json shortest(const Json& wrapped, const Spec& spec) {
+  const bool is_integers = spec.kind == ValueKind::kInt || spec.kind == ValueKind::kIntOrList;
+  const Json value = plain_lists(wrapped, spec);
+  if (spec.kind == ValueKind::kIntOrList && is_one_of(spec.name, kPerDimension)) {
+    return one_for_all(value);
+  }
+  if (spec.kind == ValueKind::kIntOrList && value.is_array() && value.empty() && spec.is_nullable &&
+      spec.default_text != "null") {
+    return nullptr;  // Normalization's axis=None
+  }
+  // BatchNormalization's axis [3]
+  return is_integers && value.is_array() && value.size() == 1 && !value[0].is_array() ? value[0]
+                                                                                      : value;
+}
+
+// JSON -> the tree that the config's reader takes.
+class TreeMaker {
+ public:
+  TreeMaker(std::vector<std::string>& problems, std::string owner)
+      : problems_(problems), owner_(std::move(owner)) {}
+
+  YamlNode make(const Json& wrapped, const Spec& spec) {
+    const Json value = shortest(wrapped, spec);
+    const bool is_object = value.is_object() && value.contains("class_name");
+    switch (spec.kind) {
+      case ValueKind::kActivation:
+        return object(value, Category::kActivation);
+      case ValueKind::kObject:
+        return object(value, spec.category);
+      case ValueKind::kFloatOrObject:
+        return is_object ? object(value, spec.category) : plain(value);
+      case ValueKind::kObjectList:
+      case ValueKind::kObjectPerOutput:
+      case ValueKind::kObjectsPerOutput:
+        return objects(value, spec.category);
+      default:
+        return plain(value);
+    }
+  }
+
+ private:
+  YamlNode problem(const std::string& what) {
+    problems_.push_back(fmt::format("{}: {}", owner_, what));
+    YamlNode failed;
+    failed.failed = true;
+    return failed;
+  }
+
+  YamlNode plain(const Json& value) {
+    if (value.is_null()) {
+      YamlNode null;
+      null.explicit_null = true;
+      return null;
+    }
+    if (value.is_boolean()) {
+      return scalar(value.get<bool>() ? "true" : "false");
+    }
+    if (value.is_number_float()) {
+      return scalar(number_text(value.get<double>()));
+    }
+    if (value.is_number()) {
+      return scalar(value.dump());
+    }
+    if (value.is_string()) {
+      return scalar(value.get<std::string>(), true);
+    }
+    YamlNode node;
+    node.kind = value.is_array() ? YamlNode::Kind::kList : YamlNode::Kind::kMap;
+    for (const auto& [key, entry] : value.items()) {
+      node.children.push_back(plain(entry));
+      node.children.back().key = value.is_array() ? "" : key;
+    }
+    return node;
+  }
+
+  // One object, a list, or a map of outputs to these.
+  YamlNode objects(const Json& value, Category category) {
+    if (!value.is_array() && (!value.is_object() || value.contains("class_name"))) {
+      return object(value, category);
+    }
+    YamlNode node;
+    node.kind = value.is_array() ? YamlNode::Kind::kList : YamlNode::Kind::kMap;
+    for (const auto& [key, entry] : value.items()) {
+      const Json& item = unwrapped(entry, Spec{});
+      if (item.is_null() && value.is_object()) {
+        continue;  // an output without
+      }
+      node.children.push_back(objects(item, category));
+      node.children.back().key = value.is_array() ? "" : key;
+    }
+    return node;
+  }
+
+  YamlNode object(const Json& value, Category category) {
+    if (!value.is_object()) {
+      return value.is_string() ? named(value.get<std::string>(), category) : plain(value);
+    }
+    const auto name = value.find("class_name");
+    const auto config = value.find("config");
+    if (name == value.end() || !name->is_string() || config == value.end() ||
+        !config->is_object()) {
+      return problem(fmt::format("{} is no {}", printable(value.dump()), category_name(category)));
+    }
+    const std::string class_name = name->get<std::string>();
+    const ClassSpec* spec = category == Category::kActivation ? find_activation(class_name)
+                                                              : find_class(category, class_name);
+    if (spec == nullptr) {
+      return problem(fmt::format("{} `{}` is not in meshtrain", category_name(category),
+                                 printable(class_name)));
+    }
+    return object_with(*spec, *config);
+  }
+
+  YamlNode named(const std::string& name, Category category) {
+    if (find_class(category, name) == nullptr) {
+      return problem(
+          fmt::format("{} `{}` is not in meshtrain", category_name(category), printable(name)));
+    }
+    return scalar(name);
+  }
+
+  YamlNode object_with(const ClassSpec& spec, const Json& config) {
+    YamlNode args;
+    args.kind = YamlNode::Kind::kMap;
+    for (const auto& [key, entry] : config.items()) {
+      const Spec* arg = spec.find(key);
+      if (key == "name" && (entry == to_snake_case(spec.name) || entry == spec.name ||
+                            spec.category == Category::kLoss || arg == nullptr)) {
+        continue;  // what it is called anyway; names of losses are shown nowhere
+      }
+      if (key == "trainable" || key == "dtype") {
+        if (arg != nullptr && policy_name(entry) == "float64") {
+          args.children.push_back(scalar("float64"));
+          args.children.back().key = key;
+        }
+        continue;
+      }
+      if (arg == nullptr || arg->kind == ValueKind::kLater) {
+        if (!is_neutral(key, entry)) {
+          problem(fmt::format("`{}: {}` of {} is not in meshtrain", printable(key),
+                              printable(entry.dump()), spec.name));
+        }
+        continue;
+      }
+      if (!entry.is_null() || arg->is_nullable) {
+        args.children.push_back(make(entry, *arg));
+        args.children.back().key = key;
+      }
+    }
+    const bool by_function =
+        spec.category == Category::kInitializer || spec.category == Category::kRegularizer;
+    const std::string spelled = by_function                             ? spelling_of(spec)
+                                : spec.category == Category::kOptimizer ? to_lower(spec.name)
+                                                                        : spec.name;
+    if (args.children.empty()) {
+      return scalar(spelled);
+    }
+    YamlNode node;
+    node.kind = YamlNode::Kind::kMap;
+    args.key = spelled;
+    node.children.push_back(std::move(args));
+    return node;
+  }
+
+  // he_normal rather than HeNormal, where both are known.
+  static std::string spelling_of(const ClassSpec& spec) {
+    const std::string snake = to_snake_case(spec.name);
+    return find_class(spec.category, snake) == &spec ? snake : spec.name;
+  }
+
+  std::vector<std::string>& problems_;
+  std::string owner_;
+};
+
+// Marks arguments inside of objects that are their defaults, so that they are not written.
+void mark_defaults(ConfigValue& value, Reader& reader) {
+  if (value.is_list()) {
+    for (ConfigValue& entry : std::get<ConfigValue::List>(value.data)) {
+      mark_defaults(entry, reader);
+    }
+  } else if (value.is_dict()) {
+    for (auto& entry : std::get<ConfigValue::Dict>(value.data)) {
+      mark_defaults(entry.second, reader);
+    }
+  } else if (value.is_object()) {
+    ConfigObject& object = *std::get<std::shared_ptr<ConfigObject>>(value.data);
+    const ClassSpec* const spec = spec_of(object);
+    if (spec == nullptr) {
+      return;
+    }
+    for (const Spec& arg : spec->args) {
+      ConfigValue& given = object.args.at(arg.name);
+      if (!arg.is_required && !given.is_default) {
+        mark_defaults(given, reader);
+        given.is_default = same(given, reader.default_value(arg, {}));
+      }
+    }
+  }
+}
+
+bool is_linear(const ConfigValue& value) {
+  return value.is_string() && value.string() == "linear";
+}
+
+}  // namespace
+
+const ClassSpec* find_activation(const std::string& class_name) {
+  for (const ClassSpec& spec : classes(Category::kActivation)) {
+    if (name_key(spec.name) == name_key(class_name)) {
+      return &spec;
+    }
+  }
+  return nullptr;
+}
+
+std::string policy_name(const Json& dtype, std::string_view layer) {
+  if (dtype.is_string()) {
+    return dtype.get<std::string>();
+  }
+  if (!dtype.is_object() || !dtype.contains("config") || !dtype.at("config").is_object()) {
+    return "";
+  }
+  const Json& config = dtype.at("config");
+  if (config.contains("policy_map") && config.at("policy_map").is_object()) {
+    const Json& map = config.at("policy_map");
+    if (const auto exact = map.find(layer); exact != map.end()) {
+      return policy_name(*exact, layer);
+    }
+    for (const auto& [key, policy] : map.items()) {
+      if (Pattern(key).full_match(layer)) {
+        return policy_name(policy, layer);
+      }
+    }
+    return policy_name(config.value("default_policy", Json()), layer);
+  }
+  const Json& name = config.value("name", Json());
+  return name.is_string() ? name.get<std::string>() : "";
+}
+
+void ValueImporter::problem(const std::string& owner, const std::string& what) {
+  problems_.push_back(fmt::format("{}: {}", owner, what));
+}
+
+ConfigValue ValueImporter::value(const Json& json, const Spec& spec, const std::string& owner) {
+  const size_t before = problems_.size();
+  const YamlNode node = TreeMaker(problems_, owner).make(json, spec);
+  if (problems_.size() > before) {
+    return {};
+  }
+  Diagnostics diagnostics;
+  Reader reader(diagnostics);
+  ConfigValue out = reader.value(node, spec, spec.name);
+  for (const Diagnostic& d : diagnostics.list()) {
+    if (d.severity == Severity::kError) {
+      problem(owner, d.message);
+    }
+  }
+  if (diagnostics.has_errors()) {
+    return {};
+  }
+  mark_defaults(out, reader);
+  if (!spec.is_required) {
+    const ConfigValue otherwise = reader.default_value(spec, {});
+    out.is_default = same(out, otherwise) || (otherwise.is_null() && is_linear(out));
+  }
+  return out;
+}
+
+GivenArgs ValueImporter::arguments(const ClassSpec& spec, const Json& config,
+                                   const std::string& owner,
+                                   const std::vector<std::string>& skipped) {
+  const auto is_skipped = [&](const std::string& name) {
+    return std::find(skipped.begin(), skipped.end(), name) != skipped.end();
+  };
+  GivenArgs out;
+  for (const Spec& arg : spec.args) {
+    const auto found = config.find(arg.name);
+    if (found == config.end() || is_skipped(arg.name) || arg.kind == ValueKind::kLater ||
+        (found->is_null() && !arg.is_nullable)) {
+      continue;
+    }
+    ConfigValue given = value(*found, arg, fmt::format("{}, `{}`", owner, arg.name));
+    if (!given.is_default) {
+      out.emplace_back(arg.name, std::move(given));
+    }
+  }
+  for (const auto& [key, entry] : config.items()) {
+    const Spec* arg = spec.find(key);
+    if ((arg == nullptr || arg->kind == ValueKind::kLater) && !is_skipped(key) &&
+        !is_neutral(key, entry)) {
+      problem(owner,
+              fmt::format("`{}: {}` is not in meshtrain", printable(key), printable(entry.dump())));
+    }
+  }
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,257 @@
+#include "interop/keras/weights.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/parse_number.h"
+#include "base/text.h"
+#include "interop/keras/archive.h"
+#include "interop/keras/import.h"
+#include "tensor/weights.h"
+
+namespace meshtrain {
+namespace {
+
+// What is called: a layer, or an input, which is a layer of its own in Keras.
+struct Operations {
+  std::vector<int> of_call;     // call -> operation
+  std::vector<int> first_call;  // operation -> call
+};
+
+Operations operations_of(const Model& model) {
+  Operations out;
+  std::map<int, int> of_layer;
+  for (size_t i = 0; i < model.calls().size(); ++i) {
+    const Model::Call& call = model.calls()[i];
+    const int next = static_cast<int>(out.first_call.size());
+    const int operation = call.is_input ? next : of_layer.emplace(call.layer, next).first->second;
+    if (operation == next) {
+      out.first_call.push_back(static_cast<int>(i));
+    }
+    out.of_call.push_back(operation);
+  }
+  return out;
+}
+
+// Calls that are outputs in the order in which Keras looks at them: a map's by name.
+std::vector<int> flattened_outputs(const Model& model) {
+  std::vector<int> order(model.outputs().size());
+  std::iota(order.begin(), order.end(), 0);
+  const bool named = has_named_outputs(model);
+  if (named) {
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return model.output_names()[a] < model.output_names()[b]; });
+  }
+  for (int& entry : order) {
+    entry = model.outputs()[entry];
+  }
+  return order;
+}
+
+// A walk from the outputs towards the inputs, arguments in order, without recursion.
+class Traversal {
+ public:
+  Traversal(const Model& model, const Operations& operations)
+      : model_(model),
+        operations_(operations),
+        state_(model.calls().size(), State::kNew),
+        index_(operations.first_call.size(), -1) {
+    for (const int output : flattened_outputs(model)) {
+      visit(output);
+    }
+  }
+  const std::vector<int>& finished() const { return finished_; }  // calls, inputs first
+  const std::vector<int>& index() const { return index_; }  // operation -> when it was first met
+
+ private:
+  enum class State : uint8_t { kNew, kOpen, kDone };
+
+  void open(int call, std::vector<std::pair<int, size_t>>& stack) {
+    int& index = index_[operations_.of_call[call]];
+    index = index < 0 ? met_++ : index;
+    state_[call] = State::kOpen;
+    stack.emplace_back(call, 0);
+  }
+
+  void visit(int output) {
+    std::vector<std::pair<int, size_t>> stack;  // call, next argument
+    if (state_[output] == State::kNew) {
+      open(output, stack);
+    }
+    while (!stack.empty()) {
+      auto& [call, next] = stack.back();
+      const std::vector<int>& inputs = model_.calls()[call].inputs;
+      if (next < inputs.size()) {
+        const int input = inputs[next++];
+        if (state_[input] == State::kNew) {
+          open(input, stack);
+        }
+        continue;
+      }
+      state_[call] = State::kDone;
+      finished_.push_back(call);
+      stack.pop_back();
+    }
+  }
+
+  const Model& model_;
+  const Operations& operations_;
+  std::vector<State> state_;
+  std::vector<int> index_;
+  std::vector<int> finished_;
+  int met_ = 0;
+};
+
+std::string class_of(const Model& model, int call) {
+  const Model::Call& entry = model.calls()[call];
+  return entry.is_input ? "InputLayer" : model.layers()[entry.layer]->class_name;
+}
+
+// "layers/dense/vars/1" -> ("layers/dense", 1); nothing for other datasets.
+std::optional<std::pair<std::string, size_t>> vars_entry(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos || !ends_with(path.substr(0, slash), "/vars")) {
+    return std::nullopt;
+  }
+  const auto index = parse_number<size_t>(std::string_view(path).substr(slash + 1));
+  return index ? std::optional(std::pair{path.substr(0, slash - 5), *index}) : std::nullopt;
+}
+
+// Whether each layer of the model that has weights is among the groups' layers.
+bool has_layers(const Model& model, const std::vector<KerasGroup>& groups) {
+  std::set<std::string_view> names;
+  for (const KerasGroup& group : groups) {
+    names.insert(group.layer);
+  }
+  return std::all_of(model.layers().begin(), model.layers().end(), [&](const auto& layer) {
+    return layer->weights.empty() || names.contains(layer->name);
+  });
+}
+
+}  // namespace
+
+bool has_named_outputs(const Model& model) {
+  for (size_t i = 0; i < model.outputs().size(); ++i) {
+    if (model.output_names()[i] != model.calls()[model.outputs()[i]].name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<int> keras_layer_order(const Model& model) {
+  const Operations operations = operations_of(model);
+  const Traversal traversal(model, operations);
+  std::vector<int> call_depth(model.calls().size(), 0);
+  std::vector<int> depth(operations.first_call.size(), 0);
+  const std::vector<int>& finished = traversal.finished();
+  for (auto it = finished.rbegin(); it != finished.rend(); ++it) {
+    int& of_operation = depth[operations.of_call[*it]];
+    of_operation = std::max(of_operation, call_depth[*it]);
+    call_depth[*it] = of_operation;
+    for (const int input : model.calls()[*it].inputs) {
+      call_depth[input] = std::max(call_depth[input], of_operation + 1);
+    }
+  }
+  std::vector<int> order(operations.first_call.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return depth[a] != depth[b] ? depth[a] > depth[b] : traversal.index()[a] < traversal.index()[b];
+  });
+  for (int& entry : order) {
+    entry = operations.first_call[entry];
+  }
+  return order;
+}
+
+std::vector<KerasGroup> keras_groups(const Model& model) {
+  std::map<std::string, int> used;
+  std::vector<KerasGroup> out;
+  for (const int call : keras_layer_order(model)) {
+    const std::string base = to_snake_case(class_of(model, call));
+    const int count = used[base]++;
+    const Model::Call& entry = model.calls()[call];
+    out.push_back({entry.is_input ? entry.name : model.layers()[entry.layer]->name,
+                   "layers/" + base + (count == 0 ? "" : fmt::format("_{}", count))});
+  }
+  return out;
+}
+
+std::vector<NamedTensor> named_by_path(H5File file, const std::vector<KerasGroup>& groups,
+                                       const Model& model) {
+  std::map<std::string, const Layer*> layers;  // by name
+  for (const auto& layer : model.layers()) {
+    layers.emplace(layer->name, layer.get());
+  }
+  std::map<std::string, const Layer*> by_group;
+  for (const KerasGroup& group : groups) {
+    const auto layer = layers.find(group.layer);
+    if (layer != layers.end()) {
+      by_group.emplace(group.group, layer->second);
+    }
+  }
+  std::vector<NamedTensor> out;
+  for (NamedTensor& dataset : file.datasets) {
+    if (starts_with(dataset.name, "optimizer/") || starts_with(dataset.name, "metrics/") ||
+        dataset.name.find("seed_generator/") != std::string::npos) {
+      continue;
+    }
+    if (const auto entry = vars_entry(dataset.name)) {
+      const auto layer = by_group.find(entry->first);
+      if (layer != by_group.end() && entry->second < layer->second->weights.size()) {
+        dataset.name = layer->second->weights[entry->second].path;
+      }
+    }
+    out.push_back(std::move(dataset));
+  }
+  return out;
+}
+
+std::vector<NamedTensor> read_model_weights(const std::string& path, const Model& model) {
+  const std::string name = to_lower(path);
+  if (ends_with(name, ".keras")) {
+    KerasArchive archive = read_keras_archive(path);
+    ImportOptions options;
+    options.file = path;
+    const ImportedModel imported = import_keras(archive.config, options);
+    // Layers by their names where these are the same, else in Keras' order.
+    return named_by_path(std::move(archive.weights),
+                         has_layers(model, imported.groups) ? imported.groups : keras_groups(model),
+                         model);
+  }
+  if (ends_with(name, ".h5") || ends_with(name, ".hdf5")) {
+    return named_by_path(read_h5(path), keras_groups(model), model);
+  }
+  return read_weights(path);
+}
+
+std::vector<H5Vars> keras_vars(const Model& model, const std::vector<NamedTensor>& values,
+                               bool is_sequential) {
+  std::map<std::string_view, const HostTensor*> by_path;
+  for (const NamedTensor& value : values) {
+    by_path.emplace(value.name, &value.tensor);
+  }
+  std::map<std::string, const Layer*> layers;
+  for (const auto& layer : model.layers()) {
+    layers.emplace(layer->name, layer.get());
+  }
+  std::vector<H5Vars> out = {{"vars", model.name(), {}}};
+  for (const KerasGroup& group : keras_groups(model)) {
+    H5Vars vars{group.group + "/vars", group.layer, {}};
+    const auto layer = layers.find(group.layer);
+    if (is_sequential && layer == layers.end()) {
+      continue;
+    }
+    for (size_t i = 0; layer != layers.end() && i < layer->second->weights.size(); ++i) {
+      const auto value = by_path.find(layer->second->weights[i].path);
+      MESHTRAIN_CHECK(value != by_path.end(), "{}", layer->second->weights[i].path);
+      vars.tensors.push_back(value->second);
+    }
+    out.push_back(std::move(vars));
+  }
+  return out;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,71 @@
+#include "interop/save_model.h"
+
+#include <time.h>
+
+#include <filesystem>
+
+#include "base/durable_file.h"
+#include "base/text.h"
+#include "data/checks.h"
+#include "interop/keras/archive.h"
+#include "interop/keras/export_json.h"
+#include "interop/keras/weights.h"
+#include "tensor/npz.h"
+#include "tensor/safetensors.h"
+
+namespace meshtrain {
+
+ModelFormat model_format(const std::string& path) {
+  const std::pair<const char*, ModelFormat> ends[] = {{".weights.h5", ModelFormat::kH5},
+                                                      {".keras", ModelFormat::kKeras},
+                                                      {".npz", ModelFormat::kNpz},
+                                                      {".safetensors", ModelFormat::kSafetensors}};
+  for (const auto& [end, format] : ends) {
+    if (ends_with(to_lower(path), end)) {
+      return format;
+    }
+  }
+  return ModelFormat::kNone;
+}
+
+void write_model(const std::string& path, const Config& config, const Model& model,
+                 const std::vector<NamedTensor>& weights, int64_t saved) {
+  const bool is_sequential = config.model.is_sequential;
+  switch (model_format(path)) {
+    case ModelFormat::kH5:
+      return write_h5(path, keras_vars(model, weights, is_sequential));
+    case ModelFormat::kKeras:
+      return write_keras_archive(path, keras_json(config, model), keras_metadata(saved),
+                                 h5_image(keras_vars(model, weights, is_sequential)));
+    case ModelFormat::kNpz:
+      return write_npz(path, weights);
+    case ModelFormat::kSafetensors:
+      return write_safetensors(path, weights);
+    case ModelFormat::kNone:
+      break;
+  }
+  throw InternalError(fmt::format("`{}` has no format of models", path));
+}
+
+void save_model(const Engine& engine, const std::string& path, const Agreement& agreement) {
+  const Config& config = engine.setup().config();
+  std::vector<NamedTensor> weights;
+  for (const std::string& name : engine.weight_paths()) {
+    weights.push_back({name, engine.read_variable(name)});
+    if (first_nonfinite(weights.back().tensor) >= 0) {
+      Diagnostics diagnostics;
+      diagnostics
+          .error("E501", config.compile.optimizer.loc,
+                 fmt::format("`{}` is not finite; the model is not saved", name))
+          .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm)");
+      throw ConfigError(diagnostics);
+    }
+  }
+  const auto announced = agreement.announce("saving the model");
+  agreement.by_first("saving the model", [&] {
+    make_folders(std::filesystem::path(path).parent_path().string());
+    write_model(path, config, engine.model(), weights, static_cast<int64_t>(time(nullptr)));
+  });
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,108 @@
+#include "record/events.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+#include "base/text.h"
+
+namespace meshtrain {
+namespace {
+
+// Metrics of several values have a list.
+std::string logs_json(const Logs& logs, const LogLists& lists) {
+  std::string out = "{";
+  for (const auto& [name, value] : logs) {
+    std::string text = json_number(value);
+    if (const auto list = lists.find(name); list != lists.end()) {
+      std::vector<std::string> values;
+      std::transform(list->second.begin(), list->second.end(), std::back_inserter(values),
+                     json_number);
+      text = fmt::format("[{}]", join(values, ","));
+    }
+    out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", json_string(name), text);
+  }
+  return out + "}";
+}
+
+}  // namespace
+
+std::string json_string(std::string_view text) {
+  return json_text(nlohmann::json(text), -1, nlohmann::json::error_handler_t::replace);
+}
+
+std::string json_number(double value) {
+  return std::isfinite(value) ? format_shortest(value) : "null";
+}
+
+void EventLog::start(const RunInfo& info) {
+  nlohmann::ordered_json event = {
+      {"event", "start"},
+      {"version", info.version},
+      {"config", info.config},
+      {"name", info.name},
+      {"run_dir", info.run_dir},
+      {"seed", info.seed},
+      {"dtype_policy", info.dtype_policy},
+      {"mesh", {{"shape", info.mesh_shape}, {"axis_names", info.axis_names}}},
+      {"devices", info.devices},
+      {"batch_size", info.batch_size},
+      {"steps_per_epoch", info.steps_per_epoch},
+      {"initial_epoch", info.initial_epoch},
+      {"epochs", info.epochs},
+      {"samples", info.samples},
+      {"validation_samples", info.validation_samples},
+      {"parameters", info.parameters},
+      {"parameter_bytes", info.parameter_bytes},
+      {"bytes_per_device", info.bytes_per_device}};
+  if (!info.resumed_from.empty()) {
+    event["resumed_from"] = info.resumed_from;
+    event["changes"] = nlohmann::ordered_json::object();
+    for (const auto& [key, before, after] : info.changes) {
+      event["changes"][key] = {before, after};
+    }
+  }
+  emit(json_text(event, -1, nlohmann::json::error_handler_t::replace));
+}
+
+void EventLog::end(int exit_code, std::string_view message) {
+  emit(message.empty() ? fmt::format(R"({{"event":"end","exit_code":{}}})", exit_code)
+                       : fmt::format(R"({{"event":"end","exit_code":{},"message":{}}})", exit_code,
+                                     json_string(message)));
+}
+
+void EventLog::on_train_step(int64_t epoch, int64_t step, const StepRunner& runner) {
+  if (!log_steps_) {
+    return;
+  }
+  const double loss = runner.last_loss();
+  const std::string text = !std::isfinite(loss) ? "null"
+                           : float64_           ? format_shortest(loss)
+                                                : format_shortest(static_cast<float>(loss));
+  emit(fmt::format(R"({{"event":"step","epoch":{},"step":{},"loss":{}}})", epoch, step, text));
+}
+
+void EventLog::on_epoch_end(const EpochReport& report) {
+  const double ms =
+      report.steps > 0 ? report.train_seconds * 1e3 / static_cast<double>(report.steps) : 0.0;
+  emit(fmt::format(
+      R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f},"logs":{}}})",
+      report.epoch, report.steps, report.seconds, ms, logs_json(report.logs, report.lists)));
+}
+
+void EventLog::on_evaluate_end(const EvaluateReport& report) {
+  emit(fmt::format(R"({{"event":"evaluate","steps":{},"seconds":{:.6f},"logs":{}}})", report.steps,
+                   report.seconds, logs_json(report.logs, report.lists)));
+}
+
+void EventLog::on_warning(const std::string& text) {
+  emit(fmt::format(R"({{"event":"warning","text":{}}})", json_string(text)));
+}
+
+void EventLog::emit(std::string_view line) const {
+  for (const LineSink& sink : sinks_) {
+    sink(line);
+  }
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,51 @@
+// The events of a run as JSON, one object a line: metrics.jsonl, and stdout with --log-format json.
+//
+//   {"event":"start",...}                                     what is run (RunInfo)
+//   {"event":"step","epoch":1,"step":1,"loss":...}            with run.log_steps; that batch's loss
+//   {"event":"epoch","epoch":1,"steps":N,"seconds":...,"ms_per_step":...,"logs":{...}}
+//   {"event":"evaluate","steps":N,"seconds":...,"logs":{...}}
+//   {"event":"warning","text":"..."}
+//   {"event":"end","exit_code":0}
+//
+// Numbers have the shortest text that reads back as the same number of their type (a step's loss is
+// a float32 unless the dtype policy is float64); what is not finite is null, as JSON knows no such
+// number. `seconds` include validation, `ms_per_step` does not.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/observer.h"
+#include "record/run_info.h"
+
+namespace meshtrain {
+
+class EventLog : public TrainObserver {
+ public:
+  using LineSink = std::function<void(std::string_view line)>;  // a line without its end
+
+  EventLog(bool log_steps, bool float64) : log_steps_(log_steps), float64_(float64) {}
+  void add_sink(LineSink sink) { sinks_.push_back(std::move(sink)); }
+
+  void start(const RunInfo& info);
+  void end(int exit_code, std::string_view message = {});
+
+  void on_train_step(int64_t epoch, int64_t step, const StepRunner& runner) override;
+  void on_epoch_end(const EpochReport& report) override;
+  void on_evaluate_end(const EvaluateReport& report) override;
+  void on_warning(const std::string& text) override;
+
+ private:
+  void emit(std::string_view line) const;
+
+  bool log_steps_;
+  bool float64_;
+  std::vector<LineSink> sinks_;
+};
+
+std::string json_string(std::string_view text);  // quoted and escaped; bad UTF-8 is replaced
+std::string json_number(double value);           // "null" when not finite
+
+}  // namespace meshtrain

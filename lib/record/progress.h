@@ -1,0 +1,61 @@
+// Progbar: Keras' progress output, byte for byte (keras/src/utils/progbar.py and
+// callbacks/progbar_logger.py of Keras 3.16).
+//
+//   verbose 0   nothing
+//   verbose 1   a line redrawn with backspaces: bold count, green bar, time, metrics
+//   verbose 2   one line when the last step is done
+//
+// The clock and the stream are given from outside, so that tests own both.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/logs.h"
+
+namespace meshtrain {
+
+using TextSink = std::function<void(std::string_view)>;  // gets whole drawings
+
+class Progbar {
+ public:
+  // `target`: number of steps, 0 when unknown. The time starts now.
+  Progbar(int64_t target, int verbose, Clock now, TextSink write);
+
+  // `current` steps are done. Draws unless less than 0.05 s passed since the last drawing; `logs`
+  // is called only for a drawing and gives the running values.
+  void update(int64_t current, const std::function<Logs()>& logs);
+  // The end of the epoch, evaluation or prediction: always drawn, with the elapsed time and a line
+  // feed. An unknown target becomes `current`; a known one is shown as reached even when the data
+  // ran out before.
+  void finish(int64_t current, const Logs& logs);
+  // Takes the drawing off the screen (verbose 1): the cursor is at the start of an empty line.
+  void erase();
+
+  double elapsed() const { return now_() - start_; }
+
+ private:
+  void draw(int64_t current, double now, bool final);
+  double seconds_per_step(int64_t current, double now);
+  void take(const Logs& logs);
+
+  int64_t target_;
+  int verbose_;
+  Clock now_;
+  TextSink write_;
+  Logs values_;  // in the order first seen
+  double start_;
+  std::optional<double> last_drawn_;
+  std::optional<double> first_step_end_;
+  int64_t width_ = 0;  // visible columns of the drawing on the screen
+};
+
+// Of a mean as verbose 1 (`absolute`) or verbose 2 prints it: "0.5000", "1.0000e-03", "nan".
+std::string progress_number(double value, bool absolute);
+// "200ms/step", "1s/step", "12us/step".
+std::string progress_step_time(double seconds);
+
+}  // namespace meshtrain

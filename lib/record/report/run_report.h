@@ -1,0 +1,16 @@
+// report.html: one file that shows a run: curves, time line, mesh, layouts, memory, config. Nothing
+// is loaded from elsewhere, and it is well-formed XML as well.
+#pragma once
+
+#include <string>
+
+#include "record/report/record.h"
+
+namespace meshtrain {
+
+std::string report_html(const RunRecord& record);
+
+// Writes `folder`/report.html. Throws as read_run_record, and FileError (exit 74).
+void write_report(const std::string& folder);
+
+}  // namespace meshtrain

@@ -1,0 +1,90 @@
+// The run directory: everything that a run leaves behind.
+//
+//   config.yaml            as written            config.resolved.yaml   every value with its origin
+//   metrics.jsonl          what happened         weights.safetensors    at the end, by Keras paths
+//   plan.txt, plan.json    what is sharded how   checkpoints/
+//   data.json              what was learned from the training data: learned_file.h
+//
+// config.resolved.yaml can be used from anywhere: the places of data are absolute.
+// A run never writes into another run's directory; one that is resumed goes on in its own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/diagnostic.h"
+#include "engine/logs.h"
+#include "record/line_log.h"
+
+namespace meshtrain {
+
+struct RunDirOptions {
+  std::string dir;    // used as it is; empty: <root>/<name>/<time>_<4 hex digits>
+  SourceLoc dir_loc;  // where `dir` was written, for messages
+  std::string name;   // of the run; where one does not suit a folder, "_" for such characters
+                      // and a hash
+  std::string root = "runs";
+  std::string new_folder;  // its name, in place of <time>_<4 hex digits>
+  bool resume = false;     // `dir` holds a run, and it goes on
+};
+
+// What can be said before anything else is done: E141 `dir` holds another run (or anything), E142
+// (exit 74) it cannot be made or written to. What a run leaves that is killed before it reports
+// anything, a checkpoints/ without one and an empty metrics.jsonl, is nothing: that run is begun
+// again.
+void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics);
+
+// Whether folder `path`, which need not exist, can get new files: else E142.
+void check_can_make(const std::string& path, const SourceLoc& loc, Diagnostics& diagnostics);
+
+class RunDir {
+ public:
+  // Makes the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link
+  // `latest` to it. Throws ConfigError E141, E142.
+  // To go on, it must be there already, and rewind() must come before metrics().
+  RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble);
+
+  // The same, which another process made and writes.
+  explicit RunDir(std::string path) : path_(std::move(path)) {}
+
+  // Takes what was reported after `at` out of metrics.jsonl: it is going to happen again. Throws
+  // FileError (exit 74).
+  void rewind(const TrainPosition& at);
+
+  // Whether the weights, which are written last, will have room: E142 (exit 74) before the work is
+  // done that they come from.
+  void check_room(int64_t num_bytes) const;
+
+  const std::string& path() const { return path_; }
+  std::string file(std::string_view name) const;
+  // Writes a file whole or not at all. Throws FileError (exit 74).
+  void write(std::string_view name, std::string_view text) const;
+  LineLog& metrics() { return *metrics_; }
+  // Brings the folder, its name and metrics.jsonl to the disk. Throws FileError (exit 74). Another
+  // thread than that of metrics() may call it.
+  void sync() const;
+
+ private:
+  std::string path_;
+  LineLog::OnTrouble on_trouble_;
+  std::unique_ptr<LineLog> metrics_;
+};
+
+// Whether `dir` holds a run.
+bool is_run_dir(const std::string& dir);
+// Whether the run in `dir` came to its end.
+bool is_finished_run(const std::string& dir);
+// For RunDirOptions::new_folder: "2026-01-05_14-03-22_7f3a".
+std::string new_folder_name(int attempt = 0);
+// The folder of the runs of that name: "runs/mlp".
+std::string runs_folder(const RunDirOptions& options);
+// The folder of the newest run of that name, or "" when there is none.
+std::string latest_run(const RunDirOptions& options);
+
+// The lines of metrics.jsonl without the steps, epochs and evaluations after `at`, and without a
+// last line that is cut short.
+std::string rewound_metrics(std::string_view text, const TrainPosition& at);
+
+}  // namespace meshtrain

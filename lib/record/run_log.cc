@@ -1,0 +1,77 @@
+#include "record/run_log.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+
+#include "record/progress.h"
+
+namespace meshtrain {
+namespace {
+
+std::string logs_text(const Logs& logs) {
+  std::string out;
+  for (const auto& [name, value] : logs) {
+    out += fmt::format(" {} {}", name, progress_number(value, false));
+  }
+  return out;
+}
+
+}  // namespace
+
+RunLog::RunLog(std::string path, LineLog::OnTrouble on_trouble)
+    : log_(std::move(path), std::move(on_trouble), true) {}
+
+void RunLog::start(const RunInfo& info) {
+  std::string mesh;
+  for (size_t i = 0; i < info.mesh_shape.size(); ++i) {
+    mesh += fmt::format(" {}={}", info.axis_names[i], info.mesh_shape[i]);
+  }
+  line(fmt::format("start meshtrain {} {}, mesh{}{}", info.version, info.config,
+                   mesh.empty() ? " of one device" : mesh,
+                   info.resumed_from.empty()
+                       ? ""
+                       : fmt::format(", resumed from {}: {}", info.resumed_from, info.resumed_at)));
+}
+
+void RunLog::saved(std::string_view text) {
+  line(text);
+}
+
+void RunLog::end(int exit_code, std::string_view message) {
+  line(fmt::format("end exit code {}{}{}", exit_code, message.empty() ? "" : ": ", message));
+}
+
+void RunLog::on_epoch_end(const EpochReport& report) {
+  line(fmt::format("epoch {}{}", report.epoch, logs_text(report.logs)));
+}
+
+void RunLog::on_evaluate_end(const EvaluateReport& report) {
+  line(fmt::format("evaluate{}", logs_text(report.logs)));
+}
+
+void RunLog::on_warning(const std::string& text) {
+  line("warning " + text);
+}
+
+void RunLog::line(std::string_view text) {
+  std::string out = fmt::format("{} {}", utc_time_ms(), text);
+  for (char& c : out) {
+    c = c == '\n' ? ' ' : c;
+  }
+  log_.append(out);
+}
+
+std::string utc_time_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const auto seconds = static_cast<time_t>(ms / 1000);
+  tm parts = {};
+  gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                     ms % 1000);
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,41 @@
+// log.txt: what happened when, one line each, over all starts of a run. Unlike metrics.jsonl it is
+// history: what a resumed run does again stands there twice.
+//
+//   2026-01-05T14:03:22.123Z start meshtrain 0.1.0 mlp.yaml, mesh data=2 model=4
+//   2026-01-05T14:03:25.871Z epoch 1 accuracy 0.8912 loss 0.3921
+//   2026-01-05T14:03:25.880Z saved step 469 (1.2 MiB, 0.01 s, 0.000 s blocked)
+//   2026-01-05T14:03:31.007Z end exit code 0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/observer.h"
+#include "record/line_log.h"
+#include "record/run_info.h"
+
+namespace meshtrain {
+
+class RunLog : public TrainObserver {
+ public:
+  // Goes on at the end of the file. Throws FileError (exit 74).
+  RunLog(std::string path, LineLog::OnTrouble on_trouble);
+
+  void start(const RunInfo& info);
+  void saved(std::string_view text);  // "saved step 469 (...)"
+  void end(int exit_code, std::string_view message = {});
+
+  void on_epoch_end(const EpochReport& report) override;
+  void on_evaluate_end(const EvaluateReport& report) override;
+  void on_warning(const std::string& text) override;
+
+ private:
+  void line(std::string_view text);
+
+  LineLog log_;
+};
+
+// "2026-01-05T14:03:22.123Z"
+std::string utc_time_ms();
+
+}  // namespace meshtrain

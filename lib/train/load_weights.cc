@@ -1,0 +1,79 @@
+#include "train/load_weights.h"
+
+#include <filesystem>
+
+#include "checkpoint/reader.h"
+#include "engine/weights.h"
+#include "interop/keras/weights.h"
+#include "record/run_dir.h"
+#include "tensor/weights.h"
+
+namespace meshtrain {
+namespace {
+
+// The weights of a checkpoint, compared with their checksums.
+std::vector<NamedTensor> checkpoint_weights(const std::string& path) {
+  const CheckpointReader reader(path);
+  std::vector<NamedTensor> out;
+  for (const CheckpointTensor& tensor : reader.manifest().tensors) {
+    if (tensor.kind == TensorKind::kWeight) {
+      out.push_back({tensor.path, reader.read(tensor)});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string weights_in(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    return path;
+  }
+  const std::string folder = std::filesystem::canonical(path, error).string();
+  if (is_checkpoint(folder)) {
+    return folder;
+  }
+  const std::string last = folder + "/weights.safetensors";
+  const bool has_last = std::filesystem::exists(last, error);
+  const bool is_run = is_run_dir(folder);
+  if (has_last && (!is_run || is_finished_run(folder))) {
+    return last;
+  }
+  if (is_run) {
+    if (const auto newest = newest_checkpoint(folder + "/checkpoints"); newest.reader != nullptr) {
+      return newest.reader->path();
+    }
+    if (has_last) {
+      return last;
+    }
+  }
+  Diagnostics diagnostics;
+  diagnostics.error("E400", {}, fmt::format("`{}` holds no weights", path))
+      .help("a weights file, a checkpoint, or a run that has saved one");
+  throw ConfigError(diagnostics);
+}
+
+std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* model) {
+  const std::string found = weights_in(path);
+  if (is_checkpoint(found)) {
+    return checkpoint_weights(found);
+  }
+  return model == nullptr ? read_weights(found) : read_model_weights(found, *model);
+}
+
+void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
+                  const Model* model, std::vector<std::string>* unfit, const Agreement& agreement) {
+  const auto announced = agreement.announce("reading weights");
+  const std::vector<WantedWeight> wanted =
+      model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
+  std::vector<NamedTensor> fitting;
+  agreement.by_all("reading weights", [&] {
+    fitting = fitting_weights(read_weights_in(path, model), wanted, path, loc, unfit);
+  });
+  for (const auto& [name, value] : fitting) {
+    runner.write_variable(name, value);
+  }
+}
+
+}  // namespace meshtrain

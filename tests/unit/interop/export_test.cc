@@ -1,0 +1,176 @@
+// Configs as Keras' JSON and as Keras scripts.
+#include <doctest/doctest.h>
+
+#include "base/json.h"
+#include "interop/keras/export_json.h"
+#include "interop/keras/export_python.h"
+#include "keras_files.h"
+#include "support/temp_folder.h"
+
+namespace meshtrain {
+namespace {
+
+using test::Built;
+using test::caught;
+using Json = nlohmann::json;
+
+TEST_CASE("what was imported and is exported imports as the same config") {
+  for (const std::string& name : test::keras_models()) {
+    CAPTURE(name);
+    const KerasArchive archive = read_keras_archive(test::keras_file(name + ".keras"));
+    const Built first(test::import_text(archive.config).yaml);
+    const std::string json = keras_json(first.config, *first.model);
+    const std::string yaml = test::import_text(json).yaml;
+    const Built second(yaml);
+    CHECK(test::import_text(keras_json(second.config, *second.model)).yaml == yaml);
+    CHECK(keras_json(second.config, *second.model) == json);
+    REQUIRE(first.model->weights().size() == second.model->weights().size());
+    std::vector<std::string> paths, again;
+    for (size_t i = 0; i < first.model->weights().size(); ++i) {
+      paths.push_back(first.model->weights()[i]->path);
+      again.push_back(second.model->weights()[i]->path);
+    }
+    std::sort(paths.begin(), paths.end());
+    std::sort(again.begin(), again.end());
+    CHECK(paths == again);
+  }
+}
+
+constexpr const char* kTwoOutputs = R"(
+model:
+  name: pair
+  layers:
+    - Input: {name: a, shape: [4]}
+    - Dense: {name: d1, units: 3, activation: {relu: {max_value: 6}}, kernel_regularizer: l2}
+    - Call: {name: again, layer: d0, inputs: d1}
+    - Add: {name: sum, inputs: [d1, again]}
+    - Dense: {name: far, units: 1, inputs: d1}
+  outputs: {near: sum, far_out: far}
+compile:
+  optimizer:
+    SGD: {learning_rate: 0.5, momentum: 0.9}
+  loss: {near: mse, far_out: {Huber: {delta: 2}}}
+  loss_weights: {near: 1, far_out: 0.25}
+  metrics: {near: [mae]}
+)";
+
+std::string two_outputs() {
+  std::string yaml = kTwoOutputs;
+  yaml.replace(yaml.find("    - Dense: {name: d1"), 0, "    - Dense: {name: d0, units: 4}\n");
+  yaml.replace(yaml.find("units: 3"), 8, "units: 4");
+  return yaml;
+}
+
+TEST_CASE("the JSON has Keras' fields") {
+  const Built built(two_outputs());
+  const Json json = parse_json(keras_json(built.config, *built.model));
+  CHECK(json.at("class_name") == "Functional");
+  CHECK(json.at("registered_name") == "Functional");
+  const Json& config = json.at("config");
+  CHECK(config.at("name") == "pair");
+  CHECK(config.at("input_layers") == Json::array({"a", 0, 0}));
+  CHECK(config.at("output_layers") == Json{{"near", {"sum", 0, 0}}, {"far_out", {"far", 0, 0}}});
+  std::map<std::string, Json> layers;
+  for (const Json& layer : config.at("layers")) {
+    layers[layer.at("name")] = layer;
+    CHECK(layer.at("config").at("name") == layer.at("name"));
+  }
+  REQUIRE(layers.size() == 5);
+  CHECK(layers["a"].at("config").at("batch_shape") == Json::array({nullptr, 4}));
+  CHECK(layers["d0"].at("inbound_nodes").size() == 2);
+  CHECK(layers["sum"].at("inbound_nodes")[0].at("args")[0][1].at("config").at("keras_history") ==
+        Json::array({"d0", 1, 0}));
+  CHECK(layers["d1"].at("config").at("activation").at("class_name") == "ReLU");
+  CHECK(layers["d1"].at("config").at("kernel_regularizer").at("class_name") == "L2");
+  CHECK(layers["d1"].at("config").at("dtype").at("config").at("name") == "float32");
+  const Json& compile = json.at("compile_config");
+  CHECK(compile.at("optimizer").at("config").at("momentum") == 0.9);
+  CHECK(compile.at("loss").at("near") == "mse");
+  CHECK(compile.at("loss").at("far_out").at("config").at("delta") == 2);
+  CHECK(compile.at("loss_weights") == Json{{"near", 1.0}, {"far_out", 0.25}});
+  CHECK(compile.at("metrics") == Json{{"near", {"mae"}}});
+}
+
+TEST_CASE("policies are Keras' of those names") {
+  const Built built(
+      "dtype_policy: mixed_bfloat16\nmodel:\n  layers:\n    - Input: {shape: [4]}\n"
+      "    - Dense: {name: d, units: 3}\n    - Dense: {name: e, units: 2, dtype: float32}\n");
+  const Json config = parse_json(keras_json(built.config, *built.model)).at("config");
+  CHECK(config.at("dtype").at("config").at("name") == "mixed_bfloat16");
+  const Json& layers = config.at("layers");
+  CHECK(layers[0].at("config").at("dtype") == "float32");
+  CHECK(layers[1].at("config").at("dtype").at("config").at("name") == "mixed_bfloat16");
+  CHECK(layers[2].at("config").at("dtype").at("config").at("name") == "float32");
+  const std::string script =
+      keras_script(built.config, *built.model, KerasDistribution(), "m.yaml", "m.weights.h5");
+  CHECK(script.find("keras.config.set_dtype_policy(\"mixed_bfloat16\")") != std::string::npos);
+  CHECK(script.find("dtype=\"float32\", name=\"e\"") != std::string::npos);
+}
+
+TEST_CASE("the metadata name a version and a time") {
+  CHECK(keras_metadata(86400) ==
+        R"({"keras_version":"3.15.1","date_saved":"1970-01-02@00:00:00"})");
+}
+
+TEST_CASE("the script builds the model with Keras' distribution API") {
+  const Built built(two_outputs());
+  KerasDistribution distribution;
+  distribution.mesh_shape = {2, 4};
+  distribution.axis_names = {"data", "model"};
+  distribution.batch_axis = "data";
+  distribution.layouts = {{"d1/kernel", {"", "model"}, "d.*/kernel"}};
+  Config config = built.config;
+  config.distribution.type.value = "ModelParallel";
+  const std::string script =
+      keras_script(config, *built.model, distribution, "pair.yaml", "pair.weights.h5");
+  for (const char* line :
+       {"mesh = keras.distribution.DeviceMesh((2, 4,), [\"data\", \"model\"])\n",
+        "layout_map[\"d1/kernel\"] = (None, \"model\",)  # d.*/kernel\n",
+        "    a = keras.Input(shape=(4,), dtype=\"float32\", name=\"a\")\n",
+        "    d0_layer = keras.layers.Dense(units=4, name=\"d0\")\n",
+        "    d1 = keras.layers.Dense(units=4, activation=lambda x: keras.activations.relu(x, "
+        "max_value=6), kernel_regularizer=keras.regularizers.L2(), name=\"d1\")(d0)\n",
+        "    again = d0_layer(d1)\n", "keras.layers.Add(name=\"sum\")([d1, again])\n",
+        "    return keras.Model(a, {\"near\": sum, \"far_out\": far}, name=\"pair\")\n",
+        "optimizer = keras.optimizers.SGD(learning_rate=0.5, momentum=0.9)\n",
+        "    loss={\"near\": \"mse\", \"far_out\": keras.losses.Huber(delta=2)},\n",
+        "\"pair.weights.h5\"))\n"}) {
+    CAPTURE(line);
+    CHECK(script.find(line) != std::string::npos);
+  }
+}
+
+TEST_CASE(
+    "the words accuracy and crossentropy are words of Keras too, where they have no arguments") {
+  const auto built = [](const std::string& compile) {
+    return Built(
+        "model:\n  layers:\n    - Input: {shape: [4]}\n    - Dense: {units: 2}\ncompile: " +
+        compile + "\n");
+  };
+  const Built words = built("{loss: ce, metrics: [acc: {name: null}, Accuracy, Accuracy: {}]}");
+  const Json compile = parse_json(keras_json(words.config, *words.model)).at("compile_config");
+  CHECK(compile.at("loss") == "ce");
+  CHECK(compile.at("metrics")[0] == "acc");
+  CHECK(compile.at("metrics")[1] == "Accuracy");
+  CHECK(compile.at("metrics")[2].at("class_name") == "Accuracy");
+  for (const char* refused : {"{loss: mse, metrics: [ce]}", "{metrics: [acc: {name: right}]}"}) {
+    const Built metric = built(refused);
+    CHECK(caught([&] { keras_json(metric.config, *metric.model); }).code == "E417");
+  }
+}
+
+TEST_CASE("what Keras cannot say is refused") {
+  const Built built(R"(
+model:
+  layers:
+    - Input: {shape: [4]}
+    - Dense: {name: d, units: 2, activation: {gelu: {approximate: true}}}
+)");
+  const test::Caught error = caught([&] { keras_json(built.config, *built.model); });
+  CHECK(error.code == "E417");
+  CHECK(error.exit_code == 6);
+  CHECK(error.says("layer `d`: the activation `gelu` with arguments"));
+}
+
+}  // namespace
+}  // namespace meshtrain

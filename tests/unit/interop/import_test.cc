@@ -1,0 +1,239 @@
+// Keras' JSON as configs.
+#include "interop/keras/import.h"
+
+#include <doctest/doctest.h>
+
+#include "keras_files.h"
+#include "support/temp_folder.h"
+
+namespace meshtrain {
+namespace {
+
+using test::caught;
+using test::import_text;
+
+// A layer as Keras 3 writes it.
+std::string layer(const std::string& class_name, const std::string& config) {
+  return R"({"module": "keras.layers", "class_name": ")" + class_name + R"(", "config": {)" +
+         config + R"(}, "registered_name": null})";
+}
+
+std::string sequential(const std::string& layers, const std::string& more = "") {
+  return R"({"class_name": "Sequential", "config": {"name": "m", "layers": [)" +
+         layer("InputLayer", R"("name": "x", "batch_shape": [null, 4], "dtype": "float32")") +
+         ", " + layers + "]}" + more + "}";
+}
+
+// What follows `model:` and the model's name.
+std::string body(const std::string& json) {
+  const std::string yaml = import_text(json).yaml;
+  const size_t layers = yaml.find("  layers:\n");
+  REQUIRE(layers != std::string::npos);
+  return yaml.substr(layers + 10);
+}
+
+TEST_CASE("a Keras model becomes a config in short hand") {
+  const std::string file = test::keras_file("mlp.keras");
+  const KerasArchive archive = read_keras_archive(file);
+  ImportOptions options{"mlp.keras", archive.version, "weights.safetensors"};
+  CHECK(import_keras(archive.config, options).yaml ==
+        R"(# mlp of mlp.keras (Keras 3.15.1), imported by meshtrain.
+# To train it, say where the samples come from: data: {train: {source: npz, path: train.npz}}
+
+model:
+  name: mlp
+  layers:
+    - Input: {shape: [6]}
+    - Dense: {name: d1, units: 5, activation: relu, kernel_initializer: he_normal, kernel_regularizer: l2}
+    - Dropout: {rate: 0.4}
+    - Dense: {units: 4, activation: {leaky_relu: {negative_slope: 0.1}}, use_bias: false}
+    - Dense: {units: 3, activation: softmax, kernel_constraint: {MaxNorm: {max_value: 3}}}
+
+compile:
+  optimizer:
+    Adam: {clipnorm: 1, learning_rate: {CosineDecay: {decay_steps: 100, initial_learning_rate: 0.01}}}
+  loss: sparse_categorical_crossentropy
+  metrics: [accuracy]
+
+fit:
+  initial_weights: weights.safetensors
+)");
+}
+
+TEST_CASE("every model that Keras wrote is a config that loads") {
+  for (const std::string& name : test::keras_models()) {
+    CAPTURE(name);
+    const KerasArchive archive = read_keras_archive(test::keras_file(name + ".keras"));
+    const ImportedModel imported = import_text(archive.config);
+    CAPTURE(imported.yaml);
+    CHECK(imported.dropped.empty());
+    CHECK_NOTHROW(test::Built(imported.yaml));
+  }
+}
+
+TEST_CASE("nested models are dissolved and layers keep names that are unique") {
+  const KerasArchive archive = read_keras_archive(test::keras_file("nested.keras"));
+  const ImportedModel imported = import_text(archive.config);
+  CHECK(imported.yaml.find("- Dense: {name: head, units: 4, inputs: a}") != std::string::npos);
+  CHECK(imported.yaml.find("- Call: {layer: head,") != std::string::npos);
+  CHECK(imported.yaml.find("- Dense: {name: head_1, units: 4}") != std::string::npos);
+  CHECK(imported.yaml.find("- Rescaling: {name: subtract, scale: -1, offset: 1}") !=
+        std::string::npos);
+  CHECK(imported.yaml.find("- Activation: {name: relu, activation: relu}") != std::string::npos);
+  bool found = false;
+  for (const KerasGroup& group : imported.groups) {
+    found = found || (group.layer == "head_1" && group.group == "layers/sequential/layers/dense_1");
+  }
+  CHECK(found);
+}
+
+TEST_CASE("arguments that are defaults or mean nothing here are not written") {
+  CHECK(body(sequential(layer("Dense", R"("name": "dense", "trainable": true, "units": 2,
+      "activation": "linear", "use_bias": true, "lora_rank": null, "quantization_config": null,
+      "kernel_initializer": {"class_name": "GlorotUniform", "config": {"seed": null}},
+      "bias_initializer": {"class_name": "Zeros", "config": {}}, "kernel_regularizer": null)"))) ==
+        "    - Input: {name: x, shape: [4]}\n    - Dense: {units: 2}\n");
+  CHECK(
+      body(sequential(layer("Dense", R"("name": "dense_7", "trainable": false, "units": 2,
+      "kernel_initializer": {"class_name": "RandomNormal",
+        "config": {"mean": 0.0, "stddev": 0.10000000149011612, "seed": 3}},
+      "activity_regularizer": {"class_name": "L1", "config": {"l1": 0.5}})"))) ==
+      "    - Input: {name: x, shape: [4]}\n"
+      "    - Dense: {name: dense_7, units: 2, kernel_initializer: {RandomNormal: {seed: 3, stddev: "
+      "0.1}}, trainable: false, activity_regularizer: {L1: {l1: 0.5}}}\n");
+}
+
+TEST_CASE("a policy that most layers have becomes the config's") {
+  const std::string yaml =
+      import_text(sequential(layer("Dense", R"("name": "a", "units": 2, "dtype": "float64")") +
+                             ", " +
+                             layer("Dense", R"("name": "b", "units": 2, "dtype": {"class_name":
+                          "DTypePolicy", "config": {"name": "float64"}})") +
+                             ", " + layer("Flatten", R"("name": "c", "dtype": "float32")")))
+          .yaml;
+  CHECK(yaml.find("dtype_policy: float64\n") != std::string::npos);
+  CHECK(yaml.find("- Input: {name: x, shape: [4], dtype: float32}") != std::string::npos);
+  CHECK(yaml.find("- Dense: {name: a, units: 2}") != std::string::npos);
+  CHECK(yaml.find("- Flatten: {name: c, dtype: float32}") != std::string::npos);
+}
+
+TEST_CASE("mixed policies and maps of policies are those of the layers") {
+  const std::string map = R"({"class_name": "DTypePolicyMap", "config": {"default_policy":
+      "mixed_float16", "policy_map": {"m/b.*": {"class_name": "DTypePolicy", "config":
+      {"name": "mixed_bfloat16"}}, "m/c": {"class_name": "DTypePolicy", "config":
+      {"name": "float32"}}}}})";
+  std::string layers;
+  for (const char* name : {"a", "b1", "b2", "c"}) {
+    layers += (layers.empty() ? "" : ", ") +
+              layer("Dense", R"("units": 2, "dtype": )" + map + R"(, "name": ")" + name + "\"");
+  }
+  const std::string yaml = import_text(sequential(layers)).yaml;
+  CHECK(yaml.find("dtype_policy: mixed_bfloat16\n") != std::string::npos);
+  CHECK(yaml.find("- Input: {name: x, shape: [4]}") != std::string::npos);
+  CHECK(yaml.find("- Dense: {name: a, dtype: mixed_float16, units: 2}") != std::string::npos);
+  CHECK(yaml.find("- Dense: {name: b1, units: 2}") != std::string::npos);
+  CHECK(yaml.find("- Dense: {name: c, dtype: float32, units: 2}") != std::string::npos);
+}
+
+TEST_CASE("models of Keras 2 are read as well") {
+  const std::string json = R"({"class_name": "Functional", "config": {"name": "old", "layers": [
+    {"class_name": "InputLayer", "name": "a", "inbound_nodes": [],
+     "config": {"batch_input_shape": [null, 3], "dtype": "float32", "sparse": false, "name": "a"}},
+    {"class_name": "Dense", "name": "d", "inbound_nodes": [[["a", 0, 0, {}]]],
+     "config": {"name": "d", "units": 3, "activation": "relu"}},
+    {"class_name": "Add", "name": "sum", "inbound_nodes": [[["a", 0, 0, {}], ["d", 0, 0, {}]]],
+     "config": {"name": "sum"}}],
+    "input_layers": [["a", 0, 0]], "output_layers": [["sum", 0, 0]]},
+    "keras_version": "2.4.0", "backend": "tensorflow"})";
+  CHECK(body(json) ==
+        "    - Input: {name: a, shape: [3]}\n    - Dense: {name: d, units: 3, activation: relu, "
+        "inputs: a}\n"
+        "    - Add: {name: sum, inputs: [a, d]}\n");
+}
+
+// A functional model of one layer on an image.
+std::string functional(const std::string& class_name, const std::string& config,
+                       const std::string& keywords) {
+  return R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+    {"class_name": "InputLayer", "name": "x", "inbound_nodes": [],
+     "config": {"batch_shape": [null, 8, 8, 3], "dtype": "float32", "name": "x"}},
+    {"class_name": ")" +
+         class_name + R"(", "name": "it", "config": {"name": "it", )" + config +
+         R"(}, "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+       "config": {"shape": [null, 8, 8, 3], "dtype": "float32", "keras_history": ["x", 0, 0]}}],
+       "kwargs": )" +
+         keywords + R"(}]}], "input_layers": [["x", 0, 0]], "output_layers": [["it", 0, 0]]}})";
+}
+
+TEST_CASE("the `training` that Keras writes beside a call changes nothing") {
+  // Of augmentation it is always true.
+  for (const char* training : {"true", "false", "null"}) {
+    CHECK(body(functional("RandomFlip", R"("mode": "horizontal")",
+                          std::string(R"({"training": )") + training + "}")) ==
+          "    - Input: {name: x, shape: [8, 8, 3]}\n"
+          "    - RandomFlip: {name: it, mode: horizontal, inputs: x}\n");
+  }
+  const test::Caught error =
+      caught([] { import_text(functional("Flatten", R"("trainable": true)", R"({"mask": 1})")); });
+  CHECK(error.says("layer `it` (Flatten) is called with `mask`"));
+}
+
+TEST_CASE("what only concerns training is left out with a comment") {
+  const ImportedModel imported = import_text(
+      sequential(layer("Dense", R"("name": "d", "units": 2)"),
+                 R"(, "compile_config": {"optimizer": {"class_name": "MyOptimizer", "config": {}},
+           "loss": "mse", "metrics": ["my_metric"]})"));
+  REQUIRE(imported.dropped.size() == 2);
+  CHECK(imported.yaml.find("# not taken over: compile: optimizer: optimizer `MyOptimizer`") !=
+        std::string::npos);
+  CHECK(imported.yaml.find("compile:\n  loss: mse\n") != std::string::npos);
+  CHECK(imported.yaml.find("my_metric") != std::string::npos);
+}
+
+TEST_CASE("what is not in meshtrain is refused by layer and argument") {
+  struct Case {
+    std::string layers, code, says;
+  };
+  const std::string good = layer("Dense", R"("name": "g", "units": 2)");
+  for (const Case& c : std::vector<Case>{
+           {layer("Lambda", R"("name": "f", "function": {"class_name": "__lambda__"})"), "E415",
+            "layer `f` (Lambda) holds Python code"},
+           {layer("LSTM", R"("name": "r", "units": 2)"), "E416",
+            "layer `r` (LSTM) is not in meshtrain"},
+           {R"({"class_name": "Mine", "config": {"name": "own"}, "registered_name": "my>Mine"})",
+            "E416", "layer `own` (Mine) is a class of your own"},
+           {layer("Dense", R"("name": "a/b", "units": 2)"), "E416", "has a `/` in its name"},
+           {layer("Dense", R"("name": "d", "units": 2, "lora_rank": 4)"), "E416",
+            "layer `d` (Dense): `lora_rank: 4` is not in meshtrain"},
+           {layer("Dense", R"("name": "d", "units": 2, "sparkle": true)"), "E416",
+            "`sparkle: true`"},
+           {layer("Dense", R"("name": "d", "units": 2.5)"), "E416", "`units`"},
+           {layer("Dense", R"("name": "d", "units": 2, "activation": "wobble")"), "E416",
+            "layer `d` (Dense), `activation`: activation `wobble`"},
+           {layer("Dense", R"("name": "d", "units": 2, "kernel_initializer":
+               {"class_name": "Mine", "config": {}})"),
+            "E416", "initializer `Mine`"},
+           {layer("Dense", R"("name": "d", "units": 2, "dtype": "int8_from_float32")"), "E416",
+            "the dtype policy `int8_from_float32`"}}) {
+    CAPTURE(c.layers);
+    const test::Caught error = caught([&] { import_text(sequential(good + ", " + c.layers)); });
+    CAPTURE(error.text);
+    CHECK(error.code == c.code);
+    CHECK(error.exit_code == 6);
+    CHECK(error.says(c.says));
+    CHECK(error.says("model.json"));
+  }
+}
+
+TEST_CASE("all problems of a model are shown together") {
+  try {
+    import_text(sequential(layer("LSTM", R"("name": "r", "units": 2)") + ", " +
+                           layer("GRU", R"("name": "s", "units": 2)")));
+    FAIL("not refused");
+  } catch (const ConfigError& error) {
+    CHECK(error.diagnostics().num_errors() == 2);
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain

@@ -1,0 +1,132 @@
+// Where Keras puts weights, compared with the files that Keras wrote.
+#include "interop/keras/weights.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "keras_files.h"
+#include "support/temp_folder.h"
+
+namespace meshtrain {
+namespace {
+
+using test::Built;
+using test::keras_file;
+
+bool has_nested_models(const std::string& name) {
+  return name == "nested";
+}
+
+TEST_CASE("layers are ordered and grouped as Keras does") {
+  for (const std::string& name : test::keras_models()) {
+    CAPTURE(name);
+    const KerasArchive archive = read_keras_archive(keras_file(name + ".keras"));
+    const ImportedModel imported = test::import_text(archive.config);
+    const Built built(imported.yaml);
+    if (has_nested_models(name)) {
+      continue;  // their groups are inside of other groups
+    }
+    std::vector<std::pair<std::string, std::string>> ours, keras;
+    for (const KerasGroup& group : keras_groups(*built.model)) {
+      ours.emplace_back(group.layer, group.group);
+    }
+    for (const KerasGroup& group : imported.groups) {
+      keras.emplace_back(group.layer, group.group);
+    }
+    // Operations (`x + y`) are no layers for Keras, but they are here.
+    std::erase_if(ours, [&](const auto& entry) {
+      return std::none_of(keras.begin(), keras.end(),
+                          [&](const auto& other) { return other.first == entry.first; });
+    });
+    std::sort(ours.begin(), ours.end());
+    std::sort(keras.begin(), keras.end());
+    CHECK(ours == keras);
+  }
+}
+
+TEST_CASE("each weight of a Keras file is found by its path") {
+  for (const std::string& name : test::keras_models()) {
+    CAPTURE(name);
+    const std::string file = keras_file(name + ".keras");
+    const Built built(test::import_text(read_keras_archive(file).config).yaml);
+    const std::vector<NamedTensor> tensors = read_model_weights(file, *built.model);
+    CHECK(tensors.size() == built.model->weights().size());
+    for (const Weight* weight : built.model->weights()) {
+      CAPTURE(weight->path);
+      const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                      [&](const NamedTensor& t) { return t.name == weight->path; });
+      REQUIRE(found != tensors.end());
+      CHECK(found->tensor.shape() == weight->shape);
+      CHECK(found->tensor.dtype() == weight->dtype);
+    }
+  }
+}
+
+// The groups of weights, and those of layers without, as they are in a file.
+std::vector<std::pair<std::string, std::string>> layout_of(const H5File& file) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const NamedTensor& dataset : file.datasets) {
+    if (dataset.name.rfind("optimizer", 0) != 0) {
+      out.emplace_back(dataset.name, shape_string(dataset.tensor.shape()));
+    }
+  }
+  for (const auto& [group, name] : file.names) {
+    if (group.rfind("optimizer", 0) != 0 && group.find("/activation/") == std::string::npos) {
+      out.emplace_back(group, name);
+    }
+  }
+  return out;
+}
+
+TEST_CASE("exported HDF5 files have the groups and attributes of Keras' own") {
+  const test::TempFolder folder;
+  for (const std::string name : {"mlp", "convnet", "several", "shared", "separable", "adapted"}) {
+    CAPTURE(name);
+    const std::string file = keras_file(name + ".keras");
+    KerasArchive archive = read_keras_archive(file);
+    const Built built(test::import_text(archive.config).yaml);
+    const std::vector<NamedTensor> values = read_model_weights(file, *built.model);
+    const bool sequential = built.config.model.is_sequential;
+    write_h5(folder.file("w.h5"), keras_vars(*built.model, values, sequential));
+    const H5File written = read_h5(folder.file("w.h5"));
+    const auto ours = layout_of(written);
+    const auto keras_own = layout_of(archive.weights);
+    REQUIRE(ours.size() == keras_own.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      CHECK(ours[i].first == keras_own[i].first);
+      CHECK(ours[i].second == keras_own[i].second);
+    }
+    std::map<std::string, const HostTensor*> keras;
+    for (const NamedTensor& dataset : archive.weights.datasets) {
+      keras[dataset.name] = &dataset.tensor;
+    }
+    for (const NamedTensor& dataset : written.datasets) {
+      REQUIRE(keras.contains(dataset.name));
+      CHECK(std::memcmp(dataset.tensor.bytes(), keras[dataset.name]->bytes(),
+                        dataset.tensor.num_bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("weights by group fit a config with other names") {
+  const Built built(R"(
+model:
+  layers:
+    - Input: {shape: [6]}
+    - Dense: {name: first, units: 5, activation: relu}
+    - Dense: {name: second, units: 4, use_bias: false}
+    - Dense: {name: third, units: 3}
+)");
+  for (const char* file : {"mlp.weights.h5", "mlp.keras"}) {
+    const std::vector<NamedTensor> tensors = read_model_weights(keras_file(file), *built.model);
+    REQUIRE(tensors.size() == 5);
+    CHECK(tensors[0].name == "first/kernel");
+    CHECK(tensors[2].name == "second/kernel");
+    CHECK(tensors[4].name == "third/bias");
+  }
+}
+
+}  // namespace
+}  // namespace meshtrain
