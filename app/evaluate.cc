@@ -71,8 +71,8 @@ int run_evaluate(const Arguments& arguments, bool& started) {
   }
   Trainer trainer(engine, config, seconds_now);
   trainer.set_agreement(agreement);
-  trainer.add_observer(events);
-  trainer.add_observer(console);
+  trainer.add_hook(events);
+  trainer.add_hook(console);
   started = true;
   catch_stop_signals();
   try {

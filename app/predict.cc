@@ -132,7 +132,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   Console console(console_options(arguments, config));
   Trainer trainer(engine, config, seconds_now);
   trainer.set_agreement(agreement);
-  trainer.add_observer(console);
+  trainer.add_hook(console);
   started = true;
   catch_stop_signals();
   std::vector<HostTensor> outputs;

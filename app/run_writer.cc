@@ -43,9 +43,9 @@ void RunWriter::start(const RunInfo& info, const std::vector<std::string>& comma
 
 void RunWriter::observe(Trainer& trainer) {
   if (writes_) {
-    trainer.add_observer(events_);
-    trainer.add_observer(*log_);
-    trainer.add_observer(console_);
+    trainer.add_hook(events_);
+    trainer.add_hook(*log_);
+    trainer.add_hook(console_);
   }
 }
 

@@ -1,33 +1,28 @@
 #include "stop_at.h"
 
-#include <algorithm>
-
 namespace meshtrain {
 
-int64_t StopAt::steps_to_turn(const TrainPosition& at) const {
+int64_t StopAt::steps_until_sync(const TrainPosition& at) const {
   const int64_t left = stop_.at.step - at.step;
-  const int64_t steps = inner_.steps_to_turn(at);
-  return left > 0 ? std::min(left, steps) : steps;
+  return left > 0 ? left : Hook::steps_until_sync(at);
 }
 
-bool StopAt::wants_turn(const TrainPosition& at, bool last) {
-  const bool inner_wants = inner_.wants_turn(at, last);
-  return inner_wants || is_goal(at);
+bool StopAt::needs_sync(const TrainPosition& at, bool /*last*/) {
+  return is_goal(at);
 }
 
-void StopAt::after_step(const TrainPosition& at, bool last) {
+void StopAt::on_sync(const TrainPosition& at, bool /*last*/) {
   end_at(at);
-  inner_.after_step(at, last);
 }
 
-void StopAt::during_validation(const TrainPosition& at) {
-  end_at(at);
-  inner_.during_validation(at);
+void StopAt::on_pass_step(const PassPosition& position, const StepRunner& /*runner*/) {
+  if (position.pass == Pass::kValidation) {
+    end_at(position.at);
+  }
 }
 
-void StopAt::after_epoch(const TrainPosition& at, const Logs& logs) {
-  end_at(at);
-  inner_.after_epoch(at, logs);
+void StopAt::on_epoch_boundary(const TrainPosition& next, const Logs& /*logs*/) {
+  end_at(next);
 }
 
 bool StopAt::is_goal(const TrainPosition& at) const {
@@ -40,7 +35,7 @@ void StopAt::end_at(const TrainPosition& at) {
   if (!is_goal(at)) {
     return;
   }
-  if (const std::string error = inner_.save_to(stop_.save_as, at); !error.empty()) {
+  if (const std::string error = saver_.save_to(stop_.save_as, at); !error.empty()) {
     throw RuntimeFailure(ExitCode::kWriteFailed, error);
   }
   throw StopPointReached();

@@ -17,29 +17,23 @@ class StopPointReached : public Error {
   StopPointReached() : Error(ExitCode::kOk, "reached") {}
 };
 
-// Passes everything on, and ends the run where it is told to.
-class StopAt : public TrainControl {
+// Saves and ends the run at its place, before the Checkpointer acts there.
+class StopAt : public Hook {
  public:
-  StopAt(Checkpointer& inner, const StopPoint& stop) : inner_(inner), stop_(stop) {}
+  StopAt(Checkpointer& saver, const StopPoint& stop) : saver_(saver), stop_(stop) {}
 
-  void on_fit_begin(const TrainPosition& at) override { inner_.on_fit_begin(at); }
-  int64_t steps_to_turn(const TrainPosition& at) const override;
-  bool wants_turn(const TrainPosition& at, bool last) override;
-  void after_step(const TrainPosition& at, bool last) override;
-  void during_validation(const TrainPosition& at) override;
-  void after_epoch(const TrainPosition& at, const Logs& logs) override;
-  void on_fit_end(const TrainPosition& at) override { inner_.on_fit_end(at); }
-  void during_evaluation() override { inner_.during_evaluation(); }
-  std::string save_to(const std::string& path, const TrainPosition& at) override {
-    return inner_.save_to(path, at);
-  }
+  int64_t steps_until_sync(const TrainPosition& at) const override;
+  bool needs_sync(const TrainPosition& at, bool last) override;
+  void on_sync(const TrainPosition& at, bool last) override;
+  void on_pass_step(const PassPosition& position, const StepRunner& runner) override;
+  void on_epoch_boundary(const TrainPosition& next, const Logs& logs) override;
 
  private:
   bool is_goal(const TrainPosition& at) const;
   void end_at(const TrainPosition& at);
 
-  Checkpointer& inner_;
-  const StopPoint stop_;
+  Checkpointer& saver_;
+  StopPoint stop_;
 };
 
 }  // namespace meshtrain

@@ -62,9 +62,7 @@ TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double
 
 void TrainingRun::drop_file_callbacks() {
   std::erase_if(config_.callbacks, [](const ConfigObject& callback) {
-    const std::string& name = callback.class_name;
-    return name == "ModelCheckpoint" || name == "BackupAndRestore" || name == "CSVLogger" ||
-           name == "TensorBoard";
+    return callback_type(callback.class_name).writes_files;
   });
 }
 
@@ -142,16 +140,17 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     record.start(info, arguments_.command_line);
   });
   std::optional<StopAt> stop_at;
-  TrainControl* control = &checkpointer;
-  if (stop) {
-    control = &stop_at.emplace(checkpointer, *stop);
-  }
   try {
     Trainer trainer(engine, config_, seconds_now);
     trainer.set_agreement(agreement_);
-    trainer.set_callbacks(callbacks);
-    trainer.set_control(*control);
+    for (const auto& callback : callbacks.all()) {
+      trainer.add_hook(*callback);
+    }
     record.observe(trainer);
+    if (stop) {
+      trainer.add_hook(stop_at.emplace(checkpointer, *stop));
+    }
+    trainer.add_saver(checkpointer);
     run_steps(trainer, engine, data, run, target);
   } catch (...) {
     console.interrupt();
@@ -344,7 +343,7 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
           .config = config_,
           .run_dir = run.path(),
           .now = seconds_now,
-          .print = [&console](const std::string& text) { console.on_message(text); },
+          .print = [&console](const std::string& text) { console.print(text); },
           .warn = [&console](const std::string& text) { console.on_warning(text); },
           .larger_is_better =
               [&engine](const std::string& log) {
@@ -387,6 +386,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
       report(text);
     }
   };
+  options.take_state_saves = [&callbacks] { return callbacks.take_state_saves(); };
   // Shared, since the options are copied for each save.
   options.before_commit = [&run, &callbacks, named = std::make_shared<bool>(false)] {
     callbacks.sync();

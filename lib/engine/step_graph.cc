@@ -94,7 +94,7 @@ void StepGraphs::add_kept_variables() {
   const std::vector<std::string> names = callback_names(config_.callbacks);
   for (size_t c = 0; c < names.size(); ++c) {
     const ConfigObject& callback = config_.callbacks[c];
-    if (callback.class_name != "EarlyStopping" || !callback.boolean("restore_best_weights")) {
+    if (!callback.has("restore_best_weights") || !callback.boolean("restore_best_weights")) {
       continue;
     }
     kept_[names[c]] = static_cast<int>(variables_.size());

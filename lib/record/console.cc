@@ -98,34 +98,34 @@ void Console::end(int64_t steps, const Logs& logs) {
   record_.reset();
 }
 
-void Console::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) {
-  begin(epochs > 1 ? fmt::format("Epoch {}/{}", epoch, epochs) : "", steps);
+void Console::on_epoch_begin(const EpochStart& start) {
+  begin(start.epochs > 1 ? fmt::format("Epoch {}/{}", start.epoch + 1, start.epochs) : "",
+        start.steps);
 }
-void Console::on_train_step(int64_t, int64_t step_number, const StepRunner& runner) {
-  step(step_number, [&runner] { return runner.logs(); });
+void Console::on_train_step(const TrainPosition& at, const StepRunner& runner) {
+  step(at.batch, [&runner] { return runner.logs(); });
 }
-void Console::on_epoch_end(const EpochReport& report) {
+void Console::on_epoch_end(EpochReport& report) {
   end(report.steps, report.logs);
 }
 
-void Console::on_evaluate_begin(int64_t steps) {
-  begin(options_.format == LogFormat::kPlain ? "Evaluate" : "", steps);
+// A validation is part of its epoch's line.
+void Console::on_pass_begin(const PassPosition& position) {
+  if (position.pass != Pass::kValidation) {
+    const char* title = position.pass == Pass::kEvaluation ? "Evaluate" : "Predict";
+    begin(options_.format == LogFormat::kPlain ? title : "", position.steps);
+  }
 }
-void Console::on_evaluate_step(int64_t step_number, const StepRunner& runner) {
-  step(step_number, [&runner] { return runner.logs(); });
+void Console::on_pass_step(const PassPosition& position, const StepRunner& runner) {
+  if (position.pass != Pass::kValidation) {
+    const bool has_logs = position.pass == Pass::kEvaluation;
+    step(position.step, [&runner, has_logs] { return has_logs ? runner.logs() : Logs(); });
+  }
 }
-void Console::on_evaluate_end(const EvaluateReport& report) {
-  end(report.steps, report.logs);
-}
-
-void Console::on_predict_begin(int64_t steps) {
-  begin(options_.format == LogFormat::kPlain ? "Predict" : "", steps);
-}
-void Console::on_predict_step(int64_t step_number) {
-  step(step_number, [] { return Logs(); });
-}
-void Console::on_predict_end(int64_t steps) {
-  end(steps, {});
+void Console::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
+  if (position.pass != Pass::kValidation) {
+    end(report.steps, report.logs);
+  }
 }
 
 void Console::on_warning(const std::string& text) {
@@ -136,7 +136,7 @@ void Console::on_warning(const std::string& text) {
 }
 
 // To the record, whose bar it interrupts as it does in Keras; the animation makes room.
-void Console::on_message(const std::string& text) {
+void Console::print(const std::string& text) {
   interrupt();
   if (options_.quiet) {
     return;

@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/observer.h"
+#include "engine/hook.h"
 #include "record/progress.h"
 
 namespace meshtrain {
@@ -33,21 +33,19 @@ struct ConsoleOptions {
   TextSink out, err;
 };
 
-class Console : public TrainObserver {
+class Console : public Hook {
  public:
   explicit Console(ConsoleOptions options);
 
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override;
-  void on_train_step(int64_t epoch, int64_t step, const StepRunner& runner) override;
-  void on_epoch_end(const EpochReport& report) override;
-  void on_evaluate_begin(int64_t steps) override;
-  void on_evaluate_step(int64_t step, const StepRunner& runner) override;
-  void on_evaluate_end(const EvaluateReport& report) override;
-  void on_predict_begin(int64_t steps) override;
-  void on_predict_step(int64_t step) override;
-  void on_predict_end(int64_t steps) override;
+  void on_epoch_begin(const EpochStart& start) override;
+  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_epoch_end(EpochReport& report) override;
+  void on_pass_begin(const PassPosition& position) override;
+  void on_pass_step(const PassPosition& position, const StepRunner& runner) override;
+  void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
   void on_warning(const std::string& text) override;
-  void on_message(const std::string& text) override;
+  // Writes a callback's text, line feeds included.
+  void print(const std::string& text);
 
   // The end: writes the final result in quiet mode.
   void finish();

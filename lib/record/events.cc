@@ -71,7 +71,7 @@ void EventLog::end(int exit_code, std::string_view message) {
                                      json_string(message)));
 }
 
-void EventLog::on_train_step(int64_t epoch, int64_t step, const StepRunner& runner) {
+void EventLog::on_train_step(const TrainPosition& at, const StepRunner& runner) {
   if (!log_steps_) {
     return;
   }
@@ -79,10 +79,11 @@ void EventLog::on_train_step(int64_t epoch, int64_t step, const StepRunner& runn
   const std::string text = !std::isfinite(loss) ? "null"
                            : float64_           ? format_shortest(loss)
                                                 : format_shortest(static_cast<float>(loss));
-  emit(fmt::format(R"({{"event":"step","epoch":{},"step":{},"loss":{}}})", epoch, step, text));
+  emit(fmt::format(R"({{"event":"step","epoch":{},"step":{},"loss":{}}})", at.epoch + 1, at.batch,
+                   text));
 }
 
-void EventLog::on_epoch_end(const EpochReport& report) {
+void EventLog::on_epoch_end(EpochReport& report) {
   const double ms =
       report.steps > 0 ? report.train_seconds * 1e3 / static_cast<double>(report.steps) : 0.0;
   emit(fmt::format(
@@ -90,7 +91,10 @@ void EventLog::on_epoch_end(const EpochReport& report) {
       report.epoch, report.steps, report.seconds, ms, logs_json(report.logs, report.lists)));
 }
 
-void EventLog::on_evaluate_end(const EvaluateReport& report) {
+void EventLog::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
+  if (position.pass != Pass::kEvaluation) {
+    return;
+  }
   emit(fmt::format(R"({{"event":"evaluate","steps":{},"seconds":{:.6f},"logs":{}}})", report.steps,
                    report.seconds, logs_json(report.logs, report.lists)));
 }

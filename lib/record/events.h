@@ -17,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/observer.h"
+#include "engine/hook.h"
 #include "record/run_info.h"
 
 namespace meshtrain {
 
-class EventLog : public TrainObserver {
+class EventLog : public Hook {
  public:
   using LineSink = std::function<void(std::string_view line)>;  // a line without its end
 
@@ -32,9 +32,9 @@ class EventLog : public TrainObserver {
   void start(const RunInfo& info);
   void end(int exit_code, std::string_view message = {});
 
-  void on_train_step(int64_t epoch, int64_t step, const StepRunner& runner) override;
-  void on_epoch_end(const EpochReport& report) override;
-  void on_evaluate_end(const EvaluateReport& report) override;
+  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_epoch_end(EpochReport& report) override;
+  void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
   void on_warning(const std::string& text) override;
 
  private:

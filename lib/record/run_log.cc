@@ -43,12 +43,14 @@ void RunLog::end(int exit_code, std::string_view message) {
   line(fmt::format("end exit code {}{}{}", exit_code, message.empty() ? "" : ": ", message));
 }
 
-void RunLog::on_epoch_end(const EpochReport& report) {
+void RunLog::on_epoch_end(EpochReport& report) {
   line(fmt::format("epoch {}{}", report.epoch, logs_text(report.logs)));
 }
 
-void RunLog::on_evaluate_end(const EvaluateReport& report) {
-  line(fmt::format("evaluate{}", logs_text(report.logs)));
+void RunLog::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
+  if (position.pass == Pass::kEvaluation) {
+    line(fmt::format("evaluate{}", logs_text(report.logs)));
+  }
 }
 
 void RunLog::on_warning(const std::string& text) {

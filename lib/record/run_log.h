@@ -10,13 +10,13 @@
 #include <string>
 #include <string_view>
 
-#include "engine/observer.h"
+#include "engine/hook.h"
 #include "record/line_log.h"
 #include "record/run_info.h"
 
 namespace meshtrain {
 
-class RunLog : public TrainObserver {
+class RunLog : public Hook {
  public:
   // Goes on at the end of the file. Throws FileError (exit 74).
   RunLog(std::string path, LineLog::OnTrouble on_trouble);
@@ -25,8 +25,8 @@ class RunLog : public TrainObserver {
   void saved(std::string_view text);  // "saved step 469 (...)"
   void end(int exit_code, std::string_view message = {});
 
-  void on_epoch_end(const EpochReport& report) override;
-  void on_evaluate_end(const EvaluateReport& report) override;
+  void on_epoch_end(EpochReport& report) override;
+  void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
   void on_warning(const std::string& text) override;
 
  private:

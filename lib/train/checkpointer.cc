@@ -19,8 +19,9 @@
 #include "checkpoint/restore.h"
 #include "engine/signals.h"
 #include "exec/executor.h"
+#include "record/progress.h"
+#include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/monitor.h"
-#include "train/callbacks/swap_ema_weights.h"
 
 namespace meshtrain {
 namespace {
@@ -145,20 +146,18 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
 }
 
 void Checkpointer::load_states(std::map<std::string, std::string> saved, bool same_model) {
-  for (Persistent* persistent : states_) {
-    const auto found = saved.extract(persistent->state_name());
+  for (Hook* hook : states_) {
+    const auto found = saved.extract(hook->state_name());
     if (found.empty()) {
       continue;
     }
-    persistent->load_state(found.mapped());
+    hook->load_state(found.mapped());
     if (!same_model) {
-      persistent->forget_model();
+      hook->forget_model();
     }
   }
   for (const auto& [name, json] : saved) {  // of callbacks that are gone
-    if (SwapEmaWeights::has_swapped(name, json)) {
-      engine_.swap_averages();  // nobody else would
-    }
+    undo_callback(name, json, engine_);
   }
 }
 
@@ -235,7 +234,7 @@ void Checkpointer::report_place(const TrainPosition& at) {
       last_saved_ < 0 ? "none" : checkpoint_name(last_saved_), logs));
 }
 
-void Checkpointer::on_fit_begin(const TrainPosition& at) {
+void Checkpointer::on_train_begin(const TrainPosition& at) {
   look(Agreement::Pace::kNow);
   last_step_ = last_save_ended_ = agreement_.now();
   if (must_stop()) {
@@ -243,7 +242,7 @@ void Checkpointer::on_fit_begin(const TrainPosition& at) {
   }
 }
 
-int64_t Checkpointer::steps_to_turn(const TrainPosition& at) const {
+int64_t Checkpointer::steps_until_sync(const TrainPosition& at) const {
   const Interval& every = config_.checkpoint.every;
   int64_t steps = std::numeric_limits<int64_t>::max();
   const auto turn_at_each = [&](int64_t count) {
@@ -258,7 +257,7 @@ int64_t Checkpointer::steps_to_turn(const TrainPosition& at) const {
   return steps;
 }
 
-bool Checkpointer::wants_turn(const TrainPosition& at, bool last) {
+bool Checkpointer::needs_sync(const TrainPosition& at, bool last) {
   look(Agreement::Pace::kPaced);
   const double now = agreement_.now();
   longest_step_ = std::max(longest_step_, now - last_step_);
@@ -271,7 +270,7 @@ bool Checkpointer::wants_turn(const TrainPosition& at, bool last) {
   return compares_replicas(at) || (!last && (due_ || asked_ || must_stop()));
 }
 
-void Checkpointer::after_step(const TrainPosition& at, bool last) {
+void Checkpointer::on_sync(const TrainPosition& at, bool last) {
   if (compares_replicas(at)) {
     check_replicas(at);
   }
@@ -285,6 +284,23 @@ void Checkpointer::after_step(const TrainPosition& at, bool last) {
     }
   }
   last_step_ = agreement_.now();
+}
+
+void Checkpointer::after_hooks(const TrainPosition& at) {
+  if (!options_.take_state_saves) {
+    return;
+  }
+  for (const StateSave& wanted : options_.take_state_saves()) {
+    wanted.done(save_to(wanted.path, at));
+  }
+}
+
+void Checkpointer::on_pass_step(const PassPosition& position, const StepRunner& /*runner*/) {
+  if (position.pass == Pass::kValidation) {
+    during_validation(position.at);
+  } else if (position.pass == Pass::kEvaluation) {
+    during_evaluation();
+  }
 }
 
 void Checkpointer::during_validation(const TrainPosition& at) {
@@ -306,7 +322,7 @@ void Checkpointer::watch_best(const Logs& logs) {
   }
 }
 
-void Checkpointer::after_epoch(const TrainPosition& at, const Logs& logs) {
+void Checkpointer::on_epoch_boundary(const TrainPosition& at, const Logs& logs) {
   watch_best(logs);
   look(Agreement::Pace::kNow, hash_of(logs));
   const Interval& every = config_.checkpoint.every;

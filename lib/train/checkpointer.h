@@ -18,8 +18,8 @@
 #include "checkpoint/writer.h"
 #include "engine/agreement.h"
 #include "engine/engine.h"
-#include "record/progress.h"
-#include "train/train_control.h"
+#include "engine/hook.h"
+#include "train/callbacks/callback.h"
 
 namespace meshtrain {
 
@@ -39,30 +39,35 @@ struct CheckpointerOptions {
   std::function<void(const std::string&)> inform;  // each save
   std::function<void(const std::string&)> report;  // where training is, when asked to
   std::function<void()> before_commit;             // see SaveOptions
+  // Takes the saves that callbacks asked for; none where it is empty.
+  std::function<std::vector<StateSave>()> take_state_saves = {};
 };
 
-class Checkpointer : public TrainControl {
+class Checkpointer : public Hook {
  public:
   // Rank 0 takes the lock, cleans up and checks that there is room. Collective. Throws ConfigError
   // E420, E421 (exit 74), E455 (exit 6).
   Checkpointer(Engine& engine, const Config& config, CheckpointerOptions options);
   ~Checkpointer() override;  // waits for the save that is being written
 
-  // State that goes into every checkpoint. Add before resume().
-  void add_state(Persistent& state) { states_.push_back(&state); }
+  // A hook whose state goes into every checkpoint. Add before resume().
+  void add_state(Hook& hook) { states_.push_back(&hook); }
   // The model was restored from this checkpoint; `own`: it is one of this folder, and what is newer
   // there (damaged, or of a past that is given up) is set aside. Throws FileError.
   void resume(const CheckpointReader& reader, bool own);
 
-  void on_fit_begin(const TrainPosition& at) override;
-  int64_t steps_to_turn(const TrainPosition& at) const override;
-  bool wants_turn(const TrainPosition& at, bool last) override;
-  void after_step(const TrainPosition& at, bool last) override;
-  void during_validation(const TrainPosition& at) override;
-  void after_epoch(const TrainPosition& at, const Logs& logs) override;
+  void on_train_begin(const TrainPosition& at) override;
+  int64_t steps_until_sync(const TrainPosition& at) const override;
+  bool needs_sync(const TrainPosition& at, bool last) override;
+  void on_sync(const TrainPosition& at, bool last) override;
+  void after_hooks(const TrainPosition& at) override;
+  void on_pass_step(const PassPosition& position, const StepRunner& runner) override;
+  void on_epoch_boundary(const TrainPosition& next, const Logs& logs) override;
   void on_fit_end(const TrainPosition& at) override;
-  void during_evaluation() override;
-  std::string save_to(const std::string& path, const TrainPosition& at) override;
+
+  // Saves all of the state as a checkpoint at `path`, in place of one that is there. Returns why it
+  // was not saved; empty when it was.
+  std::string save_to(const std::string& path, const TrainPosition& at);
 
   const std::string& run_id() const { return options_.run_id; }
   // Whether `monitor` is better when larger, and its name; empty when nothing is monitored.
@@ -93,6 +98,8 @@ class Checkpointer : public TrainControl {
   void prune();
   bool is_due(double count, Interval::Unit unit) const;
   bool must_stop() const;
+  void during_validation(const TrainPosition& at);
+  void during_evaluation();
   [[noreturn]] void stop(const TrainPosition& at);
   void report_place(const TrainPosition& at);
   void watch_best(const Logs& logs);
@@ -108,7 +115,7 @@ class Checkpointer : public TrainControl {
   Agreement& agreement_;
   std::unique_ptr<CheckpointLock> lock_;
   Snapshot snapshot_;
-  std::vector<Persistent*> states_;
+  std::vector<Hook*> states_;
 
   CheckpointNotes notes_;  // of the save in flight
   std::future<SaveResult> saving_;

@@ -79,8 +79,8 @@ void Checkpointer::take_notes(const TrainPosition& at) {
   state_.learning_rate = engine_.fixed_learning_rate();
   state_.monitor = monitor_;
   state_.callbacks.clear();
-  for (const Persistent* persistent : states_) {
-    state_.callbacks[persistent->state_name()] = persistent->save_state();
+  for (const Hook* hook : states_) {
+    state_.callbacks[hook->state_name()] = hook->save_state();
   }
   notes_ = {.state = state_,
             .written_by = options_.written_by,

@@ -20,17 +20,15 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_,
                       [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
-  unseen_ = 0;
-  agreement_->look(Agreement::Pace::kNow);  // callbacks begin at rank 0's time
-  if (callbacks_ != nullptr) {
-    callbacks_->on_train_begin(at);
+  in_flight_ = 0;
+  agreement_->look(Agreement::Pace::kNow);  // hooks begin at rank 0's time
+  for (Hook* hook : hooks_) {
+    hook->on_train_begin(at);
   }
-  if (control_ != nullptr) {
-    control_->on_fit_begin(at);
-  } else {
+  if (!has_saver_) {
     agreement_->throw_if_stopped("setting up");
   }
-  while (at.epoch < fit.epochs && (callbacks_ == nullptr || !callbacks_->stop_training())) {
+  while (at.epoch < fit.epochs && !is_stopped()) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
     const double start = now_();
     EpochReport report = train_epoch(train, batches, plan, at);
@@ -38,40 +36,34 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
       validate(*validation, at, report);
     }
     report.seconds = now_() - start;
-    if (callbacks_ != nullptr) {
-      callbacks_->on_epoch_end(at.epoch, report.logs);
-    }
-    for (TrainObserver* observer : observers_) {
-      observer->on_epoch_end(report);
+    for (Hook* hook : hooks_) {
+      hook->on_epoch_end(report);
     }
     at = {.step = at.step, .epoch = at.epoch + 1};
-    save_states(at);
-    if (control_ != nullptr) {
-      control_->after_epoch(at, report.logs);
+    for (Hook* hook : hooks_) {
+      hook->after_hooks(at);
+    }
+    for (Hook* hook : hooks_) {
+      hook->on_epoch_boundary(at, report.logs);
     }
   }
-  if (control_ != nullptr) {
-    control_->on_fit_end(at);
+  for (Hook* hook : hooks_) {
+    hook->on_fit_end(at);
   }
-  if (callbacks_ != nullptr) {
-    callbacks_->on_epochs_end();
+  for (Hook* hook : hooks_) {
+    hook->before_finalize();
   }
   if (fit.epochs > 0) {
     runner_.finalize_weights();
   }
-  if (callbacks_ != nullptr) {
-    callbacks_->on_train_end();
+  for (Hook* hook : hooks_) {
+    hook->on_train_end();
   }
 }
 
-void Trainer::save_states(const TrainPosition& at) {
-  if (callbacks_ == nullptr) {
-    return;
-  }
-  for (const CallbackContext::StateSave& save : callbacks_->take_state_saves()) {
-    MESHTRAIN_CHECK(control_ != nullptr, "nobody can save the state to {}", save.path);
-    save.done(control_->save_to(save.path, at));
-  }
+bool Trainer::is_stopped() const {
+  return std::any_of(hooks_.begin(), hooks_.end(),
+                     [](const Hook* hook) { return hook->stops_training(); });
 }
 
 EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, const EpochPlan& plan,
@@ -84,18 +76,15 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
   if (at.batch == 0) {
     runner_.reset_metrics();
   }
-  if (callbacks_ != nullptr && at.batch == 0) {
-    callbacks_->on_epoch_begin(at.epoch);
-  }
-  for (TrainObserver* observer : observers_) {
-    observer->on_epoch_begin(epoch, config_.fit.epochs, plan.target);
+  for (Hook* hook : hooks_) {
+    hook->on_epoch_begin({at.epoch, config_.fit.epochs, plan.target, at.batch > 0});
   }
   while (!at.epoch_trained && at.batch < plan.steps) {
     train_together(batches, steps_together(train, plan, at), plan, at);
   }
   if (plan.ran_out) {
-    for (TrainObserver* observer : observers_) {
-      observer->on_warning(
+    for (Hook* hook : hooks_) {
+      hook->on_warning(
           fmt::format("epoch {} ran out of data after {} of {} steps (fit.steps_per_epoch); the "
                       "next one starts "
                       "from the beginning",
@@ -109,7 +98,16 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
   return report;
 }
 
-// Steps that may be computed before anybody but the observers must look.
+namespace {
+
+// The position so many steps of an epoch before `at`.
+TrainPosition before(const TrainPosition& at, int64_t steps) {
+  return {.step = at.step - steps, .epoch = at.epoch, .batch = at.batch - steps};
+}
+
+}  // namespace
+
+// Steps that may be begun before any hook needs the model as it is between two of them.
 int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
                                 const TrainPosition& at) const {
   const int64_t size = config_.fit.batch_size;
@@ -119,11 +117,8 @@ int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
   if (steps <= 1) {
     return 1;
   }
-  if (callbacks_ != nullptr) {
-    steps = std::min(steps, callbacks_->steps_to_turn() - unseen_);
-  }
-  if (control_ != nullptr) {
-    steps = std::min(steps, control_->steps_to_turn(at));
+  for (const Hook* hook : hooks_) {
+    steps = std::min(steps, hook->steps_until_sync(before(at, in_flight_)) - in_flight_);
   }
   return steps <= 1 ? 1 : std::min(steps, runner_.steps_at_once(size));
 }
@@ -137,7 +132,7 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
       agreement_->progress(at, "step");
       return batch;
     } catch (...) {
-      see_steps(at, 0);
+      retire_steps(at, 0);
       throw;
     }
   };
@@ -148,38 +143,42 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
   }
   at.batch += count;
   at.step += count;
-  unseen_ += count;
-  see_steps(at, runner_.runs_ahead() ? count : 0);
+  in_flight_ += count;
+  retire_steps(at, runner_.runs_ahead() ? count : 0);
   const bool last = at.batch == plan.steps;
-  const bool control_turn = control_ == nullptr || control_->wants_turn(at, last);
-  if (last || control_turn || (callbacks_ != nullptr && callbacks_->steps_to_turn() <= unseen_)) {
-    see_steps(at, 0);
+  bool syncs = last || !has_saver_;
+  std::vector<Hook*> waiting;
+  for (Hook* hook : hooks_) {
+    if (hook->needs_sync(at, last)) {
+      waiting.push_back(hook);
+    }
+    syncs = syncs || hook->steps_until_sync(before(at, in_flight_)) <= in_flight_;
   }
-  save_states(at);
-  if (control_ == nullptr) {
+  if (syncs || !waiting.empty()) {
+    retire_steps(at, 0);
+  }
+  for (Hook* hook : hooks_) {
+    hook->after_hooks(at);
+  }
+  if (!has_saver_) {
     agreement_->throw_if_stopped(
         fmt::format("step {} of epoch {}; weights were not saved", at.batch, at.epoch + 1));
-  } else if (control_turn) {
-    control_->after_step(at, last);
+  }
+  for (Hook* hook : waiting) {
+    hook->on_sync(at, last);
   }
 }
 
-void Trainer::see_steps(const TrainPosition& at, int64_t but) {
-  const int64_t epoch = at.epoch + 1;
-  while (unseen_ > but) {
-    runner_.show_step(unseen_ - 1);
-    const int64_t batch = at.batch - unseen_;
-    if (callbacks_ != nullptr && std::isfinite(runner_.last_loss())) {
-      callbacks_->on_train_batch_end(at.epoch, batch);
-    } else if (callbacks_ != nullptr) {
-      callbacks_->on_invalid_loss(batch);
+void Trainer::retire_steps(const TrainPosition& at, int64_t in_flight) {
+  while (in_flight_ > in_flight) {
+    --in_flight_;
+    runner_.show_step(in_flight_);
+    const TrainPosition done = before(at, in_flight_);
+    for (Hook* hook : hooks_) {
+      hook->on_train_step(done, runner_);
     }
-    --unseen_;
-    agreement_->loss(at.step - unseen_, runner_);
-    for (TrainObserver* observer : observers_) {
-      observer->on_train_step(epoch, batch + 1, runner_);
-    }
-    check_loss(epoch, batch + 1);
+    agreement_->loss(done.step, runner_);
+    check_loss(done.epoch + 1, done.batch);
   }
 }
 
@@ -187,90 +186,80 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   const FitConfig& fit = config_.fit;
   const int64_t batch_size =
       fit.validation_batch_size > 0 ? fit.validation_batch_size : fit.batch_size;
-  TrainPosition trained = at;
-  trained.epoch_trained = true;
-  trained.logs = report.logs;
-  trained.lists = report.lists;
-  agreement_->progress(trained, "validation");
-  if (callbacks_ != nullptr) {
-    callbacks_->on_test_begin();
-  }
-  run_tests(validation, batch_size, fit.validation_steps, [&](int64_t step) {
-    if (control_ != nullptr) {
-      control_->during_validation(trained);
-    } else {
-      agreement_->throw_if_stopped(
-          fmt::format("step {} of the validation; weights were not saved", step));
-    }
-  });
-  const Logs logs = runner_.logs();
-  if (callbacks_ != nullptr) {
-    callbacks_->on_test_end(logs);
-  }
-  for (const auto& [name, value] : logs) {
+  PassPosition position = {.pass = Pass::kValidation, .steps = fit.validation_steps, .at = at};
+  position.at.epoch_trained = true;
+  position.at.logs = report.logs;
+  position.at.lists = report.lists;
+  agreement_->progress(position.at, "validation");
+  const EvaluateReport found = run_tests(validation, batch_size, std::move(position));
+  for (const auto& [name, value] : found.logs) {
     report.logs.emplace_back("val_" + name, value);
   }
-  for (const auto& [name, values] : runner_.log_lists()) {
+  for (const auto& [name, values] : found.lists) {
     report.lists["val_" + name] = values;
   }
 }
 
 Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps) {
-  const int64_t all = count_batches(dataset.num_samples, batch_size, false);
-  const double start = now_();
-  for (TrainObserver* observer : observers_) {
-    observer->on_evaluate_begin(steps > 0 ? std::min(steps, all) : all);
-  }
-  EvaluateReport report;
-  report.steps = run_tests(dataset, batch_size, steps, [this](int64_t step) {
-    for (TrainObserver* observer : observers_) {
-      observer->on_evaluate_step(step, runner_);
-    }
-    if (control_ != nullptr) {
-      control_->during_evaluation();
-    } else {
-      agreement_->throw_if_stopped(fmt::format("step {} of the evaluation", step));
-    }
-  });
-  report.seconds = now_() - start;
-  report.logs = runner_.logs();
-  report.lists = runner_.log_lists();
-  for (TrainObserver* observer : observers_) {
-    observer->on_evaluate_end(report);
-  }
-  return report.logs;
+  return run_tests(dataset, batch_size, {.pass = Pass::kEvaluation, .steps = steps}).logs;
 }
 
-int64_t Trainer::run_tests(const Dataset& dataset, int64_t batch_size, int64_t steps,
-                           const std::function<void(int64_t)>& after_step) {
+EvaluateReport Trainer::run_tests(const Dataset& dataset, int64_t batch_size,
+                                  PassPosition position) {
   const int64_t all = count_batches(dataset.num_samples, batch_size, false);
-  const int64_t count = steps > 0 ? std::min(steps, all) : all;
+  const double start = now_();
+  position.steps = position.steps > 0 ? std::min(position.steps, all) : all;
+  for (Hook* hook : hooks_) {
+    hook->on_pass_begin(position);
+  }
   BatchReader batches(dataset, runner_.keep(dataset) ? 0 : config_.data.prefetch.value, now_,
                       [this](int64_t size) { return runner_.part_of_batch(false, size); });
-  batches.start(EpochOrder(dataset.num_samples), batch_size, 0, count);
+  batches.start(EpochOrder(dataset.num_samples), batch_size, 0, position.steps);
   runner_.reset_metrics();
-  for (int64_t step = 1; step <= count; ++step) {
+  while (position.step < position.steps) {
     runner_.test_step(batches.next());
-    after_step(step);
+    ++position.step;
+    end_pass_step(position);
   }
-  return count;
+  const EvaluateReport report = {.steps = position.steps,
+                                 .seconds = now_() - start,
+                                 .logs = runner_.logs(),
+                                 .lists = runner_.log_lists()};
+  for (Hook* hook : hooks_) {
+    hook->on_pass_end(position, report);
+  }
+  return report;
+}
+
+void Trainer::end_pass_step(const PassPosition& position) {
+  for (Hook* hook : hooks_) {
+    hook->on_pass_step(position, runner_);
+  }
+  if (has_saver_) {
+    return;
+  }
+  constexpr const char* kPasses[] = {"step {} of the validation; weights were not saved",
+                                     "step {} of the evaluation", "step {} of the prediction"};
+  agreement_->throw_if_stopped(
+      fmt::format(fmt::runtime(kPasses[static_cast<size_t>(position.pass)]), position.step));
 }
 
 std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_size) {
-  const int64_t steps = count_batches(dataset.num_samples, batch_size, false);
+  PassPosition position = {.pass = Pass::kPrediction};
+  position.steps = count_batches(dataset.num_samples, batch_size, false);
   BatchReader batches(dataset, config_.data.prefetch, now_,
                       [this](int64_t size) { return runner_.part_of_batch(false, size); });
-  batches.start(EpochOrder(dataset.num_samples), batch_size, 0, steps);
-  for (TrainObserver* observer : observers_) {
-    observer->on_predict_begin(steps);
+  batches.start(EpochOrder(dataset.num_samples), batch_size, 0, position.steps);
+  for (Hook* hook : hooks_) {
+    hook->on_pass_begin(position);
   }
   std::vector<HostTensor> all;
   int64_t done = 0;
-  for (int64_t step = 1; step <= steps; ++step) {
+  while (position.step < position.steps) {
     const Batch batch = batches.next();
     const std::vector<HostTensor> outputs = runner_.predict_step(batch);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (step == 1) {
+      if (position.step == 0) {
         Shape shape = outputs[i].shape();
         shape[0] = dataset.num_samples;
         all.emplace_back(outputs[i].dtype(), shape);
@@ -280,13 +269,11 @@ std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_s
                   outputs[i].num_bytes());
     }
     done += static_cast<int64_t>(batch.rows.size());
-    for (TrainObserver* observer : observers_) {
-      observer->on_predict_step(step);
-    }
-    agreement_->throw_if_stopped(fmt::format("step {} of the prediction", step));
+    ++position.step;
+    end_pass_step(position);
   }
-  for (TrainObserver* observer : observers_) {
-    observer->on_predict_end(steps);
+  for (Hook* hook : hooks_) {
+    hook->on_pass_end(position, {.steps = position.steps});
   }
   return all;
 }

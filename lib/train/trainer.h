@@ -1,11 +1,9 @@
 // Trainer: Keras' fit, evaluate and predict over host datasets (trainers/trainer.py).
 //
-// The trainer knows the order of things; what they look like is up to its observers (the console,
-// the run directory), which are called in the order they were added.
+// The trainer knows the order of things; what happens at its landmarks is up to the hooks.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,11 +13,9 @@
 #include "engine/agreement.h"
 #include "engine/batch_reader.h"
 #include "engine/epoch_plan.h"
+#include "engine/hook.h"
 #include "engine/logs.h"
-#include "engine/observer.h"
 #include "engine/step_runner.h"
-#include "train/callbacks/callback_list.h"
-#include "train/train_control.h"
 
 namespace meshtrain {
 
@@ -29,11 +25,14 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  void add_observer(TrainObserver& observer) { observers_.push_back(&observer); }
-  // Act before the observers see what happened.
-  void set_callbacks(CallbackList& callbacks) { callbacks_ = &callbacks; }
-  // Decides between steps about saving and stopping; without one a signal ends the run.
-  void set_control(TrainControl& control) { control_ = &control; }
+  // Hooks are called in this order: those that change logs go before those that show them.
+  void add_hook(Hook& hook) { hooks_.push_back(&hook); }
+  // Adds the hook that decides about saving and stopping, after all others. Without one a signal
+  // ends the run.
+  void add_saver(Hook& saver) {
+    add_hook(saver);
+    has_saver_ = true;
+  }
   // Of the runner's processes; without one it is alone.
   void set_agreement(Agreement& agreement) { agreement_ = &agreement; }
   // fit goes on here instead of at initial_epoch; the runner must be in the state of that place.
@@ -54,32 +53,32 @@ class Trainer {
                           TrainPosition& at);
   int64_t steps_together(const Dataset& train, const EpochPlan& plan,
                          const TrainPosition& at) const;
-  // Begins `count` steps, and does what follows each of those that must be seen now.
+  // Begins `count` steps, and retires those that must be retired now.
   void train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
                       TrainPosition& at);
-  // What follows each step up to `at`, but the newest `but`.
-  void see_steps(const TrainPosition& at, int64_t but);
+  // Gives the hooks each step up to `at`, but the newest `in_flight`.
+  void retire_steps(const TrainPosition& at, int64_t in_flight);
   void validate(const Dataset& validation, const TrainPosition& at, EpochReport& report);
   bool validates_after(int64_t epoch) const;
+  bool is_stopped() const;  // by a hook
   void check_loss(int64_t epoch, int64_t step) const;
-  void save_states(const TrainPosition& at);  // those that callbacks asked for
-  // Runs the batches; `after_step(step)` follows each.
-  int64_t run_tests(const Dataset& dataset, int64_t batch_size, int64_t steps,
-                    const std::function<void(int64_t)>& after_step);
+  // Runs the batches, of which there are `position.steps`.
+  EvaluateReport run_tests(const Dataset& dataset, int64_t batch_size, PassPosition position);
+  // What follows a step of a pass.
+  void end_pass_step(const PassPosition& position);
 
   StepRunner& runner_;
   const Config& config_;
   Clock now_;
-  std::vector<TrainObserver*> observers_;
-  CallbackList* callbacks_ = nullptr;
-  TrainControl* control_ = nullptr;
+  std::vector<Hook*> hooks_;
+  bool has_saver_ = false;
   Agreement alone_;
   Agreement* agreement_ = &alone_;
   std::optional<TrainPosition> start_;
-  // Steps before the position that are begun and were not seen: loss, callbacks, observers. A
-  // runner that runs ahead is given the next steps first, so that its device has work while those
-  // before are looked at. Where somebody acts (a turn, the epoch's end) there are none.
-  int64_t unseen_ = 0;
+  // Steps before the position that are begun and were not given to hooks. A runner that runs ahead
+  // is given the next steps first, so that its device has work meanwhile. At a sync and at an
+  // epoch's end there are none.
+  int64_t in_flight_ = 0;
 };
 
 }  // namespace meshtrain

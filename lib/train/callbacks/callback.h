@@ -15,16 +15,19 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
-#include "engine/step_runner.h"
-#include "record/progress.h"
-#include "train/train_control.h"
+#include "engine/hook.h"
 
 namespace meshtrain {
+
+// A checkpoint of everything, in a folder of its own.
+struct StateSave {
+  std::string path;
+  std::function<void(const std::string& error)> done;  // error: why it was not saved, or empty
+};
 
 // What a callback can see and do. One for all callbacks of a run.
 struct CallbackContext {
@@ -47,14 +50,9 @@ struct CallbackContext {
   // In the folder of an attempt that saved nothing, whose files are still there.
   bool begins_again = false;
 
-  // The whole state of training, to a folder. Done when all callbacks have had their turn at the
-  // landmark, so that the state of each is in it; then `done` is called.
-  struct StateSave {
-    std::string path;
-    std::function<void(const std::string& error)> done;  // error: why not, or empty
-  };
+  // Checkpoints of everything that callbacks ask for. Saved when all hooks have had the landmark,
+  // so that the state of each is in it.
   std::vector<StateSave> state_saves = {};
-  bool stop_training = false;  // set at the end of an epoch: there is no next one
 
   // `path` itself when absolute, else within the run's folder.
   std::string resolve(const std::string& path) const;
@@ -62,42 +60,13 @@ struct CallbackContext {
   std::string output(const std::string& path) const;
 };
 
-// Epochs and batches count from 0, as in Keras' callbacks. Each function does nothing unless
-// overridden. What throws ends the run.
-class Callback : public Persistent {
+// Epochs and batches count from 0, as in Keras' callbacks.
+class Callback : public Hook {
  public:
   Callback(CallbackContext& context, std::string state_name)
       : context_(context), state_name_(std::move(state_name)) {}
 
-  // Before the first step, after load_state() if the run is resumed; `at` is where it begins.
-  virtual void on_train_begin(const TrainPosition& /*at*/) {}
-  // Not again when the run is resumed in the middle of the epoch.
-  virtual void on_epoch_begin(int64_t /*epoch*/) {}
-  // How many steps from now until on_train_batch_end() must see the model as it is after just this
-  // step: at least 1.
-  virtual int64_t steps_to_turn() const { return std::numeric_limits<int64_t>::max(); }
-  // After each step; the running logs are context().runner.logs(), which costs time.
-  virtual void on_train_batch_end(int64_t /*epoch*/, int64_t /*batch*/) {}
-  // Instead, when the loss of the step is not finite: training ends with E501 (exit 5).
-  virtual void on_invalid_loss(int64_t /*batch*/) {}
-  // Around the validation of an epoch; after a resume within it, all of it comes again.
-  virtual void on_test_begin() {}
-  virtual void on_test_end(const Logs& /*logs*/) {}
-  // `logs`: sorted training values, then "val_" values; what is added goes to all that follow:
-  // callbacks, metrics.jsonl, the console.
-  virtual void on_epoch_end(int64_t /*epoch*/, Logs& /*logs*/) {}
-  // After the last epoch and the last checkpoint, before the averages of an EMA take the weights'
-  // place.
-  virtual void on_epochs_end() {}
-  // After that.
-  virtual void on_train_end() {}
-  // Brings files that grow to the disk, before a checkpoint counts them as written. Another thread
-  // calls it.
-  virtual void sync() {}
-
-  std::string state_name() const override { return state_name_; }  // "EarlyStopping", "CSVLogger-2"
-  std::string save_state() const override { return "{}"; }
-  void load_state(const std::string& /*json*/) override {}
+  std::string state_name() const override { return state_name_; }
 
  protected:
   CallbackContext& context() const { return context_; }

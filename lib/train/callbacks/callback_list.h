@@ -1,4 +1,4 @@
-// CallbackList: the callbacks of a run, called in the order of the config.
+// CallbackList: the callbacks of a run in the order of the config, and what they share.
 #pragma once
 
 #include <memory>
@@ -19,21 +19,9 @@ class CallbackList {
   void add(std::unique_ptr<Callback> callback) { callbacks_.push_back(std::move(callback)); }
   const std::vector<std::unique_ptr<Callback>>& all() const { return callbacks_; }
 
-  void on_train_begin(const TrainPosition& at);
-  void on_epoch_begin(int64_t epoch);
-  int64_t steps_to_turn() const;
-  void on_train_batch_end(int64_t epoch, int64_t batch);
-  void on_invalid_loss(int64_t batch);
-  void on_test_begin();
-  void on_test_end(const Logs& logs);
-  void on_epoch_end(int64_t epoch, Logs& logs);
-  void on_epochs_end();
-  void on_train_end();
-  void sync();
-
-  bool stop_training() const { return context_.stop_training; }
   // The saves asked for since the last call.
-  std::vector<CallbackContext::StateSave> take_state_saves();
+  std::vector<StateSave> take_state_saves();
+  void sync();
 
  private:
   CallbackContext context_;

@@ -28,17 +28,17 @@ class Checker {
   }
 
   void check(const ConfigObject& callback) {
-    const std::string& name = callback.class_name;
-    if (name == "LearningRateScheduler" || name == "ReduceLROnPlateau") {
+    const CallbackType& type = callback_type(callback.class_name);
+    if (type.adds_learning_rate) {
       logs_.push_back("learning_rate");  // for all that follow
     }
-    const bool by_batches = name == "ModelCheckpoint" && !saves_by_epochs(callback);
+    const bool by_batches = callback.has("filepath") && !saves_by_epochs(callback);
     const std::vector<std::string>& logs = by_batches ? running_ : logs_;
-    if (name == "EarlyStopping" || name == "ReduceLROnPlateau" ||
-        (name == "ModelCheckpoint" && callback.boolean("save_best_only"))) {
+    if (type.is_monitored ||
+        (callback.has("save_best_only") && callback.boolean("save_best_only"))) {
       check_monitor(callback, logs);
     }
-    if (name == "ModelCheckpoint") {
+    if (callback.has("filepath")) {
       check_template(callback, logs, by_batches);
     }
     for (const char* arg : {"filepath", "filename", "backup_dir", "log_dir"}) {

@@ -120,9 +120,9 @@ void CsvLogger::warn_of_left_out(const Logs& logs) {
   }
 }
 
-void CsvLogger::on_epoch_end(int64_t epoch, Logs& logs) {
+void CsvLogger::on_epoch_end(EpochReport& report) {
   if (keys_.empty()) {
-    for (const auto& [name, value] : logs) {
+    for (const auto& [name, value] : report.logs) {
       keys_.push_back(name);
     }
     std::sort(keys_.begin(), keys_.end());
@@ -135,7 +135,7 @@ void CsvLogger::on_epoch_end(int64_t epoch, Logs& logs) {
     }
   }
   if (old_keys_ && context().writes) {
-    warn_of_left_out(logs);
+    warn_of_left_out(report.logs);
   }
   if (!has_header_) {
     std::vector<std::string> header = {"epoch"};
@@ -143,9 +143,9 @@ void CsvLogger::on_epoch_end(int64_t epoch, Logs& logs) {
     write_row(header);
     has_header_ = true;
   }
-  std::vector<std::string> row = {std::to_string(epoch)};
+  std::vector<std::string> row = {std::to_string(report.epoch - 1)};
   for (const std::string& key : keys_) {
-    const double* value = find_log(logs, key);
+    const double* value = find_log(report.logs, key);
     row.push_back(value == nullptr ? "NA" : python_float(*value));
   }
   write_row(row);

@@ -16,7 +16,7 @@ class CsvLogger : public Callback {
 
   // Throws FileError (exit 74).
   void on_train_begin(const TrainPosition& at) override;
-  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  void on_epoch_end(EpochReport& report) override;
   void on_train_end() override;
   void sync() override;
   std::string save_state() const override;

@@ -20,17 +20,18 @@ EarlyStopping::EarlyStopping(const ConfigObject& object, CallbackContext& contex
 // A run that had stopped goes on only if more patience was given to it since.
 void EarlyStopping::on_train_begin(const TrainPosition& /*at*/) {
   if (stopped_epoch_ > 0 && wait_ >= patience_) {
-    context().stop_training = true;
+    stops_ = true;
   } else {
     stopped_epoch_ = 0;
   }
 }
 
-void EarlyStopping::on_epoch_end(int64_t epoch, Logs& logs) {
+void EarlyStopping::on_epoch_end(EpochReport& report) {
+  const int64_t epoch = report.epoch - 1;
   const double* value = monitor_.find(
-      logs, fmt::format("Early stopping conditioned on metric `{}` which is not available. "
-                        "Available metrics are: {}",
-                        monitor_.name(), log_names(logs)));
+      report.logs, fmt::format("Early stopping conditioned on metric `{}` which is not available. "
+                               "Available metrics are: {}",
+                               monitor_.name(), log_names(report.logs)));
   if (value == nullptr || epoch < start_from_epoch_) {
     return;
   }
@@ -52,7 +53,7 @@ void EarlyStopping::on_epoch_end(int64_t epoch, Logs& logs) {
   }
   if (wait_ >= patience_ && epoch > 0) {
     stopped_epoch_ = epoch;
-    context().stop_training = true;
+    stops_ = true;
   }
 }
 

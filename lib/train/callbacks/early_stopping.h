@@ -11,7 +11,8 @@ class EarlyStopping : public Callback {
   EarlyStopping(const ConfigObject& object, CallbackContext& context, std::string state_name);
 
   void on_train_begin(const TrainPosition& at) override;
-  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  void on_epoch_end(EpochReport& report) override;
+  bool stops_training() const override { return stops_; }
   void on_train_end() override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;
@@ -28,6 +29,7 @@ class EarlyStopping : public Callback {
   int64_t stopped_epoch_ = 0;
   int64_t best_epoch_ = 0;
   bool has_weights_ = false;
+  bool stops_ = false;
 };
 
 }  // namespace meshtrain

@@ -13,22 +13,25 @@ LearningRateScheduler::LearningRateScheduler(const ConfigObject& object, Callbac
       loc_(object.loc_of("schedule")),
       verbose_(object.integer("verbose") > 0) {}
 
-void LearningRateScheduler::on_epoch_begin(int64_t epoch) {
+void LearningRateScheduler::on_epoch_begin(const EpochStart& start) {
+  if (start.is_resumed) {
+    return;  // the checkpoint has the rate
+  }
   double rate = 0;
   try {
-    rate = schedule_(epoch, context().runner.learning_rate());
+    rate = schedule_(start.epoch, context().runner.learning_rate());
   } catch (const ExprError& error) {
     throw ConfigError("E132", loc_, "cannot evaluate the schedule: " + error.message);
   }
   context().runner.set_learning_rate(rate);
   if (verbose_) {
     context().print(fmt::format("\nEpoch {}: LearningRateScheduler setting learning rate to {}.\n",
-                                epoch + 1, python_float(rate)));
+                                start.epoch + 1, python_float(rate)));
   }
 }
 
-void LearningRateScheduler::on_epoch_end(int64_t /*epoch*/, Logs& logs) {
-  set_log(logs, "learning_rate", context().runner.learning_rate());
+void LearningRateScheduler::on_epoch_end(EpochReport& report) {
+  set_log(report.logs, "learning_rate", context().runner.learning_rate());
 }
 
 }  // namespace meshtrain

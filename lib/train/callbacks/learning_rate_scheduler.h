@@ -12,8 +12,8 @@ class LearningRateScheduler : public Callback {
                         std::string state_name);
 
   // Throws ConfigError E132 when the schedule has no value there.
-  void on_epoch_begin(int64_t epoch) override;
-  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  void on_epoch_begin(const EpochStart& start) override;
+  void on_epoch_end(EpochReport& report) override;
 
  private:
   RateExpression schedule_;

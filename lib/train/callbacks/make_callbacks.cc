@@ -1,7 +1,6 @@
 #include "train/callbacks/make_callbacks.h"
 
 #include <algorithm>
-#include <map>
 
 #include "train/callbacks/csv_logger.h"
 #include "train/callbacks/early_stopping.h"
@@ -17,30 +16,47 @@ namespace {
 
 constexpr const char* kOwnTable = "metrics.csv";
 
-using Make = std::unique_ptr<Callback> (*)(const ConfigObject&, CallbackContext&, std::string name);
-
 template <class T>
 std::unique_ptr<Callback> make(const ConfigObject& object, CallbackContext& context,
                                std::string name) {
   return std::make_unique<T>(object, context, std::move(name));
 }
 
-// BackupAndRestore is none of these: it says how the run's checkpoints are made and used.
-const std::map<std::string, Make, std::less<>>& makers() {
-  static const std::map<std::string, Make, std::less<>> kMakers = {
-      {"CSVLogger", make<CsvLogger>},
-      {"EarlyStopping", make<EarlyStopping>},
-      {"LearningRateScheduler", make<LearningRateScheduler>},
-      {"ModelCheckpoint", make<ModelCheckpoint>},
-      {"ReduceLROnPlateau", make<ReduceLROnPlateau>},
-      {"SwapEMAWeights", make<SwapEmaWeights>},
-      {"TensorBoard", make<TensorBoard>},
-      {"TerminateOnNaN", make<TerminateOnNaN>},
-  };
-  return kMakers;
-}
+constexpr CallbackType kTypes[] = {
+    {"BackupAndRestore", nullptr, .writes_files = true},
+    {"CSVLogger", make<CsvLogger>, .writes_files = true},
+    {"EarlyStopping", make<EarlyStopping>, .is_monitored = true},
+    {"LearningRateScheduler", make<LearningRateScheduler>, .adds_learning_rate = true},
+    {"ModelCheckpoint", make<ModelCheckpoint>, .writes_files = true},
+    {"ReduceLROnPlateau", make<ReduceLROnPlateau>, .is_monitored = true,
+     .adds_learning_rate = true},
+    {"SwapEMAWeights", make<SwapEmaWeights>, .undo = SwapEmaWeights::undo},
+    {"TensorBoard", make<TensorBoard>, .writes_files = true},
+    {"TerminateOnNaN", make<TerminateOnNaN>},
+};
 
 }  // namespace
+
+std::span<const CallbackType> callback_types() {
+  return kTypes;
+}
+
+const CallbackType& callback_type(std::string_view class_name) {
+  const auto* const found =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [&](const CallbackType& type) { return type.class_name == class_name; });
+  MESHTRAIN_CHECK(found != std::end(kTypes), "no callback `{}`", class_name);
+  return *found;
+}
+
+void undo_callback(std::string_view state_name, const std::string& state, StepRunner& runner) {
+  for (const CallbackType& type : kTypes) {
+    const std::string_view name = state_name.substr(0, state_name.find('-'));
+    if (type.class_name == name && type.undo != nullptr) {
+      type.undo(state, runner);
+    }
+  }
+}
 
 void add_callbacks(CallbackList& list) {
   CallbackContext& context = list.context();
@@ -49,12 +65,12 @@ void add_callbacks(CallbackList& list) {
   const std::string own_table = context.resolve(kOwnTable);
   bool has_table = false;
   for (size_t c = 0; c < callbacks.size(); ++c) {
-    const auto found = makers().find(callbacks[c].class_name);
-    if (found != makers().end()) {
-      list.add(found->second(callbacks[c], context, names[c]));
+    const ConfigObject& callback = callbacks[c];
+    if (const auto make = callback_type(callback.class_name).make) {
+      list.add(make(callback, context, names[c]));
     }
-    has_table = has_table || (callbacks[c].class_name == "CSVLogger" &&
-                              context.resolve(callbacks[c].string("filename")) == own_table);
+    has_table = has_table || (callback.has("filename") &&
+                              context.resolve(callback.string("filename")) == own_table);
   }
   if (!has_table) {
     list.add(std::make_unique<CsvLogger>(kOwnTable, context, kOwnTable));

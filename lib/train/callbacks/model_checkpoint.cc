@@ -52,14 +52,17 @@ void ModelCheckpoint::on_train_begin(const TrainPosition& at) {
   steps_ = at.step;
 }
 
-int64_t ModelCheckpoint::steps_to_turn() const {
+int64_t ModelCheckpoint::steps_until_sync(const TrainPosition& at) const {
   if (every_.unit == Interval::Unit::kSteps) {
     return std::max<int64_t>(static_cast<int64_t>(every_.count) - batches_, 1);
   }
-  return every_.unit == Interval::Unit::kSeconds ? 1 : Callback::steps_to_turn();
+  return every_.unit == Interval::Unit::kSeconds ? 1 : Callback::steps_until_sync(at);
 }
 
-void ModelCheckpoint::on_train_batch_end(int64_t epoch, int64_t batch) {
+void ModelCheckpoint::on_train_step(const TrainPosition& at, const StepRunner& runner) {
+  if (!std::isfinite(runner.last_loss())) {
+    return;
+  }
   ++steps_;
   bool due = false;
   if (every_.unit == Interval::Unit::kSteps) {
@@ -69,15 +72,15 @@ void ModelCheckpoint::on_train_batch_end(int64_t epoch, int64_t batch) {
     due = context().shared_now() - last_save_ >= every_.count;
   }
   if (due) {
-    save(epoch, batch, context().runner.logs());
+    save(at.epoch, at.batch - 1, runner.logs());
     last_save_ = context().shared_now();
   }
 }
 
-void ModelCheckpoint::on_epoch_end(int64_t epoch, Logs& logs) {
+void ModelCheckpoint::on_epoch_end(EpochReport& report) {
   if (every_.unit == Interval::Unit::kEpochs &&
-      (epoch + 1) % static_cast<int64_t>(every_.count) == 0) {
-    save(epoch, std::nullopt, logs);
+      report.epoch % static_cast<int64_t>(every_.count) == 0) {
+    save(report.epoch - 1, std::nullopt, report.logs);
   }
 }
 

@@ -14,9 +14,9 @@ class ModelCheckpoint : public Callback {
 
   // What cannot be written is a warning, or with `checkpoint.on_error: stop` FileError (exit 74).
   void on_train_begin(const TrainPosition& at) override;
-  int64_t steps_to_turn() const override;
-  void on_train_batch_end(int64_t epoch, int64_t batch) override;
-  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  int64_t steps_until_sync(const TrainPosition& at) const override;
+  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_epoch_end(EpochReport& report) override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;
   void forget_model() override { monitor_.forget_best(); }

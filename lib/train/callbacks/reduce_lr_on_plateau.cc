@@ -17,7 +17,8 @@ ReduceLROnPlateau::ReduceLROnPlateau(const ConfigObject& object, CallbackContext
       cooldown_(object.integer("cooldown")),
       verbose_(object.integer("verbose") > 0) {}
 
-void ReduceLROnPlateau::on_epoch_end(int64_t epoch, Logs& logs) {
+void ReduceLROnPlateau::on_epoch_end(EpochReport& report) {
+  Logs& logs = report.logs;
   set_log(logs, "learning_rate", context().runner.learning_rate());
   const double* value = monitor_.find(
       logs, fmt::format("Learning rate reduction is conditioned on metric `{}` which is not "
@@ -35,7 +36,7 @@ void ReduceLROnPlateau::on_epoch_end(int64_t epoch, Logs& logs) {
     wait_ = 0;
   } else if (cooldown_left_ == 0) {
     ++wait_;
-    if (wait_ >= patience_ && reduce(epoch)) {
+    if (wait_ >= patience_ && reduce(report.epoch - 1)) {
       cooldown_left_ = cooldown_;
       wait_ = 0;
     }

@@ -9,7 +9,7 @@ class ReduceLROnPlateau : public Callback {
  public:
   ReduceLROnPlateau(const ConfigObject& object, CallbackContext& context, std::string state_name);
 
-  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  void on_epoch_end(EpochReport& report) override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;
   void forget_model() override;

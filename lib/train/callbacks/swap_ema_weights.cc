@@ -1,7 +1,6 @@
 #include "train/callbacks/swap_ema_weights.h"
 
 #include "base/json.h"
-#include "base/text.h"
 
 namespace meshtrain {
 
@@ -12,19 +11,25 @@ void SwapEmaWeights::have_averages(bool wanted) {
   }
 }
 
-void SwapEmaWeights::on_epoch_begin(int64_t /*epoch*/) {
-  have_averages(false);
+void SwapEmaWeights::on_epoch_begin(const EpochStart& start) {
+  if (!start.is_resumed) {
+    have_averages(false);
+  }
 }
-void SwapEmaWeights::on_test_begin() {
-  have_averages(true);
+void SwapEmaWeights::on_pass_begin(const PassPosition& position) {
+  if (position.pass == Pass::kValidation) {
+    have_averages(true);
+  }
 }
-void SwapEmaWeights::on_test_end(const Logs& /*logs*/) {
-  have_averages(false);
+void SwapEmaWeights::on_pass_end(const PassPosition& position, const EvaluateReport& /*report*/) {
+  if (position.pass == Pass::kValidation) {
+    have_averages(false);
+  }
 }
-void SwapEmaWeights::on_epoch_end(int64_t /*epoch*/, Logs& /*logs*/) {
+void SwapEmaWeights::on_epoch_end(EpochReport& /*report*/) {
   have_averages(swaps_on_epoch_);
 }
-void SwapEmaWeights::on_epochs_end() {
+void SwapEmaWeights::before_finalize() {
   have_averages(false);  // finalize_weights() takes them from their own place
 }
 
@@ -35,8 +40,10 @@ void SwapEmaWeights::load_state(const std::string& json) {
   swapped_ = parse_json(json).at("swapped");
 }
 
-bool SwapEmaWeights::has_swapped(const std::string& name, const std::string& json) {
-  return starts_with(name, "SwapEMAWeights") && parse_json(json).at("swapped").get<bool>();
+void SwapEmaWeights::undo(const std::string& json, StepRunner& runner) {
+  if (parse_json(json).at("swapped").get<bool>()) {
+    runner.swap_averages();
+  }
 }
 
 }  // namespace meshtrain

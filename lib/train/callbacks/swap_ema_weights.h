@@ -14,16 +14,16 @@ class SwapEmaWeights : public Callback {
       : Callback(context, std::move(state_name)),
         swaps_on_epoch_(object.boolean("swap_on_epoch")) {}
 
-  void on_epoch_begin(int64_t epoch) override;
-  void on_test_begin() override;
-  void on_test_end(const Logs& logs) override;
-  void on_epoch_end(int64_t epoch, Logs& logs) override;
-  void on_epochs_end() override;
+  void on_epoch_begin(const EpochStart& start) override;
+  void on_pass_begin(const PassPosition& position) override;
+  void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
+  void on_epoch_end(EpochReport& report) override;
+  void before_finalize() override;
   std::string save_state() const override;
   void load_state(const std::string& json) override;
 
-  // Whether the state of the callback `name` says that averages are in the weights' place.
-  static bool has_swapped(const std::string& name, const std::string& json);
+  // Brings the weights back to their place where this state says that averages are there.
+  static void undo(const std::string& json, StepRunner& runner);
 
  private:
   void have_averages(bool wanted);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -81,7 +82,6 @@ void TensorBoard::on_train_begin(const TrainPosition& at) {
   cut_back(validation_);
   step_ = epoch_begin_ = at.step;
   epoch_started_ = batch_started_ = context().now();
-  training_ = true;
   if (write_graph_ && train_.files.empty()) {
     write_model();
   }
@@ -101,16 +101,22 @@ void TensorBoard::write_model() {
   file.text("config", "text", code_block(config.source_text));
 }
 
-void TensorBoard::on_epoch_begin(int64_t /*epoch*/) {
+void TensorBoard::on_epoch_begin(const EpochStart& start) {
+  if (start.is_resumed) {
+    return;
+  }
   epoch_begin_ = step_;
   epoch_started_ = batch_started_ = context().now();
 }
 
-int64_t TensorBoard::steps_to_turn() const {
-  return update_freq_ == 0 ? Callback::steps_to_turn() : update_freq_ - step_ % update_freq_;
+int64_t TensorBoard::steps_until_sync(const TrainPosition& at) const {
+  return update_freq_ == 0 ? Callback::steps_until_sync(at) : update_freq_ - step_ % update_freq_;
 }
 
-void TensorBoard::on_train_batch_end(int64_t /*epoch*/, int64_t /*batch*/) {
+void TensorBoard::on_train_step(const TrainPosition& /*at*/, const StepRunner& runner) {
+  if (!std::isfinite(runner.last_loss())) {
+    return;
+  }
   ++step_;
   if (update_freq_ == 0) {
     return;
@@ -123,16 +129,16 @@ void TensorBoard::on_train_batch_end(int64_t /*epoch*/, int64_t /*batch*/) {
       file.scalar("batch_steps_per_second", static_cast<double>(steps) / (now - batch_started_),
                   step_);
     }
-    for (const auto& [name, value] : context().runner.logs()) {
+    for (const auto& [name, value] : runner.logs()) {
       file.scalar("batch_" + name, value, step_);
     }
     batch_started_ = now;
   }
 }
 
-void TensorBoard::on_test_end(const Logs& logs) {
-  if (training_) {
-    for (const auto& [name, value] : logs) {
+void TensorBoard::on_pass_end(const PassPosition& position, const EvaluateReport& report) {
+  if (position.pass == Pass::kValidation) {
+    for (const auto& [name, value] : report.logs) {
       open(validation_)
           .scalar(fmt::format("evaluation_{}_vs_iterations", name), value,
                   context().runner.iterations());
@@ -140,9 +146,10 @@ void TensorBoard::on_test_end(const Logs& logs) {
   }
 }
 
-void TensorBoard::on_epoch_end(int64_t epoch, Logs& logs) {
+void TensorBoard::on_epoch_end(EpochReport& report) {
+  const int64_t epoch = report.epoch - 1;
   const double seconds = context().now() - epoch_started_;
-  for (const auto& [name, value] : logs) {
+  for (const auto& [name, value] : report.logs) {
     const bool is_validation = starts_with(name, "val_");
     if (name != "learning_rate") {
       open(is_validation ? validation_ : train_)
@@ -165,7 +172,6 @@ void TensorBoard::on_epoch_end(int64_t epoch, Logs& logs) {
 }
 
 void TensorBoard::on_train_end() {
-  training_ = false;
   sync();
 }
 

@@ -27,11 +27,11 @@ class TensorBoard : public Callback {
   TensorBoard(const ConfigObject& object, CallbackContext& context, std::string name);
 
   void on_train_begin(const TrainPosition& at) override;
-  void on_epoch_begin(int64_t epoch) override;
-  int64_t steps_to_turn() const override;
-  void on_train_batch_end(int64_t epoch, int64_t batch) override;
-  void on_test_end(const Logs& logs) override;
-  void on_epoch_end(int64_t epoch, Logs& logs) override;
+  void on_epoch_begin(const EpochStart& start) override;
+  int64_t steps_until_sync(const TrainPosition& at) const override;
+  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
+  void on_epoch_end(EpochReport& report) override;
   void on_train_end() override;
   void sync() override;
   std::string save_state() const override;
@@ -60,7 +60,6 @@ class TensorBoard : public Callback {
   int64_t step_ = 0;         // batches since the run began
   int64_t epoch_begin_ = 0;  // step_ then, or at the resume
   double epoch_started_ = 0, batch_started_ = 0;
-  bool training_ = false;
 };
 
 }  // namespace meshtrain

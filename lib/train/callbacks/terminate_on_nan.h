@@ -12,7 +12,7 @@ class TerminateOnNaN : public Callback {
       : Callback(context, std::move(state_name)), raises_(object.boolean("raise_error")) {}
 
   // With raise_error throws ConfigError E501 itself.
-  void on_invalid_loss(int64_t batch) override;
+  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
 
  private:
   bool raises_;

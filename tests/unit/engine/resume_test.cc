@@ -47,9 +47,9 @@ checkpoint: {every: never}
 )";
 
 // Raises a signal after a training step, or in a validation.
-struct Stopper : TrainObserver {
-  void on_train_step(int64_t epoch, int64_t step, const StepRunner&) override {
-    if (epoch * 1000 + step == at) {
+struct Stopper : Hook {
+  void on_train_step(const TrainPosition& done, const StepRunner&) override {
+    if ((done.epoch + 1) * 1000 + done.batch == at) {
       raise(signal_number);
     }
   }
@@ -57,8 +57,8 @@ struct Stopper : TrainObserver {
   int signal_number = SIGTERM;
 };
 
-struct EpochLogs : TrainObserver {
-  void on_epoch_end(const EpochReport& report) override { epochs[report.epoch] = report.logs; }
+struct EpochLogs : Hook {
+  void on_epoch_end(EpochReport& report) override { epochs[report.epoch] = report.logs; }
   std::map<int64_t, Logs> epochs;
 };
 
@@ -72,31 +72,14 @@ struct Part {
 };
 
 // What fit leaves before finalize_weights().
-struct BeforeEnd : TrainControl {
-  BeforeEnd(Checkpointer& the_inner, Engine& the_engine, Part& the_part)
-      : inner(the_inner), engine(the_engine), part(the_part) {}
-  void on_fit_begin(const TrainPosition& at) override { inner.on_fit_begin(at); }
-  bool wants_turn(const TrainPosition& at, bool last) override {
-    return inner.wants_turn(at, last);
-  }
-  void after_step(const TrainPosition& at, bool last) override { inner.after_step(at, last); }
-  void during_validation(const TrainPosition& at) override { inner.during_validation(at); }
-  void after_epoch(const TrainPosition& at, const Logs& logs) override {
-    inner.after_epoch(at, logs);
-  }
-  void on_fit_end(const TrainPosition& at) override {
-    inner.on_fit_end(at);
+struct BeforeEnd : Hook {
+  BeforeEnd(Engine& the_engine, Part& the_part) : engine(the_engine), part(the_part) {}
+  void on_fit_end(const TrainPosition&) override {
     for (size_t v = 0; v < engine.store().variables().size(); ++v) {
       part.variables.emplace(engine.store().variables()[v].path,
                              engine.store().read(static_cast<int>(v)));
     }
   }
-  void during_evaluation() override { inner.during_evaluation(); }
-  std::string save_to(const std::string& path, const TrainPosition& at) override {
-    return inner.save_to(path, at);
-  }
-
-  Checkpointer& inner;
   Engine& engine;
   Part& part;
 };
@@ -143,10 +126,11 @@ class Case {
     stopper.at = stop_at;
     stopper.signal_number = signal_number;
     EpochLogs logs;
-    BeforeEnd control(checkpointer, engine, part);
-    trainer.add_observer(stopper);
-    trainer.add_observer(logs);
-    trainer.set_control(control);
+    BeforeEnd before_end(engine, part);
+    trainer.add_hook(stopper);
+    trainer.add_hook(logs);
+    trainer.add_saver(checkpointer);
+    trainer.add_hook(before_end);
     if (start) {
       trainer.start_at(*start);
     }

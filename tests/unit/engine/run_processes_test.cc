@@ -33,10 +33,10 @@ checkpoint: {every: 6 steps}
 )";
 
 // Flips a bit of the first weight after a step.
-struct Fault : TrainObserver {
+struct Fault : Hook {
   explicit Fault(Engine& the_engine) : engine(the_engine) {}
-  void on_train_step(int64_t epoch, int64_t step, const StepRunner&) override {
-    if (epoch == 1 && step == at) {
+  void on_train_step(const TrainPosition& done, const StepRunner&) override {
+    if (done.epoch == 0 && done.batch == at) {
       engine.store().data(0)[2] ^= std::byte{16};
     }
   }
@@ -64,9 +64,9 @@ void train(const std::string& folder, const std::vector<std::string>& overrides,
   Trainer trainer(engine, config, steady_seconds);
   Fault flip(engine);
   flip.at = group->rank() == 1 ? fault : 0;
-  trainer.add_observer(flip);
+  trainer.add_hook(flip);
   trainer.set_agreement(agreement);
-  trainer.set_control(checkpointer);
+  trainer.add_saver(checkpointer);
   trainer.fit(data, nullptr);
 }
 

@@ -70,9 +70,9 @@ Dataset data() {
   return out;
 }
 
-struct LastEpoch : TrainObserver {
+struct LastEpoch : Hook {
   Logs logs;
-  void on_epoch_end(const EpochReport& report) override { logs = report.logs; }
+  void on_epoch_end(EpochReport& report) override { logs = report.logs; }
 };
 
 Logs train(const std::string& distribution, const std::vector<std::string>& overrides = {}) {
@@ -82,7 +82,7 @@ Logs train(const std::string& distribution, const std::vector<std::string>& over
   adapt_to_data(engine.model(), dataset, engine);
   Trainer trainer(engine, config, [] { return 0.0; });
   LastEpoch last;
-  trainer.add_observer(last);
+  trainer.add_hook(last);
   trainer.fit(dataset, nullptr);
   return last.logs;
 }

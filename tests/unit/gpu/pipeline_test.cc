@@ -206,22 +206,16 @@ uint64_t hash_of_weights(const Engine& engine) {
 }
 
 // Leaves as many runs in flight as there may be, but looks at the weights after one step.
-struct Rarely : TrainControl {
+struct Rarely : Hook {
   Rarely(const Engine& the_engine, int64_t the_step) : engine(the_engine), step(the_step) {}
-  void on_fit_begin(const TrainPosition&) override {}
-  int64_t steps_to_turn(const TrainPosition& at) const override {
+  int64_t steps_until_sync(const TrainPosition& at) const override {
     return at.step < step ? step - at.step : 1000;
   }
-  bool wants_turn(const TrainPosition& at, bool) override { return at.step == step; }
-  void after_step(const TrainPosition& at, bool) override {
+  bool needs_sync(const TrainPosition& at, bool) override { return at.step == step; }
+  void on_sync(const TrainPosition& at, bool) override {
     turns.push_back(at.step);
     weights = hash_of_weights(engine);
   }
-  void during_validation(const TrainPosition&) override {}
-  void after_epoch(const TrainPosition&, const Logs&) override {}
-  void on_fit_end(const TrainPosition&) override {}
-  void during_evaluation() override {}
-  std::string save_to(const std::string&, const TrainPosition&) override { return ""; }
 
   const Engine& engine;
   int64_t step;
@@ -229,11 +223,11 @@ struct Rarely : TrainControl {
   uint64_t weights = 0;
 };
 
-struct Losses : TrainObserver {
-  void on_train_step(int64_t, int64_t, const StepRunner& runner) override {
+struct Losses : Hook {
+  void on_train_step(const TrainPosition&, const StepRunner& runner) override {
     losses.push_back(runner.last_loss());
   }
-  void on_epoch_end(const EpochReport& report) override { logs = report.logs; }
+  void on_epoch_end(EpochReport& report) override { logs = report.logs; }
   std::vector<double> losses;
   Logs logs;
 };
@@ -298,8 +292,8 @@ TEST_CASE("two runs in flight train as single steps do") {
     Trainer trainer(engine, config, [] { return 0.0; });
     Rarely control(engine, kTurn);
     Losses seen;
-    trainer.set_control(control);
-    trainer.add_observer(seen);
+    trainer.add_saver(control);
+    trainer.add_hook(seen);
     trainer.fit(data, nullptr);
     CHECK(seen.losses == want);
     CHECK(seen.logs == single.logs());
@@ -322,8 +316,8 @@ TEST_CASE("a loss that is not finite in the run before the last one ends trainin
   Trainer trainer(engine, config, [] { return 0.0; });
   Rarely control(engine, 64);
   Losses seen;
-  trainer.set_control(control);
-  trainer.add_observer(seen);
+  trainer.add_saver(control);
+  trainer.add_hook(seen);
   try {
     trainer.fit(data, nullptr);
     FAIL("no error");

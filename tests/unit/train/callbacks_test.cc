@@ -2,6 +2,7 @@
 // on after any epoch.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -102,24 +103,30 @@ class Process {
   CallbackContext& context() { return list_.context(); }
 
   // Epochs first ... last - 1; whether it stopped.
-  void begin(int64_t epoch) { list_.on_train_begin({.epoch = epoch}); }
-  bool stopped() const { return list_.stop_training(); }
+  void begin(int64_t epoch) {
+    for_each([&](Hook& hook) { hook.on_train_begin({.epoch = epoch}); });
+  }
+  bool stopped() const {
+    return std::any_of(list_.all().begin(), list_.all().end(),
+                       [](const auto& callback) { return callback->stops_training(); });
+  }
   void epoch(int64_t epoch) {
     const Json& given = golden_.at("logs").at(static_cast<size_t>(epoch));
     runner.running = {{given[0][0], given[0][1]}};
-    list_.on_epoch_begin(epoch);
+    for_each([&](Hook& hook) { hook.on_epoch_begin({.epoch = epoch}); });
     runner.set_weight(static_cast<double>(epoch));
     for (int64_t batch = 0; batch < kBatches; ++batch) {
-      list_.on_train_batch_end(epoch, batch);
+      const TrainPosition at = {.epoch = epoch, .batch = batch + 1};
+      for_each([&](Hook& hook) { hook.on_train_step(at, runner); });
     }
-    Logs logs = logs_of(given);
-    list_.on_epoch_end(epoch, logs);
+    EpochReport report = {.epoch = epoch + 1, .logs = logs_of(given)};
+    for_each([&](Hook& hook) { hook.on_epoch_end(report); });
     rates.push_back(runner.learning_rate());
-    all_logs.push_back(logs);
+    all_logs.push_back(report.logs);
   }
   void end() {
-    list_.on_epochs_end();
-    list_.on_train_end();
+    for_each([](Hook& hook) { hook.before_finalize(); });
+    for_each([](Hook& hook) { hook.on_train_end(); });
   }
 
   ScriptedRunner runner;
@@ -130,6 +137,13 @@ class Process {
   std::vector<std::pair<std::string, double>> saved;
 
  private:
+  template <class F>
+  void for_each(const F& call) {
+    for (const auto& callback : list_.all()) {
+      call(*callback);
+    }
+  }
+
   CallbackContext make_context(const Config& config, const std::string& folder) {
     return {.runner = runner,
             .config = config,

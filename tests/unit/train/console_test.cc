@@ -29,16 +29,17 @@ struct Terminal {
     Console console(std::move(options));
     FakeRunner runner;
     for (int64_t epoch = 1; epoch <= 2; ++epoch) {
-      console.on_epoch_begin(epoch, 2, 2);
+      console.on_epoch_begin({.epoch = epoch - 1, .epochs = 2, .steps = 2});
       for (int64_t step = 1; step <= 2; ++step) {
         now += step_seconds;
-        console.on_train_step(epoch, step, runner);
+        console.on_train_step({.epoch = epoch - 1, .batch = step}, runner);
       }
-      console.on_epoch_end({.epoch = epoch, .epochs = 2, .steps = 2, .logs = runner.logs()});
+      EpochReport report = {.epoch = epoch, .epochs = 2, .steps = 2, .logs = runner.logs()};
+      console.on_epoch_end(report);
     }
-    console.on_evaluate_begin(1);
+    console.on_pass_begin({.steps = 1});
     now += step_seconds;
-    console.on_evaluate_end({.steps = 1, .logs = {{"loss", 0.25}}});
+    console.on_pass_end({.step = 1, .steps = 1}, {.steps = 1, .logs = {{"loss", 0.25}}});
     console.finish();
   }
 };
@@ -69,9 +70,9 @@ TEST_CASE("a callback's text goes to the record and a moving bar makes room for 
   const auto said = [](ConsoleOptions options) {
     Console console(std::move(options));
     const FakeRunner runner;
-    console.on_epoch_begin(1, 2, 2);
-    console.on_train_step(1, 1, runner);
-    console.on_message("\nEpoch 1: saving model to a.keras\n");
+    console.on_epoch_begin({.epochs = 2, .steps = 2});
+    console.on_train_step({.batch = 1}, runner);
+    console.print("\nEpoch 1: saving model to a.keras\n");
     console.finish();
   };
   Terminal terminal;
@@ -170,13 +171,15 @@ TEST_CASE("events keep every digit and write what JSON cannot as null") {
   info.mesh_shape = {2, 4};
   info.axis_names = {"data", "model"};
   events.start(info);
-  events.on_epoch_end({.epoch = 1,
-                       .epochs = 1,
-                       .steps = 4,
-                       .seconds = 3,
-                       .train_seconds = 2,
-                       .logs = {{"loss", 0.1}, {"val_loss", std::nan("")}}});
-  events.on_evaluate_end({.steps = 2, .seconds = 0.5, .logs = {{"loss", 1e-20}}});
+  EpochReport report = {.epoch = 1,
+                        .epochs = 1,
+                        .steps = 4,
+                        .seconds = 3,
+                        .train_seconds = 2,
+                        .logs = {{"loss", 0.1}, {"val_loss", std::nan("")}}};
+  events.on_epoch_end(report);
+  events.on_pass_end({.step = 2, .steps = 2},
+                     {.steps = 2, .seconds = 0.5, .logs = {{"loss", 1e-20}}});
   events.end(0);
   events.end(5, "bad\n");
   CHECK(lines[0].find(R"({"event":"start","version":"")") == 0);

@@ -32,10 +32,14 @@ Config config_of(int64_t batch_size, int64_t epochs) {
 }
 
 // Remembers what the trainer reported.
-struct Recorder : TrainObserver {
-  void on_epoch_begin(int64_t, int64_t, int64_t steps) override { targets.push_back(steps); }
-  void on_epoch_end(const EpochReport& report) override { epochs.push_back(report); }
-  void on_evaluate_end(const EvaluateReport& report) override { evaluations.push_back(report); }
+struct Recorder : Hook {
+  void on_epoch_begin(const EpochStart& start) override { targets.push_back(start.steps); }
+  void on_epoch_end(EpochReport& report) override { epochs.push_back(report); }
+  void on_pass_end(const PassPosition& position, const EvaluateReport& report) override {
+    if (position.pass == Pass::kEvaluation) {
+      evaluations.push_back(report);
+    }
+  }
   void on_warning(const std::string& text) override { warnings.push_back(text); }
 
   std::vector<int64_t> targets;
@@ -47,7 +51,7 @@ struct Recorder : TrainObserver {
 struct Session {
   explicit Session(Config the_config)
       : config(std::move(the_config)), trainer(runner, config, [this] { return now += 0.5; }) {
-    trainer.add_observer(recorder);
+    trainer.add_hook(recorder);
   }
   double now = 0;
   Config config;
@@ -86,7 +90,7 @@ TEST_CASE("callbacks begin at rank 0's time in every process") {
            return agreement.now();
          }});
     callbacks.add(std::make_unique<Beginning>(callbacks.context(), began[rank]));
-    s.trainer.set_callbacks(callbacks);
+    s.trainer.add_hook(*callbacks.all().front());
     s.trainer.set_agreement(agreement);
     s.trainer.fit(dataset_of({1, 2, 3, 4}), nullptr);
   });
@@ -248,7 +252,7 @@ TEST_CASE("step events hold the loss of their batch in the shortest digits") {
   std::vector<std::string> lines;
   EventLog events(true, false);
   events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
-  s.trainer.add_observer(events);
+  s.trainer.add_hook(events);
   s.trainer.fit(dataset_of({static_cast<double>(0.1f), 3}), nullptr);
   CHECK(lines[0] == R"({"event":"step","epoch":1,"step":1,"loss":0.1})");
   CHECK(lines[1] == R"({"event":"step","epoch":1,"step":2,"loss":3})");
@@ -256,19 +260,13 @@ TEST_CASE("step events hold the loss of their batch in the shortest digits") {
 }
 
 // Wants to act after every third step.
-struct EveryThird : TrainControl {
-  void on_fit_begin(const TrainPosition&) override {}
-  int64_t steps_to_turn(const TrainPosition& at) const override { return 3 - at.step % 3; }
-  bool wants_turn(const TrainPosition&, bool) override { return true; }
-  void after_step(const TrainPosition& at, bool last) override {
+struct EveryThird : Hook {
+  int64_t steps_until_sync(const TrainPosition& at) const override { return 3 - at.step % 3; }
+  bool needs_sync(const TrainPosition&, bool) override { return true; }
+  void on_sync(const TrainPosition& at, bool last) override {
     steps.push_back(at.step);
     lasts.push_back(last);
   }
-  void during_validation(const TrainPosition&) override {}
-  void after_epoch(const TrainPosition&, const Logs&) override {}
-  void on_fit_end(const TrainPosition&) override {}
-  void during_evaluation() override {}
-  std::string save_to(const std::string&, const TrainPosition&) override { return ""; }
 
   std::vector<int64_t> steps;
   std::vector<bool> lasts;
@@ -280,7 +278,7 @@ TEST_CASE("steps that nobody must look between run together and are reported one
   std::vector<std::string> lines;
   EventLog events(true, false);
   events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
-  s.trainer.add_observer(events);
+  s.trainer.add_hook(events);
   s.trainer.fit(dataset_of({1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7}), nullptr);
   CHECK(s.runner.runs == std::vector<int64_t>{4, 2, 1});  // the smaller batch by itself
   CHECK(s.runner.trained == Rows{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12}});
@@ -295,7 +293,7 @@ TEST_CASE("steps run together up to where somebody acts") {
   Session s(config_of(1, 2));
   s.runner.most_steps = 32;
   EveryThird control;
-  s.trainer.set_control(control);
+  s.trainer.add_saver(control);
   s.trainer.fit(dataset_of({1, 2, 3, 4, 5}), nullptr);
   CHECK(s.runner.runs == std::vector<int64_t>{3, 2, 1, 3, 1});
   CHECK(control.steps == std::vector<int64_t>{3, 5, 6, 9, 10});
@@ -304,12 +302,12 @@ TEST_CASE("steps run together up to where somebody acts") {
 
 // Has nothing to do but at one step, or where a step before it raised a signal.
 struct AtStep : EveryThird {
-  int64_t steps_to_turn(const TrainPosition&) const override { return 1000; }
-  bool wants_turn(const TrainPosition& at, bool) override {
+  int64_t steps_until_sync(const TrainPosition&) const override { return 1000; }
+  bool needs_sync(const TrainPosition& at, bool) override {
     return at.step == wanted || stop_signal() != 0;
   }
-  void after_step(const TrainPosition& at, bool last) override {
-    EveryThird::after_step(at, last);
+  void on_sync(const TrainPosition& at, bool last) override {
+    EveryThird::on_sync(at, last);
     if (stop_signal() != 0) {
       throw_stopped(stop_signal(), fmt::format("step {}", at.step));
     }
@@ -322,7 +320,7 @@ struct AheadSession : Session {
   explicit AheadSession(const Config& the_config) : Session(the_config) {
     runner.most_steps = 2;
     runner.is_ahead = true;
-    trainer.set_control(control);
+    trainer.add_saver(control);
   }
   AtStep control;
 };
@@ -338,7 +336,7 @@ TEST_CASE("a runner that runs ahead has the next steps before those before them 
   std::vector<std::string> lines;
   EventLog events(true, false);
   events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
-  s.trainer.add_observer(events);
+  s.trainer.add_hook(events);
   s.trainer.fit(dataset_of(numbers_to(5)), nullptr);
   const std::vector<std::string> epoch = {"run 2", "run 2", "see 1", "see 2",
                                           "run 1", "see 3", "see 4", "see 5"};
@@ -365,8 +363,9 @@ TEST_CASE("who acts between steps finds all before them seen and none begun afte
 
 TEST_CASE("a signal while steps run ahead stops after the last one that was begun") {
   AheadSession s(config_of(1, 1));
-  struct Killer : TrainObserver {
-    void on_train_step(int64_t, int64_t step, const StepRunner&) override {
+  struct Killer : Hook {
+    void on_train_step(const TrainPosition& at, const StepRunner&) override {
+      const int64_t step = at.batch;
       seen = step;
       if (step == 1) {
         raise(SIGTERM);
@@ -374,7 +373,7 @@ TEST_CASE("a signal while steps run ahead stops after the last one that was begu
     }
     int64_t seen = 0;
   } killer;
-  s.trainer.add_observer(killer);
+  s.trainer.add_hook(killer);
   catch_stop_signals();
   CHECK_THROWS_AS(s.trainer.fit(dataset_of(numbers_to(8)), nullptr), StopRequested);
   forget_stop_signal();
@@ -407,8 +406,8 @@ TEST_CASE("a loss that is not finite ends the run before anybody can save the st
 struct ThirdStep : Callback {
   ThirdStep(CallbackContext& context, const FakeRunner& the_runner)
       : Callback(context, "ThirdStep"), runner(the_runner) {}
-  int64_t steps_to_turn() const override { return 3 - done % 3; }
-  void on_train_batch_end(int64_t, int64_t) override {
+  int64_t steps_until_sync(const TrainPosition&) const override { return 3 - done % 3; }
+  void on_train_step(const TrainPosition&, const StepRunner&) override {
     if (++done % 3 == 0) {
       model_steps.push_back(static_cast<int64_t>(runner.trained.size()));
     }
@@ -431,7 +430,7 @@ TEST_CASE("a callback sees the model of its step though steps run ahead") {
   auto added = std::make_unique<ThirdStep>(callbacks.context(), s.runner);
   const ThirdStep& third = *added;
   callbacks.add(std::move(added));
-  s.trainer.set_callbacks(callbacks);
+  s.trainer.add_hook(*callbacks.all().front());
   s.trainer.fit(dataset_of(numbers_to(11)), nullptr);
   CHECK(third.model_steps == std::vector<int64_t>{3, 6, 9});
   CHECK(third.done == 11);
@@ -500,14 +499,15 @@ TEST_CASE("a run that was stopped in a validation begins it anew") {
 
 TEST_CASE("a signal lets the step finish and then ends the run") {
   Session s(config_of(1, 2));
-  struct Killer : TrainObserver {
-    void on_train_step(int64_t, int64_t step, const StepRunner&) override {
+  struct Killer : Hook {
+    void on_train_step(const TrainPosition& at, const StepRunner&) override {
+      const int64_t step = at.batch;
       if (step == 2) {
         raise(SIGTERM);
       }
     }
   } killer;
-  s.trainer.add_observer(killer);
+  s.trainer.add_hook(killer);
   catch_stop_signals();
   try {
     s.trainer.fit(dataset_of({1, 2, 3}), nullptr);

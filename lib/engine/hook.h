@@ -1,0 +1,88 @@
+// Hook: acts at the landmarks of a training (Keras 3 callbacks/callback.py). Callbacks, the
+// console, the logs and what saves checkpoints are hooks. At each landmark the trainer calls all of
+// them in the order in which they were added. Each function does nothing unless overridden; what
+// throws ends the run.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "engine/logs.h"
+#include "engine/step_runner.h"
+
+namespace meshtrain {
+
+struct EpochStart {
+  int64_t epoch = 0;        // from 0
+  int64_t epochs = 0;       // Keras' `epochs`: the last one's number, from 1
+  int64_t steps = 0;        // shown
+  bool is_resumed = false;  // the run was resumed within the epoch: its first steps are done
+};
+
+// A pass over data that trains nothing.
+enum class Pass : uint8_t { kValidation, kEvaluation, kPrediction };
+
+struct PassPosition {
+  Pass pass = Pass::kEvaluation;
+  int64_t step = 0;       // done
+  int64_t steps = 0;      // in all
+  TrainPosition at = {};  // of the training, in kValidation
+};
+
+class Hook {
+ public:
+  virtual ~Hook() = default;
+
+  // Before the first step, after load_state() where the run is resumed; `at` is where it begins.
+  virtual void on_train_begin(const TrainPosition& /*at*/) {}
+  virtual void on_epoch_begin(const EpochStart& /*start*/) {}
+  // After each step, in order: `at` is the position after it, the runner has its loss, finite or
+  // not. Where the runner runs ahead its other values may be those of a later step.
+  virtual void on_train_step(const TrainPosition& /*at*/, const StepRunner& /*runner*/) {}
+  // Returns how many steps after `at`, the last one given to on_train_step(), the model must be as
+  // it is after just that step: at least 1.
+  virtual int64_t steps_until_sync(const TrainPosition& /*at*/) const {
+    return std::numeric_limits<int64_t>::max();
+  }
+  // After steps that may not be computed yet; `last` when they end the epoch. When it returns true,
+  // on_sync() follows as soon as all losses up to `at` are known and none of them ended the run.
+  virtual bool needs_sync(const TrainPosition& /*at*/, bool /*last*/) { return false; }
+  virtual void on_sync(const TrainPosition& /*at*/, bool /*last*/) {}
+  // All hooks had the landmark at `at`: their states belong together, and may be saved.
+  virtual void after_hooks(const TrainPosition& /*at*/) {}
+
+  // Around a validation, an evaluation or a prediction, and after each of its steps. A validation
+  // that was interrupted begins anew when the run is resumed.
+  virtual void on_pass_begin(const PassPosition& /*position*/) {}
+  virtual void on_pass_step(const PassPosition& /*position*/, const StepRunner& /*runner*/) {}
+  virtual void on_pass_end(const PassPosition& /*position*/, const EvaluateReport& /*report*/) {}
+
+  // Logs that are added or changed go to all hooks that follow.
+  virtual void on_epoch_end(EpochReport& /*report*/) {}
+  // After on_epoch_end() and after_hooks() of all; `next` is the beginning of the next epoch.
+  virtual void on_epoch_boundary(const TrainPosition& /*next*/, const Logs& /*logs*/) {}
+  // Returns true when there shall be no next epoch.
+  virtual bool stops_training() const { return false; }
+  // After the last epoch, before averages take the weights' place: first on_fit_end() of all, then
+  // before_finalize().
+  virtual void on_fit_end(const TrainPosition& /*at*/) {}
+  virtual void before_finalize() {}
+  // After the averages have done so.
+  virtual void on_train_end() {}
+  virtual void on_warning(const std::string& /*text*/) {}
+
+  // State that survives a restart. The name is one per run ("EarlyStopping", "CSVLogger-2"); "": no
+  // state.
+  virtual std::string state_name() const { return ""; }
+  virtual std::string save_state() const { return "{}"; }  // JSON
+  virtual void load_state(const std::string& /*json*/) {}
+  // After load_state(), where the weights are not all those of the checkpoint: best values and
+  // copies of weights in the state belong to another model.
+  virtual void forget_model() {}
+  // Writes files that grow to the disk, before a checkpoint counts them as written. Another thread
+  // calls it.
+  virtual void sync() {}
+};
+
+}  // namespace meshtrain
