@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "config/schema.h"
+#include "engine/engine.h"
 #include "record/run_dir.h"
 
 namespace meshtrain {
@@ -102,16 +103,27 @@ LoadOptions override_options(const Arguments& a) {
   return options;
 }
 
-int64_t progress_verbose(const Arguments& a, const Config& config) {
-  return a.progress == "bar"    ? 1
-         : a.progress == "line" ? 2
-         : a.progress == "none" ? 0
-                                : config.run.verbose.value;
+EngineOptions engine_options(const Arguments& arguments) {
+  return {.num_workers = arguments.num_workers,
+          .dump_ir = arguments.dump_ir,
+          .use_cuda_graph = !arguments.no_cuda_graph,
+          .processes = arguments.processes};
+}
+std::optional<int> progress_verbose(const Arguments& a) {
+  return a.progress == "bar"    ? std::optional(1)
+         : a.progress == "line" ? std::optional(2)
+         : a.progress == "none" ? std::optional(0)
+                                : std::nullopt;
 }
 
 ConsoleOptions console_options(const Arguments& a, const Config& config) {
+  ConsoleOptions options = console_options(a);
+  options.verbose = progress_verbose(a).value_or(static_cast<int>(config.run.verbose.value));
+  return options;
+}
+
+ConsoleOptions console_options(const Arguments& a) {
   ConsoleOptions options;
-  options.verbose = static_cast<int>(progress_verbose(a, config));
   options.quiet = a.quiet;
   options.format = a.log_format == "json"    ? LogFormat::kJson
                    : a.log_format == "plain" ? LogFormat::kPlain

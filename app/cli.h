@@ -1,6 +1,7 @@
 // What the verbs share: `meshtrain VERB CONFIG... [KEY=VALUE...] [--flags]`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,9 +107,10 @@ LoadOptions override_options(const Arguments& arguments);
 [[noreturn]] void refuse(const char* code, const std::string& message, const std::string& help);
 // E140 for --profile: the config of a run or a checkpoint has none.
 void refuse_profile(const Arguments& arguments, const std::string& run);
-// run.verbose as --progress changes it.
-int64_t progress_verbose(const Arguments& arguments, const Config& config);
+// --progress as a `verbose`, where it is given.
+std::optional<int> progress_verbose(const Arguments& arguments);
 ConsoleOptions console_options(const Arguments& arguments, const Config& config);
+ConsoleOptions console_options(const Arguments& arguments);  // all but `verbose`
 // --color with NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
 bool use_color(const std::string& flag, const TextStream& stream);
 void show_warnings(const Diagnostics& warnings, const Arguments& arguments);

@@ -11,6 +11,7 @@
 #include "record/events.h"
 #include "restarts.h"
 #include "train/learned_file.h"
+#include "train/trainer.h"
 
 namespace meshtrain {
 namespace {

@@ -9,9 +9,9 @@
 #include "config/source.h"
 #include "engine/engine.h"
 #include "record/run_dir.h"
-#include "resume.h"
 #include "train/learned_file.h"
 #include "train/load_weights.h"
+#include "train/resume_target.h"
 
 namespace meshtrain {
 namespace {

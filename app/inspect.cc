@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "checkpoint/writer.h"
 #include "cli.h"
-#include "resume.h"
+#include "train/resume_target.h"
 #include "verify.h"
 
 namespace meshtrain {

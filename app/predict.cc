@@ -18,6 +18,7 @@
 #include "tensor/h5_datasets.h"
 #include "tensor/npz.h"
 #include "train/learned_file.h"
+#include "train/trainer.h"
 
 namespace meshtrain {
 namespace {

@@ -11,8 +11,8 @@
 #include "checkpoint/reader.h"
 #include "engine/distribution.h"
 #include "engine/signals.h"
-#include "resume.h"
-#include "training_run.h"
+#include "train/resume_target.h"
+#include "train/training_run.h"
 
 namespace meshtrain {
 namespace {
@@ -24,11 +24,12 @@ constexpr int kMostSecondsLocked = 30;
 class RunPlace {
  public:
   RunPlace(const Arguments& arguments, const Config& config)
-      : mode_(resume_mode(arguments, config)), options_(run_dir_options(arguments, config)) {
+      : mode_(resume_mode(arguments.resume, config)),
+        options_(run_dir_options(arguments.run_dir, config)) {
     if (!options_.dir.empty()) {
       return;
     }
-    if (const ConfigObject* backup = deciding_backup(arguments, config)) {
+    if (const ConfigObject* backup = deciding_backup(arguments.resume, config)) {
       options_.dir = interrupted_run(*backup, options_);
     } else if (mode_ == "auto" || mode_ == "latest" || mode_ == "best") {
       options_.dir = latest_run(options_);

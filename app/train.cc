@@ -4,7 +4,8 @@
 #include "checkpoint/restore.h"
 #include "config/source.h"
 #include "restarts.h"
-#include "training_run.h"
+#include "run_request.h"
+#include "train/training_run.h"
 
 namespace meshtrain {
 namespace {
@@ -33,10 +34,9 @@ int run_train(const Arguments& arguments, bool& started) {
                       "--restarts is for what starts the processes: meshtrain launch --restarts N");
   }
   check_allowed_keys(arguments.allow);
-  const double started_at = seconds_now();
-  TrainingRun run(arguments, load_options(arguments, true), started_at);
-  const std::string& mode = resume_mode(arguments, run.config());
-  const ConfigObject* backup = deciding_backup(arguments, run.config());
+  TrainingRun run(run_request(arguments, load_options(arguments, true)));
+  const std::string& mode = resume_mode(arguments.resume, run.config());
+  const ConfigObject* backup = deciding_backup(arguments.resume, run.config());
   if (arguments.partial && arguments.resume.empty() && mode == "never" && backup == nullptr &&
       run.config().fit.initial_weights->empty()) {
     throw ConfigError("E140", {},
@@ -46,7 +46,7 @@ int run_train(const Arguments& arguments, bool& started) {
   if (const std::optional<int> code = run_own_processes(arguments, run.config())) {
     return *code;
   }
-  const RunDirOptions place = run_dir_options(arguments, run.config());
+  const RunDirOptions place = run_dir_options(arguments.run_dir, run.config());
   ResumeTarget target = agree_on_target(run.agreement(), [&] {
     ResumeTarget found =
         backup != nullptr ? find_interrupted_run(*backup, place) : find_resume_target(mode, place);
@@ -73,8 +73,11 @@ int run_resume(const Arguments& arguments, bool& started) {
         gathers(load_config(resume_options(arguments, *found.reader, found.reader->path())));
     return found;
   });
-  TrainingRun run(arguments, resume_options(arguments, *target.reader, target.path), started_at);
-  const RunDirOptions given = run_dir_options(arguments, run.config());
+  RunRequest request =
+      run_request(arguments, resume_options(arguments, *target.reader, target.path));
+  request.started_at = started_at;
+  TrainingRun run(std::move(request));
+  const RunDirOptions given = run_dir_options(arguments.run_dir, run.config());
   target.run.name = given.name;
   if (!arguments.run_dir.empty()) {
     target.run.dir = arguments.run_dir;

@@ -19,6 +19,7 @@
 #include "comm/control_channel.h"
 #include "comm/processes.h"
 #include "engine/logs.h"
+#include "engine/step_runner.h"
 
 namespace meshtrain {
 

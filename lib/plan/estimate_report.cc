@@ -30,7 +30,7 @@ std::string hardware_line(const Estimate& e) {
       h.memory_rate / 1e12, h.link_rate / 1e9, h.network_rate / 1e9);
 }
 
-std::string fit_line(const PlanReport& report) {
+std::string fits_text(const PlanReport& report) {
   const Estimate& e = *report.estimate;
   if (e.hardware.memory == 0) {
     return "";
@@ -92,7 +92,7 @@ Json hardware_json(const Hardware& h) {
 
 std::string estimate_text(const PlanReport& report) {
   const Estimate& e = *report.estimate;
-  std::string out = hardware_line(e) + fit_line(report) + axes_line(e) + calls_table(report);
+  std::string out = hardware_line(e) + fits_text(report) + axes_line(e) + calls_table(report);
   out += fmt::format("step      {}: products {}, memory {}, {} kernels' begin and end {}",
                      seconds_text(e.step), seconds_text(e.compute), seconds_text(e.memory),
                      e.kernels, seconds_text(e.launch));

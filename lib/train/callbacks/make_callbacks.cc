@@ -23,16 +23,20 @@ std::unique_ptr<Callback> make(const ConfigObject& object, CallbackContext& cont
 }
 
 constexpr CallbackType kTypes[] = {
-    {"BackupAndRestore", nullptr, .writes_files = true},
-    {"CSVLogger", make<CsvLogger>, .writes_files = true},
-    {"EarlyStopping", make<EarlyStopping>, .is_monitored = true},
-    {"LearningRateScheduler", make<LearningRateScheduler>, .adds_learning_rate = true},
-    {"ModelCheckpoint", make<ModelCheckpoint>, .writes_files = true},
-    {"ReduceLROnPlateau", make<ReduceLROnPlateau>, .is_monitored = true,
+    {.class_name = "BackupAndRestore", .writes_files = true},
+    {.class_name = "CSVLogger", .make = make<CsvLogger>, .writes_files = true},
+    {.class_name = "EarlyStopping", .make = make<EarlyStopping>, .is_monitored = true},
+    {.class_name = "LearningRateScheduler",
+     .make = make<LearningRateScheduler>,
      .adds_learning_rate = true},
-    {"SwapEMAWeights", make<SwapEmaWeights>, .undo = SwapEmaWeights::undo},
-    {"TensorBoard", make<TensorBoard>, .writes_files = true},
-    {"TerminateOnNaN", make<TerminateOnNaN>},
+    {.class_name = "ModelCheckpoint", .make = make<ModelCheckpoint>, .writes_files = true},
+    {.class_name = "ReduceLROnPlateau",
+     .make = make<ReduceLROnPlateau>,
+     .is_monitored = true,
+     .adds_learning_rate = true},
+    {.class_name = "SwapEMAWeights", .make = make<SwapEmaWeights>, .undo = SwapEmaWeights::undo},
+    {.class_name = "TensorBoard", .make = make<TensorBoard>, .writes_files = true},
+    {.class_name = "TerminateOnNaN", .make = make<TerminateOnNaN>},
 };
 
 }  // namespace

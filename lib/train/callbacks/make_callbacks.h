@@ -15,7 +15,8 @@ namespace meshtrain {
 struct CallbackType {
   std::string_view class_name;
   // Null: one that is no hook, but says how the run's checkpoints are made and used.
-  std::unique_ptr<Callback> (*make)(const ConfigObject&, CallbackContext&, std::string state_name);
+  std::unique_ptr<Callback> (*make)(const ConfigObject&, CallbackContext&,
+                                    std::string state_name) = nullptr;
   bool writes_files = false;        // of its own
   bool is_monitored = false;        // it always has a log to watch
   bool adds_learning_rate = false;  // to the logs of an epoch

@@ -1,31 +1,28 @@
-#include "run_writer.h"
+#include "record/run_writer.h"
 
 #include <fmt/format.h>
 
 #include "record/report/run_report.h"
-#include "train/trainer.h"
 
 namespace meshtrain {
 
-RunWriter::RunWriter(const Arguments& arguments, const Config& config, RunDir& run,
-                     Console& console)
-    : writes_(arguments.processes.is_first()),
-      quiet_(arguments.quiet),
+RunWriter::RunWriter(Options options, const Config& config, RunDir& run, Console& console)
+    : options_(std::move(options)),
       run_(run),
       console_(console),
       events_(config.run.log_steps, config.dtype_policy.value == "float64") {
-  if (!writes_) {
+  if (!options_.writes) {
     return;
   }
   events_.add_sink([this](std::string_view line) { run_.metrics().append(line); });
-  if (arguments.log_format == "json") {
+  if (options_.prints_events) {
     events_.add_sink([this](std::string_view line) { print_event(line); });
   }
 }
 
 void RunWriter::print_event(std::string_view line) {
-  if (!quiet_) {
-    out_stream().write(fmt::format("{}\n", line));
+  if (!options_.quiet) {
+    options_.out(fmt::format("{}\n", line));
   } else if (line.find(R"({"event":"epoch")") == 0 || line.find(R"({"event":"evaluate")") == 0) {
     result_ = fmt::format("{}{}}}\n", line.substr(0, line.size() - 1), which_run_);
   }
@@ -41,22 +38,18 @@ void RunWriter::start(const RunInfo& info, const std::vector<std::string>& comma
   events_.start(info);
 }
 
-void RunWriter::observe(Trainer& trainer) {
-  if (writes_) {
-    trainer.add_hook(events_);
-    trainer.add_hook(*log_);
-    trainer.add_hook(console_);
-  }
+std::vector<Hook*> RunWriter::hooks() {
+  return options_.writes ? std::vector<Hook*>{&events_, &*log_, &console_} : std::vector<Hook*>();
 }
 
 void RunWriter::saved(const std::string& text) {
-  if (writes_) {
+  if (options_.writes) {
     log_->saved(text);
   }
 }
 
 void RunWriter::warn(const std::string& text) {
-  if (!writes_) {
+  if (!options_.writes) {
     return;
   }
   console_.on_warning(text);
@@ -66,7 +59,7 @@ void RunWriter::warn(const std::string& text) {
 }
 
 void RunWriter::end(int exit_code, const std::string& message) {
-  if (!writes_) {
+  if (!options_.writes) {
     return;
   }
   events_.end(exit_code, message);
@@ -80,7 +73,7 @@ void RunWriter::end(int exit_code, const std::string& message) {
 }
 
 void RunWriter::close() {
-  out_stream().write(result_);
+  options_.out(result_);
   run_.metrics().close();
 }
 

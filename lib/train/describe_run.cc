@@ -1,25 +1,19 @@
-#include "describe_run.h"
+#include "train/describe_run.h"
 
 #include <fmt/format.h>
 
+#include "engine/epoch_plan.h"
 #include "exec/worker_pool.h"
-#include "train/trainer.h"
 
 namespace meshtrain {
 
-EngineOptions engine_options(const Arguments& arguments) {
-  return {.num_workers = arguments.num_workers,
-          .dump_ir = arguments.dump_ir,
-          .use_cuda_graph = !arguments.no_cuda_graph,
-          .processes = arguments.processes};
-}
 namespace {
 
 // " on 2 threads", " in 4 processes of 16 threads": those that compute.
-std::string threads_text(const Arguments& arguments) {
-  const int processes = arguments.processes.size();
+std::string threads_text(const EngineOptions& engine) {
+  const int processes = engine.processes.size();
   const size_t threads =
-      arguments.num_workers > 0 ? static_cast<size_t>(arguments.num_workers) : usable_cpus().size();
+      engine.num_workers > 0 ? static_cast<size_t>(engine.num_workers) : usable_cpus().size();
   const std::string text = fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
   return processes > 1 ? fmt::format(" in {} processes of {}", processes, text) : " on " + text;
 }
@@ -34,18 +28,15 @@ std::string sizes_text(const std::vector<MeshAxis>& mesh) {
 
 }  // namespace
 
-RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanReport& plan,
+RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanReport& plan,
                      const RunData& data, const std::string& run_dir) {
   const Config& config = setup.config();
   const FitConfig& fit = config.fit;
   const int64_t batches =
       count_batches(data.train->num_samples, fit.batch_size, config.data.remainder.value == "drop");
   RunInfo info;
-  info.version = kVersion;
-  for (const std::string& file : override_options(arguments).files) {
-    info.config += (info.config.empty() ? "" : " ") + file;
-  }
-  info.config = info.config.empty() ? arguments.target : info.config;
+  info.version = request.version;
+  info.config = request.shown_name;
   info.name = config.name;
   info.run_dir = run_dir;
   info.seed = config.seed;
@@ -54,7 +45,7 @@ RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanR
   info.axis_names = setup.mesh().axis_names();
   info.devices = plan.devices;
   if (!setup.distribution().devices.is_gpu) {
-    info.devices += threads_text(arguments);
+    info.devices += threads_text(request.engine);
   }
   info.batch_size = fit.batch_size;
   info.batch_axis = plan.batch_axes;

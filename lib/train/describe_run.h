@@ -6,14 +6,14 @@
 
 #include "checkpoint/reader.h"
 #include "checkpoint/restore.h"
-#include "cli.h"
 #include "engine/make_plan.h"
 #include "engine/run_data.h"
 #include "record/run_info.h"
+#include "train/run_request.h"
 
 namespace meshtrain {
 
-RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanReport& plan,
+RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanReport& plan,
                      const RunData& data, const std::string& run_dir);
 std::string saves_text(const CheckpointConfig& config);  // "every epoch, the 3 newest stay"
 // Adds where it goes on, and what has changed since.

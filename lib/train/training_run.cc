@@ -1,4 +1,4 @@
-#include "training_run.h"
+#include "train/training_run.h"
 
 #include <fmt/format.h>
 
@@ -6,25 +6,26 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <new>
+#include <utility>
 
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/shared_folder.h"
 #include "checkpoint/snapshot.h"
-#include "describe_run.h"
-#include "ending.h"
 #include "engine/adapt.h"
 #include "engine/signals.h"
 #include "engine/weights.h"
 #include "interop/save_model.h"
-#include "portable_config.h"
 #include "record/run_dir.h"
-#include "run_writer.h"
+#include "record/run_writer.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/model_checkpoint.h"
 #include "train/callbacks/monitor.h"
+#include "train/describe_run.h"
 #include "train/learned_file.h"
 #include "train/load_weights.h"
+#include "train/portable_config.h"
 #include "train/trainer.h"
 
 namespace meshtrain {
@@ -34,12 +35,28 @@ constexpr double kLongestCompilation = 900;  // seconds
 // Who does not see the folder within so many seconds, and need not, sends its files.
 constexpr double kShortLook = 2;
 
+// Exit code and message of the exception that is being handled.
+std::pair<int, std::string> end_of_exception() {
+  try {
+    throw;
+  } catch (const ConfigError& error) {
+    const std::vector<Diagnostic>& list = error.diagnostics().list();
+    return {static_cast<int>(error.exit_code()), list.empty() ? "" : list.back().message};
+  } catch (const Error& error) {
+    return {static_cast<int>(error.exit_code()), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {static_cast<int>(ExitCode::kMesh), "out of memory"};
+  } catch (const std::exception& error) {
+    return {static_cast<int>(ExitCode::kUnexpected), error.what()};
+  }
+}
+
 }  // namespace
 
-RunDirOptions run_dir_options(const Arguments& arguments, const Config& config) {
+RunDirOptions run_dir_options(const std::string& run_dir, const Config& config) {
   RunDirOptions options;
-  options.dir = arguments.run_dir.empty() ? config.run.dir.value : arguments.run_dir;
-  options.dir_loc = arguments.run_dir.empty() ? config.run.dir.loc : SourceLoc{};
+  options.dir = run_dir.empty() ? config.run.dir.value : run_dir;
+  options.dir_loc = run_dir.empty() ? config.run.dir.loc : SourceLoc{};
   options.name = config.name.value.empty() ? config.model.name.value : config.name.value;
   if (const char* name = std::getenv(kNewFolderVariable)) {
     options.new_folder = name;
@@ -51,14 +68,13 @@ bool gathers(const Config& config) {
   return config.checkpoint.gather.value == "root";
 }
 
-TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double started_at)
-    : arguments_(arguments),
-      options_(std::move(options)),
-      config_(load_config(options_)),
-      agreement_(arguments.processes, seconds_now),
-      started_at_(started_at),
+TrainingRun::TrainingRun(RunRequest request)
+    : request_(std::move(request)),
+      config_(load_config(request_.load)),
+      agreement_(request_.engine.processes, request_.console.now),
+      started_at_(request_.started_at),
       written_(config_.source_text),
-      portable_(portable_config(options_, config_)) {}
+      portable_(portable_config(request_.load, config_)) {}
 
 void TrainingRun::drop_file_callbacks() {
   std::erase_if(config_.callbacks, [](const ConfigObject& callback) {
@@ -68,7 +84,7 @@ void TrainingRun::drop_file_callbacks() {
 
 // What the processes must know alike before anything else.
 void TrainingRun::begin(const ResumeTarget& target) {
-  if (options_.source && target.reader) {  // the config is the checkpoint's, with all defaults
+  if (request_.load.source && target.reader) {  // the config is the checkpoint's, with all defaults
     agreement_.by_all("reading the config", [&] { written_ = target.reader->text("config.yaml"); });
   }
   Diagnostics diagnostics;
@@ -84,8 +100,7 @@ void TrainingRun::begin(const ResumeTarget& target) {
 
 std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   const auto announced = agreement_.announce("compiling the model", kLongestCompilation);
-  auto engine =
-      std::make_unique<Engine>(config_, data_spec(*data.train), engine_options(arguments_));
+  auto engine = std::make_unique<Engine>(config_, data_spec(*data.train), request_.engine);
   agreement_.by_all("checking labels and ids", [&] { check_run_ids(engine->setup(), data); });
   agreement_.by_first("checking callbacks", [&] {  // who writes their files
     Diagnostics diagnostics;
@@ -101,7 +116,7 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   return engine;
 }
 
-int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop) {
+int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop) {
   begin(target);
   RunData data = read_data(target);
   const std::unique_ptr<Engine> compiled = compile(data);
@@ -112,11 +127,17 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     target.copy.reset();
   }
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
-  Console console(console_options(arguments_, config_));
+  ConsoleOptions console_options = request_.console;
+  console_options.verbose = request_.verbose.value_or(static_cast<int>(config_.run.verbose.value));
+  Console console(std::move(console_options));
   RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
   CallbackList callbacks(callback_context(engine, run, console, target));
   add_callbacks(callbacks);
-  RunWriter record(arguments_, config_, run, console);
+  RunWriter record({.writes = agreement_.is_first(),
+                    .prints_events = request_.prints_events,
+                    .quiet = request_.console.quiet,
+                    .out = request_.console.out},
+                   config_, run, console);
   // Takes the lock: until then the run may be another process's, and no file of it is changed.
   Checkpointer checkpointer(engine, config_, checkpointer_options(target, run, callbacks, record));
   const ConfigObject* backup = config_.callback("BackupAndRestore");
@@ -137,16 +158,18 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     write_run_files(run, plan, engine);
     const RunInfo info = describe(engine, plan, data, run, target);
     show_start(info, plan, engine);
-    record.start(info, arguments_.command_line);
+    record.start(info, request_.command_line);
   });
-  std::optional<StopAt> stop_at;
+  std::optional<ReplayStopper> stop_at;
   try {
-    Trainer trainer(engine, config_, seconds_now);
+    Trainer trainer(engine, config_, request_.console.now);
     trainer.set_agreement(agreement_);
     for (const auto& callback : callbacks.all()) {
       trainer.add_hook(*callback);
     }
-    record.observe(trainer);
+    for (Hook* hook : record.hooks()) {
+      trainer.add_hook(*hook);
+    }
     if (stop) {
       trainer.add_hook(stop_at.emplace(checkpointer, *stop));
     }
@@ -154,8 +177,8 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     run_steps(trainer, engine, data, run, target);
   } catch (...) {
     console.interrupt();
-    const Ending ending = ending_of_exception(arguments_, started);
-    record.end(ending.exit_code, ending.message);
+    const auto [exit_code, message] = end_of_exception();
+    record.end(exit_code, message);
     throw;
   }
   agreement_.by_first("ending the run's files", [&] {
@@ -185,9 +208,9 @@ void TrainingRun::run_steps(Trainer& trainer, Engine& engine, const RunData& dat
 namespace {
 
 // Returns what the resumed run learned; null for a new run, and with --partial, which learns anew.
-LearnedPtr learned_before(const ResumeTarget& target, const Arguments& arguments,
+LearnedPtr learned_before(const ResumeTarget& target, bool partial,
                           const std::optional<ConfigObject>& train, Diagnostics& warnings) {
-  if (!target.reader || arguments.partial) {
+  if (!target.reader || partial) {
     return nullptr;
   }
   const std::string& path = target.reader->path();
@@ -212,8 +235,9 @@ RunData TrainingRun::read_data(const ResumeTarget& target) {
   }
   const auto announced = agreement_.announce("opening the data");
   agreement_.by_all("opening the data", [&] {
-    data = load_run_data(config_, true, evaluated_part(config_),
-                         learned_before(target, arguments_, config_.data.train, data_warnings_));
+    data = load_run_data(
+        config_, true, evaluated_part(config_),
+        learned_before(target, request_.restore.partial, config_.data.train, data_warnings_));
     learned_ = data.train->learned ? learned_text(*data.train->learned) : "";
     check_batches(config_, *data.train);
     cursor_ = data_cursor(*data.train, config_);
@@ -246,27 +270,22 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
   warnings_ = target.warnings;
   const auto announced = agreement_.announce("reading the weights");
   if (target.reader) {
-    if (arguments_.partial) {
+    if (request_.restore.partial) {
       adapt_to_data(engine.model(), *data.train, engine);
     }
     agreement_.by_all("reading the checkpoint", [&] {
       changes_ = changes_since(*target.reader, portable_);
-      position_ = restore(engine, *target.reader, cursor_, changes_,
-                          {.allow = arguments_.allow,
-                           .reset_optimizer = arguments_.reset_optimizer,
-                           .reset_cursor = arguments_.reset_cursor,
-                           .partial = arguments_.partial},
-                          warnings_);
+      position_ = restore(engine, *target.reader, cursor_, changes_, request_.restore, warnings_);
     });
   } else if (begin_from_newest(engine)) {
     return;
   } else if (!config_.fit.initial_weights.value.empty()) {
     std::vector<std::string> unfit;
-    if (arguments_.partial) {
+    if (request_.restore.partial) {
       adapt_to_data(engine.model(), *data.train, engine);
     }
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model(), arguments_.partial ? &unfit : nullptr, agreement_);
+                 &engine.model(), request_.restore.partial ? &unfit : nullptr, agreement_);
     for (const std::string& line : unfit) {
       warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
     }
@@ -284,7 +303,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
       continue;
     }
     const std::string newest = agreement_.from_first("looking for the newest model", [&] {
-      return newest_model(callback, runs_folder(run_dir_options(arguments_, config_)))
+      return newest_model(callback, runs_folder(run_dir_options(request_.run_dir, config_)))
           .value_or(std::string());
     });
     if (newest.empty()) {
@@ -302,18 +321,15 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     if (is_model) {
       std::vector<std::string> unfit;
       load_weights(engine, path, callback.loc_of("filepath"), &engine.model(),
-                   arguments_.partial ? &unfit : nullptr, agreement_);
+                   request_.restore.partial ? &unfit : nullptr, agreement_);
       warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
       began_from_ = newest + ": its weights";
     } else {
       agreement_.by_all("reading the checkpoint", [&] {
         const CheckpointReader reader(path);
-        restore(engine, reader, cursor_, changes_since(reader, portable_),
-                {.allow = arguments_.allow,
-                 .reset_optimizer = arguments_.reset_optimizer,
-                 .reset_cursor = true,
-                 .partial = arguments_.partial},
-                warnings_);
+        RestoreOptions options = request_.restore;
+        options.reset_cursor = true;
+        restore(engine, reader, cursor_, changes_since(reader, portable_), options, warnings_);
       });
       began_from_ = newest + ": weights and optimizer";
     }
@@ -324,7 +340,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
 
 RunInfo TrainingRun::describe(const Engine& engine, const PlanReport& plan, const RunData& data,
                               const RunDir& run, const ResumeTarget& target) const {
-  RunInfo info = describe_run(arguments_, engine.setup(), plan, data, run.path());
+  RunInfo info = describe_run(request_, engine.setup(), plan, data, run.path());
   info.saves = saves_text(config_.checkpoint);
   if (const auto blind = std::count(sees_folder_.begin(), sees_folder_.end(), false); blind > 0) {
     info.saves +=
@@ -342,7 +358,7 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
   return {.runner = engine,
           .config = config_,
           .run_dir = run.path(),
-          .now = seconds_now,
+          .now = request_.console.now,
           .print = [&console](const std::string& text) { console.print(text); },
           .warn = [&console](const std::string& text) { console.on_warning(text); },
           .larger_is_better =
@@ -361,7 +377,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
                                                       CallbackList& callbacks, RunWriter& record) {
   CheckpointerOptions options;
   options.run_dir = run.path();
-  options.written_by = fmt::format("meshtrain {}", kVersion);
+  options.written_by = "meshtrain " + request_.version;
   if (target.reader) {
     const std::string& run_id = target.reader->manifest().run_id;
     (target.own ? options.run_id : options.parent_run) = run_id;
@@ -371,18 +387,18 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   if (!learned_.empty()) {
     options.texts.emplace_back(kLearnedFile, learned_);
   }
-  options.now = seconds_now;
+  options.now = request_.console.now;
   options.started_at = started_at_;
   options.agreement = &agreement_;
   options.sees_folder = sees_folder_;
   options.warn = [&record](const std::string& text) { record.warn(text); };
-  options.report = [&record](const std::string& text) {
+  options.report = [this, &record](const std::string& text) {
     record.console().interrupt();
-    err_stream().write(text + "\n");
+    request_.console.err(text + "\n");
   };
   options.inform = [this, &record, report = options.report](const std::string& text) {
     record.saved(text);
-    if (arguments_.verbosity > 0) {
+    if (request_.tells_more) {
       report(text);
     }
   };
@@ -398,7 +414,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
 
 void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const {
   run.write("config.yaml", written_);
-  run.write("config.resolved.yaml", portable_config(options_, config_, true));
+  run.write("config.resolved.yaml", portable_config(request_.load, config_, true));
   if (!learned_.empty()) {
     run.write(kLearnedFile, learned_);
   }
@@ -409,23 +425,23 @@ void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Eng
 
 void TrainingRun::show_start(const RunInfo& info, const PlanReport& plan,
                              const Engine& engine) const {
-  if (!arguments_.quiet) {
-    err_stream().write(first_screen(info));
+  if (!request_.console.quiet) {
+    request_.console.err(first_screen(info));
     if (const std::string changes = changes_text(changes_); !changes.empty()) {
-      err_stream().write("changed since\n" + changes);
+      request_.console.err("changed since\n" + changes);
     }
     if (position_.epoch >= config_.fit.epochs) {
-      err_stream().write(fmt::format("nothing left to train: {} of {} epochs are done\n",
-                                     position_.epoch, config_.fit.epochs.value));
+      request_.console.err(fmt::format("nothing left to train: {} of {} epochs are done\n",
+                                       position_.epoch, config_.fit.epochs.value));
     }
-    err_stream().write(arguments_.verbosity > 0 ? "\n" + plan_text(plan) : "");
+    request_.console.err(request_.tells_more ? "\n" + plan_text(plan) : "");
     for (const std::string& warning : warnings_) {
-      err_stream().write(fmt::format("warning: {}\n", warning));
+      request_.console.err(fmt::format("warning: {}\n", warning));
     }
   }
   Diagnostics warnings = data_warnings_;
   warnings.append(engine.warnings());
-  show_warnings(warnings, arguments_);
+  request_.warn(warnings);
 }
 
 }  // namespace meshtrain

@@ -1,4 +1,4 @@
-#include "portable_config.h"
+#include "train/portable_config.h"
 
 #include <fmt/format.h>
 

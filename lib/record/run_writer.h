@@ -1,12 +1,14 @@
-// What is written down about a run as it goes: its events, log.txt, meta.json, report.html.
+// RunWriter: what is written down about a run as it goes: its events, log.txt, meta.json,
+// report.html.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli.h"
+#include "record/console.h"
 #include "record/events.h"
 #include "record/run_dir.h"
 #include "record/run_log.h"
@@ -16,11 +18,17 @@ namespace meshtrain {
 
 class RunWriter {
  public:
-  // Of several processes the first writes; the others do nothing.
-  RunWriter(const Arguments& arguments, const Config& config, RunDir& run, Console& console);
+  struct Options {
+    bool writes = true;          // of several processes the first; the others do nothing
+    bool prints_events = false;  // as JSON to `out`
+    bool quiet = false;          // of the events only the last result
+    TextSink out;                // stdout
+  };
+  RunWriter(Options options, const Config& config, RunDir& run, Console& console);
 
   void start(const RunInfo& info, const std::vector<std::string>& command_line);
-  void observe(Trainer& trainer);
+  // What a trainer calls: events, log.txt, console.
+  std::vector<Hook*> hooks();
   void saved(const std::string& text);
   void warn(const std::string& text);
   Console& console() { return console_; }
@@ -32,8 +40,7 @@ class RunWriter {
  private:
   void print_event(std::string_view line);
 
-  bool writes_;
-  bool quiet_;  // of the events only the last result goes to stdout
+  Options options_;
   RunDir& run_;
   Console& console_;
   EventLog events_;

@@ -1,4 +1,4 @@
-#include "resume.h"
+#include "train/resume_target.h"
 
 #include <filesystem>
 
@@ -173,12 +173,12 @@ std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run
   return is_run_dir(dir) && !is_finished_run(dir) ? dir : "";
 }
 
-const std::string& resume_mode(const Arguments& arguments, const Config& config) {
-  return arguments.resume.empty() ? config.run.resume.value : arguments.resume;
+const std::string& resume_mode(const std::string& given, const Config& config) {
+  return given.empty() ? config.run.resume.value : given;
 }
 
-const ConfigObject* deciding_backup(const Arguments& arguments, const Config& config) {
-  const bool said = !arguments.resume.empty() || config.run.resume.value != "never";
+const ConfigObject* deciding_backup(const std::string& given, const Config& config) {
+  const bool said = !given.empty() || config.run.resume.value != "never";
   return said ? nullptr : config.callback("BackupAndRestore");
 }
 

@@ -1,44 +1,44 @@
-#include "stop_at.h"
+#include "train/replay_stop.h"
 
 namespace meshtrain {
 
-int64_t StopAt::steps_until_sync(const TrainPosition& at) const {
+int64_t ReplayStopper::steps_until_sync(const TrainPosition& at) const {
   const int64_t left = stop_.at.step - at.step;
   return left > 0 ? left : Hook::steps_until_sync(at);
 }
 
-bool StopAt::needs_sync(const TrainPosition& at, bool /*last*/) {
+bool ReplayStopper::needs_sync(const TrainPosition& at, bool /*last*/) {
   return is_goal(at);
 }
 
-void StopAt::on_sync(const TrainPosition& at, bool /*last*/) {
+void ReplayStopper::on_sync(const TrainPosition& at, bool /*last*/) {
   end_at(at);
 }
 
-void StopAt::on_pass_step(const PassPosition& position, const StepRunner& /*runner*/) {
+void ReplayStopper::on_pass_step(const PassPosition& position, const StepRunner& /*runner*/) {
   if (position.pass == Pass::kValidation) {
     end_at(position.at);
   }
 }
 
-void StopAt::on_epoch_boundary(const TrainPosition& next, const Logs& /*logs*/) {
+void ReplayStopper::on_epoch_boundary(const TrainPosition& next, const Logs& /*logs*/) {
   end_at(next);
 }
 
-bool StopAt::is_goal(const TrainPosition& at) const {
+bool ReplayStopper::is_goal(const TrainPosition& at) const {
   const TrainPosition& goal = stop_.at;
   return at.step == goal.step && at.epoch == goal.epoch && at.batch == goal.batch &&
          at.epoch_trained == goal.epoch_trained;
 }
 
-void StopAt::end_at(const TrainPosition& at) {
+void ReplayStopper::end_at(const TrainPosition& at) {
   if (!is_goal(at)) {
     return;
   }
   if (const std::string error = saver_.save_to(stop_.save_as, at); !error.empty()) {
     throw RuntimeFailure(ExitCode::kWriteFailed, error);
   }
-  throw StopPointReached();
+  throw ReplayEnded();
 }
 
 }  // namespace meshtrain

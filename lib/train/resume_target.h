@@ -8,7 +8,6 @@
 
 #include "checkpoint/mirror.h"
 #include "checkpoint/reader.h"
-#include "cli.h"
 #include "config/object.h"
 #include "engine/agreement.h"
 #include "record/run_dir.h"
@@ -25,10 +24,10 @@ struct ResumeTarget {
   std::vector<std::string> warnings;  // damaged checkpoints that were skipped
 };
 
-// What --resume says, else run.resume.
-const std::string& resume_mode(const Arguments& arguments, const Config& config);
+// `given`, what --resume says, else run.resume.
+const std::string& resume_mode(const std::string& given, const Config& config);
 // BackupAndRestore, where it decides, because neither of these says anything; else nullptr.
-const ConfigObject* deciding_backup(const Arguments& arguments, const Config& config);
+const ConfigObject* deciding_backup(const std::string& given, const Config& config);
 
 // `mode`: "" or "never", "auto", "latest", "best", or the path of a checkpoint or a run. Throws
 // ConfigError E400 (exit 6) when there is nothing to resume and `mode` is not auto; what is wrong

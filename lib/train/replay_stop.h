@@ -7,20 +7,20 @@
 
 namespace meshtrain {
 
-struct StopPoint {
+struct ReplayStop {
   TrainPosition at;
   std::string save_as;  // the checkpoint of that moment
 };
 // It was reached, and the checkpoint is written.
-class StopPointReached : public Error {
+class ReplayEnded : public Error {
  public:
-  StopPointReached() : Error(ExitCode::kOk, "reached") {}
+  ReplayEnded() : Error(ExitCode::kOk, "reached") {}
 };
 
 // Saves and ends the run at its place, before the Checkpointer acts there.
-class StopAt : public Hook {
+class ReplayStopper : public Hook {
  public:
-  StopAt(Checkpointer& saver, const StopPoint& stop) : saver_(saver), stop_(stop) {}
+  ReplayStopper(Checkpointer& saver, const ReplayStop& stop) : saver_(saver), stop_(stop) {}
 
   int64_t steps_until_sync(const TrainPosition& at) const override;
   bool needs_sync(const TrainPosition& at, bool last) override;
@@ -33,7 +33,7 @@ class StopAt : public Hook {
   void end_at(const TrainPosition& at);
 
   Checkpointer& saver_;
-  StopPoint stop_;
+  ReplayStop stop_;
 };
 
 }  // namespace meshtrain

@@ -8,17 +8,18 @@
 #include <vector>
 
 #include "checkpoint/restore.h"
-#include "cli.h"
 #include "engine/agreement.h"
 #include "engine/engine.h"
 #include "engine/make_plan.h"
 #include "engine/run_data.h"
 #include "record/console.h"
 #include "record/run_info.h"
-#include "resume.h"
-#include "stop_at.h"
 #include "train/callbacks/callback_list.h"
 #include "train/checkpointer.h"
+#include "train/replay_stop.h"
+#include "train/resume_target.h"
+#include "train/run_request.h"
+#include "train/trainer.h"
 
 namespace meshtrain {
 
@@ -30,15 +31,15 @@ inline constexpr const char* kNewFolderVariable = "MESHTRAIN_NEW_FOLDER";
 class TrainingRun {
  public:
   // Throws ConfigError with every problem of the config.
-  TrainingRun(const Arguments& arguments, LoadOptions options, double started_at);
+  explicit TrainingRun(RunRequest request);
 
   const Config& config() const { return config_; }
   const Agreement& agreement() const { return agreement_; }
   // Callbacks that write files act no more: a replay must not touch what the run left elsewhere.
   void drop_file_callbacks();
   // `started` becomes true when there is something on disk. Throws what ends the run, and
-  // StopPointReached.
-  int run(ResumeTarget target, bool& started, const std::optional<StopPoint>& stop = {});
+  // ReplayEnded.
+  int run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop = {});
 
  private:
   void begin(const ResumeTarget& target);
@@ -58,11 +59,10 @@ class TrainingRun {
   void write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const;
   void show_start(const RunInfo& info, const PlanReport& plan, const Engine& engine) const;
 
-  const Arguments& arguments_;
-  LoadOptions options_;
+  const RunRequest request_;
   Config config_;
-  Agreement agreement_;  // with the other processes of this run
-  double started_at_;
+  Agreement agreement_;            // with the other processes of this run
+  double started_at_;              // of rank 0
   std::string written_;            // the config as the user wrote it
   std::string portable_;           // the config as checkpoints keep it
   std::string learned_;            // text of data.json; "" when the source learns nothing
@@ -75,8 +75,8 @@ class TrainingRun {
   TrainPosition position_;
 };
 
-// Where results go, as the command line or the config says.
-RunDirOptions run_dir_options(const Arguments& arguments, const Config& config);
+// Where results go: `run_dir`, what -o says, else as the config says.
+RunDirOptions run_dir_options(const std::string& run_dir, const Config& config);
 // Whether hosts that do not see a run's files send theirs to rank 0 and get copies.
 bool gathers(const Config& config);
 

@@ -1,4 +1,5 @@
-// meshtrain verify RUN: what a resumed run does is what the run did.
+#include "train/verify_resume.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +12,9 @@
 #include "base/text.h"
 #include "checkpoint/writer.h"
 #include "config/source.h"
+#include "engine/epoch_plan.h"
 #include "engine/signals.h"
-#include "train/trainer.h"
-#include "training_run.h"
-#include "verify.h"
+#include "train/training_run.h"
 
 namespace meshtrain {
 namespace {
@@ -128,26 +128,29 @@ Stretch newest_interval(const std::string& run) {
   throw ConfigError(diagnostics);
 }
 
-// Runs the interval again and returns the checkpoint that it ends with.
-std::string replay(const Stretch& interval, const Arguments& given, const std::string& scratch) {
-  Arguments arguments = given;
-  arguments.words = {"checkpoint.every=never", "~run.max_time"};
-  arguments.quiet = true;
-  arguments.progress = "none";
-  arguments.log_format = "keras";
-  arguments.resume.clear();
-  arguments.allow = {"model", "compile.loss", "compile.loss_weights"};  // as the run may have had
-  LoadOptions options = config_of(*interval.end, override_options(arguments));
-  TrainingRun run(arguments, std::move(options), seconds_now());
+// Runs the interval again and returns the checkpoint that it ends with; "" when it never came
+// there.
+std::string replay(const Stretch& interval, RunRequest request, const std::string& scratch) {
+  std::vector<std::string>& overrides = request.load.overrides;
+  overrides.insert(overrides.begin(), {"checkpoint.every=never", "~run.max_time"});
+  request.load = config_of(*interval.end, std::move(request.load));
+  request.restore = {
+      .allow = {"model", "compile.loss", "compile.loss_weights"}};  // the run may have had them
+  request.console.quiet = true;
+  request.console.format = LogFormat::kKeras;
+  request.verbose = 0;
+  request.warn = [](const Diagnostics&) {};
+  request.prints_events = false;
+  TrainingRun run(std::move(request));
   run.drop_file_callbacks();
   ResumeTarget target;
   target.run.dir = scratch + "/run";
   target.reader = std::make_unique<CheckpointReader>(interval.begin->path());
-  const StopPoint stop{interval.end->state().position, scratch + "/replayed"};
+  const ReplayStop stop{interval.end->state().position, scratch + "/replayed"};
   bool started = false;
   try {
     run.run(std::move(target), started, stop);
-  } catch (const StopPointReached&) {
+  } catch (const ReplayEnded&) {
     return stop.save_as;
   } catch (const StopRequested&) {
     throw StopRequested(ExitCode::kInterrupted, "stopped before the replay was at its end");
@@ -200,29 +203,20 @@ std::vector<std::string> differences(const CheckpointReader& saved, const Checkp
 
 }  // namespace
 
-int verify_resume(const std::string& run, const Arguments& arguments) {
+ResumeProof verify_resume(const std::string& run, RunRequest request, const std::string& scratch) {
   const Stretch interval = newest_interval(run);
-  const int64_t from = interval.begin->manifest().step, to = interval.end->manifest().step;
-  const Scratch scratch(arguments.scratch);
-  const std::string again = replay(interval, arguments, scratch.path());
-  std::vector<std::string> differs;
+  ResumeProof out{.from = interval.begin->manifest().step,
+                  .to = interval.end->manifest().step,
+                  .num_tensors = interval.end->manifest().tensors.size()};
+  const Scratch folder(scratch);
+  const std::string again = replay(interval, std::move(request), folder.path());
   if (again.empty()) {
-    differs.push_back(fmt::format("the replay ended without ever being at step {}", to));
+    out.differences.push_back(
+        fmt::format("the replay ended without ever being at step {}", out.to));
   } else {
-    differs = differences(*interval.end, CheckpointReader(again));
+    out.differences = differences(*interval.end, CheckpointReader(again));
   }
-  if (differs.empty()) {
-    out_stream().write(
-        fmt::format("{}: resumed from step {}, step {} is the same bit for bit: {} tensors\n", run,
-                    from, to, interval.end->manifest().tensors.size()));
-    return 0;
-  }
-  out_stream().write(
-      fmt::format("{}: resumed from step {}, step {} is NOT the same\n", run, from, to));
-  for (const std::string& line : differs) {
-    out_stream().write("  " + line + "\n");
-  }
-  return static_cast<int>(ExitCode::kCheckFailed);
+  return out;
 }
 
 }  // namespace meshtrain
