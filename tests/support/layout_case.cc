@@ -142,7 +142,8 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   for (const int axis : layout.batch_axes) {
     batch |= AxisMask{1} << axis;
   }
-  assign_layouts(graph, layout.weights, {batch, layout.zero, layout.zero_axes}, layout.mesh);
+  assign_layouts(graph.variables, layout.weights, {batch, layout.zero, layout.zero_axes},
+                 layout.mesh);
   CompileOptions options;
   options.propagate.batch_axes = layout.batch_axes;
   options.propagate.pins = layout.pins;
