@@ -205,13 +205,13 @@ class ShardingVerifier {
     const ValueId from = node_->inputs[i];
     const Sharding& to = sharding(node_->outputs[i]);
     Sharding expected = sharding(from);
-    const std::string_view kind = node_->op->name;
-    if (kind == "reshard") {
+    if (!node_->op->move) {
       if ((to.partial & ~expected.partial) != 0) {
         fail("{} cannot become pending as {}", text(from), text(node_->outputs[i]));
       }
       return;
     }
+    const MoveKind move = *node_->op->move;
     AxisList axes;
     AxisMask mask = 0;
     for (int64_t axis : node_->attr_ints("axes")) {
@@ -221,7 +221,7 @@ class ShardingVerifier {
       axes.push_back(static_cast<int>(axis));
       mask |= AxisMask{1} << axis;
     }
-    if (kind == "all_reduce" || kind == "reduce_scatter") {
+    if (move == MoveKind::kAllReduce || move == MoveKind::kReduceScatter) {
       if ((expected.partial & mask) != mask ||
           node_->attr_string("combine") != combine_name(expected.combine)) {
         fail("{} is not pending so", text(from));
@@ -229,21 +229,21 @@ class ShardingVerifier {
       expected.partial &= ~mask;
       expected.combine = expected.partial == 0 ? Combine::kSum : expected.combine;
     }
-    if (kind == "all_gather" || kind == "all_to_all") {
+    if (move == MoveKind::kAllGather || move == MoveKind::kAllToAll) {
       AxisList& dim = expected.dims[dim_attr("dim", i)];
       if (dim.size() < axes.size() || !std::equal(axes.rbegin(), axes.rend(), dim.rbegin())) {
         fail("{} does not end in these axes", text(from));
       }
       dim.resize(dim.size() - axes.size());
     }
-    if (kind == "permute") {
+    if (move == MoveKind::kPermute) {
       AxisList& dim = expected.dims[dim_attr("dim", i)];
       if (mesh_.size_of(dim) != mesh_.size_of(axes)) {
         fail("{} has another number of shards", text(from));
       }
       dim = axes;
-    } else if (kind != "all_reduce" && kind != "all_gather") {
-      AxisList& dim = expected.dims[dim_attr(kind == "all_to_all" ? "to_dim" : "dim", i)];
+    } else if (move != MoveKind::kAllReduce && move != MoveKind::kAllGather) {
+      AxisList& dim = expected.dims[dim_attr(move == MoveKind::kAllToAll ? "to_dim" : "dim", i)];
       dim.insert(dim.end(), axes.begin(), axes.end());
     }
     if (to != expected) {

@@ -164,7 +164,7 @@ class Arena {
 }  // namespace
 
 bool may_overwrite_operand(const ProgramStep& step) {
-  return step.fused != kNone || step.op->elementwise || step.op->name == "optimizer_update";
+  return step.fused != kNone || step.op->elementwise || step.op->in_place;
 }
 
 namespace {

@@ -29,10 +29,11 @@ class Partitioner {
     for (const Node& node : graph.nodes) {
       if (narrows(node)) {
         const ValueId input = node.inputs[0];
-        casts_first_[input] = graph.producer(input).op->name == "var_use" && uses_[input] == 1;
-      } else if (node.op->name == "reshard") {
+        casts_first_[input] =
+            graph.producer(input).op->kind == OpKind::kVarUse && uses_[input] == 1;
+      } else if (node.op->kind == OpKind::kReshard) {
         reshard_before_casts(node);
-      } else if (node.op->name == "pin") {
+      } else if (node.op->kind == OpKind::kPin) {
         const int key = resharder_.origins().number(node.attr_string("key"));
         pinned_by_[node.inputs[0]] = pinned_by_[node.outputs[0]] = key;
       }
@@ -44,14 +45,14 @@ class Partitioner {
       Node& node = graph_.nodes[n];
       if (node.inputs.empty()) {
         move_source(n);
-      } else if (node.op->name == "reshard" || node.op->name == "var_use") {
-        is_weight_[node.outputs[0]] = node.op->name == "var_use";
+      } else if (node.op->is_layout_boundary) {
+        is_weight_[node.outputs[0]] = node.op->kind == OpKind::kVarUse;
         if (casts_first_[node.outputs[0]]) {
           rewriter_.map(node.outputs[0], rewriter_.mapped(node.inputs[0]));
         } else {
           forward_reshard(node);
         }
-      } else if (node.op->name == "cast" && casts_first_[node.inputs[0]]) {
+      } else if (node.op->kind == OpKind::kCast && casts_first_[node.inputs[0]]) {
         moved_to_[n] = cast_stored_weight(node);
       } else {
         moved_to_[n] = partition_node(node);
@@ -73,7 +74,7 @@ class Partitioner {
 
   // A cast to a type of fewer bytes: a pending sum must be settled before it.
   bool narrows(const Node& node) const {
-    return node.op->name == "cast" &&
+    return node.op->kind == OpKind::kCast &&
            dtype_size(graph_.dtype(node.outputs[0])) < dtype_size(graph_.dtype(node.inputs[0]));
   }
 
@@ -82,7 +83,7 @@ class Partitioner {
     SmallVector<ValueId, 4> casts;
     size_t settled = 0;  // of them, those from the settled value on
     ValueId value = reshard.inputs[0];
-    while (uses_[value] == 1 && graph_.producer(value).op->name == "cast") {
+    while (uses_[value] == 1 && graph_.producer(value).op->kind == OpKind::kCast) {
       casts.push_back(value);
       settled = narrows(graph_.producer(value)) ? casts.size() : settled;
       value = graph_.producer(value).inputs[0];
@@ -102,7 +103,7 @@ class Partitioner {
       resharder_.set_sharding(rewriter_.mapped(result), desired(result), desired_because(result));
     }
     const Node& node = to().nodes[moved_to_[n]];
-    if (node.op->name == "parameter") {
+    if (node.op->kind == OpKind::kParameter) {
       stored_because_[node.attr_int("variable")] = desired_because(results[0]);
     }
   }
@@ -110,9 +111,9 @@ class Partitioner {
   // A layout change the graph asks for: the value under its new sharding replaces the node.
   void forward_reshard(const Node& node) {
     const ValueId source = rewriter_.mapped(node.inputs[0]);
-    const Node& names_variable = node.op->name == "reshard" ? node : to().producer(source);
+    const Node& names_variable = node.op->kind == OpKind::kReshard ? node : to().producer(source);
     const std::string& variable = to().variables[names_variable.attr_int("variable")].path;
-    const bool again = node.op->name == "var_use" && node.phase == Phase::kBackward;
+    const bool again = node.op->kind == OpKind::kVarUse && node.phase == Phase::kBackward;
     reshard_result(node.outputs[0], source, {node.path, node.phase, variable, !again});
   }
 
@@ -221,8 +222,7 @@ class Partitioner {
   // Pending axes of the operands that may stay pending through this node: it is elementwise or
   // gives the same elements another order, is linear in them, and does not use them itself.
   AxisMask pending_to_keep(const Node& node, const FactorAxes& axes) {
-    const bool keeps_elements =
-        node.op->elementwise || node.op->name == "reshape" || node.op->name == "transpose";
+    const bool keeps_elements = node.op->elementwise || node.op->is_view;
     if (!keeps_elements || !node.op->linearity) {
       return 0;
     }
@@ -261,7 +261,7 @@ class Partitioner {
     const Sharding& now = actual(old_value);
     const Sharding& wanted = desired(old_value);
     const bool must_settle = now.partial != 0 && (uses_[old_value] > 1 || is_output_[old_value] ||
-                                                  to().nodes[id].op->name == "pin");
+                                                  to().nodes[id].op->kind == OpKind::kPin);
     if (must_settle || (now.partial == 0 && now != wanted)) {
       const std::string path = to().nodes[id].path;
       const Phase phase = to().nodes[id].phase;

@@ -43,8 +43,24 @@ TEST_CASE("Every op has a case or nothing to compute") {
     covered.insert(find_op(op_case.op).name);
   }
   for (const OpDef* op : all_ops()) {
-    const bool computes = op->name != "input" && op->name != "parameter" && !op->collective;
+    const bool computes =
+        op->kind != OpKind::kInput && op->kind != OpKind::kParameter && !op->collective;
     CHECK_MESSAGE(covered.contains(op->name) == computes, op->name);
+  }
+}
+
+TEST_CASE("Each kind and each move is that of one op") {
+  std::set<OpKind> kinds;
+  std::set<MoveKind> moves;
+  for (const OpDef* op : all_ops()) {
+    CHECK_MESSAGE((op->kind == OpKind::kOther || kinds.insert(op->kind).second), op->name);
+    CHECK_MESSAGE((!op->move || moves.insert(*op->move).second), op->name);
+    CHECK_MESSAGE(op->collective == (op->move || op->kind == OpKind::kReshard), op->name);
+  }
+  CHECK(kinds.size() == static_cast<size_t>(OpKind::kReshard));  // the last one
+  CHECK(moves.size() == 6);
+  for (const MoveKind move : moves) {
+    CHECK(collective_op(move).move == move);
   }
 }
 

@@ -36,6 +36,7 @@ TensorFactors joined(TensorFactors a, const TensorFactors& b) {
 OpDef make_gather_rows() {
   OpDef op;
   op.name = "gather_rows";
+  op.is_lookup = true;
   op.infer = [](const Node& node, Operands operands) {
     check_num_operands(node, operands, 2);
     check_ids(node, operands[1]);
@@ -122,6 +123,7 @@ OpDef make_scatter_add_rows() {
 OpDef make_one_hot() {
   OpDef op;
   op.name = "one_hot";
+  op.kind = OpKind::kOneHot;
   op.infer = [](const Node& node, Operands operands) {
     check_num_operands(node, operands, 1);
     check_ids(node, operands[0]);

@@ -99,6 +99,8 @@ OpDef make_reduction(std::string_view name, Combine combine) {
     return reduce_rule(node, operands[0], combine);
   };
   op.flops = one_per_operand_element;
+  op.reduction = combine;
+  op.sums_over_shards = combine == Combine::kSum;
   if (combine == Combine::kSum) {
     op.linearity = [](const Node&) { return Linearity{.any_one = 1}; };
     op.vjp = [](Builder& b, const Node& node, std::span<const ValueId> g) {
