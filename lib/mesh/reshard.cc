@@ -24,25 +24,28 @@ std::string_view move_name(MoveKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
-                   const DeviceMesh& mesh) {
-  const int64_t bytes =
-      num_elements(local_shape(shape, source, mesh)) * static_cast<int64_t>(dtype_size(dtype));
-  const int64_t n = mesh.size_of(move.axes);
-  switch (move.kind) {
+int64_t bytes_sent(MoveKind kind, int64_t bytes, int64_t n) {
+  switch (kind) {
     case MoveKind::kSlice:
       return 0;
     case MoveKind::kAllGather:
-      return bytes * (n - 1);
+      return (n - 1) * bytes;
     case MoveKind::kAllToAll:
     case MoveKind::kReduceScatter:
-      return bytes / n * (n - 1);
+      return (n - 1) * bytes / n;
     case MoveKind::kAllReduce:
-      return 2 * bytes * (n - 1) / n;
+      return 2 * (n - 1) * bytes / n;
     case MoveKind::kPermute:
       return bytes;
   }
   return 0;
+}
+
+int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
+                   const DeviceMesh& mesh) {
+  const int64_t bytes =
+      num_elements(local_shape(shape, source, mesh)) * static_cast<int64_t>(dtype_size(dtype));
+  return bytes_sent(move.kind, bytes, mesh.size_of(move.axes));
 }
 
 namespace {

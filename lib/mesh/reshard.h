@@ -41,9 +41,11 @@ struct ReshardCost {
   double beta = 1;      // per byte sent by a device
 };
 
-// Bytes that one device sends in this move, from `source`, by the bandwidth-optimal algorithm:
-// all_reduce 2(n-1)/n S, all_gather (n-1) s, reduce_scatter (n-1)/n S, all_to_all (n-1)/n s,
-// permute s, slice 0; S and s are the local bytes before the move.
+// Bytes that each of `n` devices sends to move S local bytes by the bandwidth-optimal algorithm:
+// all_reduce 2(n-1)/n S, all_gather (n-1) S, reduce_scatter and all_to_all (n-1)/n S, permute S,
+// slice 0.
+int64_t bytes_sent(MoveKind kind, int64_t bytes, int64_t n);
+// The same of a move from `source`.
 int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
                    const DeviceMesh& mesh);
 

@@ -40,7 +40,7 @@ struct PlannedCause {
 
 struct PlannedCollective {
   Phase phase = Phase::kForward;
-  std::string kind;  // "all_reduce"
+  MoveKind kind = MoveKind::kAllReduce;
   std::vector<std::string> axes;
   int64_t group_size = 1;  // devices that take part together
   DType dtype = DType::kFloat32;
