@@ -6,7 +6,7 @@
 // dimension is a list of factors, major to minor; sharding factor f by an axis shards every
 // dimension that mentions it:
 //   kPass     no communication as long as all tensors agree
-//   kReduce   the local result is pending (sum, max or min) over the factor's axes
+//   kReduce   the local result is partial (sum, max or min) over the factor's axes
 //   kGather   must be whole before the op runs
 #pragma once
 
@@ -41,11 +41,11 @@ struct ShardingRule {
   std::vector<TensorFactors> results;   // broadcast has no factor
 };
 
-// Which operands may be pending sums when the op runs on them unsettled.
+// Which operands may be partial sums when the op runs.
 struct Linearity {
-  // Any one of these may be pending while all other operands are settled.
+  // Any one of these may be partial while all other operands are reduced.
   uint32_t any_one = 0;
-  // All of these must be pending over the same axes together (add, sub, concat); others settled.
+  // All of these must be partial over the same axes together (add, sub, concat); others reduced.
   uint32_t all = 0;
 };
 

@@ -109,7 +109,7 @@ std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_v
                                        const Shape& shape, const DeviceMesh& mesh,
                                        Diagnostics& diagnostics);
 
-// A name whose pieces the map may address: a variable path or "<layer path>/output".
+// What a rule of the map may name: a variable path or "<layer path>/output".
 struct LayoutTarget {
   std::string path;
   Shape shape;

@@ -3,8 +3,8 @@
 //   all_gather      the last axis of a dimension's list disappears from it
 //   slice           a free axis is appended to a dimension's list: local, no communication
 //   all_to_all      the last axis of one dimension's list moves to the end of another's
-//   reduce_scatter  a pending axis is appended to a dimension's list
-//   all_reduce      a pending axis is settled
+//   reduce_scatter  a partial axis is appended to a dimension's list
+//   all_reduce      a partial axis is reduced
 //   permute         the axes of one dimension are reordered, or replaced by free ones of equal size
 //
 // The plan is a shortest path (Dijkstra) under cost alpha + beta * bytes moved per device.
@@ -49,10 +49,10 @@ int64_t bytes_sent(MoveKind kind, int64_t bytes, int64_t n);
 int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
                    const DeviceMesh& mesh);
 
-// The moves from `source` to `target`; empty when they are equal. The target may keep pending axes
+// The moves from `source` to `target`; empty when they are equal. The target may keep partial axes
 // of the source but never gain one. Consecutive moves of one kind over several axes of the same
-// dimension (or several pending axes) are merged into one collective. Deterministic; memoised per
-// thread. Throws InternalError when `target` has a pending axis that `source` lacks.
+// dimension (or several partial axes) are merged into one collective. Deterministic; memoised per
+// thread. Throws InternalError when `target` has a partial axis that `source` lacks.
 std::vector<ReshardMove> plan_reshard(const Sharding& source, const Sharding& target,
                                       const Shape& shape, DType dtype, const DeviceMesh& mesh,
                                       const ReshardCost& cost = {});

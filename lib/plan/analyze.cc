@@ -94,9 +94,9 @@ double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh) {
   Graph local;  // values of local shapes
   local.values.reserve(graph.values.size());
   for (const Value& value : graph.values) {
-    Value& piece = local.values.emplace_back();
-    piece.shape = local_shape(value.shape, *value.sharding, mesh);
-    piece.dtype = value.dtype;
+    Value& shard = local.values.emplace_back();
+    shard.shape = local_shape(value.shape, *value.sharding, mesh);
+    shard.dtype = value.dtype;
   }
   return sum_of_flops(graph, local);
 }

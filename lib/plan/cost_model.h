@@ -8,7 +8,7 @@
 //   all_to_all       an exchange
 //   permute          a message
 //
-// Where several tensors, or pieces that are no runs of theirs, go as one, they are copied together
+// Where several tensors, or shards that are no runs of theirs, go as one, they are copied together
 // before and apart afterwards. A kernel for that takes its launch and its bytes at the memory's
 // rate.
 //

@@ -66,8 +66,8 @@ class Estimator {
   const Buffer& buffer(int b) const { return input_.program.buffers[static_cast<size_t>(b)]; }
 
   double bytes(int b) const {
-    const int64_t pieces = hardware_.is_virtual ? buffer(b).num_pieces : 1;
-    return static_cast<double>(buffer(b).piece_bytes * pieces);
+    const int64_t shards = hardware_.is_virtual ? buffer(b).num_pieces : 1;
+    return static_cast<double>(buffer(b).piece_bytes * shards);
   }
 
   double bytes(const std::vector<int>& buffers) const {
@@ -97,8 +97,8 @@ class Estimator {
     for (const int b : step.outputs) {
       results.push_back(buffer(b).shape);
     }
-    const int64_t pieces = hardware_.is_virtual ? input_.mesh.size_of(step.axes) : 1;
-    work.flops = step.op->flops(node, operands, results) * static_cast<double>(pieces);
+    const int64_t shards = hardware_.is_virtual ? input_.mesh.size_of(step.axes) : 1;
+    work.flops = step.op->flops(node, operands, results) * static_cast<double>(shards);
     work.is_product = step.op->is_product;
     work.type = work.is_product ? matmul_type(buffer(step.inputs[0]).dtype,
                                               input_.allow_tf32 && !hardware_.is_virtual)

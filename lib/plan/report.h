@@ -84,7 +84,7 @@ struct PlanReport {
 
 // Collectives of a partitioned graph, in order.
 std::vector<PlannedCollective> planned_collectives(const Graph& graph, const DeviceMesh& mesh);
-// What a device holds: layouts of the variables, and the memory plan for one piece of each buffer.
+// What a device holds: layouts of the variables, and the memory plan for one shard of each buffer.
 PlannedMemory planned_memory(const Program& program);
 double planned_flops(const Graph& graph);
 double planned_product_flops(const Graph& graph);  // of that, products and convolutions

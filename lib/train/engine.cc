@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "exec/executor.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 #include "train/device_memory.h"
 #include "train/feeder.h"
 #include "train/join_devices.h"
@@ -115,7 +115,7 @@ struct Engine::Impl {
           processes, compiled.graph, setup.mesh(),
           fmt::format("the {} step of {} samples", step_kind_name(step.kind), step.batch));
       if (device != nullptr)
-        group_rows(compiled.program);
+        fuse_rows(compiled.program);
       missing.push_back(step);
       graphs.push_back(std::move(compiled.graph));
       made.push_back(std::move(compiled.program));

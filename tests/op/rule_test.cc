@@ -1,4 +1,4 @@
-// Sharding rules and linearity, proved by running ops on pieces.
+// Sharding rules and linearity, proved by running ops on shards.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -205,7 +205,7 @@ bool is_linear_in(const Graph& graph, const std::vector<HostTensor>& operands, u
   return true;
 }
 
-TEST_CASE("Ops that may read pending sums are linear") {
+TEST_CASE("Ops that may read partial sums are linear") {
   int checked = 0;
   for (const OpCase& op_case : all_cases()) {
     const Graph graph = case_graph(op_case);
@@ -235,7 +235,7 @@ TEST_CASE("Ops that may read pending sums are linear") {
   CHECK(checked > 50);
 }
 
-TEST_CASE("Biases and constants must not be added to pending sums") {
+TEST_CASE("Biases and constants must not be added to partial sums") {
   const Linearity add = find_op("add").linearity({});
   CHECK(add.any_one == 0);
   CHECK(add.all == 0b11);

@@ -3,9 +3,9 @@
 //
 //   op              attributes                 the result's sharding, from the operand's
 //   reshard         -                          any; expanded into those below before it runs
-//   all_reduce      axes, combine              `axes` are no longer pending
+//   all_reduce      axes, combine              `axes` are no longer partial
 //   all_gather      axes, dim                  `axes`, the last of dimension `dim`, are gone
-//   reduce_scatter  axes, dim, combine         `axes` are no longer pending, appended to `dim`
+//   reduce_scatter  axes, dim, combine         `axes` are no longer partial, appended to `dim`
 //   all_to_all      axes, dim, to_dim          `axes`, the last of `dim`, appended to `to_dim`
 //   shard_slice     axes, dim                  `axes`, free before, appended to `dim`; local
 //   permute         axes, dim                  the axes of `dim` become `axes`, as many shards

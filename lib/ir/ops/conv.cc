@@ -10,7 +10,7 @@
 //
 // with g < G, p < c, q < f = F / G, and cells outside of x zero. Each op is linear in both operands
 // and differentiates to the other two. The groups are the major factor of the channel dimensions
-// C and F; how many of them a piece has follows from its shapes, so that nothing of the global
+// C and F; how many of them a shard has follows from its shapes, so that nothing of the global
 // tensor is needed to compute it.
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"

@@ -7,7 +7,7 @@
 //   channel_affine  x (..., C), a (C), b (C)   x * a + b, elementwise
 //
 // Sums are accumulated in float64 whatever the operands are, so that mean and variance may be taken
-// from them without trouble. A batch split over devices leaves one small pending sum. The gradient
+// from them without trouble. A batch split over devices leaves one small partial sum. The gradient
 // of channel_affine by a and b is one channel_sums, one pass over x and the cotangent.
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"

@@ -9,7 +9,7 @@
 //   top_k       k                      values and int32 indices of the k largest of the last
 //                                      dimension, largest first, the first of equals first
 //
-// A reduction over a sharded dimension leaves a pending sum, max or min. The gradient of reduce_max
+// A reduction over a sharded dimension leaves a partial sum, max or min. The gradient of reduce_max
 // and reduce_min is shared equally among equals, as JAX does.
 #include <algorithm>
 

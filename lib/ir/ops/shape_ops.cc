@@ -10,7 +10,7 @@
 //   reverse    x         axis
 //
 // slice, pad, concat and reverse need the whole of the dimension `axis`, so that their numbers
-// count on a piece as they do globally. The piece of a broadcast or reshape takes the shape of its
+// count on a shard as they do globally. The shard of a broadcast or reshape takes the shape of its
 // result.
 #include <numeric>
 

@@ -1,4 +1,4 @@
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +14,7 @@ constexpr int kWindow = 24;  // steps from one member of a group to the next
 constexpr size_t kMostMembers = 32;
 constexpr size_t kMostOperands = 40;  // arrays that a kernel reads and writes
 
-// The arrays of a group: pieces of this shape, whose rows run along the dimensions marked in
+// The arrays of a group: shards of this shape, whose rows run along the dimensions marked in
 // `gone`.
 struct Rows {
   AxisMask axes = 0;
@@ -25,9 +25,9 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-class RowGrouper {
+class RowFuser {
  public:
-  explicit RowGrouper(Program& program)
+  explicit RowFuser(Program& program)
       : program_(program),
         steps_(program.steps),
         writer_(program.buffers.size(), kNone),
@@ -47,7 +47,7 @@ class RowGrouper {
       const auto place = [&](int step, int rows) {
         is_placed_[step] = true;
         order.push_back(std::move(steps_[step]));
-        order.back().rows = rows;
+        order.back().row_fusion = rows;
       };
       if (!has_group(s)) {
         place(s, kNone);
@@ -258,7 +258,7 @@ class RowGrouper {
     if (is(OpKind::kReshape, step))
       return of_rows && is_of_rows(buffer(step.inputs[0]));
     if (is(OpKind::kOneHot, step)) {
-      const Buffer& hot = buffer(step.outputs[0]);  // of all classes: its pieces are one array
+      const Buffer& hot = buffer(step.outputs[0]);  // of all classes: its shards are one array
       return whole && hot.shape.back() == hot.global_shape.back() &&
              is_of_rows(buffer(step.inputs[0]));
     }
@@ -279,10 +279,10 @@ class RowGrouper {
 
 }  // namespace
 
-void group_rows(Program& program) {
+void fuse_rows(Program& program) {
   if (program.fixed_reductions)
     return;
-  RowGrouper(program).run();
+  RowFuser(program).run();
   plan_memory(program);
 }
 
