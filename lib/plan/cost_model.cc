@@ -234,9 +234,10 @@ CallTime all_to_all_call(const Hardware& hardware, const CollectiveCall& call, G
 }  // namespace
 
 const std::vector<std::string>& call_names() {
-  static const std::vector<std::string> kNames = {"all_gather",           "all_to_all",
-                                                  "all_reduce_fixed",     "all_reduce_fast",
-                                                  "reduce_scatter_fixed", "reduce_scatter_fast"};
+  static const std::vector<std::string> kNames = {
+      call_name(MoveKind::kAllGather, true),     call_name(MoveKind::kAllToAll, true),
+      call_name(MoveKind::kAllReduce, true),     call_name(MoveKind::kAllReduce, false),
+      call_name(MoveKind::kReduceScatter, true), call_name(MoveKind::kReduceScatter, false)};
   return kNames;
 }
 
