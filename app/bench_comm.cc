@@ -68,7 +68,7 @@ std::string as_text(const std::vector<CommSeries>& all, const CommOptions& optio
   for (const CommSeries& series : all) {
     const int64_t n = series.group.devices;
     out += fmt::format(
-        "\n{}{} over {}\n", series.kind,
+        "\n{}{} over {}\n", series.name(),
         series.reductions.empty() ? "" : fmt::format(", {} reductions,", series.reductions),
         series.axis.empty() ? fmt::format("{} processes", n)
                             : fmt::format("{} ({})", series.axis, n));
@@ -108,7 +108,7 @@ std::string as_json(const std::vector<CommSeries>& all, const CommOptions& optio
                         {"moved", point.moved}});
     }
     list.push_back(
-        {{"kind", series.kind},
+        {{"kind", series.name()},
          {"axis", series.axis.empty() ? Json(nullptr) : Json(series.axis)},
          {"reductions", series.reductions.empty() ? Json(nullptr) : Json(series.reductions)},
          {"members", series.group.devices},

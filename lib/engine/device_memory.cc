@@ -10,7 +10,8 @@
 #include "exec/gpu_memory.h"
 #include "exec/pieces.h"
 #include "passes/memory.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
+#include "engine/memory_advice.h"
 
 namespace meshtrain {
 namespace {
@@ -116,7 +117,7 @@ std::vector<Program> programs_of(const Setup& setup, const std::vector<StepBatch
   std::vector<Program> out;
   for (const StepBatch& step : steps) {
     out.push_back(setup.compile(step.kind, step.batch).program);
-    group_rows(out.back());
+    fuse_rows(out.back());
   }
   return out;
 }

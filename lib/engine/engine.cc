@@ -12,7 +12,9 @@
 #include "engine/feeder.h"
 #include "exec/executor.h"
 #include "exec/join_devices.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
+#include "engine/device_memory.h"
+#include "engine/feeder.h"
 
 namespace meshtrain {
 namespace {
@@ -115,7 +117,7 @@ struct Engine::Impl {
           processes, compiled.graph, setup.mesh(),
           fmt::format("the {} step of {} samples", step_kind_name(step.kind), step.batch));
       if (device != nullptr)
-        group_rows(compiled.program);
+        fuse_rows(compiled.program);
       missing.push_back(step);
       graphs.push_back(std::move(compiled.graph));
       made.push_back(std::move(compiled.program));

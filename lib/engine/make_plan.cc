@@ -8,7 +8,8 @@
 #include "engine/memory_advice.h"
 #include "exec/gpu_memory.h"
 #include "passes/propagate.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
+#include "engine/memory_advice.h"
 
 namespace meshtrain {
 namespace {
@@ -121,7 +122,7 @@ double launch_share(const Setup& alone, int64_t batch, int64_t devices, const Pr
   const std::string& reductions = alone.config().distribution.reductions.value;
   const double steps = static_cast<double>(std::max<size_t>(program.steps.size(), 1));
   program.fixed_reductions = devices > 1 ? reductions != "fast" : reductions == "fixed";
-  group_rows(program);
+  fuse_rows(program);
   return static_cast<double>(gpu_launches(program)) / steps;
 }
 

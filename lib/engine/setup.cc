@@ -157,16 +157,16 @@ Setup::Setup(const Config& config, const DataSpec* data, std::string dump_ir, in
   graphs_ = std::make_unique<StepGraphs>(config_, *model_, *optimizer_, data_, dtype_,
                                          layouts_.pins, diagnostics);
   diagnostics.throw_if_errors();
-  Graph table;  // only to carry the variables through assign_layouts
-  table.variables = graphs_->variables();
+  std::vector<Variable> variables = graphs_->variables();
   AxisMask batch_mask = 0;
   for (const int axis : distribution_.batch_axes) {
     batch_mask |= AxisMask{1} << axis;
   }
   std::vector<Sharding> user = layouts_.weights;
-  user.resize(table.variables.size());
-  assign_layouts(table, user, {batch_mask, distribution_.zero, distribution_.zero_axes}, mesh());
-  graphs_->set_variables(std::move(table.variables));
+  user.resize(variables.size());
+  assign_layouts(variables, user, {batch_mask, distribution_.zero, distribution_.zero_axes},
+                 mesh());
+  graphs_->set_variables(std::move(variables));
   warnings_.append(diagnostics);
 }
 

@@ -428,7 +428,7 @@ std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
   std::vector<ValueId> uses;
   std::vector<int> weight_of_use;
   for (const Node& node : frame.graph.nodes) {
-    if (node.op->name == "var_use") {
+    if (node.op->kind == OpKind::kVarUse) {
       const int variable =
           static_cast<int>(frame.graph.producer(node.inputs[0]).attr_int("variable"));
       if (variables_[variable].trainable) {

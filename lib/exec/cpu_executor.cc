@@ -144,13 +144,13 @@ void CpuExecutor::run_once(const cpu::KernelList& list) {
 void CpuExecutor::run_worker(void* self, int worker) {
   CpuExecutor& impl = *static_cast<CpuExecutor*>(self);
   std::byte* scratch = impl.scratch->of(worker);
-  for (const Command& command : impl.schedule.workers[static_cast<size_t>(worker)]) {
-    if (command.kernel == nullptr) {
+  for (const KernelSlice& slice : impl.schedule.workers[static_cast<size_t>(worker)]) {
+    if (slice.kernel == nullptr) {
       impl.pool->barrier();
     } else if (!impl.failed) {
       // Others wait at the next barrier, and must not for ever.
       try {
-        command.kernel->run(command.begin, command.end, scratch);
+        slice.kernel->run(slice.begin, slice.end, scratch);
       } catch (...) {
         if (!impl.failed.exchange(true))
           impl.failure = std::current_exception();

@@ -76,10 +76,10 @@ void add_gpu_steps(const Program& program, const BufferMemory& memory, gpu::GpuM
   const std::vector<int> last_reader = last_readers(program);
   BufferMemory where = memory;
   for (size_t s = 0; s < program.steps.size(); ++s) {
-    const int rows = program.steps[s].rows;
+    const int rows = program.steps[s].row_fusion;
     if (rows != kNone) {
       const size_t first = s;
-      while (s + 1 < program.steps.size() && program.steps[s + 1].rows == rows)
+      while (s + 1 < program.steps.size() && program.steps[s + 1].row_fusion == rows)
         ++s;
       add_rows(program, first, s + 1, last_reader, dying, where, maker);
     } else {

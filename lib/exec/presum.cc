@@ -18,12 +18,6 @@ bool settles(const Program& program, const ProgramStep& step, int buffer) {
   return true;
 }
 
-// Ops whose kernels can sum over all pieces at once.
-bool adds_up(std::string_view op) {
-  return op == "einsum" || op == "reduce_sum" || op == "conv_wgrad" || op == "moments" ||
-         op == "channel_sums";
-}
-
 // The pieces at position 0 along the pending axes are the first ones, side by side.
 bool pending_axes_are_major(const Buffer& buffer) {
   const AxisMask pending = buffer.sharding.partial;
@@ -44,7 +38,7 @@ std::vector<AxisMask> find_presummed(const Program& program) {
   if (program.fixed_reductions)
     return out;
   for (const ProgramStep& step : program.steps) {
-    if (step.fused != kNone || !adds_up(step.op->name))
+    if (step.fused != kNone || !step.op->sums_over_shards)
       continue;
     const Buffer& buffer = program.buffers[step.outputs[0]];
     const Sharding& sharding = buffer.sharding;

@@ -87,8 +87,8 @@ Schedule make_schedule(const cpu::KernelList& kernels, int num_workers) {
       }
     }
     if (must_wait) {
-      for (std::vector<Command>& commands : schedule.workers)
-        commands.push_back({});
+      for (std::vector<KernelSlice>& slices : schedule.workers)
+        slices.push_back({});
       ++schedule.num_barriers;
       tracker.clear();
     }

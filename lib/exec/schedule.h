@@ -8,13 +8,13 @@
 
 namespace meshtrain {
 
-struct Command {
+struct KernelSlice {
   const cpu::Kernel* kernel = nullptr;  // null: wait for all workers
   int64_t begin = 0, end = 0;           // units
 };
 
 struct Schedule {
-  std::vector<std::vector<Command>> workers;  // beside each other
+  std::vector<std::vector<KernelSlice>> workers;  // beside each other
   int num_barriers = 0;
   bool is_serial = true;  // only worker 0 has something to do
 };

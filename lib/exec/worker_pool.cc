@@ -21,9 +21,18 @@ namespace {
 constexpr int kSpins = 1000;  // pauses before waiting gives way to other threads
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 
-// Numbers too small for a normalised float become zero, as in XLA: they cost a hundred times the
-// others and mean nothing in training.
-constexpr unsigned kFlushDenormals = 0x8040;
+// While one lives, numbers too small for a normalised float become zero on this thread, as in XLA:
+// they cost a hundred times the others and mean nothing in training.
+class DenormalsFlushed {
+ public:
+  DenormalsFlushed() { _mm_setcsr(before_ | kFlush); }
+  ~DenormalsFlushed() { _mm_setcsr(before_); }
+  DenormalsFlushed(const DenormalsFlushed&) = delete;
+
+ private:
+  static constexpr unsigned kFlush = 0x8040;
+  const unsigned before_ = _mm_getcsr();
+};
 
 cpu_set_t set_of(int cpu) {
   cpu_set_t set;
@@ -132,7 +141,7 @@ WorkerPool::~WorkerPool() {
 
 void WorkerPool::loop(int worker) {
   omp_set_num_threads(1);  // oneDNN computes on the thread that calls it
-  _mm_setcsr(_mm_getcsr() | kFlushDenormals);
+  const DenormalsFlushed flushed;
   uint32_t seen = 0;
   for (;;) {
     const auto has_work = [&] { return generation_.load(std::memory_order_acquire) != seen; };
@@ -173,10 +182,8 @@ void WorkerPool::move_caller_away() {
 
 void WorkerPool::run_alone(Job job, void* context) {
   omp_set_num_threads(1);
-  const unsigned mode = _mm_getcsr();
-  _mm_setcsr(mode | kFlushDenormals);
+  const DenormalsFlushed flushed;
   job(context, 0);
-  _mm_setcsr(mode);
 }
 
 void WorkerPool::run(Job job, void* context) {

@@ -39,7 +39,7 @@ class WorkerPool {
   // Calls job(context, w) for w = 0 ... size() - 1 at the same time, w = 0 on this thread, and
   // returns when all have. One caller at a time. `job` must not throw.
   void run(Job job, void* context);
-  // As run() with worker 0 alone.
+  // As run() with worker 0 alone; `job` may throw.
   void run_alone(Job job, void* context);
   // Between the workers of a run.
   void barrier() { barrier_.wait(size()); }

@@ -35,7 +35,7 @@ std::string dtype_text(DType dtype) {
 Builder::Builder(Graph& graph) : graph_(graph) {
   for (const Node& node : graph.nodes) {
     path_uses_[static_cast<size_t>(path_index(node.path))] = 1;
-    if (node.op->name == "parameter") {
+    if (node.op->kind == OpKind::kParameter) {
       remember_parameter(node.attr_int("variable"), node.outputs[0]);
     }
   }

@@ -2,7 +2,7 @@
 //
 // A Graph is a list of Nodes in topological order; each Node applies an op (an OpDef, see op.h) to
 // Values and defines new ones. Values have global shapes; after the sharding passes each also has a
-// Sharding, and every node then stands for what each device does with its pieces.
+// Sharding, and every node then stands for what each device does with its shards.
 //
 //   Graph graph;
 //   Builder b(graph);
@@ -112,7 +112,7 @@ struct Graph {
 // range.
 void verify(const Graph& graph);
 // With shardings: also that every value has one, that each node's operands and results agree with
-// its rule, and that nothing but linear ops reads a pending sum.
+// its rule, and that nothing but linear ops reads a partial sum.
 void verify_sharded(const Graph& graph, const DeviceMesh& mesh);
 
 // Text form, one node a line (print.cc); parse_graph(print(g, mesh), mesh) is g. `mesh` names the

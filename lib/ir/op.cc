@@ -1,5 +1,6 @@
 #include "ir/op.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -49,6 +50,11 @@ const OpDef& find_op(std::string_view name) {
   return *found->second;
 }
 
+const OpDef& collective_op(MoveKind move) {
+  const std::vector<OpDef>& ops = registry().ops;
+  return *std::find_if(ops.begin(), ops.end(), [&](const OpDef& op) { return op.move == move; });
+}
+
 std::vector<const OpDef*> all_ops() {
   std::vector<const OpDef*> ops;
   for (const OpDef& op : registry().ops) {
@@ -75,6 +81,14 @@ double flops(const Graph& graph, const Node& node) {
     total += static_cast<double>(num_elements(shape));
   }
   return total;
+}
+
+bool communicates(const OpDef& op) {
+  return op.move && *op.move != MoveKind::kSlice;
+}
+
+bool is_scalar_constant(const Graph& graph, ValueId value) {
+  return graph.producer(value).op->kind == OpKind::kConstant && graph.shape(value).empty();
 }
 
 }  // namespace meshtrain

@@ -1,21 +1,24 @@
 // OpDef: everything the passes know about an op, stated once: its shape, its sharding rule, which
-// operands it is linear in, its gradient, its cost. Passes read these and know no op by name.
+// operands it is linear in, its gradient, its cost, its traits. Passes read these and know no op by
+// its name.
 //
 // A sharding rule is an einsum-like table of factors (Shardy; spmd facts section 2). Each tensor
 // dimension is a list of factors, major to minor; sharding factor f by an axis shards every
 // dimension that mentions it:
 //   kPass     no communication as long as all tensors agree
-//   kReduce   the local result is pending (sum, max or min) over the factor's axes
+//   kReduce   the local result is partial (sum, max or min) over the factor's axes
 //   kGather   must be whole before the op runs
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
+#include "mesh/reshard.h"
 
 namespace meshtrain {
 
@@ -38,11 +41,11 @@ struct ShardingRule {
   std::vector<TensorFactors> results;   // broadcast has no factor
 };
 
-// Which operands may be pending sums when the op runs on them unsettled.
+// Which operands may be partial sums when the op runs.
 struct Linearity {
-  // Any one of these may be pending while all other operands are settled.
+  // Any one of these may be partial while all other operands are reduced.
   uint32_t any_one = 0;
-  // All of these must be pending over the same axes together (add, sub, concat); others settled.
+  // All of these must be partial over the same axes together (add, sub, concat); others reduced.
   uint32_t all = 0;
 };
 
@@ -52,8 +55,25 @@ struct ValueType {
   bool operator==(const ValueType&) const = default;
 };
 
+// The identity of the ops that some pass must tell from all others. What several ops could have in
+// common is a trait.
+enum class OpKind : uint8_t {
+  kOther,
+  kParameter,
+  kVarUse,
+  kInput,
+  kConstant,
+  kCast,
+  kPin,
+  kBroadcast,
+  kReshape,
+  kOneHot,
+  kReshard,
+};
+
 struct OpDef {
   std::string_view name;
+  OpKind kind = OpKind::kOther;
   // Result types from operand types and attributes; throws InternalError when they do not fit.
   std::function<std::vector<ValueType>(const Node&, std::span<const ValueType>)> infer;
   std::function<ShardingRule(const Node&, std::span<const Shape> operands,
@@ -67,18 +87,54 @@ struct OpDef {
   std::function<double(const Node&, std::span<const Shape> operands,
                        std::span<const Shape> results)>
       flops;
-  bool elementwise = false;  // result element i depends on operand elements i only
-  bool random = false;       // the Builder gives each node an attribute "stream" from its path
-  bool collective = false;   // changes how its operand lies on the mesh; the same global value
+
+  // --- traits ----------------------------------------------------------------------------------
+  // Result element i depends on operand elements i only.
+  bool elementwise = false;
+  // The kernel reads element i of all operands before it writes element i of a result. Elementwise
+  // ops do so, too.
+  bool in_place = false;
+  // The Builder gives each node an attribute "stream" from its path.
+  bool random = false;
+  // Changes the sharding of its operand; the same global value.
+  bool collective = false;
+  // The move that a collective makes; reshard stands for any.
+  std::optional<MoveKind> move = {};
+  // Operand and result have layouts of a variable: no sharding propagates from one to the other.
+  bool is_layout_boundary = false;
+  // Each node is a place or an effect of its own: equal nodes are not merged.
+  bool is_unique = false;
+  // Changes only the type of its operand: to the same type it is the identity.
+  bool converts = false;
+  // With this scalar as second operand the result is the first operand.
+  std::optional<double> neutral = {};
+  // The result has the operand's elements in other dimensions.
+  bool is_view = false;
+  // Reduces the dimensions of the attribute `axes` by this.
+  std::optional<Combine> reduction = {};
+  // The kernel can add up a partial sum over all shards of its operands at once.
+  bool sums_over_shards = false;
+  // A matrix product or a convolution: multiply-adds decide how long it takes.
+  bool is_product = false;
+  // Reads as many bytes of operand 0 as it writes.
+  bool is_lookup = false;
 };
 
 // Throws InternalError when there is none of this name.
 const OpDef& find_op(std::string_view name);
+const OpDef& collective_op(MoveKind move);
 std::vector<const OpDef*> all_ops();
 
 // The rule and types of a node in a graph.
 ShardingRule sharding_rule(const Graph& graph, const Node& node);
 Linearity linearity(const Node& node);
 double flops(const Graph& graph, const Node& node);
+
+// True for the collectives in which devices send something: all but shard_slice, and reshard, which
+// is none of them yet.
+bool communicates(const OpDef& op);
+
+// True for a constant of no dimensions.
+bool is_scalar_constant(const Graph& graph, ValueId value);
 
 }  // namespace meshtrain

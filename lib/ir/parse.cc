@@ -161,7 +161,7 @@ class Parser {
     return at_ < line_.size() && line_[at_] == '[';
   }
 
-  // From the opening bracket to its partner, and a pending combination where one follows.
+  // From the opening bracket to its partner, and a partial combination where one follows.
   Sharding sharding() {
     const size_t begin = at_;
     int depth = 0;

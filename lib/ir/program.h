@@ -1,9 +1,9 @@
 // Program: what every device executes in one step, decided down to the byte before the first kernel
 // runs. Made by lower_program (passes) from a partitioned Graph; run by exec.
 //
-// A value that is equal on several devices is stored and computed once per distinct piece: a buffer
-// has `num_pieces` pieces, numbered by MeshPart::piece() over `axes` (the axes it is split or
-// pending over). A real mesh would hold one piece on every device; `plan` reports that. Of several
+// A value that is equal on several devices is stored and computed once per distinct shard: a buffer
+// has `num_pieces` shards, numbered by MeshPart::piece() over `axes` (the axes it is split or
+// partial over). A real mesh would hold one shard on every device; `plan` reports that. Of several
 // processes each has a program for its own part of the mesh; they differ in nothing else.
 #pragma once
 
@@ -17,20 +17,20 @@
 namespace meshtrain {
 
 struct Buffer {
-  Shape shape;  // of one piece (local shape)
+  Shape shape;  // of one shard (local shape)
   Shape global_shape;
   DType dtype = DType::kFloat32;
   Sharding sharding;
   AxisMask axes = 0;        // sharding.used_axes()
   int64_t num_pieces = 1;   // part.num_pieces(axes)
   int64_t piece_bytes = 0;  // exact, no padding: a value split over dimension 0 lies as the whole
-  int64_t offset = 0;       // of piece 0 in the arena, 64-byte aligned; pieces follow one another
+  int64_t offset = 0;       // of shard 0 in the arena, 64-byte aligned; shards follow one another
   int variable = kNone;     // lives in the variable store instead of the arena
   bool is_input = false;    // filled by the host before the step
   ValueId value = kNone;    // of the graph, for names in messages
 };
 
-// One kernel over all its pieces. Operand and result indices are buffers. A collective may have
+// One kernel over all its shards. Operand and result indices are buffers. A collective may have
 // several operands, each with its own result (a bucket: attrs `dims`, `to_dims` beside them). A
 // "pin" step is a copy. Two buffers of one variable (its old and its new value) are one memory.
 struct ProgramStep {
@@ -40,9 +40,10 @@ struct ProgramStep {
   Attrs attrs;
   std::string path;
   Phase phase = Phase::kForward;
-  AxisMask axes = 0;  // union of the axes of operands and results: pieces to compute
+  AxisMask axes = 0;  // union of the axes of operands and results: shards to compute
   int fused = kNone;  // index in Program::fusions for op "fused"
-  int rows = kNone;   // neighbours with one number are one kernel of a GPU: passes/rows.h
+  int row_fusion =
+      kNone;  // neighbours with one number are one kernel of a GPU: passes/row_fusion.h
 };
 
 // A chain of elementwise ops evaluated block by block in cache: the tape of one "fused" step.
@@ -60,8 +61,8 @@ struct FusedTape {
 
 struct Program {
   MeshPart part;  // of the mesh that this process has
-  // Whether each piece is computed apart and terms are added in device order, so that the result
-  // does not depend on how the mesh is split over processes. Otherwise the pieces of a process are
+  // Whether each shard is computed apart and terms are added in device order, so that the result
+  // does not depend on how the mesh is split over processes. Otherwise the shards of a process are
   // computed together, and their terms added up first.
   bool fixed_reductions = false;
   std::vector<Variable> variables;

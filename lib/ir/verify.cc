@@ -187,7 +187,7 @@ std::vector<Signature*> verify_structure(const Graph& graph, Signatures& signatu
     }
     verify_links(graph, id, next_value);
     found[id] = verify_types_once(graph, id, signatures);
-    if (node.op->name == "parameter") {
+    if (node.op->kind == OpKind::kParameter) {
       verify_parameter(graph, id, read);
     }
   }

@@ -1,5 +1,5 @@
-// Invariants of a partitioned graph: each device may run each node on its pieces, and what comes
-// out is the piece (or the pending term) that the result's sharding says.
+// Invariants of a partitioned graph: each device may run each node on its shards, and what comes
+// out is the shard (or the partial term) that the result's sharding says.
 #include <algorithm>
 
 #include "base/error.h"
@@ -41,7 +41,7 @@ class ShardingVerifier {
       verify_collective();
       return;
     }
-    if (node.inputs.empty() && is_settled(node.outputs)) {
+    if (node.inputs.empty() && is_reduced(node.outputs)) {
       return;  // a source may lie in any way
     }
     signature = signature == nullptr ? signatures_.find(graph_, node).first : signature;
@@ -55,10 +55,10 @@ class ShardingVerifier {
       read_factors(rule_->results[i], node.outputs[i]);
     }
     verify_factors();
-    verify_pending();
+    verify_partial();
   }
 
-  bool is_settled(const ValueList& values) const {
+  bool is_reduced(const ValueList& values) const {
     return std::all_of(values.begin(), values.end(),
                        [&](ValueId value) { return sharding(value).partial == 0; });
   }
@@ -133,33 +133,33 @@ class ShardingVerifier {
     }
   }
 
-  // The operands' pending sums, which the op must be linear in, and what its reduced factors add.
-  void verify_pending() {
+  // The operands' partial sums, which the op must be linear in, and what its reduced factors add.
+  void verify_partial() {
     AxisMask incoming = 0;
-    uint32_t pending = 0;
+    uint32_t partial = 0;
     for (size_t i = 0; i < node_->inputs.size(); ++i) {
       const Sharding& s = sharding(node_->inputs[i]);
       if (s.partial == 0) {
         continue;
       }
       if (s.combine != Combine::kSum || i >= 32) {
-        fail("reads the pending {} {}", combine_name(s.combine), text(node_->inputs[i]));
+        fail("reads the partial {} {}", combine_name(s.combine), text(node_->inputs[i]));
       }
-      if (pending != 0 && incoming != s.partial) {
-        fail("its operands are pending over different axes");
+      if (partial != 0 && incoming != s.partial) {
+        fail("its operands are partial over different axes");
       }
-      pending |= 1u << i;
+      partial |= 1u << i;
       incoming = s.partial;
     }
-    if (pending != 0) {
+    if (partial != 0) {
       const Linearity allowed = linearity(*node_);
-      const bool one = (pending & (pending - 1)) == 0 && (pending & allowed.any_one) != 0;
-      const bool all = pending == allowed.all;
+      const bool one = (partial & (partial - 1)) == 0 && (partial & allowed.any_one) != 0;
+      const bool all = partial == allowed.all;
       if (!one && !all) {
-        fail("is not linear in its pending operands (mask {:#b})", pending);
+        fail("is not linear in its partial operands (mask {:#b})", partial);
       }
       if ((incoming & split_) != 0) {
-        fail("an axis that an operand is pending over splits another");
+        fail("an axis that an operand is partial over splits another");
       }
     }
     verify_results(incoming);
@@ -173,7 +173,7 @@ class ShardingVerifier {
         continue;
       }
       if (expected != 0 && combine != rule_->factors[f].combine) {
-        fail("mixes pending sums with another combination");
+        fail("mixes partial sums with another combination");
       }
       combine = rule_->factors[f].combine;
       for (int axis : axes_[f]) {
@@ -205,13 +205,13 @@ class ShardingVerifier {
     const ValueId from = node_->inputs[i];
     const Sharding& to = sharding(node_->outputs[i]);
     Sharding expected = sharding(from);
-    const std::string_view kind = node_->op->name;
-    if (kind == "reshard") {
+    if (!node_->op->move) {
       if ((to.partial & ~expected.partial) != 0) {
-        fail("{} cannot become pending as {}", text(from), text(node_->outputs[i]));
+        fail("{} cannot become partial as {}", text(from), text(node_->outputs[i]));
       }
       return;
     }
+    const MoveKind move = *node_->op->move;
     AxisList axes;
     AxisMask mask = 0;
     for (int64_t axis : node_->attr_ints("axes")) {
@@ -221,29 +221,29 @@ class ShardingVerifier {
       axes.push_back(static_cast<int>(axis));
       mask |= AxisMask{1} << axis;
     }
-    if (kind == "all_reduce" || kind == "reduce_scatter") {
+    if (move == MoveKind::kAllReduce || move == MoveKind::kReduceScatter) {
       if ((expected.partial & mask) != mask ||
           node_->attr_string("combine") != combine_name(expected.combine)) {
-        fail("{} is not pending so", text(from));
+        fail("{} is not partial so", text(from));
       }
       expected.partial &= ~mask;
       expected.combine = expected.partial == 0 ? Combine::kSum : expected.combine;
     }
-    if (kind == "all_gather" || kind == "all_to_all") {
+    if (move == MoveKind::kAllGather || move == MoveKind::kAllToAll) {
       AxisList& dim = expected.dims[dim_attr("dim", i)];
       if (dim.size() < axes.size() || !std::equal(axes.rbegin(), axes.rend(), dim.rbegin())) {
         fail("{} does not end in these axes", text(from));
       }
       dim.resize(dim.size() - axes.size());
     }
-    if (kind == "permute") {
+    if (move == MoveKind::kPermute) {
       AxisList& dim = expected.dims[dim_attr("dim", i)];
       if (mesh_.size_of(dim) != mesh_.size_of(axes)) {
         fail("{} has another number of shards", text(from));
       }
       dim = axes;
-    } else if (kind != "all_reduce" && kind != "all_gather") {
-      AxisList& dim = expected.dims[dim_attr(kind == "all_to_all" ? "to_dim" : "dim", i)];
+    } else if (move != MoveKind::kAllReduce && move != MoveKind::kAllGather) {
+      AxisList& dim = expected.dims[dim_attr(move == MoveKind::kAllToAll ? "to_dim" : "dim", i)];
       dim.insert(dim.end(), axes.begin(), axes.end());
     }
     if (to != expected) {
@@ -271,7 +271,7 @@ void verify_sharded(const Graph& graph, const DeviceMesh& mesh) {
   ShardingVerifier(graph, mesh).run();
   for (const Output& output : graph.outputs) {
     const Sharding& sharding = *graph.values[output.value].sharding;
-    MESHTRAIN_CHECK(sharding.partial == 0, "output {} is pending: {}", output.name,
+    MESHTRAIN_CHECK(sharding.partial == 0, "output {} is partial: {}", output.name,
                     sharding_string(sharding, mesh));
   }
   for (const Update& update : graph.updates) {

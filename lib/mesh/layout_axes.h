@@ -1,4 +1,4 @@
-// Checks of axis names in layouts, shared by LayoutMap, resolve_layout and the loading of a config.
+// Axis names in layouts: their places, and the one check of them, when a config is loaded.
 #pragma once
 
 #include "base/diagnostic.h"
@@ -9,9 +9,8 @@ namespace meshtrain {
 // The place of axis `i` of dimension `d`, else of the whole layout.
 SourceLoc axis_loc(const TensorLayout& layout, size_t d, size_t i);
 
-// Adds an E205 for every axis that is not one of `names`, the mesh's, or occurs twice; true when
-// there is none.
-bool check_layout_axes(const TensorLayout& layout, const std::vector<std::string>& names,
+// Adds an E205 for every axis that is not one of `names`, the mesh's, or occurs twice.
+void check_layout_axes(const TensorLayout& layout, const std::vector<std::string>& names,
                        Diagnostics& diagnostics);
 
 }  // namespace meshtrain

@@ -24,9 +24,8 @@ SourceLoc axis_loc(const TensorLayout& layout, size_t d, size_t i) {
                                                                        : layout.loc;
 }
 
-bool check_layout_axes(const TensorLayout& layout, const std::vector<std::string>& names,
+void check_layout_axes(const TensorLayout& layout, const std::vector<std::string>& names,
                        Diagnostics& diagnostics) {
-  const int errors = diagnostics.num_errors();
   std::set<std::string_view> seen;
   for (size_t d = 0; d < layout.dims.size(); ++d) {
     for (size_t i = 0; i < layout.dims[d].size(); ++i) {
@@ -51,7 +50,6 @@ bool check_layout_axes(const TensorLayout& layout, const std::vector<std::string
       }
     }
   }
-  return diagnostics.num_errors() == errors;
 }
 
 void LayoutMap::set(LayoutRule rule) {
@@ -66,7 +64,6 @@ void LayoutMap::set(LayoutRule rule) {
       problem.note("first at " + same->loc.to_string());
     }
   }
-  check_layout_axes(rule.layout, mesh_.axis_names(), diagnostics);
   std::optional<Pattern> pattern;
   try {
     pattern.emplace(rule.key, rule.loc);

@@ -69,9 +69,6 @@ std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_v
                            shape.size(), shape.size() == 1 ? "" : "s"))
         .help("one entry per dimension; entries left out at the end are replicated");
   }
-  if (!check_layout_axes(layout, mesh.axis_names(), diagnostics)) {
-    return std::nullopt;
-  }
   Sharding sharding = Sharding::replicated(shape.size());
   for (size_t d = 0; d < std::min(shape.size(), layout.dims.size()); ++d) {
     for (const std::string& name : layout.dims[d]) {

@@ -82,14 +82,14 @@ int MeshPart::holder(int64_t device, AxisMask axes, int asking) const {
 }
 
 int64_t MeshPart::piece_like(AxisMask axes, int64_t device) const {
-  int64_t piece = 0;
+  int64_t shard = 0;
   for (int axis = 0; axis < mesh().num_axes(); ++axis) {
     if ((axes >> axis & 1u) != 0) {
       const int64_t size = local().axis_size(axis);
-      piece = piece * size + mesh().coordinate(device, axis) % size;
+      shard = shard * size + mesh().coordinate(device, axis) % size;
     }
   }
-  return piece;
+  return shard;
 }
 
 std::vector<int> MeshPart::group(AxisMask axes) const {

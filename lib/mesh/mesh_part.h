@@ -49,16 +49,16 @@ class MeshPart {
   // The part of another process, made in no time: plans for thousands ask for each of them.
   MeshPart of(int rank) const;
 
-  // As the functions of sharding.h, for the pieces that this process holds: their number, the one
+  // As the functions of sharding.h, for the shards that this process holds: their number, the one
   // that a local device holds, and the first device, of the whole mesh, that holds it.
   int64_t num_pieces(AxisMask axes) const { return local().size_of(axes); }
   int64_t piece(AxisMask axes, int64_t local_device) const {
     return distinct_piece(local(), axes, local_device);
   }
-  int64_t device_of(AxisMask axes, int64_t piece) const {
-    return device(device_of_piece(local(), axes, piece));
+  int64_t device_of(AxisMask axes, int64_t shard) const {
+    return device(device_of_piece(local(), axes, shard));
   }
-  // The piece of mine that a device of the whole mesh would hold in my place of the grid.
+  // The shard of mine that a device of the whole mesh would hold in my place of the grid.
   int64_t piece_like(AxisMask axes, int64_t device) const;
 
  private:

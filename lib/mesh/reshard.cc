@@ -24,25 +24,28 @@ std::string_view move_name(MoveKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
-                   const DeviceMesh& mesh) {
-  const int64_t bytes =
-      num_elements(local_shape(shape, source, mesh)) * static_cast<int64_t>(dtype_size(dtype));
-  const int64_t n = mesh.size_of(move.axes);
-  switch (move.kind) {
+int64_t bytes_sent(MoveKind kind, int64_t bytes, int64_t n) {
+  switch (kind) {
     case MoveKind::kSlice:
       return 0;
     case MoveKind::kAllGather:
-      return bytes * (n - 1);
+      return (n - 1) * bytes;
     case MoveKind::kAllToAll:
     case MoveKind::kReduceScatter:
-      return bytes / n * (n - 1);
+      return (n - 1) * bytes / n;
     case MoveKind::kAllReduce:
-      return 2 * bytes * (n - 1) / n;
+      return 2 * (n - 1) * bytes / n;
     case MoveKind::kPermute:
       return bytes;
   }
   return 0;
+}
+
+int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
+                   const DeviceMesh& mesh) {
+  const int64_t bytes =
+      num_elements(local_shape(shape, source, mesh)) * static_cast<int64_t>(dtype_size(dtype));
+  return bytes_sent(move.kind, bytes, mesh.size_of(move.axes));
 }
 
 namespace {
@@ -52,7 +55,7 @@ constexpr int kMaxAxesToPark = 4;
 // A longer plan is taken only where it is the only one below the plain plan's cost: every move has
 // temporaries and waiting of its own that the cost model does not know.
 constexpr size_t kMaxMoves = 4;
-// States looked at before the plain plan (settle, gather, slice) is taken; never reached with up to
+// States looked at before the plain plan (reduce, gather, slice) is taken; never reached with up to
 // six axes that change place.
 constexpr size_t kMaxStates = 20000;
 
@@ -216,10 +219,10 @@ class Planner {
 
   void expand(int from) {
     const Sharding state = nodes_[from].state;  // a copy: `nodes_` grows below
-    const AxisMask pending = state.partial & ~target_.partial;
-    offer_all_reduce(from, state, pending & ~target_dim_axes_);
+    const AxisMask partial = state.partial & ~target_.partial;
+    offer_all_reduce(from, state, partial & ~target_dim_axes_);
     for (int d = 0; d < static_cast<int>(shape_.size()); ++d) {
-      offer_appends(from, state, MoveKind::kReduceScatter, pending & target_axes_[d], d);
+      offer_appends(from, state, MoveKind::kReduceScatter, partial & target_axes_[d], d);
       offer_appends(from, state, MoveKind::kSlice, target_axes_[d] & ~state.used_axes(), d);
       offer_permutes(from, state, d);
       const size_t same = common_prefix(state.dims[d], target_.dims[d]);
@@ -230,7 +233,7 @@ class Planner {
     }
   }
 
-  // All axes that only need settling, at once: in parts it costs the same bytes and more latency.
+  // All axes that only need reducing, at once: in parts it costs the same bytes and more latency.
   // Axes that the target splits are left to reduce_scatter.
   void offer_all_reduce(int from, const Sharding& state, AxisMask axes) {
     if (axes == 0) {
@@ -240,11 +243,11 @@ class Planner {
     for (AxisMask rest = axes; rest != 0; rest &= rest - 1) {
       move.axes.push_back(std::countr_zero(rest));
     }
-    settle(move.result, axes);
+    reduce(move.result, axes);
     offer(from, std::move(move));
   }
 
-  // Runs of the target's axes of this dimension that are all in `axes`: pending ones are scattered
+  // Runs of the target's axes of this dimension that are all in `axes`: partial ones are scattered
   // to it, free ones sliced.
   void offer_appends(int from, const Sharding& state, MoveKind kind, AxisMask axes, int d) {
     const AxisList& wanted = target_.dims[d];
@@ -253,7 +256,7 @@ class Planner {
       for (size_t i = begin; i < wanted.size() && holds(axes, wanted[i]); ++i) {
         move.axes.push_back(wanted[i]);
         move.result.dims[d].push_back(wanted[i]);
-        settle(move.result, axis_bit(wanted[i]));
+        reduce(move.result, axis_bit(wanted[i]));
         if (divides(move.result, d)) {
           offer(from, move);
         }
@@ -317,7 +320,7 @@ class Planner {
     }
   }
 
-  // The devices that exchange pieces differ in the axes of the old and the new list after their
+  // The devices that exchange shards differ in the axes of the old and the new list after their
   // common beginning.
   void offer_permute(int from, const Sharding& state, int d, AxisList list) {
     ReshardMove move{MoveKind::kPermute, {}, d, -1, state};
@@ -333,27 +336,27 @@ class Planner {
     offer(from, std::move(move));
   }
 
-  static void settle(Sharding& state, AxisMask axes) {
+  static void reduce(Sharding& state, AxisMask axes) {
     state.partial &= ~axes;
     if (state.partial == 0) {
       state.combine = Combine::kSum;
     }
   }
 
-  // Settles everything, gathers every dimension that differs, slices: right whatever the sizes.
+  // Reduces everything, gathers every dimension that differs, slices: right whatever the sizes.
   std::vector<ReshardMove> plain_plan() const {
     std::vector<ReshardMove> moves;
     Sharding state = start_;
     const auto step = [&](MoveKind kind, AxisList axes, int d) {
       moves.push_back({kind, std::move(axes), d, -1, state});
     };
-    AxisList pending;
+    AxisList partial;
     for (AxisMask rest = start_.partial & ~target_.partial; rest != 0; rest &= rest - 1) {
-      pending.push_back(std::countr_zero(rest));
+      partial.push_back(std::countr_zero(rest));
     }
-    if (!pending.empty()) {
-      settle(state, mask_of(pending));
-      step(MoveKind::kAllReduce, pending, -1);
+    if (!partial.empty()) {
+      reduce(state, mask_of(partial));
+      step(MoveKind::kAllReduce, partial, -1);
     }
     for (size_t d = 0; d < shape_.size(); ++d) {
       const size_t same = common_prefix(state.dims[d], target_.dims[d]);

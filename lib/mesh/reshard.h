@@ -3,8 +3,8 @@
 //   all_gather      the last axis of a dimension's list disappears from it
 //   slice           a free axis is appended to a dimension's list: local, no communication
 //   all_to_all      the last axis of one dimension's list moves to the end of another's
-//   reduce_scatter  a pending axis is appended to a dimension's list
-//   all_reduce      a pending axis is settled
+//   reduce_scatter  a partial axis is appended to a dimension's list
+//   all_reduce      a partial axis is reduced
 //   permute         the axes of one dimension are reordered, or replaced by free ones of equal size
 //
 // The plan is a shortest path (Dijkstra) under cost alpha + beta * bytes moved per device.
@@ -41,16 +41,18 @@ struct ReshardCost {
   double beta = 1;      // per byte sent by a device
 };
 
-// Bytes that one device sends in this move, from `source`, by the bandwidth-optimal algorithm:
-// all_reduce 2(n-1)/n S, all_gather (n-1) s, reduce_scatter (n-1)/n S, all_to_all (n-1)/n s,
-// permute s, slice 0; S and s are the local bytes before the move.
+// Bytes that each of `n` devices sends to move S local bytes by the bandwidth-optimal algorithm:
+// all_reduce 2(n-1)/n S, all_gather (n-1) S, reduce_scatter and all_to_all (n-1)/n S, permute S,
+// slice 0.
+int64_t bytes_sent(MoveKind kind, int64_t bytes, int64_t n);
+// The same of a move from `source`.
 int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
                    const DeviceMesh& mesh);
 
-// The moves from `source` to `target`; empty when they are equal. The target may keep pending axes
+// The moves from `source` to `target`; empty when they are equal. The target may keep partial axes
 // of the source but never gain one. Consecutive moves of one kind over several axes of the same
-// dimension (or several pending axes) are merged into one collective. Deterministic; memoised per
-// thread. Throws InternalError when `target` has a pending axis that `source` lacks.
+// dimension (or several partial axes) are merged into one collective. Deterministic; memoised per
+// thread. Throws InternalError when `target` has a partial axis that `source` lacks.
 std::vector<ReshardMove> plan_reshard(const Sharding& source, const Sharding& target,
                                       const Shape& shape, DType dtype, const DeviceMesh& mesh,
                                       const ReshardCost& cost = {});

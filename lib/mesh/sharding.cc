@@ -65,10 +65,10 @@ std::optional<std::string> sharding_problem(const Sharding& sharding, const Shap
                        shape_string(shape), shape.size());
   }
   if ((uint64_t{sharding.partial} >> mesh.num_axes()) != 0) {
-    return fmt::format("a pending axis is not in the mesh of {} axes", mesh.num_axes());
+    return fmt::format("a partial axis is not in the mesh of {} axes", mesh.num_axes());
   }
   if (sharding.partial == 0 && sharding.combine != Combine::kSum) {
-    return fmt::format("combine is {} but nothing is pending", combine_name(sharding.combine));
+    return fmt::format("combine is {} but nothing is partial", combine_name(sharding.combine));
   }
   AxisMask seen = sharding.partial;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -142,23 +142,23 @@ std::vector<int64_t> local_start(const Shape& global, const Sharding& sharding,
 }
 
 int64_t distinct_piece(const DeviceMesh& mesh, AxisMask axes, int64_t device) {
-  int64_t piece = 0;
+  int64_t shard = 0;
   for (; axes != 0; axes &= axes - 1) {
     const int axis = std::countr_zero(axes);
-    piece = piece * mesh.axis_size(axis) + mesh.coordinate(device, axis);
+    shard = shard * mesh.axis_size(axis) + mesh.coordinate(device, axis);
   }
-  return piece;
+  return shard;
 }
 
-int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t piece) {
-  MESHTRAIN_CHECK(piece >= 0 && piece < mesh.size_of(axes), "piece {}", piece);
+int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t shard) {
+  MESHTRAIN_CHECK(shard >= 0 && shard < mesh.size_of(axes), "shard {}", shard);
   int64_t device = 0;
   int64_t stride = 1;
   for (int axis = mesh.num_axes() - 1; axis >= 0; --axis) {
     const int64_t size = mesh.axis_size(axis);
     if ((axes & axis_bit(axis)) != 0) {
-      device += piece % size * stride;
-      piece /= size;
+      device += shard % size * stride;
+      shard /= size;
     }
     stride *= size;
   }

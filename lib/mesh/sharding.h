@@ -1,5 +1,5 @@
 // Sharding: how a value lies on the mesh. For every tensor dimension an ordered list of mesh axes
-// (major to minor) that split it, plus a set of axes over which the value is a pending sum, max or
+// (major to minor) that split it, plus a set of axes over which the value is a partial sum, max or
 // min. This one type describes variables, activations, gradients and collectives alike.
 //
 //   {{data}, {}}            rows split over `data`, columns whole, replicated over the other axes
@@ -31,11 +31,11 @@ struct Sharding {
 
   static Sharding replicated(size_t rank) { return {DimAxes(rank), 0, Combine::kSum}; }
 
-  bool is_replicated() const;  // nothing split, nothing pending
+  bool is_replicated() const;  // nothing split, nothing partial
   AxisMask dim_axes() const;   // axes that split some dimension
   AxisMask used_axes() const { return dim_axes() | partial; }
-  // The same dims with nothing pending.
-  Sharding settled() const { return {dims, 0, Combine::kSum}; }
+  // The same dims with nothing partial.
+  Sharding reduced() const { return {dims, 0, Combine::kSum}; }
 
   bool operator==(const Sharding&) const = default;
 };
@@ -51,18 +51,18 @@ void check_sharding(const Sharding& sharding, const Shape& shape, const DeviceMe
 // Drops axes of size 1 (they split nothing).
 Sharding normalized(Sharding sharding, const DeviceMesh& mesh);
 
-// Shape of one device's piece: local_shape({768, 3072}, {{}, {model}}, model=4) == {768, 768}.
+// Shape of one device's shard: local_shape({768, 3072}, {{}, {model}}, model=4) == {768, 768}.
 Shape local_shape(const Shape& global, const Sharding& sharding, const DeviceMesh& mesh);
-// Where the piece of `device` begins in the global tensor, per dimension.
+// Where the shard of `device` begins in the global tensor, per dimension.
 std::vector<int64_t> local_start(const Shape& global, const Sharding& sharding,
                                  const DeviceMesh& mesh, int64_t device);
 
-// Devices that agree on every axis of `axes` hold the same thing: the number of distinct pieces
-// is size_of(axes), and this is the piece that `device` holds, 0 <= piece < size_of(axes), counted
+// Devices that agree on every axis of `axes` hold the same thing: the number of distinct shards
+// is size_of(axes), and this is the shard that `device` holds, 0 <= shard < size_of(axes), counted
 // row-major over the axes of the mask in mesh order.
 int64_t distinct_piece(const DeviceMesh& mesh, AxisMask axes, int64_t device);
-// The first device that holds piece `piece`.
-int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t piece);
+// The first device that holds shard `shard`.
+int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t shard);
 
 // "[data, null]", "[[data, model], null] sum(expert)"; axes by name, as a config writes them.
 std::string sharding_string(const Sharding& sharding, const DeviceMesh& mesh);

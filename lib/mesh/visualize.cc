@@ -212,9 +212,9 @@ std::string draw_sharding(const Shape& shape, const Sharding& sharding, const De
     }
   }
   if (sharding.partial != 0) {
-    const Sharding pending{{}, sharding.partial, sharding.combine};
+    const Sharding partial{{}, sharding.partial, sharding.combine};
     out += fmt::format("pending {}: every device holds a term\n",
-                       sharding_string(pending, mesh).substr(3));
+                       sharding_string(partial, mesh).substr(3));
   }
   return out;
 }

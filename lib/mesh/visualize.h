@@ -17,7 +17,7 @@ namespace meshtrain {
 //
 // A tensor of rank 1 is one row. Of a higher rank the first two split dimensions are shown, and a
 // line above says which. With `color` the cells are coloured (ANSI, 256 colours) instead of framed.
-// Lines below name pending axes. Ends with a newline.
+// Lines below name partial axes. Ends with a newline.
 std::string draw_sharding(const Shape& shape, const Sharding& sharding, const DeviceMesh& mesh,
                           bool color);
 

@@ -148,7 +148,7 @@ class Apply {
 
   Builder& b_;
   const ConfigObject& config_;
-  const OptimizerRule& rule_;
+  const OptimizerDef& rule_;
   RuleStep step_;
   std::vector<Pattern> excluded_;  // names of weights that do not decay
 };
@@ -195,7 +195,7 @@ std::vector<OptimizerScalar> Optimizer::scalars(DType dtype) const {
            {scale_name_ + "/step_counter", DType::kInt64, 0},
            {scale_name_ + "/dynamic_scale", dtype, initial_scale_}};
   }
-  if (const OptimizerRule& rule = find_rule(config_); rule.scalars != nullptr) {
+  if (const OptimizerDef& rule = find_rule(config_); rule.scalars != nullptr) {
     for (OptimizerScalar& scalar : rule.scalars(config_, dtype)) {
       scalar.path = name_ + "/" + scalar.path;
       out.push_back(std::move(scalar));

@@ -68,7 +68,7 @@ Values ftrl(RuleStep& step, const RuleWeight& w) {
 
 }  // namespace
 
-std::vector<OptimizerRule> adagrad_rules() {
+std::vector<OptimizerDef> adagrad_rules() {
   return {{"Adagrad", adagrad_slots, adagrad},
           {"Adadelta", adadelta_slots, adadelta},
           {"Ftrl", ftrl_slots, ftrl}};

@@ -121,7 +121,7 @@ Values adam_update(RuleStep& step, const RuleWeight& w, double beta_1, double be
                       alpha);
 }
 
-std::vector<OptimizerRule> adam_rules() {
+std::vector<OptimizerDef> adam_rules() {
   return {{"Adam", adam_slots, adam},
           {"AdamW", adam_slots, adam},
           {"Adamax", adamax_slots, adamax},

@@ -154,7 +154,7 @@ Values muon(RuleStep& step, const RuleWeight& w) {
 
 }  // namespace
 
-std::vector<OptimizerRule> matrix_rules() {
+std::vector<OptimizerDef> matrix_rules() {
   return {{"Lamb", moment_slots, lamb},
           {"Adafactor", adafactor_slots, adafactor},
           {"Muon", muon_slots, muon, muon_decay}};

@@ -68,11 +68,11 @@ std::vector<ValueId> fused_update(RuleStep& step, const RuleWeight& weight, std:
   return step.b.optimizer_update(kind, std::move(inputs), std::move(attrs));
 }
 
-const OptimizerRule& find_rule(const ConfigObject& config) {
-  static const std::map<std::string_view, OptimizerRule> kRules = [] {
-    std::map<std::string_view, OptimizerRule> rules;
+const OptimizerDef& find_rule(const ConfigObject& config) {
+  static const std::map<std::string_view, OptimizerDef> kRules = [] {
+    std::map<std::string_view, OptimizerDef> rules;
     for (const auto& family : {gradient_descent_rules, adam_rules, adagrad_rules, matrix_rules}) {
-      for (const OptimizerRule& rule : family()) {
+      for (const OptimizerDef& rule : family()) {
         rules.emplace(rule.class_name, rule);
       }
     }

@@ -82,7 +82,7 @@ std::vector<ValueId> adam_update(RuleStep& step, const RuleWeight& weight, doubl
 // The first two of these slots.
 std::vector<SlotSpec> moment_slots(const ConfigObject& config, const WeightKind& weight);
 
-struct OptimizerRule {
+struct OptimizerDef {
   std::string_view class_name;
   // In Keras' order of creation.
   std::vector<SlotSpec> (*slots)(const ConfigObject& config, const WeightKind& weight);
@@ -95,12 +95,12 @@ struct OptimizerRule {
   void (*begin)(RuleStep& step) = nullptr;
 };
 
-std::vector<OptimizerRule> gradient_descent_rules();  // optimizer_sgd.cc: SGD, RMSprop, Lion
-std::vector<OptimizerRule> adam_rules();     // optimizer_adam.cc: Adam, AdamW, Adamax, Nadam, ...
-std::vector<OptimizerRule> adagrad_rules();  // optimizer_adagrad.cc: Adagrad, Adadelta, Ftrl
-std::vector<OptimizerRule> matrix_rules();   // optimizer_matrix.cc: Adafactor, Muon, Lamb
+std::vector<OptimizerDef> gradient_descent_rules();  // optimizer_sgd.cc: SGD, RMSprop, Lion
+std::vector<OptimizerDef> adam_rules();     // optimizer_adam.cc: Adam, AdamW, Adamax, Nadam, ...
+std::vector<OptimizerDef> adagrad_rules();  // optimizer_adagrad.cc: Adagrad, Adadelta, Ftrl
+std::vector<OptimizerDef> matrix_rules();   // optimizer_matrix.cc: Adafactor, Muon, Lamb
 
 // By Keras' class name; the config's reader has refused others.
-const OptimizerRule& find_rule(const ConfigObject& config);
+const OptimizerDef& find_rule(const ConfigObject& config);
 
 }  // namespace meshtrain

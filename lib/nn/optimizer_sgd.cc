@@ -61,7 +61,7 @@ Values lion(RuleStep& step, const RuleWeight& w) {
 
 }  // namespace
 
-std::vector<OptimizerRule> gradient_descent_rules() {
+std::vector<OptimizerDef> gradient_descent_rules() {
   return {{"SGD", sgd_slots, sgd}, {"RMSprop", rmsprop_slots, rmsprop}, {"Lion", lion_slots, lion}};
 }
 

@@ -11,8 +11,9 @@ namespace meshtrain {
 namespace {
 
 bool can_bucket(const Node& node) {
-  const std::string_view op = node.op->name;
-  return op == "all_reduce" || op == "reduce_scatter" || op == "all_gather";
+  const std::optional<MoveKind> move = node.op->move;
+  return move == MoveKind::kAllReduce || move == MoveKind::kReduceScatter ||
+         move == MoveKind::kAllGather;
 }
 
 // When the collectives of a bucket run.
@@ -35,13 +36,13 @@ const Node& producer_of_operand(const Graph& graph, const Node& node) {
 
 // A gather of a weight as it is stored, or cast: what it needs is there when the step begins.
 bool can_be_early(const Graph& graph, const Node& node) {
-  if (node.op->name != "all_gather" || node.phase == Phase::kUpdate) {
+  if (node.op->move != MoveKind::kAllGather || node.phase == Phase::kUpdate) {
     return false;
   }
   const Node& operand = producer_of_operand(graph, node);
-  return operand.op->name == "parameter" ||
-         (operand.op->name == "cast" &&
-          producer_of_operand(graph, operand).op->name == "parameter");
+  return operand.op->kind == OpKind::kParameter ||
+         (operand.op->kind == OpKind::kCast &&
+          producer_of_operand(graph, operand).op->kind == OpKind::kParameter);
 }
 
 // The first of the nodes at the end that update variables.
@@ -61,7 +62,7 @@ std::vector<NodeId> first_readers(const Graph& graph, NodeId first_update) {
   std::vector<NodeId> first(graph.values.size(), end);
   for (NodeId n = end; n-- > 0;) {
     const Node& node = graph.nodes[n];
-    const bool waits = (node.op->collective || node.op->name == "cast") &&
+    const bool waits = (node.op->collective || node.op->kind == OpKind::kCast) &&
                        node.phase == Phase::kBackward && first[node.outputs[0]] >= first_update;
     for (const ValueId input : node.inputs) {
       first[input] = std::min(first[input], waits ? first[node.outputs[0]] : n);
@@ -104,7 +105,7 @@ std::vector<bool> can_be_deferred(const Graph& graph, const std::vector<NodeId>&
     for (const ValueId input : node.inputs) {
       const NodeId producer = graph.values[input].producer;
       const bool of_late = late[producer] || (out[producer] && node.phase == Phase::kForward);
-      const bool of_gradient = node.op->name == "cast" && node.phase == Phase::kBackward &&
+      const bool of_gradient = node.op->kind == OpKind::kCast && node.phase == Phase::kBackward &&
                                graph.nodes[producer].op->collective &&
                                first_reader[node.outputs[0]] >= first_update;
       out[n] = out[n] || of_late || of_gradient;

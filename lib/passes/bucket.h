@@ -12,7 +12,7 @@ constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as PyTorch DDP; more hid
 // fetched.
 constexpr int64_t kGatheredBytes = 8 * kBucketBytes;
 
-// Of one device's piece of a value that has its sharding.
+// Of one device's shard of a value that has its sharding.
 int64_t local_bytes(const Value& value, const DeviceMesh& mesh);
 
 // Merges all_reduce, reduce_scatter and all_gather nodes of equal axes, dtype, combine and phase

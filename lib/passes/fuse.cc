@@ -16,9 +16,7 @@ struct Group {
 };
 
 bool can_fuse(const Node& node) {
-  const std::string_view op = node.op->name;
-  return node.op->elementwise && node.outputs.size() == 1 && !node.inputs.empty() &&
-         op != "dropout" && op != "random_bits" && op != "optimizer_update" && op != "pin";
+  return node.op->elementwise && node.outputs.size() == 1 && !node.inputs.empty();
 }
 
 class Fuser {
@@ -131,9 +129,7 @@ class Fuser {
 
   // Scalar constants are instructions of the tape, not operands.
   void add_operand(Group& g, int group, ValueId v) const {
-    const Node& producer = graph_.producer(v);
-    const bool is_constant = producer.op->name == "constant" && graph_.shape(v).empty();
-    if (!is_constant && group_of_[graph_.values[v].producer] != group &&
+    if (!is_scalar_constant(graph_, v) && group_of_[graph_.values[v].producer] != group &&
         std::find(g.operands.begin(), g.operands.end(), v) == g.operands.end()) {
       g.operands.push_back(v);
     }

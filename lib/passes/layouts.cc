@@ -46,10 +46,10 @@ VariableLayout weight_layout(const Sharding& user, const Shape& shape, const Lay
 
 }  // namespace
 
-void assign_layouts(Graph& graph, std::span<const Sharding> layouts, const LayoutOptions& options,
-                    const DeviceMesh& mesh) {
-  for (size_t i = 0; i < graph.variables.size(); ++i) {
-    Variable& variable = graph.variables[i];
+void assign_layouts(std::span<Variable> variables, std::span<const Sharding> layouts,
+                    const LayoutOptions& options, const DeviceMesh& mesh) {
+  for (size_t i = 0; i < variables.size(); ++i) {
+    Variable& variable = variables[i];
     if (variable.role == VariableRole::kWeight) {
       variable.layout = weight_layout(layouts[i], variable.shape, options, mesh);
       if (!variable.trainable) {  // no gradient, no state: nothing to split further
@@ -60,9 +60,9 @@ void assign_layouts(Graph& graph, std::span<const Sharding> layouts, const Layou
       variable.layout = {whole, whole, whole, whole};
     }
   }
-  for (Variable& variable : graph.variables) {
+  for (Variable& variable : variables) {
     if (variable.follows != kNone) {
-      const Variable& weight = graph.variables[variable.follows];
+      const Variable& weight = variables[variable.follows];
       Sharding state = weight.layout.state;
       if (variable.lacks_dim != kNone) {
         state.dims.erase(state.dims.begin() + variable.lacks_dim);

@@ -21,10 +21,10 @@ struct LayoutOptions {
   AxisList zero_axes;
 };
 
-// `layouts[i]` is the resolved user layout of graph.variables[i] (weights; ignored for others).
+// `layouts[i]` is the resolved user layout of variables[i] (weights; ignored for others).
 // Slots follow their weight's state layout; metrics and scalars are replicated.
-void assign_layouts(Graph& graph, std::span<const Sharding> layouts, const LayoutOptions& options,
-                    const DeviceMesh& mesh);
+void assign_layouts(std::span<Variable> variables, std::span<const Sharding> layouts,
+                    const LayoutOptions& options, const DeviceMesh& mesh);
 
 // `base` with `axes` appended to the largest dimension that is whole and that they divide; `base`
 // itself when there is none or an axis is already used.

@@ -70,14 +70,14 @@ class Lowering {
 
   void lower_node(NodeId n) {
     const Node& node = graph_.nodes[n];
-    const std::string_view op = node.op->name;
-    if (op == "parameter") {
+    const OpKind op = node.op->kind;
+    if (op == OpKind::kParameter) {
       program_.buffers[buffer(node.outputs[0])].variable =
           static_cast<int>(node.attr_int("variable"));
-    } else if (op == "input") {
+    } else if (op == OpKind::kInput) {
       program_.buffers[buffer(node.outputs[0])].is_input = true;
       program_.inputs.push_back({node.attr_string("name"), buffer(node.outputs[0])});
-    } else if (op == "pin" || op == "var_use" || op == "reshard") {
+    } else if (op == OpKind::kPin || node.op->is_layout_boundary) {
       buffer_of_[node.outputs[0]] = buffer(node.inputs[0]);  // same bytes under another name
     } else if (groups_[n] == kNone) {
       emit(node);
@@ -115,10 +115,6 @@ class Lowering {
     (once ? program_.prologue : program_.steps).push_back(std::move(step));
   }
 
-  bool is_scalar_constant(ValueId v) const {
-    return graph_.producer(v).op->name == "constant" && value(v).shape.empty();
-  }
-
   // A group becomes one step with a tape. Operands are read once; scalar constants are
   // instructions.
   void emit_fused(const std::vector<NodeId>& members) {
@@ -147,7 +143,7 @@ class Lowering {
     };
     for (const NodeId n : members) {
       for (const ValueId input : graph_.nodes[n].inputs) {
-        if (is_scalar_constant(input) && place_[input] == kNone) {
+        if (is_scalar_constant(graph_, input) && place_[input] == kNone) {
           record(graph_.producer(input));
         }
       }
@@ -171,7 +167,7 @@ class Lowering {
     for (const NodeId n : members) {
       for (const ValueId input : graph_.nodes[n].inputs) {
         const bool inside = groups_[value(input).producer] == groups_[members[0]];
-        if (!inside && !is_scalar_constant(input) &&
+        if (!inside && !is_scalar_constant(graph_, input) &&
             std::find(out.begin(), out.end(), input) == out.end()) {
           out.push_back(input);
         }

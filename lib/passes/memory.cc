@@ -16,8 +16,8 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-int64_t arena_bytes_of(const Buffer& buffer, int64_t pieces) {
-  return aligned(std::max<int64_t>(buffer.piece_bytes * pieces, 1));
+int64_t arena_bytes_of(const Buffer& buffer, int64_t shards) {
+  return aligned(std::max<int64_t>(buffer.piece_bytes * shards, 1));
 }
 
 int64_t total_bytes(const Buffer& buffer) {
@@ -35,8 +35,8 @@ std::vector<Life> row_groups(const Program& program) {
   const int end = static_cast<int>(program.steps.size());
   std::vector<Life> out(program.steps.size());
   for (int s = 0, first = 0; s < end; ++s) {
-    const int rows = program.steps[s].rows;
-    if (s == 0 || rows == kNone || rows != program.steps[s - 1].rows)
+    const int rows = program.steps[s].row_fusion;
+    if (s == 0 || rows == kNone || rows != program.steps[s - 1].row_fusion)
       first = s;
     for (int member = first; member <= s; ++member)
       out[member] = {first, s};
@@ -52,7 +52,7 @@ void widen(std::vector<Life>& lives, const Program& program) {
   for (Life& life : lives) {
     const bool begins = life.first >= 0 && life.first < end;
     const Life group = begins ? groups[life.first] : Life{};
-    if (begins && program.steps[life.first].rows != kNone && life.last <= group.last) {
+    if (begins && program.steps[life.first].row_fusion != kNone && life.last <= group.last) {
       life = {};
       continue;
     }
@@ -164,7 +164,7 @@ class Arena {
 }  // namespace
 
 bool may_overwrite_operand(const ProgramStep& step) {
-  return step.fused != kNone || step.op->elementwise || step.op->name == "optimizer_update";
+  return step.fused != kNone || step.op->elementwise || step.op->in_place;
 }
 
 namespace {
@@ -172,10 +172,10 @@ namespace {
 // Gives every buffer its offset, in the order of the steps.
 class MemoryPlanner {
  public:
-  // `one_piece`: as a device of a real mesh, which holds one piece of each buffer.
-  MemoryPlanner(const Program& program, bool one_piece)
+  // `one_shard`: as a device of a real mesh, which holds one shard of each buffer.
+  MemoryPlanner(const Program& program, bool one_shard)
       : program_(program),
-        one_piece_(one_piece),
+        one_shard_(one_shard),
         life_(lives(program)),
         groups_(row_groups(program)),
         end_(static_cast<int>(program.steps.size())),
@@ -189,7 +189,7 @@ class MemoryPlanner {
       }
     }
     for (int s = 0; s < end_; ++s) {
-      if (program_.steps[s].rows == kNone) {
+      if (program_.steps[s].row_fusion == kNone) {
         place_results(s);
       } else if (groups_[s].first == s) {
         place_group(groups_[s]);
@@ -207,7 +207,7 @@ class MemoryPlanner {
   }
   int64_t bytes(int b) const {
     const Buffer& buffer = program_.buffers[b];
-    return arena_bytes_of(buffer, one_piece_ ? 1 : buffer.num_pieces);
+    return arena_bytes_of(buffer, one_shard_ ? 1 : buffer.num_pieces);
   }
 
   // What others read of a row group. A result takes the place of an operand of its
@@ -286,7 +286,7 @@ class MemoryPlanner {
   }
 
   const Program& program_;
-  bool one_piece_;
+  bool one_shard_;
   std::vector<Life> life_;
   std::vector<Life> groups_;  // of each step
   int end_;

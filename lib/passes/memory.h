@@ -16,7 +16,7 @@ namespace meshtrain {
 // steps).
 void plan_memory(Program& program);
 
-// The arena of a device of a real mesh, which holds one piece of every buffer, planned likewise.
+// The arena of a device of a real mesh, which holds one shard of every buffer, planned likewise.
 int64_t arena_bytes_per_device(const Program& program);
 
 // For each buffer whether it is anywhere in the arena while the steps run.

@@ -1,4 +1,4 @@
-// Origins: why values are split or pending over mesh axes, for the causes of collectives. Names and
+// Origins: why values are split or partial over mesh axes, for the causes of collectives. Names and
 // their text as propagate() has them.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace meshtrain {
 
-// A value is split or pending over `axis` because of `origin` (Origins::name). A sum can be pending
+// A value is split or partial over `axis` because of `origin` (Origins::name). A sum can be partial
 // because of several: of each operand that was split.
 struct Reason {
   int axis;

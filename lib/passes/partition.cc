@@ -29,10 +29,11 @@ class Partitioner {
     for (const Node& node : graph.nodes) {
       if (narrows(node)) {
         const ValueId input = node.inputs[0];
-        casts_first_[input] = graph.producer(input).op->name == "var_use" && uses_[input] == 1;
-      } else if (node.op->name == "reshard") {
+        casts_first_[input] =
+            graph.producer(input).op->kind == OpKind::kVarUse && uses_[input] == 1;
+      } else if (node.op->kind == OpKind::kReshard) {
         reshard_before_casts(node);
-      } else if (node.op->name == "pin") {
+      } else if (node.op->kind == OpKind::kPin) {
         const int key = resharder_.origins().number(node.attr_string("key"));
         pinned_by_[node.inputs[0]] = pinned_by_[node.outputs[0]] = key;
       }
@@ -44,20 +45,20 @@ class Partitioner {
       Node& node = graph_.nodes[n];
       if (node.inputs.empty()) {
         move_source(n);
-      } else if (node.op->name == "reshard" || node.op->name == "var_use") {
-        is_weight_[node.outputs[0]] = node.op->name == "var_use";
+      } else if (node.op->is_layout_boundary) {
+        is_weight_[node.outputs[0]] = node.op->kind == OpKind::kVarUse;
         if (casts_first_[node.outputs[0]]) {
           rewriter_.map(node.outputs[0], rewriter_.mapped(node.inputs[0]));
         } else {
           forward_reshard(node);
         }
-      } else if (node.op->name == "cast" && casts_first_[node.inputs[0]]) {
+      } else if (node.op->kind == OpKind::kCast && casts_first_[node.inputs[0]]) {
         moved_to_[n] = cast_stored_weight(node);
       } else {
         moved_to_[n] = partition_node(node);
       }
     }
-    settle_ends();
+    reshard_ends();
     return rewriter_.finish();
   }
 
@@ -71,24 +72,24 @@ class Partitioner {
     return resharder_.origins().of(graph_.values[old_value]);
   }
 
-  // A cast to a type of fewer bytes: a pending sum must be settled before it.
+  // A cast to a type of fewer bytes: a partial sum must be reduced before it.
   bool narrows(const Node& node) const {
-    return node.op->name == "cast" &&
+    return node.op->kind == OpKind::kCast &&
            dtype_size(graph_.dtype(node.outputs[0])) < dtype_size(graph_.dtype(node.inputs[0]));
   }
 
-  // A gradient that is rounded on its way to a layout takes that layout where it is settled.
+  // A gradient that is rounded on its way to a layout takes that layout where it is reduced.
   void reshard_before_casts(const Node& reshard) {
     SmallVector<ValueId, 4> casts;
-    size_t settled = 0;  // of them, those from the settled value on
+    size_t reduced = 0;  // of them, those from the reduced value on
     ValueId value = reshard.inputs[0];
-    while (uses_[value] == 1 && graph_.producer(value).op->name == "cast") {
+    while (uses_[value] == 1 && graph_.producer(value).op->kind == OpKind::kCast) {
       casts.push_back(value);
-      settled = narrows(graph_.producer(value)) ? casts.size() : settled;
+      reduced = narrows(graph_.producer(value)) ? casts.size() : reduced;
       value = graph_.producer(value).inputs[0];
     }
     const Value& wanted = graph_.values[reshard.outputs[0]];
-    for (size_t i = 0; i < settled; ++i) {
+    for (size_t i = 0; i < reduced; ++i) {
       graph_.values[casts[i]].sharding = wanted.sharding;
       graph_.values[casts[i]].sharding_origin = wanted.sharding_origin;
     }
@@ -102,7 +103,7 @@ class Partitioner {
       resharder_.set_sharding(rewriter_.mapped(result), desired(result), desired_because(result));
     }
     const Node& node = to().nodes[moved_to_[n]];
-    if (node.op->name == "parameter") {
+    if (node.op->kind == OpKind::kParameter) {
       stored_because_[node.attr_int("variable")] = desired_because(results[0]);
     }
   }
@@ -110,9 +111,9 @@ class Partitioner {
   // A layout change the graph asks for: the value under its new sharding replaces the node.
   void forward_reshard(const Node& node) {
     const ValueId source = rewriter_.mapped(node.inputs[0]);
-    const Node& names_variable = node.op->name == "reshard" ? node : to().producer(source);
+    const Node& names_variable = node.op->kind == OpKind::kReshard ? node : to().producer(source);
     const std::string& variable = to().variables[names_variable.attr_int("variable")].path;
-    const bool again = node.op->name == "var_use" && node.phase == Phase::kBackward;
+    const bool again = node.op->kind == OpKind::kVarUse && node.phase == Phase::kBackward;
     reshard_result(node.outputs[0], source, {node.path, node.phase, variable, !again});
   }
 
@@ -138,7 +139,7 @@ class Partitioner {
   NodeId partition_node(Node& node) {
     const ShardingRule& rule = signatures_.rule(graph_, node);
     const FactorAxes axes = assign_factors(graph_, node, rule, is_weight_, mesh_);
-    const AxisMask kept = pending_to_keep(node, axes);
+    const AxisMask kept = partial_to_keep(node, axes);
 
     SmallVector<Sharding, 4> operands, results;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -162,12 +163,12 @@ class Partitioner {
       resharder_.set_sharding(rewriter_.mapped(outputs[r]), std::move(results[r]), reasons);
     }
     for (const ValueId result : outputs) {
-      settle_result(id, result);
+      resolve_result(id, result);
     }
     return id;
   }
 
-  // Why a node computes with tensors in pieces: because of the first operand that lies so, of all
+  // Why a node computes with tensors in shards: because of the first operand that lies so, of all
   // of them for the axes of a sum; else because of what is to lie so.
   Reasons split_because(const Node& node, const SmallVector<Sharding, 4>& operands,
                         const SmallVector<Sharding, 4>& results) {
@@ -218,15 +219,14 @@ class Partitioner {
     return out;
   }
 
-  // Pending axes of the operands that may stay pending through this node: it is elementwise or
+  // Partial axes of the operands that may stay partial through this node: it is elementwise or
   // gives the same elements another order, is linear in them, and does not use them itself.
-  AxisMask pending_to_keep(const Node& node, const FactorAxes& axes) {
-    const bool keeps_elements =
-        node.op->elementwise || node.op->name == "reshape" || node.op->name == "transpose";
+  AxisMask partial_to_keep(const Node& node, const FactorAxes& axes) {
+    const bool keeps_elements = node.op->elementwise || node.op->is_view;
     if (!keeps_elements || !node.op->linearity) {
       return 0;
     }
-    AxisMask pending = 0;
+    AxisMask partial = 0;
     uint32_t operands = 0;
     bool all_equal = true;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -237,32 +237,32 @@ class Partitioner {
       if (sharding.combine != Combine::kSum) {
         return 0;
       }
-      all_equal = all_equal && (pending == 0 || pending == sharding.partial);
-      pending |= sharding.partial;
+      all_equal = all_equal && (partial == 0 || partial == sharding.partial);
+      partial |= sharding.partial;
       operands |= 1u << i;
     }
     AxisMask used = 0;
     for (const AxisList& list : axes) {
       used |= mask_of(list);
     }
-    if (pending == 0 || !all_equal || (used & pending) != 0) {
+    if (partial == 0 || !all_equal || (used & partial) != 0) {
       return 0;
     }
     const Linearity linear = linearity(node);
     const bool one = (operands & (operands - 1)) == 0 && (operands & linear.any_one) == operands;
     const bool all = operands == linear.all;
-    return one || all ? pending : 0;
+    return one || all ? partial : 0;
   }
 
-  // A result that is not pending goes to its propagated sharding at once; a pending one with
-  // several readers, or one that the host reads, is settled once; one with a single reader travels
+  // A result that is not partial goes to its propagated sharding at once; a partial one with
+  // several readers, or one that the host reads, is reduced once; one with a single reader travels
   // on. `id`: the new node.
-  void settle_result(NodeId id, ValueId old_value) {
+  void resolve_result(NodeId id, ValueId old_value) {
     const Sharding& now = actual(old_value);
     const Sharding& wanted = desired(old_value);
-    const bool must_settle = now.partial != 0 && (uses_[old_value] > 1 || is_output_[old_value] ||
-                                                  to().nodes[id].op->name == "pin");
-    if (must_settle || (now.partial == 0 && now != wanted)) {
+    const bool must_reduce = now.partial != 0 && (uses_[old_value] > 1 || is_output_[old_value] ||
+                                                  to().nodes[id].op->kind == OpKind::kPin);
+    if (must_reduce || (now.partial == 0 && now != wanted)) {
       const std::string path = to().nodes[id].path;
       const Phase phase = to().nodes[id].phase;
       Reasons reasons = desired_because(old_value);
@@ -277,21 +277,21 @@ class Partitioner {
     }
   }
 
-  // What the host reads is settled; what a variable takes has its storage layout.
-  void settle_ends() {
+  // What the host reads is reduced; what a variable takes has its storage layout.
+  void reshard_ends() {
     for (const Output& output : graph_.outputs) {
-      const Sharding target = actual(output.value).settled();
-      settle_end(output.value, target, {}, {});
+      const Sharding target = actual(output.value).reduced();
+      reshard_end(output.value, target, {}, {});
     }
     for (const Update& update : graph_.updates) {
       const Variable& variable = to().variables[update.variable];
-      settle_end(update.value, variable.layout.storage, variable.path,
-                 stored_because_[update.variable]);
+      reshard_end(update.value, variable.layout.storage, variable.path,
+                  stored_because_[update.variable]);
     }
   }
 
-  void settle_end(ValueId old_value, const Sharding& target, std::string_view variable,
-                  const Reasons& reasons) {
+  void reshard_end(ValueId old_value, const Sharding& target, std::string_view variable,
+                   const Reasons& reasons) {
     const NodeId old_node = graph_.values[old_value].producer;
     const Node& node =
         moved_to_[old_node] == kNone ? graph_.nodes[old_node] : to().nodes[moved_to_[old_node]];

@@ -74,7 +74,7 @@ class Propagator {
           }
         }
       }
-      if (node.op->name == "var_use") {
+      if (node.op->kind == OpKind::kVarUse) {
         state(node.outputs[0]).is_weight = true;
       }
     }
@@ -145,7 +145,7 @@ class Propagator {
 
   // A reshard is where two layouts meet; sources have no operands to flow to.
   static bool flows(const Node& node) {
-    return node.op->name != "reshard" && node.op->name != "var_use" && !node.inputs.empty();
+    return !node.op->is_layout_boundary && !node.inputs.empty();
   }
 
   // The nodes that `state` of a value matters to, in one array: those of root v are
@@ -184,7 +184,7 @@ class Propagator {
     }
     switch (sweep) {
       case Sweep::kElementwise:
-        return node.op->elementwise || node.op->name == "transpose" || node.op->name == "reshape";
+        return node.op->elementwise || node.op->is_view;
       case Sweep::kPass:
         return factor.kind == FactorKind::kPass;
       default:
@@ -199,7 +199,7 @@ class Propagator {
       out |= allowed(node, rule.factors[f], sweep) ? bit : 0;
     }
     // A broadcast may invent a sharding of its result only when nothing else is left to say.
-    const bool backward_only = node.op->name == "broadcast" && sweep != Sweep::kAll;
+    const bool backward_only = node.op->kind == OpKind::kBroadcast && sweep != Sweep::kAll;
     return backward_only || out == 0 ? out : out | kResults;
   }
   Freedom freedom(size_t n, Sweep sweep) const {
@@ -408,14 +408,14 @@ SeedOrigin variable_origin(const Graph& graph, const Variable& variable) {
 
 void seed_variables(const Graph& graph, Propagator& propagator, bool compute_layouts) {
   for (const Node& node : graph.nodes) {
-    if (node.op->name == "parameter") {
+    if (node.op->kind == OpKind::kParameter) {
       const Variable& variable = graph.variables[node.attr_int("variable")];
       propagator.seed(node.outputs[0], variable.layout.storage.dims,
                       variable_origin(graph, variable));
-    } else if (node.op->name == "reshard") {
+    } else if (node.op->kind == OpKind::kReshard) {
       propagator.seed(node.outputs[0], reshard_target(graph, node).dims,
                       variable_origin(graph, graph.variables[node.attr_int("variable")]));
-    } else if (node.op->name == "var_use") {
+    } else if (node.op->kind == OpKind::kVarUse) {
       const Node& parameter = graph.producer(node.inputs[0]);
       const Variable& variable = graph.variables[parameter.attr_int("variable")];
       DimAxes dims(variable.shape.size());
@@ -429,7 +429,7 @@ void seed_variables(const Graph& graph, Propagator& propagator, bool compute_lay
 void seed_pins(const Graph& graph, Propagator& propagator, const PropagateOptions& options,
                AxisMask allowed) {
   for (const Node& node : graph.nodes) {
-    if (node.op->name != "pin") {
+    if (node.op->kind != OpKind::kPin) {
       continue;
     }
     const std::string& key = node.attr_string("key");
@@ -450,7 +450,7 @@ std::string stored_origin(const std::string& path) {
 void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& options) {
   Propagator propagator(graph, mesh);
   for (const Node& node : graph.nodes) {
-    if (node.op->name == "input") {
+    if (node.op->kind == OpKind::kInput) {
       DimAxes dims(graph.shape(node.outputs[0]).size());
       if (node.attr_int("batch") != 0 && !dims.empty()) {
         std::copy_if(options.batch_axes.begin(), options.batch_axes.end(),

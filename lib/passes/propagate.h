@@ -35,7 +35,7 @@ struct PropagateOptions {
 inline constexpr const char* kBatchOrigin = "batch";
 std::string stored_origin(const std::string& path);  // "stored d1/kernel"
 
-// Sets Value::sharding (without pending sums) and sharding_origin of every value.
+// Sets Value::sharding (without partial sums) and sharding_origin of every value.
 void propagate(Graph& graph, const DeviceMesh& mesh, const PropagateOptions& options);
 
 }  // namespace meshtrain

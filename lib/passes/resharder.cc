@@ -55,8 +55,6 @@ std::string Resharder::unique_path(std::string path) {
 
 ValueId Resharder::append(const ReshardMove& move, ValueId value, Reader reader,
                           const Reasons& reasons) {
-  const std::string_view name =
-      move.kind == MoveKind::kSlice ? "shard_slice" : move_name(move.kind);
   const Value& source = graph().values[value];
   // A permute names the axes that its dimension has afterwards.
   const bool permutes = move.kind == MoveKind::kPermute;
@@ -65,7 +63,7 @@ ValueId Resharder::append(const ReshardMove& move, ValueId value, Reader reader,
   Reasons all = why(value);
   add_reasons(all, reasons);
   Node node;
-  node.op = &find_op(name);
+  node.op = &collective_op(move.kind);
   node.inputs = {value};
   node.attrs = {{"axes", std::vector<int64_t>(axes.begin(), axes.end())},
                 {"cause", origins_.names(all, before | mask_of(axes))},
@@ -73,7 +71,7 @@ ValueId Resharder::append(const ReshardMove& move, ValueId value, Reader reader,
                 {"dim", int64_t{move.dim}},
                 {"of", std::string(reader.moved)},
                 {"to_dim", int64_t{move.to_dim}}};
-  node.path = unique_path(fmt::format("{}/{}", reader.path, name));
+  node.path = unique_path(fmt::format("{}/{}", reader.path, node.op->name));
   node.phase = reader.phase;
   const ValueId result = rewriter_.append(std::move(node), {source.shape, source.dtype});
   set_sharding(result, move.result, all);

@@ -20,7 +20,7 @@ class Resharder {
 
   Origins& origins() { return origins_; }
 
-  // `reasons`: why it is split or pending so; those for other axes do not matter.
+  // `reasons`: why it is split or partial so; those for other axes do not matter.
   void set_sharding(ValueId value, Sharding sharding, Reasons reasons);
   const Reasons& why(ValueId value) const { return why_[value]; }
 

@@ -9,7 +9,7 @@ namespace meshtrain {
 namespace {
 
 bool is_gathered_use(const Graph& graph, const Node& node) {
-  return node.op->name == "var_use" &&
+  return node.op->kind == OpKind::kVarUse &&
          graph.values[node.outputs[0]].sharding != graph.values[node.inputs[0]].sharding;
 }
 
@@ -43,7 +43,7 @@ class Regather {
       is_read_[input] = true;
     }
     const ValueId result = node.outputs[0];
-    const bool is_cast = node.op->name == "cast" && made_of_[node.inputs[0]] != kNone;
+    const bool is_cast = node.op->kind == OpKind::kCast && made_of_[node.inputs[0]] != kNone;
     if (is_cast || is_gathered_use(graph_, node)) {
       made_of_[result] = node.inputs[0];
     }
@@ -97,7 +97,7 @@ Graph reduce_gradients_early(Graph graph) {
   std::vector<bool> moves(graph.nodes.size(), false);
   for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.op->name == "reshard" && node.phase == Phase::kBackward) {
+    if (node.op->kind == OpKind::kReshard && node.phase == Phase::kBackward) {
       followers[graph.values[node.inputs[0]].producer].push_back(n);
       moves[n] = true;
     }
@@ -121,7 +121,8 @@ Graph gather_weights_again(Graph graph, const DeviceMesh& mesh, int64_t least) {
   for (const Node& node : graph.nodes) {
     if (is_gathered_use(graph, node)) {
       gathered += bytes(node.outputs[0]);
-    } else if (node.op->name == "cast" && is_gathered_use(graph, graph.producer(node.inputs[0]))) {
+    } else if (node.op->kind == OpKind::kCast &&
+               is_gathered_use(graph, graph.producer(node.inputs[0]))) {
       gathered -= std::max<int64_t>(bytes(node.inputs[0]) - bytes(node.outputs[0]), 0);
     }
   }

@@ -74,15 +74,12 @@ class Simplifier {
   const Node& producer(ValueId v) const { return graph_.producer(v); }
   const Value& value(ValueId v) const { return graph_.values[v]; }
 
-  bool is_scalar_constant(ValueId v, double number) const {
-    const Node& node = producer(v);
-    return node.op->name == "constant" && value(v).shape.empty() &&
-           node.attr_double("value") == number;
+  bool is_number(ValueId v, double number) const {
+    return is_scalar_constant(graph_, v) && producer(v).attr_double("value") == number;
   }
 
   // The operand that the node's only result equals, or kNone.
   ValueId identity_of(const Node& node, const ValueList& inputs) {
-    const std::string_view op = node.op->name;
     if (node.outputs.size() != 1 || inputs.empty()) {
       return kNone;
     }
@@ -93,26 +90,20 @@ class Simplifier {
     if (!same_type(inputs[0])) {
       return kNone;
     }
-    if (op == "cast" || op == "broadcast" || op == "reshape") {
-      return inputs[0];
-    }
-    if (((op == "mul" || op == "div") && is_scalar_constant(inputs[1], 1)) ||
-        ((op == "add" || op == "sub") && is_scalar_constant(inputs[1], 0))) {
-      return inputs[0];
-    }
-    return kNone;
+    const bool is_same =
+        node.op->converts || (node.op->neutral && is_number(inputs[1], *node.op->neutral));
+    return is_same ? inputs[0] : kNone;
   }
 
   // Elementwise ops broadcast by themselves: read what a broadcast_to reads when the result's
   // shape stays the same.
   void skip_broadcasts(const Node& node, ValueList& inputs) {
-    if (!node.op->elementwise || inputs.size() < 2 || node.op->name == "optimizer_update" ||
-        node.op->name == "dropout") {
+    if (!node.op->elementwise || inputs.size() < 2) {
       return;
     }
     const Shape& wanted = value(node.outputs[0]).shape;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (producer(inputs[i]).op->name != "broadcast") {
+      if (producer(inputs[i]).op->kind != OpKind::kBroadcast) {
         continue;
       }
       ValueList tried = inputs;
@@ -128,12 +119,8 @@ class Simplifier {
   }
 
   bool may_share(const Node& node) const {
-    // Pins and layout changes are places, not values; whole tensors of constants would couple the
-    // layouts of unrelated readers.
-    const std::string_view op = node.op->name;
-    const bool source = op == "iota" || op == "constant";
-    return op != "input" && op != "parameter" && op != "pin" && op != "reshard" &&
-           op != "optimizer_update" && (!source || value(node.outputs[0]).shape.empty());
+    // Whole tensors of constants would couple the layouts of unrelated readers.
+    return !node.op->is_unique && (!node.inputs.empty() || value(node.outputs[0]).shape.empty());
   }
 
   uint64_t hash_of(const Node& node, const ValueList& inputs) const {

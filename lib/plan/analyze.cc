@@ -12,36 +12,17 @@ int64_t local_bytes(const Variable& variable, const Sharding& sharding, const De
          static_cast<int64_t>(dtype_size(variable.dtype));
 }
 
-bool is_collective(std::string_view op) {
-  return op == "all_reduce" || op == "all_gather" || op == "reduce_scatter" || op == "all_to_all" ||
-         op == "permute";
-}
-
-// Bytes one device sends to move `bytes` of operands among `n` devices.
-int64_t sent(std::string_view kind, int64_t bytes, int64_t n) {
-  if (kind == "all_reduce") {
-    return 2 * (n - 1) * bytes / n;
-  }
-  if (kind == "all_gather") {
-    return (n - 1) * bytes;
-  }
-  if (kind == "permute") {
-    return bytes;
-  }
-  return (n - 1) * bytes / n;
-}
-
 }  // namespace
 
 std::vector<PlannedCollective> planned_collectives(const Graph& graph, const DeviceMesh& mesh) {
   std::vector<PlannedCollective> out;
   for (const Node& node : graph.nodes) {
-    if (!is_collective(node.op->name)) {
+    if (!communicates(*node.op)) {
       continue;
     }
     PlannedCollective c;
     c.phase = node.phase;
-    c.kind = node.op->name;
+    c.kind = *node.op->move;
     c.group_size = 1;
     for (const int64_t axis : node.attr_ints("axes")) {
       c.axes.push_back(mesh.axis_name(static_cast<int>(axis)));
@@ -52,7 +33,7 @@ std::vector<PlannedCollective> planned_collectives(const Graph& graph, const Dev
     for (const ValueId input : node.inputs) {
       const int64_t bytes = local_bytes(graph.values[input], mesh);
       c.bytes += bytes;
-      c.bytes_sent += sent(c.kind, bytes, c.group_size);
+      c.bytes_sent += bytes_sent(c.kind, bytes, c.group_size);
     }
     c.of = names_in(node.attr_string("of"));
     for (std::string& cause : names_in(node.attr_string("cause"))) {
@@ -87,8 +68,7 @@ double sum_of_flops(const Graph& graph, const Graph& shapes, bool only_products 
   std::vector<double> known;  // of each signature
   double total = 0;
   for (const Node& node : graph.nodes) {
-    if (is_collective(node.op->name) || node.inputs.empty() ||
-        (only_products && !is_product(node.op->name))) {
+    if (communicates(*node.op) || node.inputs.empty() || (only_products && !node.op->is_product)) {
       continue;
     }
     const auto [signature, is_new] = signatures.find(shapes, node);
@@ -114,9 +94,9 @@ double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh) {
   Graph local;  // values of local shapes
   local.values.reserve(graph.values.size());
   for (const Value& value : graph.values) {
-    Value& piece = local.values.emplace_back();
-    piece.shape = local_shape(value.shape, *value.sharding, mesh);
-    piece.dtype = value.dtype;
+    Value& shard = local.values.emplace_back();
+    shard.shape = local_shape(value.shape, *value.sharding, mesh);
+    shard.dtype = value.dtype;
   }
   return sum_of_flops(graph, local);
 }

@@ -25,7 +25,7 @@ std::string known_name(const CommOptions& options) {
 const CommSeries* widest(const std::vector<CommSeries>& all, const std::string& name, bool across) {
   const CommSeries* best = nullptr;
   for (const CommSeries& series : all) {
-    const bool fits = series.between_processes && !series.points.empty() &&
+    const bool fits = series.between_processes && !series.is_exchange && !series.points.empty() &&
                       call_name(series.kind, series.reductions != "fast") == name &&
                       (series.group.hosts > 1) == across;
     if (fits && (best == nullptr || series.group.devices > best->group.devices)) {
@@ -37,7 +37,7 @@ const CommSeries* widest(const std::vector<CommSeries>& all, const std::string& 
 
 std::string call_line(const std::string& name, const CommSeries& series) {
   const int64_t n = series.group.devices;
-  const double rate = series.fit.rate * sent_part(series.kind, n);
+  const double rate = series.fit.rate * bus_factor(series.kind, n);
   return fmt::format("      {}: {{start: {:.6g}{}}}  # {} devices\n", name, series.fit.start,
                      rate > 0 ? fmt::format(", rate: {:.6g}", rate) : "", n);
 }

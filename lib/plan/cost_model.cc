@@ -150,7 +150,8 @@ namespace {
 
 // The tensor's: what devices give to a gather is a part of it.
 double tensor_bytes(const CollectiveCall& call, GroupShape group) {
-  return call.kind == "all_gather" ? call.bytes * static_cast<double>(group.devices) : call.bytes;
+  return call.kind == MoveKind::kAllGather ? call.bytes * static_cast<double>(group.devices)
+                                           : call.bytes;
 }
 
 // Of kernels in a device's own memory, which read and write so much together.
@@ -233,44 +234,49 @@ CallTime all_to_all_call(const Hardware& hardware, const CollectiveCall& call, G
 }  // namespace
 
 const std::vector<std::string>& call_names() {
-  static const std::vector<std::string> kNames = {"all_gather",           "all_to_all",
-                                                  "all_reduce_fixed",     "all_reduce_fast",
-                                                  "reduce_scatter_fixed", "reduce_scatter_fast"};
+  static const std::vector<std::string> kNames = {
+      call_name(MoveKind::kAllGather, true),     call_name(MoveKind::kAllToAll, true),
+      call_name(MoveKind::kAllReduce, true),     call_name(MoveKind::kAllReduce, false),
+      call_name(MoveKind::kReduceScatter, true), call_name(MoveKind::kReduceScatter, false)};
   return kNames;
 }
 
-std::string call_name(std::string_view kind, bool fixed) {
-  if (kind == "all_reduce" || kind == "reduce_scatter") {
-    return fmt::format("{}_{}", kind, fixed ? "fixed" : "fast");
+std::string call_name(MoveKind kind, bool fixed) {
+  if (kind == MoveKind::kAllReduce || kind == MoveKind::kReduceScatter) {
+    return fmt::format("{}_{}", move_name(kind), fixed ? "fixed" : "fast");
   }
-  return std::string(kind == "permute" ? "all_to_all" : kind);
+  return std::string(move_name(kind == MoveKind::kPermute ? MoveKind::kAllToAll : kind));
 }
 
-double sent_part(std::string_view kind, int64_t n) {
-  const double others = static_cast<double>(n - 1) / static_cast<double>(n);
-  return kind == "all_reduce" ? 2 * others : kind == "permute" ? 1 : others;
+double bus_factor(MoveKind kind, int64_t n) {
+  const int64_t local = kind == MoveKind::kAllGather ? 1 : n;  // of a tensor of n bytes
+  return static_cast<double>(bytes_sent(kind, local, n)) / static_cast<double>(n);
 }
 
 CallTime collective_time(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
-  MESHTRAIN_CHECK(call.kind == "all_gather" || call.kind == "all_reduce" ||
-                      call.kind == "all_to_all" || call.kind == "permute" ||
-                      call.kind == "reduce_scatter",
-                  "`{}` is no collective", call.kind);
+  MESHTRAIN_CHECK(call.kind != MoveKind::kSlice, "a slice is no collective");
   if (group.devices == 1) {
     return {};
   }
   const CallLines& lines = group.hosts == 1 ? hardware.link_calls : hardware.network_calls;
   const auto line = lines.find(call_name(call.kind, call.fixed));
   if (line != lines.end()) {
-    const double sent = sent_part(call.kind, group.devices) * tensor_bytes(call, group);
+    const double sent = bus_factor(call.kind, group.devices) * tensor_bytes(call, group);
     const double rate = line->second.rate;
     return {line->second.start + (rate > 0 ? sent / rate : 0), "as measured"};
   }
-  return call.kind == "all_gather"       ? gather_call(hardware, call, group)
-         : call.kind == "all_reduce"     ? all_reduce_call(hardware, call, group)
-         : call.kind == "reduce_scatter" ? reduce_scatter_call(hardware, call, group)
-         : call.kind == "all_to_all"     ? all_to_all_call(hardware, call, group)
-                                         : permute(hardware, call.bytes, group);
+  switch (call.kind) {
+    case MoveKind::kAllGather:
+      return gather_call(hardware, call, group);
+    case MoveKind::kAllReduce:
+      return all_reduce_call(hardware, call, group);
+    case MoveKind::kReduceScatter:
+      return reduce_scatter_call(hardware, call, group);
+    case MoveKind::kAllToAll:
+      return all_to_all_call(hardware, call, group);
+    default:
+      return permute(hardware, call.bytes, group);
+  }
 }
 
 double memory_rate(const Hardware& hardware, double bytes) {

@@ -8,7 +8,7 @@
 //   all_to_all       an exchange
 //   permute          a message
 //
-// Where several tensors, or pieces that are no runs of theirs, go as one, they are copied together
+// Where several tensors, or shards that are no runs of theirs, go as one, they are copied together
 // before and apart afterwards. A kernel for that takes its launch and its bytes at the memory's
 // rate.
 //
@@ -35,7 +35,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mesh/sharding.h"
+#include "mesh/reshard.h"
 #include "plan/hardware.h"
 
 namespace meshtrain {
@@ -67,24 +67,24 @@ CallTime permute(const Hardware& hardware, double bytes, GroupShape group);
 
 // One collective of a program.
 struct CollectiveCall {
-  std::string_view kind;  // the op's name
-  double bytes = 0;       // of one device's operands, as in PlannedCollective
-  double uneven = 0;      // of an all_reduce's: tensors whose elements do not divide by the devices
+  MoveKind kind = MoveKind::kAllReduce;
+  double bytes = 0;   // of one device's operands, as in PlannedCollective
+  double uneven = 0;  // of an all_reduce's: tensors whose elements do not divide by the devices
   bool is_packed = false;  // copied together before or apart afterwards
   bool fixed = true;       // reductions
 };
 
-// By the line that was measured of such calls, else by the formulas. Throws InternalError for what
-// is no collective.
+// By the line that was measured of such calls, else by the formulas. Throws InternalError for a
+// slice, which is local.
 CallTime collective_time(const Hardware& hardware, const CollectiveCall& call, GroupShape group);
 
 // What such calls are measured under: all_gather, all_to_all (exchanges, permutes, too), and
 // all_reduce_fixed, all_reduce_fast, reduce_scatter_fixed, reduce_scatter_fast.
 const std::vector<std::string>& call_names();
-std::string call_name(std::string_view kind, bool fixed);
-// What each of n devices sends in the fastest way that there is, as a part of the tensor's bytes
-// (of a gather: the whole one's). nccl-tests' bus rate is such bytes a second.
-double sent_part(std::string_view kind, int64_t n);
+std::string call_name(MoveKind kind, bool fixed);
+// Bytes that each of n devices sends for each byte of the tensor, of a gather: of the whole one.
+// The bus rate is the tensor's bytes a second times this factor, as nccl-tests count.
+double bus_factor(MoveKind kind, int64_t n);
 
 // Bytes a second of a kernel that reads and writes so many.
 double memory_rate(const Hardware& hardware, double bytes);

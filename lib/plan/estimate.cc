@@ -47,8 +47,7 @@ class Estimator {
 
   Estimate run() {
     for (const ProgramStep& step : input_.program.steps) {
-      const bool is_call = step.op->collective && step.op->name != "shard_slice";
-      is_call ? add_call(step) : add_kernel(step);
+      communicates(*step.op) ? add_call(step) : add_kernel(step);
     }
     MESHTRAIN_CHECK(out_.calls.size() == input_.collectives.size(), "{} of {} collectives",
                     out_.calls.size(), input_.collectives.size());
@@ -67,8 +66,8 @@ class Estimator {
   const Buffer& buffer(int b) const { return input_.program.buffers[static_cast<size_t>(b)]; }
 
   double bytes(int b) const {
-    const int64_t pieces = hardware_.is_virtual ? buffer(b).num_pieces : 1;
-    return static_cast<double>(buffer(b).piece_bytes * pieces);
+    const int64_t shards = hardware_.is_virtual ? buffer(b).num_pieces : 1;
+    return static_cast<double>(buffer(b).piece_bytes * shards);
   }
 
   double bytes(const std::vector<int>& buffers) const {
@@ -82,7 +81,7 @@ class Estimator {
   Work work_of(const ProgramStep& step) const {
     Work work;
     work.bytes = bytes(step.inputs) + bytes(step.outputs);
-    if (step.op->name == "gather_rows") {  // reads the rows it writes, not the table
+    if (step.op->is_lookup) {
       work.bytes += bytes(step.outputs) - bytes(step.inputs[0]);
     }
     if (step.fused != kNone || !step.op->flops || step.inputs.empty()) {
@@ -98,9 +97,9 @@ class Estimator {
     for (const int b : step.outputs) {
       results.push_back(buffer(b).shape);
     }
-    const int64_t pieces = hardware_.is_virtual ? input_.mesh.size_of(step.axes) : 1;
-    work.flops = step.op->flops(node, operands, results) * static_cast<double>(pieces);
-    work.is_product = is_product(step.op->name);
+    const int64_t shards = hardware_.is_virtual ? input_.mesh.size_of(step.axes) : 1;
+    work.flops = step.op->flops(node, operands, results) * static_cast<double>(shards);
+    work.is_product = step.op->is_product;
     work.type = work.is_product ? matmul_type(buffer(step.inputs[0]).dtype,
                                               input_.allow_tf32 && !hardware_.is_virtual)
                                 : MatmulType::kFloat32;
@@ -173,10 +172,10 @@ class Estimator {
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const Buffer& from = buffer(step.inputs[i]);
       const Buffer& to = buffer(step.outputs[i]);
-      if (planned.kind == "all_reduce") {
+      if (planned.kind == MoveKind::kAllReduce) {
         const bool is_even = num_elements(to.shape) % group.devices == 0;
         call.uneven += is_even ? 0 : static_cast<double>(from.piece_bytes);
-      } else if (planned.kind == "all_gather" || planned.kind == "reduce_scatter") {
+      } else if (planned.kind == MoveKind::kAllGather || planned.kind == MoveKind::kReduceScatter) {
         call.is_packed = call.is_packed || differs_inside(from.sharding, to.sharding);
       }
     }
@@ -223,7 +222,7 @@ class Estimator {
       network_free_ = compute_free_;
       out_.calls.back().exposed = time.seconds;
     } else {
-      place_on_network(step, planned.kind == "all_gather", time.seconds, index);
+      place_on_network(step, planned.kind == MoveKind::kAllGather, time.seconds, index);
     }
     for (const int b : step.outputs) {
       ready_[static_cast<size_t>(b)] = network_free_;
@@ -305,7 +304,7 @@ class Estimator {
         out_.notes.push_back(fmt::format(
             "an {} over {} devices in {} hosts goes round a ring of as many hops: split over 64 "
             "devices at most and replicate beyond (`zero_axes`)",
-            input_.collectives[i].kind, call.group.devices, call.group.hosts));
+            move_name(input_.collectives[i].kind), call.group.devices, call.group.hosts));
         break;
       }
     }
@@ -351,10 +350,6 @@ class Estimator {
 };
 
 }  // namespace
-
-bool is_product(std::string_view op) {
-  return op == "einsum" || starts_with(op, "conv");
-}
 
 Estimate estimate_step(const EstimateInput& input, const Hardware& hardware) {
   return Estimator(input, hardware).run();

@@ -72,9 +72,6 @@ struct EstimateInput {
   std::string advice = {};  // what to do where the memory is too small
 };
 
-// Whether an operation's FLOPs are those of a product.
-bool is_product(std::string_view op);
-
 // The program is that of one process which has the whole mesh. On hardware that is not virtual each
 // device is taken to have a process of its own, as a run gives it.
 Estimate estimate_step(const EstimateInput& input, const Hardware& hardware);

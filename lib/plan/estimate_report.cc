@@ -57,7 +57,7 @@ std::string calls_table(const PlanReport& report) {
   for (size_t i = 0; i < e.calls.size(); ++i) {
     const PlannedCollective& c = report.collectives[i];
     const EstimatedCall& call = e.calls[i];
-    rows.push_back({std::string(phase_name(c.phase)), c.kind,
+    rows.push_back({std::string(phase_name(c.phase)), std::string(move_name(c.kind)),
                     fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
                     place_text(call.group), format_bytes(c.bytes_sent), call.algorithm,
                     seconds_text(call.seconds),

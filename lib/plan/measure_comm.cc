@@ -47,27 +47,27 @@ double median_seconds(const std::function<void()>& call, const std::function<voi
 
 // A collective as a program of one step.
 struct Case {
-  std::string_view op;
+  MoveKind kind;
   Shape shape;
   Sharding from, to;
 };
 
-Case make_case(std::string_view op, int axis, int64_t n, int64_t bytes) {
+Case make_case(MoveKind kind, int axis, int64_t n, int64_t bytes) {
   const int64_t elements = std::max<int64_t>(bytes / 4 / (n * n), 1) * n * n;
   const Sharding whole = Sharding::replicated(1);
   const Sharding pending{{{}}, AxisMask{1} << axis, Combine::kSum};
   const Sharding split{{{axis}}, 0, Combine::kSum};
-  if (op == "all_reduce") {
-    return {op, {elements}, pending, whole};
+  if (kind == MoveKind::kAllReduce) {
+    return {kind, {elements}, pending, whole};
   }
-  if (op == "all_gather") {
-    return {op, {elements}, split, whole};
+  if (kind == MoveKind::kAllGather) {
+    return {kind, {elements}, split, whole};
   }
-  if (op == "reduce_scatter") {
-    return {op, {elements}, pending, split};
+  if (kind == MoveKind::kReduceScatter) {
+    return {kind, {elements}, pending, split};
   }
   // What one device holds is the size of an all_to_all.
-  return {op, {n, elements}, {{{axis}, {}}, 0, Combine::kSum}, {{{}, {axis}}, 0, Combine::kSum}};
+  return {kind, {n, elements}, {{{axis}, {}}, 0, Combine::kSum}, {{{}, {axis}}, 0, Combine::kSum}};
 }
 
 // After the buffers that are there.
@@ -87,10 +87,10 @@ int add_buffer(Program& program, const Shape& shape, const Sharding& sharding) {
   return static_cast<int>(program.buffers.size()) - 1;
 }
 
-ProgramStep make_step(const Program& program, std::string_view op, std::vector<int> inputs,
+ProgramStep make_step(const Program& program, const OpDef& op, std::vector<int> inputs,
                       std::vector<int> outputs, Attrs attrs) {
   ProgramStep step;
-  step.op = &find_op(op);
+  step.op = &op;
   step.inputs = std::move(inputs);
   step.outputs = std::move(outputs);
   step.attrs = std::move(attrs);
@@ -109,8 +109,8 @@ Program make_program(const Case& c, const MeshPart& part, bool fixed) {
   program.part = part;
   program.fixed_reductions = fixed;
   const int from = add_buffer(program, c.shape, c.from), to = add_buffer(program, c.shape, c.to);
-  program.prologue.push_back(make_step(program, "constant", {}, {from}, {{"value", 1.0}}));
-  program.steps.push_back(make_step(program, c.op, {from}, {to}, {}));
+  program.prologue.push_back(make_step(program, find_op("constant"), {}, {from}, {{"value", 1.0}}));
+  program.steps.push_back(make_step(program, collective_op(c.kind), {from}, {to}, {}));
   return program;
 }
 
@@ -144,10 +144,10 @@ bool is_known(const CommSeries& series, const CommPoint& point) {
   return !series.points.empty() && series.points.back().bytes == point.bytes;
 }
 
-CommSeries measure_series(std::string_view op, const char* reductions, int axis,
+CommSeries measure_series(MoveKind kind, const char* reductions, int axis,
                           const CommOptions& options, const MeshPart& part) {
   CommSeries series;
-  series.kind = op;
+  series.kind = kind;
   series.reductions = reductions;
   series.axis = options.mesh.axis_name(axis);
   series.group = group_of(options, axis);
@@ -155,9 +155,9 @@ CommSeries measure_series(std::string_view op, const char* reductions, int axis,
   const int64_t n = series.group.devices;
   DeviceGroups groups;
   for (int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
-    const Case c = make_case(op, axis, n, bytes);
+    const Case c = make_case(kind, axis, n, bytes);
     CommPoint point;
-    point.bytes = num_elements(c.shape) * 4 / (op == "all_to_all" ? n : 1);
+    point.bytes = num_elements(c.shape) * 4 / (kind == MoveKind::kAllToAll ? n : 1);
     if (point.bytes > options.largest) {
       break;
     }
@@ -180,7 +180,7 @@ CommSeries measure_series(std::string_view op, const char* reductions, int axis,
     };
     point.seconds =
         median_seconds([&] { executor.run(); }, finish, options.seconds, options.processes);
-    point.bus_rate = sent_part(op, n) * static_cast<double>(point.bytes) / point.seconds;
+    point.bus_rate = bus_factor(kind, n) * static_cast<double>(point.bytes) / point.seconds;
     series.points.push_back(point);
   }
   fit(series);
@@ -193,7 +193,7 @@ CommSeries measure_exchange(const CommOptions& options) {
   const int64_t n = processes.size();
   const int64_t hosts = (n + processes.group->local_size() - 1) / processes.group->local_size();
   CommSeries series;
-  series.kind = "exchange";
+  series.is_exchange = true;
   series.group = {n, hosts};
   series.between_processes = true;
   for (int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
@@ -216,7 +216,7 @@ CommSeries measure_exchange(const CommOptions& options) {
     const std::unique_ptr<Transfer> transfer =
         processes.group->make_exchange(std::move(sends), std::move(receives));
     point.seconds = median_seconds([&] { transfer->run(); }, [] {}, options.seconds, processes);
-    point.bus_rate = sent_part("exchange", n) * static_cast<double>(point.bytes) / point.seconds;
+    point.bus_rate = bus_factor(series.kind, n) * static_cast<double>(point.bytes) / point.seconds;
     series.points.push_back(point);
   }
   fit(series);
@@ -256,13 +256,14 @@ std::vector<CommSeries> measure_collectives(const CommOptions& options) {
       continue;
     }
     const bool crosses = (part.crossing() >> axis & 1) != 0;
-    for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}) {
-      if (!crosses || call_name(op, true) == call_name(op, false)) {
-        out.push_back(measure_series(op, "", axis, options, part));
+    for (const MoveKind kind : {MoveKind::kAllReduce, MoveKind::kAllGather,
+                                MoveKind::kReduceScatter, MoveKind::kAllToAll}) {
+      if (!crosses || call_name(kind, true) == call_name(kind, false)) {
+        out.push_back(measure_series(kind, "", axis, options, part));
         continue;
       }
       for (const char* reductions : {"fixed", "fast"}) {
-        out.push_back(measure_series(op, reductions, axis, options, part));
+        out.push_back(measure_series(kind, reductions, axis, options, part));
       }
     }
   }

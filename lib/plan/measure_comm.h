@@ -25,7 +25,7 @@ struct CommPoint {
   int64_t bytes = 0;    // of the tensor, as in the cost model
   double seconds = 0;   // the median
   int64_t moved = 0;    // bytes of all pieces of operand and result of this process
-  double bus_rate = 0;  // sent_part() of the bytes a second, as nccl-tests count
+  double bus_rate = 0;  // bus_factor() times the bytes a second
 };
 
 // seconds = start + bytes / rate
@@ -34,14 +34,17 @@ struct LineFit {
 };
 
 struct CommSeries {
-  std::string kind;        // "all_reduce"; "exchange": between processes, without devices
-  std::string reductions;  // "fixed", "fast"; empty where both are one
-  std::string axis;        // of the mesh; empty for exchanges
-  GroupShape group;        // devices, and hosts that they are on
+  MoveKind kind = MoveKind::kAllToAll;
+  bool is_exchange = false;  // of messages between processes, without devices
+  std::string reductions;    // "fixed", "fast"; empty where both are one
+  std::string axis;          // of the mesh; empty for exchanges
+  GroupShape group;          // devices, and hosts that they are on
   bool between_processes = false;
   std::vector<CommPoint> points;  // none where no tensor of these sizes splits over the devices
   bool shortened = false;         // larger tensors would take too much memory here
   LineFit fit;                    // of bytes
+
+  std::string_view name() const { return is_exchange ? "exchange" : move_name(kind); }
 };
 
 // Least squares of relative errors, so that small sizes count as much as large ones; neither start

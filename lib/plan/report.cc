@@ -125,7 +125,7 @@ std::string collective_table(const PlanReport& report) {
       {"phase", "collective", "over", "tensors", "bytes", "sent", "of", "because of"}};
   int64_t total = 0;
   for (const PlannedCollective& c : report.collectives) {
-    rows.push_back({std::string(phase_name(c.phase)), c.kind,
+    rows.push_back({std::string(phase_name(c.phase)), std::string(move_name(c.kind)),
                     fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
                     fmt::format("{}", c.tensors), format_bytes(c.bytes), format_bytes(c.bytes_sent),
                     shortened(join(c.of, ", "), 40)});
@@ -224,7 +224,7 @@ Json collectives_json(const PlanReport& report) {
   Json out = Json::array();
   for (const PlannedCollective& c : report.collectives) {
     out.push_back({{"phase", phase_name(c.phase)},
-                   {"kind", c.kind},
+                   {"kind", move_name(c.kind)},
                    {"axes", c.axes},
                    {"group_size", c.group_size},
                    {"dtype", dtype_name(c.dtype)},

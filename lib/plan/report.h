@@ -40,7 +40,7 @@ struct PlannedCause {
 
 struct PlannedCollective {
   Phase phase = Phase::kForward;
-  std::string kind;  // "all_reduce"
+  MoveKind kind = MoveKind::kAllReduce;
   std::vector<std::string> axes;
   int64_t group_size = 1;  // devices that take part together
   DType dtype = DType::kFloat32;
@@ -84,7 +84,7 @@ struct PlanReport {
 
 // Collectives of a partitioned graph, in order.
 std::vector<PlannedCollective> planned_collectives(const Graph& graph, const DeviceMesh& mesh);
-// What a device holds: layouts of the variables, and the memory plan for one piece of each buffer.
+// What a device holds: layouts of the variables, and the memory plan for one shard of each buffer.
 PlannedMemory planned_memory(const Program& program);
 double planned_flops(const Graph& graph);
 double planned_product_flops(const Graph& graph);  // of that, products and convolutions

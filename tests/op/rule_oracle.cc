@@ -35,7 +35,7 @@ bool is_allowed(const ShardingRule& rule, const FactorAxes& axes, const DeviceMe
       }
     }
   }
-  // A sum and a maximum cannot be pending together.
+  // A sum and a maximum cannot be partial together.
   std::optional<Combine> combine;
   for (size_t f = 0; f < axes.size(); ++f) {
     if (rule.factors[f].kind == FactorKind::kReduce && !axes[f].empty()) {
@@ -67,7 +67,7 @@ bool is_near(double a, double b) {
   return a == b || std::abs(a - b) <= 1e-12 * std::max({1.0, std::abs(a), std::abs(b)});
 }
 
-// Puts the pieces of one result together.
+// Puts the shards of one result together.
 class Assembly {
  public:
   Assembly(const Shape& shape, Sharding sharding, const DeviceMesh& mesh)
@@ -112,7 +112,7 @@ class Assembly {
   const DeviceMesh& mesh_;
   Shape shape_;
   Sharding sharding_;
-  std::vector<std::vector<double>> terms_;  // per position along the pending axes
+  std::vector<std::vector<double>> terms_;  // per position along the partial axes
 };
 
 void extend(const ShardingRule& rule, const DeviceMesh& mesh, int axis, FactorAxes& axes,

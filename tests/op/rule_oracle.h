@@ -1,4 +1,4 @@
-// The oracle of sharding rules: runs an op piece by piece on a mesh, puts the pieces together as
+// The oracle of sharding rules: runs an op shard by shard on a mesh, puts the shards together as
 // the rule says, and compares with the op on whole tensors. It proves the table, op by op.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Sharding rules and linearity, proved by running ops on pieces.
+// Sharding rules and linearity, proved by running ops on shards.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -43,8 +43,24 @@ TEST_CASE("Every op has a case or nothing to compute") {
     covered.insert(find_op(op_case.op).name);
   }
   for (const OpDef* op : all_ops()) {
-    const bool computes = op->name != "input" && op->name != "parameter" && !op->collective;
+    const bool computes =
+        op->kind != OpKind::kInput && op->kind != OpKind::kParameter && !op->collective;
     CHECK_MESSAGE(covered.contains(op->name) == computes, op->name);
+  }
+}
+
+TEST_CASE("Each kind and each move is that of one op") {
+  std::set<OpKind> kinds;
+  std::set<MoveKind> moves;
+  for (const OpDef* op : all_ops()) {
+    CHECK_MESSAGE((op->kind == OpKind::kOther || kinds.insert(op->kind).second), op->name);
+    CHECK_MESSAGE((!op->move || moves.insert(*op->move).second), op->name);
+    CHECK_MESSAGE(op->collective == (op->move || op->kind == OpKind::kReshard), op->name);
+  }
+  CHECK(kinds.size() == static_cast<size_t>(OpKind::kReshard));  // the last one
+  CHECK(moves.size() == 6);
+  for (const MoveKind move : moves) {
+    CHECK(collective_op(move).move == move);
   }
 }
 
@@ -189,7 +205,7 @@ bool is_linear_in(const Graph& graph, const std::vector<HostTensor>& operands, u
   return true;
 }
 
-TEST_CASE("Ops that may read pending sums are linear") {
+TEST_CASE("Ops that may read partial sums are linear") {
   int checked = 0;
   for (const OpCase& op_case : all_cases()) {
     const Graph graph = case_graph(op_case);
@@ -219,7 +235,7 @@ TEST_CASE("Ops that may read pending sums are linear") {
   CHECK(checked > 50);
 }
 
-TEST_CASE("Biases and constants must not be added to pending sums") {
+TEST_CASE("Biases and constants must not be added to partial sums") {
   const Linearity add = find_op("add").linearity({});
   CHECK(add.any_one == 0);
   CHECK(add.all == 0b11);

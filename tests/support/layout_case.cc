@@ -11,7 +11,7 @@
 #include "passes/layouts.h"
 #include "passes/memory.h"
 #include "passes/pipeline.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 
 namespace meshtrain::testing {
 namespace {
@@ -142,7 +142,8 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   for (const int axis : layout.batch_axes) {
     batch |= AxisMask{1} << axis;
   }
-  assign_layouts(graph, layout.weights, {batch, layout.zero, layout.zero_axes}, layout.mesh);
+  assign_layouts(graph.variables, layout.weights, {batch, layout.zero, layout.zero_axes},
+                 layout.mesh);
   CompileOptions options;
   options.propagate.batch_axes = layout.batch_axes;
   options.propagate.pins = layout.pins;
@@ -154,7 +155,7 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
   }
   Compiled compiled = compile(graph, layout.mesh, options);
   if (place.device != nullptr) {
-    group_rows(compiled.program);
+    fuse_rows(compiled.program);
   }
   for (const Node& node : compiled.graph.nodes) {
     MESHTRAIN_CHECK(!node.op->collective || !node.attr_string("cause").empty(),

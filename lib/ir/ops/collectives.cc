@@ -3,9 +3,9 @@
 //
 //   op              attributes                 the result's sharding, from the operand's
 //   reshard         -                          any; expanded into those below before it runs
-//   all_reduce      axes, combine              `axes` are no longer pending
+//   all_reduce      axes, combine              `axes` are no longer partial
 //   all_gather      axes, dim                  `axes`, the last of dimension `dim`, are gone
-//   reduce_scatter  axes, dim, combine         `axes` are no longer pending, appended to `dim`
+//   reduce_scatter  axes, dim, combine         `axes` are no longer partial, appended to `dim`
 //   all_to_all      axes, dim, to_dim          `axes`, the last of `dim`, appended to `to_dim`
 //   shard_slice     axes, dim                  `axes`, free before, appended to `dim`; local
 //   permute         axes, dim                  the axes of `dim` become `axes`, as many shards
@@ -21,14 +21,18 @@ namespace {
 
 struct Collective {
   std::string_view name;
+  std::optional<MoveKind> move;
   bool axes, dim, to_dim, combine;  // attributes it has
 };
 
 constexpr Collective kCollectives[] = {
-    {"reshard", false, false, false, false},  {"all_reduce", true, false, false, true},
-    {"all_gather", true, true, false, false}, {"reduce_scatter", true, true, false, true},
-    {"all_to_all", true, true, true, false},  {"shard_slice", true, true, false, false},
-    {"permute", true, true, false, false},
+    {"reshard", std::nullopt, false, false, false, false},
+    {"all_reduce", MoveKind::kAllReduce, true, false, false, true},
+    {"all_gather", MoveKind::kAllGather, true, true, false, false},
+    {"reduce_scatter", MoveKind::kReduceScatter, true, true, false, true},
+    {"all_to_all", MoveKind::kAllToAll, true, true, true, false},
+    {"shard_slice", MoveKind::kSlice, true, true, false, false},
+    {"permute", MoveKind::kPermute, true, true, false, false},
 };
 
 // A bucket: an operand and a result per tensor, each with its own dim.
@@ -88,6 +92,11 @@ std::vector<OpDef> collective_ops() {
     op.rule = rule_without_factors;
     op.flops = no_flops;
     op.collective = true;
+    op.move = kind.move;
+    if (!kind.move) {
+      op.kind = OpKind::kReshard;
+      op.is_layout_boundary = op.is_unique = true;
+    }
     ops.push_back(std::move(op));
   }
   return ops;

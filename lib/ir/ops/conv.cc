@@ -10,7 +10,7 @@
 //
 // with g < G, p < c, q < f = F / G, and cells outside of x zero. Each op is linear in both operands
 // and differentiates to the other two. The groups are the major factor of the channel dimensions
-// C and F; how many of them a piece has follows from its shapes, so that nothing of the global
+// C and F; how many of them a shard has follows from its shapes, so that nothing of the global
 // tensor is needed to compute it.
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"
@@ -134,6 +134,7 @@ double conv_flops(const Shape& kernel, const Shape& y) {
 OpDef bilinear(std::string_view name) {
   OpDef op;
   op.name = name;
+  op.is_product = true;
   op.linearity = [](const Node&) { return Linearity{.any_one = 0b11}; };
   return op;
 }
@@ -195,6 +196,7 @@ OpDef make_dgrad() {
 
 OpDef make_wgrad() {
   OpDef op = bilinear("conv_wgrad");
+  op.sums_over_shards = true;
   op.infer = [](const Node& node, Operands operands) {
     check_floats(node, operands);
     const Shape& kernel = node.attr_ints("shape");

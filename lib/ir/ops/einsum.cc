@@ -165,6 +165,7 @@ double einsum_flops(const Node& node, std::span<const Shape> operands, std::span
 std::vector<OpDef> einsum_ops() {
   OpDef op;
   op.name = "einsum";
+  op.is_product = op.sums_over_shards = true;
   op.infer = infer_einsum;
   op.rule = einsum_rule;
   op.linearity = [](const Node& node) {

@@ -169,6 +169,7 @@ struct BinaryOp {
   Takes takes;
   BinaryVjp vjp;
   Linearity linearity = {};
+  std::optional<double> neutral = {};
   bool gives_bool = false;
 };
 
@@ -199,18 +200,21 @@ const BinaryOp kBinaryOps[] = {
     {"add",
      Takes::kNumber,
      [](Builder&, ValueId, ValueId, ValueId, ValueId g) { return std::pair(g, g); },
-     {.all = 0b11}},
+     {.all = 0b11},
+     0},
     {"sub",
      Takes::kNumber,
      [](Builder& b, ValueId, ValueId, ValueId, ValueId g) { return std::pair(g, b.neg(g)); },
-     {.all = 0b11}},
+     {.all = 0b11},
+     0},
     {"mul",
      Takes::kNumber,
      [](Builder& b, ValueId a, ValueId c, ValueId, ValueId g) {
        return std::pair(b.mul(g, c), b.mul(g, a));
      },
-     {.any_one = 0b11}},
-    {"div", Takes::kNumber, div_vjp, {.any_one = 0b01}},
+     {.any_one = 0b11},
+     1},
+    {"div", Takes::kNumber, div_vjp, {.any_one = 0b01}, 1},
     {"max", Takes::kNumber,
      [](Builder& b, ValueId a, ValueId c, ValueId, ValueId g) {
        return std::pair(winner_share(b, "gt", a, c, g), winner_share(b, "lt", a, c, g));
@@ -220,12 +224,12 @@ const BinaryOp kBinaryOps[] = {
        return std::pair(winner_share(b, "lt", a, c, g), winner_share(b, "gt", a, c, g));
      }},
     {"pow", Takes::kFloat, pow_vjp},
-    {"eq", Takes::kAny, nullptr, {}, true},
-    {"ne", Takes::kAny, nullptr, {}, true},
-    {"lt", Takes::kNumber, nullptr, {}, true},
-    {"le", Takes::kNumber, nullptr, {}, true},
-    {"gt", Takes::kNumber, nullptr, {}, true},
-    {"ge", Takes::kNumber, nullptr, {}, true},
+    {"eq", Takes::kAny, nullptr, {}, {}, true},
+    {"ne", Takes::kAny, nullptr, {}, {}, true},
+    {"lt", Takes::kNumber, nullptr, {}, {}, true},
+    {"le", Takes::kNumber, nullptr, {}, {}, true},
+    {"gt", Takes::kNumber, nullptr, {}, {}, true},
+    {"ge", Takes::kNumber, nullptr, {}, {}, true},
     {"logical_and", Takes::kBool, nullptr},
     {"logical_or", Takes::kBool, nullptr},
 };
@@ -233,6 +237,7 @@ const BinaryOp kBinaryOps[] = {
 OpDef make_binary(const BinaryOp& kind) {
   OpDef op = elementwise(kind.name, 2, kind.takes, kind.gives_bool);
   op.linearity = linear(kind.linearity);
+  op.neutral = kind.neutral;
   if (kind.vjp != nullptr) {
     op.vjp = [vjp = kind.vjp](Builder& b, const Node& node, std::span<const ValueId> g) {
       const ValueId a = node.inputs[0];
@@ -285,6 +290,8 @@ OpDef make_clamp() {
 
 OpDef make_cast() {
   OpDef op = elementwise("cast", 1, Takes::kAny, false);
+  op.kind = OpKind::kCast;
+  op.converts = true;
   op.infer = [](const Node& node, std::span<const ValueType> operands) {
     check_num_operands(node, operands, 1);
     return std::vector<ValueType>{{operands[0].shape, dtype_attr(node)}};
@@ -305,6 +312,8 @@ OpDef make_cast() {
 
 OpDef make_pin() {
   OpDef op = elementwise("pin", 1, Takes::kAny, false);
+  op.kind = OpKind::kPin;
+  op.is_unique = true;
   op.infer = [infer = op.infer](const Node& node, std::span<const ValueType> operands) {
     node.attr_string("key");
     return infer(node, operands);

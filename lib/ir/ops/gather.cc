@@ -7,12 +7,12 @@
 //
 // Out of range: gather_rows clamps ids to [0, V); scatter_add_rows drops them; one_hot gives zeros.
 //
-// On pieces, with the vocabulary (or class) dimension split, `start` is where the piece begins:
+// On shards, with the vocabulary (or class) dimension split, `start` is where the shard begins:
 //   gather_rows       clamp to the global [0, V), subtract start; zero rows where the id is not in
-//                     the piece. The result is a pending sum over the axes of the vocabulary.
-//   scatter_add_rows  subtract start, drop what is not in the piece; with ids and updates split
-//                     the result is a pending sum over their axes.
-//   one_hot           1 at class id - start where that is in the piece.
+//                     the shard. The result is a partial sum over the axes of the vocabulary.
+//   scatter_add_rows  subtract start, drop what is not in the shard; with ids and updates split
+//                     the result is a partial sum over their axes.
+//   one_hot           1 at class id - start where that is in the shard.
 // Rows are added in the order of ids, so that runs repeat bit for bit.
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"
@@ -36,6 +36,7 @@ TensorFactors joined(TensorFactors a, const TensorFactors& b) {
 OpDef make_gather_rows() {
   OpDef op;
   op.name = "gather_rows";
+  op.is_lookup = true;
   op.infer = [](const Node& node, Operands operands) {
     check_num_operands(node, operands, 2);
     check_ids(node, operands[1]);
@@ -122,6 +123,7 @@ OpDef make_scatter_add_rows() {
 OpDef make_one_hot() {
   OpDef op;
   op.name = "one_hot";
+  op.kind = OpKind::kOneHot;
   op.infer = [](const Node& node, Operands operands) {
     check_num_operands(node, operands, 1);
     check_ids(node, operands[0]);

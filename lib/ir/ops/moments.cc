@@ -7,7 +7,7 @@
 //   channel_affine  x (..., C), a (C), b (C)   x * a + b, elementwise
 //
 // Sums are accumulated in float64 whatever the operands are, so that mean and variance may be taken
-// from them without trouble. A batch split over devices leaves one small pending sum. The gradient
+// from them without trouble. A batch split over devices leaves one small partial sum. The gradient
 // of channel_affine by a and b is one channel_sums, one pass over x and the cotangent.
 #include "ir/ops/helpers.h"
 #include "ir/ops/ops.h"
@@ -56,6 +56,7 @@ ValueId channel_row(Builder& b, ValueId rows, int64_t row, DType dtype) {
 OpDef make_moments() {
   OpDef op;
   op.name = "moments";
+  op.sums_over_shards = true;
   op.infer = [](const Node& node, Operands operands) { return infer_sums(node, operands, 1); };
   op.rule = sums_rule;
   op.flops = sums_flops;
@@ -71,6 +72,7 @@ OpDef make_moments() {
 OpDef make_channel_sums() {
   OpDef op;
   op.name = "channel_sums";
+  op.sums_over_shards = true;
   op.infer = [](const Node& node, Operands operands) { return infer_sums(node, operands, 2); };
   op.rule = sums_rule;
   op.flops = sums_flops;

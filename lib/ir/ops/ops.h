@@ -3,10 +3,10 @@
 //
 // What holds for every op:
 //   - Attributes that are global shapes (`shape`, `num_rows`, `num_classes`) exist for shape
-//     inference only: a piece is computed from the shapes of its operands and results and, for the
-//     few ops that need it, from where the piece starts in the global tensor.
-//   - Ops whose pieces need that start: iota, random_bits, dropout, gather_rows, scatter_add_rows,
-//     one_hot. Everything else runs on a piece as it does on a whole tensor.
+//     inference only: a shard is computed from the shapes of its operands and results and, for the
+//     few ops that need it, from where the shard starts in the global tensor.
+//   - Ops whose shards need that start: iota, random_bits, dropout, gather_rows, scatter_add_rows,
+//     one_hot. Everything else runs on a shard as it does on a whole tensor.
 #pragma once
 
 #include <vector>

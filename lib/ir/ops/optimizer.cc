@@ -81,6 +81,7 @@ std::vector<ValueType> infer_update(const Node& node, std::span<const ValueType>
 std::vector<OpDef> optimizer_ops() {
   OpDef op;
   op.name = "optimizer_update";
+  op.in_place = op.is_unique = true;
   op.infer = infer_update;
   op.rule = broadcast_rule;
   op.flops = [](const Node& node, std::span<const Shape>, std::span<const Shape> results) {

@@ -9,7 +9,7 @@
 //   top_k       k                      values and int32 indices of the k largest of the last
 //                                      dimension, largest first, the first of equals first
 //
-// A reduction over a sharded dimension leaves a pending sum, max or min. The gradient of reduce_max
+// A reduction over a sharded dimension leaves a partial sum, max or min. The gradient of reduce_max
 // and reduce_min is shared equally among equals, as JAX does.
 #include <algorithm>
 
@@ -99,6 +99,8 @@ OpDef make_reduction(std::string_view name, Combine combine) {
     return reduce_rule(node, operands[0], combine);
   };
   op.flops = one_per_operand_element;
+  op.reduction = combine;
+  op.sums_over_shards = combine == Combine::kSum;
   if (combine == Combine::kSum) {
     op.linearity = [](const Node&) { return Linearity{.any_one = 1}; };
     op.vjp = [](Builder& b, const Node& node, std::span<const ValueId> g) {

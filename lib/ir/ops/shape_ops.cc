@@ -10,7 +10,7 @@
 //   reverse    x         axis
 //
 // slice, pad, concat and reverse need the whole of the dimension `axis`, so that their numbers
-// count on a piece as they do globally. The piece of a broadcast or reshape takes the shape of its
+// count on a shard as they do globally. The shard of a broadcast or reshape takes the shape of its
 // result.
 #include <numeric>
 
@@ -40,6 +40,8 @@ ShardingRule axis_rule(const Node& node, std::span<const Shape> operands,
 
 OpDef make_broadcast() {
   OpDef op = shape_op("broadcast");
+  op.kind = OpKind::kBroadcast;
+  op.converts = true;
   op.infer = [](const Node& node, Operands operands) {
     check_num_operands(node, operands, 1);
     const Shape& to = node.attr_ints("shape");
@@ -57,6 +59,7 @@ OpDef make_broadcast() {
 
 OpDef make_transpose() {
   OpDef op = shape_op("transpose");
+  op.is_view = true;
   op.infer = [](const Node& node, Operands operands) {
     check_num_operands(node, operands, 1);
     const Shape& from = operands[0].shape;
@@ -159,6 +162,8 @@ ShardingRule reshape_rule(const Node&, std::span<const Shape> operands,
 
 OpDef make_reshape() {
   OpDef op = shape_op("reshape");
+  op.kind = OpKind::kReshape;
+  op.converts = op.is_view = true;
   op.infer = [](const Node& node, Operands operands) {
     check_num_operands(node, operands, 1);
     const Shape& to = node.attr_ints("shape");

@@ -25,18 +25,28 @@ std::vector<ValueType> declared_type(const Node& node, std::span<const ValueType
   return {{node.attr_ints("shape"), dtype_attr(node)}};
 }
 
-OpDef declared(std::string_view name) {
+OpDef declared(std::string_view name, OpKind kind = OpKind::kOther) {
   OpDef op;
   op.name = name;
+  op.kind = kind;
   op.infer = declared_type;
   op.rule = broadcast_rule;
   op.flops = no_flops;
   return op;
 }
 
+// What the host or the variable store gives.
+OpDef given(std::string_view name, OpKind kind) {
+  OpDef op = declared(name, kind);
+  op.is_unique = true;
+  return op;
+}
+
 OpDef var_use() {
   OpDef op;
   op.name = "var_use";
+  op.kind = OpKind::kVarUse;
+  op.is_layout_boundary = true;
   op.infer = [](const Node& node, std::span<const ValueType> operands) {
     check_num_operands(node, operands, 1);
     return std::vector<ValueType>{operands[0]};
@@ -77,8 +87,8 @@ OpDef random_bits() {
 }  // namespace
 
 std::vector<OpDef> source_ops() {
-  return {declared("parameter"), var_use(), declared("input"),
-          declared("constant"),  iota(),    random_bits()};
+  return {given("parameter", OpKind::kParameter),  var_use(), given("input", OpKind::kInput),
+          declared("constant", OpKind::kConstant), iota(),    random_bits()};
 }
 
 }  // namespace meshtrain

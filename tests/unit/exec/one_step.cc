@@ -45,7 +45,7 @@ void ProgramBuilder::step(std::string_view op, std::vector<int> inputs, std::vec
 void ProgramBuilder::output(int id) {
   const Buffer from = program_.buffers[id];
   if (from.sharding.partial != 0) {
-    const int settled = buffer(from.global_shape, from.dtype, from.sharding.settled());
+    const int settled = buffer(from.global_shape, from.dtype, from.sharding.reduced());
     step("all_reduce", {id}, {settled});
     id = settled;
   }

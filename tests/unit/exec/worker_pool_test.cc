@@ -1,12 +1,14 @@
 #include "exec/worker_pool.h"
 
 #include <doctest/doctest.h>
+#include <immintrin.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 
 #include "base/isolate.h"
@@ -117,6 +119,19 @@ TEST_CASE("where the system gives no more threads fewer workers do the work") {
   CHECK(child.receive(&got, 1));
   CHECK(got == '=');
   CHECK(child.finish() == "");
+}
+
+TEST_CASE("the caller keeps its floating-point mode, also behind a job that throws") {
+  WorkerPool pool(1);
+  const unsigned before = _mm_getcsr();
+  const auto throws = [](void* mode, int) {
+    *static_cast<unsigned*>(mode) = _mm_getcsr();
+    throw std::runtime_error("a kernel fails");
+  };
+  unsigned inside = before;
+  CHECK_THROWS_AS(pool.run_alone(throws, &inside), std::runtime_error);
+  CHECK(inside != before);  // small numbers are flushed to zero
+  CHECK(_mm_getcsr() == before);
 }
 
 TEST_CASE("the caller keeps its processors") {

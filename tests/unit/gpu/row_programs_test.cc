@@ -11,7 +11,8 @@
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
 #include "passes/memory.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
+#include "engine/setup.h"
 
 namespace meshtrain::test {
 namespace {
@@ -68,10 +69,10 @@ Made made(const Program& program) {
 std::vector<std::vector<std::string>> groups_of(const Program& program) {
   std::vector<std::vector<std::string>> groups;
   for (const ProgramStep& step : program.steps) {
-    if (step.rows == kNone)
+    if (step.row_fusion == kNone)
       continue;
-    groups.resize(std::max(groups.size(), static_cast<size_t>(step.rows) + 1));
-    groups[static_cast<size_t>(step.rows)].push_back(step.path);
+    groups.resize(std::max(groups.size(), static_cast<size_t>(step.row_fusion) + 1));
+    groups[static_cast<size_t>(step.row_fusion)].push_back(step.path);
   }
   return groups;
 }
@@ -91,7 +92,7 @@ TEST_CASE("softmax and normalizations and cross-entropy are computed row by row"
     CHECK(before.of_rows == 0);
     CHECK(before.launches == counts.launches_before);
     const int64_t arena_before = program.arena_bytes;
-    group_rows(program);
+    fuse_rows(program);
     CHECK(program.arena_bytes <= arena_before);
     CHECK(memory_plan_problem(program) == "");
     const Made after = made(program);
@@ -106,7 +107,7 @@ TEST_CASE("softmax and normalizations and cross-entropy are computed row by row"
 
 TEST_CASE("the loss and its gradient are computed with the softmax before them") {
   Program program = training_program({});
-  group_rows(program);
+  fuse_rows(program);
   const std::vector<std::vector<std::string>> groups = groups_of(program);
   const auto with_loss = std::find_if(groups.begin(), groups.end(), [](const auto& group) {
     return std::find(group.begin(), group.end(), "loss/loss/one_hot") != group.end();
@@ -132,7 +133,7 @@ TEST_CASE("no model of the configs is more launches with rows than without") {
       for (const StepKind kind : {StepKind::kTrain, StepKind::kTest, StepKind::kPredict}) {
         Program program = setup.compile(kind, batch).program;
         const int before = made(program).launches;
-        group_rows(program);
+        fuse_rows(program);
         CHECK(memory_plan_problem(program) == "");
         const Made after = made(program);
         CHECK(after.launches <= before);
@@ -145,7 +146,7 @@ TEST_CASE("no model of the configs is more launches with rows than without") {
 
 TEST_CASE("a result of a group where another step of it still reads is found") {
   Program program = training_program({});
-  group_rows(program);
+  fuse_rows(program);
   // The softmax's values, and its input behind the bias, which it reads first.
   const auto step = [&](std::string_view path) {
     return *std::find_if(program.steps.begin(), program.steps.end(),
@@ -165,7 +166,7 @@ TEST_CASE("what only a group reads has no memory") {
     return have_memory(program)[static_cast<size_t>(step->outputs[0])];
   };
   CHECK(has("loss/loss/one_hot"));
-  group_rows(program);
+  fuse_rows(program);
   CHECK(!has("loss/loss/one_hot"));
   CHECK(has("attention/div"));
 }
@@ -182,7 +183,7 @@ model:
   const Config config = config_from(kClasses, {});
   Program program = Setup(config, nullptr).compile(StepKind::kPredict, 1).program;
   const Made before = made(program);
-  group_rows(program);
+  fuse_rows(program);
   CHECK(!groups_of(program).empty());
   const Made after = made(program);
   CHECK(after.of_rows == 0);
@@ -209,7 +210,7 @@ fit: {batch_size: 1024}
 )";
   const Config config = config_from(kVocabulary, {});
   Program program = Setup(config, nullptr).compile(StepKind::kTrain, 1024).program;
-  group_rows(program);
+  fuse_rows(program);
   CHECK(made(program).of_rows > 0);
   const int64_t logits = int64_t{1024} * 151936 * 4;
   CHECK(step_bytes(program, true) < step_bytes(program, false) + logits / 8);
@@ -218,7 +219,7 @@ fit: {batch_size: 1024}
 TEST_CASE("programs with fixed reductions keep their steps") {
   Program program = training_program({});
   program.fixed_reductions = true;
-  group_rows(program);
+  fuse_rows(program);
   CHECK(groups_of(program).empty());
 }
 

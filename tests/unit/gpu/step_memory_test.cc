@@ -5,7 +5,8 @@
 #include "exec/executor.h"
 #include "exec/gpu_memory.h"
 #include "gpu_device.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
+#include "engine/run_steps.h"
 #include "training.h"
 
 namespace meshtrain::test {
@@ -94,7 +95,7 @@ TEST_CASE("what programs take of a GPU is known before it is taken") {
   int64_t own = 0;
   for (const StepBatch& step : steps_of_run(on.config, kSamples, 1000)) {
     Program program = on.engine.setup().compile(step.kind, step.batch).program;
-    group_rows(program);
+    fuse_rows(program);
     own += gpu_own_bytes(program);
     take_gpu_memory(program, planned, true);
   }

@@ -23,9 +23,9 @@ struct Buckets {
   ValueId input(const char* name, Shape shape, std::string_view sharding) {
     return lies(b.input(name, std::move(shape), DType::kFloat32, true), sharding);
   }
-  // A sum over `data` that is still pending: of a dimension of 2 that lies on it.
-  ValueId pending(const char* name, Shape shape, std::string_view sharding) {
-    Sharding whole = parse_sharding(sharding, kMesh).settled();
+  // A sum over `data` that is still partial: of a dimension of 2 that lies on it.
+  ValueId partial(const char* name, Shape shape, std::string_view sharding) {
+    Sharding whole = parse_sharding(sharding, kMesh).reduced();
     const auto last = static_cast<int64_t>(shape.size());
     shape.push_back(2);
     whole.dims.push_back({0});
@@ -52,8 +52,8 @@ struct Buckets {
 #define CHECK_BROKEN(words) CHECK_THROWS_WITH_AS(check(), doctest::Contains(words), InternalError)
 
 TEST_CASE_FIXTURE(Buckets, "A bucket has a result of its own shape for each operand") {
-  const ValueId a = pending("a", {4, 8}, "[null, model] sum(data)");
-  const ValueId c = pending("c", {6}, "[null] sum(data)");
+  const ValueId a = partial("a", {4, 8}, "[null, model] sum(data)");
+  const ValueId c = partial("c", {6}, "[null] sum(data)");
   const auto results =
       bucket("all_reduce", {a, c}, {0}, {-1, -1}, {-1, -1}, {"[null, model]", "[null]"});
   REQUIRE(results.size() == 2);
@@ -64,8 +64,8 @@ TEST_CASE_FIXTURE(Buckets, "A bucket has a result of its own shape for each oper
 }
 
 TEST_CASE_FIXTURE(Buckets, "A bucket without a dim for each operand is refused") {
-  const ValueId a = pending("a", {4}, "[null] sum(data)");
-  const ValueId c = pending("c", {6}, "[null] sum(data)");
+  const ValueId a = partial("a", {4}, "[null] sum(data)");
+  const ValueId c = partial("c", {6}, "[null] sum(data)");
   CHECK_THROWS_WITH_AS(
       b.add_node("all_reduce", {a, c},
                  {{"axes", Ints{0}}, {"combine", std::string("sum")}, {"dims", Ints{-1}}}),
@@ -94,23 +94,23 @@ TEST_CASE_FIXTURE(Buckets, "A dimension of a bucket that does not have its axes 
 }
 
 TEST_CASE_FIXTURE(Buckets, "Each tensor of a bucket is scattered to its own dimension") {
-  const ValueId a = pending("a", {8, 4}, "[null, null] sum(data)");
-  const ValueId c = pending("c", {4, 8}, "[null, model] sum(data)");
+  const ValueId a = partial("a", {8, 4}, "[null, null] sum(data)");
+  const ValueId c = partial("c", {4, 8}, "[null, model] sum(data)");
   bucket("reduce_scatter", {a, c}, {0}, {0, 1}, {-1, -1},
          {"[data, null]", "[null, [model, data]]"});
   check();
 }
 
-TEST_CASE_FIXTURE(Buckets, "A tensor of a bucket that was not pending is found") {
-  const ValueId a = pending("a", {8}, "[null] sum(data)");
+TEST_CASE_FIXTURE(Buckets, "A tensor of a bucket that was not partial is found") {
+  const ValueId a = partial("a", {8}, "[null] sum(data)");
   const ValueId c = input("c", {8}, "[null]");
   bucket("all_reduce", {a, c}, {0}, {-1, -1}, {-1, -1}, {"[null]", "[null]"});
   CHECK_THROWS_AS(check(), InternalError);
 }
 
 TEST_CASE_FIXTURE(Buckets, "A bucket reads back from its text with its lists") {
-  const ValueId a = pending("a", {8, 4}, "[null, null] sum(data)");
-  const ValueId c = pending("c", {4, 8}, "[null, model] sum(data)");
+  const ValueId a = partial("a", {8, 4}, "[null, null] sum(data)");
+  const ValueId c = partial("c", {4, 8}, "[null, model] sum(data)");
   bucket("reduce_scatter", {a, c}, {0}, {0, 1}, {-1, -1},
          {"[data, null]", "[null, [model, data]]"});
   const std::string text = print(graph, kMesh);

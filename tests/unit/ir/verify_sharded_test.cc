@@ -22,13 +22,13 @@ struct Sharded {
   ValueId input(const char* name, Shape shape, std::string_view sharding) {
     return lies(b.input(name, std::move(shape), DType::kFloat32, true), sharding);
   }
-  // A value that may be pending: a reduction of one more dimension, which the pending axes split.
-  ValueId pending(const char* name, Shape shape, std::string_view sharding) {
+  // A value that may be partial: a reduction of one more dimension, which the partial axes split.
+  ValueId partial(const char* name, Shape shape, std::string_view sharding) {
     const Sharding result = parse_sharding(sharding, kMesh);
     const auto axis = static_cast<int64_t>(shape.size());
     shape.push_back(4);
     const ValueId x = b.input(name, std::move(shape), DType::kFloat32, true);
-    Sharding whole = result.settled();
+    Sharding whole = result.reduced();
     whole.dims.emplace_back();
     for (int a = 0; a < kMesh.num_axes(); ++a) {
       if ((result.partial >> a & 1) != 0) {
@@ -44,7 +44,7 @@ struct Sharded {
 
 #define CHECK_BROKEN(words) CHECK_THROWS_WITH_AS(check(), doctest::Contains(words), InternalError)
 
-TEST_CASE_FIXTURE(Sharded, "A row-parallel product may stay pending through linear ops") {
+TEST_CASE_FIXTURE(Sharded, "A row-parallel product may stay partial through linear ops") {
   const ValueId x = input("x", {4, 8}, "[data, model]");
   const ValueId w = input("w", {8, 6}, "[model, null]");
   const ValueId y = lies(b.einsum("bi,io->bo", {x, w}), "[data, null] sum(model)");
@@ -69,40 +69,40 @@ TEST_CASE_FIXTURE(Sharded, "An axis that does not divide is found") {
   CHECK_BROKEN("%0");
 }
 
-TEST_CASE_FIXTURE(Sharded, "A nonlinear op of a pending sum is found") {
-  const ValueId x = pending("x", {4, 8}, "[null, null] sum(model)");
+TEST_CASE_FIXTURE(Sharded, "A nonlinear op of a partial sum is found") {
+  const ValueId x = partial("x", {4, 8}, "[null, null] sum(model)");
   lies(b.exp(x), "[null, null] sum(model)");
-  CHECK_BROKEN("is not linear in its pending operands");
+  CHECK_BROKEN("is not linear in its partial operands");
 }
 
-TEST_CASE_FIXTURE(Sharded, "A bias added to a pending sum is found") {
-  const ValueId x = pending("x", {4, 8}, "[null, null] sum(model)");
+TEST_CASE_FIXTURE(Sharded, "A bias added to a partial sum is found") {
+  const ValueId x = partial("x", {4, 8}, "[null, null] sum(model)");
   const ValueId bias = input("bias", {8}, "[null]");
   lies(b.add(x, bias), "[null, null] sum(model)");
-  CHECK_BROKEN("is not linear in its pending operands");
+  CHECK_BROKEN("is not linear in its partial operands");
 }
 
-TEST_CASE_FIXTURE(Sharded, "A product of two pending sums is found") {
-  const ValueId x = pending("x", {4}, "[null] sum(model)");
+TEST_CASE_FIXTURE(Sharded, "A product of two partial sums is found") {
+  const ValueId x = partial("x", {4}, "[null] sum(model)");
   lies(b.mul(x, x), "[null] sum(model)");
   CHECK_BROKEN("is not linear");
 }
 
-TEST_CASE_FIXTURE(Sharded, "Sums pending over different axes are found") {
-  const ValueId x = pending("x", {4}, "[null] sum(model)");
-  const ValueId y = pending("y", {4}, "[null] sum(data)");
+TEST_CASE_FIXTURE(Sharded, "Sums partial over different axes are found") {
+  const ValueId x = partial("x", {4}, "[null] sum(model)");
+  const ValueId y = partial("y", {4}, "[null] sum(data)");
   lies(b.add(x, y), "[null] sum(data, model)");
   CHECK_BROKEN("different axes");
 }
 
-TEST_CASE_FIXTURE(Sharded, "A pending maximum is no pending sum") {
+TEST_CASE_FIXTURE(Sharded, "A partial maximum is no partial sum") {
   const ValueId x = input("x", {4, 8}, "[null, model]");
   const ValueId m = lies(b.reduce_max(x, {1}), "[null] max(model)");
   lies(b.neg(m), "[null] max(model)");
-  CHECK_BROKEN("reads the pending max");
+  CHECK_BROKEN("reads the partial max");
 }
 
-TEST_CASE_FIXTURE(Sharded, "A reduction that forgets what is pending is found") {
+TEST_CASE_FIXTURE(Sharded, "A reduction that forgets what is partial is found") {
   const ValueId x = input("x", {4, 8}, "[null, model]");
   lies(b.reduce_sum(x, {1}), "[null]");
   CHECK_BROKEN("should be [null] sum(model)");
@@ -140,8 +140,8 @@ TEST_CASE_FIXTURE(Sharded, "An axis on two factors is found") {
   CHECK_BROKEN("splits two factors");
 }
 
-TEST_CASE_FIXTURE(Sharded, "An axis pending in one operand and splitting another is found") {
-  const ValueId x = pending("x", {4, 8}, "[null, null] sum(model)");
+TEST_CASE_FIXTURE(Sharded, "An axis partial in one operand and splitting another is found") {
+  const ValueId x = partial("x", {4, 8}, "[null, null] sum(model)");
   const ValueId w = input("w", {8, 6}, "[null, model]");
   lies(b.einsum("bi,io->bo", {x, w}), "[null, model]");
   CHECK_BROKEN("splits another");
@@ -161,10 +161,10 @@ TEST_CASE_FIXTURE(Sharded, "A reshape that would interleave is found") {
   CHECK_BROKEN("disagrees");
 }
 
-TEST_CASE_FIXTURE(Sharded, "A pending output is found") {
+TEST_CASE_FIXTURE(Sharded, "A partial output is found") {
   const ValueId x = input("x", {4, 8}, "[null, model]");
   b.output("sum", lies(b.reduce_sum(x, {1}), "[null] sum(model)"));
-  CHECK_BROKEN("output sum is pending");
+  CHECK_BROKEN("output sum is partial");
 }
 
 TEST_CASE_FIXTURE(Sharded, "An update that lies elsewhere than the variable is found") {
@@ -221,7 +221,7 @@ const Move kMoves[] = {
 TEST_CASE("Each collective makes its sharding of its operand's") {
   for (const Move& move : kMoves) {
     Sharded g;
-    const ValueId x = g.pending("x", {8, 4}, move.from);
+    const ValueId x = g.partial("x", {8, 4}, move.from);
     g.lies(g.b.apply(move.op, {x}, move.attrs), move.to);
     CHECK_NOTHROW_MESSAGE(g.check(), move.op);
   }
@@ -233,16 +233,16 @@ TEST_CASE("A collective that claims another sharding is found") {
       continue;  // may claim any
     }
     Sharded g;
-    const ValueId x = g.pending("x", {8, 4}, move.from);
+    const ValueId x = g.partial("x", {8, 4}, move.from);
     g.lies(g.b.apply(move.op, {x}, move.attrs), move.from);
     CHECK_THROWS_AS_MESSAGE(g.check(), InternalError, move.op);
   }
 }
 
-TEST_CASE_FIXTURE(Sharded, "Nothing becomes pending by resharding") {
+TEST_CASE_FIXTURE(Sharded, "Nothing becomes partial by resharding") {
   const ValueId x = input("x", {8, 4}, "[null, null]");
   lies(b.apply("reshard", {x}), "[null, null] sum(data)");
-  CHECK_BROKEN("cannot become pending");
+  CHECK_BROKEN("cannot become partial");
 }
 
 TEST_CASE_FIXTURE(Sharded, "A gather of axes that are not last is found") {

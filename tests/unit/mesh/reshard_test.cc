@@ -108,21 +108,21 @@ class Machine {
     REQUIRE_FALSE(sharding_problem(state_, shape_, mesh_).has_value());
   }
 
-  // `source_pending`: the axes over which the value was a set of terms to begin with.
-  bool holds(const Sharding& target, AxisMask source_pending, Combine how) const {
+  // `source_partial`: the axes over which the value was a set of terms to begin with.
+  bool holds(const Sharding& target, AxisMask source_partial, Combine how) const {
     for (int64_t device = 0; device < mesh_.num_devices(); ++device) {
-      // Expected: the terms of all positions along the settled axes, combined.
+      // Expected: the terms of all positions along the reduced axes, combined.
       Array expected;
-      AxisList settled;
+      AxisList reduced;
       for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-        if (((source_pending & ~target.partial) >> axis & 1) != 0) {
-          settled.push_back(axis);
+        if (((source_partial & ~target.partial) >> axis & 1) != 0) {
+          reduced.push_back(axis);
         }
       }
       const std::vector<int64_t> start = local_start(shape_, target, mesh_, device);
       const Shape local = local_shape(shape_, target, mesh_);
-      for (const int64_t other : mesh_.group(device, settled)) {
-        const Array term = terms(start, local, distinct_piece(mesh_, source_pending, other));
+      for (const int64_t other : mesh_.group(device, reduced)) {
+        const Array term = terms(start, local, distinct_piece(mesh_, source_partial, other));
         if (expected.empty()) {
           expected = term;
         } else {
@@ -139,7 +139,7 @@ class Machine {
   }
 
  private:
-  // The term of position `piece` along the pending axes, in one block: well mixed numbers.
+  // The term of position `shard` along the partial axes, in one block: well mixed numbers.
   Array terms(const std::vector<int64_t>& start, const Shape& local, int64_t piece) const {
     const std::vector<int64_t> local_strides = row_major_strides(local);
     const std::vector<int64_t> strides = row_major_strides(shape_);
@@ -154,9 +154,9 @@ class Machine {
     }
     return out;
   }
-  Array block_of(const Sharding& s, int64_t device, AxisMask pending) const {
+  Array block_of(const Sharding& s, int64_t device, AxisMask partial) const {
     return terms(local_start(shape_, s, mesh_, device), local_shape(shape_, s, mesh_),
-                 distinct_piece(mesh_, pending, device));
+                 distinct_piece(mesh_, partial, device));
   }
   static Array part(const Array& block, const Shape& local, int dim, int64_t n, int64_t index) {
     REQUIRE(local[dim] % n == 0);
@@ -209,15 +209,15 @@ std::vector<ReshardMove> gather_everything(const Sharding& source, const Shardin
                                            const DeviceMesh& mesh) {
   std::vector<ReshardMove> plan;
   Sharding state = source;
-  AxisList pending;
+  AxisList partial;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     if (((source.partial & ~target.partial) >> axis & 1) != 0) {
-      pending.push_back(axis);
+      partial.push_back(axis);
     }
   }
-  if (!pending.empty()) {
+  if (!partial.empty()) {
     state.partial = target.partial;
-    plan.push_back({MoveKind::kAllReduce, pending, -1, -1, state});
+    plan.push_back({MoveKind::kAllReduce, partial, -1, -1, state});
   }
   for (size_t d = 0; d < state.dims.size(); ++d) {
     if (!state.dims[d].empty() && state.dims[d] != target.dims[d]) {
@@ -250,7 +250,7 @@ class RandomCase {
     return DeviceMesh(shape, names);
   }
 
-  // Every axis free, pending, or in a dimension that it still divides.
+  // Every axis free, partial, or in a dimension that it still divides.
   Sharding sharding(const DeviceMesh& mesh, const Shape& shape, AxisMask may_pend) {
     Sharding out = Sharding::replicated(shape.size());
     std::vector<int> axes(mesh.num_axes());
@@ -345,7 +345,7 @@ TEST_CASE("plan_reshard: axes of size 1 need no move") {
   CHECK(plan("[[one, a]] sum(two)", "[a]", {8}, mesh).empty());
 }
 
-TEST_CASE("plan_reshard: a target may not gain pending axes") {
+TEST_CASE("plan_reshard: a target may not gain partial axes") {
   CHECK_THROWS_AS(plan("[null, null]", "[null, null] sum(x)"), InternalError);
   CHECK_THROWS_AS(plan("[null, null] sum(x)", "[null, null] max(x)"), InternalError);
   CHECK_THROWS_AS(plan("[null, null]", "[x, null]", {7, 7}), InternalError);
@@ -368,7 +368,7 @@ TEST_CASE("bytes_sent: the formulas of bandwidth-optimal collectives") {
 
 TEST_CASE("plan_reshard: random plans move the data bit for bit") {
   int cases = 0;
-  int with_pending = 0;
+  int with_partial = 0;
   int two_on_a_dim = 0;
   size_t longest = 0;
   for (uint32_t seed = 0; cases < 600; ++seed) {
@@ -388,7 +388,7 @@ TEST_CASE("plan_reshard: random plans move the data bit for bit") {
       continue;
     }
     ++cases;
-    with_pending += source.partial != 0;
+    with_partial += source.partial != 0;
     two_on_a_dim += std::any_of(source.dims.begin(), source.dims.end(),
                                 [](const AxisList& axes) { return axes.size() > 1; });
     const std::vector<ReshardMove> moves =
@@ -409,7 +409,7 @@ TEST_CASE("plan_reshard: random plans move the data bit for bit") {
     CHECK(describe(plan_reshard(source, target, shape, DType::kFloat32, mesh), mesh) ==
           describe(moves, mesh));
   }
-  CHECK(with_pending > 150);
+  CHECK(with_partial > 150);
   CHECK(two_on_a_dim > 60);
   CHECK(longest >= 3);
 }

@@ -31,13 +31,13 @@ TEST_CASE("sharding_problem: every invariant is checked") {
       {{{{0}}, 0}, {4, 8}, "has 1 dimensions, the tensor (4, 8) has 2"},
       {{{{3}}, 0}, {4}, "axis 3 of dimension 0 is not in the mesh"},
       {{{{-1}}, 0}, {4}, "axis -1 of dimension 0 is not in the mesh"},
-      {{{{}}, 0b1000}, {4}, "pending axis is not in the mesh"},
+      {{{{}}, 0b1000}, {4}, "partial axis is not in the mesh"},
       {{{{0}, {0}}, 0}, {4, 4}, "axis 'data' of dimension 1 is used twice"},
       {{{{0, 0}}, 0}, {4}, "axis 'data' of dimension 0 is used twice"},
       {{{{1}}, 0b010}, {4}, "axis 'model' of dimension 0 is used twice"},
       {{{{0, 1}}, 0}, {12}, "dimension 0 of (12,) is not divisible by 8 (data, model)"},
       {{{{2}}, 0}, {4}, "not divisible by 3 (expert)"},
-      {{{{}}, 0, Combine::kMax}, {4}, "combine is max but nothing is pending"},
+      {{{{}}, 0, Combine::kMax}, {4}, "combine is max but nothing is partial"},
   };
   for (const Case& c : cases) {
     const std::string problem = sharding_problem(c.sharding, c.shape, kMesh).value_or("");
@@ -57,7 +57,7 @@ TEST_CASE("Sharding: masks of used axes") {
   CHECK(s.dim_axes() == 0b011);
   CHECK(s.used_axes() == 0b111);
   CHECK_FALSE(s.is_replicated());
-  CHECK(s.settled() == parse("[[data, model], null]"));
+  CHECK(s.reduced() == parse("[[data, model], null]"));
   CHECK(Sharding::replicated(3).is_replicated());
   CHECK_FALSE(parse("[null] max(data)").is_replicated());
 }

@@ -58,7 +58,7 @@ TEST_CASE("draw_sharding: says which dimensions of a higher rank it shows") {
   CHECK(all.find("dimension 2 is split too, 2 ways") != std::string::npos);
 }
 
-TEST_CASE("draw_sharding: names pending axes") {
+TEST_CASE("draw_sharding: names partial axes") {
   CHECK(draw({4, 4}, "[null, null] sum(data, model)", kMesh)
             .find("pending sum(data, model): every device holds a term\n") != std::string::npos);
 }

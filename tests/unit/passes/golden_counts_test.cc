@@ -33,7 +33,7 @@ Compiled compile_case(Graph graph, const Case& c, bool bucket = false) {
   for (const int axis : c.batch_axes) {
     batch |= AxisMask{1} << axis;
   }
-  assign_layouts(graph, user, {batch, c.zero, c.zero_axes}, c.mesh);
+  assign_layouts(graph.variables, user, {batch, c.zero, c.zero_axes}, c.mesh);
   CompileOptions options;
   options.bucket = bucket;
   options.propagate.batch_axes = c.batch_axes;

@@ -62,7 +62,7 @@ void check_passes(const Case& c) {
   for (const int axis : c.batch_axes) {
     batch |= AxisMask{1} << axis;
   }
-  assign_layouts(graph, c.layouts, {batch, c.zero, c.batch_axes}, c.mesh);
+  assign_layouts(graph.variables, c.layouts, {batch, c.zero, c.batch_axes}, c.mesh);
   graph = simplify(graph);
   PropagateOptions options;
   options.batch_axes = c.batch_axes;
@@ -93,7 +93,7 @@ TEST_CASE("propagate: nothing flows into a weight from what reads its product") 
   const Sharding matrix = Sharding::replicated(2), vector = Sharding::replicated(1);
   const std::vector<Sharding> layouts = {matrix, vector, {{{1}, {}}}, vector};
   Graph graph = mlp(2);
-  assign_layouts(graph, layouts, {1, 0, {0}}, mesh);
+  assign_layouts(graph.variables, layouts, {1, 0, {0}}, mesh);
   graph = simplify(graph);
   PropagateOptions options;
   options.batch_axes = {0};

@@ -8,31 +8,27 @@ using namespace meshtrain;
 
 namespace {
 
-Graph with_weight(Shape shape) {
-  Graph graph;
+std::vector<Variable> with_weight(Shape shape) {
   Variable weight;
   weight.path = "d1/kernel";
   weight.shape = shape;
-  graph.variables.push_back(weight);
   Variable slot = weight;
   slot.path = "adam/d1_kernel_momentum";
   slot.role = VariableRole::kSlot;
   slot.follows = 0;
-  graph.variables.push_back(slot);
   Variable metric;
   metric.path = "loss/total";
   metric.role = VariableRole::kMetric;
-  graph.variables.push_back(metric);
-  return graph;
+  return {weight, slot, metric};
 }
 
 const DeviceMesh kMesh({2, 4}, {"data", "model"});
 
 VariableLayout layout(Shape shape, const Sharding& user, int zero, int variable = 0) {
-  Graph graph = with_weight(std::move(shape));
+  std::vector<Variable> variables = with_weight(std::move(shape));
   const std::vector<Sharding> layouts(3, user);
-  assign_layouts(graph, layouts, {1, zero, {0}}, kMesh);
-  return graph.variables[variable].layout;
+  assign_layouts(variables, layouts, {1, zero, {0}}, kMesh);
+  return variables[variable].layout;
 }
 
 }  // namespace

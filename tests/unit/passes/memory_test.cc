@@ -23,7 +23,7 @@ Program deep_mlp(int layers) {
   for (const Variable& v : graph.variables) {
     user.push_back(Sharding::replicated(v.shape.size()));
   }
-  assign_layouts(graph, user, {1, 0, {}}, mesh);
+  assign_layouts(graph.variables, user, {1, 0, {}}, mesh);
   CompileOptions options;
   options.propagate.batch_axes = {0};
   return compile(graph, mesh, options).program;

@@ -34,8 +34,8 @@ std::string causes_of(const Config& config, bool bucket = true) {
       causes.push_back(
           fmt::format("{} {} ({})", cause.kind, cause.name, key_at(config, cause.place)));
     }
-    out += fmt::format("{} {} {} of {}: {}\n", phase_name(c.phase), c.kind, join(c.axes, "+"),
-                       join(c.of, ", "), join(causes, ", "));
+    out += fmt::format("{} {} {} of {}: {}\n", phase_name(c.phase), move_name(c.kind),
+                       join(c.axes, "+"), join(c.of, ", "), join(causes, ", "));
   }
   return out;
 }

@@ -50,8 +50,8 @@ constexpr std::pair<const char*, Formula> kFormulas[] = {{"ring_gather", ring_ga
                                                          {"exchange", exchange},
                                                          {"permute", permute}};
 
-constexpr const char* kKinds[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-                                  "permute"};
+constexpr MoveKind kKinds[] = {MoveKind::kAllReduce, MoveKind::kAllGather, MoveKind::kReduceScatter,
+                               MoveKind::kAllToAll, MoveKind::kPermute};
 
 }  // namespace
 
@@ -133,61 +133,66 @@ TEST_CASE("protocol LL is limited by the number of hosts") {
 
 TEST_CASE("of fast reductions the fastest algorithm is taken and gathers count the whole tensor") {
   const Hardware h = round_numbers();
-  const auto fast = [](const char* kind, double bytes) {
+  const auto fast = [](MoveKind kind, double bytes) {
     return CollectiveCall{.kind = kind, .bytes = bytes, .fixed = false};
   };
   // In the switch 20 + 700 us beside a ring's 4 + 2 x 527.8; and a copy of 60 MB, 1 + 120 us.
-  check_seconds(collective_time(h, fast("all_reduce", 60e6), {8, 1}), 841 * kMicro, "in switch");
+  check_seconds(collective_time(h, fast(MoveKind::kAllReduce, 60e6), {8, 1}), 841 * kMicro,
+                "in switch");
   Hardware no_switch = h;
   no_switch.switch_rate = 0;
-  CHECK(collective_time(no_switch, fast("all_reduce", 60e6), {8, 1}).algorithm == "ring Simple");
+  CHECK(collective_time(no_switch, fast(MoveKind::kAllReduce, 60e6), {8, 1}).algorithm ==
+        "ring Simple");
   // Operands of 10 MB on each of 8 are a tensor of 80 MB.
-  check_seconds(collective_time(h, fast("all_gather", 10e6), {8, 1}), 706.8 * kMicro,
+  check_seconds(collective_time(h, fast(MoveKind::kAllGather, 10e6), {8, 1}), 706.8 * kMicro,
                 "ring Simple");
-  check_seconds(collective_time(h, fast("reduce_scatter", 80e6), {8, 1}), 706.8 * kMicro,
+  check_seconds(collective_time(h, fast(MoveKind::kReduceScatter, 80e6), {8, 1}), 706.8 * kMicro,
                 "ring Simple");
-  CHECK(collective_time(h, fast("all_reduce", 100), {64, 64}).algorithm == "tree LL");
-  CHECK_THROWS_AS(collective_time(h, fast("shard_slice", 1), {2, 1}), InternalError);
+  CHECK(collective_time(h, fast(MoveKind::kAllReduce, 100), {64, 64}).algorithm == "tree LL");
+  CHECK_THROWS_AS(collective_time(h, fast(MoveKind::kSlice, 1), {2, 1}), InternalError);
 }
 
 TEST_CASE("a fixed all_reduce is an exchange and an own sum and an all_gather") {
   const Hardware h = round_numbers();
   // 80 MB over 8: 704.4 exchange, 1 + 90e6/1e12 = 91 sum, 706.8 gather.
-  check_seconds(collective_time(h, {.kind = "all_reduce", .bytes = 80e6}, {8, 1}), 1502.2 * kMicro,
-                "direct, ring Simple");
+  check_seconds(collective_time(h, {.kind = MoveKind::kAllReduce, .bytes = 80e6}, {8, 1}),
+                1502.2 * kMicro, "direct, ring Simple");
   // Of tensors that do not divide the shares are exchanged: 800 bytes, 1.17 us; the rest as before.
-  check_seconds(
-      collective_time(h, {.kind = "all_reduce", .bytes = 80e6 + 800, .uneven = 800}, {8, 1}),
-      1502.2 * kMicro + 1.17 * kMicro + 700 / 100e9 + 900 / 1e12, "direct, ring Simple, direct");
+  check_seconds(collective_time(
+                    h, {.kind = MoveKind::kAllReduce, .bytes = 80e6 + 800, .uneven = 800}, {8, 1}),
+                1502.2 * kMicro + 1.17 * kMicro + 700 / 100e9 + 900 / 1e12,
+                "direct, ring Simple, direct");
   // Nothing divides: there is no gather. 2 x 1.17 and the sum's 1 us and 900 bytes.
-  check_seconds(collective_time(h, {.kind = "all_reduce", .bytes = 800, .uneven = 800}, {8, 1}),
-                3.34 * kMicro + 900 / 1e12, "direct, direct");
+  check_seconds(
+      collective_time(h, {.kind = MoveKind::kAllReduce, .bytes = 800, .uneven = 800}, {8, 1}),
+      3.34 * kMicro + 900 / 1e12, "direct, direct");
   // Several tensors: 7/8 of 80 MB are copied together (1 + 140 us), 80 MB apart (2 + 160 us).
   check_seconds(
-      collective_time(h, {.kind = "all_reduce", .bytes = 80e6, .is_packed = true}, {8, 1}),
+      collective_time(h, {.kind = MoveKind::kAllReduce, .bytes = 80e6, .is_packed = true}, {8, 1}),
       (1502.2 + 141 + 162) * kMicro, "direct, ring Simple");
 }
 
 TEST_CASE("a fixed reduce_scatter is an exchange and an own sum") {
   const Hardware h = round_numbers();
-  const CollectiveCall call{.kind = "reduce_scatter", .bytes = 80e6};
+  const CollectiveCall call{.kind = MoveKind::kReduceScatter, .bytes = 80e6};
   check_seconds(collective_time(h, call, {8, 1}), (704.4 + 91) * kMicro, "direct");
 }
 
 TEST_CASE("what was copied together costs its bytes and kernels") {
   const Hardware h = round_numbers();
-  const auto packed = [&](const char* kind, bool fixed) {
+  const auto packed = [&](MoveKind kind, bool fixed) {
     CollectiveCall call{.kind = kind, .bytes = 8e6, .fixed = fixed};
     const double before = collective_time(h, call, {8, 1}).seconds;
     call.is_packed = true;
     return (collective_time(h, call, {8, 1}).seconds - before) / kMicro;
   };
-  CHECK(packed("all_gather", true) == doctest::Approx(2 + 16 + 128));  // 8 MB there, 64 MB back
-  CHECK(packed("all_reduce", false) == doctest::Approx(2 + 32));
-  CHECK(packed("reduce_scatter", true) == doctest::Approx(1 + 16));
-  CHECK(packed("reduce_scatter", false) == doctest::Approx(2 + 18));
+  CHECK(packed(MoveKind::kAllGather, true) ==
+        doctest::Approx(2 + 16 + 128));  // 8 MB there, 64 MB back
+  CHECK(packed(MoveKind::kAllReduce, false) == doctest::Approx(2 + 32));
+  CHECK(packed(MoveKind::kReduceScatter, true) == doctest::Approx(1 + 16));
+  CHECK(packed(MoveKind::kReduceScatter, false) == doctest::Approx(2 + 18));
   // Always: the parts of an all_to_all are runs on one side only. 7 MB at 100 GB/s, 16 at 1 TB/s.
-  check_seconds(collective_time(h, {.kind = "all_to_all", .bytes = 8e6}, {8, 1}),
+  check_seconds(collective_time(h, {.kind = MoveKind::kAllToAll, .bytes = 8e6}, {8, 1}),
                 (4.4 + 70 + 2 + 16) * kMicro, "direct");
 }
 
@@ -198,22 +203,23 @@ TEST_CASE("what was measured stands instead of every formula") {
   }
   h.network_calls["all_reduce_fast"] = {50 * kMicro, 0};
   struct Sent {
-    const char* kind;
+    MoveKind kind;
     double microseconds;  // for 8000 bytes of operands on each of 8
   };
   for (const auto& [kind, microseconds] :
-       {Sent{"all_reduce", 14}, Sent{"all_gather", 56}, Sent{"reduce_scatter", 7},
-        Sent{"all_to_all", 7}, Sent{"permute", 8}}) {
+       {Sent{MoveKind::kAllReduce, 14}, Sent{MoveKind::kAllGather, 56},
+        Sent{MoveKind::kReduceScatter, 7}, Sent{MoveKind::kAllToAll, 7},
+        Sent{MoveKind::kPermute, 8}}) {
     CAPTURE(kind);
     for (const bool fixed : {false, true}) {
       const CollectiveCall call{
           .kind = kind, .bytes = 8000, .uneven = 8, .is_packed = true, .fixed = fixed};
       check_seconds(collective_time(h, call, {8, 1}), (10 + microseconds) * kMicro, "as measured");
       CHECK((collective_time(h, call, {16, 2}).algorithm == "as measured") ==
-            (!fixed && std::string(kind) == "all_reduce"));
+            (!fixed && kind == MoveKind::kAllReduce));
     }
   }
-  const CollectiveCall flat{.kind = "all_reduce", .bytes = 1e9, .fixed = false};
+  const CollectiveCall flat{.kind = MoveKind::kAllReduce, .bytes = 1e9, .fixed = false};
   check_seconds(collective_time(h, flat, {16, 2}), 50 * kMicro, "as measured");
 }
 
@@ -221,7 +227,7 @@ TEST_CASE("512 GPUs add up a small model's gradients in milliseconds with fixed 
   // 1.08 MB on 64 hosts: 504 messages of 1 us are posted, and a ring of LL has 448 hops of 1 us and
   // 63 of 2.7; a tree of LL has 2 x (7 x 0.6 + 6 x 5).
   const GroupShape all{512, 64};
-  const CollectiveCall fixed{.kind = "all_reduce", .bytes = 1.08e6};
+  const CollectiveCall fixed{.kind = MoveKind::kAllReduce, .bytes = 1.08e6};
   const double exchanged = 6.6e-6 + 2.7e-6 + 504e-6;
   const double gathered = 6.6e-6 + 448e-6 + 63 * 2.7e-6 + 511.0 / 512 * 1.08e6 / 35e9;
   const double sum = 3e-6 + 1.08e6 * 513 / 512 / h100().memory_rate;
@@ -257,7 +263,7 @@ TEST_CASE("one device needs no time") {
     CHECK(formula(h100(), 1e9, {1, 1}).seconds == 0);
     CHECK(formula(h100(), 1e9, {1, 1}).algorithm.empty());
   }
-  for (const char* kind : kKinds) {
+  for (const MoveKind kind : kKinds) {
     CHECK(collective_time(h100(), {.kind = kind, .bytes = 1e9}, {1, 1}).seconds == 0);
   }
 }
@@ -267,7 +273,7 @@ TEST_CASE("more bytes or more hosts never take less time") {
     if (h.is_virtual) {
       continue;
     }
-    for (const char* kind : kKinds) {
+    for (const MoveKind kind : kKinds) {
       CAPTURE(h.name);
       CAPTURE(kind);
       for (const bool fixed : {false, true}) {
@@ -285,7 +291,7 @@ TEST_CASE("more bytes or more hosts never take less time") {
         for (double bytes = 100; bytes < 1e10; bytes *= 10) {
           double before = 0;
           for (const int64_t hosts : {1, 2, 3, 4, 8, 64, 512}) {
-            const bool gathers = std::string(kind) == "all_gather";
+            const bool gathers = kind == MoveKind::kAllGather;
             const double now = seconds(gathers ? bytes / 8 / hosts : bytes, hosts);
             CHECK(now >= before * (1 - 1e-9));
             before = now;

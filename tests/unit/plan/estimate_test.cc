@@ -52,7 +52,7 @@ struct Steps {
   // Of 4 MB over two devices: gathers of 8 MB and all_reduces send 4 MB, 4 ms.
   int call(const char* kind, int a) {
     PlannedCollective c;
-    c.kind = kind;
+    c.kind = *find_op(kind).move;
     c.axes = {"data"};
     c.group_size = 2;
     c.bytes = c.bytes_sent = 4'000'000;

@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 #include "exec/gpu_memory.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 #include "plan/hardware.h"
 #include "support/engine_case.h"
 
@@ -56,7 +56,7 @@ TEST_CASE("kernels of a plan are what a GPU starts and not the program's steps")
   const Setup setup(config, nullptr);
   Program program = setup.compile(StepKind::kTrain, 64).program;
   const int64_t steps = static_cast<int64_t>(program.steps.size());
-  group_rows(program);
+  fuse_rows(program);
   const int64_t launches = gpu_launches(program);
   CHECK(launches < steps / 2);
   const Hardware hardware = h100();

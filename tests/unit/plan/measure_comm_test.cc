@@ -37,10 +37,9 @@ class Placed : public ProcessGroup {
   int size_, local_size_;
 };
 
-CommSeries series_on_line(std::string kind, std::string reductions, GroupShape group,
-                          LineFit line) {
+CommSeries series_on_line(MoveKind kind, std::string reductions, GroupShape group, LineFit line) {
   CommSeries series;
-  series.kind = std::move(kind);
+  series.kind = kind;
   series.reductions = std::move(reductions);
   series.axis = "data";
   series.group = group;
@@ -58,16 +57,16 @@ CommSeries series_on_line(std::string kind, std::string reductions, GroupShape g
 // Each kind on another line, so that none is taken for another.
 std::vector<CommSeries> all_kinds(GroupShape group, double factor) {
   std::vector<CommSeries> out;
-  const auto add = [&](const char* kind, const char* reductions, double start, double rate) {
+  const auto add = [&](MoveKind kind, const char* reductions, double start, double rate) {
     out.push_back(
         series_on_line(kind, reductions, group, {start * 1e-6 * factor, rate * 1e9 / factor}));
   };
-  add("all_reduce", "fixed", 41, 11);
-  add("all_reduce", "fast", 23, 19);
-  add("all_gather", "", 17, 37);
-  add("reduce_scatter", "fixed", 29, 31);
-  add("reduce_scatter", "fast", 13, 43);
-  add("all_to_all", "", 7, 47);
+  add(MoveKind::kAllReduce, "fixed", 41, 11);
+  add(MoveKind::kAllReduce, "fast", 23, 19);
+  add(MoveKind::kAllGather, "", 17, 37);
+  add(MoveKind::kReduceScatter, "fixed", 29, 31);
+  add(MoveKind::kReduceScatter, "fast", 13, 43);
+  add(MoveKind::kAllToAll, "", 7, 47);
   return out;
 }
 
@@ -88,10 +87,11 @@ double on_line(const std::vector<CommSeries>& all, const PlannedCollective& call
   for (const CommSeries& series : all) {
     if (series.kind == call.kind &&
         (series.reductions.empty() || series.reductions == (fixed ? "fixed" : "fast"))) {
-      const double bytes = static_cast<double>(call.bytes) *
-                           (call.kind == "all_gather" ? static_cast<double>(call.group_size) : 1);
+      const double bytes =
+          static_cast<double>(call.bytes) *
+          (call.kind == MoveKind::kAllGather ? static_cast<double>(call.group_size) : 1);
       const double more =
-          sent_part(series.kind, call.group_size) / sent_part(series.kind, series.group.devices);
+          bus_factor(series.kind, call.group_size) / bus_factor(series.kind, series.group.devices);
       return series.fit.start + bytes * more / series.fit.rate;
     }
   }
@@ -133,7 +133,7 @@ TEST_CASE("every collective is measured on each axis that has several devices") 
   const std::vector<CommSeries> all = measure_collectives(options);
   REQUIRE(all.size() == 8);
   for (const CommSeries& series : all) {
-    CAPTURE(series.kind);
+    CAPTURE(series.name());
     CHECK(series.axis != "one");
     CHECK(series.group == GroupShape{series.axis == "data" ? 2 : 4, 1});
     CHECK(series.reductions.empty());
@@ -144,10 +144,10 @@ TEST_CASE("every collective is measured on each axis that has several devices") 
     }
     // Operands of two devices and one result, and so on.
     const int64_t n = series.group.devices, bytes = series.points[0].bytes;
-    CHECK(series.points[0].moved == (series.kind == "all_reduce"       ? (n + 1) * bytes
-                                     : series.kind == "all_gather"     ? 2 * bytes
-                                     : series.kind == "reduce_scatter" ? (n + 1) * bytes
-                                                                       : 2 * n * bytes));
+    CHECK(series.points[0].moved == (series.kind == MoveKind::kAllReduce       ? (n + 1) * bytes
+                                     : series.kind == MoveKind::kAllGather     ? 2 * bytes
+                                     : series.kind == MoveKind::kReduceScatter ? (n + 1) * bytes
+                                                                               : 2 * n * bytes));
     CHECK(series.fit.start >= 0);
     CHECK_FALSE(series.shortened);
   }
@@ -165,7 +165,7 @@ TEST_CASE("tensors that would take too much memory are left out") {
   options.largest = int64_t{64} << 20;
   options.seconds = 0.001;
   for (const CommSeries& series : measure_collectives(options)) {
-    CHECK(series.shortened == (series.kind != "all_gather"));
+    CHECK(series.shortened == (series.kind != MoveKind::kAllGather));
   }
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("what splits over many devices is measured once and nothing that is la
   options.largest = 64 << 10;
   options.seconds = 0.0001;
   for (const CommSeries& series : measure_collectives(options)) {
-    CAPTURE(series.kind);
+    CAPTURE(series.name());
     REQUIRE(series.points.size() == 2);
     CHECK(series.points[0].bytes == 16 << 10);
     CHECK(series.points[1].bytes == 64 << 10);
@@ -210,7 +210,7 @@ TEST_CASE("between processes sums are timed with fixed and with fast reductions"
       REQUIRE(series.points.size() == 1);
       CHECK(series.points[0].seconds > 0);
       CHECK(series.between_processes == (series.axis != "model"));
-      names.push_back(series.kind + " " + series.reductions + " " + series.axis);
+      names.push_back(fmt::format("{} {} {}", series.name(), series.reductions, series.axis));
     }
     CHECK(names == std::vector<std::string>{
                        "all_reduce fixed data", "all_reduce fast data", "all_gather  data",

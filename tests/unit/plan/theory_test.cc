@@ -36,7 +36,7 @@ Counted counted(const std::string& yaml) {
   Counted out;
   out.arena = plan.memory.activations;
   for (const PlannedCollective& c : plan.collectives) {
-    std::string key = fmt::format("{} {}", phase_name(c.phase), c.kind);
+    std::string key = fmt::format("{} {}", phase_name(c.phase), move_name(c.kind));
     for (const std::string& axis : c.axes) {
       key += " " + axis;
     }
@@ -376,7 +376,7 @@ TEST_CASE("weights are fetched and gradients reduced beside the computation") {
   const PlanReport plan = make_plan(setup, 0, true, find_hardware(known_hardware(), "H100"));
   const auto count = [&](std::string_view kind) {
     return std::count_if(plan.collectives.begin(), plan.collectives.end(),
-                         [&](const PlannedCollective& c) { return c.kind == kind; });
+                         [&](const PlannedCollective& c) { return move_name(c.kind) == kind; });
   };
   CHECK(count("all_gather") == 2);       // of 12 x 4 MiB, 25 MiB at most
   CHECK(count("reduce_scatter") == 24);  // kernels are larger than a bucket; biases between
@@ -384,7 +384,7 @@ TEST_CASE("weights are fetched and gradients reduced beside the computation") {
   std::vector<std::string> exposed;
   for (size_t i = 0; i < plan.collectives.size(); ++i) {
     if (plan.estimate->calls[i].exposed > 0) {
-      exposed.push_back(plan.collectives[i].kind);
+      exposed.emplace_back(move_name(plan.collectives[i].kind));
     }
   }
   CHECK(exposed == std::vector<std::string>{"all_gather", "reduce_scatter"});

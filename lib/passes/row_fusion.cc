@@ -1,4 +1,4 @@
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +14,7 @@ constexpr int kWindow = 24;  // steps from one member of a group to the next
 constexpr size_t kMostMembers = 32;
 constexpr size_t kMostOperands = 40;  // arrays that a kernel reads and writes
 
-// The arrays of a group: pieces of this shape, whose rows run along the dimensions marked in
+// The arrays of a group: shards of this shape, whose rows run along the dimensions marked in
 // `gone`.
 struct Rows {
   AxisMask axes = 0;
@@ -25,9 +25,9 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-class RowGrouper {
+class RowFuser {
  public:
-  explicit RowGrouper(Program& program)
+  explicit RowFuser(Program& program)
       : program_(program),
         steps_(program.steps),
         writer_(program.buffers.size(), kNone),
@@ -47,7 +47,7 @@ class RowGrouper {
       const auto place = [&](int step, int rows) {
         is_placed_[step] = true;
         order.push_back(std::move(steps_[step]));
-        order.back().rows = rows;
+        order.back().row_fusion = rows;
       };
       if (!has_group(s)) {
         place(s, kNone);
@@ -69,9 +69,11 @@ class RowGrouper {
   static bool is_tape(const ProgramStep& step) {
     return step.fused != kNone || step.op->elementwise;
   }
+  static bool is(OpKind kind, const ProgramStep& step) {
+    return step.fused == kNone && step.op->kind == kind;
+  }
   static bool is_reduction(const ProgramStep& step) {
-    const std::string_view op = step.op->name;
-    return step.fused == kNone && (op == "reduce_sum" || op == "reduce_max" || op == "reduce_min");
+    return step.fused == kNone && step.op->reduction;
   }
 
   // Of a reduction over the last dimension, perhaps others, but not all.
@@ -193,7 +195,7 @@ class RowGrouper {
     members.push_back(s);
     const bool of_rows = !is_reduction(step) && !is_whole(buffer(step.outputs[0]));
     for (const int b : step.inputs) {
-      const bool lies_so = of_rows || step.op->name == "one_hot"
+      const bool lies_so = of_rows || is(OpKind::kOneHot, step)
                                ? is_of_rows(buffer(b))
                                : is_whole(buffer(b)) || repeats_along_rows(buffer(b));
       if (written_.count(b) > 0 && !lies_so)
@@ -213,12 +215,12 @@ class RowGrouper {
     if (std::find(before.begin(), before.end(), s) != before.end())
       return true;
     const ProgramStep& step = steps_[s];
-    const std::string_view op = step.op->name;
-    const bool is_small = (is_tape(step) || op == "reshape" || op == "broadcast") &&
-                          std::all_of(step.outputs.begin(), step.outputs.end(), [&](int b) {
-                            return buffer(b).variable == kNone &&
-                                   num_elements(buffer(b).shape) < num_elements(rows_.shape);
-                          });
+    const bool is_small =
+        (is_tape(step) || is(OpKind::kReshape, step) || is(OpKind::kBroadcast, step)) &&
+        std::all_of(step.outputs.begin(), step.outputs.end(), [&](int b) {
+          return buffer(b).variable == kNone &&
+                 num_elements(buffer(b).shape) < num_elements(rows_.shape);
+        });
     std::vector<int> others = before;
     const bool can = is_small && std::all_of(step.inputs.begin(), step.inputs.end(), [&](int b) {
                        return written_.count(b) == 0 &&
@@ -253,16 +255,14 @@ class RowGrouper {
     const bool of_rows = all_results([&](const Buffer& b) { return is_of_rows(b); });
     if (is_reduction(step))
       return of_rows && rows_of_reduction(step) == rows_;
-    const std::string_view op = step.op->name;
-    if (step.fused == kNone && op == "reshape")
+    if (is(OpKind::kReshape, step))
       return of_rows && is_of_rows(buffer(step.inputs[0]));
-    if (step.fused == kNone && op == "one_hot") {
-      const Buffer& hot = buffer(step.outputs[0]);  // of all classes: its pieces are one array
+    if (is(OpKind::kOneHot, step)) {
+      const Buffer& hot = buffer(step.outputs[0]);  // of all classes: its shards are one array
       return whole && hot.shape.back() == hot.global_shape.back() &&
              is_of_rows(buffer(step.inputs[0]));
     }
-    const bool is_elementwise = is_tape(step) || (step.fused == kNone && op == "broadcast");
-    return is_elementwise && (of_rows || whole);
+    return (is_tape(step) || is(OpKind::kBroadcast, step)) && (of_rows || whole);
   }
 
   Program& program_;
@@ -279,10 +279,10 @@ class RowGrouper {
 
 }  // namespace
 
-void group_rows(Program& program) {
+void fuse_rows(Program& program) {
   if (program.fixed_reductions)
     return;
-  RowGrouper(program).run();
+  RowFuser(program).run();
   plan_memory(program);
 }
 

@@ -1,4 +1,4 @@
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 using namespace meshtrain;
 
 // A column that belongs to the rows, and as a row of weights is needed before them.
-TEST_CASE("group_rows: a step that a group needs in two ways is there once") {
+TEST_CASE("fuse_rows: a step that a group needs in two ways is there once") {
   Graph graph;
   Builder b(graph);
   const ValueId x = b.input("x", {8, 8}, DType::kFloat32, true);
@@ -23,12 +23,12 @@ TEST_CASE("group_rows: a step that a group needs in two ways is there once") {
   b.output("both", both);
   Program program = compile(graph, DeviceMesh({1}, {"data"}), {}).program;
   const size_t steps = program.steps.size();
-  group_rows(program);
+  fuse_rows(program);
   CHECK(program.steps.size() == steps);
   std::set<int> written;
   bool has_rows = false;
   for (const ProgramStep& step : program.steps) {
-    has_rows |= step.rows != kNone;
+    has_rows |= step.row_fusion != kNone;
     REQUIRE(!step.outputs.empty());
     for (const int buffer : step.outputs)
       CHECK(written.insert(buffer).second);
