@@ -9,6 +9,7 @@
 #include "base/diagnostic.h"
 #include "base/hash.h"
 #include "base/parse_number.h"
+#include "base/system_calls.h"
 #include "base/text.h"
 #include "comm/control_thread.h"
 #include "comm/meeting.h"
@@ -237,7 +238,7 @@ class ControlChannel::Impl {
   std::vector<RankView> views;
   ControlDesk desk;
   std::unique_ptr<ControlThread> control;
-  std::thread thread;
+  std::jthread thread;
   std::mutex texts_mutex;
   std::set<std::string, std::less<>> texts;  // of keep()
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/system_calls.h"
 #include "comm/control_thread.h"
 #include "comm/stack_dump.h"
 

@@ -172,7 +172,7 @@ class ControlThread {
   bool shows_stack_ = false;
   bool speaks_for_rank_zero_ = false;
   std::atomic<bool> hooks_done_{false};
-  std::thread hooks_thread_;
+  std::jthread hooks_thread_;
   bool over_ = false;
 };
 

@@ -75,9 +75,4 @@ TimeLimit::~TimeLimit() {
   thread_.join();
 }
 
-std::thread quiet_thread(std::function<void()> work) {
-  const SignalsBlocked blocked;
-  return std::thread(std::move(work));
-}
-
 }  // namespace meshtrain

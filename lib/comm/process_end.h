@@ -50,10 +50,7 @@ class TimeLimit {
   std::mutex mutex_;
   std::condition_variable done_changed_;
   bool done_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
-
-// A thread that gets no signals: they are for the main thread.
-std::thread quiet_thread(std::function<void()> work);
 
 }  // namespace meshtrain
