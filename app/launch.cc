@@ -12,7 +12,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "check_hosts.h"
-#include "comm/mpi/settings.h"
+#include "comm/mpi/load.h"
 #include "restarts.h"
 #include "train/distribution.h"
 #include "train/signals.h"
