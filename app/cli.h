@@ -91,7 +91,6 @@ int run_report(const Arguments& arguments);
 int run_resume(const Arguments& arguments, bool& started);
 int run_explain(const Arguments& arguments);
 int run_schema();
-int run_serve_processes();
 int run_summary(const Arguments& arguments);
 int run_train(const Arguments& arguments, bool& started);
 int run_validate(const Arguments& arguments);

@@ -1,6 +1,5 @@
-// meshtrain launch: `train` as several processes, on this machine or on others. Where they compute
-// on processors mpirun starts them, with settings under which nothing waits for ever; where each
-// has a GPU this program does it itself.
+// meshtrain launch: `train` as several processes, on this machine or on others. mpirun starts them,
+// with settings under which nothing waits for ever.
 #include <net/if.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,9 +12,9 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "check_hosts.h"
-#include "comm/mpi/settings.h"
 #include "engine/distribution.h"
 #include "engine/signals.h"
+#include "comm/mpi/load.h"
 #include "restarts.h"
 
 extern char** environ;
@@ -80,7 +79,7 @@ Surroundings after_start(const std::vector<Host>& hosts) {
   return out;
 }
 
-// ssh starts what is on other hosts, unless another agent or Slurm does: they know their hosts.
+// mpirun reaches other hosts by ssh, unless another agent or Slurm does: they know their hosts.
 void check_found(const LaunchArguments& launch, const std::vector<Host>& hosts) {
   const bool by_ssh = launch.agent.empty() && std::getenv("OMPI_MCA_plm_rsh_agent") == nullptr &&
                       std::getenv("PRTE_MCA_plm_ssh_agent") == nullptr &&
@@ -88,13 +87,6 @@ void check_found(const LaunchArguments& launch, const std::vector<Host>& hosts) 
   if (by_ssh) {
     check_hosts(hosts, launch.host_file.empty() ? "--hosts" : "--hostfile " + launch.host_file);
   }
-}
-
-// Without a shell: words between spaces.
-std::vector<std::string> agent_words(const std::string& agent) {
-  std::vector<std::string> out = split(agent, ' ');
-  std::erase(out, "");
-  return out.empty() ? std::vector<std::string>{"ssh"} : out;
 }
 
 // What processes on other hosts should have of this one's environment, then `environment`.
@@ -127,8 +119,7 @@ std::string find_mpirun() {
     }
   }
   Diagnostics diagnostics;
-  diagnostics
-      .error("E614", {}, "there is no `mpirun` on PATH, which starts processes on processors")
+  diagnostics.error("E614", {}, "there is no `mpirun` on PATH, which starts the processes")
       .help("apt-get install openmpi-bin (Open MPI), on every host")
       .help("with Slurm: srun --mpi=pmix meshtrain train ...");
   throw ConfigError(std::move(diagnostics));
@@ -280,19 +271,6 @@ ChildrenEnd run_mpirun(const LaunchArguments& launch, const std::vector<Host>& h
   return end;
 }
 
-ChildrenEnd run_own(const LaunchArguments& launch, const std::vector<Host>& hosts,
-                    const std::vector<std::string>& words, Environment environment,
-                    const SignalChanges& changes) {
-  std::vector<std::string> command = {own_program()};
-  command.insert(command.end(), words.begin(), words.end());
-  if (!launch.interface.empty()) {
-    environment.emplace_back("MESHTRAIN_NET_INTERFACE", launch.interface);
-    environment.emplace_back("NCCL_SOCKET_IFNAME", "=" + launch.interface);
-  }
-  return run_on_hosts(command, hosts, agent_words(launch.agent), exported(environment),
-                      {.say = say, .even_if_ignored = changed_signals(changes)});
-}
-
 }  // namespace
 
 int run_launch(const Arguments& arguments, bool& started) {
@@ -312,21 +290,13 @@ int run_launch(const Arguments& arguments, bool& started) {
            "--processes 4 for four on this machine, or --hosts node1:4,node2:4");
   }
   const SignalChanges& changes = config.run.on_signal;
-  if (!gpus) {
-    check_for_mpirun(hosts, changes);
-  }
+  check_for_mpirun(hosts, changes);
   check_found(launch, hosts);
   return run_with_restarts(
       arguments, config,
       [&](const std::vector<std::string>& words, const Environment& environment) {
-        return gpus ? run_own(launch, hosts, words, environment, changes)
-                    : run_mpirun(launch, hosts, words, environment, changes,
-                                 arguments.verbosity > 0);
+        return run_mpirun(launch, hosts, words, environment, changes, arguments.verbosity > 0);
       });
-}
-
-int run_serve_processes() {
-  return serve_processes({.say = say});
 }
 
 }  // namespace meshtrain

@@ -11,7 +11,6 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "cli.h"
-#include "comm/launch.h"
 #include "ending.h"
 #include "help.h"
 #include "start_processes.h"
@@ -50,9 +49,9 @@ std::string footer() {
 
 // One warning for all of them: the first process speaks, and only where it was not started by one
 // that did.
-void warn_of_environment(const Arguments& arguments, std::string_view verb) {
+void warn_of_environment(const Arguments& arguments) {
   const std::vector<std::string> unknown = unknown_environment_names(environ);
-  if (unknown.empty() || verb == kServeVerb || std::getenv("MESHTRAIN_RESTART") != nullptr) {
+  if (unknown.empty() || std::getenv("MESHTRAIN_RESTART") != nullptr) {
     return;
   }
   std::vector<std::string> known;
@@ -122,7 +121,7 @@ int run(int argc, char** argv) {
   }
   arguments.given_words = given_words(app);
   const std::string verb = app.get_subcommands().front()->get_name();
-  warn_of_environment(arguments, verb);
+  warn_of_environment(arguments);
   Ending ending;
   try {
     if (start_processes(arguments, verb)) {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "cli.h"
-#include "comm/launch.h"
+#include "comm/child_processes.h"
 #include "config/config.h"
 
 namespace meshtrain {

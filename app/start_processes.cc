@@ -8,11 +8,10 @@
 #include "backend/gpu/load.h"
 #include "comm/control_channel.h"
 #include "comm/environment.h"
+#include "comm/hosts.h"
 #include "comm/known_answers.h"
 #include "comm/mpi/load.h"
-#include "comm/network.h"
 #include "comm/process_end.h"
-#include "comm/rank_order.h"
 #include "comm/socket.h"
 #include "comm/tcp/tcp_group.h"
 #include "engine/devices.h"
@@ -145,10 +144,10 @@ void warn_of_scattered_hosts(ProcessGroup& group, Launcher launcher) {
   show(warnings.render());
 }
 
-void try_transfers(ProcessGroup& group, ControlChannel& control, bool moves_tensors) {
-  control.enter(0, "the test of transfers before the start");
+void try_transfers(ProcessGroup& group, ControlChannel& monitor, bool moves_tensors) {
+  monitor.enter(0, "the test of transfers before the start");
   check_known_answers(group, moves_tensors);
-  control.leave();
+  monitor.leave();
 }
 
 }  // namespace

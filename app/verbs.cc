@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "comm/launch.h"
 #include "flags.h"
 #include "help.h"
 
@@ -78,16 +77,9 @@ void add_launch(CommandLine to) {
       ->group("Processes");
   add_train_flags(verb, a);
   verb.footer(
-      "On processors mpirun (Open MPI) starts the processes, and -v shows how; this program "
-      "starts\n"
-      "processes with a GPU each. SIGTERM, SIGINT and SIGUSR1 save and stop all of them, unless\n"
-      "run.on_signal says otherwise; with mpirun each signal's action must be SIGUSR1's or\n"
-      "SIGUSR2's.");
-}
-
-// For run_on_hosts(), not for people.
-void add_serve_processes(CommandLine to) {
-  add_verb(to.app, kServeVerb, "", to.action, run_serve_processes).group("");
+      "mpirun (Open MPI) starts the processes, and -v shows how. SIGTERM, SIGINT and SIGUSR1 save\n"
+      "and stop all of them, unless run.on_signal says otherwise; each signal's action must be\n"
+      "SIGUSR1's or SIGUSR2's.");
 }
 
 void add_evaluate(CommandLine to) {
@@ -399,10 +391,9 @@ std::vector<std::string> given_words(const CLI::App& app) {
 
 void add_verbs(CommandLine to) {
   for (const auto add :
-       {add_train,  add_launch,  add_serve_processes, add_evaluate, add_predict, add_validate,
-        add_plan,   add_explain, add_summary,         add_config,   add_data,    add_devices,
-        add_export, add_init,    add_inspect,         add_import,   add_report,  add_resume,
-        add_schema, add_verify,  add_version,         add_bench}) {
+       {add_train,   add_launch, add_evaluate, add_predict, add_validate, add_plan,    add_explain,
+        add_summary, add_config, add_data,     add_devices, add_export,   add_init,    add_inspect,
+        add_import,  add_report, add_resume,   add_schema,  add_verify,   add_version, add_bench}) {
     add(to);
   }
 }

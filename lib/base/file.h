@@ -17,14 +17,10 @@ namespace meshtrain {
 class FileError : public RuntimeFailure {
  public:
   FileError(ExitCode code, const std::string& action, std::string path, int error_number);
+  FileError(ExitCode code, const std::string& message, std::string path);
 
   const std::string& path() const { return path_; }
   int error_number() const { return error_number_; }  // errno; 0 for "too long", "not a file", ...
-
- protected:
-  FileError(ExitCode code, const std::string& message, std::string path);
-  friend class InputFile;
-  friend std::string read_file(const std::string& path, uint64_t max_bytes);
 
  private:
   std::string path_;

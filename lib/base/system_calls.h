@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace meshtrain {
 
@@ -40,6 +42,13 @@ class SignalsBlocked {
  private:
   sigset_t before_;
 };
+
+// A thread that gets no signals.
+template <class Work>
+std::jthread quiet_thread(Work&& work) {
+  const SignalsBlocked blocked;
+  return std::jthread(std::forward<Work>(work));
+}
 
 // Gives the calling thread a stack for handlers that have SA_ONSTACK, unless it has one: code that
 // uses the stack pointer for something else (oneDNN's sgemm, which loads it from a buffer of the

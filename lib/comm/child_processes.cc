@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/system_calls.h"
 #include "base/text.h"
-#include "comm/socket.h"
+#include "comm/meeting.h"
 
 extern char** environ;
 
@@ -109,7 +109,6 @@ class HeldSignals {
 struct Child {
   std::string name;
   pid_t pid = -1;
-  int input = -1;  // the end of its standard input that this process holds
   bool running = true;
 };
 
@@ -141,14 +140,15 @@ struct Pipe {
 };
 
 // Between fork and exec; only calls that are allowed there.
-[[noreturn]] void become(char** words, char** environment, int input, int death_signal,
-                         pid_t parent, const sigset_t& mask, int report) {
+[[noreturn]] void become(char** words, char** environment, int death_signal, pid_t parent,
+                         const sigset_t& mask, int report) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, death_signal);
   if (getppid() != parent) {
     _exit(127);
   }
-  dup2(input, STDIN_FILENO);
+  close(STDIN_FILENO);
+  open("/dev/null", O_RDONLY);  // takes its place
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -158,29 +158,15 @@ struct Pipe {
   _exit(127);
 }
 
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = retrying([&] { return write(fd, text.data(), text.size()); });
-    if (count < 0) {
-      return;  // it has ended, which wait() will say
-    }
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-}
-
 Child start(const ChildCommand& command, const HeldSignals& signals) {
   PointerList words(command.words);
   PointerList environment(environment_of(command));
-  Pipe report, input;
-  if (!command.input) {
-    Pipe::close_end(input.read);
-    input.read = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  }
+  Pipe report;
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    become(words.data(), environment.data(), input.read, command.death_signal, parent,
-           signals.before(), report.write);
+    become(words.data(), environment.data(), command.death_signal, parent, signals.before(),
+           report.write);
   }
   if (pid < 0) {
     throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
@@ -194,12 +180,7 @@ Child start(const ChildCommand& command, const HeldSignals& signals) {
     throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
                                                           std::strerror(error_number)));
   }
-  Child child{command.name, pid};
-  if (command.input) {
-    child.input = std::exchange(input.write, -1);
-    write_all(child.input, *command.input);
-  }
-  return child;
+  return {command.name, pid};
 }
 
 class Children {
@@ -214,7 +195,6 @@ class Children {
       pass_on(SIGKILL);
       for (Child& child : children_) {
         waitpid(child.pid, nullptr, 0);
-        Pipe::close_end(child.input);
       }
       throw;
     }
@@ -242,12 +222,7 @@ class Children {
 
   void pass_on(int number) {
     for (const Child& child : children_) {
-      if (!child.running) {
-        continue;
-      }
-      if (child.input >= 0 && number != SIGKILL) {
-        write_all(child.input, fmt::format("signal {}\n", number));
-      } else {
+      if (child.running) {
         kill(child.pid, number);
       }
     }
@@ -261,7 +236,6 @@ class Children {
         continue;
       }
       child.running = false;
-      Pipe::close_end(child.input);
       const bool killed = WIFSIGNALED(status);
       const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (killed && !sent_kill_ && options_.say) {
@@ -295,9 +269,9 @@ class Children {
   }
 
   void wait() {
-    pollfd sources[] = {{signals_.fd(), POLLIN, 0}, {orders_, POLLIN, 0}};
+    pollfd source = {signals_.fd(), POLLIN, 0};
     // A SIGCHLD may be lost to a thread of a library that does not block it.
-    poll(sources, 2, failed_at_ < 0 ? 1000 : 100);
+    poll(&source, 1, failed_at_ < 0 ? 1000 : 100);
     signalfd_siginfo info = {};
     while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
       const int number = static_cast<int>(info.ssi_signo);
@@ -309,49 +283,69 @@ class Children {
         end_.signals.insert(passed);
       }
     }
-    if (sources[1].revents != 0) {
-      read_orders();
-    }
-  }
-
-  void read_orders() {
-    char bytes[256];
-    const ssize_t count = retrying([&] { return read(orders_, bytes, sizeof(bytes)); });
-    if (count <= 0) {  // whoever gave them is gone
-      orders_ = -1;
-      failed_at_ = steady_seconds() - kSecondsToTerminate;
-      end_.exit_code = end_.exit_code == 0 ? static_cast<int>(ExitCode::kRankLost) : end_.exit_code;
-      return;
-    }
-    order_.append(bytes, static_cast<size_t>(count));
-    for (size_t end = order_.find('\n'); end != std::string::npos; end = order_.find('\n')) {
-      constexpr std::string_view kSignal = "signal ";
-      int number = 0;
-      if (starts_with(order_, kSignal)) {
-        std::from_chars(order_.data() + kSignal.size(), order_.data() + end, number);
-      }
-      if (number > 0) {
-        pass_on(number);
-      }
-      order_.erase(0, end + 1);
-    }
   }
 
   const ChildrenOptions& options_;
   HeldSignals signals_{options_.even_if_ignored};
   std::vector<Child> children_;
   ChildrenEnd end_;
-  int orders_ = options_.orders;
-  std::string order_;
   double failed_at_ = -1;
   bool sent_terminate_ = false, sent_kill_ = false;
 };
+
+std::vector<ChildCommand> rank_commands(const std::vector<std::string>& words, int count,
+                                        const Environment& environment) {
+  // Not that of the environment: a launcher that started this process may listen there.
+  const std::string port = std::to_string(free_port());
+  const std::string token = to_text(random_token());
+  std::vector<ChildCommand> out;
+  for (int rank = 0; rank < count; ++rank) {
+    ChildCommand command{fmt::format("rank {}", rank), words, environment};
+    for (const auto& [name, value] : Environment{{"MESHTRAIN_TOKEN", token},
+                                                 {"RANK", std::to_string(rank)},
+                                                 {"WORLD_SIZE", std::to_string(count)},
+                                                 {"LOCAL_RANK", std::to_string(rank)},
+                                                 {"LOCAL_WORLD_SIZE", std::to_string(count)},
+                                                 {"MASTER_ADDR", "127.0.0.1"},
+                                                 {"MASTER_PORT", port}}) {
+      command.environment.emplace_back(name, value);
+    }
+    out.push_back(std::move(command));
+  }
+  return out;
+}
 
 }  // namespace
 
 ChildrenEnd run_children(const std::vector<ChildCommand>& commands,
                          const ChildrenOptions& options) {
   return Children(commands, options).run();
+}
+
+ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
+                          const Environment& environment, const ChildrenOptions& options) {
+  constexpr int kFirstSignal = 129, kLastSignal = 128 + 64;
+  ChildrenEnd end = run_children(rank_commands(words, count, environment), options);
+  if (count > 1 && end.exit_code >= kFirstSignal && end.exit_code <= kLastSignal &&
+      end.exit_code != static_cast<int>(ExitCode::kInterrupted) &&
+      end.exit_code != static_cast<int>(ExitCode::kTerminated)) {
+    end.exit_code = static_cast<int>(ExitCode::kRankLost);
+  }
+  return end;
+}
+
+std::string own_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+int free_port() {
+  std::string error;
+  const Socket socket = listen_at(resolve("127.0.0.1", 0, &error).at(0));
+  if (!socket) {
+    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("there is no free port on 127.0.0.1: {}",
+                                                          std::strerror(errno)));
+  }
+  return local_address(socket).port();
 }
 
 std::string shell_quoted(const std::vector<std::string>& words) {

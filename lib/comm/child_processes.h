@@ -1,8 +1,8 @@
-// Programs that this process starts, watches and takes with it: none of them outlives it.
+// Programs that this process starts, watches and ends with itself: none of them outlives it. Among
+// them are the processes of a run on one machine, which need no launcher.
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,21 +10,18 @@
 
 namespace meshtrain {
 
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
 struct ChildCommand {
   std::string name;                // "rank 3", for messages
   std::vector<std::string> words;  // the program, looked for on PATH, and its arguments
-  std::vector<std::pair<std::string, std::string>> environment;  // beside this process's own
-  // Its standard input is a pipe with this text, open as long as this process wants it to run; a
-  // signal for it becomes a line "signal 10" there. Without one the input is empty.
-  std::optional<std::string> input = std::nullopt;
+  Environment environment;         // beside this process's own
   // What it gets when this process dies.
   int death_signal = 9;
 };
 
 struct ChildrenOptions {
   std::function<void(const std::string&)> say;  // a line for people
-  // Where lines "signal 10" come from; when it ends, the children are to end. -1: nowhere.
-  int orders = -1;
   // Which signal a child gets for one that this process got; 0: none.
   std::function<int(int)> translate = nullptr;
   // Passed on although this process ignores them.
@@ -38,12 +35,25 @@ struct ChildrenEnd {
   std::set<int> signals;  // that were passed on, as the children got them
 };
 
-// Starts all and returns when all have ended. Signals (INT, TERM, HUP, QUIT, USR1, USR2) are passed
-// on, except those that this process ignores (nohup, a shell's `&`). Once one has failed (not:
-// stopped, 75), the others have three seconds to end by themselves, then get SIGTERM, and two
-// seconds later SIGKILL. Each is the first of a process group, so that a terminal's signals come
-// once. Throws RuntimeFailure (exit 8) when one cannot be started, the others ended.
+// Starts all, with an empty standard input, and returns when all have ended. Signals (INT, TERM,
+// HUP, QUIT, USR1, USR2) are passed on, except those that this process ignores (nohup, a shell's
+// `&`). Once one has failed (not: stopped, 75), the others have three seconds to end by themselves,
+// then get SIGTERM, and two seconds later SIGKILL. Each is the first of a process group, so that a
+// terminal's signals come once. Throws RuntimeFailure (exit 8) when one cannot be started, the
+// others ended.
 ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const ChildrenOptions& options);
+
+// `count` processes of `words` on this machine, a rank each. They get what torchrun gives: RANK,
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and MESHTRAIN_TOKEN, 32
+// hexadecimal digits that only they know. The end is that of run_children(), but 8 where a signal
+// ended one of several.
+ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
+                          const Environment& environment, const ChildrenOptions& options);
+
+// Of the program that runs.
+std::string own_program();
+// A port of this machine that nobody listens at.
+int free_port();
 
 // "ssh 'a b'": as a shell reads it back.
 std::string shell_quoted(const std::vector<std::string>& words);

@@ -9,10 +9,10 @@
 #include "base/diagnostic.h"
 #include "base/hash.h"
 #include "base/parse_number.h"
+#include "base/system_calls.h"
 #include "base/text.h"
-#include "comm/control_thread.h"
 #include "comm/meeting.h"
-#include "comm/network.h"
+#include "comm/monitor_thread.h"
 
 namespace meshtrain {
 namespace {
@@ -98,28 +98,6 @@ ControlOptions ControlOptions::from_environment() {
   return options;
 }
 
-Activity::Values Activity::read() const {
-  Values values;
-  uint64_t done = 0;
-  do {
-    done = done_.load(std::memory_order_acquire);
-    values.step = step_.load(std::memory_order_acquire);
-    values.epoch = epoch_.load(std::memory_order_acquire);
-    values.phase = phase_.load(std::memory_order_acquire);
-    values.sequence = sequence_.load(std::memory_order_acquire);
-    values.signature = signature_.load(std::memory_order_acquire);
-    values.collective = collective_.load(std::memory_order_acquire);
-    values.inside = inside_.load(std::memory_order_acquire);
-    values.awaited = awaited_.load(std::memory_order_acquire);
-    values.awaited_steps = awaited_steps_.load(std::memory_order_acquire);
-    values.entries = entries_.load(std::memory_order_acquire);
-    values.loss_step = loss_step_.load(std::memory_order_acquire);
-    values.loss_hash = loss_hash_.load(std::memory_order_acquire);
-  } while (begun_.load(std::memory_order_acquire) != done);
-  values.changes = done;
-  return values;
-}
-
 class ControlChannel::Impl {
  public:
   Impl(ProcessGroup& group, ControlOptions given, const Activity& activity,
@@ -137,18 +115,18 @@ class ControlChannel::Impl {
     }
     Token token;
     std::vector<Link> links = connect(group, hosts, &token);
-    control = std::make_unique<ControlThread>(desk, activity, aborting, options, rank, views,
+    loop = std::make_unique<MonitorThread>(state, activity, aborting, options, rank, views,
                                               std::move(hosts), std::move(links),
                                               fmt::format("{:016x}", hash_mix(token[0], token[1])));
-    thread = quiet_thread([this] { control->run(); });
+    thread = quiet_thread([this] { loop->run(); });
   }
 
   ~Impl() {
     {
-      const std::lock_guard lock(desk.mutex);
-      desk.stop = true;
+      const std::lock_guard lock(state.mutex);
+      state.stop = true;
     }
-    desk.wake();
+    state.wake();
     thread.join();
   }
 
@@ -201,33 +179,33 @@ class ControlChannel::Impl {
 
   // Throws when the processes leave and leaving returns, as it does in tests only.
   void check_left() const {
-    if (desk.left) {
-      throw RuntimeFailure(static_cast<ExitCode>(*desk.left), "the processes of this run leave");
+    if (state.left) {
+      throw RuntimeFailure(static_cast<ExitCode>(*state.left), "the processes of this run leave");
     }
   }
 
   // Gives a text and waits for what comes back.
-  std::vector<std::string> exchange(ControlDesk::GatherRequest mine) {
+  std::vector<std::string> exchange(GatherRequest mine) {
     const std::string key = mine.key;
     MESHTRAIN_CHECK(key.size() <= kMostKeyBytes && mine.text.size() <= kMostTextBytes,
                     "{} bytes under a key of {}", mine.text.size(), key.size());
     mine.limit = mine.limit > 0 ? mine.limit : options.collective_seconds;
-    std::unique_lock lock(desk.mutex);
+    std::unique_lock lock(state.mutex);
     check_left();
-    MESHTRAIN_CHECK(!desk.finished, "a gather of `{}` after finish()", key);
-    desk.gathers.push_back(std::move(mine));
-    desk.wake();
-    desk.changed.wait(lock,
-                      [&] { return desk.gathered.count(key) > 0 || desk.left || desk.finished; });
-    const auto found = desk.gathered.find(key);
-    if (found == desk.gathered.end()) {
+    MESHTRAIN_CHECK(!state.finished, "a gather of `{}` after finish()", key);
+    state.gathers.push_back(std::move(mine));
+    state.wake();
+    state.changed.wait(
+        lock, [&] { return state.gathered.count(key) > 0 || state.left || state.finished; });
+    const auto found = state.gathered.find(key);
+    if (found == state.gathered.end()) {
       check_left();
       throw InternalError(fmt::format("a gather of `{}` was still waiting in finish()", key));
     }
     std::vector<std::string> texts = std::move(found->second.front());
     found->second.pop_front();
     if (found->second.empty()) {
-      desk.gathered.erase(found);
+      state.gathered.erase(found);
     }
     return texts;
   }
@@ -235,9 +213,9 @@ class ControlChannel::Impl {
   ControlOptions options;
   const int rank, size;
   std::vector<RankView> views;
-  ControlDesk desk;
-  std::unique_ptr<ControlThread> control;
-  std::thread thread;
+  MonitorState state;
+  std::unique_ptr<MonitorThread> loop;
+  std::jthread thread;
   std::mutex texts_mutex;
   std::set<std::string, std::less<>> texts;  // of keep()
 };
@@ -261,11 +239,7 @@ std::string ControlChannel::describe(int rank) const {
 
 void ControlChannel::loss(int64_t step, uint64_t hash) {
   if (impl_->rank == 0) {
-    ControlDesk::Loss& slot =
-        impl_->desk.losses[static_cast<size_t>(step) % impl_->desk.losses.size()];
-    slot.begun.store(step, std::memory_order_release);
-    slot.hash.store(hash, std::memory_order_release);
-    slot.done.store(step, std::memory_order_release);
+    impl_->state.losses.set(step, hash);
   }
   activity_.change([&](Activity::Values& v) {
     v.loss_step = step;
@@ -279,17 +253,18 @@ const char* ControlChannel::keep(std::string_view text) {
 }
 
 ControlChannel::Announcement ControlChannel::announce(std::string what, double limit_seconds) {
-  ControlDesk& desk = impl_->desk;
-  const std::lock_guard lock(desk.mutex);
-  desk.announcements.push_back({++desk.last_id, std::move(what), steady_seconds(), limit_seconds});
-  return Announcement(this, desk.last_id);
+  MonitorState& state = impl_->state;
+  const std::lock_guard lock(state.mutex);
+  state.announcements.push_back(
+      {++state.last_id, std::move(what), steady_seconds(), limit_seconds});
+  return Announcement(this, state.last_id);
 }
 
 ControlChannel::Announcement::~Announcement() {
   if (channel_ != nullptr) {
-    ControlDesk& desk = channel_->impl_->desk;
-    const std::lock_guard lock(desk.mutex);
-    std::erase_if(desk.announcements, [this](const auto& entry) { return entry.id == id_; });
+    MonitorState& state = channel_->impl_->state;
+    const std::lock_guard lock(state.mutex);
+    std::erase_if(state.announcements, [this](const auto& entry) { return entry.id == id_; });
   }
 }
 
@@ -304,55 +279,47 @@ std::vector<std::string> ControlChannel::gather(std::string_view key, std::strin
 }
 
 void ControlChannel::set_last_checkpoint(int64_t step) {
-  impl_->desk.last_checkpoint.store(step);
+  impl_->state.last_checkpoint.store(step);
 }
 
 ControlChannel::Hook ControlChannel::on_abort(std::function<void()> hook) {
-  uint64_t id = 0;
-  {
-    const std::lock_guard lock(impl_->desk.mutex);
-    id = ++impl_->desk.last_id;
-  }
-  const std::lock_guard lock(impl_->desk.hooks_mutex);
-  impl_->desk.hooks.push_back({id, std::move(hook)});
+  const uint64_t id = impl_->state.hooks.add(std::move(hook));
   return Hook(this, id);
 }
 
 ControlChannel::Hook::~Hook() {
   if (channel_ != nullptr) {
-    ControlDesk& desk = channel_->impl_->desk;
-    const std::lock_guard lock(desk.hooks_mutex);
-    std::erase_if(desk.hooks, [this](const auto& hook) { return hook.id == id_; });
+    channel_->impl_->state.hooks.remove(id_);
   }
 }
 
 void ControlChannel::fail(int exit_code, const std::string& text) {
-  ControlDesk& desk = impl_->desk;
-  std::unique_lock lock(desk.mutex);
-  if (desk.finished) {
+  MonitorState& state = impl_->state;
+  std::unique_lock lock(state.mutex);
+  if (state.finished) {
     impl_->options.print(text);
     impl_->options.exit ? impl_->options.exit(exit_code) : ::_exit(exit_code);
-    desk.left = exit_code;
+    state.left = exit_code;
   }
-  if (!desk.left) {
-    if (!desk.failure) {  // of another thread
-      desk.failure = {impl_->rank, exit_code, text};
+  if (!state.left) {
+    if (!state.failure) {  // of another thread
+      state.failure = {impl_->rank, exit_code, text};
     }
-    desk.last_resort.start(impl_->options.last_resort_seconds);
-    desk.wake();
-    desk.changed.wait(lock, [&] { return desk.left.has_value(); });
+    state.last_resort.start(impl_->options.last_resort_seconds);
+    state.wake();
+    state.changed.wait(lock, [&] { return state.left.has_value(); });
   }
-  throw RuntimeFailure(static_cast<ExitCode>(*desk.left), text);
+  throw RuntimeFailure(static_cast<ExitCode>(*state.left), text);
 }
 
 void ControlChannel::finish() {
-  ControlDesk& desk = impl_->desk;
-  std::unique_lock lock(desk.mutex);
+  MonitorState& state = impl_->state;
+  std::unique_lock lock(state.mutex);
   impl_->check_left();
-  desk.finish = true;
-  desk.wake();
-  desk.changed.wait(lock, [&] { return desk.finished || desk.left; });
-  if (!desk.finished) {
+  state.finish = true;
+  state.wake();
+  state.changed.wait(lock, [&] { return state.finished || state.left; });
+  if (!state.finished) {
     impl_->check_left();
   }
 }

@@ -8,7 +8,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "comm/socket.h"
+#include "comm/meeting.h"
 
 namespace meshtrain {
 namespace {
@@ -161,6 +161,41 @@ bool is_this_host(const std::string& name) {
   const std::string host = host_name();
   return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == host ||
          name == host.substr(0, host.find('.')) || name.substr(0, name.find('.')) == host;
+}
+
+std::string scattered_hosts(const std::vector<std::string>& hosts) {
+  constexpr size_t kMostNamed = 4;
+  std::vector<std::pair<std::string, std::vector<int>>> ranks;  // by host, as they come
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    auto host = std::find_if(ranks.begin(), ranks.end(),
+                             [&](const auto& entry) { return entry.first == hosts[rank]; });
+    if (host == ranks.end()) {
+      host = ranks.insert(host, {hosts[rank], {}});
+    }
+    host->second.push_back(static_cast<int>(rank));
+  }
+  const bool follow = std::all_of(ranks.begin(), ranks.end(), [](const auto& entry) {
+    const std::vector<int>& own = entry.second;
+    return own.back() - own.front() + 1 == static_cast<int>(own.size());
+  });
+  if (follow) {
+    return "";
+  }
+  std::string out;
+  for (size_t h = 0; h < std::min(ranks.size(), kMostNamed); ++h) {
+    const auto& [host, own] = ranks[h];
+    out += fmt::format("{}{} has {}", out.empty() ? "" : ", ", host.substr(0, host.find('\n')),
+                       rank_list(own));
+  }
+  return ranks.size() > kMostNamed ? out + ", and so on" : out;
+}
+
+bool speaks_for_rank_zero(const std::vector<std::string>& hosts, int rank, bool closed) {
+  const std::string& mine = hosts[static_cast<size_t>(rank)];
+  const auto other = std::find_if(hosts.begin(), hosts.end(),
+                                  [&](const std::string& host) { return host != hosts[0]; });
+  const bool on_other = other != hosts.end() && mine == *other;
+  return closed || other == hosts.end() ? mine == hosts[1] || on_other : on_other;
 }
 
 }  // namespace meshtrain

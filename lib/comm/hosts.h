@@ -1,4 +1,4 @@
-// The hosts that a run is started on.
+// The hosts that a run is started on, and how its ranks lie on them.
 #pragma once
 
 #include <string>
@@ -27,5 +27,17 @@ std::vector<Host> take_slots(std::vector<Host> hosts, int processes);
 
 // Whether it is this machine, by its name alone.
 bool is_this_host(const std::string& name);
+
+// `hosts`: by rank, a name and after a newline what tells hosts of one name apart. Empty where the
+// ranks of each host follow each other; else which host has which, a few of them: "a has ranks 0,
+// 2, b has ranks 1, 3".
+std::string scattered_hosts(const std::vector<std::string>& hosts);
+
+// Whether `rank` says that rank 0 is lost; `hosts` as above, `closed`: its process has ended, its
+// host may be there. Nobody knows who else is left. Where only the process has ended, its host is
+// there as a rule, and the ranks on it; where it is silent, its host may be gone. So one on the
+// host of the first rank that may be there says it, and when the process has ended, one on another
+// host, too.
+bool speaks_for_rank_zero(const std::vector<std::string>& hosts, int rank, bool closed);
 
 }  // namespace meshtrain

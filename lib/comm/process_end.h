@@ -1,7 +1,8 @@
 // That a process ends, whatever it is doing: after a time, or when the start of a run takes too
-// long; and what it ends with.
+// long; and where it was then.
 #pragma once
 
+#include <pthread.h>
 #include <time.h>
 
 #include <condition_variable>
@@ -50,10 +51,15 @@ class TimeLimit {
   std::mutex mutex_;
   std::condition_variable done_changed_;
   bool done_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
-// A thread that gets no signals: they are for the main thread.
-std::thread quiet_thread(std::function<void()> work);
+// Whether this process is the first on its host to take `name`; it keeps it until it ends.
+bool claim_on_host(const std::string& name);
+
+// Writes `title` and the functions that `thread` is in to standard error, as `program(+0x1f2a)`:
+// `addr2line -e program 0x1f2a` gives file and line. Interrupts the thread by a signal (the last
+// real-time one) and waits for it one second at most; says so where it does not answer.
+void dump_stack(pthread_t thread, const std::string& title);
 
 }  // namespace meshtrain

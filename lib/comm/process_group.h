@@ -18,6 +18,8 @@
 
 namespace meshtrain {
 
+class ControlChannel;
+
 // A transfer that was prepared once and is done again and again. run() returns when what this
 // process receives is there and what it sends may be overwritten. All processes that take part must
 // run theirs in the same order.
@@ -51,6 +53,17 @@ class ProcessGroup {
   virtual std::unique_ptr<Transfer> make_all_reduce(Reduction reduction, DType dtype,
                                                     std::byte* data, int64_t elements,
                                                     const std::vector<int>& ranks) = 0;
+};
+
+// What a run over several processes talks with. One process has none.
+struct Processes {
+  std::shared_ptr<ProcessGroup> group;      // null: the only process
+  std::shared_ptr<ControlChannel> control;  // null together with it, and in tests without faults
+
+  int rank() const { return group == nullptr ? 0 : group->rank(); }
+  int size() const { return group == nullptr ? 1 : group->size(); }
+  // The one that prints, writes the run's files and decides about what is not computed.
+  bool is_first() const { return rank() == 0; }
 };
 
 }  // namespace meshtrain

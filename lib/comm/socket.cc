@@ -13,14 +13,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "base/diagnostic.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "base/system_calls.h"
 #include "base/text.h"
-#include "comm/network.h"
 
 namespace meshtrain {
 namespace {
@@ -68,6 +69,17 @@ bool wait_for(int fd, short events, double deadline) {
     ready = ::poll(&entry, 1, milliseconds_until(deadline));
   } while (ready < 0 && errno == EINTR);
   return ready > 0;
+}
+
+using InterfaceList = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
+
+// Of this host; empty where the system has no answer.
+InterfaceList list_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    list = nullptr;
+  }
+  return {list, ::freeifaddrs};
 }
 
 }  // namespace
@@ -136,15 +148,42 @@ std::vector<Address> resolve(const std::string& host, int port, std::string* err
   return addresses;
 }
 
-std::vector<Address> addresses_of(const std::string& interface) {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) {
-    list = nullptr;
+std::vector<std::string> network_interfaces() {
+  const InterfaceList list = list_interfaces();
+  std::vector<std::string> names;
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+    const int family = entry->ifa_addr == nullptr ? AF_UNSPEC : entry->ifa_addr->sa_family;
+    if (family == AF_INET || family == AF_INET6) {
+      names.emplace_back(entry->ifa_name);
+    }
   }
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+std::string chosen_interface() {
+  const char* value = std::getenv("MESHTRAIN_NET_INTERFACE");
+  const std::string name = value == nullptr ? "" : value;
+  const std::vector<std::string> known = network_interfaces();
+  if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) {
+    return name;
+  }
+  Diagnostics diagnostics;
+  diagnostics
+      .error(
+          "E613", {},
+          fmt::format("there is no network interface `{}` with an address here", printable(name)))
+      .note(fmt::format("there are: {}", join(known, ", ")))
+      .help("set MESHTRAIN_NET_INTERFACE to one of them, or unset it");
+  throw ConfigError(std::move(diagnostics));
+}
+
+std::vector<Address> addresses_of(const std::string& interface) {
+  const InterfaceList list = list_interfaces();
   std::vector<Address> result;
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
       if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family ||
           (entry->ifa_flags & IFF_UP) == 0) {
         continue;

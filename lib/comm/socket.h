@@ -1,5 +1,5 @@
-// TCP sockets: never blocking, closed by themselves, not inherited by programs that are started.
-// Names resolve to IPv4 and IPv6. Times are seconds of the steady clock.
+// The networks of a host, and TCP sockets: never blocking, closed by themselves, not inherited by
+// programs that are started. Names resolve to IPv4 and IPv6. Times are seconds of the steady clock.
 #pragma once
 
 #include <sys/socket.h>
@@ -50,6 +50,14 @@ std::vector<Address> resolve(const std::string& host, int port, std::string* err
 // Of `interface`, or all that other hosts may reach ("": without loopback); IPv4 first, without
 // link-local ones. Throws ConfigError E613 where the interface has none.
 std::vector<Address> addresses_of(const std::string& interface);
+
+// Names of the interfaces of this host that have an address, sorted: "eth0", "lo".
+std::vector<std::string> network_interfaces();
+
+// $MESHTRAIN_NET_INTERFACE, the one interface that control channel, MPI and NCCL are to use; empty
+// where it is not set: each of them chooses. Throws ConfigError E613 (exit 8), which lists those
+// that there are, when there is no such interface here.
+std::string chosen_interface();
 
 // Any address of this host, port chosen by the system if 0.
 Address any_address(int port, bool ipv6);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "comm/meeting.h"
 
 namespace meshtrain {
@@ -238,6 +239,10 @@ std::optional<Verdict> judge_waiting(const Views& ranks, const std::vector<Waiti
   return std::nullopt;
 }
 
+bool lost_another(const RankFailure& failure) {
+  return failure.exit_code == static_cast<int>(ExitCode::kRankLost);
+}
+
 }  // namespace
 
 std::string describe(const RankView& view, int rank) {
@@ -272,6 +277,14 @@ Verdict silent_verdict(const Views& ranks, int rank) {
           fmt::format("{} stopped answering {:.0f} s ago; training stopped", describe(view, rank),
                       view.silent_seconds),
           std::move(notes)};
+}
+
+Verdict paused_verdict(const Views& ranks, int rank, double seconds) {
+  return {"E601",
+          {rank},
+          fmt::format("{} was stopped for {:.0f} s, and the others went without it",
+                      describe(at(ranks, rank), rank), seconds),
+          {}};
 }
 
 Verdict different_loss(const Views& ranks, int rank, int64_t step) {
@@ -325,6 +338,50 @@ std::string failure_text(const Verdict& verdict, int64_t checkpoint, int64_t ste
     text += fmt::format("  = to go on: {}\n", resume);
   }
   return text + "\n";
+}
+
+std::string failures_text(const std::vector<RankFailure>& failures, const Views& ranks,
+                          int64_t checkpoint) {
+  std::vector<std::pair<std::string, std::vector<int>>> texts;
+  for (const RankFailure& failure : failures) {
+    const auto same = std::find_if(texts.begin(), texts.end(),
+                                   [&](const auto& entry) { return entry.first == failure.text; });
+    if (same == texts.end()) {
+      texts.push_back({failure.text, {failure.rank}});
+    } else {
+      same->second.push_back(failure.rank);
+    }
+  }
+  std::string out;
+  for (const auto& [text, from] : texts) {
+    out += text.substr(0, text.find_last_not_of(" \n") + 1) + "\n";
+    if (from.size() < ranks.size()) {
+      out += fmt::format("  = on {}; all {} processes stopped\n",
+                         from.size() == 1 ? describe(at(ranks, from[0]), from[0]) : rank_list(from),
+                         ranks.size());
+    }
+    if (checkpoint > 0) {
+      out += fmt::format("  = last complete checkpoint: step {}\n", checkpoint);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::optional<Verdict> lost_rank(const std::vector<RankFailure>& failures, const Views& ranks) {
+  if (!std::all_of(failures.begin(), failures.end(), lost_another)) {
+    return std::nullopt;
+  }
+  const auto ended =
+      std::find_if(ranks.begin(), ranks.end(), [](const RankView& view) { return view.ended; });
+  return ended == ranks.end()
+             ? std::nullopt
+             : std::optional(ended_verdict(ranks, static_cast<int>(ended - ranks.begin())));
+}
+
+int exit_code_of(const std::vector<RankFailure>& failures) {
+  const auto cause = std::find_if_not(failures.begin(), failures.end(), lost_another);
+  return (cause == failures.end() ? failures.front() : *cause).exit_code;
 }
 
 }  // namespace meshtrain

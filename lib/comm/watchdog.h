@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/control_message.h"
+#include "comm/monitor_frames.h"
 
 namespace meshtrain {
 
@@ -47,6 +47,8 @@ std::optional<Verdict> judge(const std::vector<RankView>& ranks,
 // The two cases that a rank sees without rank 0, too.
 Verdict ended_verdict(const std::vector<RankView>& ranks, int rank);
 Verdict silent_verdict(const std::vector<RankView>& ranks, int rank);
+// E601: `rank` itself did not run for so long, and the others have left.
+Verdict paused_verdict(const std::vector<RankView>& ranks, int rank, double seconds);
 // E604: at `step`, `rank` has another loss than rank 0.
 Verdict different_loss(const std::vector<RankView>& ranks, int rank, int64_t step);
 
@@ -57,5 +59,20 @@ std::string describe(const RankView& view, int rank);
 // the one reached, `resume` how to go on.
 std::string failure_text(const Verdict& verdict, int64_t checkpoint, int64_t step,
                          const std::string& resume);
+
+// A rank that ended by itself, and what it had to say.
+struct RankFailure {
+  int rank = 0, exit_code = 0;
+  std::string text;
+};
+// What `failures`, sorted by rank, had to say, each text once with the ranks that it is from.
+std::string failures_text(const std::vector<RankFailure>& failures,
+                          const std::vector<RankView>& ranks, int64_t checkpoint);
+// E601: where the ranks that failed merely lost another one, which has ended. Who ended says more
+// than how they noticed.
+std::optional<Verdict> lost_rank(const std::vector<RankFailure>& failures,
+                                 const std::vector<RankView>& ranks);
+// With which all ranks end: that of the first one that did not merely lose another rank.
+int exit_code_of(const std::vector<RankFailure>& failures);
 
 }  // namespace meshtrain

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "base/system_calls.h"
 #include "data/digit_canvas.h"
 #include "data/digit_strokes.h"
 
@@ -256,7 +257,7 @@ DigitImages make_digits(int64_t samples, uint64_t seed) {
       draw_images(t * share, std::min((t + 1) * share, samples), seed, out);
     };
     try {
-      helpers.emplace_back(draw);
+      helpers.push_back(quiet_thread(draw));
     } catch (const std::system_error&) {  // no more threads for this user
       draw();
     }

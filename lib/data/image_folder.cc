@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/system_calls.h"
 #include "base/text.h"
 #include "data/epoch_order.h"
 #include "data/image_listing.h"
@@ -82,7 +83,7 @@ std::vector<std::string> find_bad(const std::vector<std::string>& paths, int cha
   std::vector<std::jthread> threads;
   const size_t count = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), 64);
   for (size_t i = 1; i < std::min(count, paths.size()); ++i) {
-    threads.emplace_back(work);
+    threads.push_back(quiet_thread(work));
   }
   work();
   threads.clear();  // waits for them

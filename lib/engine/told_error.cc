@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/diagnostic.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "engine/signals.h"
 
@@ -90,12 +91,20 @@ std::string tell_error(const std::exception_ptr& error) {
     return text_of(out);
   } catch (const StopRequested& stop) {
     return text_of(told("stop", stop.exit_code(), stop.what()));
+  } catch (const FileError& problem) {
+    Json out = told("file", problem.exit_code(), problem.what());
+    out["path"] = problem.path();
+    return text_of(out);
+  } catch (const RuntimeFailure& problem) {
+    return text_of(told("runtime", problem.exit_code(), problem.what()));
+  } catch (const InternalError& problem) {
+    return text_of(told("internal", problem.exit_code(), problem.what()));
   } catch (const Error& problem) {
-    return text_of(told("error", problem.exit_code(), problem.what()));
+    return text_of(told("other", problem.exit_code(), problem.what()));
   } catch (const std::bad_alloc&) {
-    return text_of(told("error", ExitCode::kMesh, "[E632] out of memory"));
+    return text_of(told("other", ExitCode::kMesh, "[E632] out of memory"));
   } catch (const std::exception& problem) {
-    return text_of(told("error", ExitCode::kUnexpected,
+    return text_of(told("other", ExitCode::kUnexpected,
                         fmt::format("unexpected failure: {}", problem.what())));
   }
 }
@@ -103,15 +112,25 @@ std::string tell_error(const std::exception_ptr& error) {
 void throw_told(std::string_view text, const std::string& who) {
   const Json told = parse_json(text);
   const std::string prefix = who.empty() ? "" : who + ": ";
-  if (told.at("kind") == "config") {
+  const std::string kind = told.at("kind");
+  if (kind == "config") {
     throw ConfigError(findings_of(told.at("findings"), prefix));
   }
   const auto code = static_cast<ExitCode>(told.at("exit_code").get<int>());
   const std::string message = prefix + told.at("message").get<std::string>();
-  if (told.at("kind") == "stop") {
+  if (kind == "stop") {
     throw StopRequested(code, message);
   }
-  throw RuntimeFailure(code, message);
+  if (kind == "file") {
+    throw FileError(code, message, told.at("path").get<std::string>());
+  }
+  if (kind == "runtime") {
+    throw RuntimeFailure(code, message);
+  }
+  if (kind == "internal") {
+    throw InternalError(message);
+  }
+  throw Error(code, message);
 }
 
 }  // namespace meshtrain

@@ -21,21 +21,21 @@ constexpr double kJoinSeconds = 150;  // NCCL's own limit is 120
 // Who says what is told apart by the control channel while it lives.
 class Together {
  public:
-  Together(ControlChannel* control, const char* what) : control_(control) {
-    if (control_ != nullptr) {
-      control_->enter(0, what);
+  Together(ControlChannel* monitor, const char* what) : monitor_(monitor) {
+    if (monitor_ != nullptr) {
+      monitor_->enter(0, what);
     }
   }
   ~Together() {
-    if (control_ != nullptr) {
-      control_->leave();
+    if (monitor_ != nullptr) {
+      monitor_->leave();
     }
   }
   Together(const Together&) = delete;
   Together& operator=(const Together&) = delete;
 
  private:
-  ControlChannel* control_;
+  ControlChannel* monitor_;
 };
 
 // "0000:1b:00.0 of h1", and what tells hosts of one name apart. NCCL_HOSTID stands for the host, as

@@ -39,36 +39,36 @@ double nanoseconds(Call&& call) {
   return best;
 }
 
-void measure(ControlChannel& control, int ranks) {
-  const bool first = control.rank() == 0;
+void measure(ControlChannel& monitor, int ranks) {
+  const bool first = monitor.rank() == 0;
   if (first) {
     fmt::print("{:<44} {:8.1f} ns\n", "progress()",
-               nanoseconds([&](int i) { control.progress(i, 1, "forward"); }));
+               nanoseconds([&](int i) { monitor.progress(i, 1, "forward"); }));
     fmt::print("{:<44} {:8.1f} ns\n", "enter() and leave()", nanoseconds([&](int) {
-                 control.enter(1, "all-reduce of bucket 0");
-                 control.leave();
+                 monitor.enter(1, "all-reduce of bucket 0");
+                 monitor.leave();
                }));
     fmt::print("{:<44} {:8.1f} ns\n", "progress(), loss(), 4 x enter() and leave()",
                nanoseconds([&](int i) {
-                 control.progress(i, 1, "forward");
+                 monitor.progress(i, 1, "forward");
                  for (int bucket = 0; bucket < 4; ++bucket) {
-                   control.enter(1, "all-reduce of bucket 0");
-                   control.leave();
+                   monitor.enter(1, "all-reduce of bucket 0");
+                   monitor.leave();
                  }
-                 control.loss(i, 0);
+                 monitor.loss(i, 0);
                }));
   }
-  control.all_gather("after the calls", "");
+  monitor.all_gather("after the calls", "");
   constexpr int kRounds = 500;
   double start = steady_seconds();
   for (int round = 0; round < kRounds; ++round) {
-    control.all_gather("bench", "text");
+    monitor.all_gather("bench", "text");
   }
   if (first) {
     fmt::print("{:<44} {:8.1f} us\n", fmt::format("all_gather() over {} ranks", ranks),
                (steady_seconds() - start) / kRounds * 1e6);
   }
-  control.all_gather("before the pause", "");
+  monitor.all_gather("before the pause", "");
   start = steady_seconds();
   const double cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
   ::usleep(5000000);
@@ -76,7 +76,7 @@ void measure(ControlChannel& control, int ranks) {
     fmt::print("{:<44} {:8.4f} %\n", fmt::format("a core, by all {} idle threads together", ranks),
                (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (steady_seconds() - start) * 100);
   }
-  control.finish();
+  monitor.finish();
 }
 
 }  // namespace
@@ -95,10 +95,10 @@ int main(int argc, char** argv) {
       options.port = 29500;
       options.one_host = true;
       TcpGroup group(options);
-      ControlOptions control_options;
-      control_options.silence_seconds = 60;
-      ControlChannel control(group, control_options);
-      measure(control, ranks);
+      ControlOptions monitor_options;
+      monitor_options.silence_seconds = 60;
+      ControlChannel monitor(group, monitor_options);
+      measure(monitor, ranks);
     });
   }
   for (std::thread& thread : threads) {

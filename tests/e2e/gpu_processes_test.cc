@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "comm/launch.h"
+#include "comm/child_processes.h"
 #include "comm/socket.h"
-#include "command.h"
+#include "ranks.h"
 
 namespace meshtrain {
 namespace {
@@ -109,13 +109,6 @@ bool says(const Result& result, const std::string& part) {
   const bool found = result.err.find(part) != std::string::npos;
   CHECK(found);
   return found;
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t times = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++times;
-  return times;
 }
 
 std::vector<int> children_of(int pid) {
@@ -330,6 +323,29 @@ Result by_hand(const GpuFolder& folder, int size, const std::string& arguments,
   Command command = folder.on_four({"-c", script});
   command.program = "sh";
   return run(command, 120);
+}
+
+TEST_CASE("GPUs of processes that mpirun or launch started leave the weights of one") {
+  if (std::string(MESHTRAIN_MPIRUN).empty()) {
+    return;
+  }
+  const GpuFolder folder;
+  require_gpus(folder);
+  REQUIRE(folder.train("one", {}).exit_code == 0);
+  const std::vector<std::string> words = {"mlp.yaml", "--devices", "gpu:0-1x2", "-o"};
+  const auto start = [&](Command command, const std::string& run_name) {
+    command.args.insert(command.args.end(), words.begin(), words.end());
+    command.args.push_back(run_name);
+    const Result result = run(command, 120);
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(count(result.out, "Epoch 4/4") == 1);
+    CHECK((folder.weights(run_name) == folder.weights("one")));
+  };
+  Command mpirun = folder.command(
+      {"--oversubscribe", "--allow-run-as-root", "-np", "2", MESHTRAIN_BINARY, "train"});
+  mpirun.program = MESHTRAIN_MPIRUN;
+  start(mpirun, "by-mpirun");
+  start(folder.command({"launch", "--processes", "2"}), "by-launch");
 }
 
 TEST_CASE("two processes on one GPU are refused unless they are on hosts of their own") {

@@ -473,47 +473,5 @@ TEST_CASE("train with restarts goes on after it was killed") {
         folder.read("whole/weights.safetensors"));
 }
 
-// `serve-processes` with this order, and with standard input open after it or not.
-int serve(const ExampleFolder& folder, const nlohmann::json& order, bool stays_open) {
-  folder.write("order", json_text(order) + "\n");
-  const std::string read_from = stays_open ? "mkfifo f && exec 3<>f && cat order >&3 && " : "";
-  const int status = std::system(
-      fmt::format("cd '{}' && {} exec timeout -k 3 60 '{}' serve-processes {}", folder.path(),
-                  read_from, MESHTRAIN_BINARY, stays_open ? "<&3" : "<order")
-          .c_str());
-  return WEXITSTATUS(status);
-}
-
-TEST_CASE("processes for other hosts take their orders from standard input") {
-  const ExampleFolder folder;
-  CHECK(serve(folder, "no order", false) == 2);
-  nlohmann::json order = {
-      {"words",
-       {"sh", "-c", "echo $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR $T >>out; exit $RANK"}},
-      {"environment", nlohmann::json::array({nlohmann::json::array({"T", "secret"})})},
-      {"first", 3},
-      {"count", 1},
-      {"total", 8},
-      {"master", "a"},
-      {"port", "1234"}};
-  CHECK(serve(folder, order, true) == 3);
-  CHECK(folder.read("out") == "3 0 8 a secret\n");
-  // What is no order starts nothing.
-  for (const auto& [key, wrong] : std::map<std::string, nlohmann::json>{
-           {"port", 1234}, {"count", -1}, {"words", nlohmann::json::array()}, {"total", "8"}}) {
-    CAPTURE(key);
-    nlohmann::json other = order;
-    other[key] = wrong;
-    CHECK(serve(folder, other, false) == 2);
-    other.erase(key);
-    CHECK(serve(folder, other, false) == 2);
-  }
-  CHECK(serve(folder, nlohmann::json::object(), false) == 2);
-  CHECK(folder.read("out") == "3 0 8 a secret\n");
-  // Whoever started them is gone.
-  order["words"] = {"sleep", "1000"};
-  CHECK(serve(folder, order, false) == 8);
-}
-
 }  // namespace
 }  // namespace meshtrain

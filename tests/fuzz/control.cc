@@ -2,7 +2,7 @@
 #include <sys/socket.h>
 
 #include "base/diagnostic.h"
-#include "comm/control_message.h"
+#include "comm/monitor_frames.h"
 #include "target.h"
 
 namespace meshtrain::fuzz {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/system_calls.h"
 
 namespace meshtrain::cuda {
 namespace {
@@ -296,7 +297,7 @@ void Communicators::abort() {
   std::vector<ncclComm_t> all = {world_};
   for (const auto& [ranks, communicator] : parts_)
     all.push_back(communicator);
-  aborting_ = std::jthread([nccl = nccl_, context = core_.context, all] {
+  aborting_ = quiet_thread([nccl = nccl_, context = core_.context, all] {
     if (context != nullptr)  // NCCL comes back to the thread's own context
       driver().cuCtxSetCurrent(context);
     nccl->ncclGroupStart();

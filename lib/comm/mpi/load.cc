@@ -5,7 +5,6 @@
 #include "base/diagnostic.h"
 #include "base/library_part.h"
 #include "comm/mpi/library.h"
-#include "comm/mpi/settings.h"
 
 #ifndef MESHTRAIN_MPI_MISSING  // why the build can make no MPI library; "" where it can
 #define MESHTRAIN_MPI_MISSING ""
@@ -37,6 +36,26 @@ ConfigError alone(int size, const std::string& reason, const std::string& help) 
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> mpi_settings(int local_size, int cores,
+                                                              const std::string& interface) {
+  std::vector<std::pair<std::string, std::string>> settings = {
+      {"OMPI_MCA_coll", "^han,adapt"},
+      {"OMPI_MCA_oob_tcp_keepalive_time", "10"},
+      {"OMPI_MCA_oob_tcp_keepalive_intvl", "5"},
+      {"OMPI_MCA_oob_tcp_keepalive_probes", "3"},
+      {"PMIX_MCA_gds", "hash"},
+  };
+  if (local_size > cores) {
+    settings.emplace_back("OMPI_MCA_mpi_yield_when_idle", "1");
+  }
+  if (!interface.empty()) {
+    settings.emplace_back("OMPI_MCA_btl_tcp_if_include", interface);
+    settings.emplace_back("OMPI_MCA_oob_tcp_if_include", interface);
+    settings.emplace_back("NCCL_SOCKET_IFNAME", "=" + interface);  // that name, not a prefix
+  }
+  return settings;
+}
 
 std::shared_ptr<ProcessGroup> make_mpi_group(const LaunchEnvironment& environment, int cores,
                                              const std::string& interface) {

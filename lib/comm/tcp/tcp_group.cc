@@ -9,7 +9,6 @@
 #include "base/diagnostic.h"
 #include "base/text.h"
 #include "comm/control_channel.h"
-#include "comm/network.h"
 
 namespace meshtrain {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/diagnostic.h"
 #include "base/text.h"
 #include "comm/control_channel.h"
-#include "comm/control_message.h"
 #include "comm/meeting.h"
+#include "comm/monitor_frames.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
 
@@ -89,9 +89,9 @@ TEST_CASE("strangers at the port are dropped and counted and told of once") {
       const std::lock_guard lock(mutex);
       printed += text;
     };
-    ControlChannel control(held, options);
-    CHECK(control.all_gather("k", "v") == std::vector<std::string>{"v", "v"});
-    control.finish();
+    ControlChannel monitor(held, options);
+    CHECK(monitor.all_gather("k", "v") == std::vector<std::string>{"v", "v"});
+    monitor.finish();
   });
   INFO(printed);
   CHECK(contains(printed, "warning[W612]: dropped "));
@@ -111,8 +111,8 @@ TEST_CASE("a slow stranger has five seconds") {
     });
     ControlOptions options = test_options();
     options.print = [](std::string_view) {};
-    ControlChannel control(held, options);
-    control.finish();
+    ControlChannel monitor(held, options);
+    monitor.finish();
   });
 }
 
@@ -135,8 +135,8 @@ TEST_CASE("a rank that sends what is no message stops the run") {
         ControlOptions options = test_options();
         options.print = [&](std::string_view text) { printed += text; };
         options.exit = [&](int code) { left = code; };
-        ControlChannel control(*group, options);
-        CHECK_THROWS_AS(wait_for_the_end(control), RuntimeFailure);
+        ControlChannel monitor(*group, options);
+        CHECK_THROWS_AS(wait_for_the_end(monitor), RuntimeFailure);
         return;
       }
       group->all_gather("false-host\n17\n" + host_id());
@@ -171,7 +171,7 @@ TEST_CASE("a rank that never connects is named") {
       }
     });
     try {
-      ControlChannel control(held, options);
+      ControlChannel monitor(held, options);
     } catch (const ConfigError& error) {
       CHECK(error.exit_code() == ExitCode::kRankLost);
       texts[group->rank()] = error.what();

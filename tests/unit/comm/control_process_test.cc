@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/launch.h"
+#include "comm/child_processes.h"
 #include "comm/process_end.h"
 #include "comm/socket.h"
 #include "control_ranks.h"

@@ -33,24 +33,24 @@ void wait_for_line() {
   }
 }
 
-void do_step(ControlChannel& control, TcpGroup& group, int step) {
-  control.progress(step, 1, "forward");
-  control.enter(11, "all-reduce of bucket 0");
+void do_step(ControlChannel& monitor, TcpGroup& group, int step) {
+  monitor.progress(step, 1, "forward");
+  monitor.enter(11, "all-reduce of bucket 0");
   group.all_gather("gradients");
-  control.leave();
-  control.loss(step, static_cast<uint64_t>(step));
+  monitor.leave();
+  monitor.loss(step, static_cast<uint64_t>(step));
 }
 
 int run(int rank, const std::string& what, int who, const TcpOptions& options) {
   TcpGroup group(options);
-  ControlOptions control_options = ControlOptions::from_environment();
-  control_options.parent = what == "parent" ? ::getppid() : 0;
-  control_options.resume_command = "the same command with --resume";
-  ControlChannel control(group, control_options);
-  const auto hook = control.on_abort([] { say("hook\n"); });
+  ControlOptions monitor_options = ControlOptions::from_environment();
+  monitor_options.parent = what == "parent" ? ::getppid() : 0;
+  monitor_options.resume_command = "the same command with --resume";
+  ControlChannel monitor(group, monitor_options);
+  const auto hook = monitor.on_abort([] { say("hook\n"); });
   try {
-    do_step(control, group, 1);
-    control.set_last_checkpoint(1);
+    do_step(monitor, group, 1);
+    monitor.set_last_checkpoint(1);
     say("ready\n");
     for (int step = 2; what != "finish" || step < 20; ++step) {
       if (rank == who && what != "train" && what != "parent") {
@@ -58,20 +58,20 @@ int run(int rank, const std::string& what, int who, const TcpOptions& options) {
         if (what == "exit") {
           std::exit(0);
         } else if (what == "fail") {
-          control.fail(5, "error[E501]: loss is NaN\n");
+          monitor.fail(5, "error[E501]: loss is NaN\n");
         }
-        control.progress(step, 1, "data");
+        monitor.progress(step, 1, "data");
         while (true) {
           ::pause();
         }
       }
-      do_step(control, group, step);
+      do_step(monitor, group, step);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   } catch (const Error& error) {
-    control.fail(static_cast<int>(error.exit_code()), error.what());
+    monitor.fail(static_cast<int>(error.exit_code()), error.what());
   }
-  control.finish();
+  monitor.finish();
   return 0;
 }
 

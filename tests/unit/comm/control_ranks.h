@@ -17,7 +17,7 @@
 
 namespace meshtrain::test {
 
-struct Ending {
+struct RankEnd {
   int exit_code = -1;   // what it left with; -1: it did not have to
   std::string printed;  // to standard error
 };
@@ -32,43 +32,43 @@ inline ControlOptions test_options() {
   return options;
 }
 
-using RankBody = std::function<void(ControlChannel& control, ProcessGroup& group)>;
+using RankBody = std::function<void(ControlChannel& monitor, ProcessGroup& group)>;
 
 // What became of each rank after `body`, in which a rank that leaves gets an Error.
-inline std::vector<Ending> run_ranks(int size, const ControlOptions& options,
-                                     const RankBody& body) {
-  std::vector<Ending> endings(static_cast<size_t>(size));
+inline std::vector<RankEnd> run_ranks(int size, const ControlOptions& options,
+                                      const RankBody& body) {
+  std::vector<RankEnd> endings(static_cast<size_t>(size));
   std::mutex mutex;
   run_as_processes(size, [&](std::shared_ptr<ThreadGroup> group) {
-    Ending& ending = endings[static_cast<size_t>(group->rank())];
+    RankEnd& end = endings[static_cast<size_t>(group->rank())];
     ControlOptions own = options;
     own.print = [&](std::string_view text) {
       const std::lock_guard lock(mutex);
-      ending.printed += text;
+      end.printed += text;
     };
     own.exit = [&](int code) {
       const std::lock_guard lock(mutex);
-      ending.exit_code = code;
+      end.exit_code = code;
     };
     try {
-      ControlChannel control(*group, own);
+      ControlChannel monitor(*group, own);
       try {
-        body(control, *group);
+        body(monitor, *group);
       } catch (const RuntimeFailure&) {  // it leaves
       }
     } catch (const ConfigError& error) {
       const std::lock_guard lock(mutex);
-      ending.exit_code = static_cast<int>(error.exit_code());
-      ending.printed += error.what();
+      end.exit_code = static_cast<int>(error.exit_code());
+      end.printed += error.what();
     }
   });
   return endings;
 }
 
-inline std::vector<int> exit_codes(const std::vector<Ending>& endings) {
+inline std::vector<int> exit_codes(const std::vector<RankEnd>& endings) {
   std::vector<int> codes;
-  for (const Ending& ending : endings) {
-    codes.push_back(ending.exit_code);
+  for (const RankEnd& end : endings) {
+    codes.push_back(end.exit_code);
   }
   return codes;
 }
@@ -78,17 +78,17 @@ inline bool contains(const std::string& text, const std::string& part) {
 }
 
 // Waits for a channel to end this rank.
-[[noreturn]] inline void wait_for_the_end(ControlChannel& control) {
-  control.all_gather(fmt::format("only of rank {}", control.rank()), "");
+[[noreturn]] inline void wait_for_the_end(ControlChannel& monitor) {
+  monitor.all_gather(fmt::format("only of rank {}", monitor.rank()), "");
   throw InternalError("another rank gave it");
 }
 
 // The same, by a rank that the channel does not see waiting.
-[[noreturn]] inline void be_busy_until_the_end(ControlChannel& control) {
-  while (!control.aborting()) {
+[[noreturn]] inline void be_busy_until_the_end(ControlChannel& monitor) {
+  while (!monitor.aborting()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  wait_for_the_end(control);
+  wait_for_the_end(monitor);
 }
 
 }  // namespace meshtrain::test

@@ -19,43 +19,43 @@ namespace {
 using Codes = std::vector<int>;
 
 TEST_CASE("ranks that finish in order leave nothing to say") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
-    CHECK(control.size() == 4);
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    CHECK(monitor.size() == 4);
     for (int step = 1; step <= 100; ++step) {
-      control.progress(step, 1, "forward");
-      control.enter(17, "all-reduce");
-      control.leave();
-      control.loss(step, static_cast<uint64_t>(step) * 31);
+      monitor.progress(step, 1, "forward");
+      monitor.enter(17, "all-reduce");
+      monitor.leave();
+      monitor.loss(step, static_cast<uint64_t>(step) * 31);
     }
-    control.finish();
-    CHECK_FALSE(control.aborting());
+    monitor.finish();
+    CHECK_FALSE(monitor.aborting());
   });
-  for (const Ending& ending : endings) {
-    CHECK(ending.exit_code == -1);
-    CHECK(ending.printed == "");
+  for (const RankEnd& end : endings) {
+    CHECK(end.exit_code == -1);
+    CHECK(end.printed == "");
   }
 }
 
 TEST_CASE("finish waits for the slowest rank") {
   std::atomic<int> arrived{0};
-  run_ranks(3, test_options(), [&](ControlChannel& control, ProcessGroup& group) {
+  run_ranks(3, test_options(), [&](ControlChannel& monitor, ProcessGroup& group) {
     group.all_gather("");
-    if (control.rank() == 2) {
+    if (monitor.rank() == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     ++arrived;
-    control.finish();
+    monitor.finish();
     CHECK(arrived == 3);
   });
 }
 
 TEST_CASE("a rank that fails takes all with its code and its text is shown once by rank 0") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
-    control.set_last_checkpoint(1250);
-    if (control.rank() == 2) {
-      control.fail(3, "error[E300]: no file `x.npy`\n\n");
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    monitor.set_last_checkpoint(1250);
+    if (monitor.rank() == 2) {
+      monitor.fail(3, "error[E300]: no file `x.npy`\n\n");
     }
-    wait_for_the_end(control);
+    wait_for_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{3, 3, 3, 3});
   CHECK(contains(endings[0].printed, "error[E300]: no file `x.npy`\n  = on rank 2 on host "));
@@ -68,31 +68,31 @@ TEST_CASE("a rank that fails takes all with its code and its text is shown once 
 
 TEST_CASE("what is gathered comes to rank 0, and what rank 0 gives to all") {
   const std::string large(200'000, 'x');  // several frames
-  const auto endings = run_ranks(4, test_options(), [&](ControlChannel& control, ProcessGroup&) {
+  const auto endings = run_ranks(4, test_options(), [&](ControlChannel& monitor, ProcessGroup&) {
     for (int round = 0; round < 3; ++round) {
-      const std::string mine = fmt::format("{} of {}", round, control.rank()) + large;
-      const std::vector<std::string> all = control.gather("k", mine);
+      const std::string mine = fmt::format("{} of {}", round, monitor.rank()) + large;
+      const std::vector<std::string> all = monitor.gather("k", mine);
       CHECK(all.size() == 4);
       CHECK(all[0] == fmt::format("{} of 0", round) + large);
       for (size_t r = 1; r < 4; ++r) {
         const std::string given = fmt::format("{} of {}", round, r) + large;
-        CHECK(all[r] == (control.rank() == 0 ? given : ""));
+        CHECK(all[r] == (monitor.rank() == 0 ? given : ""));
       }
-      CHECK(control.all_gather("all", mine)[3] == fmt::format("{} of 3", round) + large);
+      CHECK(monitor.all_gather("all", mine)[3] == fmt::format("{} of 3", round) + large);
     }
-    control.finish();
+    monitor.finish();
   });
   CHECK(exit_codes(endings) == Codes{-1, -1, -1, -1});
 }
 
 TEST_CASE("of two threads of a rank that fail one is heard") {
-  const auto endings = run_ranks(2, test_options(), [](ControlChannel& control, ProcessGroup&) {
-    if (control.rank() == 0) {
-      wait_for_the_end(control);
+  const auto endings = run_ranks(2, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    if (monitor.rank() == 0) {
+      wait_for_the_end(monitor);
       return;
     }
     const auto fail = [&](const char* text) {
-      CHECK_THROWS_AS(control.fail(5, text), RuntimeFailure);
+      CHECK_THROWS_AS(monitor.fail(5, text), RuntimeFailure);
     };
     std::thread other(fail, "error: one\n");
     fail("error: another\n");
@@ -106,20 +106,31 @@ TEST_CASE("of two threads of a rank that fail one is heard") {
 }
 
 TEST_CASE("what all ranks find wrong is shown as if one process had found it") {
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup&) {
-    control.fail(2, "error[E204]: 200 is not divisible by 3\n\n");
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    monitor.fail(2, "error[E204]: 200 is not divisible by 3\n\n");
   });
   CHECK(exit_codes(endings) == Codes{2, 2, 2});
   CHECK(endings[0].printed == "error[E204]: 200 is not divisible by 3\n\n");
   CHECK(endings[1].printed + endings[2].printed == "");
 }
 
-TEST_CASE("a failure of rank 0 itself reaches the others") {
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup&) {
-    if (control.rank() == 0) {
-      control.fail(74, "error[E420]: disk full\n");
+TEST_CASE("all end with the code of a rank that failed by itself, not of one that lost it") {
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    if (monitor.rank() == 2) {
+      monitor.fail(2, "error[E112]: `epochs` must be an integer\n");
     }
-    wait_for_the_end(control);
+    monitor.fail(8, "error[E605]: rank 2 has gone\n");
+  });
+  CHECK(exit_codes(endings) == Codes{2, 2, 2});
+  CHECK(contains(endings[0].printed, "error[E112]: `epochs` must be an integer\n"));
+}
+
+TEST_CASE("a failure of rank 0 itself reaches the others") {
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    if (monitor.rank() == 0) {
+      monitor.fail(74, "error[E420]: disk full\n");
+    }
+    wait_for_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{74, 74, 74});
   CHECK(contains(endings[0].printed, "  = on rank 0 on host "));
@@ -127,15 +138,15 @@ TEST_CASE("a failure of rank 0 itself reaches the others") {
 
 TEST_CASE("a rank that ends without a word is named and all others leave with 8") {
   const auto endings =
-      run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup& group) {
-        control.progress(1312, 2, "forward");
-        control.enter(5, control.keep("all-reduce of bucket " + std::to_string(3)));
-        control.set_last_checkpoint(1250);
+      run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup& group) {
+        monitor.progress(1312, 2, "forward");
+        monitor.enter(5, monitor.keep("all-reduce of bucket " + std::to_string(3)));
+        monitor.set_last_checkpoint(1250);
         group.all_gather("");  // rank 0 has come as far before rank 2 ends
-        if (control.rank() == 2) {
+        if (monitor.rank() == 2) {
           return;  // without finish()
         }
-        wait_for_the_end(control);
+        wait_for_the_end(monitor);
       });
   CHECK(exit_codes(endings) == Codes{8, 8, -1, 8});
   const std::string& text = endings[0].printed;
@@ -148,11 +159,11 @@ TEST_CASE("a rank that ends without a word is named and all others leave with 8"
 }
 
 TEST_CASE("when rank 0 ends one of the others says so") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
-    if (control.rank() == 0) {
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    if (monitor.rank() == 0) {
       return;
     }
-    wait_for_the_end(control);
+    wait_for_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{-1, 8, 8, 8});
   const std::string all = endings[1].printed + endings[2].printed + endings[3].printed;
@@ -162,15 +173,15 @@ TEST_CASE("when rank 0 ends one of the others says so") {
 }
 
 TEST_CASE("ranks in different collectives are told from each other at once") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& control, ProcessGroup&) {
-    control.enter(1, "all-gather of d1/kernel");
-    control.leave();
-    if (control.rank() == 3) {
-      control.enter(7, "all-reduce of bucket 1");
+  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+    monitor.enter(1, "all-gather of d1/kernel");
+    monitor.leave();
+    if (monitor.rank() == 3) {
+      monitor.enter(7, "all-reduce of bucket 1");
     } else {
-      control.enter(6, "all-reduce of bucket 0");
+      monitor.enter(6, "all-reduce of bucket 0");
     }
-    wait_for_the_end(control);
+    wait_for_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{8, 8, 8, 8});
   const std::string& text = endings[0].printed;
@@ -183,14 +194,14 @@ TEST_CASE("ranks in different collectives are told from each other at once") {
 TEST_CASE("a rank that does not come to a collective is named with what it does instead") {
   ControlOptions options = test_options();
   options.collective_seconds = 0.4;
-  const auto endings = run_ranks(3, options, [](ControlChannel& control, ProcessGroup&) {
-    control.progress(9, 1, "data");
-    control.enter(4, "all-reduce of bucket 0");
-    control.leave();
-    if (control.rank() != 1) {
-      control.enter(4, "all-reduce of bucket 0");
+  const auto endings = run_ranks(3, options, [](ControlChannel& monitor, ProcessGroup&) {
+    monitor.progress(9, 1, "data");
+    monitor.enter(4, "all-reduce of bucket 0");
+    monitor.leave();
+    if (monitor.rank() != 1) {
+      monitor.enter(4, "all-reduce of bucket 0");
     }
-    be_busy_until_the_end(control);
+    be_busy_until_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{8, 8, 8});
   const std::string& text = endings[0].printed;
@@ -207,23 +218,23 @@ TEST_CASE(
     "a rank that is stuck before what the others wait for is named and slow reading is none") {
   ControlOptions options = test_options();
   options.collective_seconds = 1.5;  // longer than a busy machine lets a thread wait
-  const auto endings = run_ranks(3, options, [](ControlChannel& control, ProcessGroup& group) {
-    control.progress(9, 1, "data");
-    control.enter(0, "the steps on the GPUs");
-    control.leave();
+  const auto endings = run_ranks(3, options, [](ControlChannel& monitor, ProcessGroup& group) {
+    monitor.progress(9, 1, "data");
+    monitor.enter(0, "the steps on the GPUs");
+    monitor.leave();
     // Many waits, each of them short, are no wait.
     const double until = steady_seconds() + 2.5;
-    while (steady_seconds() < until && !control.aborting()) {
-      control.wait_for("reading a variable", 1);
+    while (steady_seconds() < until && !monitor.aborting()) {
+      monitor.wait_for("reading a variable", 1);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      control.leave();
+      monitor.leave();
     }
-    CHECK_FALSE(control.aborting());
+    CHECK_FALSE(monitor.aborting());
     group.all_gather("");
-    if (control.rank() != 1) {
-      control.wait_for("reading the results of steps", 4);
+    if (monitor.rank() != 1) {
+      monitor.wait_for("reading the results of steps", 4);
     }
-    be_busy_until_the_end(control);
+    be_busy_until_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{8, 8, 8});
   const std::string& text = endings[0].printed;
@@ -236,15 +247,15 @@ TEST_CASE("an announced phase is waited for as long as it said and no longer") {
   ControlOptions options = test_options();
   options.collective_seconds = 0.2;
   const double start = steady_seconds();
-  const auto endings = run_ranks(2, options, [](ControlChannel& control, ProcessGroup& group) {
-    if (control.rank() == 0) {
+  const auto endings = run_ranks(2, options, [](ControlChannel& monitor, ProcessGroup& group) {
+    if (monitor.rank() == 0) {
       group.all_gather("");  // the other has announced it
-      control.enter(4, "all-reduce");
-      be_busy_until_the_end(control);
+      monitor.enter(4, "all-reduce");
+      be_busy_until_the_end(monitor);
     }
-    const auto phase = control.announce("compiling the kernels", 1.5);
+    const auto phase = monitor.announce("compiling the kernels", 1.5);
     group.all_gather("");
-    be_busy_until_the_end(control);
+    be_busy_until_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{8, 8});
   CHECK(steady_seconds() - start > 1.5);
@@ -257,26 +268,26 @@ TEST_CASE("a rank that was excused or does one thing after the other may still c
   ControlOptions options = test_options();
   options.collective_seconds = 1.5;  // longer than a busy machine lets a thread wait
   for (const bool announces : {true, false}) {
-    const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup& group) {
+    const auto endings = run_ranks(2, options, [&](ControlChannel& monitor, ProcessGroup& group) {
       group.all_gather("");
-      if (control.rank() == 1) {
+      if (monitor.rank() == 1) {
         std::optional<ControlChannel::Announcement> announced;
         if (announces) {
-          announced.emplace(control.announce("compiling the kernels", 60));
+          announced.emplace(monitor.announce("compiling the kernels", 60));
         }
         for (int i = 0; i < 25; ++i) {
           if (!announces) {
-            control.progress(1, 1, "data");
+            monitor.progress(1, 1, "data");
           }
           std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
         announced.reset();
         std::this_thread::sleep_for(std::chrono::milliseconds(500));  // several reports
       }
-      control.enter(4, "all-reduce");
+      monitor.enter(4, "all-reduce");
       group.all_gather("");
-      control.leave();
-      control.finish();
+      monitor.leave();
+      monitor.finish();
     });
     INFO(endings[0].printed);
     CHECK(exit_codes(endings) == Codes{-1, -1});
@@ -287,14 +298,14 @@ TEST_CASE("a rank that does not give its text or does not finish is named") {
   ControlOptions options = test_options();
   options.collective_seconds = 0.3;
   for (const bool at_end : {false, true}) {
-    const auto endings = run_ranks(3, options, [&](ControlChannel& control, ProcessGroup&) {
-      if (control.rank() == 2) {
-        be_busy_until_the_end(control);
+    const auto endings = run_ranks(3, options, [&](ControlChannel& monitor, ProcessGroup&) {
+      if (monitor.rank() == 2) {
+        be_busy_until_the_end(monitor);
       }
       if (at_end) {
-        control.finish();
+        monitor.finish();
       } else {
-        control.all_gather("checkpoint 500", "ok");
+        monitor.all_gather("checkpoint 500", "ok");
       }
     });
     CHECK(exit_codes(endings) == Codes{8, 8, 8});
@@ -306,11 +317,11 @@ TEST_CASE("a rank that does not give its text or does not finish is named") {
 }
 
 TEST_CASE("different losses at one step stop the run") {
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup& g) {
-    control.loss(12, 100);
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup& g) {
+    monitor.loss(12, 100);
     g.all_gather("");  // rank 0 has noted its own
-    control.loss(13, control.rank() == 1 ? 7 : 8);
-    wait_for_the_end(control);
+    monitor.loss(13, monitor.rank() == 1 ? 7 : 8);
+    wait_for_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{8, 8, 8});
   INFO(endings[0].printed);
@@ -320,7 +331,7 @@ TEST_CASE("different losses at one step stop the run") {
 
 TEST_CASE("texts come to all ranks by key from many threads") {
   constexpr int kThreads = 6, kRounds = 40;
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& control, ProcessGroup&) {
+  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
     std::vector<std::thread> threads;
     std::atomic<int> wrong{0};
     for (int t = 0; t < kThreads; ++t) {
@@ -328,7 +339,7 @@ TEST_CASE("texts come to all ranks by key from many threads") {
         const std::string key = fmt::format("key {}", t);
         for (int round = 0; round < kRounds; ++round) {
           const auto texts =
-              control.all_gather(key, fmt::format("{}/{}/{}", control.rank(), t, round));
+              monitor.all_gather(key, fmt::format("{}/{}/{}", monitor.rank(), t, round));
           for (int rank = 0; rank < 3; ++rank) {
             wrong += texts.size() != 3 ||
                      texts[static_cast<size_t>(rank)] != fmt::format("{}/{}/{}", rank, t, round);
@@ -340,14 +351,14 @@ TEST_CASE("texts come to all ranks by key from many threads") {
       thread.join();
     }
     CHECK(wrong == 0);
-    control.finish();
+    monitor.finish();
   });
   CHECK(exit_codes(endings) == Codes{-1, -1, -1});
 }
 
 TEST_CASE("texts longer than a message come whole beside short and empty ones") {
   const std::vector<size_t> sizes = {0, 1, 61439, 61440, 61441, 3000000};
-  const auto endings = run_ranks(3, test_options(), [&](ControlChannel& control, ProcessGroup&) {
+  const auto endings = run_ranks(3, test_options(), [&](ControlChannel& monitor, ProcessGroup&) {
     const auto text_of = [](int rank, size_t size) {
       std::string text(size, static_cast<char>('a' + rank));
       for (size_t i = 0; i < size; i += 997) {
@@ -361,12 +372,12 @@ TEST_CASE("texts longer than a message come whole beside short and empty ones") 
         return sizes[(i + static_cast<size_t>(rank)) % sizes.size()];
       };
       const auto texts =
-          control.all_gather("report", text_of(control.rank(), size_of(control.rank())));
+          monitor.all_gather("report", text_of(monitor.rank(), size_of(monitor.rank())));
       for (int rank = 0; rank < 3; ++rank) {
         CHECK(texts[static_cast<size_t>(rank)] == text_of(rank, size_of(rank)));
       }
     }
-    control.finish();
+    monitor.finish();
   });
   CHECK(exit_codes(endings) == Codes{-1, -1, -1});
 }
@@ -374,21 +385,21 @@ TEST_CASE("texts longer than a message come whole beside short and empty ones") 
 TEST_CASE("hooks run before the end newest first and those that are gone do not") {
   std::vector<std::string> ran[2];
   ControlOptions options = test_options();
-  const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup& group) {
-    auto& mine = ran[control.rank()];
-    const auto first = control.on_abort([&] { mine.push_back("first"); });
+  const auto endings = run_ranks(2, options, [&](ControlChannel& monitor, ProcessGroup& group) {
+    auto& mine = ran[monitor.rank()];
+    const auto first = monitor.on_abort([&] { mine.push_back("first"); });
     {
-      const auto gone = control.on_abort([&] { mine.push_back("gone"); });
+      const auto gone = monitor.on_abort([&] { mine.push_back("gone"); });
     }
-    const auto last = control.on_abort([&] {
+    const auto last = monitor.on_abort([&] {
       // A checkpoint that all have written is still reported.
-      mine.push_back(control.all_gather("report", "done")[1]);
+      mine.push_back(monitor.all_gather("report", "done")[1]);
     });
     group.all_gather("");
-    if (control.rank() == 1) {
-      control.fail(5, "error[E501]: loss is NaN\n");
+    if (monitor.rank() == 1) {
+      monitor.fail(5, "error[E501]: loss is NaN\n");
     }
-    wait_for_the_end(control);
+    wait_for_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{5, 5});
   CHECK(ran[0] == std::vector<std::string>{"done", "first"});
@@ -397,11 +408,11 @@ TEST_CASE("hooks run before the end newest first and those that are gone do not"
 
 TEST_CASE("a hook that throws keeps neither the others nor the exit code from coming") {
   std::atomic<int> ran{0};
-  const auto endings = run_ranks(2, test_options(), [&](ControlChannel& control, ProcessGroup& g) {
-    const auto first = control.on_abort([&] { ++ran; });
-    const auto last = control.on_abort([] { throw InternalError("in a hook"); });
+  const auto endings = run_ranks(2, test_options(), [&](ControlChannel& monitor, ProcessGroup& g) {
+    const auto first = monitor.on_abort([&] { ++ran; });
+    const auto last = monitor.on_abort([] { throw InternalError("in a hook"); });
     g.all_gather("");
-    control.fail(5, "error[E501]: loss is NaN\n");
+    monitor.fail(5, "error[E501]: loss is NaN\n");
   });
   CHECK(exit_codes(endings) == Codes{5, 5});
   CHECK(ran == 2);
@@ -413,17 +424,17 @@ TEST_CASE("a hook that hangs does not keep a process") {
   std::mutex mutex;
   std::condition_variable changed;
   int left = 0;
-  const auto endings = run_ranks(2, options, [&](ControlChannel& control, ProcessGroup& group) {
-    const auto hook = control.on_abort([&] {
-      if (control.rank() == 1) {  // until rank 0 has left
+  const auto endings = run_ranks(2, options, [&](ControlChannel& monitor, ProcessGroup& group) {
+    const auto hook = monitor.on_abort([&] {
+      if (monitor.rank() == 1) {  // until rank 0 has left
         std::unique_lock lock(mutex);
         changed.wait(lock, [&] { return left > 0; });
       }
     });
     group.all_gather("");
-    if (control.rank() == 0) {
+    if (monitor.rank() == 0) {
       try {
-        control.fail(8, "error\n");
+        monitor.fail(8, "error\n");
       } catch (const RuntimeFailure&) {
         const std::lock_guard lock(mutex);
         ++left;
@@ -431,7 +442,7 @@ TEST_CASE("a hook that hangs does not keep a process") {
         throw;
       }
     }
-    wait_for_the_end(control);
+    wait_for_the_end(monitor);
   });
   CHECK(exit_codes(endings) == Codes{8, 8});
 }

@@ -1,13 +1,12 @@
 // Which network, and what Open MPI is told.
-#include "comm/network.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 
-#include "comm/mpi/settings.h"
+#include "comm/mpi/load.h"
+#include "comm/socket.h"
 #include "support/temp_folder.h"
 
 namespace meshtrain::test {

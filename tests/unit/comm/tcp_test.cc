@@ -90,10 +90,10 @@ TEST_CASE("a control channel runs over processes that met so") {
   const auto problems = meet(
       3, [](TcpOptions&) {},
       [](TcpGroup& group) {
-        ControlChannel control(group, {});
-        CHECK(control.all_gather("key", std::to_string(group.rank())) ==
+        ControlChannel monitor(group, {});
+        CHECK(monitor.all_gather("key", std::to_string(group.rank())) ==
               std::vector<std::string>{"0", "1", "2"});
-        control.finish();
+        monitor.finish();
       });
   CHECK(problems == std::vector<std::string>(3));
 }

@@ -8,12 +8,15 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "data/dataset.h"
+#include "data/digits.h"
 #include "data/sources.h"
 #include "source_config.h"
 #include "support/golden.h"
 #include "support/temp_folder.h"
+#include "support/thread_signals.h"
 #include "tensor/npz.h"
 
 TEST_SUITE_BEGIN("cpu");
@@ -307,6 +310,27 @@ TEST_CASE("image_folder: bad images are left out once or too many of them refuse
         "E322 2 of 6 images cannot be read; `max_bad_records` allows 1 | note: `" + root +
             "/cat/2.png`: libpng: the file ends early: truncated? | note: `" + root +
             "/dog/3.png`: the file is empty");
+}
+
+TEST_CASE("threads that decode images or draw digits leave signals to the main thread") {
+  test::TempFolder folder;
+  const std::string root = folder.file("photos");
+  for (int i = 0; i < 50; ++i) {
+    copy("a png/rgb.png", fmt::format("{}/cat/{}.png", root, i));
+  }
+  const std::function<void()> works[] = {
+      [&] {
+        read_source(image_folder(root, {{"on_bad_record", value("skip")}}), "");
+      },
+      [] { make_digits(20000, 1); }};
+  for (const auto& work : works) {
+    test::OtherThreads threads;
+    for (int time = 0; time < 100 && threads.seen == 0; ++time) {
+      threads = test::watch_threads(work);
+    }
+    CHECK(threads.open == 0);
+    CHECK((threads.seen > 0 || std::thread::hardware_concurrency() == 1));
+  }
 }
 
 TEST_CASE("image_folder: an image that goes away while it is used is named") {

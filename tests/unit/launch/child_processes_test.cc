@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "base/diagnostic.h"
-#include "comm/launch.h"
 #include "support/temp_folder.h"
 
 namespace meshtrain {
@@ -123,10 +122,9 @@ TEST_CASE("signals are passed on once and translated") {
     comes_true([&] { return folder.read("ready") == "\n"; });
     kill(self, SIGTERM);
   });
-  const ChildrenEnd end =
-      run_children({shell(script)}, {.say = {}, .orders = -1, .translate = [](int number) {
-                                       return number == SIGTERM ? SIGUSR1 : 0;
-                                     }});
+  const ChildrenEnd end = run_children({shell(script)}, {.say = {}, .translate = [](int number) {
+                                                           return number == SIGTERM ? SIGUSR1 : 0;
+                                                         }});
   sender.join();
   CHECK(end.exit_code == 75);
   CHECK(end.signals == std::set<int>{SIGUSR1});
@@ -185,30 +183,6 @@ TEST_CASE("children end with the process that started them even if that is kille
   CHECK(comes_true([&] { return !is_running(child); }));
 }
 
-TEST_CASE(
-    "a child with orders gets its text and signals as lines, and the end when it should end") {
-  const test::TempFolder folder;
-  ChildCommand command = shell("read order; echo \"$order\" >'" + folder.file("out") +
-                               "'; cat >>'" + folder.file("out") + "'");
-  command.input = "the order\n";
-  const BlockedSignals blocked({SIGUSR1, SIGUSR2});
-  std::thread sender([&, self = getpid()] {
-    comes_true([&] { return folder.read("out") == "the order\n"; });
-    kill(self, SIGUSR1);
-    comes_true([&] { return folder.read("out") == "the order\nsignal 10\n"; });
-    kill(self, SIGUSR2);
-  });
-  // A second child fails once all has been seen, and the first one is asked to end then.
-  const ChildrenEnd end = run_children(
-      {command, shell("trap '' USR1 USR2; until grep -q 'signal 12' '" + folder.file("out") +
-                      "' 2>/dev/null; do sleep 0.05; done; exit 4")},
-      {});
-  sender.join();
-  CHECK(end.exit_code == 4);
-  CHECK(end.signals == std::set<int>{SIGUSR1, SIGUSR2});
-  CHECK(folder.read("out").find("the order\nsignal 10\nsignal 12\n") == 0);
-}
-
 TEST_CASE("processes of a run know their rank and share a token that others do not") {
   const test::TempFolder folder;
   const std::string script =
@@ -226,23 +200,6 @@ TEST_CASE("processes of a run know their rank and share a token that others do n
   }
   CHECK(folder.read("t0").find(' ') == 32);
   CHECK(std::atoi(folder.read("t0").substr(33).c_str()) > 0);
-}
-
-TEST_CASE("what cannot be sent to other hosts is refused before anything starts") {
-  const std::vector<Host> hosts = {{"localhost", 1}, {"host.invalid", 1}};
-  const test::TempFolder folder;
-  const std::vector<std::string> touch = {"touch", folder.path() + "/started"};
-  for (const auto& [word, value] : {std::pair("more", "\xff"), std::pair("\xff", "more")}) {
-    std::vector<std::string> words = touch;
-    words.push_back(word);
-    try {
-      run_on_hosts(words, hosts, {"false"}, {{"NCCL_X", value}}, {});
-      FAIL("started");
-    } catch (const ConfigError& error) {
-      CHECK(error.diagnostics().list().front().code == "E140");
-    }
-    CHECK_FALSE(std::filesystem::exists(touch[1]));
-  }
 }
 
 TEST_CASE("one of several processes that a signal ended is a lost rank") {

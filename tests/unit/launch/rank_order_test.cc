@@ -1,4 +1,4 @@
-#include "comm/rank_order.h"
+#include "comm/hosts.h"
 
 #include <doctest/doctest.h>
 

@@ -102,6 +102,54 @@ TEST_CASE("where one fails alone all end with its name") {
   }
 }
 
+// Exit code and class of what `action` throws.
+std::string thrown_by(const std::function<void()>& action) {
+  const auto named = [](const Error& error, const std::string& name) {
+    return fmt::format("{} {}", static_cast<int>(error.exit_code()), name);
+  };
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return named(error, "ConfigError");
+  } catch (const StopRequested& error) {
+    return named(error, "StopRequested");
+  } catch (const FileError& error) {
+    return named(error, "FileError of " + error.path());
+  } catch (const RuntimeFailure& error) {
+    return named(error, "RuntimeFailure");
+  } catch (const InternalError& error) {
+    return named(error, "InternalError");
+  } catch (const Error& error) {
+    return named(error, "Error");
+  }
+  return "nothing";
+}
+
+TEST_CASE("an error of one process keeps its class and its exit code on all") {
+  const std::pair<const char*, std::function<void()>> errors[] = {
+      {"2 ConfigError", [] { throw ConfigError("E112", some_place(), "wrong"); }},
+      {"130 StopRequested", [] { throw StopRequested(ExitCode::kInterrupted, "interrupted"); }},
+      {"3 FileError of x", [] { throw FileError(ExitCode::kData, "cannot open", "x", ENOENT); }},
+      {"74 RuntimeFailure", [] { throw RuntimeFailure(ExitCode::kWriteFailed, "no space"); }},
+      {"1 InternalError", [] { throw InternalError("a broken invariant"); }},
+      {"7 Error", [] { throw Error(ExitCode::kCheckFailed, "not equal"); }},
+      {"4 Error", [] { throw std::bad_alloc(); }},
+      {"1 Error", [] { throw std::out_of_range("no such key"); }}};
+  for (const auto& [expected, fail] : errors) {
+    run_as_processes(3, [&, &expected = expected, &fail = fail](const Group& group) {
+      const Agreement agreement({group, nullptr}, [] { return 0.0; });
+      const std::string own = thrown_by([&] {
+        agreement.by_all("a test", [&] {
+          if (agreement.rank() == 1) {
+            fail();
+          }
+        });
+      });
+      CHECK(own == expected);
+    });
+  }
+}
+
 TEST_CASE("where all fail each has rank 0's error") {
   const auto errors = thrown(3, [](Agreement& agreement) {
     agreement.by_all("a test", [&] {

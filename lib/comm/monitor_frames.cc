@@ -1,4 +1,4 @@
-#include "comm/control_message.h"
+#include "comm/monitor_frames.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -11,6 +11,22 @@ namespace {
 constexpr size_t kMostWords = 400;  // of one text of a report
 
 }  // namespace
+
+RankReport RankReport::of(const Activity::Values& values) {
+  RankReport report;
+  report.step = values.step;
+  report.epoch = values.epoch;
+  report.phase = values.phase;
+  report.sequence = values.sequence;
+  report.signature = values.signature;
+  report.collective = values.collective;
+  report.inside = values.inside;
+  report.awaited = values.awaited;
+  report.awaited_steps = values.awaited_steps;
+  report.loss_step = values.loss_step;
+  report.loss_hash = values.loss_hash;
+  return report;
+}
 
 std::string RankReport::frame() const {
   const auto some = [](const std::string& text) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "comm/activity.h"
 #include "comm/socket.h"
 
 namespace meshtrain {
@@ -103,6 +104,8 @@ struct RankReport {
   int64_t loss_step = 0;
   uint64_t loss_hash = 0;
 
+  // The fields that `values` has.
+  static RankReport of(const Activity::Values& values);
   std::string frame() const;
   bool read(FrameReader& from);  // false: malformed
 };
