@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "comm/processes.h"
+#include "comm/process_group.h"
 #include "config/load.h"
 #include "streams.h"
 #include "train/console.h"
 
 namespace meshtrain {
 
-class Agreement;
+class Coordinator;
 class Engine;
 
 struct FetchArguments {

@@ -8,9 +8,9 @@
 
 #include "cli.h"
 #include "config/object.h"
-#include "train/agreement.h"
 #include "train/checkpoint/local_copy.h"
 #include "train/checkpoint/reader.h"
+#include "train/coordinator.h"
 #include "train/run_dir.h"
 
 namespace meshtrain {
@@ -37,7 +37,8 @@ ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
 
 // Of several processes rank 0 looks, and all get the same; the others open the checkpoint, or a
 // copy, without verifying it once more. Throws also E457 (exit 6): one of them cannot read it.
-ResumeTarget agree_on_target(const Agreement& agreement, const std::function<ResumeTarget()>& find);
+ResumeTarget agree_on_target(const Coordinator& coordinator,
+                             const std::function<ResumeTarget()>& find);
 
 // With BackupAndRestore: the run that was interrupted, found by -o, `backup_dir` or the name; a run
 // from the beginning when there is none, or when it was finished.

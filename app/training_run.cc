@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "describe_run.h"
-#include "ending.h"
+#include "exit_report.h"
 #include "portable_config.h"
 #include "run_writer.h"
 #include "train/adapt.h"
@@ -54,7 +54,7 @@ TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double
     : arguments_(arguments),
       options_(std::move(options)),
       config_(load_config(options_)),
-      agreement_(arguments.processes, seconds_now),
+      coordinator_(arguments.processes, seconds_now),
       started_at_(started_at),
       written_(config_.source_text),
       portable_(portable_config(options_, config_)) {}
@@ -70,25 +70,27 @@ void TrainingRun::drop_file_callbacks() {
 // What the processes must know alike before anything else.
 void TrainingRun::begin(const ResumeTarget& target) {
   if (options_.source && target.reader) {  // the config is the checkpoint's, with all defaults
-    agreement_.by_all("reading the config", [&] { written_ = target.reader->text("config.yaml"); });
+    coordinator_.on_all_ranks("reading the config",
+                              [&] { written_ = target.reader->text("config.yaml"); });
   }
   Diagnostics diagnostics;
-  agreement_.by_first("looking at the run's folder", [&] {
+  coordinator_.on_rank_zero("looking at the run's folder", [&] {
     check_run_dir(target.run, diagnostics);
     diagnostics.throw_if_errors();
   });
-  started_at_ = parse_json(agreement_.from_first("the time", [&] {
+  started_at_ = parse_json(coordinator_.broadcast("the time", [&] {
                   return json_text(nlohmann::json(started_at_));
                 })).get<double>();
   catch_run_signals(config_.run.on_signal);
 }
 
 std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
-  const auto announced = agreement_.announce("compiling the model", kLongestCompilation);
+  const auto announced = coordinator_.announce("compiling the model", kLongestCompilation);
   auto engine =
       std::make_unique<Engine>(config_, data_spec(*data.train), engine_options(arguments_));
-  agreement_.by_all("checking labels and ids", [&] { check_run_ids(engine->setup(), data); });
-  agreement_.by_first("checking callbacks", [&] {  // who writes their files
+  coordinator_.on_all_ranks("checking labels and ids",
+                            [&] { check_run_ids(engine->setup(), data); });
+  coordinator_.on_rank_zero("checking callbacks", [&] {  // who writes their files
     Diagnostics diagnostics;
     check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
     diagnostics.throw_if_errors();
@@ -122,10 +124,10 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   Checkpointer checkpointer(engine, config_, checkpointer_options(target, run, callbacks, record));
   const ConfigObject* backup = config_.callback("BackupAndRestore");
   if (backup != nullptr) {
-    agreement_.by_first("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
+    coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
   }
   if (target.run.resume) {
-    agreement_.by_first("cutting back metrics.jsonl", [&] { run.rewind(position_); });
+    coordinator_.on_rank_zero("cutting back metrics.jsonl", [&] { run.rewind(position_); });
   }
   for (const auto& callback : callbacks.all()) {
     checkpointer.add_state(*callback);
@@ -134,7 +136,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
     checkpointer.resume(*target.reader, target.own);
   }
   started = true;
-  agreement_.by_first("writing the run's files", [&] {
+  coordinator_.on_rank_zero("writing the run's files", [&] {
     write_run_files(run, plan, engine);
     const RunInfo info = describe(engine, plan, data, run, target);
     show_start(info, plan, engine);
@@ -147,18 +149,18 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Sto
   }
   try {
     Trainer trainer(engine, config_, seconds_now);
-    trainer.set_agreement(agreement_);
+    trainer.set_coordinator(coordinator_);
     trainer.set_callbacks(callbacks);
     trainer.set_control(*control);
     record.observe(trainer);
     run_steps(trainer, engine, data, run, target);
   } catch (...) {
     console.interrupt();
-    const Ending ending = ending_of_exception(arguments_, started);
-    record.end(ending.exit_code, ending.message);
+    const ExitReport report = exit_report_of(arguments_, started);
+    record.end(report.exit_code, report.message);
     throw;
   }
-  agreement_.by_first("ending the run's files", [&] {
+  coordinator_.on_rank_zero("ending the run's files", [&] {
     console.finish();
     record.end(0, "");
     record.close();
@@ -176,7 +178,7 @@ void TrainingRun::run_steps(Trainer& trainer, Engine& engine, const RunData& dat
     trainer.start_at(position_);
   }
   trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
-  save_weights(engine, run.file("weights.safetensors"), agreement_);
+  save_weights(engine, run.file("weights.safetensors"), coordinator_);
   if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
     trainer.evaluate(*evaluated, evaluated_batch_size(config_), config_.evaluate.steps);
   }
@@ -206,12 +208,12 @@ LearnedPtr learned_before(const ResumeTarget& target, const Arguments& arguments
 RunData TrainingRun::read_data(const ResumeTarget& target) {
   RunData data;
   std::string hash;
-  if (const auto& group = agreement_.processes().group;
+  if (const auto& group = coordinator_.processes().group;
       group != nullptr && config_.data.memory == 0) {
     config_.data.memory.value = available_memory() / 4 / group->local_size();
   }
-  const auto announced = agreement_.announce("opening the data");
-  agreement_.by_all("opening the data", [&] {
+  const auto announced = coordinator_.announce("opening the data");
+  coordinator_.on_all_ranks("opening the data", [&] {
     data = load_run_data(config_, true, evaluated_part(config_),
                          learned_before(target, arguments_, config_.data.train, data_warnings_));
     learned_ = data.train->learned ? learned_text(*data.train->learned) : "";
@@ -219,24 +221,24 @@ RunData TrainingRun::read_data(const ResumeTarget& target) {
     cursor_ = data_cursor(*data.train, config_);
     hash = cursor_.data;
     for (const std::optional<Dataset>* part : {&data.validation, &data.test}) {
-      hash += agreement_.is_alone() || !*part ? "-" : data_cursor(**part, config_).data;
+      hash += coordinator_.is_alone() || !*part ? "-" : data_cursor(**part, config_).data;
     }
   });
-  check_same_data(agreement_, hash, data.train->loc);
+  check_same_data(coordinator_, hash, data.train->loc);
   return data;
 }
 
 RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, Console& console) {
   std::optional<RunDir> made;
-  const std::string path = agreement_.from_first("making the run's folder", [&] {
+  const std::string path = coordinator_.broadcast("making the run's folder", [&] {
     made.emplace(options, [&](const std::string& message) { console.on_warning(message); });
     made->check_room(weights);
     return made->path();
   });
   if (gathers(config_)) {
-    sees_folder_ = who_sees(agreement_, path, kShortLook);
+    sees_folder_ = who_sees(coordinator_, path, kShortLook);
   } else {
-    check_shared_folder(agreement_, path);
+    check_shared_folder(coordinator_, path);
   }
   return made ? std::move(*made) : RunDir(path);
 }
@@ -244,12 +246,12 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, 
 // The weights to begin with: of the checkpoint, of fit.initial_weights, or drawn.
 void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
   warnings_ = target.warnings;
-  const auto announced = agreement_.announce("reading the weights");
+  const auto announced = coordinator_.announce("reading the weights");
   if (target.reader) {
     if (arguments_.partial) {
       adapt_to_data(engine.model(), *data.train, engine);
     }
-    agreement_.by_all("reading the checkpoint", [&] {
+    coordinator_.on_all_ranks("reading the checkpoint", [&] {
       changes_ = changes_since(*target.reader, portable_);
       position_ = restore(engine, *target.reader, cursor_, changes_,
                           {.allow = arguments_.allow,
@@ -266,7 +268,7 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
       adapt_to_data(engine.model(), *data.train, engine);
     }
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model(), arguments_.partial ? &unfit : nullptr, agreement_);
+                 &engine.model(), arguments_.partial ? &unfit : nullptr, coordinator_);
     for (const std::string& line : unfit) {
       warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
     }
@@ -283,7 +285,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     if (callback.class_name != "ModelCheckpoint" || !callback.boolean("restore")) {
       continue;
     }
-    const std::string newest = agreement_.from_first("looking for the newest model", [&] {
+    const std::string newest = coordinator_.broadcast("looking for the newest model", [&] {
       return newest_model(callback, runs_folder(run_dir_options(arguments_, config_)))
           .value_or(std::string());
     });
@@ -292,21 +294,22 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     }
     const bool is_model = model_format(newest) != ModelFormat::kNone;
     if (!is_model) {
-      agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
+      coordinator_.on_rank_zero("verifying a checkpoint",
+                                [&] { CheckpointReader(newest).verify(); });
     }
     std::optional<LocalCopy> copy;
     if (gathers(config_)) {
-      copy.emplace(agreement_, newest, true);
+      copy.emplace(coordinator_, newest, true);
     }
     const std::string path = copy ? copy->path() : newest;
     if (is_model) {
       std::vector<std::string> unfit;
       load_weights(engine, path, callback.loc_of("filepath"), &engine.model(),
-                   arguments_.partial ? &unfit : nullptr, agreement_);
+                   arguments_.partial ? &unfit : nullptr, coordinator_);
       warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
       began_from_ = newest + ": its weights";
     } else {
-      agreement_.by_all("reading the checkpoint", [&] {
+      coordinator_.on_all_ranks("reading the checkpoint", [&] {
         const CheckpointReader reader(path);
         restore(engine, reader, cursor_, changes_since(reader, portable_),
                 {.allow = arguments_.allow,
@@ -350,9 +353,9 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
                 return larger_is_better(engine.setup().graphs(), log).value_or(false);
               },
           .save_model =
-              [this, &engine](const std::string& path) { save_model(engine, path, agreement_); },
-          .writes = agreement_.is_first(),
-          .shared_now = [this] { return agreement_.now(); },
+              [this, &engine](const std::string& path) { save_model(engine, path, coordinator_); },
+          .writes = coordinator_.is_first(),
+          .shared_now = [this] { return coordinator_.now(); },
           .same_run = target.own,
           .begins_again = target.run.resume && !target.reader};
 }
@@ -373,7 +376,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   }
   options.now = seconds_now;
   options.started_at = started_at_;
-  options.agreement = &agreement_;
+  options.coordinator = &coordinator_;
   options.sees_folder = sees_folder_;
   options.warn = [&record](const std::string& text) { record.warn(text); };
   options.report = [&record](const std::string& text) {

@@ -10,11 +10,11 @@
 #include "cli.h"
 #include "resume.h"
 #include "stop_at.h"
-#include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
 #include "train/checkpoint/checkpointer.h"
 #include "train/checkpoint/restore.h"
 #include "train/console.h"
+#include "train/coordinator.h"
 #include "train/engine.h"
 #include "train/make_plan.h"
 #include "train/run_data.h"
@@ -33,7 +33,7 @@ class TrainingRun {
   TrainingRun(const Arguments& arguments, LoadOptions options, double started_at);
 
   const Config& config() const { return config_; }
-  const Agreement& agreement() const { return agreement_; }
+  const Coordinator& coordinator() const { return coordinator_; }
   // Callbacks that write files act no more: a replay must not touch what the run left elsewhere.
   void drop_file_callbacks();
   // `started` becomes true when there is something on disk. Throws what ends the run, and
@@ -61,7 +61,7 @@ class TrainingRun {
   const Arguments& arguments_;
   LoadOptions options_;
   Config config_;
-  Agreement agreement_;  // with the other processes of this run
+  Coordinator coordinator_;  // with the other processes of this run
   double started_at_;
   std::string written_;            // the config as the user wrote it
   std::string portable_;           // the config as checkpoints keep it

@@ -68,14 +68,14 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
                       [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   unseen_ = 0;
-  agreement_->look(Agreement::Pace::kNow);  // callbacks begin at rank 0's time
+  coordinator_->look(Coordinator::Pace::kNow);  // callbacks begin at rank 0's time
   if (callbacks_ != nullptr) {
     callbacks_->on_train_begin(at);
   }
   if (control_ != nullptr) {
     control_->on_fit_begin(at);
   } else {
-    agreement_->throw_if_stopped("setting up");
+    coordinator_->throw_if_stopped("setting up");
   }
   while (at.epoch < fit.epochs && (callbacks_ == nullptr || !callbacks_->stop_training())) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
@@ -178,10 +178,10 @@ int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
 void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
                              TrainPosition& at) {
   const auto next = [&] {
-    agreement_->progress(at, "data");
+    coordinator_->progress(at, "data");
     try {
       const Batch batch = batches.next();
-      agreement_->progress(at, "step");
+      coordinator_->progress(at, "step");
       return batch;
     } catch (...) {
       see_steps(at, 0);
@@ -204,7 +204,7 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
   }
   save_states(at);
   if (control_ == nullptr) {
-    agreement_->throw_if_stopped(
+    coordinator_->throw_if_stopped(
         fmt::format("step {} of epoch {}; weights were not saved", at.batch, at.epoch + 1));
   } else if (control_turn) {
     control_->after_step(at, last);
@@ -222,7 +222,7 @@ void Trainer::see_steps(const TrainPosition& at, int64_t but) {
       callbacks_->on_invalid_loss(batch);
     }
     --unseen_;
-    agreement_->loss(at.step - unseen_, runner_);
+    coordinator_->loss(at.step - unseen_, runner_);
     for (TrainObserver* observer : observers_) {
       observer->on_train_step(epoch, batch + 1, runner_);
     }
@@ -238,7 +238,7 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   trained.epoch_trained = true;
   trained.logs = report.logs;
   trained.lists = report.lists;
-  agreement_->progress(trained, "validation");
+  coordinator_->progress(trained, "validation");
   if (callbacks_ != nullptr) {
     callbacks_->on_test_begin();
   }
@@ -246,7 +246,7 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
     if (control_ != nullptr) {
       control_->during_validation(trained);
     } else {
-      agreement_->throw_if_stopped(
+      coordinator_->throw_if_stopped(
           fmt::format("step {} of the validation; weights were not saved", step));
     }
   });
@@ -276,7 +276,7 @@ Logs Trainer::evaluate(const Dataset& dataset, int64_t batch_size, int64_t steps
     if (control_ != nullptr) {
       control_->during_evaluation();
     } else {
-      agreement_->throw_if_stopped(fmt::format("step {} of the evaluation", step));
+      coordinator_->throw_if_stopped(fmt::format("step {} of the evaluation", step));
     }
   });
   report.seconds = now_() - start;
@@ -330,7 +330,7 @@ std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_s
     for (TrainObserver* observer : observers_) {
       observer->on_predict_step(step);
     }
-    agreement_->throw_if_stopped(fmt::format("step {} of the prediction", step));
+    coordinator_->throw_if_stopped(fmt::format("step {} of the prediction", step));
   }
   for (TrainObserver* observer : observers_) {
     observer->on_predict_end(steps);

@@ -12,9 +12,9 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-#include "train/agreement.h"
 #include "train/batch_reader.h"
 #include "train/callbacks/callback_list.h"
+#include "train/coordinator.h"
 #include "train/progress.h"
 #include "train/step_runner.h"
 #include "train/train_control.h"
@@ -88,7 +88,7 @@ class Trainer {
   // Decides between steps about saving and stopping; without one a signal ends the run.
   void set_control(TrainControl& control) { control_ = &control; }
   // Of the runner's processes; without one it is alone.
-  void set_agreement(Agreement& agreement) { agreement_ = &agreement; }
+  void set_coordinator(Coordinator& coordinator) { coordinator_ = &coordinator; }
   // fit goes on here instead of at initial_epoch; the runner must be in the state of that place.
   void start_at(TrainPosition position) { start_ = std::move(position); }
 
@@ -126,8 +126,8 @@ class Trainer {
   std::vector<TrainObserver*> observers_;
   CallbackList* callbacks_ = nullptr;
   TrainControl* control_ = nullptr;
-  Agreement alone_;
-  Agreement* agreement_ = &alone_;
+  Coordinator alone_;
+  Coordinator* coordinator_ = &alone_;
   std::optional<TrainPosition> start_;
   // Steps before the position that are begun and were not seen: loss, callbacks, observers. A
   // runner that runs ahead is given the next steps first, so that its device has work while those

@@ -160,12 +160,13 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
 }
 
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
-                  const Model* model, std::vector<std::string>* unfit, const Agreement& agreement) {
-  const auto announced = agreement.announce("reading weights");
+                  const Model* model, std::vector<std::string>* unfit,
+                  const Coordinator& coordinator) {
+  const auto announced = coordinator.announce("reading weights");
   const std::vector<WantedWeight> wanted =
       model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
   std::vector<NamedTensor> fitting;
-  agreement.by_all("reading weights", [&] {
+  coordinator.on_all_ranks("reading weights", [&] {
     fitting = fitting_weights(read_weights_in(path, model), wanted, path, loc, unfit);
   });
   for (const auto& [name, value] : fitting) {
@@ -173,13 +174,14 @@ void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& 
   }
 }
 
-void save_weights(const StepRunner& runner, const std::string& path, const Agreement& agreement) {
+void save_weights(const StepRunner& runner, const std::string& path,
+                  const Coordinator& coordinator) {
   std::vector<NamedTensor> tensors;
   for (const std::string& name : runner.weight_paths()) {
     tensors.push_back({name, runner.read_variable(name)});
   }
-  const auto announced = agreement.announce("writing the weights");
-  agreement.by_first("writing the weights", [&] { write_safetensors(path, tensors); });
+  const auto announced = coordinator.announce("writing the weights");
+  coordinator.on_rank_zero("writing the weights", [&] { write_safetensors(path, tensors); });
 }
 
 }  // namespace meshtrain

@@ -7,7 +7,7 @@
 #include "base/diagnostic.h"
 #include "nn/model.h"
 #include "tensor/named_tensor.h"
-#include "train/agreement.h"
+#include "train/coordinator.h"
 #include "train/step_runner.h"
 
 namespace meshtrain {
@@ -47,11 +47,11 @@ std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* m
 // Collective: each process reads the file.
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
                   const Model* model = nullptr, std::vector<std::string>* unfit = nullptr,
-                  const Agreement& agreement = Agreement());
+                  const Coordinator& coordinator = Coordinator());
 
 // All layer weights, whole, each in its own dtype; replaces `path` whole or not at all. Collective:
 // rank 0 writes. Throws FileError (exit 74; RuntimeFailure where another process failed).
 void save_weights(const StepRunner& runner, const std::string& path,
-                  const Agreement& agreement = Agreement());
+                  const Coordinator& coordinator = Coordinator());
 
 }  // namespace meshtrain

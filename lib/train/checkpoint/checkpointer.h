@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "train/agreement.h"
 #include "train/checkpoint/folder.h"
 #include "train/checkpoint/reader.h"
 #include "train/checkpoint/writer.h"
+#include "train/coordinator.h"
 #include "train/engine.h"
 #include "train/progress.h"
 #include "train/train_control.h"
@@ -31,8 +31,8 @@ struct CheckpointerOptions {
   DataCursor cursor;       // of the training data; of rank 0 at least
   std::vector<std::pair<std::string, std::string>> texts;  // config.yaml, ...: name and content
   Clock now;
-  double started_at = 0;           // of the process, for run.max_time; on all that of rank 0
-  Agreement* agreement = nullptr;  // of the engine's processes; null: one alone
+  double started_at = 0;               // of the process, for run.max_time; on all that of rank 0
+  Coordinator* coordinator = nullptr;  // of the engine's processes; null: one alone
   // With gather: root, whether each process sees run_dir; empty: all write into it.
   std::vector<bool> sees_folder;
   std::function<void(const std::string&)> warn;
@@ -80,7 +80,7 @@ class Checkpointer : public TrainControl {
   bool is_named(int64_t step) const;
   SaveResult write(const SaveOptions& options, bool replaces) const;
   SaveOptions save_options(bool anywhere = false);
-  void look(Agreement::Pace pace, uint64_t logs = 0);
+  void look(Coordinator::Pace pace, uint64_t logs = 0);
   bool compares_replicas(const TrainPosition& at) const;
   void check_replicas(const TrainPosition& at);
   [[noreturn]] void report_unequal(const std::string& what, int64_t step) const;
@@ -104,8 +104,8 @@ class Checkpointer : public TrainControl {
   const Config& config_;
   CheckpointerOptions options_;
   std::string folder_;
-  Agreement alone_;
-  Agreement& agreement_;
+  Coordinator alone_;
+  Coordinator& coordinator_;
   std::unique_ptr<CheckpointLock> lock_;
   Snapshot snapshot_;
   std::vector<Persistent*> states_;
@@ -135,7 +135,7 @@ class Checkpointer : public TrainControl {
   double last_step_ = 0, longest_step_ = 0;
   bool asked_ = false;  // a signal asked for a checkpoint
   bool due_ = false;    // one was due while the epoch's last step was done
-  std::optional<ControlChannel::Hook> on_abort_;
+  std::optional<HeartbeatMonitor::Hook> on_abort_;
 };
 
 }  // namespace meshtrain

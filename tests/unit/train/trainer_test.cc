@@ -12,8 +12,8 @@
 
 #include "fake_runner.h"
 #include "support/thread_group.h"
-#include "train/agreement.h"
 #include "train/callbacks/callback_list.h"
+#include "train/coordinator.h"
 #include "train/events.h"
 #include "train/sample_weights.h"
 #include "train/signals.h"
@@ -79,15 +79,15 @@ TEST_CASE("callbacks begin at rank 0's time in every process") {
   run_as_processes(2, [&](const std::shared_ptr<ThreadGroup>& group) {
     const size_t rank = static_cast<size_t>(group->rank());
     const Clock clock = [rank] { return 100.0 + 1000.0 * static_cast<double>(rank); };
-    Agreement agreement({group, nullptr}, clock);
+    Coordinator coordinator({group, nullptr}, clock);
     Session s(config_of(2, 1));
     CallbackList callbacks(
         {.runner = s.runner, .config = s.config, .now = clock, .shared_now = [&] {
-           return agreement.now();
+           return coordinator.now();
          }});
     callbacks.add(std::make_unique<Beginning>(callbacks.context(), began[rank]));
     s.trainer.set_callbacks(callbacks);
-    s.trainer.set_agreement(agreement);
+    s.trainer.set_coordinator(coordinator);
     s.trainer.fit(dataset_of({1, 2, 3, 4}), nullptr);
   });
   CHECK(began == std::vector<double>{100, 100});
