@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "comm/processes.h"
+#include "comm/process_group.h"
 #include "config/load.h"
 #include "record/console.h"
 #include "streams.h"
 
 namespace meshtrain {
 
-class Agreement;
+class Coordinator;
 class Engine;
 
 struct FetchArguments {

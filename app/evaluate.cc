@@ -44,34 +44,34 @@ int run_evaluate(const Arguments& arguments, bool& started) {
     return *code;
   }
   const DataPart part = part_to_evaluate(config);
-  Agreement agreement(arguments.processes, seconds_now);
+  Coordinator coordinator(arguments.processes, seconds_now);
   RunData data;
   LearnedPtr known;
   std::string hash;
-  agreement.by_all("opening the data", [&] {
-    const auto announced = agreement.announce("opening the data");
+  coordinator.on_all_ranks("opening the data", [&] {
+    const auto announced = coordinator.announce("opening the data");
     known = learned_for(given, config);
     data = load_run_data(config, false, part, known);
-    hash = agreement.is_alone() ? "" : data_cursor(*data.part(part), config).data;
+    hash = coordinator.is_alone() ? "" : data_cursor(*data.part(part), config).data;
   });
   const Dataset& dataset = *data.part(part);
-  check_same_data(agreement, hash, dataset.loc);
+  check_same_data(coordinator, hash, dataset.loc);
   Engine engine(config, data_spec(dataset), engine_options(arguments));
-  agreement.by_all("checking labels and ids", [&] { check_run_ids(engine.setup(), data); });
+  coordinator.on_all_ranks("checking labels and ids", [&] { check_run_ids(engine.setup(), data); });
   engine.prepare_run({.evaluated = dataset.num_samples});
   Diagnostics warnings = engine.warnings();
   if (!known) {
     warn_of_ids(config, part, weights_of(given, config), warnings);
   }
   show_warnings(warnings, arguments);
-  load_given_weights(engine, given, config, arguments, agreement);
+  load_given_weights(engine, given, config, arguments, coordinator);
   Console console(console_options(arguments, config));
   EventLog events(false, config.dtype_policy.value == "float64");
   if (arguments.log_format == "json") {
     events.add_sink([](std::string_view line) { out_stream().write(fmt::format("{}\n", line)); });
   }
   Trainer trainer(engine, config, seconds_now);
-  trainer.set_agreement(agreement);
+  trainer.set_coordinator(coordinator);
   trainer.add_hook(events);
   trainer.add_hook(console);
   started = true;

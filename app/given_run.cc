@@ -77,7 +77,7 @@ LearnedPtr learned_for(const GivenRun& given, const Config& config) {
 }
 
 void load_given_weights(Engine& engine, const GivenRun& given, const Config& config,
-                        const Arguments& arguments, const Agreement& agreement) {
+                        const Arguments& arguments, const Coordinator& coordinator) {
   const Located<std::string>& configured = config.fit.initial_weights;
   if (given.weights.empty() && configured.value.empty()) {
     if (engine.model().weights().empty()) {
@@ -89,15 +89,15 @@ void load_given_weights(Engine& engine, const GivenRun& given, const Config& con
     throw ConfigError(diagnostics);
   }
   if (given.weights.empty()) {
-    load_weights(engine, configured, configured.loc, &engine.model(), nullptr, agreement);
+    load_weights(engine, configured, configured.loc, &engine.model(), nullptr, coordinator);
     return;
   }
   const std::string path =
-      agreement.from_first("looking for weights", [&] { return weights_in(given.weights); });
+      coordinator.broadcast("looking for weights", [&] { return weights_in(given.weights); });
   if (path != given.weights && !arguments.quiet) {
     err_stream().write(fmt::format("weights     {}\n", path));
   }
-  load_weights(engine, path, {}, &engine.model(), nullptr, agreement);
+  load_weights(engine, path, {}, &engine.model(), nullptr, coordinator);
 }
 
 }  // namespace meshtrain

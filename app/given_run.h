@@ -27,6 +27,6 @@ LearnedPtr learned_for(const GivenRun& given, const Config& config);
 // given.weights, else fit.initial_weights, else E140 unless the model has no weights. Says which it
 // took of a run, unless --quiet.
 void load_given_weights(Engine& engine, const GivenRun& given, const Config& config,
-                        const Arguments& arguments, const Agreement& agreement);
+                        const Arguments& arguments, const Coordinator& coordinator);
 
 }  // namespace meshtrain

@@ -69,8 +69,8 @@ void check_interface(const std::string& name) {
 }
 
 // What the processes will find, as far as this host can tell.
-Surroundings after_start(const std::vector<Host>& hosts) {
-  Surroundings out = Surroundings::here(hosts.empty() ? 1 : total_slots(hosts));
+LocalResources after_start(const std::vector<Host>& hosts) {
+  LocalResources out = LocalResources::here(hosts.empty() ? 1 : total_slots(hosts));
   for (const Host& host : hosts) {
     if (is_this_host(host.name)) {
       out.local_processes = host.slots;

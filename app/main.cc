@@ -11,7 +11,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "cli.h"
-#include "ending.h"
+#include "exit_report.h"
 #include "help.h"
 #include "start_processes.h"
 #include "verbs.h"
@@ -90,7 +90,7 @@ int code_after_output(int code, bool has_record) {
 
 int run(int argc, char** argv) {
   prepare_streams();
-  let_first_speak();
+  mute_nonzero_ranks();
   CLI::App app("Sharded neural network training from one YAML file", "meshtrain");
   Arguments arguments;
   arguments.command_line.assign(argv, argv + argc);
@@ -122,15 +122,15 @@ int run(int argc, char** argv) {
   arguments.given_words = given_words(app);
   const std::string verb = app.get_subcommands().front()->get_name();
   warn_of_environment(arguments);
-  Ending ending;
+  ExitReport report;
   try {
     if (start_processes(arguments, verb)) {
-      ending.exit_code = action();
+      report.exit_code = action();
     }
   } catch (...) {
-    ending = ending_of_exception(arguments, started);
+    report = exit_report_of(arguments, started);
   }
-  const int code = end_processes(arguments.processes, ending);
+  const int code = end_processes(arguments.processes, report);
   // The run's folder has it, the predictions are a file; an evaluation has nothing but its line.
   return code_after_output(code, started && verb != "evaluate");
 }

@@ -101,16 +101,16 @@ int run_predict(const Arguments& arguments, bool& started) {
   if (const std::optional<int> code = run_own_processes(arguments, config)) {
     return *code;
   }
-  Agreement agreement(arguments.processes, seconds_now);
+  Coordinator coordinator(arguments.processes, seconds_now);
   const Setup setup(config, nullptr);
   check_predictions_path(arguments.output, setup.model().output_names().size());
-  agreement.by_first("looking at --output",
+  coordinator.on_rank_zero("looking at --output",
                      [&] { check_predictions_folder(arguments.output, arguments.input); });
   Dataset dataset;
   std::string hash;
   Diagnostics warnings;
-  agreement.by_all("opening the data", [&] {
-    const auto announced = agreement.announce("opening the data");
+  coordinator.on_all_ranks("opening the data", [&] {
+    const auto announced = coordinator.announce("opening the data");
     const ConfigObject source = input_source(arguments.input, config.data);
     const LearnedPtr known = learned_for(given, config);
     dataset = load_dataset(source, config.data, known);
@@ -118,21 +118,21 @@ int run_predict(const Arguments& arguments, bool& started) {
       warn_of_nothing_learned(source, weights_of(given, config), warnings);
     }
     order_arrays(config.model, dataset);
-    hash = agreement.is_alone() ? "" : data_cursor(dataset, config).data;
+    hash = coordinator.is_alone() ? "" : data_cursor(dataset, config).data;
   });
-  check_same_data(agreement, hash, dataset.loc);
+  check_same_data(coordinator, hash, dataset.loc);
   DataSpec spec = data_spec(dataset);
   spec.targets = setup.data().targets;
   spec.loc = place_of_input(arguments.input);
   Engine engine(config, spec, engine_options(arguments));
   dataset.loc = spec.loc;
-  agreement.by_all("checking ids", [&] { check_input_ids(engine.setup(), dataset); });
+  coordinator.on_all_ranks("checking ids", [&] { check_input_ids(engine.setup(), dataset); });
   warnings.append(engine.warnings());
   show_warnings(warnings, arguments);
-  load_given_weights(engine, given, config, arguments, agreement);
+  load_given_weights(engine, given, config, arguments, coordinator);
   Console console(console_options(arguments, config));
   Trainer trainer(engine, config, seconds_now);
-  trainer.set_agreement(agreement);
+  trainer.set_coordinator(coordinator);
   trainer.add_hook(console);
   started = true;
   catch_stop_signals();
@@ -143,8 +143,8 @@ int run_predict(const Arguments& arguments, bool& started) {
     console.interrupt();
     throw;
   }
-  agreement.by_first("writing the outputs", [&] {
-    const auto announced = agreement.announce("writing the outputs");
+  coordinator.on_rank_zero("writing the outputs", [&] {
+    const auto announced = coordinator.announce("writing the outputs");
     write_predictions(arguments.output, named_outputs(engine.model(), std::move(outputs)));
   });
   console.finish();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli.h"
-#include "comm/hello.h"
+#include "comm/handshake.h"
 
 namespace meshtrain {
 

@@ -6,12 +6,12 @@
 #include <cstdlib>
 
 #include "backend/gpu/load.h"
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/environment.h"
 #include "comm/hosts.h"
-#include "comm/known_answers.h"
+#include "comm/communicator_self_test.h"
 #include "comm/mpi/load.h"
-#include "comm/process_end.h"
+#include "comm/process_exit.h"
 #include "comm/socket.h"
 #include "comm/tcp/tcp_group.h"
 #include "engine/devices.h"
@@ -60,14 +60,14 @@ void check_start(const Arguments& arguments, const LaunchEnvironment& environmen
                         "each; processes on processors talk over MPI",
                         environment.size))
         .note(fmt::format("GPUs that this process sees: {}; processes on this host: {}",
-                          Surroundings::here(environment.size).gpus, environment.local_size))
+                          LocalResources::here(environment.size).gpus, environment.local_size))
         .help("mpirun -np N meshtrain ..., srun --mpi=pmix meshtrain ..., or meshtrain launch");
     throw ConfigError(std::move(diagnostics));
   }
 }
 
 std::shared_ptr<ProcessGroup> make_group(const LaunchEnvironment& environment,
-                                         const ControlOptions& options) {
+                                         const HeartbeatOptions& options) {
   if (environment.speaks_mpi()) {
     const TimeLimit limit(options.join_seconds, "the start of MPI (MPI_Init_thread)", show);
     return make_mpi_group(environment, static_cast<int>(usable_cpus().size()), options.interface);
@@ -107,14 +107,14 @@ std::vector<Fact> agree_on_facts(const Arguments& arguments, std::string_view ve
   Failure failure;
   try {
     check_files_can_be_shared(arguments);
-    ControlOptions::from_environment();
+    HeartbeatOptions::from_environment();
     facts = run_facts(arguments, verb, group.size());
   } catch (const std::exception&) {
-    const Ending ending = ending_of_exception(arguments, false);
-    failure = {ending.exit_code, ending.text};
+    const ExitReport report = exit_report_of(arguments, false);
+    failure = {report.exit_code, report.text};
   }
   if (const Failure common = common_failure(group, failure); !common.text.empty()) {
-    throw CommonEnding(common.exit_code, common.text);
+    throw RemoteExit(common.exit_code, common.text);
   }
   return facts;
 }
@@ -122,7 +122,7 @@ std::vector<Fact> agree_on_facts(const Arguments& arguments, std::string_view ve
 void compare(const Arguments& arguments, std::string_view verb, ProcessGroup& group,
              double limit_seconds, const Print& print) {
   const TimeLimit limit(limit_seconds, "to compare what the processes were started with", print);
-  check_alike(group, agree_on_facts(arguments, verb, group));
+  check_consistent(group, agree_on_facts(arguments, verb, group));
 }
 
 // Neighbours along the last axes of the mesh are ranks that follow each other: they should be on
@@ -144,15 +144,15 @@ void warn_of_scattered_hosts(ProcessGroup& group, Launcher launcher) {
   show(warnings.render());
 }
 
-void try_transfers(ProcessGroup& group, ControlChannel& monitor, bool moves_tensors) {
+void try_transfers(ProcessGroup& group, HeartbeatMonitor& monitor, bool moves_tensors) {
   monitor.enter(0, "the test of transfers before the start");
-  check_known_answers(group, moves_tensors);
+  check_communicator(group, moves_tensors);
   monitor.leave();
 }
 
 }  // namespace
 
-void let_first_speak() {
+void mute_nonzero_ranks() {
   try {
     silence(environment_here().rank != 0);
   } catch (const ConfigError&) {  // whose environment is wrong says so
@@ -169,9 +169,9 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
     return environment.rank == 0;
   }
   check_start(arguments, environment, verb);
-  ControlOptions options;
+  HeartbeatOptions options;
   try {
-    options = ControlOptions::from_environment();
+    options = HeartbeatOptions::from_environment();
   } catch (const ConfigError&) {  // told when all have met: agree_on_facts()
   }
   if (verb == "train" || verb == "resume") {
@@ -192,24 +192,24 @@ bool start_processes(Arguments& arguments, std::string_view verb) {
       environment.local_rank == 0 ? print_to_stderr : [](std::string_view) {});
   silence(environment.local_rank != 0);
   options.address = environment.master_host;
-  arguments.processes.control = std::make_shared<ControlChannel>(*group, options);
+  arguments.processes.monitor = std::make_shared<HeartbeatMonitor>(*group, options);
   silence(group->rank() != 0);
   warn_of_scattered_hosts(*group, environment.launcher);
-  try_transfers(*group, *arguments.processes.control, environment.speaks_mpi());
+  try_transfers(*group, *arguments.processes.monitor, environment.speaks_mpi());
   arguments.num_workers = share_cores(*group);
   return true;
 }
 
-int end_processes(const Processes& processes, const Ending& ending) {
-  const bool is_common = ending.exit_code == 0 || ending.is_common;
-  if (processes.control != nullptr && !is_common) {
-    processes.control->fail(ending.exit_code, ending.text);
+int end_processes(const Processes& processes, const ExitReport& report) {
+  const bool is_common = report.exit_code == 0 || report.is_common;
+  if (processes.monitor != nullptr && !is_common) {
+    processes.monitor->fail(report.exit_code, report.text);
   }
-  err_stream().write(ending.text);
-  if (processes.control != nullptr) {
-    processes.control->finish();
+  err_stream().write(report.text);
+  if (processes.monitor != nullptr) {
+    processes.monitor->finish();
   }
-  return ending.exit_code;
+  return report.exit_code;
 }
 
 }  // namespace meshtrain

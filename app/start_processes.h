@@ -5,12 +5,12 @@
 #include <string_view>
 
 #include "cli.h"
-#include "ending.h"
+#include "exit_report.h"
 
 namespace meshtrain {
 
 // First of all: what all processes would say alike, rank 0 says.
-void let_first_speak();
+void mute_nonzero_ranks();
 
 // For the verbs that several processes do together: they meet (MPI, or TCP where each has a GPU),
 // compare what they were started with, watch each other from then on, try their transfers and share
@@ -23,8 +23,8 @@ void let_first_speak();
 // anything is started.
 bool start_processes(Arguments& arguments, std::string_view verb);
 
-// After the verb, whether it ended well or not; shows `ending` once, and returns the exit code. A
+// After the verb, whether it ended well or not; shows `report` once, and returns the exit code. A
 // process that fails by itself takes the others with it and does not return.
-int end_processes(const Processes& processes, const Ending& ending);
+int end_processes(const Processes& processes, const ExitReport& report);
 
 }  // namespace meshtrain

@@ -47,7 +47,7 @@ int run_train(const Arguments& arguments, bool& started) {
     return *code;
   }
   const RunDirOptions place = run_dir_options(arguments.run_dir, run.config());
-  ResumeTarget target = agree_on_target(run.agreement(), [&] {
+  ResumeTarget target = agree_on_target(run.coordinator(), [&] {
     ResumeTarget found =
         backup != nullptr ? find_interrupted_run(*backup, place) : find_resume_target(mode, place);
     found.gathers = gathers(run.config());
@@ -67,7 +67,7 @@ int run_resume(const Arguments& arguments, bool& started) {
       return *code;
     }
   }
-  ResumeTarget target = agree_on_target(Agreement(arguments.processes, seconds_now), [&] {
+  ResumeTarget target = agree_on_target(Coordinator(arguments.processes, seconds_now), [&] {
     ResumeTarget found = open_resume_path(arguments.target);
     found.gathers =
         gathers(load_config(resume_options(arguments, *found.reader, found.reader->path())));

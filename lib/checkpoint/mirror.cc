@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/reader.h"
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 #include "engine/signals.h"
 
 namespace meshtrain {
@@ -134,26 +134,26 @@ void check_room(const std::string& folder, uint64_t bytes) {
 
 }  // namespace
 
-LocalCopy::LocalCopy(const Agreement& agreement, const std::string& path, bool may_copy)
+LocalCopy::LocalCopy(const Coordinator& coordinator, const std::string& path, bool may_copy)
     : path_(path) {
-  if (agreement.is_alone()) {
+  if (coordinator.is_alone()) {
     return;
   }
   Seen seen;
   {
-    const auto announced = agreement.announce(kCopying);
+    const auto announced = coordinator.announce(kCopying);
     seen = look_at(path);
   }
-  const std::vector<std::string> all = agreement.all_gather(kCopying, seen.sum);
+  const std::vector<std::string> all = coordinator.all_gather(kCopying, seen.sum);
   const bool is_blind = seen.sum != all[0];
-  if (std::count(all.begin(), all.end(), all[0]) == agreement.size()) {
+  if (std::count(all.begin(), all.end(), all[0]) == coordinator.size()) {
     return;
   }
   if (may_copy) {
-    copy(agreement, path, is_blind);
+    copy(coordinator, path, is_blind);
     return;
   }
-  agreement.by_all(kCopying, [&] {
+  coordinator.on_all_ranks(kCopying, [&] {
     if (is_blind) {
       Diagnostics diagnostics;
       diagnostics
@@ -166,12 +166,12 @@ LocalCopy::LocalCopy(const Agreement& agreement, const std::string& path, bool m
   });
 }
 
-void LocalCopy::Folder::make(const Agreement& agreement) {
+void LocalCopy::Folder::make(const Coordinator& coordinator) {
   const std::string made = temporary_folder() + "/meshtrain-" + to_text(random_token());
   make_new_folder(made, 0700);
   path_ = made;
-  if (const auto& control = agreement.processes().control; control != nullptr) {
-    on_abort_.emplace(control->on_abort([made] {
+  if (const auto& monitor = coordinator.processes().monitor; monitor != nullptr) {
+    on_abort_.emplace(monitor->on_abort([made] {
       if (remove_folder(made)) {  // a file may have been made meanwhile
         remove_folder(made);
       }
@@ -188,37 +188,37 @@ void LocalCopy::Folder::remove() {
 
 // Each that needs one makes a folder with a name that nobody else has, and takes the first that it
 // sees: one for all that share a host's disk.
-void LocalCopy::choose_folder(const Agreement& agreement, const std::string& name, bool is_blind) {
-  agreement.by_all(kCopying, [&] {
+void LocalCopy::choose_folder(const Coordinator& coordinator, const std::string& name, bool is_blind) {
+  coordinator.on_all_ranks(kCopying, [&] {
     if (is_blind) {
-      folder_.make(agreement);
+      folder_.make(coordinator);
     }
   });
-  for (const std::string& folder : agreement.all_gather(kCopying, folder_.path())) {
+  for (const std::string& folder : coordinator.all_gather(kCopying, folder_.path())) {
     if (is_blind && !folder.empty() && is_real_folder(folder)) {
       path_ = below(folder, name);
       break;
     }
   }
-  agreement.all_gather(kCopying, "");  // all have looked
+  coordinator.all_gather(kCopying, "");  // all have looked
   if (fs::path(path_).parent_path() != folder_.path()) {
     folder_.remove();
   }
 }
 
-void LocalCopy::copy(const Agreement& agreement, const std::string& from, bool is_blind) {
-  const auto files = parse_json(agreement.from_first(kCopying, [&] {
+void LocalCopy::copy(const Coordinator& coordinator, const std::string& from, bool is_blind) {
+  const auto files = parse_json(coordinator.broadcast(kCopying, [&] {
                        return json_text(nlohmann::json(files_of(from)));
                      })).get<std::map<std::string, uint64_t>>();
   const bool is_file = files.begin()->first.empty();
   catch_stop_signals();  // which would leave the folder behind
-  choose_folder(agreement, is_file ? fs::path(from).filename().string() : "checkpoint", is_blind);
+  choose_folder(coordinator, is_file ? fs::path(from).filename().string() : "checkpoint", is_blind);
   const bool keeps = !folder_.path().empty();
   uint64_t total = 0;
   for (const auto& [name, size] : files) {
     total += size;
   }
-  agreement.by_all(kCopying, [&] {
+  coordinator.on_all_ranks(kCopying, [&] {
     if (keeps) {
       check_room(folder_.path(), total);
     }
@@ -230,9 +230,9 @@ void LocalCopy::copy(const Agreement& agreement, const std::string& from, bool i
     }
     std::optional<InputFile> file;
     for (uint64_t at = 0; at < size; at += kCopiedAtOnce) {
-      const auto announced = agreement.announce(kCopying);
-      agreement.by_all(kCopying, [] { throw_if_stopped("the copying of a checkpoint"); });
-      const std::string part = agreement.from_first(
+      const auto announced = coordinator.announce(kCopying);
+      coordinator.on_all_ranks(kCopying, [] { throw_if_stopped("the copying of a checkpoint"); });
+      const std::string part = coordinator.broadcast(
           kCopying, [&] { return next_part(file ? *file : file.emplace(below(from, name)), at); });
       if (keeps) {
         keeper.keep(part);
@@ -242,7 +242,7 @@ void LocalCopy::copy(const Agreement& agreement, const std::string& from, bool i
       keeper.end();
     }
   }
-  agreement.by_all(kCopying, [&] { keeper.throw_if_failed(); });
+  coordinator.on_all_ranks(kCopying, [&] { keeper.throw_if_failed(); });
 }
 
 }  // namespace meshtrain

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "comm/control_channel.h"
-#include "engine/agreement.h"
+#include "comm/heartbeat_monitor.h"
+#include "engine/coordinator.h"
 
 namespace meshtrain {
 
@@ -19,7 +19,7 @@ class LocalCopy {
   // Collective. `path` is rank 0's. Throws ConfigError E457 (exit 6): where there is no room for a
   // copy, and for each process that does not see it unless it `may_copy`; what CheckpointReader
   // throws on rank 0; FileError; StopRequested by a signal while it is copied.
-  LocalCopy(const Agreement& agreement, const std::string& path, bool may_copy);
+  LocalCopy(const Coordinator& coordinator, const std::string& path, bool may_copy);
 
   const std::string& path() const { return path_; }  // for this process
 
@@ -32,17 +32,17 @@ class LocalCopy {
     Folder(const Folder&) = delete;
     Folder& operator=(const Folder&) = delete;
 
-    void make(const Agreement& agreement);
+    void make(const Coordinator& coordinator);
     void remove();
     const std::string& path() const { return path_; }  // "": there is none
 
    private:
     std::string path_;
-    std::optional<ControlChannel::Hook> on_abort_;
+    std::optional<HeartbeatMonitor::Hook> on_abort_;
   };
 
-  void choose_folder(const Agreement& agreement, const std::string& name, bool is_blind);
-  void copy(const Agreement& agreement, const std::string& from, bool is_blind);
+  void choose_folder(const Coordinator& coordinator, const std::string& name, bool is_blind);
+  void copy(const Coordinator& coordinator, const std::string& from, bool is_blind);
 
   std::string path_;
   Folder folder_;

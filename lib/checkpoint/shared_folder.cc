@@ -8,7 +8,7 @@
 #include "base/durable_file.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 namespace meshtrain {
 namespace {
@@ -38,23 +38,23 @@ bool comes_to_see(const std::string& path, const std::string& token, double seco
 
 }  // namespace
 
-std::vector<bool> who_sees(const Agreement& agreement, const std::string& folder, double seconds) {
-  if (agreement.is_alone()) {
+std::vector<bool> who_sees(const Coordinator& coordinator, const std::string& folder, double seconds) {
+  if (coordinator.is_alone()) {
     return {true};
   }
   const auto path = [&](const std::string& token) { return folder + "/.meshtrain-" + token; };
-  const std::string token = agreement.from_first("looking for the run's folder", [&] {
+  const std::string token = coordinator.broadcast("looking for the run's folder", [&] {
     std::string made = to_text(random_token());
     NewFile file(path(made));
     file.write(made);
     file.finish();
     return made;
   });
-  const auto announced = agreement.announce("looking for the run's folder", seconds + kSlack);
+  const auto announced = coordinator.announce("looking for the run's folder", seconds + kSlack);
   const bool sees = comes_to_see(path(token), token, seconds);
   const std::vector<std::string> all =
-      agreement.all_gather("looking for the run's folder", sees ? "sees" : "");
-  if (agreement.is_first()) {
+      coordinator.all_gather("looking for the run's folder", sees ? "sees" : "");
+  if (coordinator.is_first()) {
     ::unlink(path(token).c_str());
   }
   std::vector<bool> out;
@@ -64,19 +64,19 @@ std::vector<bool> who_sees(const Agreement& agreement, const std::string& folder
   return out;
 }
 
-void check_shared_folder(const Agreement& agreement, const std::string& folder, double seconds) {
-  const std::vector<bool> sees = who_sees(agreement, folder, seconds);
+void check_shared_folder(const Coordinator& coordinator, const std::string& folder, double seconds) {
+  const std::vector<bool> sees = who_sees(coordinator, folder, seconds);
   std::vector<std::string> blind;
   for (size_t r = 0; r < sees.size(); ++r) {
     if (!sees[r]) {
-      blind.push_back(agreement.describe(static_cast<int>(r)));
+      blind.push_back(coordinator.describe(static_cast<int>(r)));
     }
   }
   if (!blind.empty()) {
     Diagnostics diagnostics;
     diagnostics
         .error("E452", {},
-               fmt::format("`{}`, made by {}, is not seen by {}", folder, agreement.describe(0),
+               fmt::format("`{}`, made by {}, is not seen by {}", folder, coordinator.describe(0),
                            join(blind, ", ")))
         .help("a folder that all hosts share: -o DIR")
         .help(

@@ -139,7 +139,7 @@ class Save {
 
   SaveResult run() {
     SaveResult result;
-    by_first(result, [&] {
+    on_rank_zero(result, [&] {
       if (replaces_) {
         make_folders(folder_);
       }
@@ -156,7 +156,7 @@ class Save {
       return result;
     }
     const std::vector<std::string> parts = options_.all_gather(write_part());
-    by_first(result, [&] { complete_all(parts, result); });
+    on_rank_zero(result, [&] { complete_all(parts, result); });
     return result;
   }
 
@@ -176,7 +176,7 @@ class Save {
   }
 
   // What rank 0 came to is what all know.
-  void by_first(SaveResult& result, const std::function<void()>& action) {
+  void on_rank_zero(SaveResult& result, const std::function<void()>& action) {
     if (is_first()) {
       try {
         action();

@@ -1,5 +1,5 @@
-// Activity: what the main thread does, written by it and read by the thread of the control channel:
-// no lock, a few nanoseconds. A reader sees all values of one moment.
+// Activity: what the main thread does, written by it and read by the thread of the heartbeat
+// monitor: no lock, a few nanoseconds. A reader sees all values of one moment.
 #pragma once
 
 #include <atomic>

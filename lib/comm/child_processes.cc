@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/system_calls.h"
 #include "base/text.h"
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 extern char** environ;
 

@@ -8,7 +8,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 namespace meshtrain {
 namespace {

@@ -1,6 +1,6 @@
-// What goes over the links of the control channel: frames of at most 64 KiB, each with its length,
-// its kind and fields in the order in which they are written. Bytes from a link are taken apart
-// with all limits checked.
+// What goes over the links of the heartbeat monitor: frames of at most 64 KiB, each with its
+// length, its kind and fields in the order in which they are written. Bytes from a link are taken
+// apart with all limits checked.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the thread of a ControlChannel shares with the threads that call the channel.
+// What the thread of a HeartbeatMonitor shares with the threads that call the channel.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/process_end.h"
+#include "comm/process_exit.h"
 #include "comm/text_gather.h"
 #include "comm/watchdog.h"
 

@@ -26,7 +26,7 @@ constexpr size_t kMostStacks = 4;
 }  // namespace
 
 MonitorThread::MonitorThread(MonitorState& state, const Activity& activity,
-                             std::atomic<bool>& aborting, const ControlOptions& options, int rank,
+                             std::atomic<bool>& aborting, const HeartbeatOptions& options, int rank,
                              std::vector<RankView> views, std::vector<std::string> hosts,
                              std::vector<Link> links, std::string run_name)
     : state_(state),

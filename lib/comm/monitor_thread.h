@@ -1,4 +1,4 @@
-// The thread of a ControlChannel: its loop over the links.
+// The thread of a HeartbeatMonitor: its loop over the links.
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/monitor_frames.h"
 #include "comm/monitor_state.h"
 #include "comm/text_gather.h"
@@ -21,7 +21,7 @@ class MonitorThread {
  public:
   // `links` by rank: of rank 0 to all others, of the others to rank 0 only. `hosts` are host_id()s.
   MonitorThread(MonitorState& state, const Activity& activity, std::atomic<bool>& aborting,
-                const ControlOptions& options, int rank, std::vector<RankView> views,
+                const HeartbeatOptions& options, int rank, std::vector<RankView> views,
                 std::vector<std::string> hosts, std::vector<Link> links, std::string run_name);
   // Returns when all ranks have finished, or after the state's `stop`; or ends the process.
   void run();
@@ -66,7 +66,7 @@ class MonitorThread {
   MonitorState& state_;
   const Activity& activity_;
   std::atomic<bool>& aborting_;
-  const ControlOptions& options_;
+  const HeartbeatOptions& options_;
   const int rank_;
   const double interval_;  // between reports
   std::vector<RankView> views_;

@@ -18,7 +18,7 @@
 
 namespace meshtrain {
 
-class ControlChannel;
+class HeartbeatMonitor;
 
 // A transfer that was prepared once and is done again and again. run() returns when what this
 // process receives is there and what it sends may be overwritten. All processes that take part must
@@ -57,8 +57,8 @@ class ProcessGroup {
 
 // What a run over several processes talks with. One process has none.
 struct Processes {
-  std::shared_ptr<ProcessGroup> group;      // null: the only process
-  std::shared_ptr<ControlChannel> control;  // null together with it, and in tests without faults
+  std::shared_ptr<ProcessGroup> group;        // null: the only process
+  std::shared_ptr<HeartbeatMonitor> monitor;  // null together with it, and in tests without faults
 
   int rank() const { return group == nullptr ? 0 : group->rank(); }
   int size() const { return group == nullptr ? 1 : group->size(); }

@@ -54,9 +54,9 @@ std::vector<Address> addresses_of(const std::string& interface);
 // Names of the interfaces of this host that have an address, sorted: "eth0", "lo".
 std::vector<std::string> network_interfaces();
 
-// $MESHTRAIN_NET_INTERFACE, the one interface that control channel, MPI and NCCL are to use; empty
-// where it is not set: each of them chooses. Throws ConfigError E613 (exit 8), which lists those
-// that there are, when there is no such interface here.
+// $MESHTRAIN_NET_INTERFACE, the one interface that heartbeat monitor, MPI and NCCL are to use;
+// empty where it is not set: each of them chooses. Throws ConfigError E613 (exit 8), which lists
+// those that there are, when there is no such interface here.
 std::string chosen_interface();
 
 // Any address of this host, port chosen by the system if 0.

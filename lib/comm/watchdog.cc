@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 namespace meshtrain {
 namespace {

@@ -1,5 +1,5 @@
 // Who is lost, hangs or does something else than the others: judged from what the ranks report.
-// Functions of their arguments; the control channel of rank 0 asks each second.
+// Functions of their arguments; the heartbeat monitor of rank 0 asks each second.
 #pragma once
 
 #include <cstdint>

@@ -54,11 +54,11 @@ int count_gpus(const std::string& folder, const char* visible) {
   return visible == nullptr ? count : std::min(count, count_named(visible));
 }
 
-Surroundings Surroundings::here(int processes) {
+LocalResources LocalResources::here(int processes) {
   const auto get = [](const char* name) { return std::getenv(name); };
   const char* const visible = get("CUDA_VISIBLE_DEVICES");
   const char* const folder = get("MESHTRAIN_DEVICE_FOLDER");
-  Surroundings out;
+  LocalResources out;
   out.processes = processes;
   out.local_processes = processes == 1 ? 1 : read_environment(get).local_size;
   const int gpus = count_gpus(folder == nullptr ? "/dev" : folder, visible);
@@ -67,9 +67,9 @@ Surroundings Surroundings::here(int processes) {
   return out;
 }
 
-int64_t all_devices(const DeviceRequest& request, const Surroundings& around) {
-  const int64_t here = around.processes > 1 ? around.processes : std::max(around.gpus, 1);
-  return request.num_devices(around.processes).value_or(here * request.count.value_or(1));
+int64_t all_devices(const DeviceRequest& request, const LocalResources& resources) {
+  const int64_t here = resources.processes > 1 ? resources.processes : std::max(resources.gpus, 1);
+  return request.num_devices(resources.processes).value_or(here * request.count.value_or(1));
 }
 
 namespace {
@@ -80,37 +80,37 @@ std::string unused_gpus(int count) {
 
 // `auto` cannot take GPUs without the library for them.
 void warn_of_no_library(const DeviceRequest& request, int64_t num_devices,
-                        const Surroundings& around, Diagnostics& diagnostics) {
+                        const LocalResources& resources, Diagnostics& diagnostics) {
   diagnostics
       .warning("W620", request.text.loc,
-               fmt::format("{} not used: {}", unused_gpus(around.gpus_without_library),
-                           around.no_library))
+               fmt::format("{} not used: {}", unused_gpus(resources.gpus_without_library),
+                           resources.no_library))
       .help(fmt::format("`devices: {}` for the processor, without this warning",
                         request.as_many(num_devices)));
 }
 
 // Why `auto` leaves the GPUs that are here alone.
-void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const Surroundings& around,
+void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const LocalResources& resources,
                     Diagnostics& diagnostics) {
-  const bool is_alone = around.processes == 1;
-  const int64_t each = num_devices / around.processes;  // devices of a process
-  const bool is_crowded = !is_alone && around.local_processes > around.gpus;
+  const bool is_alone = resources.processes == 1;
+  const int64_t each = num_devices / resources.processes;  // devices of a process
+  const bool is_crowded = !is_alone && resources.local_processes > resources.gpus;
   Diagnostic& d = diagnostics.warning(
       "W620", request.text.loc,
-      fmt::format("{} not used: {}", unused_gpus(around.gpus),
+      fmt::format("{} not used: {}", unused_gpus(resources.gpus),
                   is_alone ? fmt::format("the mesh has {} devices", num_devices)
                   : is_crowded
-                      ? fmt::format("{} processes are on this host", around.local_processes)
+                      ? fmt::format("{} processes are on this host", resources.local_processes)
                       : fmt::format("each process has {} devices", each)));
   if (is_crowded) {
     d.help("start as many processes on a host as it has GPUs")
         .help("`devices: gpu:all` where each process sees a GPU of its own");
   } else if (!is_alone) {
     d.help(fmt::format("`devices: gpu:allx{}` for virtual devices on each GPU", each));
-  } else if (num_devices % around.gpus == 0) {
+  } else if (num_devices % resources.gpus == 0) {
     d.help(fmt::format("`devices: gpu:{}x{}` for virtual devices on {}",
-                       around.gpus == 1 ? "0" : fmt::format("0-{}", around.gpus - 1),
-                       num_devices / around.gpus, around.gpus == 1 ? "it" : "them"));
+                       resources.gpus == 1 ? "0" : fmt::format("0-{}", resources.gpus - 1),
+                       num_devices / resources.gpus, resources.gpus == 1 ? "it" : "them"));
   }
   d.help(fmt::format("`devices: {}` for the processor, without this warning",
                      request.as_many(num_devices)));
@@ -118,23 +118,23 @@ void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const Sur
 
 }  // namespace
 
-void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings& around,
+void resolve_auto_devices(DeviceRequest& request, int64_t num_devices, const LocalResources& resources,
                  Diagnostics& diagnostics) {
   if (!request.is_auto) {
     return;
   }
-  const bool is_alone = around.processes == 1;
-  const bool is_one_each = is_alone || around.processes == num_devices;
-  const int64_t needed = is_alone ? num_devices : around.local_processes;
-  const bool is_given = !is_alone && around.has_own_gpu;
-  request.is_gpu = is_one_each && (needed <= around.gpus || is_given);
+  const bool is_alone = resources.processes == 1;
+  const bool is_one_each = is_alone || resources.processes == num_devices;
+  const int64_t needed = is_alone ? num_devices : resources.local_processes;
+  const bool is_given = !is_alone && resources.has_own_gpu;
+  request.is_gpu = is_one_each && (needed <= resources.gpus || is_given);
   if (request.is_gpu && is_alone) {  // of several, each takes its own
     request.gpus.resize(static_cast<size_t>(needed));
     std::iota(request.gpus.begin(), request.gpus.end(), 0);
-  } else if (!request.is_gpu && around.gpus > 0) {
-    warn_of_unused(request, num_devices, around, diagnostics);
-  } else if (!request.is_gpu && around.gpus_without_library > 0) {
-    warn_of_no_library(request, num_devices, around, diagnostics);
+  } else if (!request.is_gpu && resources.gpus > 0) {
+    warn_of_unused(request, num_devices, resources, diagnostics);
+  } else if (!request.is_gpu && resources.gpus_without_library > 0) {
+    warn_of_no_library(request, num_devices, resources, diagnostics);
   }
 }
 

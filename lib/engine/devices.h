@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backend/gpu/device.h"
-#include "comm/processes.h"
+#include "comm/process_group.h"
 #include "config/devices.h"
 
 namespace meshtrain {
@@ -15,7 +15,7 @@ namespace meshtrain {
 int count_gpus(const std::string& folder, const char* visible);
 
 // What a process finds around it.
-struct Surroundings {
+struct LocalResources {
   int processes = 1, local_processes = 1;  // of the run; of those, on this host
   int gpus = 0;                            // that this process may use
   // Whether the process was given one GPU (CUDA_VISIBLE_DEVICES names one), as Slurm gives each
@@ -25,16 +25,16 @@ struct Surroundings {
   int gpus_without_library = 0;
   std::string no_library;
   // $MESHTRAIN_DEVICE_FOLDER stands for /dev.
-  static Surroundings here(int processes);
+  static LocalResources here(int processes);
 };
 
 // How many devices a mesh without a shape has: all that `request` names; of `auto` and `gpu:all`
 // those that are here, and a GPU or a processor for each process where there are several.
-int64_t all_devices(const DeviceRequest& request, const Surroundings& around);
+int64_t all_devices(const DeviceRequest& request, const LocalResources& resources);
 
 // `auto` becomes GPUs where there is one for each device of the mesh (and each process), else the
 // processor; a warning W620 says so where there are GPUs, used or not for want of a library.
-void settle_auto(DeviceRequest& request, int64_t num_devices, const Surroundings& around,
+void resolve_auto_devices(DeviceRequest& request, int64_t num_devices, const LocalResources& resources,
                  Diagnostics& diagnostics);
 
 // How many processes a run must start, one for each GPU; 1: none but itself. Throws as

@@ -63,11 +63,11 @@ void append_with_origin(const Diagnostics& found, const MeshConfig& mesh, Diagno
 }
 
 DeviceMesh make_mesh(const MeshConfig& config, const DeviceRequest& request,
-                     const Surroundings& around, Diagnostics& diagnostics) {
-  const std::optional<int64_t> devices = request.num_devices(around.processes);
+                     const LocalResources& resources, Diagnostics& diagnostics) {
+  const std::optional<int64_t> devices = request.num_devices(resources.processes);
   std::vector<int64_t> shape = config.shape.value;
   if (shape.empty()) {
-    shape = {all_devices(request, around)};
+    shape = {all_devices(request, resources)};
   }
   const SourceLoc place = config.shape.loc ? config.shape.loc : config.axis_names.loc;
   if (devices && product(shape) != *devices) {
@@ -110,16 +110,16 @@ AxisList find_axes(const std::vector<std::string>& names, const SourceLoc& loc,
 }  // namespace
 
 Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics) {
-  return make_distribution(config, Surroundings::here(processes), diagnostics);
+  return make_distribution(config, LocalResources::here(processes), diagnostics);
 }
 
-Distribution make_distribution(const Config& config, const Surroundings& around,
+Distribution make_distribution(const Config& config, const LocalResources& resources,
                                Diagnostics& diagnostics) {
-  const int processes = around.processes;
+  const int processes = resources.processes;
   const DistributionConfig& from = config.distribution;
   Distribution out;
   out.devices = parse_devices(from.mesh.devices, diagnostics);
-  out.mesh = make_mesh(from.mesh, out.devices, around, diagnostics);
+  out.mesh = make_mesh(from.mesh, out.devices, resources, diagnostics);
   if (out.mesh.num_axes() == 0) {
     return out;  // reported above
   }
@@ -132,7 +132,7 @@ Distribution make_distribution(const Config& config, const Surroundings& around,
                           (out.mesh.num_devices() / processes + 1) * processes,
                           out.mesh.num_devices()));
   } else {
-    settle_auto(out.devices, out.mesh.num_devices(), around, diagnostics);
+    resolve_auto_devices(out.devices, out.mesh.num_devices(), resources, diagnostics);
   }
   const std::vector<std::string> names = from.batch_dim_name->empty()
                                              ? std::vector<std::string>{out.mesh.axis_name(0)}

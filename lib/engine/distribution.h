@@ -24,7 +24,7 @@ struct Distribution {
 // Builds the mesh. Without a shape: one axis over all_devices(). Adds E205 (unknown axis), E210
 // (mesh and devices differ, or the devices do not split over the processes), E211 (batch_size does
 // not divide) and W620 (GPUs that `auto` does not use) to `diagnostics`.
-Distribution make_distribution(const Config& config, const Surroundings& around,
+Distribution make_distribution(const Config& config, const LocalResources& resources,
                                Diagnostics& diagnostics);
 // Of as many processes as have been started, this one among them.
 Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics);

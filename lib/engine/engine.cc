@@ -202,7 +202,7 @@ struct Engine::Impl {
   }
 
   std::vector<double> metric_values(const TrackedMetric& tracked) const {
-    if (newest.executor != nullptr && processes.control != nullptr) {
+    if (newest.executor != nullptr && processes.monitor != nullptr) {
       newest.executor->output(0, newest.steps - 1);  // says for how many steps this waits
     }
     std::vector<HostTensor> state;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/processes.h"
+#include "comm/process_group.h"
 #include "config/config.h"
 #include "data/dataset.h"
 #include "engine/run_steps.h"

@@ -221,16 +221,16 @@ const Dataset* RunData::part(DataPart part) const {
   return chosen && chosen->has_value() ? &**chosen : nullptr;
 }
 
-void check_same_data(const Agreement& agreement, const std::string& hash, const SourceLoc& loc) {
-  const std::vector<std::string> all = agreement.all_gather("comparing the data", hash);
+void check_same_data(const Coordinator& coordinator, const std::string& hash, const SourceLoc& loc) {
+  const std::vector<std::string> all = coordinator.all_gather("comparing the data", hash);
   const auto other =
       std::find_if(all.begin(), all.end(), [&](auto& each) { return each != all[0]; });
   if (other != all.end()) {
     Diagnostics diagnostics;
     diagnostics
         .error("E323", loc,
-               fmt::format("{} and {} read different data", agreement.describe(0),
-                           agreement.describe(static_cast<int>(other - all.begin()))))
+               fmt::format("{} and {} read different data", coordinator.describe(0),
+                           coordinator.describe(static_cast<int>(other - all.begin()))))
         .help("the same files for all hosts: on a shared file system, or copies");
     throw ConfigError(diagnostics);
   }

@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/setup.h"
 
 namespace meshtrain {
@@ -45,7 +45,7 @@ RunData outline_run_data(const Config& config, Diagnostics& diagnostics);
 
 // Collective: all processes read the same; one that does not would compute something else. `hash`
 // is that of what this one read. Throws ConfigError E323 (exit 3) at `loc`.
-void check_same_data(const Agreement& agreement, const std::string& hash, const SourceLoc& loc);
+void check_same_data(const Coordinator& coordinator, const std::string& hash, const SourceLoc& loc);
 
 // Puts arrays that the source names after the model's Input layers or outputs into the model's
 // order. Arrays with other names keep theirs. Throws ConfigError E324 when only some of them are so

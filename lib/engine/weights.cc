@@ -101,13 +101,13 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
   return out;
 }
 
-void save_weights(const StepRunner& runner, const std::string& path, const Agreement& agreement) {
+void save_weights(const StepRunner& runner, const std::string& path, const Coordinator& coordinator) {
   std::vector<NamedTensor> tensors;
   for (const std::string& name : runner.weight_paths()) {
     tensors.push_back({name, runner.read_variable(name)});
   }
-  const auto announced = agreement.announce("writing the weights");
-  agreement.by_first("writing the weights", [&] { write_safetensors(path, tensors); });
+  const auto announced = coordinator.announce("writing the weights");
+  coordinator.on_rank_zero("writing the weights", [&] { write_safetensors(path, tensors); });
 }
 
 }  // namespace meshtrain

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/step_runner.h"
 #include "nn/model.h"
 #include "tensor/named_tensor.h"
@@ -35,6 +35,6 @@ std::vector<NamedTensor> fitting_weights(std::vector<NamedTensor> given,
 // All layer weights, whole, each in its own dtype; replaces `path` whole or not at all. Collective:
 // rank 0 writes. Throws FileError (exit 74; RuntimeFailure where another process failed).
 void save_weights(const StepRunner& runner, const std::string& path,
-                  const Agreement& agreement = Agreement());
+                  const Coordinator& coordinator = Coordinator());
 
 }  // namespace meshtrain

@@ -18,7 +18,7 @@
 #include "backend/cpu/types.h"
 #include "backend/cpu/warp.h"
 #include "base/hash.h"
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/local/combine.h"
 
 namespace meshtrain {
@@ -40,7 +40,7 @@ int64_t elements_of(const ScanShape& shape) {
 class TransferKernel final : public cpu::Kernel {
  public:
   TransferKernel(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses,
-                 std::shared_ptr<ControlChannel> monitor, const std::string& name,
+                 std::shared_ptr<HeartbeatMonitor> monitor, const std::string& name,
                  uint64_t signature)
       : transfer_(std::move(transfer)),
         accesses_(std::move(accesses)),
@@ -70,7 +70,7 @@ class TransferKernel final : public cpu::Kernel {
  private:
   std::unique_ptr<Transfer> transfer_;
   std::vector<Access> accesses_;
-  std::shared_ptr<ControlChannel> monitor_;
+  std::shared_ptr<HeartbeatMonitor> monitor_;
   const char* name_;
   uint64_t signature_;
 };
@@ -278,7 +278,7 @@ void CpuMaker::all_reduce(Reduction reduction, DType dtype, std::byte* data, int
 void CpuMaker::add(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses) {
   // The same on all ranks, which prepare the same steps.
   const uint64_t signature = hash_text(path_);
-  add(std::make_unique<TransferKernel>(std::move(transfer), std::move(accesses), processes_.control,
+  add(std::make_unique<TransferKernel>(std::move(transfer), std::move(accesses), processes_.monitor,
                                        path_, signature));
 }
 

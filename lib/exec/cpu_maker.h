@@ -3,7 +3,7 @@
 
 #include "backend/cpu/kernel.h"
 #include "backend/kernel_maker.h"
-#include "comm/processes.h"
+#include "comm/process_group.h"
 #include "exec/memory.h"
 
 namespace meshtrain {

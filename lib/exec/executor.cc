@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "exec/executor_impl.h"
 
 namespace meshtrain {
@@ -126,12 +126,12 @@ void Executor::run(int steps) {
 HostTensor Executor::output(int index, int step, int runs_ago) const {
   MESHTRAIN_CHECK(index >= 0 && static_cast<size_t>(index) < impl_->outputs.size());
   MESHTRAIN_CHECK(runs_ago == 0 || runs_ago == 1);
-  ControlChannel* const control = impl_->processes.control.get();
-  if (control != nullptr)
-    control->wait_for("reading the results of steps", impl_->last_steps[runs_ago]);
+  HeartbeatMonitor* const monitor = impl_->processes.monitor.get();
+  if (monitor != nullptr)
+    monitor->wait_for("reading the results of steps", impl_->last_steps[runs_ago]);
   HostTensor whole = impl_->output(index, step, runs_ago);
-  if (control != nullptr)
-    control->leave();
+  if (monitor != nullptr)
+    monitor->leave();
   return whole;
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/gpu/device.h"
-#include "comm/processes.h"
+#include "comm/process_group.h"
 #include "exec/pieces.h"
 #include "exec/step_memory.h"
 #include "ir/program.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "backend/gpu/maker.h"
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
@@ -87,7 +87,7 @@ class GpuExecutor final : public Executor::Impl {
  private:
   void place_buffers(VariableStore& variables);
   void make_slots();
-  std::optional<ControlChannel::Announcement> announce_compiling() const;
+  std::optional<HeartbeatMonitor::Announcement> announce_compiling() const;
   void run_prologue();
   gpu::GpuMaker make_maker() const;
   // Waits until the slots of this half are free.
@@ -164,10 +164,10 @@ gpu::GpuMaker GpuExecutor::make_maker() const {
   return gpu::GpuMaker([share = share_](int64_t bytes) mutable { return share.take(bytes); });
 }
 
-std::optional<ControlChannel::Announcement> GpuExecutor::announce_compiling() const {
-  if (processes.control == nullptr)
+std::optional<HeartbeatMonitor::Announcement> GpuExecutor::announce_compiling() const {
+  if (processes.monitor == nullptr)
     return std::nullopt;
-  return processes.control->announce("compiling steps for the GPU", kMostCompiling);
+  return processes.monitor->announce("compiling steps for the GPU", kMostCompiling);
 }
 
 void GpuExecutor::run_prologue() {
@@ -184,14 +184,14 @@ void GpuExecutor::run_prologue() {
 }
 
 // Until the run that had this half before is done; all processes come here before each run. One
-// that does not come keeps the others here, which the control channel sees.
+// that does not come keeps the others here, which the heartbeat monitor sees.
 void GpuExecutor::wait_for_slots() {
-  ControlChannel* const control = processes.control.get();
-  if (control != nullptr)
-    control->enter(0, "the steps on the GPUs");
+  HeartbeatMonitor* const monitor = processes.monitor.get();
+  if (monitor != nullptr)
+    monitor->enter(0, "the steps on the GPUs");
   done_[half_]->wait();
-  if (control != nullptr)
-    control->leave();
+  if (monitor != nullptr)
+    monitor->leave();
 }
 
 std::byte* GpuExecutor::place(int index, int step, const DeviceTable* table) {

@@ -9,7 +9,7 @@
 #include "backend/gpu/load.h"
 #include "base/diagnostic.h"
 #include "base/text.h"
-#include "comm/hello.h"
+#include "comm/handshake.h"
 #include "comm/socket.h"
 #include "exec/library_collective.h"
 
@@ -18,10 +18,10 @@ namespace {
 
 constexpr double kJoinSeconds = 150;  // NCCL's own limit is 120
 
-// Who says what is told apart by the control channel while it lives.
+// Who says what is told apart by the heartbeat monitor while it lives.
 class Together {
  public:
-  Together(ControlChannel* monitor, const char* what) : monitor_(monitor) {
+  Together(HeartbeatMonitor* monitor, const char* what) : monitor_(monitor) {
     if (monitor_ != nullptr) {
       monitor_->enter(0, what);
     }
@@ -35,7 +35,7 @@ class Together {
   Together& operator=(const Together&) = delete;
 
  private:
-  ControlChannel* monitor_;
+  HeartbeatMonitor* monitor_;
 };
 
 // "0000:1b:00.0 of h1", and what tells hosts of one name apart. NCCL_HOSTID stands for the host, as
@@ -119,18 +119,18 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   if (processes.size() == 1 || device == nullptr) {
     return std::nullopt;
   }
-  ControlChannel* const control = processes.control.get();
-  std::optional<ControlChannel::Announcement> announced;
+  HeartbeatMonitor* const monitor = processes.monitor.get();
+  std::optional<HeartbeatMonitor::Announcement> announced;
   AbortHook hook;
-  if (control != nullptr) {
-    announced.emplace(control->announce("joining the GPUs", kJoinSeconds));
-    hook.emplace(control->on_abort([device] { device->abort(); }));
+  if (monitor != nullptr) {
+    announced.emplace(monitor->announce("joining the GPUs", kJoinSeconds));
+    hook.emplace(monitor->on_abort([device] { device->abort(); }));
   }
-  const Together together(control, "joining the GPUs");
+  const Together together(monitor, "joining the GPUs");
   ProcessGroup& group = *processes.group;
   check_apart(group.all_gather(place_of(*device)));
   gpu::Runtime& runtime = loaded_runtime();
-  check_alike(group, kind_of(device->info(), runtime.libraries()),
+  check_consistent(group, kind_of(device->info(), runtime.libraries()),
               "computes with something else than");
   const std::string id = group.all_gather(processes.is_first() ? runtime.make_id() : "")[0];
   device->join(id, group.rank(), group.size());
@@ -151,12 +151,12 @@ void join_groups(gpu::Device* device, const Processes& processes,
       if (!joined.insert(ranks).second) {
         continue;
       }
-      ControlChannel* const control = processes.control.get();
-      std::optional<ControlChannel::Announcement> announced;
-      if (control != nullptr) {
-        announced.emplace(control->announce("joining the GPUs", kJoinSeconds));
+      HeartbeatMonitor* const monitor = processes.monitor.get();
+      std::optional<HeartbeatMonitor::Announcement> announced;
+      if (monitor != nullptr) {
+        announced.emplace(monitor->announce("joining the GPUs", kJoinSeconds));
       }
-      const Together together(control, "joining the GPUs");
+      const Together together(monitor, "joining the GPUs");
       for (const int64_t elements : {gpu::kFewElements, gpu::kManyElements}) {
         gpu::check_collectives(*device, processes.rank(), ranks, elements);
       }
@@ -169,8 +169,8 @@ void check_same_program(const Processes& processes, const Graph& partitioned,
   if (processes.size() == 1) {
     return;
   }
-  const Together together(processes.control.get(), "comparing the programs");
-  check_alike(*processes.group, {{what, print(partitioned, mesh), first_difference}},
+  const Together together(processes.monitor.get(), "comparing the programs");
+  check_consistent(*processes.group, {{what, print(partitioned, mesh), first_difference}},
               "would run another program than");
 }
 

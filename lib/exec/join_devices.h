@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "backend/gpu/device.h"
-#include "comm/control_channel.h"
-#include "comm/processes.h"
+#include "comm/heartbeat_monitor.h"
+#include "comm/process_group.h"
 #include "ir/graph.h"
 #include "ir/program.h"
 
 namespace meshtrain {
 
 // Ends what a device waits for when the processes must leave. Goes before the device does.
-using AbortHook = std::optional<ControlChannel::Hook>;
+using AbortHook = std::optional<HeartbeatMonitor::Hook>;
 
 // Collective: every process gives its GPU, none where it computes on the processor, which all must
 // do alike. Tries the communication of all with all. Throws ConfigError E611 (exit 2) where the

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "exec/executor.h"
 #include "exec/memory.h"
 #include "exec/pieces.h"
@@ -99,8 +99,8 @@ HostTensor VariableStore::read(int variable) const {
   // whole batches, one for each half of the slots, and that of a last smaller batch, a program of
   // its own.
   constexpr int kMostUnread = 3;
-  if (processes_.control != nullptr)
-    processes_.control->wait_for("reading a variable", kMostUnread);
+  if (processes_.monitor != nullptr)
+    processes_.monitor->wait_for("reading a variable", kMostUnread);
   if (pieces.is_whole() && (layout.used_axes() & part_.crossing()) == 0) {
     whole = HostTensor(v.dtype, v.shape);
     copy_pieces(variable, whole.bytes());  // without a second copy of what may be large
@@ -114,8 +114,8 @@ HostTensor VariableStore::read(int variable) const {
     }
     whole = gather_whole(part_, layout, v.shape, v.dtype, from, processes_.group.get());
   }
-  if (processes_.control != nullptr)
-    processes_.control->leave();
+  if (processes_.monitor != nullptr)
+    processes_.monitor->leave();
   return whole;
 }
 

@@ -47,7 +47,7 @@ void write_model(const std::string& path, const Config& config, const Model& mod
   throw InternalError(fmt::format("`{}` has no format of models", path));
 }
 
-void save_model(const Engine& engine, const std::string& path, const Agreement& agreement) {
+void save_model(const Engine& engine, const std::string& path, const Coordinator& coordinator) {
   const Config& config = engine.setup().config();
   std::vector<NamedTensor> weights;
   for (const std::string& name : engine.weight_paths()) {
@@ -61,8 +61,8 @@ void save_model(const Engine& engine, const std::string& path, const Agreement& 
       throw ConfigError(diagnostics);
     }
   }
-  const auto announced = agreement.announce("saving the model");
-  agreement.by_first("saving the model", [&] {
+  const auto announced = coordinator.announce("saving the model");
+  coordinator.on_rank_zero("saving the model", [&] {
     make_folders(std::filesystem::path(path).parent_path().string());
     write_model(path, config, engine.model(), weights, static_cast<int64_t>(time(nullptr)));
   });

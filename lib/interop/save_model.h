@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/engine.h"
 #include "nn/model.h"
 #include "tensor/named_tensor.h"
@@ -26,6 +26,6 @@ void write_model(const std::string& path, const Config& config, const Model& mod
 // (RuntimeFailure where another process failed), and ConfigError E501 (exit 5) for weights that are
 // not finite.
 void save_model(const Engine& engine, const std::string& path,
-                const Agreement& agreement = Agreement());
+                const Coordinator& coordinator = Coordinator());
 
 }  // namespace meshtrain

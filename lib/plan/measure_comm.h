@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/gpu/device.h"
-#include "comm/processes.h"
+#include "comm/process_group.h"
 #include "exec/executor.h"
 #include "plan/cost_model.h"
 

@@ -55,12 +55,12 @@ Checkpointer::Checkpointer(Engine& engine, const Config& config, CheckpointerOpt
       options_(std::move(options)),
       folder_(options_.run_dir + "/checkpoints"),
       alone_({}, options_.now),
-      agreement_(options_.agreement == nullptr ? alone_ : *options_.agreement),
+      coordinator_(options_.coordinator == nullptr ? alone_ : *options_.coordinator),
       snapshot_(engine.store()) {
   if (options_.run_id.empty()) {
-    options_.run_id = agreement_.from_first("naming the run", new_run_id);
+    options_.run_id = coordinator_.broadcast("naming the run", new_run_id);
   }
-  agreement_.by_first("opening the folder of checkpoints", [&] {
+  coordinator_.on_rank_zero("opening the folder of checkpoints", [&] {
     lock_ = std::make_unique<CheckpointLock>(folder_, options_.run_id);
     for (const std::string& warning :
          clean_checkpoints(folder_, {options_.run_id, lock_->previous_run()})) {
@@ -72,9 +72,9 @@ Checkpointer::Checkpointer(Engine& engine, const Config& config, CheckpointerOpt
   });
   state_.cursor = options_.cursor;
   choose_monitor();
-  last_save_ended_ = last_step_ = agreement_.now();
-  if (const auto& control = agreement_.processes().control; control != nullptr) {
-    on_abort_.emplace(control->on_abort([this] {  // a save that only lacks its name gets it
+  last_save_ended_ = last_step_ = coordinator_.now();
+  if (const auto& monitor = coordinator_.processes().monitor; monitor != nullptr) {
+    on_abort_.emplace(monitor->on_abort([this] {  // a save that only lacks its name gets it
       while (is_committing_) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
@@ -84,7 +84,7 @@ Checkpointer::Checkpointer(Engine& engine, const Config& config, CheckpointerOpt
 
 Checkpointer::~Checkpointer() {
   if (saving_.valid()) {
-    const auto announced = agreement_.announce("writing a checkpoint");
+    const auto announced = coordinator_.announce("writing a checkpoint");
     saving_.wait();
   }
 }
@@ -115,14 +115,14 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
   if (state.monitor == monitor_ && same_model) {
     state_.best = linked_best_ = state.best;
     // A better one that came later may have taken its place.
-    const std::string there = agreement_.from_first("looking for the best checkpoint", [&] {
+    const std::string there = coordinator_.broadcast("looking for the best checkpoint", [&] {
       return is_real_folder(folder_ + "/" + checkpoint_name(state.best_step)) ? "yes" : "no";
     });
     state_.best_step = linked_step_ = own && there == "yes" ? state.best_step : -1;
   }
   load_states(state.callbacks, same_model);
   if (own) {
-    agreement_.by_first("setting newer checkpoints aside", [&] {
+    coordinator_.on_rank_zero("setting newer checkpoints aside", [&] {
       std::vector<int64_t> newer;
       for (const int64_t step : checkpoint_steps(folder_)) {
         if (step > reader.manifest().step) {
@@ -141,7 +141,7 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
       pin_those_there();
     });
     last_saved_ = resumed_from_ = reader.manifest().step;
-    agreement_.set_last_checkpoint(last_saved_);
+    coordinator_.set_last_checkpoint(last_saved_);
   }
 }
 
@@ -162,10 +162,10 @@ void Checkpointer::load_states(std::map<std::string, std::string> saved, bool sa
 }
 
 // At a place that all processes come to: a save that is written on all has ended on all.
-void Checkpointer::look(Agreement::Pace pace, uint64_t logs) {
+void Checkpointer::look(Coordinator::Pace pace, uint64_t logs) {
   const bool is_written =
       !saving_.valid() || saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  if (agreement_.look(pace, is_written, logs)) {
+  if (coordinator_.look(pace, is_written, logs)) {
     finish_save();
   }
 }
@@ -173,14 +173,14 @@ void Checkpointer::look(Agreement::Pace pace, uint64_t logs) {
 // Every run.check_replicas steps.
 bool Checkpointer::compares_replicas(const TrainPosition& at) const {
   const int64_t every = config_.run.check_replicas;
-  return !agreement_.is_alone() && every > 0 && at.step % every == 0;
+  return !coordinator_.is_alone() && every > 0 && at.step % every == 0;
 }
 
 // What several processes hold alike must be alike.
 void Checkpointer::check_replicas(const TrainPosition& at) {
   const std::string difference = replica_difference(
       engine_.store(),
-      agreement_.all_gather("comparing replicas", replica_hashes(engine_.store())));
+      coordinator_.all_gather("comparing replicas", replica_hashes(engine_.store())));
   if (!difference.empty()) {
     report_unequal(difference, at.step);
   }
@@ -196,15 +196,15 @@ bool Checkpointer::is_due(double count, Interval::Unit unit) const {
 bool Checkpointer::must_stop() const {
   const double limit = config_.run.max_time;
   const double margin = 2 * save_seconds_ + 2 * longest_step_;
-  return agreement_.stop_signal() != 0 ||
-         (limit > 0 && agreement_.now() - options_.started_at + margin >= limit);
+  return coordinator_.stop_signal() != 0 ||
+         (limit > 0 && coordinator_.now() - options_.started_at + margin >= limit);
 }
 
 void Checkpointer::stop(const TrainPosition& at) {
-  const int signal = agreement_.stop_signal();
+  const int signal = coordinator_.stop_signal();
   const std::string why = signal != 0 ? signal_name(signal) : std::string("run.max_time");
   const std::string done = fmt::format("step {} of epoch {}", at.batch, at.epoch + 1);
-  if (signal != 0 && !agreement_.stop_saves()) {
+  if (signal != 0 && !coordinator_.stop_saves()) {
     finish_save();
     throw_stopped(signal, done + "; weights were not saved");
   }
@@ -220,7 +220,7 @@ void Checkpointer::stop(const TrainPosition& at) {
 }
 
 void Checkpointer::report_place(const TrainPosition& at) {
-  if (!agreement_.take_report_request()) {
+  if (!coordinator_.take_report_request()) {
     return;
   }
   std::string logs;
@@ -235,8 +235,8 @@ void Checkpointer::report_place(const TrainPosition& at) {
 }
 
 void Checkpointer::on_train_begin(const TrainPosition& at) {
-  look(Agreement::Pace::kNow);
-  last_step_ = last_save_ended_ = agreement_.now();
+  look(Coordinator::Pace::kNow);
+  last_step_ = last_save_ended_ = coordinator_.now();
   if (must_stop()) {
     stop(at);
   }
@@ -251,19 +251,19 @@ int64_t Checkpointer::steps_until_sync(const TrainPosition& at) const {
   if (every.unit == Interval::Unit::kSteps) {
     turn_at_each(std::max<int64_t>(static_cast<int64_t>(every.count), 1));
   }
-  if (!agreement_.is_alone() && config_.run.check_replicas > 0) {
+  if (!coordinator_.is_alone() && config_.run.check_replicas > 0) {
     turn_at_each(config_.run.check_replicas);
   }
   return steps;
 }
 
 bool Checkpointer::needs_sync(const TrainPosition& at, bool last) {
-  look(Agreement::Pace::kPaced);
-  const double now = agreement_.now();
+  look(Coordinator::Pace::kPaced);
+  const double now = coordinator_.now();
   longest_step_ = std::max(longest_step_, now - last_step_);
   last_step_ = now;
   report_place(at);
-  asked_ = agreement_.take_checkpoint_request() || asked_;
+  asked_ = coordinator_.take_checkpoint_request() || asked_;
   const Interval& every = config_.checkpoint.every;
   due_ = due_ || is_due(static_cast<double>(at.step), Interval::Unit::kSteps) ||
          (every.unit == Interval::Unit::kSeconds && now - last_save_ended_ >= every.count);
@@ -283,7 +283,7 @@ void Checkpointer::on_sync(const TrainPosition& at, bool last) {
       due_ = asked_ = false;
     }
   }
-  last_step_ = agreement_.now();
+  last_step_ = coordinator_.now();
 }
 
 void Checkpointer::after_hooks(const TrainPosition& at) {
@@ -304,7 +304,7 @@ void Checkpointer::on_pass_step(const PassPosition& position, const StepRunner& 
 }
 
 void Checkpointer::during_validation(const TrainPosition& at) {
-  look(Agreement::Pace::kPaced);
+  look(Coordinator::Pace::kPaced);
   report_place(at);
   if (must_stop()) {
     stop(at);
@@ -324,7 +324,7 @@ void Checkpointer::watch_best(const Logs& logs) {
 
 void Checkpointer::on_epoch_boundary(const TrainPosition& at, const Logs& logs) {
   watch_best(logs);
-  look(Agreement::Pace::kNow, hash_of(logs));
+  look(Coordinator::Pace::kNow, hash_of(logs));
   const Interval& every = config_.checkpoint.every;
   const bool never = every.unit == Interval::Unit::kNever;
   due_ = due_ || is_due(static_cast<double>(at.epoch), Interval::Unit::kEpochs);
@@ -338,7 +338,7 @@ void Checkpointer::on_epoch_boundary(const TrainPosition& at, const Logs& logs) 
     save(at, wanted ? Wait::kUntilFree : Wait::kNever);
     due_ = asked_ = false;
   }
-  last_step_ = agreement_.now();
+  last_step_ = coordinator_.now();
 }
 
 void Checkpointer::on_fit_end(const TrainPosition& at) {
@@ -357,9 +357,9 @@ void Checkpointer::on_fit_end(const TrainPosition& at) {
 // done to the weights since (averages, the best epoch's) comes out the same when it is done again.
 // Only more epochs than these would go on from other weights.
 void Checkpointer::during_evaluation() {
-  look(Agreement::Pace::kPaced);
-  const int signal = agreement_.stop_signal();
-  if (signal != 0 && agreement_.stop_saves()) {
+  look(Coordinator::Pace::kPaced);
+  const int signal = coordinator_.stop_signal();
+  if (signal != 0 && coordinator_.stop_saves()) {
     const std::string why =
         fmt::format("stopped by {} in the evaluation after training", signal_name(signal));
     save(end_, Wait::kUntilSaved);

@@ -16,7 +16,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/engine.h"
 #include "engine/hook.h"
 #include "train/callbacks/callback.h"
@@ -32,7 +32,7 @@ struct CheckpointerOptions {
   std::vector<std::pair<std::string, std::string>> texts;  // config.yaml, ...: name and content
   Clock now;
   double started_at = 0;           // of the process, for run.max_time; on all that of rank 0
-  Agreement* agreement = nullptr;  // of the engine's processes; null: one alone
+  Coordinator* coordinator = nullptr;  // of the engine's processes; null: one alone
   // With gather: root, whether each process sees run_dir; empty: all write into it.
   std::vector<bool> sees_folder;
   std::function<void(const std::string&)> warn;
@@ -85,7 +85,7 @@ class Checkpointer : public Hook {
   bool is_named(int64_t step) const;
   SaveResult write(const SaveOptions& options, bool replaces) const;
   SaveOptions save_options(bool anywhere = false);
-  void look(Agreement::Pace pace, uint64_t logs = 0);
+  void look(Coordinator::Pace pace, uint64_t logs = 0);
   bool compares_replicas(const TrainPosition& at) const;
   void check_replicas(const TrainPosition& at);
   [[noreturn]] void report_unequal(const std::string& what, int64_t step) const;
@@ -111,8 +111,8 @@ class Checkpointer : public Hook {
   const Config& config_;
   CheckpointerOptions options_;
   std::string folder_;
-  Agreement alone_;
-  Agreement& agreement_;
+  Coordinator alone_;
+  Coordinator& coordinator_;
   std::unique_ptr<CheckpointLock> lock_;
   Snapshot snapshot_;
   std::vector<Hook*> states_;
@@ -142,7 +142,7 @@ class Checkpointer : public Hook {
   double last_step_ = 0, longest_step_ = 0;
   bool asked_ = false;  // a signal asked for a checkpoint
   bool due_ = false;    // one was due while the epoch's last step was done
-  std::optional<ControlChannel::Hook> on_abort_;
+  std::optional<HeartbeatMonitor::Hook> on_abort_;
 };
 
 }  // namespace meshtrain

@@ -28,7 +28,7 @@ void Checkpointer::warn_of_waiting(const std::string& why) {
 // On every process, or on none: all must note a save at the same step.
 bool Checkpointer::copy_state() {
   const int64_t wanted = config_.checkpoint.memory;
-  const Processes& processes = agreement_.processes();
+  const Processes& processes = coordinator_.processes();
   const int sharing = processes.group == nullptr ? 1 : processes.group->local_size();
   const int64_t limit = wanted > 0 ? wanted : available_memory() / 4 / sharing;
   bool is_copied = false;
@@ -44,7 +44,7 @@ bool Checkpointer::copy_state() {
     warn_of_waiting(failure.what());
   }
   const std::vector<std::string> all =
-      agreement_.all_gather("memory for a save", is_copied ? "yes" : "no");
+      coordinator_.all_gather("memory for a save", is_copied ? "yes" : "no");
   if (std::count(all.begin(), all.end(), "no") > 0) {
     snapshot_.drop_copies();
     return false;
@@ -97,29 +97,29 @@ void Checkpointer::take_notes(const TrainPosition& at) {
 SaveOptions Checkpointer::save_options(bool anywhere) {
   SaveOptions out;
   out.before_commit = options_.before_commit;
-  out.rank = agreement_.rank();
-  if (agreement_.is_alone()) {
+  out.rank = coordinator_.rank();
+  if (coordinator_.is_alone()) {
     return out;
   }
-  out.name = agreement_.describe(out.rank);
+  out.name = coordinator_.describe(out.rank);
   out.is_committing = &is_committing_;
-  const std::shared_ptr<ControlChannel> control = agreement_.processes().control;
-  out.all_gather = [this, control](std::string mine) {
-    return control == nullptr
-               ? agreement_.all_gather("a save", mine)
-               : control->all_gather("a save", std::move(mine), Agreement::kLongestFiles);
+  const std::shared_ptr<HeartbeatMonitor> monitor = coordinator_.processes().monitor;
+  out.all_gather = [this, monitor](std::string mine) {
+    return monitor == nullptr
+               ? coordinator_.all_gather("a save", mine)
+               : monitor->all_gather("a save", std::move(mine), Coordinator::kLongestFiles);
   };
   std::vector<bool> sees = options_.sees_folder;
   if (anywhere) {
     sees.assign(sees.size(), false);
   }
   if (const auto blind = std::count(sees.begin(), sees.end(), false); blind > 0) {
-    out.sees_folder = agreement_.is_first() || sees[static_cast<size_t>(out.rank)];
+    out.sees_folder = coordinator_.is_first() || sees[static_cast<size_t>(out.rank)];
     out.part_bytes = std::min(kPartBytes, kRoundBytes / static_cast<size_t>(blind));
-    out.gather = [this, control](std::string mine) {
-      return control == nullptr
-                 ? agreement_.all_gather("a save's files", mine)
-                 : control->gather("a save's files", std::move(mine), Agreement::kLongestFiles);
+    out.gather = [this, monitor](std::string mine) {
+      return monitor == nullptr
+                 ? coordinator_.all_gather("a save's files", mine)
+                 : monitor->gather("a save's files", std::move(mine), Coordinator::kLongestFiles);
     };
   }
   return out;
@@ -127,7 +127,7 @@ SaveOptions Checkpointer::save_options(bool anywhere) {
 
 // Starts to write a copy of the state while training goes on; false where that cannot be.
 bool Checkpointer::start_beside(bool replaces) {
-  const bool can_talk = agreement_.is_alone() || agreement_.processes().control != nullptr;
+  const bool can_talk = coordinator_.is_alone() || coordinator_.processes().monitor != nullptr;
   if (!config_.checkpoint.async || !can_talk || !copy_state()) {
     return false;
   }
@@ -137,7 +137,7 @@ bool Checkpointer::start_beside(bool replaces) {
     saving_ = std::async(std::launch::async, save);
   } catch (const std::system_error& error) {  // no thread: there is no room for its stack
     warn_of_waiting(error.what());
-    const auto announced = agreement_.announce("writing a checkpoint");
+    const auto announced = coordinator_.announce("writing a checkpoint");
     saving_ = std::async(std::launch::deferred, save);
     saving_.wait();  // and is noted when the others note it, who may write beside their steps
     snapshot_.drop_copies();
@@ -149,7 +149,7 @@ bool Checkpointer::start_beside(bool replaces) {
 // on the disk. That one, which may be all there is, stays until the next one is in its place.
 bool Checkpointer::is_named(int64_t step) const {
   const std::string path = folder_ + "/" + checkpoint_name(step);
-  const auto announced = agreement_.announce("looking at a save that failed");
+  const auto announced = coordinator_.announce("looking at a save that failed");
   try {
     return is_real_folder(path) && CheckpointReader(path).manifest().run_id == options_.run_id;
   } catch (const Error&) {  // what stays there is told by the save
@@ -166,7 +166,7 @@ SaveResult Checkpointer::write(const SaveOptions& options, bool replaces) const 
 
 void Checkpointer::start(const TrainPosition& at) {
   const double begin = options_.now();
-  const bool replaces = last_failed_ == at.step && agreement_.is_first() && is_named(at.step);
+  const bool replaces = last_failed_ == at.step && coordinator_.is_first() && is_named(at.step);
   if (new_best_) {
     state_.best_step = at.step;
   }
@@ -176,7 +176,7 @@ void Checkpointer::start(const TrainPosition& at) {
     blocked_ = options_.now() - begin;
   } else {
     snapshot_.borrow();
-    agreement_.progress(at, "save");
+    coordinator_.progress(at, "save");
     const SaveResult result = write(save_options(), replaces);
     blocked_ = options_.now() - begin;
     note(result);
@@ -195,7 +195,7 @@ void Checkpointer::finish_save() {
 
 void Checkpointer::note(const SaveResult& result) {
   const int64_t step = notes_.state.position.step;
-  last_save_ended_ = agreement_.now();
+  last_save_ended_ = coordinator_.now();
   save_seconds_ = std::max(save_seconds_, result.seconds);
   check_finite(result, folder_);
   if (!result.unequal.empty()) {
@@ -213,7 +213,7 @@ void Checkpointer::note(const SaveResult& result) {
   failures_ = 0;
   last_error_.clear();
   last_saved_ = equal_at_ = step;
-  agreement_.set_last_checkpoint(step);
+  coordinator_.set_last_checkpoint(step);
   if (stays_for_ever(notes_.state.position)) {
     pinned_.push_back(step);
   }
@@ -238,7 +238,7 @@ void Checkpointer::pin_those_there() {
   if (unit == Interval::Unit::kNever) {
     return;
   }
-  const auto announced = agreement_.announce("looking at old checkpoints");
+  const auto announced = coordinator_.announce("looking at old checkpoints");
   for (const int64_t step : checkpoint_steps(folder_)) {
     TrainPosition at{.step = step};
     bool is_damaged = false;
@@ -258,7 +258,7 @@ void Checkpointer::pin_those_there() {
 void Checkpointer::link_best(const TrainState& state) {
   linked_best_ = state.best;
   linked_step_ = state.best_step;
-  if (!agreement_.is_first()) {
+  if (!coordinator_.is_first()) {
     return;
   }
   try {
@@ -303,7 +303,7 @@ std::string Checkpointer::save_to(const std::string& path, const TrainPosition& 
   finish_save();
   take_notes(at);
   snapshot_.borrow();
-  agreement_.progress(at, "save");
+  coordinator_.progress(at, "save");
   const SaveResult result = replace_checkpoint(path, snapshot_, notes_, save_options(true));
   if (!result.unequal.empty()) {
     report_unequal(result.unequal, at.step);
@@ -313,14 +313,14 @@ std::string Checkpointer::save_to(const std::string& path, const TrainPosition& 
 }
 
 void Checkpointer::prune() {
-  if (!agreement_.is_first()) {
+  if (!coordinator_.is_first()) {
     return;
   }
   std::vector<int64_t> pinned = pinned_;
   pinned.push_back(state_.best_step);
   pinned.push_back(linked_step_);
   pinned.push_back(resumed_from_);
-  const auto announced = agreement_.announce("deleting old checkpoints");
+  const auto announced = coordinator_.announce("deleting old checkpoints");
   for (const std::string& warning :
        prune_checkpoints(folder_, config_.checkpoint.keep, pinned, options_.run_id)) {
     options_.warn(warning);

@@ -63,12 +63,12 @@ std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* m
 }
 
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
-                  const Model* model, std::vector<std::string>* unfit, const Agreement& agreement) {
-  const auto announced = agreement.announce("reading weights");
+                  const Model* model, std::vector<std::string>* unfit, const Coordinator& coordinator) {
+  const auto announced = coordinator.announce("reading weights");
   const std::vector<WantedWeight> wanted =
       model == nullptr ? wanted_weights(runner) : wanted_weights(*model);
   std::vector<NamedTensor> fitting;
-  agreement.by_all("reading weights", [&] {
+  coordinator.on_all_ranks("reading weights", [&] {
     fitting = fitting_weights(read_weights_in(path, model), wanted, path, loc, unfit);
   });
   for (const auto& [name, value] : fitting) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/step_runner.h"
 #include "nn/model.h"
 #include "tensor/named_tensor.h"
@@ -28,6 +28,6 @@ std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* m
 // Collective: each process reads the file.
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
                   const Model* model = nullptr, std::vector<std::string>* unfit = nullptr,
-                  const Agreement& agreement = Agreement());
+                  const Coordinator& coordinator = Coordinator());
 
 }  // namespace meshtrain

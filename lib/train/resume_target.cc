@@ -220,12 +220,12 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
   }
 }
 
-ResumeTarget agree_on_target(const Agreement& agreement,
+ResumeTarget agree_on_target(const Coordinator& coordinator,
                              const std::function<ResumeTarget()>& find) {
   constexpr const char* kLooking = "looking for a checkpoint";
   ResumeTarget out;
-  const nlohmann::json told = parse_json(agreement.from_first(kLooking, [&] {
-    const auto announced = agreement.announce(kLooking);  // at every byte of some of them
+  const nlohmann::json told = parse_json(coordinator.broadcast(kLooking, [&] {
+    const auto announced = coordinator.announce(kLooking);  // at every byte of some of them
     out = find();
     return json_text(nlohmann::json{{"dir", out.run.dir},
                                     {"name", out.run.name},
@@ -235,7 +235,7 @@ ResumeTarget agree_on_target(const Agreement& agreement,
                                     {"gathers", out.gathers}});
   }));
   out.path = told.at("path");
-  if (!agreement.is_first()) {
+  if (!coordinator.is_first()) {
     out.run.dir = told.at("dir");
     out.run.name = told.at("name");
     out.run.resume = told.at("resume");
@@ -243,11 +243,11 @@ ResumeTarget agree_on_target(const Agreement& agreement,
     out.gathers = told.at("gathers");
   }
   if (!out.path.empty()) {
-    out.copy = std::make_unique<LocalCopy>(agreement, out.path, out.gathers);
+    out.copy = std::make_unique<LocalCopy>(coordinator, out.path, out.gathers);
   }
-  agreement.by_all("opening the checkpoint", [&] {
+  coordinator.on_all_ranks("opening the checkpoint", [&] {
     try {
-      if (!agreement.is_first() && out.copy != nullptr) {
+      if (!coordinator.is_first() && out.copy != nullptr) {
         out.reader = std::make_unique<CheckpointReader>(out.copy->path());
       }
     } catch (const ConfigError& error) {

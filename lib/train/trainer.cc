@@ -21,12 +21,12 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
                       [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   in_flight_ = 0;
-  agreement_->look(Agreement::Pace::kNow);  // hooks begin at rank 0's time
+  coordinator_->look(Coordinator::Pace::kNow);  // hooks begin at rank 0's time
   for (Hook* hook : hooks_) {
     hook->on_train_begin(at);
   }
   if (!has_saver_) {
-    agreement_->throw_if_stopped("setting up");
+    coordinator_->throw_if_stopped("setting up");
   }
   while (at.epoch < fit.epochs && !is_stopped()) {
     const EpochPlan plan = plan_epoch(fit, num_batches, at.epoch);
@@ -126,10 +126,10 @@ int64_t Trainer::steps_together(const Dataset& train, const EpochPlan& plan,
 void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPlan& plan,
                              TrainPosition& at) {
   const auto next = [&] {
-    agreement_->progress(at, "data");
+    coordinator_->progress(at, "data");
     try {
       const Batch batch = batches.next();
-      agreement_->progress(at, "step");
+      coordinator_->progress(at, "step");
       return batch;
     } catch (...) {
       retire_steps(at, 0);
@@ -161,7 +161,7 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
     hook->after_hooks(at);
   }
   if (!has_saver_) {
-    agreement_->throw_if_stopped(
+    coordinator_->throw_if_stopped(
         fmt::format("step {} of epoch {}; weights were not saved", at.batch, at.epoch + 1));
   }
   for (Hook* hook : waiting) {
@@ -177,7 +177,7 @@ void Trainer::retire_steps(const TrainPosition& at, int64_t in_flight) {
     for (Hook* hook : hooks_) {
       hook->on_train_step(done, runner_);
     }
-    agreement_->loss(done.step, runner_);
+    coordinator_->loss(done.step, runner_);
     check_loss(done.epoch + 1, done.batch);
   }
 }
@@ -190,7 +190,7 @@ void Trainer::validate(const Dataset& validation, const TrainPosition& at, Epoch
   position.at.epoch_trained = true;
   position.at.logs = report.logs;
   position.at.lists = report.lists;
-  agreement_->progress(position.at, "validation");
+  coordinator_->progress(position.at, "validation");
   const EvaluateReport found = run_tests(validation, batch_size, std::move(position));
   for (const auto& [name, value] : found.logs) {
     report.logs.emplace_back("val_" + name, value);
@@ -240,7 +240,7 @@ void Trainer::end_pass_step(const PassPosition& position) {
   }
   constexpr const char* kPasses[] = {"step {} of the validation; weights were not saved",
                                      "step {} of the evaluation", "step {} of the prediction"};
-  agreement_->throw_if_stopped(
+  coordinator_->throw_if_stopped(
       fmt::format(fmt::runtime(kPasses[static_cast<size_t>(position.pass)]), position.step));
 }
 

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/batch_reader.h"
 #include "engine/epoch_plan.h"
 #include "engine/hook.h"
@@ -34,7 +34,7 @@ class Trainer {
     has_saver_ = true;
   }
   // Of the runner's processes; without one it is alone.
-  void set_agreement(Agreement& agreement) { agreement_ = &agreement; }
+  void set_coordinator(Coordinator& coordinator) { coordinator_ = &coordinator; }
   // fit goes on here instead of at initial_epoch; the runner must be in the state of that place.
   void start_at(TrainPosition position) { start_ = std::move(position); }
 
@@ -72,8 +72,8 @@ class Trainer {
   Clock now_;
   std::vector<Hook*> hooks_;
   bool has_saver_ = false;
-  Agreement alone_;
-  Agreement* agreement_ = &alone_;
+  Coordinator alone_;
+  Coordinator* coordinator_ = &alone_;
   std::optional<TrainPosition> start_;
   // Steps before the position that are begun and were not given to hooks. A runner that runs ahead
   // is given the next steps first, so that its device has work meanwhile. At a sync and at an

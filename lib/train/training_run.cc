@@ -71,7 +71,7 @@ bool gathers(const Config& config) {
 TrainingRun::TrainingRun(RunRequest request)
     : request_(std::move(request)),
       config_(load_config(request_.load)),
-      agreement_(request_.engine.processes, request_.console.now),
+      coordinator_(request_.engine.processes, request_.console.now),
       started_at_(request_.started_at),
       written_(config_.source_text),
       portable_(portable_config(request_.load, config_)) {}
@@ -85,24 +85,24 @@ void TrainingRun::drop_file_callbacks() {
 // What the processes must know alike before anything else.
 void TrainingRun::begin(const ResumeTarget& target) {
   if (request_.load.source && target.reader) {  // the config is the checkpoint's, with all defaults
-    agreement_.by_all("reading the config", [&] { written_ = target.reader->text("config.yaml"); });
+    coordinator_.on_all_ranks("reading the config", [&] { written_ = target.reader->text("config.yaml"); });
   }
   Diagnostics diagnostics;
-  agreement_.by_first("looking at the run's folder", [&] {
+  coordinator_.on_rank_zero("looking at the run's folder", [&] {
     check_run_dir(target.run, diagnostics);
     diagnostics.throw_if_errors();
   });
-  started_at_ = parse_json(agreement_.from_first("the time", [&] {
+  started_at_ = parse_json(coordinator_.broadcast("the time", [&] {
                   return json_text(nlohmann::json(started_at_));
                 })).get<double>();
   catch_run_signals(config_.run.on_signal);
 }
 
 std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
-  const auto announced = agreement_.announce("compiling the model", kLongestCompilation);
+  const auto announced = coordinator_.announce("compiling the model", kLongestCompilation);
   auto engine = std::make_unique<Engine>(config_, data_spec(*data.train), request_.engine);
-  agreement_.by_all("checking labels and ids", [&] { check_run_ids(engine->setup(), data); });
-  agreement_.by_first("checking callbacks", [&] {  // who writes their files
+  coordinator_.on_all_ranks("checking labels and ids", [&] { check_run_ids(engine->setup(), data); });
+  coordinator_.on_rank_zero("checking callbacks", [&] {  // who writes their files
     Diagnostics diagnostics;
     check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
     diagnostics.throw_if_errors();
@@ -133,7 +133,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
   CallbackList callbacks(callback_context(engine, run, console, target));
   add_callbacks(callbacks);
-  RunWriter record({.writes = agreement_.is_first(),
+  RunWriter record({.writes = coordinator_.is_first(),
                     .prints_events = request_.prints_events,
                     .quiet = request_.console.quiet,
                     .out = request_.console.out},
@@ -142,10 +142,10 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   Checkpointer checkpointer(engine, config_, checkpointer_options(target, run, callbacks, record));
   const ConfigObject* backup = config_.callback("BackupAndRestore");
   if (backup != nullptr) {
-    agreement_.by_first("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
+    coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
   }
   if (target.run.resume) {
-    agreement_.by_first("cutting back metrics.jsonl", [&] { run.rewind(position_); });
+    coordinator_.on_rank_zero("cutting back metrics.jsonl", [&] { run.rewind(position_); });
   }
   for (const auto& callback : callbacks.all()) {
     checkpointer.add_state(*callback);
@@ -154,7 +154,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     checkpointer.resume(*target.reader, target.own);
   }
   started = true;
-  agreement_.by_first("writing the run's files", [&] {
+  coordinator_.on_rank_zero("writing the run's files", [&] {
     write_run_files(run, plan, engine);
     const RunInfo info = describe(engine, plan, data, run, target);
     show_start(info, plan, engine);
@@ -163,7 +163,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   std::optional<ReplayStopper> stop_at;
   try {
     Trainer trainer(engine, config_, request_.console.now);
-    trainer.set_agreement(agreement_);
+    trainer.set_coordinator(coordinator_);
     for (const auto& callback : callbacks.all()) {
       trainer.add_hook(*callback);
     }
@@ -181,7 +181,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     record.end(exit_code, message);
     throw;
   }
-  agreement_.by_first("ending the run's files", [&] {
+  coordinator_.on_rank_zero("ending the run's files", [&] {
     console.finish();
     record.end(0, "");
     record.close();
@@ -199,7 +199,7 @@ void TrainingRun::run_steps(Trainer& trainer, Engine& engine, const RunData& dat
     trainer.start_at(position_);
   }
   trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
-  save_weights(engine, run.file("weights.safetensors"), agreement_);
+  save_weights(engine, run.file("weights.safetensors"), coordinator_);
   if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
     trainer.evaluate(*evaluated, evaluated_batch_size(config_), config_.evaluate.steps);
   }
@@ -229,12 +229,12 @@ LearnedPtr learned_before(const ResumeTarget& target, bool partial,
 RunData TrainingRun::read_data(const ResumeTarget& target) {
   RunData data;
   std::string hash;
-  if (const auto& group = agreement_.processes().group;
+  if (const auto& group = coordinator_.processes().group;
       group != nullptr && config_.data.memory == 0) {
     config_.data.memory.value = available_memory() / 4 / group->local_size();
   }
-  const auto announced = agreement_.announce("opening the data");
-  agreement_.by_all("opening the data", [&] {
+  const auto announced = coordinator_.announce("opening the data");
+  coordinator_.on_all_ranks("opening the data", [&] {
     data = load_run_data(
         config_, true, evaluated_part(config_),
         learned_before(target, request_.restore.partial, config_.data.train, data_warnings_));
@@ -243,24 +243,24 @@ RunData TrainingRun::read_data(const ResumeTarget& target) {
     cursor_ = data_cursor(*data.train, config_);
     hash = cursor_.data;
     for (const std::optional<Dataset>* part : {&data.validation, &data.test}) {
-      hash += agreement_.is_alone() || !*part ? "-" : data_cursor(**part, config_).data;
+      hash += coordinator_.is_alone() || !*part ? "-" : data_cursor(**part, config_).data;
     }
   });
-  check_same_data(agreement_, hash, data.train->loc);
+  check_same_data(coordinator_, hash, data.train->loc);
   return data;
 }
 
 RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, Console& console) {
   std::optional<RunDir> made;
-  const std::string path = agreement_.from_first("making the run's folder", [&] {
+  const std::string path = coordinator_.broadcast("making the run's folder", [&] {
     made.emplace(options, [&](const std::string& message) { console.on_warning(message); });
     made->check_room(weights);
     return made->path();
   });
   if (gathers(config_)) {
-    sees_folder_ = who_sees(agreement_, path, kShortLook);
+    sees_folder_ = who_sees(coordinator_, path, kShortLook);
   } else {
-    check_shared_folder(agreement_, path);
+    check_shared_folder(coordinator_, path);
   }
   return made ? std::move(*made) : RunDir(path);
 }
@@ -268,12 +268,12 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, 
 // The weights to begin with: of the checkpoint, of fit.initial_weights, or drawn.
 void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
   warnings_ = target.warnings;
-  const auto announced = agreement_.announce("reading the weights");
+  const auto announced = coordinator_.announce("reading the weights");
   if (target.reader) {
     if (request_.restore.partial) {
       adapt_to_data(engine.model(), *data.train, engine);
     }
-    agreement_.by_all("reading the checkpoint", [&] {
+    coordinator_.on_all_ranks("reading the checkpoint", [&] {
       changes_ = changes_since(*target.reader, portable_);
       position_ = restore(engine, *target.reader, cursor_, changes_, request_.restore, warnings_);
     });
@@ -285,7 +285,7 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
       adapt_to_data(engine.model(), *data.train, engine);
     }
     load_weights(engine, config_.fit.initial_weights, config_.fit.initial_weights.loc,
-                 &engine.model(), request_.restore.partial ? &unfit : nullptr, agreement_);
+                 &engine.model(), request_.restore.partial ? &unfit : nullptr, coordinator_);
     for (const std::string& line : unfit) {
       warnings_.push_back(fmt::format("{}: {}", config_.fit.initial_weights.value, line));
     }
@@ -302,7 +302,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     if (callback.class_name != "ModelCheckpoint" || !callback.boolean("restore")) {
       continue;
     }
-    const std::string newest = agreement_.from_first("looking for the newest model", [&] {
+    const std::string newest = coordinator_.broadcast("looking for the newest model", [&] {
       return newest_model(callback, runs_folder(run_dir_options(request_.run_dir, config_)))
           .value_or(std::string());
     });
@@ -311,21 +311,21 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     }
     const bool is_model = model_format(newest) != ModelFormat::kNone;
     if (!is_model) {
-      agreement_.by_first("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
+      coordinator_.on_rank_zero("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
     }
     std::optional<LocalCopy> copy;
     if (gathers(config_)) {
-      copy.emplace(agreement_, newest, true);
+      copy.emplace(coordinator_, newest, true);
     }
     const std::string path = copy ? copy->path() : newest;
     if (is_model) {
       std::vector<std::string> unfit;
       load_weights(engine, path, callback.loc_of("filepath"), &engine.model(),
-                   request_.restore.partial ? &unfit : nullptr, agreement_);
+                   request_.restore.partial ? &unfit : nullptr, coordinator_);
       warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
       began_from_ = newest + ": its weights";
     } else {
-      agreement_.by_all("reading the checkpoint", [&] {
+      coordinator_.on_all_ranks("reading the checkpoint", [&] {
         const CheckpointReader reader(path);
         RestoreOptions options = request_.restore;
         options.reset_cursor = true;
@@ -366,9 +366,9 @@ CallbackContext TrainingRun::callback_context(Engine& engine, const RunDir& run,
                 return larger_is_better(engine.setup().graphs(), log).value_or(false);
               },
           .save_model =
-              [this, &engine](const std::string& path) { save_model(engine, path, agreement_); },
-          .writes = agreement_.is_first(),
-          .shared_now = [this] { return agreement_.now(); },
+              [this, &engine](const std::string& path) { save_model(engine, path, coordinator_); },
+          .writes = coordinator_.is_first(),
+          .shared_now = [this] { return coordinator_.now(); },
           .same_run = target.own,
           .begins_again = target.run.resume && !target.reader};
 }
@@ -389,7 +389,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   }
   options.now = request_.console.now;
   options.started_at = started_at_;
-  options.agreement = &agreement_;
+  options.coordinator = &coordinator_;
   options.sees_folder = sees_folder_;
   options.warn = [&record](const std::string& text) { record.warn(text); };
   options.report = [this, &record](const std::string& text) {

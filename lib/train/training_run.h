@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/restore.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/engine.h"
 #include "engine/make_plan.h"
 #include "engine/run_data.h"
@@ -34,7 +34,7 @@ class TrainingRun {
   explicit TrainingRun(RunRequest request);
 
   const Config& config() const { return config_; }
-  const Agreement& agreement() const { return agreement_; }
+  const Coordinator& coordinator() const { return coordinator_; }
   // Callbacks that write files act no more: a replay must not touch what the run left elsewhere.
   void drop_file_callbacks();
   // `started` becomes true when there is something on disk. Throws what ends the run, and
@@ -61,7 +61,7 @@ class TrainingRun {
 
   const RunRequest request_;
   Config config_;
-  Agreement agreement_;            // with the other processes of this run
+  Coordinator coordinator_;            // with the other processes of this run
   double started_at_;              // of rank 0
   std::string written_;            // the config as the user wrote it
   std::string portable_;           // the config as checkpoints keep it

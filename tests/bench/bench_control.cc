@@ -1,4 +1,4 @@
-// What the control channel costs: its calls in a step, its thread while nothing happens, a text
+// What the heartbeat monitor costs: its calls in a step, its thread while nothing happens, a text
 // that goes to all ranks and back.
 //
 //   bench_control [RANKS]     ranks are threads of this process (4), talking over loopback
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/tcp/tcp_group.h"
 #include "support/own_address.h"
 
@@ -39,7 +39,7 @@ double nanoseconds(Call&& call) {
   return best;
 }
 
-void measure(ControlChannel& monitor, int ranks) {
+void measure(HeartbeatMonitor& monitor, int ranks) {
   const bool first = monitor.rank() == 0;
   if (first) {
     fmt::print("{:<44} {:8.1f} ns\n", "progress()",
@@ -95,9 +95,9 @@ int main(int argc, char** argv) {
       options.port = 29500;
       options.one_host = true;
       TcpGroup group(options);
-      ControlOptions monitor_options;
+      HeartbeatOptions monitor_options;
       monitor_options.silence_seconds = 60;
-      ControlChannel monitor(group, monitor_options);
+      HeartbeatMonitor monitor(group, monitor_options);
       measure(monitor, ranks);
     });
   }

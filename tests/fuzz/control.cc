@@ -1,4 +1,4 @@
-// What one rank sends another, and strangers to both: the messages of the control channel.
+// What one rank sends another, and strangers to both: the messages of the heartbeat monitor.
 #include <sys/socket.h>
 
 #include "base/diagnostic.h"

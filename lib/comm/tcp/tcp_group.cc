@@ -8,7 +8,7 @@
 
 #include "base/diagnostic.h"
 #include "base/text.h"
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 
 namespace meshtrain {
 namespace {
@@ -100,7 +100,7 @@ std::string receive_text(const Socket& link, int rank) {
 TcpOptions TcpOptions::from_environment(int rank, int size, std::string host, int port,
                                         bool one_host) {
   TcpOptions options;
-  const ControlOptions shared = ControlOptions::from_environment();
+  const HeartbeatOptions shared = HeartbeatOptions::from_environment();
   options.rank = rank;
   options.size = size;
   options.host = std::move(host);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/meeting.h"
 #include "comm/process_group.h"
+#include "comm/rendezvous.h"
 
 namespace meshtrain {
 
@@ -48,7 +48,7 @@ class TcpGroup : public ProcessGroup {
   int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
 
-  // Of any size. Waits as long as it takes: a control channel watches the others. Throws
+  // Of any size. Waits as long as it takes: a heartbeat monitor watches the others. Throws
   // ConfigError E601 (exit 8) when one of them ends.
   std::vector<std::string> all_gather(std::string_view mine) override;
 

@@ -6,7 +6,7 @@
 #include "checkpoint/restore.h"
 #include "checkpoint_case.h"
 #include "comm/socket.h"
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "support/engine_case.h"
 #include "support/thread_group.h"
 
@@ -52,12 +52,12 @@ std::vector<test::Caught> restore_two(const std::vector<std::string>& paths) {
     const Config config = test::config_from(kModel);
     const Dataset data = load_dataset(*config.data.train, config.data);
     Engine engine(config, data_spec(data), {.num_workers = 1, .processes = {group, nullptr}});
-    const Agreement agreement(engine.processes(), steady_seconds);
+    const Coordinator coordinator(engine.processes(), steady_seconds);
     const auto rank = static_cast<size_t>(group->rank());
     const CheckpointReader reader(paths[rank]);
     std::vector<std::string> warnings;
     out[rank] = test::caught([&] {
-      agreement.by_all("a test", [&] {
+      coordinator.on_all_ranks("a test", [&] {
         restore(engine, reader, {}, {}, {.reset_optimizer = true, .reset_cursor = true}, warnings);
       });
       for (const CheckpointTensor& tensor : reader.manifest().tensors) {

@@ -1,4 +1,4 @@
-// How the control channel comes about: strangers at its port, ranks that do not come, and what is
+// How the heartbeat monitor comes about: strangers at its port, ranks that do not come, and what is
 // no message.
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -8,9 +8,9 @@
 
 #include "base/diagnostic.h"
 #include "base/text.h"
-#include "comm/control_channel.h"
-#include "comm/meeting.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/monitor_frames.h"
+#include "comm/rendezvous.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
 
@@ -84,12 +84,12 @@ TEST_CASE("strangers at the port are dropped and counted and told of once") {
       }
       CHECK(was_dropped(slow[0]));
     });
-    ControlOptions options = test_options();
+    HeartbeatOptions options = test_options();
     options.print = [&](std::string_view text) {
       const std::lock_guard lock(mutex);
       printed += text;
     };
-    ControlChannel monitor(held, options);
+    HeartbeatMonitor monitor(held, options);
     CHECK(monitor.all_gather("k", "v") == std::vector<std::string>{"v", "v"});
     monitor.finish();
   });
@@ -109,9 +109,9 @@ TEST_CASE("a slow stranger has five seconds") {
       CHECK(was_dropped(slow));
       CHECK(steady_seconds() - start > 4.5);
     });
-    ControlOptions options = test_options();
+    HeartbeatOptions options = test_options();
     options.print = [](std::string_view) {};
-    ControlChannel monitor(held, options);
+    HeartbeatMonitor monitor(held, options);
     monitor.finish();
   });
 }
@@ -132,10 +132,10 @@ TEST_CASE("a rank that sends what is no message stops the run") {
     int left = -1;
     run_as_processes(2, [&](std::shared_ptr<ThreadGroup> group) {
       if (group->rank() == 0) {
-        ControlOptions options = test_options();
+        HeartbeatOptions options = test_options();
         options.print = [&](std::string_view text) { printed += text; };
         options.exit = [&](int code) { left = code; };
-        ControlChannel monitor(*group, options);
+        HeartbeatMonitor monitor(*group, options);
         CHECK_THROWS_AS(wait_for_the_end(monitor), RuntimeFailure);
         return;
       }
@@ -161,7 +161,7 @@ TEST_CASE("a rank that sends what is no message stops the run") {
 }
 
 TEST_CASE("a rank that never connects is named") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.join_seconds = 1;
   std::string texts[3];
   run_as_processes(3, [&](std::shared_ptr<ThreadGroup> group) {
@@ -171,7 +171,7 @@ TEST_CASE("a rank that never connects is named") {
       }
     });
     try {
-      ControlChannel monitor(held, options);
+      HeartbeatMonitor monitor(held, options);
     } catch (const ConfigError& error) {
       CHECK(error.exit_code() == ExitCode::kRankLost);
       texts[group->rank()] = error.what();
@@ -183,9 +183,9 @@ TEST_CASE("a rank that never connects is named") {
 }
 
 TEST_CASE("an interface that does not exist stops all ranks with the same message") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.interface = "no-such-interface";
-  const auto endings = run_ranks(2, options, [](ControlChannel&, ProcessGroup&) {});
+  const auto endings = run_ranks(2, options, [](HeartbeatMonitor&, ProcessGroup&) {});
   CHECK(exit_codes(endings) == Codes{8, 8});
   CHECK(contains(endings[0].printed, "error[E613]: interface `no-such-interface`"));
   CHECK(endings[1].printed == endings[0].printed);

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "comm/child_processes.h"
-#include "comm/process_end.h"
+#include "comm/process_exit.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
 #include "support/load_factor.h"

@@ -1,6 +1,6 @@
 // One rank of a run, for control_process_test.cc:
 //   control_program RANK SIZE HOST PORT WHAT [WHO]
-// Writes "ready" to standard output when the control channel is there and a step is done; reads a
+// Writes "ready" to standard output when the heartbeat monitor is there and a step is done; reads a
 // line from standard input where WHAT says so.
 //   train     does steps until it is ended
 //   finish    does 20 steps and finishes
@@ -16,7 +16,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/tcp/tcp_group.h"
 
 namespace meshtrain {
@@ -33,7 +33,7 @@ void wait_for_line() {
   }
 }
 
-void do_step(ControlChannel& monitor, TcpGroup& group, int step) {
+void do_step(HeartbeatMonitor& monitor, TcpGroup& group, int step) {
   monitor.progress(step, 1, "forward");
   monitor.enter(11, "all-reduce of bucket 0");
   group.all_gather("gradients");
@@ -43,10 +43,10 @@ void do_step(ControlChannel& monitor, TcpGroup& group, int step) {
 
 int run(int rank, const std::string& what, int who, const TcpOptions& options) {
   TcpGroup group(options);
-  ControlOptions monitor_options = ControlOptions::from_environment();
+  HeartbeatOptions monitor_options = HeartbeatOptions::from_environment();
   monitor_options.parent = what == "parent" ? ::getppid() : 0;
   monitor_options.resume_command = "the same command with --resume";
-  ControlChannel monitor(group, monitor_options);
+  HeartbeatMonitor monitor(group, monitor_options);
   const auto hook = monitor.on_abort([] { say("hook\n"); });
   try {
     do_step(monitor, group, 1);

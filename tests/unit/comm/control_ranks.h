@@ -1,5 +1,5 @@
-// Ranks of a run played by threads, each with a control channel of its own; leaving is written down
-// and not done.
+// Ranks of a run played by threads, each with a heartbeat monitor of its own; leaving is written
+// down and not done.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "support/thread_group.h"
 
 namespace meshtrain::test {
@@ -22,8 +22,8 @@ struct RankEnd {
   std::string printed;  // to standard error
 };
 
-inline ControlOptions test_options() {
-  ControlOptions options;
+inline HeartbeatOptions test_options() {
+  HeartbeatOptions options;
   options.silence_seconds = 60;  // nothing here is silent, however busy the machine
   options.collective_seconds = 60;
   options.join_seconds = 60;
@@ -32,16 +32,16 @@ inline ControlOptions test_options() {
   return options;
 }
 
-using RankBody = std::function<void(ControlChannel& monitor, ProcessGroup& group)>;
+using RankBody = std::function<void(HeartbeatMonitor& monitor, ProcessGroup& group)>;
 
 // What became of each rank after `body`, in which a rank that leaves gets an Error.
-inline std::vector<RankEnd> run_ranks(int size, const ControlOptions& options,
+inline std::vector<RankEnd> run_ranks(int size, const HeartbeatOptions& options,
                                       const RankBody& body) {
   std::vector<RankEnd> endings(static_cast<size_t>(size));
   std::mutex mutex;
   run_as_processes(size, [&](std::shared_ptr<ThreadGroup> group) {
     RankEnd& end = endings[static_cast<size_t>(group->rank())];
-    ControlOptions own = options;
+    HeartbeatOptions own = options;
     own.print = [&](std::string_view text) {
       const std::lock_guard lock(mutex);
       end.printed += text;
@@ -51,7 +51,7 @@ inline std::vector<RankEnd> run_ranks(int size, const ControlOptions& options,
       end.exit_code = code;
     };
     try {
-      ControlChannel monitor(*group, own);
+      HeartbeatMonitor monitor(*group, own);
       try {
         body(monitor, *group);
       } catch (const RuntimeFailure&) {  // it leaves
@@ -78,13 +78,13 @@ inline bool contains(const std::string& text, const std::string& part) {
 }
 
 // Waits for a channel to end this rank.
-[[noreturn]] inline void wait_for_the_end(ControlChannel& monitor) {
+[[noreturn]] inline void wait_for_the_end(HeartbeatMonitor& monitor) {
   monitor.all_gather(fmt::format("only of rank {}", monitor.rank()), "");
   throw InternalError("another rank gave it");
 }
 
 // The same, by a rank that the channel does not see waiting.
-[[noreturn]] inline void be_busy_until_the_end(ControlChannel& monitor) {
+[[noreturn]] inline void be_busy_until_the_end(HeartbeatMonitor& monitor) {
   while (!monitor.aborting()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

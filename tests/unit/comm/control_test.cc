@@ -1,4 +1,4 @@
-// The control channel between ranks that are threads. control_process_test.cc has what only whole
+// The heartbeat monitor between ranks that are threads. control_process_test.cc has what only whole
 // processes can do: being killed and stopped.
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
 
@@ -19,7 +19,7 @@ namespace {
 using Codes = std::vector<int>;
 
 TEST_CASE("ranks that finish in order leave nothing to say") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(4, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     CHECK(monitor.size() == 4);
     for (int step = 1; step <= 100; ++step) {
       monitor.progress(step, 1, "forward");
@@ -38,7 +38,7 @@ TEST_CASE("ranks that finish in order leave nothing to say") {
 
 TEST_CASE("finish waits for the slowest rank") {
   std::atomic<int> arrived{0};
-  run_ranks(3, test_options(), [&](ControlChannel& monitor, ProcessGroup& group) {
+  run_ranks(3, test_options(), [&](HeartbeatMonitor& monitor, ProcessGroup& group) {
     group.all_gather("");
     if (monitor.rank() == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -50,7 +50,7 @@ TEST_CASE("finish waits for the slowest rank") {
 }
 
 TEST_CASE("a rank that fails takes all with its code and its text is shown once by rank 0") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(4, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     monitor.set_last_checkpoint(1250);
     if (monitor.rank() == 2) {
       monitor.fail(3, "error[E300]: no file `x.npy`\n\n");
@@ -68,7 +68,7 @@ TEST_CASE("a rank that fails takes all with its code and its text is shown once 
 
 TEST_CASE("what is gathered comes to rank 0, and what rank 0 gives to all") {
   const std::string large(200'000, 'x');  // several frames
-  const auto endings = run_ranks(4, test_options(), [&](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(4, test_options(), [&](HeartbeatMonitor& monitor, ProcessGroup&) {
     for (int round = 0; round < 3; ++round) {
       const std::string mine = fmt::format("{} of {}", round, monitor.rank()) + large;
       const std::vector<std::string> all = monitor.gather("k", mine);
@@ -86,7 +86,7 @@ TEST_CASE("what is gathered comes to rank 0, and what rank 0 gives to all") {
 }
 
 TEST_CASE("of two threads of a rank that fail one is heard") {
-  const auto endings = run_ranks(2, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(2, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     if (monitor.rank() == 0) {
       wait_for_the_end(monitor);
       return;
@@ -106,7 +106,7 @@ TEST_CASE("of two threads of a rank that fail one is heard") {
 }
 
 TEST_CASE("what all ranks find wrong is shown as if one process had found it") {
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(3, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     monitor.fail(2, "error[E204]: 200 is not divisible by 3\n\n");
   });
   CHECK(exit_codes(endings) == Codes{2, 2, 2});
@@ -115,7 +115,7 @@ TEST_CASE("what all ranks find wrong is shown as if one process had found it") {
 }
 
 TEST_CASE("all end with the code of a rank that failed by itself, not of one that lost it") {
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(3, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     if (monitor.rank() == 2) {
       monitor.fail(2, "error[E112]: `epochs` must be an integer\n");
     }
@@ -126,7 +126,7 @@ TEST_CASE("all end with the code of a rank that failed by itself, not of one tha
 }
 
 TEST_CASE("a failure of rank 0 itself reaches the others") {
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(3, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     if (monitor.rank() == 0) {
       monitor.fail(74, "error[E420]: disk full\n");
     }
@@ -138,7 +138,7 @@ TEST_CASE("a failure of rank 0 itself reaches the others") {
 
 TEST_CASE("a rank that ends without a word is named and all others leave with 8") {
   const auto endings =
-      run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup& group) {
+      run_ranks(4, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup& group) {
         monitor.progress(1312, 2, "forward");
         monitor.enter(5, monitor.keep("all-reduce of bucket " + std::to_string(3)));
         monitor.set_last_checkpoint(1250);
@@ -159,7 +159,7 @@ TEST_CASE("a rank that ends without a word is named and all others leave with 8"
 }
 
 TEST_CASE("when rank 0 ends one of the others says so") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(4, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     if (monitor.rank() == 0) {
       return;
     }
@@ -173,7 +173,7 @@ TEST_CASE("when rank 0 ends one of the others says so") {
 }
 
 TEST_CASE("ranks in different collectives are told from each other at once") {
-  const auto endings = run_ranks(4, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(4, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     monitor.enter(1, "all-gather of d1/kernel");
     monitor.leave();
     if (monitor.rank() == 3) {
@@ -192,9 +192,9 @@ TEST_CASE("ranks in different collectives are told from each other at once") {
 }
 
 TEST_CASE("a rank that does not come to a collective is named with what it does instead") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.collective_seconds = 0.4;
-  const auto endings = run_ranks(3, options, [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(3, options, [](HeartbeatMonitor& monitor, ProcessGroup&) {
     monitor.progress(9, 1, "data");
     monitor.enter(4, "all-reduce of bucket 0");
     monitor.leave();
@@ -216,9 +216,9 @@ TEST_CASE("a rank that does not come to a collective is named with what it does 
 
 TEST_CASE(
     "a rank that is stuck before what the others wait for is named and slow reading is none") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.collective_seconds = 1.5;  // longer than a busy machine lets a thread wait
-  const auto endings = run_ranks(3, options, [](ControlChannel& monitor, ProcessGroup& group) {
+  const auto endings = run_ranks(3, options, [](HeartbeatMonitor& monitor, ProcessGroup& group) {
     monitor.progress(9, 1, "data");
     monitor.enter(0, "the steps on the GPUs");
     monitor.leave();
@@ -244,10 +244,10 @@ TEST_CASE(
 }
 
 TEST_CASE("an announced phase is waited for as long as it said and no longer") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.collective_seconds = 0.2;
   const double start = steady_seconds();
-  const auto endings = run_ranks(2, options, [](ControlChannel& monitor, ProcessGroup& group) {
+  const auto endings = run_ranks(2, options, [](HeartbeatMonitor& monitor, ProcessGroup& group) {
     if (monitor.rank() == 0) {
       group.all_gather("");  // the other has announced it
       monitor.enter(4, "all-reduce");
@@ -265,13 +265,13 @@ TEST_CASE("an announced phase is waited for as long as it said and no longer") {
 }
 
 TEST_CASE("a rank that was excused or does one thing after the other may still come") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.collective_seconds = 1.5;  // longer than a busy machine lets a thread wait
   for (const bool announces : {true, false}) {
-    const auto endings = run_ranks(2, options, [&](ControlChannel& monitor, ProcessGroup& group) {
+    const auto endings = run_ranks(2, options, [&](HeartbeatMonitor& monitor, ProcessGroup& group) {
       group.all_gather("");
       if (monitor.rank() == 1) {
-        std::optional<ControlChannel::Announcement> announced;
+        std::optional<HeartbeatMonitor::Announcement> announced;
         if (announces) {
           announced.emplace(monitor.announce("compiling the kernels", 60));
         }
@@ -295,10 +295,10 @@ TEST_CASE("a rank that was excused or does one thing after the other may still c
 }
 
 TEST_CASE("a rank that does not give its text or does not finish is named") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.collective_seconds = 0.3;
   for (const bool at_end : {false, true}) {
-    const auto endings = run_ranks(3, options, [&](ControlChannel& monitor, ProcessGroup&) {
+    const auto endings = run_ranks(3, options, [&](HeartbeatMonitor& monitor, ProcessGroup&) {
       if (monitor.rank() == 2) {
         be_busy_until_the_end(monitor);
       }
@@ -317,7 +317,7 @@ TEST_CASE("a rank that does not give its text or does not finish is named") {
 }
 
 TEST_CASE("different losses at one step stop the run") {
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup& g) {
+  const auto endings = run_ranks(3, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup& g) {
     monitor.loss(12, 100);
     g.all_gather("");  // rank 0 has noted its own
     monitor.loss(13, monitor.rank() == 1 ? 7 : 8);
@@ -331,7 +331,7 @@ TEST_CASE("different losses at one step stop the run") {
 
 TEST_CASE("texts come to all ranks by key from many threads") {
   constexpr int kThreads = 6, kRounds = 40;
-  const auto endings = run_ranks(3, test_options(), [](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(3, test_options(), [](HeartbeatMonitor& monitor, ProcessGroup&) {
     std::vector<std::thread> threads;
     std::atomic<int> wrong{0};
     for (int t = 0; t < kThreads; ++t) {
@@ -358,7 +358,7 @@ TEST_CASE("texts come to all ranks by key from many threads") {
 
 TEST_CASE("texts longer than a message come whole beside short and empty ones") {
   const std::vector<size_t> sizes = {0, 1, 61439, 61440, 61441, 3000000};
-  const auto endings = run_ranks(3, test_options(), [&](ControlChannel& monitor, ProcessGroup&) {
+  const auto endings = run_ranks(3, test_options(), [&](HeartbeatMonitor& monitor, ProcessGroup&) {
     const auto text_of = [](int rank, size_t size) {
       std::string text(size, static_cast<char>('a' + rank));
       for (size_t i = 0; i < size; i += 997) {
@@ -384,8 +384,8 @@ TEST_CASE("texts longer than a message come whole beside short and empty ones") 
 
 TEST_CASE("hooks run before the end newest first and those that are gone do not") {
   std::vector<std::string> ran[2];
-  ControlOptions options = test_options();
-  const auto endings = run_ranks(2, options, [&](ControlChannel& monitor, ProcessGroup& group) {
+  HeartbeatOptions options = test_options();
+  const auto endings = run_ranks(2, options, [&](HeartbeatMonitor& monitor, ProcessGroup& group) {
     auto& mine = ran[monitor.rank()];
     const auto first = monitor.on_abort([&] { mine.push_back("first"); });
     {
@@ -408,23 +408,24 @@ TEST_CASE("hooks run before the end newest first and those that are gone do not"
 
 TEST_CASE("a hook that throws keeps neither the others nor the exit code from coming") {
   std::atomic<int> ran{0};
-  const auto endings = run_ranks(2, test_options(), [&](ControlChannel& monitor, ProcessGroup& g) {
-    const auto first = monitor.on_abort([&] { ++ran; });
-    const auto last = monitor.on_abort([] { throw InternalError("in a hook"); });
-    g.all_gather("");
-    monitor.fail(5, "error[E501]: loss is NaN\n");
-  });
+  const auto endings =
+      run_ranks(2, test_options(), [&](HeartbeatMonitor& monitor, ProcessGroup& g) {
+        const auto first = monitor.on_abort([&] { ++ran; });
+        const auto last = monitor.on_abort([] { throw InternalError("in a hook"); });
+        g.all_gather("");
+        monitor.fail(5, "error[E501]: loss is NaN\n");
+      });
   CHECK(exit_codes(endings) == Codes{5, 5});
   CHECK(ran == 2);
 }
 
 TEST_CASE("a hook that hangs does not keep a process") {
-  ControlOptions options = test_options();
+  HeartbeatOptions options = test_options();
   options.hook_seconds = 0.2;
   std::mutex mutex;
   std::condition_variable changed;
   int left = 0;
-  const auto endings = run_ranks(2, options, [&](ControlChannel& monitor, ProcessGroup& group) {
+  const auto endings = run_ranks(2, options, [&](HeartbeatMonitor& monitor, ProcessGroup& group) {
     const auto hook = monitor.on_abort([&] {
       if (monitor.rank() == 1) {  // until rank 0 has left
         std::unique_lock lock(mutex);
@@ -450,13 +451,13 @@ TEST_CASE("a hook that hangs does not keep a process") {
 TEST_CASE("times come from the environment and nonsense is refused") {
   ::setenv("MESHTRAIN_HEARTBEAT_TIMEOUT", "2.5", 1);
   ::setenv("MESHTRAIN_COLLECTIVE_TIMEOUT", "7", 1);
-  const ControlOptions options = ControlOptions::from_environment();
+  const HeartbeatOptions options = HeartbeatOptions::from_environment();
   CHECK(options.silence_seconds == 2.5);
   CHECK(options.collective_seconds == 7);
   CHECK(options.join_seconds == 60);
   for (const char* wrong : {"ten", "0", "-1", "nan", "1e99", "5s"}) {
     ::setenv("MESHTRAIN_HEARTBEAT_TIMEOUT", wrong, 1);
-    CHECK_THROWS_AS(ControlOptions::from_environment(), ConfigError);
+    CHECK_THROWS_AS(HeartbeatOptions::from_environment(), ConfigError);
   }
   ::unsetenv("MESHTRAIN_HEARTBEAT_TIMEOUT");
   ::unsetenv("MESHTRAIN_COLLECTIVE_TIMEOUT");

@@ -3,8 +3,8 @@
 
 #include <mutex>
 
-#include "comm/hello.h"
-#include "comm/known_answers.h"
+#include "comm/communicator_self_test.h"
+#include "comm/handshake.h"
 #include "comm/socket.h"
 #include "support/group_check.h"
 #include "support/temp_folder.h"
@@ -99,7 +99,7 @@ TEST_CASE("a rank that gets something else than was sent is named on all ranks")
     const std::vector<Caught> errors =
         caught_by_all(3, [fault = fault](std::shared_ptr<ThreadGroup> group) {
           Faulty faulty(group, group->rank() == 2 ? fault : Fault::kNone);
-          check_known_answers(faulty, true);
+          check_communicator(faulty, true);
         });
     for (const Caught& error : errors) {
       CHECK(error.code == (fault == Fault::kNone ? "" : "E605"));
@@ -112,7 +112,7 @@ TEST_CASE("a rank that gets something else than was sent is named on all ranks")
 
 TEST_CASE("a group of texts alone is asked for no tensors") {
   const std::vector<Caught> errors = caught_by_all(2, [](std::shared_ptr<ThreadGroup> group) {
-    check_known_answers(*group, false);
+    check_communicator(*group, false);
     CHECK(group->exchanges() == 0);
     CHECK(group->bytes_reduced() == 0);
   });
@@ -128,7 +128,7 @@ std::vector<Fact> facts_of(const std::string& version, const std::string& config
 
 TEST_CASE("ranks that are started alike go on") {
   for (const Caught& error : caught_by_all(3, [](std::shared_ptr<ThreadGroup> group) {
-         check_alike(*group, facts_of("1", std::string(100000, 'x')));
+         check_consistent(*group, facts_of("1", std::string(100000, 'x')));
        })) {
     CHECK(error.code.empty());
   }
@@ -137,7 +137,7 @@ TEST_CASE("ranks that are started alike go on") {
 TEST_CASE("who differs is named with host and what differs on every rank") {
   const std::vector<Caught> errors = caught_by_all(4, [](std::shared_ptr<ThreadGroup> group) {
     const int rank = group->rank();
-    check_alike(*group, facts_of(rank == 1 ? "2" : "1", rank == 3 ? "b\xff" : "a"));
+    check_consistent(*group, facts_of(rank == 1 ? "2" : "1", rank == 3 ? "b\xff" : "a"));
   });
   for (const Caught& error : errors) {
     CHECK(error.code == "E611");
@@ -154,7 +154,7 @@ TEST_CASE("who differs is named with host and what differs on every rank") {
 
 TEST_CASE("a hundred differing ranks fill no screen") {
   const std::vector<Caught> errors = caught_by_all(12, [](std::shared_ptr<ThreadGroup> group) {
-    check_alike(*group, facts_of("1", std::to_string(group->rank())));
+    check_consistent(*group, facts_of("1", std::to_string(group->rank())));
   });
   CHECK(errors[0].says("rank 8 on"));
   CHECK(!errors[0].says("rank 9 on"));

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <string>
 
-#include "comm/hello.h"
-#include "comm/known_answers.h"
+#include "comm/communicator_self_test.h"
+#include "comm/handshake.h"
 #include "comm/mpi/load.h"
 #include "support/group_check.h"
 #include "support/temp_folder.h"
@@ -85,8 +85,8 @@ int run() {
   check_refusal(*group, problems);
   check_own_message(*group, problems);
   check_unequal_lengths(*group, problems);
-  check_known_answers(*group, true);
-  check_alike(*group, {{"version", "1"}});
+  check_communicator(*group, true);
+  check_consistent(*group, {{"version", "1"}});
   for (const std::string& problem : problems) {
     fmt::print(stderr, "{}\n", problem);
   }

@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "base/diagnostic.h"
-#include "comm/control_channel.h"
-#include "comm/meeting.h"
-#include "comm/process_end.h"
+#include "comm/heartbeat_monitor.h"
+#include "comm/process_exit.h"
+#include "comm/rendezvous.h"
 #include "comm/tcp/tcp_group.h"
 #include "control_ranks.h"
 #include "support/own_address.h"
@@ -86,11 +86,11 @@ TEST_CASE("processes meet and give each other texts of any size") {
   }
 }
 
-TEST_CASE("a control channel runs over processes that met so") {
+TEST_CASE("a heartbeat monitor runs over processes that met so") {
   const auto problems = meet(
       3, [](TcpOptions&) {},
       [](TcpGroup& group) {
-        ControlChannel monitor(group, {});
+        HeartbeatMonitor monitor(group, {});
         CHECK(monitor.all_gather("key", std::to_string(group.rank())) ==
               std::vector<std::string>{"0", "1", "2"});
         monitor.finish();

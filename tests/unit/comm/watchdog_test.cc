@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 namespace meshtrain {
 namespace {

@@ -33,10 +33,10 @@ TEST_CASE("GPUs are counted by the files of the driver and what CUDA may see") {
 }
 
 // What `auto` becomes, and the warning with its lines.
-std::string automatic(int64_t devices, const Surroundings& around) {
+std::string automatic(int64_t devices, const LocalResources& resources) {
   DeviceRequest request = parsed("auto");
   Diagnostics diagnostics;
-  settle_auto(request, devices, around, diagnostics);
+  resolve_auto_devices(request, devices, resources, diagnostics);
   std::string out = request.describe(devices);
   for (const Diagnostic& warning : diagnostics.list()) {
     CHECK(warning.code == "W620");
@@ -57,7 +57,7 @@ TEST_CASE("auto takes GPUs where there is one for each device") {
 }
 
 TEST_CASE("processes of a host that were given a GPU each take it") {
-  Surroundings task{.processes = 8, .local_processes = 4, .gpus = 1, .has_own_gpu = true};
+  LocalResources task{.processes = 8, .local_processes = 4, .gpus = 1, .has_own_gpu = true};
   CHECK(automatic(8, task) == "8 x gpu");
   task.has_own_gpu = false;
   CHECK(automatic(8, task).starts_with("8 x cpu (virtual); the GPU here is not used: 4 processes"));
@@ -92,8 +92,8 @@ TEST_CASE("GPUs that auto leaves alone are told of with what would use them") {
 }
 
 TEST_CASE("a mesh without a shape has all devices") {
-  const auto all = [](const char* devices, const Surroundings& around) {
-    return all_devices(parsed(devices), around);
+  const auto all = [](const char* devices, const LocalResources& resources) {
+    return all_devices(parsed(devices), resources);
   };
   CHECK(all("auto", {}) == 1);
   CHECK(all("auto", {.gpus = 4}) == 4);

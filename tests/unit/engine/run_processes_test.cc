@@ -53,19 +53,19 @@ void train(const std::string& folder, const std::vector<std::string>& overrides,
   engine_options.num_workers = 1;
   engine_options.processes.group = group;
   Engine engine(config, data_spec(data), engine_options);
-  Agreement agreement(engine.processes(), steady_seconds);
+  Coordinator coordinator(engine.processes(), steady_seconds);
   CheckpointerOptions options;
   options.run_dir = folder;
   options.written_by = "test";
   options.now = steady_seconds;
   options.warn = options.inform = options.report = [](const std::string&) {};
-  options.agreement = &agreement;
+  options.coordinator = &coordinator;
   Checkpointer checkpointer(engine, config, options);
   Trainer trainer(engine, config, steady_seconds);
   Fault flip(engine);
   flip.at = group->rank() == 1 ? fault : 0;
   trainer.add_hook(flip);
-  trainer.set_agreement(agreement);
+  trainer.set_coordinator(coordinator);
   trainer.add_saver(checkpointer);
   trainer.fit(data, nullptr);
 }

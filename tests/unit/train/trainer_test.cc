@@ -10,7 +10,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 #include "engine/sample_weights.h"
 #include "engine/signals.h"
 #include "fake_runner.h"
@@ -83,15 +83,15 @@ TEST_CASE("callbacks begin at rank 0's time in every process") {
   run_as_processes(2, [&](const std::shared_ptr<ThreadGroup>& group) {
     const size_t rank = static_cast<size_t>(group->rank());
     const Clock clock = [rank] { return 100.0 + 1000.0 * static_cast<double>(rank); };
-    Agreement agreement({group, nullptr}, clock);
+    Coordinator coordinator({group, nullptr}, clock);
     Session s(config_of(2, 1));
     CallbackList callbacks(
         {.runner = s.runner, .config = s.config, .now = clock, .shared_now = [&] {
-           return agreement.now();
+           return coordinator.now();
          }});
     callbacks.add(std::make_unique<Beginning>(callbacks.context(), began[rank]));
     s.trainer.add_hook(*callbacks.all().front());
-    s.trainer.set_agreement(agreement);
+    s.trainer.set_coordinator(coordinator);
     s.trainer.fit(dataset_of({1, 2, 3, 4}), nullptr);
   });
   CHECK(began == std::vector<double>{100, 100});

@@ -9,7 +9,7 @@
 namespace meshtrain {
 
 // `who` stands before the message where it is another's: "rank 3 on host h2 (pid 812)".
-std::string tell_error(const std::exception_ptr& error);
-[[noreturn]] void throw_told(std::string_view told, const std::string& who = "");
+std::string serialize_error(const std::exception_ptr& error);
+[[noreturn]] void rethrow_error(std::string_view told, const std::string& who = "");
 
 }  // namespace meshtrain

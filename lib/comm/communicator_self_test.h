@@ -9,6 +9,6 @@ namespace meshtrain {
 // lengths, messages both ways around the ring (longer than what MPI sends without asking first, and
 // short ones), sums, and the largest of numbers. `moves_tensors`: not only texts. Throws
 // ConfigError E605 (exit 8) on every rank, naming those that got something else and what.
-void check_known_answers(ProcessGroup& group, bool moves_tensors);
+void check_communicator(ProcessGroup& group, bool moves_tensors);
 
 }  // namespace meshtrain

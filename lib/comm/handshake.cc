@@ -1,4 +1,4 @@
-#include "comm/hello.h"
+#include "comm/handshake.h"
 
 #include <algorithm>
 
@@ -56,7 +56,8 @@ std::vector<Rank> gather_values(ProcessGroup& group, const std::vector<Fact>& fa
 
 }  // namespace
 
-void check_alike(ProcessGroup& group, const std::vector<Fact>& facts, std::string_view differs) {
+void check_consistent(ProcessGroup& group, const std::vector<Fact>& facts,
+                      std::string_view differs) {
   if (all_equal(group.all_gather(hashes(facts)))) {
     return;
   }

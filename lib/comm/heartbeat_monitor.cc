@@ -1,4 +1,4 @@
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 #include "base/parse_number.h"
 #include "base/system_calls.h"
 #include "base/text.h"
-#include "comm/meeting.h"
 #include "comm/monitor_thread.h"
+#include "comm/rendezvous.h"
 
 namespace meshtrain {
 namespace {
@@ -44,7 +44,7 @@ struct Place {
   Token token = {};
 };
 
-Place open_place(const ControlOptions& options, bool one_host, int size) {
+Place open_place(const HeartbeatOptions& options, bool one_host, int size) {
   Place place;
   allow_open_files(most_sockets(size));
   std::vector<Address> to_bind;
@@ -89,8 +89,8 @@ std::string error_lines(const ConfigError& error) {
 
 }  // namespace
 
-ControlOptions ControlOptions::from_environment() {
-  ControlOptions options;
+HeartbeatOptions HeartbeatOptions::from_environment() {
+  HeartbeatOptions options;
   read_seconds("MESHTRAIN_HEARTBEAT_TIMEOUT", &options.silence_seconds);
   read_seconds("MESHTRAIN_COLLECTIVE_TIMEOUT", &options.collective_seconds);
   read_seconds("MESHTRAIN_JOIN_TIMEOUT", &options.join_seconds);
@@ -98,9 +98,9 @@ ControlOptions ControlOptions::from_environment() {
   return options;
 }
 
-class ControlChannel::Impl {
+class HeartbeatMonitor::Impl {
  public:
-  Impl(ProcessGroup& group, ControlOptions given, const Activity& activity,
+  Impl(ProcessGroup& group, HeartbeatOptions given, const Activity& activity,
        std::atomic<bool>& aborting)
       : options(std::move(given)), rank(group.rank()), size(group.size()) {
     if (!options.print) {
@@ -116,8 +116,8 @@ class ControlChannel::Impl {
     Token token;
     std::vector<Link> links = connect(group, hosts, &token);
     loop = std::make_unique<MonitorThread>(state, activity, aborting, options, rank, views,
-                                              std::move(hosts), std::move(links),
-                                              fmt::format("{:016x}", hash_mix(token[0], token[1])));
+                                           std::move(hosts), std::move(links),
+                                           fmt::format("{:016x}", hash_mix(token[0], token[1])));
     thread = quiet_thread([this] { loop->run(); });
   }
 
@@ -210,7 +210,7 @@ class ControlChannel::Impl {
     return texts;
   }
 
-  ControlOptions options;
+  HeartbeatOptions options;
   const int rank, size;
   std::vector<RankView> views;
   MonitorState state;
@@ -220,24 +220,24 @@ class ControlChannel::Impl {
   std::set<std::string, std::less<>> texts;  // of keep()
 };
 
-ControlChannel::ControlChannel(ProcessGroup& group, ControlOptions options)
+HeartbeatMonitor::HeartbeatMonitor(ProcessGroup& group, HeartbeatOptions options)
     : impl_(std::make_unique<Impl>(group, std::move(options), activity_, aborting_)) {}
 
-ControlChannel::~ControlChannel() = default;
+HeartbeatMonitor::~HeartbeatMonitor() = default;
 
-int ControlChannel::rank() const {
+int HeartbeatMonitor::rank() const {
   return impl_->rank;
 }
 
-int ControlChannel::size() const {
+int HeartbeatMonitor::size() const {
   return impl_->size;
 }
 
-std::string ControlChannel::describe(int rank) const {
+std::string HeartbeatMonitor::describe(int rank) const {
   return meshtrain::describe(impl_->views.at(static_cast<size_t>(rank)), rank);
 }
 
-void ControlChannel::loss(int64_t step, uint64_t hash) {
+void HeartbeatMonitor::loss(int64_t step, uint64_t hash) {
   if (impl_->rank == 0) {
     impl_->state.losses.set(step, hash);
   }
@@ -247,12 +247,12 @@ void ControlChannel::loss(int64_t step, uint64_t hash) {
   });
 }
 
-const char* ControlChannel::keep(std::string_view text) {
+const char* HeartbeatMonitor::keep(std::string_view text) {
   const std::lock_guard lock(impl_->texts_mutex);
   return impl_->texts.emplace(text).first->c_str();
 }
 
-ControlChannel::Announcement ControlChannel::announce(std::string what, double limit_seconds) {
+HeartbeatMonitor::Announcement HeartbeatMonitor::announce(std::string what, double limit_seconds) {
   MonitorState& state = impl_->state;
   const std::lock_guard lock(state.mutex);
   state.announcements.push_back(
@@ -260,7 +260,7 @@ ControlChannel::Announcement ControlChannel::announce(std::string what, double l
   return Announcement(this, state.last_id);
 }
 
-ControlChannel::Announcement::~Announcement() {
+HeartbeatMonitor::Announcement::~Announcement() {
   if (channel_ != nullptr) {
     MonitorState& state = channel_->impl_->state;
     const std::lock_guard lock(state.mutex);
@@ -268,32 +268,32 @@ ControlChannel::Announcement::~Announcement() {
   }
 }
 
-std::vector<std::string> ControlChannel::all_gather(std::string_view key, std::string text,
-                                                    double limit_seconds) {
+std::vector<std::string> HeartbeatMonitor::all_gather(std::string_view key, std::string text,
+                                                      double limit_seconds) {
   return impl_->exchange({std::string(key), std::move(text), limit_seconds, false});
 }
 
-std::vector<std::string> ControlChannel::gather(std::string_view key, std::string text,
-                                                double limit_seconds) {
+std::vector<std::string> HeartbeatMonitor::gather(std::string_view key, std::string text,
+                                                  double limit_seconds) {
   return impl_->exchange({std::string(key), std::move(text), limit_seconds, true});
 }
 
-void ControlChannel::set_last_checkpoint(int64_t step) {
+void HeartbeatMonitor::set_last_checkpoint(int64_t step) {
   impl_->state.last_checkpoint.store(step);
 }
 
-ControlChannel::Hook ControlChannel::on_abort(std::function<void()> hook) {
+HeartbeatMonitor::Hook HeartbeatMonitor::on_abort(std::function<void()> hook) {
   const uint64_t id = impl_->state.hooks.add(std::move(hook));
   return Hook(this, id);
 }
 
-ControlChannel::Hook::~Hook() {
+HeartbeatMonitor::Hook::~Hook() {
   if (channel_ != nullptr) {
     channel_->impl_->state.hooks.remove(id_);
   }
 }
 
-void ControlChannel::fail(int exit_code, const std::string& text) {
+void HeartbeatMonitor::fail(int exit_code, const std::string& text) {
   MonitorState& state = impl_->state;
   std::unique_lock lock(state.mutex);
   if (state.finished) {
@@ -312,7 +312,7 @@ void ControlChannel::fail(int exit_code, const std::string& text) {
   throw RuntimeFailure(static_cast<ExitCode>(*state.left), text);
 }
 
-void ControlChannel::finish() {
+void HeartbeatMonitor::finish() {
   MonitorState& state = impl_->state;
   std::unique_lock lock(state.mutex);
   impl_->check_left();

@@ -1,5 +1,5 @@
 // What processes agree upon: errors, choices, clocks, the folder that all of them see.
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -21,13 +21,13 @@ namespace {
 using Group = std::shared_ptr<ThreadGroup>;
 
 // What each rank's `body` threw, as it is shown, by rank; "" for none.
-std::vector<std::string> thrown(int size, const std::function<void(Agreement&)>& body) {
+std::vector<std::string> thrown(int size, const std::function<void(Coordinator&)>& body) {
   std::vector<std::string> out(static_cast<size_t>(size));
   run_as_processes(size, [&](const Group& group) {
-    Agreement agreement({group, nullptr}, [] { return 0.0; });
+    Coordinator coordinator({group, nullptr}, [] { return 0.0; });
     std::string& text = out[static_cast<size_t>(group->rank())];
     try {
-      body(agreement);
+      body(coordinator);
     } catch (const ConfigError& error) {
       text =
           fmt::format("{} {}", static_cast<int>(error.exit_code()), error.diagnostics().render());
@@ -61,8 +61,8 @@ SourceLoc some_place() {
 }
 
 TEST_CASE("what rank 0 throws all throw with the same message and code") {
-  const auto errors = thrown(3, [](Agreement& agreement) {
-    agreement.by_first("a test", [] {
+  const auto errors = thrown(3, [](Coordinator& coordinator) {
+    coordinator.on_rank_zero("a test", [] {
       Diagnostics diagnostics;
       diagnostics.error("E112", some_place(), "`epochs` must be an integer").help("write 3");
       throw ConfigError(diagnostics);
@@ -77,12 +77,12 @@ TEST_CASE("what rank 0 throws all throw with the same message and code") {
 
 TEST_CASE("results of rank 0 are told and failures of any kind keep their exit code") {
   run_as_processes(2, [](const Group& group) {
-    const Agreement agreement({group, nullptr}, [] { return 0.0; });
-    CHECK(agreement.from_first("a test", [&] { return fmt::format("by {}", group->rank()); }) ==
+    const Coordinator coordinator({group, nullptr}, [] { return 0.0; });
+    CHECK(coordinator.broadcast("a test", [&] { return fmt::format("by {}", group->rank()); }) ==
           "by 0");
   });
-  const auto errors = thrown(2, [](Agreement& agreement) {
-    agreement.by_first("a test",
+  const auto errors = thrown(2, [](Coordinator& coordinator) {
+    coordinator.on_rank_zero("a test",
                        [] { throw RuntimeFailure(ExitCode::kWriteFailed, "no space left"); });
   });
   CHECK(errors[0] == "74 no space left");
@@ -90,9 +90,9 @@ TEST_CASE("results of rank 0 are told and failures of any kind keep their exit c
 }
 
 TEST_CASE("where one fails alone all end with its name") {
-  const auto errors = thrown(4, [](Agreement& agreement) {
-    agreement.by_all("a test", [&] {
-      if (agreement.rank() == 2) {
+  const auto errors = thrown(4, [](Coordinator& coordinator) {
+    coordinator.on_all_ranks("a test", [&] {
+      if (coordinator.rank() == 2) {
         throw ConfigError("E301", {}, "x.npy is no NumPy file");
       }
     });
@@ -137,10 +137,10 @@ TEST_CASE("an error of one process keeps its class and its exit code on all") {
       {"1 Error", [] { throw std::out_of_range("no such key"); }}};
   for (const auto& [expected, fail] : errors) {
     run_as_processes(3, [&, &expected = expected, &fail = fail](const Group& group) {
-      const Agreement agreement({group, nullptr}, [] { return 0.0; });
+      const Coordinator coordinator({group, nullptr}, [] { return 0.0; });
       const std::string own = thrown_by([&] {
-        agreement.by_all("a test", [&] {
-          if (agreement.rank() == 1) {
+        coordinator.on_all_ranks("a test", [&] {
+          if (coordinator.rank() == 1) {
             fail();
           }
         });
@@ -151,9 +151,9 @@ TEST_CASE("an error of one process keeps its class and its exit code on all") {
 }
 
 TEST_CASE("where all fail each has rank 0's error") {
-  const auto errors = thrown(3, [](Agreement& agreement) {
-    agreement.by_all("a test", [&] {
-      throw ConfigError("E301", {}, fmt::format("seen by {}", agreement.rank()));
+  const auto errors = thrown(3, [](Coordinator& coordinator) {
+    coordinator.on_all_ranks("a test", [&] {
+      throw ConfigError("E301", {}, fmt::format("seen by {}", coordinator.rank()));
     });
   });
   for (const std::string& error : errors) {
@@ -164,33 +164,33 @@ TEST_CASE("where all fail each has rank 0's error") {
 TEST_CASE("a save has ended when it has on all and rank 0's clock counts") {
   run_as_processes(3, [](const Group& group) {
     double seconds = 10.0 * (group->rank() + 1);
-    Agreement agreement({group, nullptr}, [&] { return seconds; });
+    Coordinator coordinator({group, nullptr}, [&] { return seconds; });
     seconds += 5;
-    CHECK(!agreement.look(Agreement::Pace::kNow, group->rank() != 1));
-    CHECK(agreement.now() == 15);
+    CHECK(!coordinator.look(Coordinator::Pace::kNow, group->rank() != 1));
+    CHECK(coordinator.now() == 15);
     seconds += 1;
-    CHECK(agreement.now() == 15);  // until the next look
-    CHECK(agreement.look(Agreement::Pace::kNow, true));
-    CHECK(agreement.now() == 16);
+    CHECK(coordinator.now() == 15);  // until the next look
+    CHECK(coordinator.look(Coordinator::Pace::kNow, true));
+    CHECK(coordinator.now() == 16);
   });
 }
 
 TEST_CASE("a signal to any process stops all at the same step") {
   catch_run_signals({});
   run_as_processes(2, [](const Group& group) {
-    Agreement agreement({group, nullptr}, [] { return 0.0; });
-    agreement.look(Agreement::Pace::kNow);
-    CHECK(agreement.stop_signal() == 0);
+    Coordinator coordinator({group, nullptr}, [] { return 0.0; });
+    coordinator.look(Coordinator::Pace::kNow);
+    CHECK(coordinator.stop_signal() == 0);
     group->all_gather("");
     if (group->rank() == 1) {
       std::raise(SIGUSR1);  // the flag is this program's: both ranks have it
     }
     group->all_gather("");
-    CHECK(agreement.stop_signal() == 0);  // nobody acts before the next look
-    agreement.look(Agreement::Pace::kNow);
-    CHECK(agreement.stop_signal() == SIGUSR1);
-    CHECK(agreement.stop_saves());
-    CHECK_THROWS_AS(agreement.throw_if_stopped("step 3"), StopRequested);
+    CHECK(coordinator.stop_signal() == 0);  // nobody acts before the next look
+    coordinator.look(Coordinator::Pace::kNow);
+    CHECK(coordinator.stop_signal() == SIGUSR1);
+    CHECK(coordinator.stop_saves());
+    CHECK_THROWS_AS(coordinator.throw_if_stopped("step 3"), StopRequested);
   });
   forget_stop_signal();
 }
@@ -198,14 +198,14 @@ TEST_CASE("a signal to any process stops all at the same step") {
 TEST_CASE("short steps are looked at seldom and long ones each") {
   run_as_processes(2, [](const Group& group) {
     double seconds = 0, last = 0;
-    Agreement agreement({group, nullptr}, [&] { return seconds; });
+    Coordinator coordinator({group, nullptr}, [&] { return seconds; });
     const auto looks_in = [&](int steps, double each) {
       int looks = 0;
       for (int i = 0; i < steps; ++i) {
         seconds += each;
-        agreement.look();
-        looks += agreement.now() != last ? 1 : 0;
-        last = agreement.now();
+        coordinator.look();
+        looks += coordinator.now() != last ? 1 : 0;
+        last = coordinator.now();
       }
       return looks;
     };
@@ -221,13 +221,13 @@ TEST_CASE("short steps are looked at seldom and long ones each") {
 TEST_CASE("where a look takes long there are fewer") {
   run_as_processes(2, [](const Group& group) {
     double seconds = 0, last = 0;
-    Agreement agreement({group, nullptr}, [&] { return seconds += 0.004; });  // a look's time
+    Coordinator coordinator({group, nullptr}, [&] { return seconds += 0.004; });  // a look's time
     int looks = 0;
     for (int i = 0; i < 1000; ++i) {
       seconds += 0.01;
-      agreement.look();
-      looks += agreement.now() != last ? 1 : 0;
-      last = agreement.now();
+      coordinator.look();
+      looks += coordinator.now() != last ? 1 : 0;
+      last = coordinator.now();
     }
     CHECK(looks > 20);  // one in 0.4 s
     CHECK(looks < 40);
@@ -235,9 +235,9 @@ TEST_CASE("where a look takes long there are fewer") {
 }
 
 TEST_CASE("values that should be the same and are not end all") {
-  const auto errors = thrown(3, [](Agreement& agreement) {
-    agreement.look(Agreement::Pace::kNow, true, 77);
-    agreement.look(Agreement::Pace::kNow, true, agreement.rank() == 2 ? 78 : 77);
+  const auto errors = thrown(3, [](Coordinator& coordinator) {
+    coordinator.look(Coordinator::Pace::kNow, true, 77);
+    coordinator.look(Coordinator::Pace::kNow, true, coordinator.rank() == 2 ? 78 : 77);
   });
   for (const std::string& error : errors) {
     CHECK(error.find("5 error[E510]: the values of this epoch differ between rank 0 and rank 2") ==
@@ -247,11 +247,11 @@ TEST_CASE("values that should be the same and are not end all") {
 
 TEST_CASE("a folder that one process does not see is found before the first step") {
   const test::TempFolder shared, other;
-  CHECK(thrown(3, [&](Agreement& agreement) { check_shared_folder(agreement, shared.path()); }) ==
+  CHECK(thrown(3, [&](Coordinator& coordinator) { check_shared_folder(coordinator, shared.path()); }) ==
         std::vector<std::string>(3));
   CHECK(shared.num_files() == 0);
-  const auto errors = thrown(3, [&](Agreement& agreement) {
-    check_shared_folder(agreement, (agreement.rank() == 1 ? other : shared).path(), 0.2);
+  const auto errors = thrown(3, [&](Coordinator& coordinator) {
+    check_shared_folder(coordinator, (coordinator.rank() == 1 ? other : shared).path(), 0.2);
   });
   CHECK(errors[0].find("6 error[E452]") == 0);
   CHECK(errors[0].find("is not seen by rank 1\n") != std::string::npos);
@@ -265,27 +265,27 @@ TEST_CASE("who does not see rank 0's checkpoint gets a copy for as long as it ne
   const std::string content(20'000'000, 'a');
   shared.write("a.h5", content);
   other.write("a.h5", std::string(20'000'000, 'x'));
-  const auto path = [&](const Agreement& agreement) {
-    return agreement.rank() == 1   ? temporary.file("not-there/a.h5")
-           : agreement.rank() == 2 ? other.file("a.h5")
+  const auto path = [&](const Coordinator& coordinator) {
+    return coordinator.rank() == 1   ? temporary.file("not-there/a.h5")
+           : coordinator.rank() == 2 ? other.file("a.h5")
                                    : shared.file("a.h5");
   };
-  CHECK(thrown(4, [&](Agreement& agreement) {
+  CHECK(thrown(4, [&](Coordinator& coordinator) {
           {
-            const LocalCopy copy(agreement, path(agreement), true);
-            const bool is_blind = agreement.rank() == 1 || agreement.rank() == 2;
+            const LocalCopy copy(coordinator, path(coordinator), true);
+            const bool is_blind = coordinator.rank() == 1 || coordinator.rank() == 2;
             CHECK(copy.path().find(temporary.path()) == (is_blind ? 0 : std::string::npos));
             CHECK((read_file(copy.path(), 1 << 30) == content));
             CHECK(temporary.num_files() == 1);  // ranks 1 and 2 share it
-            agreement.all_gather("", "");
+            coordinator.all_gather("", "");
           }
-          agreement.all_gather("", "");
+          coordinator.all_gather("", "");
           CHECK(temporary.num_files() == 0);
-          const LocalCopy seen(agreement, shared.file("a.h5"), true);
+          const LocalCopy seen(coordinator, shared.file("a.h5"), true);
           CHECK(seen.path() == shared.file("a.h5"));
         }) == std::vector<std::string>(4));
   const auto errors = thrown(
-      4, [&](Agreement& agreement) { const LocalCopy copy(agreement, path(agreement), false); });
+      4, [&](Coordinator& coordinator) { const LocalCopy copy(coordinator, path(coordinator), false); });
   CHECK(errors[0].find("6 error[E457]: rank 1: does not see what rank 0 sees as") == 0);
   CHECK(errors[3] == errors[0]);
   CHECK(temporary.num_files() == 0);
@@ -297,8 +297,8 @@ TEST_CASE("a signal while a checkpoint is copied ends all and leaves nothing beh
   shared.write("a.h5", std::string(100, 'a'));
   catch_stop_signals();
   std::raise(SIGTERM);
-  const auto errors = thrown(2, [&](Agreement& agreement) {
-    const LocalCopy copy(agreement, shared.file(agreement.rank() == 1 ? "b.h5" : "a.h5"), true);
+  const auto errors = thrown(2, [&](Coordinator& coordinator) {
+    const LocalCopy copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"), true);
   });
   forget_stop_signal();
   std::signal(SIGTERM, SIG_DFL);
@@ -314,8 +314,8 @@ TEST_CASE("a copy that cannot be written ends all and leaves nothing behind") {
   shared.write("a.h5", std::string(100, 'a'));
   const auto errors_of = [&](const std::string& folder) {
     const EnvironmentVariable environment("TMPDIR", folder);
-    return thrown(2, [&](Agreement& agreement) {
-      const LocalCopy copy(agreement, shared.file(agreement.rank() == 1 ? "b.h5" : "a.h5"), true);
+    return thrown(2, [&](Coordinator& coordinator) {
+      const LocalCopy copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"), true);
     });
   };
   for (const std::string& error : errors_of(temporary.file("not-there"))) {

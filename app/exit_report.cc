@@ -1,4 +1,4 @@
-#include "ending.h"
+#include "exit_report.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ std::string text_of(const ConfigError& error, const Arguments& arguments, bool s
   return text;
 }
 
-Ending of(ExitCode code, std::string text, std::string message) {
+ExitReport of(ExitCode code, std::string text, std::string message) {
   return {static_cast<int>(code), std::move(text), std::move(message)};
 }
 
@@ -36,10 +36,10 @@ std::string error_text(ExitCode code, std::string_view message) {
   return fmt::format("error{}: {}\n", label, message);
 }
 
-Ending ending_of_exception(const Arguments& arguments, bool started) {
+ExitReport exit_report_of(const Arguments& arguments, bool started) {
   try {
     throw;
-  } catch (const CommonEnding& end) {
+  } catch (const RemoteExit& end) {
     return {static_cast<int>(end.exit_code()), end.what(), end.what(), true};
   } catch (const ConfigError& error) {
     return of(error.exit_code(), text_of(error, arguments, started),

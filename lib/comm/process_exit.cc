@@ -1,4 +1,4 @@
-#include "comm/process_end.h"
+#include "comm/process_exit.h"
 
 #include <execinfo.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 namespace meshtrain {
 

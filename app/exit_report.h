@@ -7,7 +7,7 @@
 
 namespace meshtrain {
 
-struct Ending {
+struct ExitReport {
   int exit_code = 0;
   std::string text;     // whole lines; empty when there is nothing to say
   std::string message;  // for the run's record
@@ -16,15 +16,15 @@ struct Ending {
 };
 
 // Only within a catch clause. `started`: something is on disk.
-Ending ending_of_exception(const Arguments& arguments, bool started);
+ExitReport exit_report_of(const Arguments& arguments, bool started);
 
 // "error[E142]: ..." of what is no mistake in the config; the code is that of its kind.
 std::string error_text(ExitCode code, std::string_view message);
 
 // What another process said as it ended, or all of them did; shown as it is, by all.
-class CommonEnding : public Error {
+class RemoteExit : public Error {
  public:
-  CommonEnding(int exit_code, const std::string& text)
+  RemoteExit(int exit_code, const std::string& text)
       : Error(static_cast<ExitCode>(exit_code), text) {}
 };
 

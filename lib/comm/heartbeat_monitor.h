@@ -1,4 +1,4 @@
-// ControlChannel: how the processes of a run notice that one of them is lost, hangs or does
+// HeartbeatMonitor: how the processes of a run notice that one of them is lost, hangs or does
 // something else than the others, and end together then, within seconds and with one message.
 //
 // A star of TCP connections to rank 0, served by a thread of its own in each process. Each second
@@ -9,7 +9,7 @@
 // exit code. The others do the same when rank 0 is lost. E605 is for errors that MPI or NCCL
 // report: fail(8, ...).
 //
-//   ControlChannel monitor(group, ControlOptions::from_environment());  // collective
+//   HeartbeatMonitor monitor(group, HeartbeatOptions::from_environment());  // collective
 //   const char* name = monitor.keep("all-reduce of bucket 3");          // once, when preparing
 //   monitor.progress(step, epoch, "forward");                           // in the loop
 //   monitor.enter(signature, name);  transfer->run();  monitor.leave();
@@ -30,7 +30,7 @@
 
 namespace meshtrain {
 
-struct ControlOptions {
+struct HeartbeatOptions {
   double silence_seconds = 10;      // a link without a word for so long is lost
   double collective_seconds = 120;  // for a rank to come to where another one waits
   double join_seconds = 60;         // for all to connect at the start
@@ -44,26 +44,26 @@ struct ControlOptions {
   // The end of the process; for tests, which end a thread instead. default: _exit
   std::function<void(int)> exit;
   // The process that started this one and stays as long as it: leave when that has ended (E601).
-  // 0: there is none such; launcher_pid() of process_end.h finds the launchers of MPI and Slurm.
+  // 0: there is none such; launcher_pid() of process_exit.h finds the launchers of MPI and Slurm.
   int parent = 0;
   // SIGKILL to itself so long after it was told to leave; 0: never.
   double last_resort_seconds = 15;
 
   // MESHTRAIN_HEARTBEAT_TIMEOUT (silence_seconds), MESHTRAIN_COLLECTIVE_TIMEOUT,
   // MESHTRAIN_JOIN_TIMEOUT (seconds) and MESHTRAIN_NET_INTERFACE. Throws ConfigError (exit 2).
-  static ControlOptions from_environment();
+  static HeartbeatOptions from_environment();
 };
 
-class ControlChannel {
+class HeartbeatMonitor {
  public:
   // Collective, by the thread that made the group, which is used here only. Throws ConfigError E612
   // (exit 8: a rank did not connect in time), E613 (exit 8: no address to be reached at) or E640
   // (exit 4: too few open files allowed).
-  ControlChannel(ProcessGroup& group, ControlOptions options);
+  HeartbeatMonitor(ProcessGroup& group, HeartbeatOptions options);
   // Without finish(), the others take this rank for lost.
-  ~ControlChannel();
-  ControlChannel(const ControlChannel&) = delete;
-  ControlChannel& operator=(const ControlChannel&) = delete;
+  ~HeartbeatMonitor();
+  HeartbeatMonitor(const HeartbeatMonitor&) = delete;
+  HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
 
   int rank() const;
   int size() const;
@@ -123,9 +123,9 @@ class ControlChannel {
     ~Announcement();
 
    private:
-    friend class ControlChannel;
-    Announcement(ControlChannel* channel, uint64_t id) : channel_(channel), id_(id) {}
-    ControlChannel* channel_;
+    friend class HeartbeatMonitor;
+    Announcement(HeartbeatMonitor* channel, uint64_t id) : channel_(channel), id_(id) {}
+    HeartbeatMonitor* channel_;
     uint64_t id_;
   };
   [[nodiscard]] Announcement announce(std::string what, double limit_seconds);
@@ -153,9 +153,9 @@ class ControlChannel {
     ~Hook();
 
    private:
-    friend class ControlChannel;
-    Hook(ControlChannel* channel, uint64_t id) : channel_(channel), id_(id) {}
-    ControlChannel* channel_;
+    friend class HeartbeatMonitor;
+    Hook(HeartbeatMonitor* channel, uint64_t id) : channel_(channel), id_(id) {}
+    HeartbeatMonitor* channel_;
     uint64_t id_;
   };
   [[nodiscard]] Hook on_abort(std::function<void()> hook);

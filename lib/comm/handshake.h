@@ -23,8 +23,8 @@ struct Fact {
 // Collective; `facts` have the same names everywhere. Throws ConfigError E611 (exit 2) on every
 // rank, with each rank and host that differs from rank 0 and in what: "rank 3 on host b `differs`
 // rank 0 on host a".
-void check_alike(ProcessGroup& group, const std::vector<Fact>& facts,
-                 std::string_view differs = "is not started as");
+void check_consistent(ProcessGroup& group, const std::vector<Fact>& facts,
+                      std::string_view differs = "is not started as");
 
 // Collective: what ended a process before the run, empty text for nothing.
 struct Failure {

@@ -1,4 +1,4 @@
-#include "comm/known_answers.h"
+#include "comm/communicator_self_test.h"
 
 #include <algorithm>
 #include <cstring>
@@ -108,7 +108,7 @@ std::string try_all(ProcessGroup& group, bool moves_tensors) {
 
 }  // namespace
 
-void check_known_answers(ProcessGroup& group, bool moves_tensors) {
+void check_communicator(ProcessGroup& group, bool moves_tensors) {
   const std::string mine = try_all(group, moves_tensors);
   const std::vector<std::string> all = group.all_gather(mine);
   std::vector<std::string> wrong;

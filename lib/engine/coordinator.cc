@@ -1,4 +1,4 @@
-#include "engine/agreement.h"
+#include "engine/coordinator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "base/diagnostic.h"
 #include "base/hash.h"
 #include "engine/signals.h"
-#include "engine/told_error.h"
+#include "engine/remote_error.h"
 
 namespace meshtrain {
 namespace {
@@ -20,7 +20,7 @@ constexpr double kShortest = 0.05, kLongest = 1;  // seconds
 }  // namespace
 
 // What a process says at a look.
-struct Agreement::Word {
+struct Coordinator::Word {
   double time = 0;
   uint64_t logs = 0;
   int64_t pace = 1;  // to the next look; rank 0's counts
@@ -28,38 +28,38 @@ struct Agreement::Word {
   bool stop_saves = false, checkpoint = false, report = false, is_done = false;
 };
 
-Agreement::Agreement(Processes processes, Clock now)
+Coordinator::Coordinator(Processes processes, Clock now)
     : processes_(std::move(processes)), now_(std::move(now)) {
   time_ = looked_ = now_();
 }
 
-std::string Agreement::describe(int rank) const {
-  return processes_.control != nullptr ? processes_.control->describe(rank)
+std::string Coordinator::describe(int rank) const {
+  return processes_.monitor != nullptr ? processes_.monitor->describe(rank)
                                        : fmt::format("rank {}", rank);
 }
 
-std::vector<std::string> Agreement::all_gather(const char* what, std::string_view mine) const {
+std::vector<std::string> Coordinator::all_gather(const char* what, std::string_view mine) const {
   if (is_alone()) {
     return {std::string(mine)};
   }
-  if (processes_.control == nullptr) {
+  if (processes_.monitor == nullptr) {
     return processes_.group->all_gather(mine);
   }
-  processes_.control->enter(hash_text(what), what);
+  processes_.monitor->enter(hash_text(what), what);
   std::vector<std::string> all = processes_.group->all_gather(mine);
-  processes_.control->leave();
+  processes_.monitor->leave();
   return all;
 }
 
-void Agreement::by_first(const char* what, const std::function<void()>& action) const {
-  from_first(what, [&] {
+void Coordinator::on_rank_zero(const char* what, const std::function<void()>& action) const {
+  broadcast(what, [&] {
     action();
     return std::string();
   });
 }
 
 // A told text begins with "=" when it is the result, "!" when it is an error.
-std::string Agreement::from_first(const char* what,
+std::string Coordinator::broadcast(const char* what,
                                   const std::function<std::string()>& action) const {
   if (is_alone()) {
     return action();
@@ -71,7 +71,7 @@ std::string Agreement::from_first(const char* what,
       mine = "=" + action();
     } catch (...) {
       error = std::current_exception();
-      mine = "!" + tell_error(error);
+      mine = "!" + serialize_error(error);
     }
   }
   const std::string told = all_gather(what, mine)[0];
@@ -79,12 +79,12 @@ std::string Agreement::from_first(const char* what,
     std::rethrow_exception(error);
   }
   if (told[0] == '!') {
-    throw_told(std::string_view(told).substr(1));
+    rethrow_error(std::string_view(told).substr(1));
   }
   return told.substr(1);
 }
 
-void Agreement::by_all(const char* what, const std::function<void()>& action) const {
+void Coordinator::on_all_ranks(const char* what, const std::function<void()>& action) const {
   if (is_alone()) {
     return action();
   }
@@ -94,21 +94,21 @@ void Agreement::by_all(const char* what, const std::function<void()>& action) co
   } catch (...) {
     error = std::current_exception();
   }
-  const std::vector<std::string> all = all_gather(what, error ? tell_error(error) : "");
+  const std::vector<std::string> all = all_gather(what, error ? serialize_error(error) : "");
   if (all[0].empty()) {
     for (int r = 1; r < size(); ++r) {
       if (const std::string& told = all[static_cast<size_t>(r)]; !told.empty()) {
-        throw_told(told, describe(r));
+        rethrow_error(told, describe(r));
       }
     }
   } else if (is_first()) {
     std::rethrow_exception(error);
   } else {
-    throw_told(all[0]);
+    rethrow_error(all[0]);
   }
 }
 
-bool Agreement::look(Pace pace, bool is_done, uint64_t logs) {
+bool Coordinator::look(Pace pace, bool is_done, uint64_t logs) {
   if (is_alone()) {
     return is_done;
   }
@@ -160,59 +160,59 @@ bool Agreement::look(Pace pace, bool is_done, uint64_t logs) {
   return all_done;
 }
 
-int Agreement::stop_signal() const {
+int Coordinator::stop_signal() const {
   return is_alone() ? meshtrain::stop_signal() : stop_signal_;
 }
 
-bool Agreement::stop_saves() const {
+bool Coordinator::stop_saves() const {
   return is_alone() ? meshtrain::stop_saves() : stop_saves_;
 }
 
-double Agreement::now() const {
+double Coordinator::now() const {
   return is_alone() ? now_() : time_;
 }
 
-bool Agreement::take_checkpoint_request() {
+bool Coordinator::take_checkpoint_request() {
   return is_alone() ? meshtrain::take_checkpoint_request()
                     : std::exchange(asked_checkpoint_, false);
 }
 
-bool Agreement::take_report_request() {
+bool Coordinator::take_report_request() {
   return is_alone() ? meshtrain::take_report_request() : std::exchange(asked_report_, false);
 }
 
-void Agreement::throw_if_stopped(const std::string& done) {
+void Coordinator::throw_if_stopped(const std::string& done) {
   look();
   if (stop_signal() != 0) {
     throw_stopped(stop_signal(), done);
   }
 }
 
-void Agreement::progress(const TrainPosition& at, const char* phase) const {
-  if (processes_.control != nullptr) {
-    processes_.control->progress(at.step, at.epoch, phase);
+void Coordinator::progress(const TrainPosition& at, const char* phase) const {
+  if (processes_.monitor != nullptr) {
+    processes_.monitor->progress(at.step, at.epoch, phase);
   }
 }
 
-void Agreement::loss(int64_t step, const StepRunner& runner) const {
-  if (processes_.control != nullptr) {
+void Coordinator::loss(int64_t step, const StepRunner& runner) const {
+  if (processes_.monitor != nullptr) {
     const double loss = runner.last_loss();  // any NaN is as good as another
-    processes_.control->loss(step, std::isnan(loss) ? 1 : hash_bytes(&loss, sizeof(loss)));
+    processes_.monitor->loss(step, std::isnan(loss) ? 1 : hash_bytes(&loss, sizeof(loss)));
   }
 }
 
-void Agreement::set_last_checkpoint(int64_t step) const {
-  if (processes_.control != nullptr && step >= 0) {
-    processes_.control->set_last_checkpoint(step);
+void Coordinator::set_last_checkpoint(int64_t step) const {
+  if (processes_.monitor != nullptr && step >= 0) {
+    processes_.monitor->set_last_checkpoint(step);
   }
 }
 
-std::optional<ControlChannel::Announcement> Agreement::announce(const char* what,
+std::optional<HeartbeatMonitor::Announcement> Coordinator::announce(const char* what,
                                                                 double limit_seconds) const {
-  if (processes_.control == nullptr) {
+  if (processes_.monitor == nullptr) {
     return std::nullopt;
   }
-  return processes_.control->announce(what, limit_seconds);
+  return processes_.monitor->announce(what, limit_seconds);
 }
 
 }  // namespace meshtrain

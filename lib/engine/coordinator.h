@@ -1,12 +1,12 @@
-// Agreement: what the processes of a run decide together. All run the same code; where one of them
+// Coordinator: what the processes of a run decide together. All run the same code; where one of them
 // could come to another decision than the rest (files, signals, clocks, memory) they agree here
 // first. A process alone agrees with itself, and nothing here costs it anything.
 //
-//   agreement.by_first("the run's folder", [&] { make_folder(); });  // rank 0 acts, all learn
-//   const std::string path = agreement.from_first("the checkpoint", [&] { return newest(); });
-//   agreement.by_all("opening the data", [&] { data = load(); });    // all go on, or none
-//   agreement.look();                                                // between two steps
-//   if (agreement.stop_signal() != 0) ...                            // the same on all
+//   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // rank 0 acts, all learn
+//   const std::string path = coordinator.broadcast("the checkpoint", [&] { return newest(); });
+//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });    // all go on, or none
+//   coordinator.look();                                                // between two steps
+//   if (coordinator.stop_signal() != 0) ...                            // the same on all
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/control_channel.h"
-#include "comm/processes.h"
+#include "comm/heartbeat_monitor.h"
+#include "comm/process_group.h"
 #include "engine/logs.h"
 #include "engine/step_runner.h"
 
 namespace meshtrain {
 
-class Agreement {
+class Coordinator {
  public:
   // Seconds for what reads or writes whole models.
   static constexpr double kLongestFiles = 3600;
 
   // Alone.
-  Agreement() = default;
-  Agreement(Processes processes, Clock now);
+  Coordinator() = default;
+  Coordinator(Processes processes, Clock now);
 
   int rank() const { return processes_.rank(); }
   int size() const { return processes_.size(); }
@@ -44,12 +44,12 @@ class Agreement {
   // does not come: "opening the data". What each process gave, by rank.
   std::vector<std::string> all_gather(const char* what, std::string_view mine) const;
   // Only rank 0 acts. What it throws, all throw, with the same message.
-  void by_first(const char* what, const std::function<void()>& action) const;
+  void on_rank_zero(const char* what, const std::function<void()>& action) const;
   // The same; all get what it returned.
-  std::string from_first(const char* what, const std::function<std::string()>& action) const;
+  std::string broadcast(const char* what, const std::function<std::string()>& action) const;
   // Each acts, without anything collective in it. What one throws, all throw: rank 0's own error,
   // else that of the lowest rank with its name before the message.
-  void by_all(const char* what, const std::function<void()>& action) const;
+  void on_all_ranks(const char* what, const std::function<void()>& action) const;
 
   // --- between two steps: signals to any rank, rank 0's clock -----------------------------------
   enum class Pace {
@@ -69,12 +69,12 @@ class Agreement {
   // look(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
   void throw_if_stopped(const std::string& done);
 
-  // --- to the control channel, where there is one ------------------------------------------------
+  // --- to the heartbeat monitor, where there is one ------------------------------------------------
   void progress(const TrainPosition& at, const char* phase) const;
   void loss(int64_t step, const StepRunner& runner) const;  // its last loss
   void set_last_checkpoint(int64_t step) const;
   // Others wait that long for this process while the result lives.
-  [[nodiscard]] std::optional<ControlChannel::Announcement> announce(
+  [[nodiscard]] std::optional<HeartbeatMonitor::Announcement> announce(
       const char* what, double limit_seconds = kLongestFiles) const;
 
  private:

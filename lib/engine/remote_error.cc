@@ -1,4 +1,4 @@
-#include "engine/told_error.h"
+#include "engine/remote_error.h"
 
 #include <memory>
 #include <new>
@@ -82,7 +82,7 @@ Json told(const char* kind, ExitCode code, const std::string& message) {
 
 }  // namespace
 
-std::string tell_error(const std::exception_ptr& error) {
+std::string serialize_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const ConfigError& problem) {
@@ -109,7 +109,7 @@ std::string tell_error(const std::exception_ptr& error) {
   }
 }
 
-void throw_told(std::string_view text, const std::string& who) {
+void rethrow_error(std::string_view text, const std::string& who) {
   const Json told = parse_json(text);
   const std::string prefix = who.empty() ? "" : who + ": ";
   const std::string kind = told.at("kind");

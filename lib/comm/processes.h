@@ -1,3 +1,0 @@
-#pragma once
-
-#include "comm/process_group.h"
