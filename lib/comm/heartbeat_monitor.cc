@@ -261,8 +261,8 @@ HeartbeatMonitor::Announcement HeartbeatMonitor::announce(std::string what, doub
 }
 
 HeartbeatMonitor::Announcement::~Announcement() {
-  if (channel_ != nullptr) {
-    MonitorState& state = channel_->impl_->state;
+  if (monitor_ != nullptr) {
+    MonitorState& state = monitor_->impl_->state;
     const std::lock_guard lock(state.mutex);
     std::erase_if(state.announcements, [this](const auto& entry) { return entry.id == id_; });
   }
@@ -288,8 +288,8 @@ HeartbeatMonitor::Hook HeartbeatMonitor::on_abort(std::function<void()> hook) {
 }
 
 HeartbeatMonitor::Hook::~Hook() {
-  if (channel_ != nullptr) {
-    channel_->impl_->state.hooks.remove(id_);
+  if (monitor_ != nullptr) {
+    monitor_->impl_->state.hooks.remove(id_);
   }
 }
 

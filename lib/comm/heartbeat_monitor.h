@@ -46,7 +46,7 @@ struct HeartbeatOptions {
   // The process that started this one and stays as long as it: leave when that has ended (E601).
   // 0: there is none such; launcher_pid() of process_exit.h finds the launchers of MPI and Slurm.
   int parent = 0;
-  // SIGKILL to itself so long after it was told to leave; 0: never.
+  // SIGKILL to itself so long after it began to leave; 0: never.
   double last_resort_seconds = 15;
 
   // MESHTRAIN_HEARTBEAT_TIMEOUT (silence_seconds), MESHTRAIN_COLLECTIVE_TIMEOUT,
@@ -70,7 +70,7 @@ class HeartbeatMonitor {
   std::string describe(int rank) const;  // "rank 5 on host h2 (pid 20407)"
 
   // --- by the main thread, in the step --------------------------------------------------------
-  // Texts must live as long as the channel: literals, or what keep() returned.
+  // Texts must live as long as the monitor: literals, or what keep() returned.
   void progress(int64_t step, int64_t epoch, const char* phase) {
     activity_.change([&](Activity::Values& v) {
       v.step = step;
@@ -81,7 +81,7 @@ class HeartbeatMonitor {
   // A hash of the bits of the loss of `step` (from 1, going up), the same on all ranks.
   void loss(int64_t step, uint64_t hash);
   // Before and after what ranks do together. All ranks enter the same collectives in the same
-  // order, also those in which only some of them talk to each other; the channel counts them.
+  // order, also those in which only some of them talk to each other; the monitor counts them.
   // `signature` (of kind, bytes, dtype; the same on all ranks, 0: not compared) tells them apart.
   void enter(uint64_t signature, const char* name) {
     activity_.change([&](Activity::Values& v) {
@@ -110,7 +110,7 @@ class HeartbeatMonitor {
   }
 
   // --- by any thread --------------------------------------------------------------------------
-  // A copy of `text` that lives as long as the channel, one for equal texts.
+  // A copy of `text` that lives as long as the monitor, one for equal texts.
   const char* keep(std::string_view text);
 
   // While it lives, others wait for this rank as long as `limit_seconds` from its start, and then
@@ -118,14 +118,14 @@ class HeartbeatMonitor {
   class Announcement {
    public:
     Announcement(Announcement&& other) noexcept
-        : channel_(std::exchange(other.channel_, nullptr)), id_(other.id_) {}
+        : monitor_(std::exchange(other.monitor_, nullptr)), id_(other.id_) {}
     Announcement& operator=(Announcement&&) = delete;
     ~Announcement();
 
    private:
     friend class HeartbeatMonitor;
-    Announcement(HeartbeatMonitor* channel, uint64_t id) : channel_(channel), id_(id) {}
-    HeartbeatMonitor* channel_;
+    Announcement(HeartbeatMonitor* monitor, uint64_t id) : monitor_(monitor), id_(id) {}
+    HeartbeatMonitor* monitor_;
     uint64_t id_;
   };
   [[nodiscard]] Announcement announce(std::string what, double limit_seconds);
@@ -143,19 +143,19 @@ class HeartbeatMonitor {
   void set_last_checkpoint(int64_t step);
 
   // Runs `hook` when the processes must leave: in a thread of its own, newest first, while the
-  // channel still serves all_gather(); all hooks together have hook_seconds, then the process ends.
-  // Lives at most as long as the channel; its end waits for a hook that is running.
+  // monitor still serves all_gather(); all hooks together have hook_seconds, then the process ends.
+  // Lives at most as long as the monitor; its end waits for a hook that is running.
   class Hook {
    public:
     Hook(Hook&& other) noexcept
-        : channel_(std::exchange(other.channel_, nullptr)), id_(other.id_) {}
+        : monitor_(std::exchange(other.monitor_, nullptr)), id_(other.id_) {}
     Hook& operator=(Hook&&) = delete;
     ~Hook();
 
    private:
     friend class HeartbeatMonitor;
-    Hook(HeartbeatMonitor* channel, uint64_t id) : channel_(channel), id_(id) {}
-    HeartbeatMonitor* channel_;
+    Hook(HeartbeatMonitor* monitor, uint64_t id) : monitor_(monitor), id_(id) {}
+    HeartbeatMonitor* monitor_;
     uint64_t id_;
   };
   [[nodiscard]] Hook on_abort(std::function<void()> hook);

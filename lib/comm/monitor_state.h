@@ -1,4 +1,4 @@
-// What the thread of a HeartbeatMonitor shares with the threads that call the channel.
+// What the thread of a HeartbeatMonitor shares with the threads that call it.
 #pragma once
 
 #include <array>

@@ -11,7 +11,8 @@
 namespace meshtrain {
 namespace {
 
-// A closed link is told of a little later: who was about to end everything has done so by then.
+// A closed link is reported a little later: a rank that was about to end everything has done so by
+// then.
 constexpr double kEndedSeconds = 0.1;
 // The others may be slow to close their links after the end.
 constexpr double kLingerSeconds = 2;
@@ -337,9 +338,9 @@ void MonitorThread::set_finished() {
 
 // What a rank says first counts: more may follow from it.
 void MonitorThread::add_failure(RankFailure failure) {
-  const bool was_told = std::any_of(failures_.begin(), failures_.end(),
+  const bool is_known = std::any_of(failures_.begin(), failures_.end(),
                                     [&](const auto& other) { return other.rank == failure.rank; });
-  if (leaving_ || was_told) {
+  if (leaving_ || is_known) {
     return;
   }
   if (finished_) {  // nobody else is concerned

@@ -74,7 +74,7 @@ class MonitorThread {
   std::vector<Link> links_;
   std::vector<double> heard_;  // by rank: when something came last
   const std::string run_name_;
-  const pthread_t main_thread_ = ::pthread_self();  // which made the channel
+  const pthread_t main_thread_ = ::pthread_self();  // which made the monitor
   const std::string parent_name_;
   bool parent_ended_ = false;
   std::optional<Verdict> mismatch_;  // E603, to be judged again

@@ -283,15 +283,16 @@ void await_others(const Socket& socket, double limit_seconds) {
   const double deadline = steady_seconds() + limit_seconds;
   uint32_t length = 0;
   std::string problem;
-  bool told = receive_all(socket, {reinterpret_cast<char*>(&length), sizeof length}, deadline);
-  if (told && length == 0) {
+  bool has_answer =
+      receive_all(socket, {reinterpret_cast<char*>(&length), sizeof length}, deadline);
+  if (has_answer && length == 0) {
     return;
   }
-  if (told && length <= kMostRefusal) {
+  if (has_answer && length <= kMostRefusal) {
     problem.resize(length);
-    told = receive_all(socket, problem, deadline);
+    has_answer = receive_all(socket, problem, deadline);
   }
-  throw refused(told ? problem
+  throw refused(has_answer ? problem
                 : steady_seconds() < deadline
                     ? "rank 0 ended before all ranks were there"
                     : fmt::format("rank 0 did not say in {:g} s whether all ranks are there: it "

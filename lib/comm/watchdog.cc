@@ -214,7 +214,7 @@ std::optional<Verdict> judge_collectives(const Views& ranks, double limit) {
                   "likely: the network between the hosts, or MPI or NCCL"}};
 }
 
-// E602: not all came to what the channel does itself.
+// E602: not all came to what the monitor does itself.
 std::optional<Verdict> judge_waiting(const Views& ranks, const std::vector<Waiting>& waiting) {
   for (const Waiting& wait : waiting) {
     std::vector<int> missing;

@@ -24,7 +24,7 @@ struct RankView {
   bool malformed = false;  // it sent what is no message
 };
 
-// Ranks that wait in the channel itself, for texts under a key or for the end.
+// Ranks that wait in the monitor itself, for texts under a key or for the end.
 struct Waiting {
   std::string what;  // "`checkpoint 500`"
   double seconds = 0, limit = 0;

@@ -58,7 +58,7 @@ void Coordinator::on_rank_zero(const char* what, const std::function<void()>& ac
   });
 }
 
-// A told text begins with "=" when it is the result, "!" when it is an error.
+// The text of rank 0 begins with "=" when it is the result, "!" when it is an error.
 std::string Coordinator::broadcast(const char* what,
                                   const std::function<std::string()>& action) const {
   if (is_alone()) {
@@ -74,14 +74,14 @@ std::string Coordinator::broadcast(const char* what,
       mine = "!" + serialize_error(error);
     }
   }
-  const std::string told = all_gather(what, mine)[0];
+  const std::string text = all_gather(what, mine)[0];
   if (error != nullptr) {
     std::rethrow_exception(error);
   }
-  if (told[0] == '!') {
-    rethrow_error(std::string_view(told).substr(1));
+  if (text[0] == '!') {
+    rethrow_error(std::string_view(text).substr(1));
   }
-  return told.substr(1);
+  return text.substr(1);
 }
 
 void Coordinator::on_all_ranks(const char* what, const std::function<void()>& action) const {
@@ -97,8 +97,8 @@ void Coordinator::on_all_ranks(const char* what, const std::function<void()>& ac
   const std::vector<std::string> all = all_gather(what, error ? serialize_error(error) : "");
   if (all[0].empty()) {
     for (int r = 1; r < size(); ++r) {
-      if (const std::string& told = all[static_cast<size_t>(r)]; !told.empty()) {
-        rethrow_error(told, describe(r));
+      if (const std::string& text = all[static_cast<size_t>(r)]; !text.empty()) {
+        rethrow_error(text, describe(r));
       }
     }
   } else if (is_first()) {

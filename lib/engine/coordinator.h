@@ -2,11 +2,11 @@
 // could come to another decision than the rest (files, signals, clocks, memory) they agree here
 // first. A process alone agrees with itself, and nothing here costs it anything.
 //
-//   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // rank 0 acts, all learn
-//   const std::string path = coordinator.broadcast("the checkpoint", [&] { return newest(); });
-//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });    // all go on, or none
-//   coordinator.look();                                                // between two steps
-//   if (coordinator.stop_signal() != 0) ...                            // the same on all
+//   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // all have its error
+//   path = coordinator.broadcast("the checkpoint", [&] { return newest(); });  // of rank 0
+//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // all go on, or none
+//   coordinator.look();                                                    // between two steps
+//   if (coordinator.stop_signal() != 0) ...                                // the same on all
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ class Coordinator {
   // look(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
   void throw_if_stopped(const std::string& done);
 
-  // --- to the heartbeat monitor, where there is one ------------------------------------------------
+  // --- to the heartbeat monitor, where there is one ----------------------------------------------
   void progress(const TrainPosition& at, const char* phase) const;
   void loss(int64_t step, const StepRunner& runner) const;  // its last loss
   void set_last_checkpoint(int64_t step) const;

@@ -91,8 +91,8 @@ void Checkpointer::take_notes(const TrainPosition& at) {
             .texts = options_.texts};
 }
 
-// How the processes that save together talk: a thread beside the steps only over the control
-// channel, since the group is the main thread's. `anywhere`: who sees the run's folder need not see
+// How the processes that save together talk: a thread beside the steps only over the heartbeat
+// monitor, since the group is the main thread's. `anywhere`: who sees the run's folder need not see
 // the one that is saved into.
 SaveOptions Checkpointer::save_options(bool anywhere) {
   SaveOptions out;

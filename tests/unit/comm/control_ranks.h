@@ -77,13 +77,13 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Waits for a channel to end this rank.
+// Waits for a monitor to end this rank.
 [[noreturn]] inline void wait_for_the_end(HeartbeatMonitor& monitor) {
   monitor.all_gather(fmt::format("only of rank {}", monitor.rank()), "");
   throw InternalError("another rank gave it");
 }
 
-// The same, by a rank that the channel does not see waiting.
+// The same, by a rank that the monitor does not see waiting.
 [[noreturn]] inline void be_busy_until_the_end(HeartbeatMonitor& monitor) {
   while (!monitor.aborting()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -151,7 +151,7 @@ TEST_CASE("a rank that did something within the limit is not stuck and hides non
   verdict = judge(ranks, {}, {});
   REQUIRE(verdict);
   CHECK(verdict->ranks == std::vector<int>{3});
-  // So it is where the channel itself waits.
+  // So it is where the monitor itself waits.
   ranks = healthy(3);
   const std::vector<Waiting> gather = {{"`k`", 500, 120, {true, false, false}}};
   ranks[1].report.quiet_seconds = 1;
@@ -218,7 +218,7 @@ TEST_CASE("a rank that neither enters more nor waits for results keeps the other
         "s, though all entered it; training stopped");
 }
 
-TEST_CASE("who does not come to what the channel does is named") {
+TEST_CASE("who does not come to what the monitor does is named") {
   const auto verdict =
       judge(healthy(4), {{"`checkpoint 500`", 61, 60, {true, false, true, false}}}, {});
   REQUIRE(verdict);
