@@ -12,9 +12,9 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "check_hosts.h"
+#include "comm/mpi/load.h"
 #include "engine/distribution.h"
 #include "engine/signals.h"
-#include "comm/mpi/load.h"
 #include "restarts.h"
 
 extern char** environ;

@@ -105,7 +105,7 @@ int run_predict(const Arguments& arguments, bool& started) {
   const Setup setup(config, nullptr);
   check_predictions_path(arguments.output, setup.model().output_names().size());
   coordinator.on_rank_zero("looking at --output",
-                     [&] { check_predictions_folder(arguments.output, arguments.input); });
+                           [&] { check_predictions_folder(arguments.output, arguments.input); });
   Dataset dataset;
   std::string hash;
   Diagnostics warnings;

@@ -6,10 +6,10 @@
 #include <cstdlib>
 
 #include "backend/gpu/load.h"
-#include "comm/heartbeat_monitor.h"
-#include "comm/environment.h"
-#include "comm/hosts.h"
 #include "comm/communicator_self_test.h"
+#include "comm/environment.h"
+#include "comm/heartbeat_monitor.h"
+#include "comm/hosts.h"
 #include "comm/mpi/load.h"
 #include "comm/process_exit.h"
 #include "comm/socket.h"

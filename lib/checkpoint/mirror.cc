@@ -188,7 +188,8 @@ void LocalCopy::Folder::remove() {
 
 // Each that needs one makes a folder with a name that nobody else has, and takes the first that it
 // sees: one for all that share a host's disk.
-void LocalCopy::choose_folder(const Coordinator& coordinator, const std::string& name, bool is_blind) {
+void LocalCopy::choose_folder(const Coordinator& coordinator, const std::string& name,
+                              bool is_blind) {
   coordinator.on_all_ranks(kCopying, [&] {
     if (is_blind) {
       folder_.make(coordinator);

@@ -38,7 +38,8 @@ bool comes_to_see(const std::string& path, const std::string& token, double seco
 
 }  // namespace
 
-std::vector<bool> who_sees(const Coordinator& coordinator, const std::string& folder, double seconds) {
+std::vector<bool> who_sees(const Coordinator& coordinator, const std::string& folder,
+                           double seconds) {
   if (coordinator.is_alone()) {
     return {true};
   }
@@ -64,7 +65,8 @@ std::vector<bool> who_sees(const Coordinator& coordinator, const std::string& fo
   return out;
 }
 
-void check_shared_folder(const Coordinator& coordinator, const std::string& folder, double seconds) {
+void check_shared_folder(const Coordinator& coordinator, const std::string& folder,
+                         double seconds) {
   const std::vector<bool> sees = who_sees(coordinator, folder, seconds);
   std::vector<std::string> blind;
   for (size_t r = 0; r < sees.size(); ++r) {

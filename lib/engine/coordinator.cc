@@ -6,8 +6,8 @@
 
 #include "base/diagnostic.h"
 #include "base/hash.h"
-#include "engine/signals.h"
 #include "engine/remote_error.h"
+#include "engine/signals.h"
 
 namespace meshtrain {
 namespace {
@@ -60,7 +60,7 @@ void Coordinator::on_rank_zero(const char* what, const std::function<void()>& ac
 
 // The text of rank 0 begins with "=" when it is the result, "!" when it is an error.
 std::string Coordinator::broadcast(const char* what,
-                                  const std::function<std::string()>& action) const {
+                                   const std::function<std::string()>& action) const {
   if (is_alone()) {
     return action();
   }
@@ -208,7 +208,7 @@ void Coordinator::set_last_checkpoint(int64_t step) const {
 }
 
 std::optional<HeartbeatMonitor::Announcement> Coordinator::announce(const char* what,
-                                                                double limit_seconds) const {
+                                                                    double limit_seconds) const {
   if (processes_.monitor == nullptr) {
     return std::nullopt;
   }

@@ -1,6 +1,6 @@
-// Coordinator: what the processes of a run decide together. All run the same code; where one of them
-// could come to another decision than the rest (files, signals, clocks, memory) they agree here
-// first. A process alone agrees with itself, and nothing here costs it anything.
+// Coordinator: what the processes of a run decide together. All run the same code; where one of
+// them could come to another decision than the rest (files, signals, clocks, memory) they agree
+// here first. A process alone agrees with itself, and nothing here costs it anything.
 //
 //   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // all have its error
 //   path = coordinator.broadcast("the checkpoint", [&] { return newest(); });  // of rank 0

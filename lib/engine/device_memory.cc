@@ -11,7 +11,6 @@
 #include "exec/pieces.h"
 #include "passes/memory.h"
 #include "passes/row_fusion.h"
-#include "engine/memory_advice.h"
 
 namespace meshtrain {
 namespace {

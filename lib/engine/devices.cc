@@ -90,8 +90,8 @@ void warn_of_no_library(const DeviceRequest& request, int64_t num_devices,
 }
 
 // Why `auto` leaves the GPUs that are here alone.
-void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const LocalResources& resources,
-                    Diagnostics& diagnostics) {
+void warn_of_unused(const DeviceRequest& request, int64_t num_devices,
+                    const LocalResources& resources, Diagnostics& diagnostics) {
   const bool is_alone = resources.processes == 1;
   const int64_t each = num_devices / resources.processes;  // devices of a process
   const bool is_crowded = !is_alone && resources.local_processes > resources.gpus;
@@ -118,8 +118,8 @@ void warn_of_unused(const DeviceRequest& request, int64_t num_devices, const Loc
 
 }  // namespace
 
-void resolve_auto_devices(DeviceRequest& request, int64_t num_devices, const LocalResources& resources,
-                 Diagnostics& diagnostics) {
+void resolve_auto_devices(DeviceRequest& request, int64_t num_devices,
+                          const LocalResources& resources, Diagnostics& diagnostics) {
   if (!request.is_auto) {
     return;
   }

@@ -34,8 +34,8 @@ int64_t all_devices(const DeviceRequest& request, const LocalResources& resource
 
 // `auto` becomes GPUs where there is one for each device of the mesh (and each process), else the
 // processor; a warning W620 says so where there are GPUs, used or not for want of a library.
-void resolve_auto_devices(DeviceRequest& request, int64_t num_devices, const LocalResources& resources,
-                 Diagnostics& diagnostics);
+void resolve_auto_devices(DeviceRequest& request, int64_t num_devices,
+                          const LocalResources& resources, Diagnostics& diagnostics);
 
 // How many processes a run must start, one for each GPU; 1: none but itself. Throws as
 // open_device().

@@ -13,8 +13,6 @@
 #include "exec/executor.h"
 #include "exec/join_devices.h"
 #include "passes/row_fusion.h"
-#include "engine/device_memory.h"
-#include "engine/feeder.h"
 
 namespace meshtrain {
 namespace {

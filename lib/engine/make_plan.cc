@@ -9,7 +9,6 @@
 #include "exec/gpu_memory.h"
 #include "passes/propagate.h"
 #include "passes/row_fusion.h"
-#include "engine/memory_advice.h"
 
 namespace meshtrain {
 namespace {

@@ -221,7 +221,8 @@ const Dataset* RunData::part(DataPart part) const {
   return chosen && chosen->has_value() ? &**chosen : nullptr;
 }
 
-void check_same_data(const Coordinator& coordinator, const std::string& hash, const SourceLoc& loc) {
+void check_same_data(const Coordinator& coordinator, const std::string& hash,
+                     const SourceLoc& loc) {
   const std::vector<std::string> all = coordinator.all_gather("comparing the data", hash);
   const auto other =
       std::find_if(all.begin(), all.end(), [&](auto& each) { return each != all[0]; });

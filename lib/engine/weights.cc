@@ -101,7 +101,8 @@ std::vector<WantedWeight> wanted_weights(const Model& model) {
   return out;
 }
 
-void save_weights(const StepRunner& runner, const std::string& path, const Coordinator& coordinator) {
+void save_weights(const StepRunner& runner, const std::string& path,
+                  const Coordinator& coordinator) {
   std::vector<NamedTensor> tensors;
   for (const std::string& name : runner.weight_paths()) {
     tensors.push_back({name, runner.read_variable(name)});

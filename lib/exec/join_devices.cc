@@ -131,7 +131,7 @@ AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Process
   check_apart(group.all_gather(place_of(*device)));
   gpu::Runtime& runtime = loaded_runtime();
   check_consistent(group, kind_of(device->info(), runtime.libraries()),
-              "computes with something else than");
+                   "computes with something else than");
   const std::string id = group.all_gather(processes.is_first() ? runtime.make_id() : "")[0];
   device->join(id, group.rank(), group.size());
   gpu::check_exchange(*device, group.rank(), group.size());
@@ -171,7 +171,7 @@ void check_same_program(const Processes& processes, const Graph& partitioned,
   }
   const Together together(processes.monitor.get(), "comparing the programs");
   check_consistent(*processes.group, {{what, print(partitioned, mesh), first_difference}},
-              "would run another program than");
+                   "would run another program than");
 }
 
 }  // namespace meshtrain

@@ -31,7 +31,7 @@ struct CheckpointerOptions {
   DataCursor cursor;       // of the training data; of rank 0 at least
   std::vector<std::pair<std::string, std::string>> texts;  // config.yaml, ...: name and content
   Clock now;
-  double started_at = 0;           // of the process, for run.max_time; on all that of rank 0
+  double started_at = 0;               // of the process, for run.max_time; on all that of rank 0
   Coordinator* coordinator = nullptr;  // of the engine's processes; null: one alone
   // With gather: root, whether each process sees run_dir; empty: all write into it.
   std::vector<bool> sees_folder;

@@ -63,7 +63,8 @@ std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* m
 }
 
 void load_weights(StepRunner& runner, const std::string& path, const SourceLoc& loc,
-                  const Model* model, std::vector<std::string>* unfit, const Coordinator& coordinator) {
+                  const Model* model, std::vector<std::string>* unfit,
+                  const Coordinator& coordinator) {
   const auto announced = coordinator.announce("reading weights");
   const std::vector<WantedWeight> wanted =
       model == nullptr ? wanted_weights(runner) : wanted_weights(*model);

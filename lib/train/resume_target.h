@@ -36,7 +36,8 @@ ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
 
 // Of several processes rank 0 looks, and all get the same; the others open the checkpoint, or a
 // copy, without verifying it once more. Throws also E457 (exit 6): one of them cannot read it.
-ResumeTarget agree_on_target(const Coordinator& coordinator, const std::function<ResumeTarget()>& find);
+ResumeTarget agree_on_target(const Coordinator& coordinator,
+                             const std::function<ResumeTarget()>& find);
 
 // With BackupAndRestore: the run that was interrupted, found by -o, `backup_dir` or the name; a run
 // from the beginning when there is none, or when it was finished.

@@ -10,8 +10,8 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-#include "engine/coordinator.h"
 #include "engine/batch_reader.h"
+#include "engine/coordinator.h"
 #include "engine/epoch_plan.h"
 #include "engine/hook.h"
 #include "engine/logs.h"

@@ -85,7 +85,8 @@ void TrainingRun::drop_file_callbacks() {
 // What the processes must know alike before anything else.
 void TrainingRun::begin(const ResumeTarget& target) {
   if (request_.load.source && target.reader) {  // the config is the checkpoint's, with all defaults
-    coordinator_.on_all_ranks("reading the config", [&] { written_ = target.reader->text("config.yaml"); });
+    coordinator_.on_all_ranks("reading the config",
+                              [&] { written_ = target.reader->text("config.yaml"); });
   }
   Diagnostics diagnostics;
   coordinator_.on_rank_zero("looking at the run's folder", [&] {
@@ -101,7 +102,8 @@ void TrainingRun::begin(const ResumeTarget& target) {
 std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   const auto announced = coordinator_.announce("compiling the model", kLongestCompilation);
   auto engine = std::make_unique<Engine>(config_, data_spec(*data.train), request_.engine);
-  coordinator_.on_all_ranks("checking labels and ids", [&] { check_run_ids(engine->setup(), data); });
+  coordinator_.on_all_ranks("checking labels and ids",
+                            [&] { check_run_ids(engine->setup(), data); });
   coordinator_.on_rank_zero("checking callbacks", [&] {  // who writes their files
     Diagnostics diagnostics;
     check_callbacks(engine->setup(), data.validation.has_value(), diagnostics);
@@ -311,7 +313,8 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
     }
     const bool is_model = model_format(newest) != ModelFormat::kNone;
     if (!is_model) {
-      coordinator_.on_rank_zero("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
+      coordinator_.on_rank_zero("verifying a checkpoint",
+                                [&] { CheckpointReader(newest).verify(); });
     }
     std::optional<LocalCopy> copy;
     if (gathers(config_)) {

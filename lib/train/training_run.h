@@ -61,7 +61,7 @@ class TrainingRun {
 
   const RunRequest request_;
   Config config_;
-  Coordinator coordinator_;            // with the other processes of this run
+  Coordinator coordinator_;        // with the other processes of this run
   double started_at_;              // of rank 0
   std::string written_;            // the config as the user wrote it
   std::string portable_;           // the config as checkpoints keep it

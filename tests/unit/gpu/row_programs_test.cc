@@ -12,7 +12,6 @@
 #include "exec/presum.h"
 #include "passes/memory.h"
 #include "passes/row_fusion.h"
-#include "engine/setup.h"
 
 namespace meshtrain::test {
 namespace {

@@ -6,7 +6,6 @@
 #include "exec/gpu_memory.h"
 #include "gpu_device.h"
 #include "passes/row_fusion.h"
-#include "engine/run_steps.h"
 #include "training.h"
 
 namespace meshtrain::test {

@@ -1,6 +1,6 @@
-#include "comm/hosts.h"
-
 #include <doctest/doctest.h>
+
+#include "comm/hosts.h"
 
 namespace meshtrain {
 namespace {

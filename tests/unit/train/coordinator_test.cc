@@ -83,7 +83,7 @@ TEST_CASE("results of rank 0 are told and failures of any kind keep their exit c
   });
   const auto errors = thrown(2, [](Coordinator& coordinator) {
     coordinator.on_rank_zero("a test",
-                       [] { throw RuntimeFailure(ExitCode::kWriteFailed, "no space left"); });
+                             [] { throw RuntimeFailure(ExitCode::kWriteFailed, "no space left"); });
   });
   CHECK(errors[0] == "74 no space left");
   CHECK(errors[1] == errors[0]);
@@ -247,8 +247,9 @@ TEST_CASE("values that should be the same and are not end all") {
 
 TEST_CASE("a folder that one process does not see is found before the first step") {
   const test::TempFolder shared, other;
-  CHECK(thrown(3, [&](Coordinator& coordinator) { check_shared_folder(coordinator, shared.path()); }) ==
-        std::vector<std::string>(3));
+  CHECK(thrown(3, [&](Coordinator& coordinator) {
+          check_shared_folder(coordinator, shared.path());
+        }) == std::vector<std::string>(3));
   CHECK(shared.num_files() == 0);
   const auto errors = thrown(3, [&](Coordinator& coordinator) {
     check_shared_folder(coordinator, (coordinator.rank() == 1 ? other : shared).path(), 0.2);
@@ -268,7 +269,7 @@ TEST_CASE("who does not see rank 0's checkpoint gets a copy for as long as it ne
   const auto path = [&](const Coordinator& coordinator) {
     return coordinator.rank() == 1   ? temporary.file("not-there/a.h5")
            : coordinator.rank() == 2 ? other.file("a.h5")
-                                   : shared.file("a.h5");
+                                     : shared.file("a.h5");
   };
   CHECK(thrown(4, [&](Coordinator& coordinator) {
           {
@@ -284,8 +285,9 @@ TEST_CASE("who does not see rank 0's checkpoint gets a copy for as long as it ne
           const LocalCopy seen(coordinator, shared.file("a.h5"), true);
           CHECK(seen.path() == shared.file("a.h5"));
         }) == std::vector<std::string>(4));
-  const auto errors = thrown(
-      4, [&](Coordinator& coordinator) { const LocalCopy copy(coordinator, path(coordinator), false); });
+  const auto errors = thrown(4, [&](Coordinator& coordinator) {
+    const LocalCopy copy(coordinator, path(coordinator), false);
+  });
   CHECK(errors[0].find("6 error[E457]: rank 1: does not see what rank 0 sees as") == 0);
   CHECK(errors[3] == errors[0]);
   CHECK(temporary.num_files() == 0);
@@ -315,7 +317,8 @@ TEST_CASE("a copy that cannot be written ends all and leaves nothing behind") {
   const auto errors_of = [&](const std::string& folder) {
     const EnvironmentVariable environment("TMPDIR", folder);
     return thrown(2, [&](Coordinator& coordinator) {
-      const LocalCopy copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"), true);
+      const LocalCopy copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"),
+                           true);
     });
   };
   for (const std::string& error : errors_of(temporary.file("not-there"))) {
