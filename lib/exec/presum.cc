@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/lower.h"
+
 namespace meshtrain {
 namespace {
 
@@ -18,10 +20,11 @@ bool settles(const Program& program, const ProgramStep& step, int buffer) {
   return true;
 }
 
-// Ops whose kernels can sum over all pieces at once.
-bool adds_up(std::string_view op) {
-  return op == "einsum" || op == "reduce_sum" || op == "conv_wgrad" || op == "moments" ||
-         op == "channel_sums";
+// Whether the specs of an op can sum over all pieces at once.
+bool adds_up(const OpDef& op) {
+  const LowerOp lower = lowering_of(op);
+  return lower == lower_einsum || lower == lower_reduce_sum || lower == lower_conv_wgrad ||
+         lower == lower_moments || lower == lower_channel_sums;
 }
 
 // The pieces at position 0 along the pending axes are the first ones, side by side.
@@ -44,7 +47,7 @@ std::vector<AxisMask> find_presummed(const Program& program) {
   if (program.fixed_reductions)
     return out;
   for (const ProgramStep& step : program.steps) {
-    if (step.fused != kNone || !adds_up(step.op->name))
+    if (step.fused != kNone || !adds_up(*step.op))
       continue;
     const Buffer& buffer = program.buffers[step.outputs[0]];
     const Sharding& sharding = buffer.sharding;
