@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/kernel_fields.h"
+
 namespace meshtrain {
 
 // `bytes` at `data` of this process for, or from, process `peer`.
@@ -11,6 +13,7 @@ struct Message {
   int peer = 0;
   std::byte* data = nullptr;
   int64_t bytes = 0;
+  MESHTRAIN_FIELDS(peer, data, bytes);
 };
 
 }  // namespace meshtrain

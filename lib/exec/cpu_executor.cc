@@ -6,7 +6,8 @@
 #include <exception>
 #include <utility>
 
-#include "exec/cpu_maker.h"
+#include "backend/cpu/lowering.h"
+#include "exec/cpu_collective.h"
 #include "exec/executor_impl.h"
 #include "exec/memory.h"
 #include "exec/presum.h"
@@ -129,10 +130,9 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
 }
 
 cpu::KernelList CpuExecutor::prepare(const std::vector<ProgramStep>& steps) {
-  CpuMaker maker(step_scratch, processes);
-  for (const ProgramStep& step : steps)
-    prepare_step(program, step, memory, maker);
-  return maker.take();
+  cpu::CpuLowering lowering(step_scratch, collectives_of(processes));
+  lowering.lower(lower_steps(program, steps, memory));
+  return lowering.take();
 }
 
 void CpuExecutor::run_once(const cpu::KernelList& list) {

@@ -16,31 +16,32 @@ Exchange::Slot Exchange::receive(int peer, int64_t bytes, std::byte* direct) {
   return slot;
 }
 
-std::byte* Exchange::pack(const Outgoing& outgoing, KernelMaker& maker) const {
+std::byte* Exchange::pack(const Outgoing& outgoing, KernelSpecs& specs) const {
   if (outgoing.parts.size() == 1 && is_contiguous(outgoing.parts[0]))
     return outgoing.parts[0].data;
-  std::byte* const packed = maker.scratch(outgoing.bytes);
+  std::byte* const packed = add_scratch(specs, outgoing.bytes);
   std::byte* to = packed;
   for (const View& part : outgoing.parts) {
-    maker.copy(part, contiguous_view(to, part.dtype, part.shape));
+    specs.emplace_back(CopySpec{part, contiguous_view(to, part.dtype, part.shape)});
     to += part.num_bytes();
   }
   return packed;
 }
 
-void Exchange::make(KernelMaker& maker) {
+void Exchange::make(KernelSpecs& specs) {
   if (!is_expected())
     return;
   std::vector<Message> sends, receives;
-  maker.begin_group();
+  specs.emplace_back(BeginGroup{});
   for (const auto& [peer, outgoing] : sends_)
-    sends.push_back({peer, pack(outgoing, maker), outgoing.bytes});
-  maker.end_group();
+    sends.push_back({peer, pack(outgoing, specs), outgoing.bytes});
+  specs.emplace_back(EndGroup{});
   for (auto& [peer, incoming] : receives_) {
-    incoming.data = incoming.direct != nullptr ? incoming.direct : maker.scratch(incoming.bytes);
+    incoming.data =
+        incoming.direct != nullptr ? incoming.direct : add_scratch(specs, incoming.bytes);
     receives.push_back({peer, incoming.data, incoming.bytes});
   }
-  maker.exchange(sends, receives);
+  specs.emplace_back(ExchangeSpec{sends, receives});
 }
 
 }  // namespace meshtrain

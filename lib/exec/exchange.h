@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain {
 
@@ -27,7 +27,7 @@ class Exchange {
   bool is_expected() const { return is_expected_ || !sends_.empty() || !receives_.empty(); }
 
   // Makes the kernels that pack and exchange; nothing where no process sends anything.
-  void make(KernelMaker& maker);
+  void make(KernelSpecs& specs);
   // After make().
   std::byte* address(const Slot& slot) const { return receives_.at(slot.peer).data + slot.offset; }
 
@@ -42,7 +42,7 @@ class Exchange {
     std::byte* direct = nullptr;
     std::byte* data = nullptr;
   };
-  std::byte* pack(const Outgoing& outgoing, KernelMaker& maker) const;
+  std::byte* pack(const Outgoing& outgoing, KernelSpecs& specs) const;
 
   std::map<int, Outgoing> sends_;
   std::map<int, Incoming> receives_;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "exec/executor.h"
+#include "exec/lower.h"
 #include "exec/pieces.h"
-#include "exec/prepare.h"
 
 namespace meshtrain {
 

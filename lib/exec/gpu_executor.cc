@@ -11,8 +11,8 @@
 #include <map>
 #include <utility>
 
-#include "backend/gpu/maker.h"
 #include "comm/heartbeat_monitor.h"
+#include "backend/gpu/lowering.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
@@ -89,13 +89,13 @@ class GpuExecutor final : public Executor::Impl {
   void make_slots();
   std::optional<HeartbeatMonitor::Announcement> announce_compiling() const;
   void run_prologue();
-  gpu::GpuMaker make_maker() const;
+  std::vector<gpu::Command> commands_of(KernelSpecs specs) const;
   // Waits until the slots of this half are free.
   void wait_for_slots();
   std::byte* place(int index, int step, const DeviceTable* table);
   Prepared& prepared();
-  void add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const;
-  void add_outputs(gpu::GpuMaker& maker) const;
+  void add_gathers(BufferMemory& where, KernelSpecs& specs) const;
+  void add_outputs(KernelSpecs& specs) const;
   gpu::Plan& plan(int steps);
   void enqueue(const Slots& slots, int steps, bool up) const;
 
@@ -144,6 +144,7 @@ void GpuExecutor::place_buffers(VariableStore& variables) {
     constants.move(constants_.data(), memory_.bases);
   }
   memory_.presummed = find_presummed(program);
+  memory_.has_gathers = true;
 }
 
 void GpuExecutor::make_slots() {
@@ -160,8 +161,10 @@ void GpuExecutor::make_slots() {
 }
 
 // Each list of commands may have all scratch: they never run at the same time.
-gpu::GpuMaker GpuExecutor::make_maker() const {
-  return gpu::GpuMaker([share = share_](int64_t bytes) mutable { return share.take(bytes); });
+std::vector<gpu::Command> GpuExecutor::commands_of(KernelSpecs specs) const {
+  gpu::GpuLowering lowering([share = share_](int64_t bytes) mutable { return share.take(bytes); });
+  lowering.lower(std::move(specs));
+  return lowering.take();
 }
 
 std::optional<HeartbeatMonitor::Announcement> GpuExecutor::announce_compiling() const {
@@ -172,10 +175,8 @@ std::optional<HeartbeatMonitor::Announcement> GpuExecutor::announce_compiling() 
 
 void GpuExecutor::run_prologue() {
   const auto announced = announce_compiling();
-  gpu::GpuMaker maker = make_maker();
-  for (const ProgramStep& step : program.prologue)
-    prepare_step(program, step, memory_, maker);
-  const std::vector<gpu::Command> commands = maker.take();
+  const std::vector<gpu::Command> commands =
+      commands_of(lower_steps(program, program.prologue, memory_));
   if (commands.empty())
     return;
   const std::unique_ptr<gpu::Plan> once = device_->make_plan(commands, {}, 0, 1);
@@ -233,7 +234,7 @@ void GpuExecutor::gather_input(int index, const DeviceTable& table, std::span<co
 
 // Inputs that the host gives are read where they arrive; rows of tables are gathered to where the
 // input has its place in the arena.
-void GpuExecutor::add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const {
+void GpuExecutor::add_gathers(BufferMemory& where, KernelSpecs& specs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int b = program.inputs[i].buffer;
     const GpuSlots::Place& place = places_[i];
@@ -248,19 +249,20 @@ void GpuExecutor::add_gathers(BufferMemory& where, gpu::GpuMaker& maker) const {
     shape.num_ids = place.rows;
     shape.rows = shape.global_rows = tables_[i]->rows();
     shape.row_elements = row_bytes / static_cast<int64_t>(dtype_size(shape.dtype));
-    maker.begin_step(program.inputs[i].name);
-    maker.gather_rows(shape, tables_[i]->data(), small, where.bases[b]);
+    specs.emplace_back(StepSpec{program.inputs[i].name});
+    specs.emplace_back(GatherRowsSpec{shape, tables_[i]->data(), small, where.bases[b]});
   }
 }
 
-void GpuExecutor::add_outputs(gpu::GpuMaker& maker) const {
+void GpuExecutor::add_outputs(KernelSpecs& specs) const {
   for (size_t o = 0; o < output_offsets_.size(); ++o) {
     const Program::NamedBuffer& output = program.outputs[o];
     const DType dtype = program.buffers[output.buffer].dtype;
     const Shape elements{outputs[o].total_bytes() / static_cast<int64_t>(dtype_size(dtype))};
-    maker.begin_step(output.name);
-    maker.copy(contiguous_view(memory_.bases[output.buffer], dtype, elements),
-               contiguous_view(results_->device_slot(0) + output_offsets_[o], dtype, elements));
+    specs.emplace_back(StepSpec{output.name});
+    specs.emplace_back(
+        CopySpec{contiguous_view(memory_.bases[output.buffer], dtype, elements),
+                 contiguous_view(results_->device_slot(0) + output_offsets_[o], dtype, elements)});
   }
 }
 
@@ -269,11 +271,12 @@ Prepared& GpuExecutor::prepared() {
   if (is_new) {
     const auto announced = announce_compiling();
     BufferMemory where = memory_;
-    gpu::GpuMaker maker = make_maker();
-    add_gathers(where, maker);
-    add_gpu_steps(program, where, maker);
-    add_outputs(maker);
-    place->second.commands = maker.take();
+    KernelSpecs specs;
+    add_gathers(where, specs);
+    for (KernelSpec& spec : lower_gpu_steps(program, where))
+      specs.push_back(std::move(spec));
+    add_outputs(specs);
+    place->second.commands = commands_of(std::move(specs));
   }
   return place->second;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/gpu/join.h"
+#include "backend/gpu/lowering.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
@@ -26,14 +27,14 @@ std::vector<gpu::Command> prepare(const Program& program, std::byte* arena,
   small_buffer_places(program).move(small_buffers, where.bases);
   constant_places(program).move(nobodys(kNone), where.bases);
   where.presummed = find_presummed(program);
-  const auto make_maker = [&share] {
-    return gpu::GpuMaker([own = share](int64_t bytes) mutable { return own.take(bytes); });
+  where.has_gathers = true;
+  const auto commands_of = [&share](KernelSpecs specs) {
+    gpu::GpuLowering lowering([own = share](int64_t bytes) mutable { return own.take(bytes); });
+    lowering.lower(std::move(specs));
+    return lowering.take();
   };
-  gpu::GpuMaker prologue = make_maker(), steps = make_maker();
-  for (const ProgramStep& step : program.prologue)
-    prepare_step(program, step, where, prologue);
-  add_gpu_steps(program, where, steps);
-  return steps.take();
+  commands_of(lower_steps(program, program.prologue, where));
+  return commands_of(lower_gpu_steps(program, where));
 }
 
 }  // namespace

@@ -18,20 +18,19 @@ std::vector<int> last_readers(const Program& program) {
 
 // `dying`: what the step is the last to read.
 void add_step(const Program& program, const ProgramStep& step, const std::vector<int>& dying,
-              const BufferMemory& memory, gpu::GpuMaker& maker) {
+              const BufferMemory& memory, KernelSpecs& specs) {
   std::vector<Access> last;
   for (const int b : dying) {
     const Buffer& buffer = program.buffers[b];
     last.push_back({memory.bases[b], memory.bases[b] + buffer.piece_bytes * buffer.num_pieces});
   }
-  maker.set_last_reads(std::move(last));
-  prepare_step(program, step, memory, maker);
+  lower_step(program, step, memory, specs, last);
 }
 
 // One row group, steps [first, end). What only the group reads has no memory (passes/memory.h).
 void add_rows(const Program& program, size_t first, size_t end, const std::vector<int>& last_reader,
               const std::vector<std::vector<int>>& dying, BufferMemory& memory,
-              gpu::GpuMaker& maker) {
+              KernelSpecs& specs) {
   std::vector<const std::byte*> read_later;
   // No GPU's memory lies there, and no imagined one (gpu_memory.cc).
   std::byte* nowhere = reinterpret_cast<std::byte*>(int64_t{1} << 62);
@@ -46,10 +45,10 @@ void add_rows(const Program& program, size_t first, size_t end, const std::vecto
       }
     }
   }
-  maker.begin_rows();
+  specs.emplace_back(BeginRows{});
   for (size_t s = first; s < end; ++s)
-    add_step(program, program.steps[s], dying[s], memory, maker);
-  maker.end_rows(read_later);
+    add_step(program, program.steps[s], dying[s], memory, specs);
+  specs.emplace_back(EndRows{std::move(read_later)});
 }
 
 }  // namespace
@@ -71,22 +70,24 @@ std::vector<std::vector<int>> last_reads(const Program& program) {
   return out;
 }
 
-void add_gpu_steps(const Program& program, const BufferMemory& memory, gpu::GpuMaker& maker) {
+KernelSpecs lower_gpu_steps(const Program& program, const BufferMemory& memory) {
   const std::vector<std::vector<int>> dying = last_reads(program);
   const std::vector<int> last_reader = last_readers(program);
   BufferMemory where = memory;
+  where.has_gathers = true;
+  KernelSpecs specs;
   for (size_t s = 0; s < program.steps.size(); ++s) {
     const int rows = program.steps[s].row_fusion;
     if (rows != kNone) {
       const size_t first = s;
       while (s + 1 < program.steps.size() && program.steps[s + 1].row_fusion == rows)
         ++s;
-      add_rows(program, first, s + 1, last_reader, dying, where, maker);
+      add_rows(program, first, s + 1, last_reader, dying, where, specs);
     } else {
-      add_step(program, program.steps[s], dying[s], memory, maker);
+      add_step(program, program.steps[s], dying[s], where, specs);
     }
   }
-  maker.set_last_reads({});
+  return specs;
 }
 
 }  // namespace meshtrain

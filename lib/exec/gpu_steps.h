@@ -1,8 +1,7 @@
-// The steps of a program as commands of a GPU.
+// The steps of a program for a GPU.
 #pragma once
 
-#include "backend/gpu/maker.h"
-#include "exec/prepare.h"
+#include "exec/lower.h"
 
 namespace meshtrain {
 
@@ -10,7 +9,7 @@ namespace meshtrain {
 // nothing reads afterwards.
 std::vector<std::vector<int>> last_reads(const Program& program);
 
-// `maker` gets what all steps compute, prologue excepted, and is told of the last reads.
-void add_gpu_steps(const Program& program, const BufferMemory& memory, gpu::GpuMaker& maker);
+// The specs of all steps, prologue excepted, with last reads and row regions.
+KernelSpecs lower_gpu_steps(const Program& program, const BufferMemory& memory);
 
 }  // namespace meshtrain

@@ -11,14 +11,14 @@ namespace meshtrain {
 namespace {
 
 // To (or from) memory where the views lie one after the other.
-void copy_all(KernelMaker& maker, const std::vector<View>& views, std::byte* packed, bool pack) {
-  maker.begin_group();
+void copy_all(KernelSpecs& specs, const std::vector<View>& views, std::byte* packed, bool pack) {
+  specs.emplace_back(BeginGroup{});
   for (const View& view : views) {
     const View in_pack = contiguous_view(packed, view.dtype, view.shape);
-    maker.copy(pack ? view : in_pack, pack ? in_pack : view);
+    specs.emplace_back(CopySpec{pack ? view : in_pack, pack ? in_pack : view});
     packed += view.num_bytes();
   }
-  maker.end_group();
+  specs.emplace_back(EndGroup{});
 }
 
 class LibraryCollective {
@@ -26,7 +26,6 @@ class LibraryCollective {
   // Over the processes that differ along `axes`.
   LibraryCollective(StepContext& context, AxisMask axes)
       : context_(context),
-        maker_(context.maker),
         part_(context.program.part),
         ranks_(part_.group(axes)),
         place_(part_.place_in_group(axes)) {
@@ -40,14 +39,14 @@ class LibraryCollective {
 
   void all_gather() {
     if (is_one() && out_bytes_ == count() * in_bytes_ && arriving(outputs_[0].data)[0].empty())
-      return maker_.all_gather(inputs_[0].data, outputs_[0].data, in_bytes_, ranks_);
-    std::byte* const arrived = maker_.scratch(count() * in_bytes_);
+      return context_.add(AllGatherSpec{inputs_[0].data, outputs_[0].data, in_bytes_, ranks_});
+    std::byte* const arrived = context_.scratch(count() * in_bytes_);
     std::byte* own = inputs_[0].data;
     if (!is_one()) {
       own = arrived + place_ * in_bytes_;
-      copy_all(maker_, inputs_, own, true);
+      copy_all(context_.specs, inputs_, own, true);
     }
-    maker_.all_gather(own, arrived, in_bytes_, ranks_);
+    context_.add(AllGatherSpec{own, arrived, in_bytes_, ranks_});
     combine(arriving(arrived));
   }
 
@@ -56,14 +55,14 @@ class LibraryCollective {
     const bool is_ready =
         is_one() && in_bytes_ == count() * out_bytes_ && leaving(terms)[0].empty();
     if (!is_ready) {
-      terms = maker_.scratch(count() * out_bytes_);
+      terms = context_.scratch(count() * out_bytes_);
       combine(leaving(terms));
     }
     std::byte* const sums = is_one() ? outputs_[0].data : terms + place_ * out_bytes_;
-    maker_.reduce_scatter(reduction(), outputs_[0].dtype, terms, sums,
-                          out_bytes_ / outputs_[0].item_size(), ranks_);
+    context_.add(ReduceScatterSpec{reduction(), outputs_[0].dtype, terms, sums,
+                                   out_bytes_ / outputs_[0].item_size(), ranks_});
     if (!is_one())
-      copy_all(maker_, outputs_, sums, false);
+      copy_all(context_.specs, outputs_, sums, false);
   }
 
   // The terms of this process are added up first, to where the results will be.
@@ -72,16 +71,16 @@ class LibraryCollective {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       RegionPlanner planner = make_planner(i);
       planner.plan_to(part_, outputs_[i].data);
-      terms.push_back(planner.regions({}, maker_));
+      terms.push_back(planner.regions({}, context_.specs));
     }
     combine(terms);
-    std::byte* const sums = is_one() ? outputs_[0].data : maker_.scratch(out_bytes_);
+    std::byte* const sums = is_one() ? outputs_[0].data : context_.scratch(out_bytes_);
     if (!is_one())
-      copy_all(maker_, outputs_, sums, true);
-    maker_.all_reduce(reduction(), outputs_[0].dtype, sums, out_bytes_ / outputs_[0].item_size(),
-                      ranks_);
+      copy_all(context_.specs, outputs_, sums, true);
+    context_.add(AllReduceSpec{reduction(), outputs_[0].dtype, sums,
+                               out_bytes_ / outputs_[0].item_size(), ranks_});
     if (!is_one())
-      copy_all(maker_, outputs_, sums, false);
+      copy_all(context_.specs, outputs_, sums, false);
   }
 
  private:
@@ -109,7 +108,7 @@ class LibraryCollective {
                         context_.step.path, rank);
         return arrived + (found - ranks_.begin()) * in_bytes_;
       });
-      out.push_back(planner.regions({}, maker_));
+      out.push_back(planner.regions({}, context_.specs));
       arrived += inputs_[i].num_bytes();
     }
     return out;
@@ -122,24 +121,23 @@ class LibraryCollective {
       RegionPlanner planner = make_planner(i);
       for (int64_t place = 0; place < count(); ++place)
         planner.plan_to(part_.of(ranks_[static_cast<size_t>(place)]), terms + place * out_bytes_);
-      out.push_back(planner.regions({}, maker_));
+      out.push_back(planner.regions({}, context_.specs));
       terms += outputs_[i].num_bytes();
     }
     return out;
   }
 
   void combine(const std::vector<Regions>& regions) {
-    maker_.begin_group();
+    context_.add(BeginGroup{});
     for (size_t i = 0; i < regions.size(); ++i) {
       const Buffer& terms = context_.input(i);
       if (!regions[i].empty())
-        maker_.combine(reduction_of(terms.sharding.combine), terms.dtype, regions[i]);
+        context_.add(CombineSpec{reduction_of(terms.sharding.combine), terms.dtype, regions[i]});
     }
-    maker_.end_group();
+    context_.add(EndGroup{});
   }
 
   StepContext& context_;
-  KernelMaker& maker_;
   const MeshPart& part_;
   std::vector<int> ranks_;
   int64_t place_;                       // of this process among them
@@ -198,9 +196,9 @@ Reduction reduction_of(Combine combine) {
   return Reduction::kSum;
 }
 
-bool make_by_library(StepContext& context) {
+bool lower_to_library(StepContext& context) {
   const Program& program = context.program;
-  const AxisMask axes = axes_of_library(program, context.step, context.maker.has_gathers());
+  const AxisMask axes = axes_of_library(program, context.step, context.has_gathers());
   if (axes == 0)
     return false;
   for (size_t i = 1; i < context.step.inputs.size(); ++i)
@@ -233,7 +231,7 @@ std::vector<std::vector<int>> library_groups(const Program& program) {
   return out;
 }
 
-void gather_runs(KernelMaker& maker, const std::vector<View>& whole, int64_t place,
+void gather_runs(KernelSpecs& specs, const std::vector<View>& whole, int64_t place,
                  const std::vector<int>& ranks) {
   const int64_t count = static_cast<int64_t>(ranks.size());
   int64_t bytes = 0;  // of one process
@@ -249,14 +247,16 @@ void gather_runs(KernelMaker& maker, const std::vector<View>& whole, int64_t pla
     }
     return runs;
   };
-  if (whole.size() == 1)
-    return maker.all_gather(runs_at(place)[0].data, whole[0].data, bytes, ranks);
-  std::byte* const arrived = maker.scratch(count * bytes);
-  copy_all(maker, runs_at(place), arrived + place * bytes, true);
-  maker.all_gather(arrived + place * bytes, arrived, bytes, ranks);
+  if (whole.size() == 1) {
+    specs.emplace_back(AllGatherSpec{runs_at(place)[0].data, whole[0].data, bytes, ranks});
+    return;
+  }
+  std::byte* const arrived = add_scratch(specs, count * bytes);
+  copy_all(specs, runs_at(place), arrived + place * bytes, true);
+  specs.emplace_back(AllGatherSpec{arrived + place * bytes, arrived, bytes, ranks});
   for (int64_t of = 0; of < count; ++of) {
     if (of != place)
-      copy_all(maker, runs_at(of), arrived + of * bytes, false);
+      copy_all(specs, runs_at(of), arrived + of * bytes, false);
   }
 }
 

@@ -14,7 +14,7 @@
 
 #include <vector>
 
-#include "exec/prepare.h"
+#include "exec/lower.h"
 #include "ir/op.h"
 #include "ir/program.h"
 
@@ -22,8 +22,8 @@ namespace meshtrain {
 
 Reduction reduction_of(Combine combine);
 
-// Makes the step, if it is one of these; false: it is made of exchanges.
-bool make_by_library(StepContext& context);
+// Lowers the step, if it is one of these; false: it takes exchanges.
+bool lower_to_library(StepContext& context);
 
 // Whether all of so many processes add up as many elements of each piece.
 bool has_equal_shares(const Buffer& sums, size_t processes);
@@ -34,7 +34,7 @@ std::vector<std::vector<int>> library_groups(const Program& program);
 
 // Of each of `whole`, in equal runs one for each of `ranks`, this process has the one at its place:
 // afterwards it has all.
-void gather_runs(KernelMaker& maker, const std::vector<View>& whole, int64_t place,
+void gather_runs(KernelSpecs& specs, const std::vector<View>& whole, int64_t place,
                  const std::vector<int>& ranks);
 
 }  // namespace meshtrain

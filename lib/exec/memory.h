@@ -27,7 +27,7 @@ class Arena {
 // Intermediate results of one step at a time: begin_step() makes all blocks free again.
 class StepScratch final : public cpu::ScratchAllocator {
  public:
-  void begin_step();
+  void begin_step() override;
   std::byte* take(int64_t bytes) override;
 
  private:

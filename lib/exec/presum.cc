@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/lower.h"
+
 namespace meshtrain {
 namespace {
 

@@ -199,14 +199,14 @@ bool RegionPlanner::is_copy() const {
   return (source_.buffer.sharding.partial & ~target_.buffer.sharding.partial) == 0;
 }
 
-std::vector<Region> RegionPlanner::regions(const Exchange& exchange, KernelMaker& maker) const {
+std::vector<Region> RegionPlanner::regions(const Exchange& exchange, KernelSpecs& specs) const {
   std::vector<Region> out;
   for (const Planned& planned : planned_) {
     Region region{planned.to, {}, planned.shape, row_major_strides(planned.target_shape), {}};
     region.from_strides = planned.has_remote ? row_major_strides(planned.shape) : source_strides();
     for (const Term& term : planned.terms) {
       region.sources.push_back(term.local == nullptr ? exchange.address(term.slot)
-                               : planned.has_remote  ? packed(term.local, planned.shape, maker)
+                               : planned.has_remote  ? packed(term.local, planned.shape, specs)
                                                      : term.local);
     }
     const bool is_there = region.sources.size() == 1 && region.sources[0] == region.to &&
@@ -219,12 +219,13 @@ std::vector<Region> RegionPlanner::regions(const Exchange& exchange, KernelMaker
 
 // The terms of a region have equal strides, and those that came from others have no gaps.
 const std::byte* RegionPlanner::packed(std::byte* local, const Shape& shape,
-                                       KernelMaker& maker) const {
+                                       KernelSpecs& specs) const {
   const std::vector<int64_t> from = source_strides();
   if (lie_alike(shape, from, row_major_strides(shape)))
     return local;
-  std::byte* const copy = maker.scratch(num_elements(shape) * item());
-  maker.copy({local, dtype(), shape, from}, contiguous_view(copy, dtype(), shape));
+  std::byte* const copy = add_scratch(specs, num_elements(shape) * item());
+  specs.emplace_back(
+      CopySpec{{local, dtype(), shape, from}, contiguous_view(copy, dtype(), shape)});
   return copy;
 }
 

@@ -44,7 +44,7 @@ class RegionPlanner {
   // What my sources make of the target's pieces of another part, which are to lie at `base`.
   void plan_to(const MeshPart& whose, std::byte* base);
   // After exchange.make(); nothing for what has arrived where it belongs.
-  std::vector<Region> regions(const Exchange& exchange, KernelMaker& maker) const;
+  std::vector<Region> regions(const Exchange& exchange, KernelSpecs& specs) const;
 
  private:
   struct Source {
@@ -81,7 +81,7 @@ class RegionPlanner {
   std::byte* local_address(const Source& source, const Overlap& meet) const {
     return address_in(source_.base, source, meet);
   }
-  const std::byte* packed(std::byte* local, const Shape& shape, KernelMaker& maker) const;
+  const std::byte* packed(std::byte* local, const Shape& shape, KernelSpecs& specs) const;
 
   bool is_copy() const;  // every region has one term
   DType dtype() const { return source_.buffer.dtype; }

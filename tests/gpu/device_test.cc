@@ -1,7 +1,7 @@
 // Memory, streams, events and plans of a real GPU.
 #include <cstring>
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "base/error.h"
 #include "cuda_device.h"
 #include "support/temp_folder.h"
@@ -13,12 +13,12 @@ constexpr int64_t kCount = int64_t{1} << 22;
 
 // to[i] = from[i] + to[i] of float32.
 std::vector<gpu::Command> add_commands(std::byte* from, std::byte* to, int64_t count) {
-  gpu::GpuMaker maker([](int64_t) -> std::byte* { return nullptr; });
-  maker.begin_step("sum");
+  gpu::GpuLowering lowering([](int64_t) -> std::byte* { return nullptr; });
+  lowering.lower(StepSpec{"sum"});
   const View a = contiguous_view(from, DType::kFloat32, {count});
   const View b = contiguous_view(to, DType::kFloat32, {count});
-  maker.tape({count}, {a, b}, {{"add", {0, 1}, DType::kFloat32}}, {{0, b}});
-  return maker.take();
+  lowering.lower(TapeSpec{{count}, {a, b}, {{"add", {0, 1}, DType::kFloat32}}, {{0, b}}});
+  return lowering.take();
 }
 
 TEST_CASE("a device tells what it is") {

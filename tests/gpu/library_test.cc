@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "cuda_device.h"
 #include "support/epilogue_tape.h"
 #include "support/splitmix.h"
@@ -70,10 +70,10 @@ TEST_CASE("products equal loops in every order of the operands and both precisio
         s.a = upload(*device, a);
         s.b = upload(*device, b);
         s.c = c;
-        gpu::GpuMaker maker([&](int64_t bytes) { return device->allocate(bytes); });
-        maker.begin_step("product");
-        maker.matmul(s);
-        const auto plan = device->make_plan(maker.take(), {}, 0, 1);
+        gpu::GpuLowering lowering([&](int64_t bytes) { return device->allocate(bytes); });
+        lowering.lower(StepSpec{"product"});
+        lowering.lower(s);
+        const auto plan = device->make_plan(lowering.take(), {}, 0, 1);
         plan->run();
         const auto got = download<float>(*device, c, static_cast<size_t>(s.m * s.n));
         const double scale = std::sqrt(static_cast<double>(s.k));
@@ -101,10 +101,10 @@ TEST_CASE("the algorithm that was measured is used again from the cache") {
     s.a = upload(*device, numbers(s.m * s.k, 3));
     s.b = upload(*device, numbers(s.k * s.n, 4));
     s.c = c;
-    gpu::GpuMaker maker([&](int64_t bytes) { return device->allocate(bytes); });
-    maker.begin_step("product");
-    maker.matmul(s);
-    device->make_plan(maker.take(), {}, 0, 1)->run();
+    gpu::GpuLowering lowering([&](int64_t bytes) { return device->allocate(bytes); });
+    lowering.lower(StepSpec{"product"});
+    lowering.lower(s);
+    device->make_plan(lowering.take(), {}, 0, 1)->run();
     const auto got = download<float>(*device, c, static_cast<size_t>(s.m * s.n));
     if (round == 0)
       first = got;
@@ -146,14 +146,16 @@ WithEpilogue run_epilogue(gpu::Device& device, MatmulSpec s, gpu::Activation act
   if (adds_bias)
     operands.push_back({upload(device, bias), DType::kFloat32, shape, {0, 1}});
   const auto tape = epilogue_tape(DType::kFloat32, activation, adds_bias);
-  gpu::GpuMaker maker([&](int64_t bytes) { return device.allocate(bytes); });
-  maker.begin_step("product");
-  maker.matmul(s);
-  maker.set_last_reads({{s.c, s.c + s.m * s.n * 4}});
-  maker.begin_step("activation");
-  maker.tape(shape, operands, tape,
-             {{static_cast<int>(tape.size()) - 1, contiguous_view(to, DType::kFloat32, shape)}});
-  const auto commands = maker.take();
+  gpu::GpuLowering lowering([&](int64_t bytes) { return device.allocate(bytes); });
+  lowering.lower(StepSpec{"product"});
+  lowering.lower(s);
+  lowering.lower(StepSpec{"activation", {{s.c, s.c + s.m * s.n * 4}}});
+  lowering.lower(
+      TapeSpec{shape,
+               operands,
+               tape,
+               {{static_cast<int>(tape.size()) - 1, contiguous_view(to, DType::kFloat32, shape)}}});
+  const auto commands = lowering.take();
   REQUIRE(commands.size() == 1);
   REQUIRE(std::get<gpu::Matmul>(commands[0].what).epilogue);
   const auto plan = device.make_plan(commands, {}, 0, 1);
@@ -268,8 +270,8 @@ TEST_CASE("a convolution and its gradients equal loops") {
     std::byte* const y_at = device->allocate(static_cast<int64_t>(y.size()) * 4);
     std::byte* const dx_at = device->allocate(static_cast<int64_t>(dx.size()) * 4);
     std::byte* const dw_at = device->allocate(static_cast<int64_t>(dw.size()) * 4);
-    gpu::GpuMaker maker([&](int64_t bytes) { return device->allocate(bytes); });
-    maker.begin_step("conv");
+    gpu::GpuLowering lowering([&](int64_t bytes) { return device->allocate(bytes); });
+    lowering.lower(StepSpec{"conv"});
     std::vector<ConvJob> forward, backward;
     WgradJob sums{{}, dw_at};
     for (int64_t n = 0; n < kImages; ++n) {
@@ -278,10 +280,10 @@ TEST_CASE("a convolution and its gradients equal loops") {
       backward.push_back({dy_at + out, w_at, dx_at + in});
       sums.images.push_back({x_at + in, dy_at + out});
     }
-    maker.conv(s, forward);
-    maker.conv_dgrad(s, backward);
-    maker.conv_wgrad(s, {sums});
-    const auto commands = maker.take();
+    lowering.lower(ConvSpec{s, forward});
+    lowering.lower(ConvDgradSpec{s, backward});
+    lowering.lower(ConvWgradSpec{s, {sums}});
+    const auto commands = lowering.take();
     const auto is_conv = [](const gpu::Command& command) {
       return std::holds_alternative<gpu::Conv>(command.what);
     };

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
 
@@ -21,9 +21,9 @@ inline std::vector<gpu::Command> gpu_commands(const Program& program) {
   for (const Buffer& buffer : program.buffers)
     memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
   memory.presummed = find_presummed(program);
-  gpu::GpuMaker maker(take);
-  add_gpu_steps(program, memory, maker);
-  return maker.take();
+  gpu::GpuLowering lowering(take);
+  lowering.lower(lower_gpu_steps(program, memory));
+  return lowering.take();
 }
 
 }  // namespace meshtrain::test

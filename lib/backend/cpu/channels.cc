@@ -1,9 +1,9 @@
-#include "backend/cpu/channels.h"
-
+// Per-channel sums over tensors whose last dimension is the channel.
 #include <algorithm>
 
 #include "backend/cpu/conv_region.h"
 #include "backend/cpu/half_arrays.h"
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/types.h"
 
@@ -59,34 +59,8 @@ class SegmentSums final : public Kernel {
   void (*loop_)(double*, const void*, const void*, int64_t, int64_t);
 };
 
-KernelList make_half_sums(DType dtype, int64_t rows, int64_t channels,
-                          const std::vector<ChannelSumsJob>& jobs, ScratchAllocator& scratch) {
-  HalfArrays parts(dtype, rows * channels);
-  for (const ChannelSumsJob& job : jobs) {
-    for (const ChannelSumsJob::Part& part : job.parts) {
-      parts.add(part.u);
-      parts.add(part.v);
-    }
-  }
-  parts.take_scratch(scratch);
-  std::vector<ChannelSumsJob> wide = jobs;
-  for (ChannelSumsJob& job : wide) {
-    for (ChannelSumsJob::Part& part : job.parts)
-      part = {parts.wide(part.u), parts.wide(part.v)};
-  }
-  KernelList list;
-  list.push_back(parts.widen());
-  for (KernelPtr& kernel : make_channel_sums(DType::kFloat32, rows, channels, wide, scratch))
-    list.push_back(std::move(kernel));
-  return list;
-}
-
-}  // namespace
-
-KernelList make_channel_sums(DType dtype, int64_t rows, int64_t channels,
-                             const std::vector<ChannelSumsJob>& jobs, ScratchAllocator& scratch) {
-  if (is_half(dtype))
-    return make_half_sums(dtype, rows, channels, jobs, scratch);
+KernelList make_sums(const ChannelSumsSpec& spec, ScratchAllocator& scratch) {
+  const auto& [dtype, rows, channels, jobs] = spec;
   const int64_t row_bytes = channels * static_cast<int64_t>(dtype_size(dtype));
   const int64_t parts = static_cast<int64_t>(jobs[0].parts.size());
   const int64_t cuts =
@@ -118,6 +92,33 @@ KernelList make_channel_sums(DType dtype, int64_t rows, int64_t channels,
   for (KernelPtr& sum : sums)
     list.push_back(std::move(sum));
   return list;
+}
+
+KernelList make_half_sums(const ChannelSumsSpec& spec, ScratchAllocator& scratch) {
+  HalfArrays parts(spec.dtype, spec.rows * spec.channels);
+  for (const ChannelSumsJob& job : spec.jobs) {
+    for (const ChannelSumsJob::Part& part : job.parts) {
+      parts.add(part.u);
+      parts.add(part.v);
+    }
+  }
+  parts.take_scratch(scratch);
+  ChannelSumsSpec wide = computed(spec);
+  for (ChannelSumsJob& job : wide.jobs) {
+    for (ChannelSumsJob::Part& part : job.parts)
+      part = {parts.wide(part.u), parts.wide(part.v)};
+  }
+  KernelList list;
+  list.push_back(parts.widen());
+  for (KernelPtr& kernel : make_sums(wide, scratch))
+    list.push_back(std::move(kernel));
+  return list;
+}
+
+}  // namespace
+
+void CpuLowering::make(const ChannelSumsSpec& spec) {
+  add(is_half(spec.dtype) ? make_half_sums(spec, scratch_) : make_sums(spec, scratch_));
 }
 
 }  // namespace meshtrain::cpu

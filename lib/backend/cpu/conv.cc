@@ -7,6 +7,7 @@
 #include "backend/cpu/conv_dnnl.h"
 #include "backend/cpu/conv_half.h"
 #include "backend/cpu/conv_plan.h"
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -292,6 +293,18 @@ KernelList make_conv_dgrad(const ConvShape& shape, const std::vector<ConvJob>& j
   if (list.empty() && is_half(shape.dtype))
     return make_half_conv(shape, ConvKind::kDgrad, jobs, scratch);
   return list.empty() ? make_correlation(shape, true, jobs, scratch) : std::move(list);
+}
+
+void CpuLowering::make(const ConvSpec& spec) {
+  add(make_conv(spec.shape, spec.jobs, scratch_));
+}
+
+void CpuLowering::make(const ConvDgradSpec& spec) {
+  add(make_conv_dgrad(spec.shape, spec.jobs, scratch_));
+}
+
+void CpuLowering::make(const ConvWgradSpec& spec) {
+  add(make_conv_wgrad(spec.shape, spec.jobs, scratch_));
 }
 
 }  // namespace meshtrain::cpu

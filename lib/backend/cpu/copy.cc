@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -232,14 +233,21 @@ KernelPtr make_copy(const View& from, const View& to) {
   return std::make_unique<RunCopy>(loop, from, to);
 }
 
-KernelPtr make_fill(const View& to, double value) {
-  MESHTRAIN_CHECK(is_contiguous(to));
-  return std::make_unique<Fill>(to, value);
+void CpuLowering::make(const CopySpec& spec) {
+  add(make_copy(spec.from, spec.to));
 }
 
-KernelPtr make_iota(const View& to, size_t axis, int64_t start) {
+void CpuLowering::make(const FillSpec& spec) {
+  MESHTRAIN_CHECK(is_contiguous(spec.to));
+  add(std::make_unique<Fill>(spec.to, spec.value));
+}
+
+void CpuLowering::make(const IotaSpec& spec) {
+  const auto& [to, axis, start] = spec;
   MESHTRAIN_CHECK(is_contiguous(to) && axis < to.rank());
-  return std::make_unique<Iota>(to, axis, start);
+  View wide = computed(to);
+  wide.data = written(to.dtype, to.data, num_elements(to.shape));
+  add(std::make_unique<Iota>(wide, axis, start));
 }
 
 }  // namespace meshtrain::cpu

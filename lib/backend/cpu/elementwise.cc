@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/half_tape.h"
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -447,6 +448,10 @@ KernelPtr make_tape(const Shape& shape, const std::vector<View>& operands,
     return std::make_unique<Tape>(shape, operands, wide.instructions, wide.results);
   }
   return std::make_unique<Tape>(shape, operands, tape, results);
+}
+
+void CpuLowering::make(const TapeSpec& spec) {
+  add(make_tape(spec.shape, spec.operands, spec.tape, spec.results));
 }
 
 }  // namespace meshtrain::cpu

@@ -3,7 +3,7 @@
 // it within a fusion (xla_allow_excess_precision).
 #pragma once
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain::cpu {
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain::cpu {
 
@@ -39,6 +39,7 @@ using KernelList = std::vector<KernelPtr>;  // to be run one after the other
 class ScratchAllocator {
  public:
   virtual ~ScratchAllocator() = default;
+  virtual void begin_step() {}  // what was taken before is free again
   virtual std::byte* take(int64_t bytes) = 0;
 };
 

@@ -1,9 +1,10 @@
-#include "backend/cpu/lookup.h"
-
+// Lookups by index and their transposes, on one shard of a possibly split vocabulary
+// (ir/ops/gather.cc says what a shard computes).
 #include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/kernel_table.h"
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -143,18 +144,19 @@ class OneHot final : public Lookup {
 
 }  // namespace
 
-KernelPtr make_gather_rows(const LookupShape& shape, const std::byte* table, const std::byte* ids,
-                           std::byte* out) {
-  return std::make_unique<GatherRows>(shape, table, ids, out);
+void CpuLowering::make(const GatherRowsSpec& spec) {
+  add(std::make_unique<GatherRows>(spec.shape, spec.table, spec.ids, spec.out));
 }
 
-KernelPtr make_scatter_add_rows(const LookupShape& shape, const std::byte* updates,
-                                const std::byte* ids, std::byte* out) {
-  return std::make_unique<ScatterAddRows>(shape, updates, ids, out);
+void CpuLowering::make(const ScatterAddRowsSpec& spec) {
+  const auto& [shape, updates, ids, out] = spec;
+  add(std::make_unique<ScatterAddRows>(
+      computed(shape), read(shape.dtype, updates, shape.num_ids * shape.row_elements), ids,
+      written(shape.dtype, out, shape.rows * shape.row_elements)));
 }
 
-KernelPtr make_one_hot(const LookupShape& shape, const std::byte* ids, std::byte* out) {
-  return std::make_unique<OneHot>(shape, ids, out);
+void CpuLowering::make(const OneHotSpec& spec) {
+  add(std::make_unique<OneHot>(spec.shape, spec.ids, spec.out));
 }
 
 }  // namespace meshtrain::cpu

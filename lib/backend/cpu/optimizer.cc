@@ -1,8 +1,8 @@
-#include "backend/cpu/optimizer.h"
-
+// One optimizer step on a contiguous range of a variable (formulas: ir/ops/optimizer.cc).
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -66,8 +66,20 @@ class Optimizer final : public Kernel {
 
 }  // namespace
 
-KernelPtr make_optimizer(const OptimizerSpec& spec) {
-  return std::make_unique<Optimizer>(spec);
+void CpuLowering::make(const OptimizerSpec& spec) {
+  OptimizerSpec wide = computed(spec);
+  const DType dtype = spec.dtype;
+  const int64_t n = spec.num_elements;
+  wide.args.param = read(dtype, spec.args.param, n);
+  wide.args.grad = read(dtype, spec.args.grad, n);
+  wide.args.new_param = written(dtype, spec.args.new_param, n);
+  for (size_t i = 0; i < std::size(wide.args.slots); ++i) {
+    wide.args.slots[i] = read(dtype, spec.args.slots[i], n);
+    wide.args.new_slots[i] = written(dtype, spec.args.new_slots[i], n);
+  }
+  wide.rate = read(dtype, spec.rate, 1);
+  wide.decay = read(dtype, spec.decay, 1);
+  add(std::make_unique<Optimizer>(wide));
 }
 
 }  // namespace meshtrain::cpu

@@ -1,10 +1,11 @@
-#include "backend/cpu/pool.h"
-
+// Pools and their gradients over images with channels last; those of 16 bits are added up in
+// float32.
 #include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/conv_region.h"
 #include "backend/cpu/half_arrays.h"
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -137,22 +138,19 @@ class Pool final : public Kernel {
 
 }  // namespace
 
-KernelList make_pool(PoolOp op, const PoolShape& shape, std::vector<PoolJob> jobs,
-                     ScratchAllocator& scratch) {
-  KernelList list;
-  if (!is_half(shape.dtype) || op == PoolOp::kMax || op == PoolOp::kAverage) {
-    list.push_back(std::make_unique<Pool>(op, shape, std::move(jobs)));
-    return list;
-  }
+void CpuLowering::make(const PoolSpec& spec) {
+  const auto& [op, shape, jobs] = spec;
+  if (!is_half(shape.dtype) || op == PoolOp::kMax || op == PoolOp::kAverage)
+    return add(std::make_unique<Pool>(op, shape, jobs));
   HalfArrays sums(shape.dtype, shape.input_bytes() / 2);  // windows may overlap
   for (const PoolJob& job : jobs)
     sums.add(job.to);
-  sums.take_scratch(scratch);
-  for (PoolJob& job : jobs)
+  sums.take_scratch(scratch_);
+  std::vector<PoolJob> wide = jobs;
+  for (PoolJob& job : wide)
     job.to = sums.wide(job.to);
-  list.push_back(std::make_unique<Pool>(op, shape, std::move(jobs)));
-  list.push_back(sums.narrow());
-  return list;
+  add(std::make_unique<Pool>(op, shape, std::move(wide)));
+  add(sums.narrow());
 }
 
 }  // namespace meshtrain::cpu

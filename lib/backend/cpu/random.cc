@@ -1,9 +1,9 @@
-#include "backend/cpu/random.h"
-
+// Random bits and dropout: functions of the seed, the stream, the step and global indices.
 #include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/kernel_table.h"
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 #include "base/philox.h"
 
@@ -12,12 +12,12 @@ namespace {
 
 constexpr int64_t kNumbersAtATime = 2048;  // in scratch
 
-// The runs of neighbouring indices of a piece; a unit is a part of a run, or several short ones.
+// The runs of neighbouring indices of a shard; a unit is a part of a run, or several short ones.
 class Random : public Kernel {
  public:
-  explicit Random(const RandomPiece& piece)
-      : loop_{piece.shape, {row_major_strides(piece.shape), piece.index_strides}}, piece_(piece) {
-    total_ = num_elements(piece.shape);
+  explicit Random(const RandomShard& shard)
+      : loop_{shard.shape, {row_major_strides(shard.shape), shard.index_strides}}, shard_(shard) {
+    total_ = num_elements(shard.shape);
     coalesce(loop_);
     if (loop_.strides[1].back() > 1) {  // no two elements have neighbouring numbers
       loop_.sizes.push_back(1);
@@ -39,8 +39,8 @@ class Random : public Kernel {
  protected:
   RandomStream stream() const {
     int64_t step;
-    std::memcpy(&step, piece_.step, sizeof(step));
-    return {piece_.seed, piece_.stream, static_cast<uint32_t>(step)};
+    std::memcpy(&step, shard_.step, sizeof(step));
+    return {shard_.seed, shard_.stream, static_cast<uint32_t>(step)};
   }
   // Elements [begin, end) of a unit.
   std::pair<int64_t, int64_t> range(int64_t unit) const {
@@ -53,7 +53,7 @@ class Random : public Kernel {
   uint64_t index_of(int64_t element) const {
     const int64_t outer =
         offset_of(loop_.sizes, loop_.strides[1], loop_.rank() - 1, element / run_);
-    return piece_.first + static_cast<uint64_t>(outer + element % run_ * loop_.strides[1].back());
+    return shard_.first + static_cast<uint64_t>(outer + element % run_ * loop_.strides[1].back());
   }
   // Fills bits[0 .. end - begin) with those of the elements [begin, end).
   void bits_of(int64_t begin, int64_t end, const RandomStream& stream, uint32_t* bits) const {
@@ -70,18 +70,18 @@ class Random : public Kernel {
       i += n;
     }
   }
-  Access step_access() const { return {piece_.step, piece_.step + sizeof(int64_t), false}; }
+  Access step_access() const { return {shard_.step, shard_.step + sizeof(int64_t), false}; }
   double random_cost() const { return static_cast<double>(total_) * 0.5; }
 
   StridedLoop loop_;
-  RandomPiece piece_;
+  RandomShard shard_;
   int64_t total_ = 0, run_ = 1, part_ = 1, parts_of_run_ = 1;
   bool shared_ = false;
 };
 
 class RandomBits final : public Random {
  public:
-  RandomBits(const RandomPiece& piece, std::byte* out) : Random(piece), out_(out) {}
+  RandomBits(const RandomShard& shard, std::byte* out) : Random(shard), out_(out) {}
   double cost() const override { return random_cost(); }
   void run(int64_t begin, int64_t end, std::byte*) const override {
     const RandomStream numbers = stream();
@@ -104,8 +104,8 @@ class RandomBits final : public Random {
 
 class Dropout final : public Random {
  public:
-  Dropout(const RandomPiece& piece, DType dtype, double rate, const std::byte* x, std::byte* out)
-      : Random(piece),
+  Dropout(const RandomShard& shard, DType dtype, double rate, const std::byte* x, std::byte* out)
+      : Random(shard),
         in_(x),
         out_(out),
         item_size_(static_cast<int64_t>(dtype_size(dtype))),
@@ -146,13 +146,12 @@ class Dropout final : public Random {
 
 }  // namespace
 
-KernelPtr make_random_bits(const RandomPiece& piece, std::byte* out) {
-  return std::make_unique<RandomBits>(piece, out);
+void CpuLowering::make(const RandomBitsSpec& spec) {
+  add(std::make_unique<RandomBits>(spec.shard, spec.out));
 }
 
-KernelPtr make_dropout(const RandomPiece& piece, DType dtype, double rate, const std::byte* x,
-                       std::byte* out) {
-  return std::make_unique<Dropout>(piece, dtype, rate, x, out);
+void CpuLowering::make(const DropoutSpec& spec) {
+  add(std::make_unique<Dropout>(spec.shard, spec.dtype, spec.rate, spec.x, spec.out));
 }
 
 }  // namespace meshtrain::cpu

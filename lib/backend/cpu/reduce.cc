@@ -4,6 +4,7 @@
 
 #include "backend/cpu/copy.h"
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/lowering.h"
 #include "backend/cpu/types.h"
 
 namespace meshtrain::cpu {
@@ -224,6 +225,10 @@ KernelList make_reduce(Reduction reduction, const View& x, const std::vector<boo
         make_tape(source.shape, {source}, {{"cast", {0}, out.dtype, 0, 0}}, {{0, flat}}));
   }
   return list;
+}
+
+void CpuLowering::make(const ReduceSpec& spec) {
+  add(make_reduce(spec.reduction, spec.x, spec.reduced, spec.out, scratch_));
 }
 
 }  // namespace meshtrain::cpu

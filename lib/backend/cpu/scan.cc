@@ -1,7 +1,9 @@
-#include "backend/cpu/scan.h"
-
+// What looks along one dimension: argmax, cumsum, top_k. Operands and results are contiguous; x is
+// seen as (outer, size, inner).
 #include <algorithm>
 #include <numeric>
+
+#include "backend/cpu/lowering.h"
 
 namespace meshtrain::cpu {
 namespace {
@@ -130,20 +132,28 @@ class TopK final : public Scan {
   std::byte* indices_;
 };
 
+int64_t elements_of(const ScanShape& shape) {
+  return shape.outer * shape.size * shape.inner;
+}
+
 }  // namespace
 
-KernelPtr make_argmax(const ScanShape& shape, const std::byte* x, std::byte* out) {
-  return std::make_unique<Argmax>(shape, x, out);
+void CpuLowering::make(const ArgmaxSpec& spec) {
+  const auto& [shape, x, out] = spec;
+  add(std::make_unique<Argmax>(computed(shape), read(shape.dtype, x, elements_of(shape)), out));
 }
 
-KernelPtr make_cumsum(const ScanShape& shape, const std::byte* x, std::byte* out) {
-  return std::make_unique<Cumsum>(shape, x, out);
+void CpuLowering::make(const CumsumSpec& spec) {
+  const auto& [shape, x, out] = spec;
+  add(std::make_unique<Cumsum>(computed(shape), read(shape.dtype, x, elements_of(shape)),
+                               written(shape.dtype, out, elements_of(shape))));
 }
 
-KernelPtr make_top_k(const ScanShape& shape, int64_t k, const std::byte* x, std::byte* values,
-                     std::byte* indices) {
+void CpuLowering::make(const TopKSpec& spec) {
+  const auto& [shape, k, x, values, indices] = spec;
   MESHTRAIN_CHECK(shape.inner == 1 && k <= shape.size, "top {} of {}", k, shape.size);
-  return std::make_unique<TopK>(shape, k, x, values, indices);
+  add(std::make_unique<TopK>(computed(shape), k, read(shape.dtype, x, elements_of(shape)),
+                             written(shape.dtype, values, shape.outer * k), indices));
 }
 
 }  // namespace meshtrain::cpu

@@ -1,9 +1,9 @@
-#include "backend/cpu/warp.h"
-
+// Images sampled at affine coordinates (ir/ops/warp.cc says what is computed).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/lowering.h"
 #include "base/error.h"
 
 namespace meshtrain::cpu {
@@ -135,8 +135,8 @@ class Warp final : public Kernel {
 };
 
 template <bool kTranspose>
-KernelPtr make(const WarpShape& shape, const std::byte* in, const std::byte* transforms,
-               std::byte* out) {
+KernelPtr make_warp(const WarpShape& shape, const std::byte* in, const std::byte* transforms,
+                    std::byte* out) {
   if (shape.dtype == DType::kFloat64) {
     return std::make_unique<Warp<double, kTranspose>>(shape, in, transforms, out);
   }
@@ -146,14 +146,12 @@ KernelPtr make(const WarpShape& shape, const std::byte* in, const std::byte* tra
 
 }  // namespace
 
-KernelPtr make_affine_warp(const WarpShape& shape, const std::byte* x, const std::byte* transforms,
-                           std::byte* out) {
-  return make<false>(shape, x, transforms, out);
-}
-
-KernelPtr make_affine_warp_transpose(const WarpShape& shape, const std::byte* dy,
-                                     const std::byte* transforms, std::byte* out) {
-  return make<true>(shape, dy, transforms, out);
+void CpuLowering::make(const AffineWarpSpec& spec) {
+  const WarpShape& shape = spec.shape;
+  const int64_t elements = shape.images * shape.height * shape.width * shape.channels;
+  const auto make_one = spec.transposed ? make_warp<true> : make_warp<false>;
+  add(make_one(computed(shape), read(shape.dtype, spec.x, elements), spec.transforms,
+               written(shape.dtype, spec.out, elements)));
 }
 
 }  // namespace meshtrain::cpu

@@ -49,7 +49,7 @@ ncclRedOp_t operation(Reduction reduction) {
   return reduction == Reduction::kSum ? ncclSum : reduction == Reduction::kMax ? ncclMax : ncclMin;
 }
 
-std::string peers_of(const gpu::Exchange& exchange) {
+std::string peers_of(const ExchangeSpec& exchange) {
   std::vector<int> peers;
   for (const std::vector<Message>* messages : {&exchange.sends, &exchange.receives}) {
     for (const Message& message : *messages) {
@@ -191,7 +191,7 @@ ncclComm_t Communicators::of(const std::vector<int>& ranks) {
   return *part;
 }
 
-void Communicators::enqueue(const gpu::Exchange& exchange, CUstream stream) {
+void Communicators::enqueue(const ExchangeSpec& exchange, CUstream stream) {
   const std::string call = fmt::format("an exchange with ranks {}", peers_of(exchange));
   ncclResult_t status, first = ncclSuccess;
   const auto note = [&first](ncclResult_t result) {
@@ -225,7 +225,7 @@ void Communicators::enqueue_one(std::string_view kind, const std::vector<int>& r
   settle(status, communicator, fmt::format("{} with ranks {}", kind, fmt::join(ranks, ", ")));
 }
 
-void Communicators::enqueue(const gpu::AllReduce& what, ncclComm_t communicator, CUstream stream) {
+void Communicators::enqueue(const AllReduceSpec& what, ncclComm_t communicator, CUstream stream) {
   enqueue_one("an all-reduce", what.ranks, communicator, [&] {
     return nccl_->ncclAllReduce(what.data, what.data, static_cast<size_t>(what.elements),
                                 data_type(what.dtype), operation(what.reduction), communicator,
@@ -233,14 +233,14 @@ void Communicators::enqueue(const gpu::AllReduce& what, ncclComm_t communicator,
   });
 }
 
-void Communicators::enqueue(const gpu::AllGather& what, ncclComm_t communicator, CUstream stream) {
+void Communicators::enqueue(const AllGatherSpec& what, ncclComm_t communicator, CUstream stream) {
   enqueue_one("an all-gather", what.ranks, communicator, [&] {
     return nccl_->ncclAllGather(what.from, what.to, static_cast<size_t>(what.bytes), ncclInt8,
                                 communicator, stream);
   });
 }
 
-void Communicators::enqueue(const gpu::ReduceScatter& what, ncclComm_t communicator,
+void Communicators::enqueue(const ReduceScatterSpec& what, ncclComm_t communicator,
                             CUstream stream) {
   enqueue_one("a reduce-scatter", what.ranks, communicator, [&] {
     return nccl_->ncclReduceScatter(what.from, what.to, static_cast<size_t>(what.elements),

@@ -37,10 +37,10 @@ class Communicators {
   ncclComm_t of(const std::vector<int>& ranks);
 
   // Only enqueue.
-  void enqueue(const gpu::Exchange& exchange, CUstream stream);
-  void enqueue(const gpu::AllReduce& all_reduce, ncclComm_t communicator, CUstream stream);
-  void enqueue(const gpu::AllGather& all_gather, ncclComm_t communicator, CUstream stream);
-  void enqueue(const gpu::ReduceScatter& reduce_scatter, ncclComm_t communicator, CUstream stream);
+  void enqueue(const ExchangeSpec& exchange, CUstream stream);
+  void enqueue(const AllReduceSpec& all_reduce, ncclComm_t communicator, CUstream stream);
+  void enqueue(const AllGatherSpec& all_gather, ncclComm_t communicator, CUstream stream);
+  void enqueue(const ReduceScatterSpec& reduce_scatter, ncclComm_t communicator, CUstream stream);
 
   // Throws where NCCL has found an error since (then all are aborted), or after abort().
   void check();

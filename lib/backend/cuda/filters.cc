@@ -1,6 +1,6 @@
 #include "backend/cuda/filters.h"
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 
 namespace meshtrain::cuda {
 namespace {
@@ -34,11 +34,11 @@ std::vector<Access> accesses_of(const gpu::Conv& conv) {
 
 std::vector<gpu::Command> turn_filters(const std::vector<gpu::Command>& commands,
                                        const std::function<std::byte*(int64_t bytes)>& allocate) {
-  gpu::GpuMaker maker(allocate);
+  gpu::GpuLowering lowering(allocate);
   std::vector<gpu::Command> result;
   const auto add_copy = [&](const View& from, const View& to) {
-    maker.copy(from, to);
-    for (gpu::Command& command : maker.take())
+    lowering.lower(CopySpec{from, to});
+    for (gpu::Command& command : lowering.take())
       result.push_back(std::move(command));
   };
   for (const gpu::Command& command : commands) {
@@ -50,7 +50,7 @@ std::vector<gpu::Command> turn_filters(const std::vector<gpu::Command>& commands
     const ConvShape& shape = conv->shape;
     std::byte* const turned = allocate(shape.kernel_elements() * shape.item_size());
     const View own = own_view(shape, conv->kernel), there = turned_view(shape, turned);
-    maker.begin_step(command.path);
+    lowering.lower(StepSpec{command.path});
     if (conv->op != gpu::ConvOp::kWgrad)
       add_copy(own, there);
     gpu::Conv moved = *conv;

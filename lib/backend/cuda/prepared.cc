@@ -86,7 +86,7 @@ Prepared::Ready Prepared::make_ready(const gpu::Call& call, const Module* module
                  },
                  [&](const gpu::Matmul& matmul) -> Ready { return &makers_.matmuls.plan(matmul); },
                  [&](const gpu::Conv& conv) -> Ready { return &makers_.convs.plan(conv); },
-                 [&](const gpu::Exchange&) -> Ready { return communicators().world(); },
+                 [&](const ExchangeSpec&) -> Ready { return communicators().world(); },
                  [&](const auto& of_ranks) -> Ready { return communicators().of(of_ranks.ranks); }},
       call.what);
 }
@@ -164,22 +164,22 @@ void Prepared::enqueue(size_t i, const Shift& shift, CUstream stream) const {
   } else if (const auto* conv = std::get_if<gpu::Conv>(&call.what)) {
     makers_.convs.enqueue(*std::get<const ConvPlan*>(ready_[i]), shift(conv->x),
                           shift(conv->kernel), shift(conv->y), workspaces_[i], stream);
-  } else if (const auto* all_reduce = std::get_if<gpu::AllReduce>(&call.what)) {
-    gpu::AllReduce here = *all_reduce;
+  } else if (const auto* all_reduce = std::get_if<AllReduceSpec>(&call.what)) {
+    AllReduceSpec here = *all_reduce;
     here.data = shift(here.data);
     communicators().enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
-  } else if (const auto* all_gather = std::get_if<gpu::AllGather>(&call.what)) {
-    gpu::AllGather here = *all_gather;
+  } else if (const auto* all_gather = std::get_if<AllGatherSpec>(&call.what)) {
+    AllGatherSpec here = *all_gather;
     here.from = shift(here.from);
     here.to = shift(here.to);
     communicators().enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
-  } else if (const auto* reduce_scatter = std::get_if<gpu::ReduceScatter>(&call.what)) {
-    gpu::ReduceScatter here = *reduce_scatter;
+  } else if (const auto* reduce_scatter = std::get_if<ReduceScatterSpec>(&call.what)) {
+    ReduceScatterSpec here = *reduce_scatter;
     here.from = shift(here.from);
     here.to = shift(here.to);
     communicators().enqueue(here, std::get<ncclComm_t>(ready_[i]), stream);
   } else {
-    gpu::Exchange here = std::get<gpu::Exchange>(call.what);
+    ExchangeSpec here = std::get<ExchangeSpec>(call.what);
     for (std::vector<Message>* messages : {&here.sends, &here.receives}) {
       for (Message& message : *messages)
         message.data = shift(message.data);
@@ -213,23 +213,23 @@ void add(std::string& text, const gpu::Conv& conv) {
                       s.strides, s.dilations, s.pads, s.channels, s.filters, s.groups, conv.images,
                       fmt::ptr(conv.x), fmt::ptr(conv.kernel), fmt::ptr(conv.y));
 }
-void add(std::string& text, const gpu::Exchange& exchange) {
+void add(std::string& text, const ExchangeSpec& exchange) {
   text += "exchange";
   for (const Message& message : exchange.sends)
     text += fmt::format(" to {} {} {}", message.peer, fmt::ptr(message.data), message.bytes);
   for (const Message& message : exchange.receives)
     text += fmt::format(" from {} {} {}", message.peer, fmt::ptr(message.data), message.bytes);
 }
-void add(std::string& text, const gpu::AllReduce& all_reduce) {
+void add(std::string& text, const AllReduceSpec& all_reduce) {
   text += fmt::format("all_reduce {} {} {} {} over {}", static_cast<int>(all_reduce.reduction),
                       dtype_name(all_reduce.dtype), fmt::ptr(all_reduce.data), all_reduce.elements,
                       fmt::join(all_reduce.ranks, ","));
 }
-void add(std::string& text, const gpu::AllGather& all_gather) {
+void add(std::string& text, const AllGatherSpec& all_gather) {
   text += fmt::format("all_gather {} {} {} over {}", fmt::ptr(all_gather.from),
                       fmt::ptr(all_gather.to), all_gather.bytes, fmt::join(all_gather.ranks, ","));
 }
-void add(std::string& text, const gpu::ReduceScatter& s) {
+void add(std::string& text, const ReduceScatterSpec& s) {
   text += fmt::format("reduce_scatter {} {} {} {} {} over {}", static_cast<int>(s.reduction),
                       dtype_name(s.dtype), fmt::ptr(s.from), fmt::ptr(s.to), s.elements,
                       fmt::join(s.ranks, ","));

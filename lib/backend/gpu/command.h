@@ -1,5 +1,5 @@
-// What a GPU is told to do in a step, as data: made by GpuMaker without a GPU, executed by a Device
-// (device.h). Pointers are addresses in the device's memory.
+// What a GPU is told to do in a step, as data: made by GpuLowering without a GPU, executed by a
+// Device (device.h). Pointers are addresses in the device's memory.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain::gpu {
 
@@ -80,48 +80,6 @@ struct Conv {
   const std::byte* y = nullptr;
 };
 
-// Between processes with a GPU each. All of them do the same of these in the same order, so that
-// they are never beside each other; other work is.
-struct Exchange {
-  std::vector<Message> sends, receives;  // at most one to and one from each peer
-};
-
-// In place, over these processes: this one and others.
-struct AllReduce {
-  Reduction reduction = Reduction::kSum;
-  DType dtype = DType::kFloat32;
-  std::byte* data = nullptr;
-  int64_t elements = 0;
-  std::vector<int> ranks;
-
-  int64_t bytes() const { return elements * static_cast<int64_t>(dtype_size(dtype)); }
-};
-
-// What each of these processes has at `from`, `bytes` of it, to all of them at `to`, in the order
-// of the list. `from` may be the own place there.
-struct AllGather {
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  int64_t bytes = 0;  // of one process
-  std::vector<int> ranks;
-
-  int64_t whole_bytes() const { return bytes * static_cast<int64_t>(ranks.size()); }
-};
-
-// `from` has elements for each of these processes, in the order of the list: to each the sums of
-// its own. `to` may be the own place in `from`.
-struct ReduceScatter {
-  Reduction reduction = Reduction::kSum;
-  DType dtype = DType::kFloat32;
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  int64_t elements = 0;  // for one process
-  std::vector<int> ranks;
-
-  int64_t bytes() const { return elements * static_cast<int64_t>(dtype_size(dtype)); }
-  int64_t whole_bytes() const { return bytes() * static_cast<int64_t>(ranks.size()); }
-};
-
 // Of what all processes of a list do together; null: of anything else.
 template <class... What>
 const std::vector<int>* ranks_of(const std::variant<What...>& what) {
@@ -138,11 +96,12 @@ const std::vector<int>* ranks_of(const std::variant<What...>& what) {
 // Whether what a command or a call does needs other processes.
 template <class... What>
 bool communicates(const std::variant<What...>& what) {
-  return std::holds_alternative<Exchange>(what) || ranks_of(what) != nullptr;
+  return std::holds_alternative<ExchangeSpec>(what) || ranks_of(what) != nullptr;
 }
 
 struct Command {
-  std::variant<Launch, Matmul, Conv, Exchange, AllReduce, AllGather, ReduceScatter> what;
+  std::variant<Launch, Matmul, Conv, ExchangeSpec, AllReduceSpec, AllGatherSpec, ReduceScatterSpec>
+      what;
   std::vector<Access> accesses;  // decide what may run at the same time
   std::string path;              // of the step, for messages: "dense/matmul"
 };

@@ -1,7 +1,7 @@
 // Which convolutions are cuDNN's.
 #pragma once
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain::gpu {
 

@@ -30,7 +30,9 @@ struct KernelCall {
 };
 
 struct Call {
-  std::variant<KernelCall, Matmul, Conv, Exchange, AllReduce, AllGather, ReduceScatter> what;
+  std::variant<KernelCall, Matmul, Conv, ExchangeSpec, AllReduceSpec, AllGatherSpec,
+               ReduceScatterSpec>
+      what;
   std::vector<int> after;     // earlier calls that must have ended
   std::vector<int> commands;  // what it computes, as places in join()'s argument
   std::string path;           // of the steps, for messages

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -34,19 +34,15 @@ class Memory {
   std::byte* data_;
 };
 
-void run_once(Device& device, GpuMaker& maker) {
-  const std::vector<Command> commands = maker.take();
-  const std::unique_ptr<Plan> plan = device.make_plan(commands, {}, 0, 1);
-  plan->run();
-  device.synchronize();
-}
-
-GpuMaker make_maker(std::string_view path) {
-  GpuMaker maker([](int64_t bytes) -> std::byte* {
+void run_once(Device& device, std::string path, KernelSpecs specs) {
+  GpuLowering lowering([](int64_t bytes) -> std::byte* {
     throw InternalError(fmt::format("communication alone needs no scratch of {} bytes", bytes));
   });
-  maker.begin_step(path);
-  return maker;
+  lowering.lower(StepSpec{std::move(path)});
+  lowering.lower(std::move(specs));
+  const std::unique_ptr<Plan> plan = device.make_plan(lowering.take(), {}, 0, 1);
+  plan->run();
+  device.synchronize();
 }
 
 std::vector<std::byte> pattern(int from, int to) {
@@ -92,9 +88,7 @@ void check_exchange(Device& device, int rank, int size) {
     sends.push_back({peer, mine.data() + place, kMessageBytes});
     receives.push_back({peer, theirs.data() + place, kMessageBytes});
   }
-  GpuMaker maker = make_maker("known-answer exchange");
-  maker.exchange(sends, receives);
-  run_once(device, maker);
+  run_once(device, "known-answer exchange", {ExchangeSpec{sends, receives}});
   std::vector<std::byte> came(kMessageBytes);
   for (const Message& message : receives) {
     device.download(came.data(), message.data, kMessageBytes);
@@ -118,14 +112,15 @@ void check_collectives(Device& device, int rank, const std::vector<int>& ranks, 
   std::byte* const own = whole.data() + place * share_bytes;
   device.upload(own, mine.data(), share_bytes);
   device.upload(parts.data(), mine.data(), count * share_bytes);
-  GpuMaker maker = make_maker("known-answer collectives");
-  maker.all_reduce(Reduction::kSum, DType::kFloat32, sums.data(), elements, ranks);
-  maker.all_reduce(Reduction::kMax, DType::kFloat32, maxima.data(), elements, ranks);
+  KernelSpecs specs = {
+      AllReduceSpec{Reduction::kSum, DType::kFloat32, sums.data(), elements, ranks},
+      AllReduceSpec{Reduction::kMax, DType::kFloat32, maxima.data(), elements, ranks}};
   if (count > 1) {
-    maker.all_gather(own, whole.data(), share_bytes, ranks);
-    maker.reduce_scatter(Reduction::kSum, DType::kFloat32, parts.data(), part.data(), share, ranks);
+    specs.emplace_back(AllGatherSpec{own, whole.data(), share_bytes, ranks});
+    specs.emplace_back(ReduceScatterSpec{Reduction::kSum, DType::kFloat32, parts.data(),
+                                         part.data(), share, ranks});
   }
-  run_once(device, maker);
+  run_once(device, "known-answer collectives", std::move(specs));
   const auto check = [&](const std::byte* memory, const std::vector<float>& expected,
                          std::string_view what) {
     std::vector<float> got(expected.size());

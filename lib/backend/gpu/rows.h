@@ -18,7 +18,7 @@
 
 namespace meshtrain::gpu {
 
-// A call of a KernelMaker between begin_rows and end_rows.
+// A spec between BeginRows and EndRows.
 struct RowCall {
   enum class Kind : uint8_t { kTape, kCopy, kReduce, kOneHot };
   Kind kind = Kind::kTape;
@@ -30,7 +30,7 @@ struct RowCall {
   Reduction reduction = Reduction::kSum;
   std::vector<bool> reduced = {};
   LookupShape lookup = {};
-  std::vector<Access> last_reads = {};  // GpuMaker::set_last_reads
+  std::vector<Access> last_reads = {};  // of its step
 };
 
 // Whole arrays have one number for each row and column, others one a row.

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain::gpu {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain::gpu {
 

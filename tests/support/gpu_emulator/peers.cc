@@ -179,7 +179,7 @@ void Peers::delay() {
   }
 }
 
-void Peers::run(const Exchange& exchange, const std::string& path) {
+void Peers::run(const ExchangeSpec& exchange, const std::string& path) {
   delay();
   std::vector<Side> sides;
   for (const Message& message : exchange.sends)
@@ -205,7 +205,7 @@ template <class Part>
 Peers::Terms Peers::terms(const std::vector<int>& ranks, int64_t bytes, const Part& part,
                           const std::string& path) {
   Terms terms(ranks.size(), std::vector<std::byte>(static_cast<size_t>(bytes)));
-  Exchange exchange;
+  ExchangeSpec exchange;
   for (size_t place = 0; place < ranks.size(); ++place) {
     std::byte* const sent = const_cast<std::byte*>(part(static_cast<int64_t>(place)));
     if (ranks[place] == rank_) {
@@ -235,13 +235,13 @@ void reduce(Reduction reduction, DType dtype, const std::vector<std::vector<std:
 
 }  // namespace
 
-void Peers::run(const AllReduce& all_reduce, const std::string& path) {
+void Peers::run(const AllReduceSpec& all_reduce, const std::string& path) {
   const Terms all = terms(
       all_reduce.ranks, all_reduce.bytes(), [&](int64_t) { return all_reduce.data; }, path);
   reduce(all_reduce.reduction, all_reduce.dtype, all, all_reduce.elements, all_reduce.data);
 }
 
-void Peers::run(const ReduceScatter& reduce_scatter, const std::string& path) {
+void Peers::run(const ReduceScatterSpec& reduce_scatter, const std::string& path) {
   const int64_t bytes = reduce_scatter.bytes();
   const Terms mine = terms(
       reduce_scatter.ranks, bytes,
@@ -250,7 +250,7 @@ void Peers::run(const ReduceScatter& reduce_scatter, const std::string& path) {
          reduce_scatter.to);
 }
 
-void Peers::run(const AllGather& all_gather, const std::string& path) {
+void Peers::run(const AllGatherSpec& all_gather, const std::string& path) {
   const Terms all = terms(
       all_gather.ranks, all_gather.bytes, [&](int64_t) { return all_gather.from; }, path);
   for (size_t place = 0; place < all.size(); ++place)

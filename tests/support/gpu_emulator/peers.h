@@ -24,12 +24,12 @@ class Peers {
 
   // Return when it is done. Throw RuntimeFailure (exit 8) naming the step where a peer has gone or
   // after abort(), InternalError where a peer sends what is not expected here.
-  void run(const Exchange& exchange, const std::string& path);
+  void run(const ExchangeSpec& exchange, const std::string& path);
   // Each share of the elements is added up from another rank on, so that the order is neither that
   // of the ranks nor the same for all elements; all ranks get the same bits.
-  void run(const AllReduce& all_reduce, const std::string& path);
-  void run(const ReduceScatter& reduce_scatter, const std::string& path);
-  void run(const AllGather& all_gather, const std::string& path);
+  void run(const AllReduceSpec& all_reduce, const std::string& path);
+  void run(const ReduceScatterSpec& reduce_scatter, const std::string& path);
+  void run(const AllGatherSpec& all_gather, const std::string& path);
   void abort() { is_aborted_ = true; }
 
  private:

@@ -147,24 +147,24 @@ uint64_t Steps::moved(uint64_t address, int64_t step) const {
 }
 
 void Steps::communicate(const Call& call, int64_t step, Peers& peers) const {
-  if (const auto* all_reduce = std::get_if<AllReduce>(&call.what)) {
-    AllReduce here = *all_reduce;
+  if (const auto* all_reduce = std::get_if<AllReduceSpec>(&call.what)) {
+    AllReduceSpec here = *all_reduce;
     here.data = moved(here.data, step);
     return peers.run(here, call.path);
   }
-  if (const auto* all_gather = std::get_if<AllGather>(&call.what)) {
-    AllGather here = *all_gather;
+  if (const auto* all_gather = std::get_if<AllGatherSpec>(&call.what)) {
+    AllGatherSpec here = *all_gather;
     here.from = moved(here.from, step);
     here.to = moved(here.to, step);
     return peers.run(here, call.path);
   }
-  if (const auto* reduce_scatter = std::get_if<ReduceScatter>(&call.what)) {
-    ReduceScatter here = *reduce_scatter;
+  if (const auto* reduce_scatter = std::get_if<ReduceScatterSpec>(&call.what)) {
+    ReduceScatterSpec here = *reduce_scatter;
     here.from = moved(here.from, step);
     here.to = moved(here.to, step);
     return peers.run(here, call.path);
   }
-  Exchange here = std::get<Exchange>(call.what);
+  ExchangeSpec here = std::get<ExchangeSpec>(call.what);
   for (std::vector<Message>* messages : {&here.sends, &here.receives}) {
     for (Message& message : *messages)
       message.data = moved(message.data, step);

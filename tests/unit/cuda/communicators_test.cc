@@ -156,7 +156,7 @@ bool says(const std::string& text, std::string_view part) {
   return found;
 }
 
-gpu::Exchange some_exchange() {
+ExchangeSpec some_exchange() {
   return {{{0, nullptr, 16}, {3, nullptr, 32}}, {{3, nullptr, 64}}};
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("an all-reduce over some ranks has a communicator of its own made once
   CHECK(joined.communicators->of({3, 1}) == pair);
   CHECK(joined.communicators->of({0, 1, 2, 3}) == joined.communicators->world());
   joined.communicators->enqueue(
-      gpu::AllReduce{Reduction::kMax, DType::kBFloat16, nullptr, 12, {3, 1}}, pair, nullptr);
+      AllReduceSpec{Reduction::kMax, DType::kBFloat16, nullptr, 12, {3, 1}}, pair, nullptr);
   CHECK(joined.nccl.calls ==
         std::vector<std::string>{"split 1 1",
                                  fmt::format("all-reduce 12 {} {}", static_cast<int>(ncclBfloat16),
@@ -196,10 +196,10 @@ TEST_CASE("gathers and scatters have counts of one process and their own communi
   const ncclComm_t pair = joined.communicators->of({1, 3}), world = joined.communicators->world();
   joined.nccl.calls.clear();
   joined.nccl.in_progress = 4;
-  const gpu::AllGather gather{at<std::byte*>(0x1000), at<std::byte*>(0x2000), 96, {1, 3}};
+  const AllGatherSpec gather{at<std::byte*>(0x1000), at<std::byte*>(0x2000), 96, {1, 3}};
   joined.communicators->enqueue(gather, pair, at<cudaStream_t>(0x40));
   CHECK(joined.nccl.in_progress == 0);  // waited for
-  const gpu::ReduceScatter scatter{
+  const ReduceScatterSpec scatter{
       Reduction::kSum, DType::kFloat16, at<std::byte*>(0x3000), at<std::byte*>(0x4000), 24,
       {0, 1, 2, 3}};
   joined.communicators->enqueue(scatter, world, at<cudaStream_t>(0x80));

@@ -7,7 +7,7 @@
 #include "../gpu/specs.h"
 #include "backend/cuda/libraries.h"
 #include "backend/gpu/conv.h"
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "gpu_description.h"
 #include "support/splitmix.h"
 #include "support/temp_folder.h"
@@ -146,14 +146,14 @@ TEST_CASE("cuDNN plans convolutions of images that begin anywhere") {
 
 TEST_CASE("cuDNN plans every convolution of the catalogue that is its own") {
   std::vector<gpu::Conv> convs;
-  for (const KernelSpec& spec : conv_specs()) {
-    gpu::GpuMaker maker([](int64_t) { return reinterpret_cast<std::byte*>(uint64_t{1} << 41); });
-    maker.begin_step(spec.name);
+  for (const KernelCase& spec : conv_specs()) {
+    gpu::GpuLowering lowering(
+        [](int64_t) { return reinterpret_cast<std::byte*>(uint64_t{1} << 41); });
     SpecPointers memory;
     for (size_t i = 0; i < spec.arrays.size(); ++i)
       memory.push_back(reinterpret_cast<std::byte*>((uint64_t{1} << 40) + (i << 28)));
-    spec.make(maker, memory);
-    for (const gpu::Command& command : maker.take()) {
+    lowering.lower(spec.lowered(memory));
+    for (const gpu::Command& command : lowering.take()) {
       if (const auto* conv = std::get_if<gpu::Conv>(&command.what))
         convs.push_back(*conv);
     }

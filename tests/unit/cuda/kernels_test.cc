@@ -9,7 +9,7 @@
 #include "backend/cuda/modules.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/gpu/join.h"
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "base/text.h"
 #include "support/sampled.h"
 #include "support/test_cache.h"
@@ -21,7 +21,7 @@ constexpr uint64_t kMemory = uint64_t{1} << 44;
 constexpr size_t kStride = 10;
 
 // Of the specs of a family with these numbers.
-std::vector<gpu::Command> commands_of(const std::vector<KernelSpec>& specs,
+std::vector<gpu::Command> commands_of(const std::vector<KernelCase>& specs,
                                       const std::vector<size_t>& numbers) {
   uint64_t place = kMemory;
   const auto allocate = [&](int64_t bytes) {
@@ -29,18 +29,17 @@ std::vector<gpu::Command> commands_of(const std::vector<KernelSpec>& specs,
     place += (static_cast<uint64_t>(bytes) / 256 + 2) * 256;
     return reinterpret_cast<std::byte*>(at);
   };
-  gpu::GpuMaker maker(allocate);
+  gpu::GpuLowering lowering(allocate);
   for (const size_t number : numbers) {
-    const KernelSpec& spec = specs[number];
+    const KernelCase& spec = specs[number];
     SpecPointers memory;
     for (const SpecArray& array : spec.arrays) {
       const int64_t item = static_cast<int64_t>(dtype_size(array.dtype));
       memory.push_back(allocate((array.size + array.shift) * item) + array.shift * item);
     }
-    maker.begin_step(spec.name);
-    spec.make(maker, memory);
+    lowering.lower(spec.lowered(memory));
   }
-  return maker.take();
+  return lowering.take();
 }
 
 const std::string& cubins() {
@@ -67,7 +66,7 @@ cuda::Core described(int compute) {
 // Machine code of every `stride`-th spec of a family, as one module.
 void compile_family(const SpecFamily& family, int compute, size_t stride) {
   const cuda::Core core = described(compute);
-  const std::vector<KernelSpec> specs = family.specs();
+  const std::vector<KernelCase> specs = family.specs();
   const gpu::Joined joined = gpu::join(commands_of(specs, sampled(specs.size(), stride)));
   const cuda::Architecture architecture =
       cuda::choose_architecture(compute, cuda::supported_architectures(core));
@@ -116,7 +115,7 @@ bool is_accepted(const std::string& text, int compute) {
 TEST_CASE("the compiler accepts every kernel for every architecture") {
   for (const SpecFamily& family : spec_families()) {
     CAPTURE(family.name);
-    const std::vector<KernelSpec> specs = family.specs();
+    const std::vector<KernelCase> specs = family.specs();
     const std::string text = gpu::join(commands_of(specs, sampled(specs.size(), 1))).module;
     for (const int compute : {80, 90, 120})
       CHECK(is_accepted(text, compute));

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/filters.h"
 #include "backend/cuda/plan.h"
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 
 namespace meshtrain::test {
 namespace {
@@ -47,16 +47,16 @@ TEST_CASE("a window where whole numbers may lie is refused in words") {
 }
 
 std::vector<gpu::Command> some_commands(int64_t filters, uint64_t output) {
-  gpu::GpuMaker maker([](int64_t) { return address(1 << 24); });
-  maker.begin_step("conv");
+  gpu::GpuLowering lowering([](int64_t) { return address(1 << 24); });
+  lowering.lower(StepSpec{"conv"});
   ConvShape shape;
   shape.input = {1, 8, 8};
   shape.output = {1, 6, 6};
   shape.cells = {1, 3, 3};
   shape.channels = 8;
   shape.filters = filters;
-  maker.conv(shape, {{address(0), address(1 << 16), address(output)}});
-  maker.conv_wgrad(shape, {{{{address(0), address(output)}}, address(1 << 18)}});
+  lowering.lower(ConvSpec{shape, {{address(0), address(1 << 16), address(output)}}});
+  lowering.lower(ConvWgradSpec{shape, {{{{address(0), address(output)}}, address(1 << 18)}}});
   MatmulSpec product;
   product.m = product.n = product.k = 256;
   product.a_row = product.b_row = product.c_row = 256;
@@ -65,9 +65,9 @@ std::vector<gpu::Command> some_commands(int64_t filters, uint64_t output) {
   product.b = address(1 << 21);
   product.c = address(1 << 22);
   product.batches = {{}};
-  maker.matmul(product);
-  maker.fill(contiguous_view(address(1 << 23), DType::kFloat32, {100}), 2);
-  return maker.take();
+  lowering.lower(product);
+  lowering.lower(FillSpec{contiguous_view(address(1 << 23), DType::kFloat32, {100}), 2});
+  return lowering.take();
 }
 
 TEST_CASE("equal commands have one fingerprint and others have another") {
@@ -79,27 +79,21 @@ TEST_CASE("equal commands have one fingerprint and others have another") {
 
 TEST_CASE("collectives that differ in anything have other fingerprints") {
   const std::vector<int> ranks = {0, 1, 2};
-  const auto text = [](const auto& make) {
-    gpu::GpuMaker maker([](int64_t) { return address(1 << 24); });
-    maker.begin_step("step");
-    make(maker);
-    return cuda::fingerprint(maker.take());
+  const auto text = [](KernelSpec spec) {
+    gpu::GpuLowering lowering([](int64_t) { return address(1 << 24); });
+    lowering.lower({StepSpec{"step"}, std::move(spec)});
+    return cuda::fingerprint(lowering.take());
+  };
+  const auto scatter = [&](Reduction reduction, DType dtype) {
+    return text(ReduceScatterSpec{reduction, dtype, address(0), address(512), 16, ranks});
   };
   const std::vector<std::string> texts = {
-      text([&](auto& m) { m.all_gather(address(0), address(512), 64, ranks); }),
-      text([&](auto& m) { m.all_gather(address(64), address(512), 64, ranks); }),
-      text([&](auto& m) {
-        m.all_gather(address(0), address(512), 64, {0, 2, 1});
-      }),
-      text([&](auto& m) {
-        m.reduce_scatter(Reduction::kSum, DType::kFloat32, address(0), address(512), 16, ranks);
-      }),
-      text([&](auto& m) {
-        m.reduce_scatter(Reduction::kMax, DType::kFloat32, address(0), address(512), 16, ranks);
-      }),
-      text([&](auto& m) {
-        m.reduce_scatter(Reduction::kSum, DType::kInt32, address(0), address(512), 16, ranks);
-      }),
+      text(AllGatherSpec{address(0), address(512), 64, ranks}),
+      text(AllGatherSpec{address(64), address(512), 64, ranks}),
+      text(AllGatherSpec{address(0), address(512), 64, {0, 2, 1}}),
+      scatter(Reduction::kSum, DType::kFloat32),
+      scatter(Reduction::kMax, DType::kFloat32),
+      scatter(Reduction::kSum, DType::kInt32),
   };
   for (size_t i = 0; i < texts.size(); ++i) {
     for (size_t k = 0; k < i; ++k)

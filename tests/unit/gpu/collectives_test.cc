@@ -13,10 +13,7 @@
 namespace meshtrain::test {
 namespace {
 
-using gpu::AllGather;
-using gpu::AllReduce;
 using gpu::Command;
-using gpu::ReduceScatter;
 using Overrides = std::vector<std::string>;
 
 // Sizes that every mesh divides, so that shares are equal.
@@ -99,7 +96,7 @@ int64_t count_of(const std::vector<Command>& commands) {
 int64_t bytes_of(const std::vector<Command>& commands) {
   int64_t bytes = gpu::traffic_of(commands).bytes_sent;
   for (const Command& command : commands) {
-    if (const auto* all_reduce = std::get_if<AllReduce>(&command.what)) {
+    if (const auto* all_reduce = std::get_if<AllReduceSpec>(&command.what)) {
       const auto n = static_cast<int64_t>(all_reduce->ranks.size());
       bytes += 2 * (n - 1) * all_reduce->bytes() / n;
     }
@@ -154,7 +151,7 @@ void check_together(const Planned& planned, size_t at, int rank) {
   for (const int peer : mine.ranks) {
     const auto& theirs = std::get<What>(planned.commands[static_cast<size_t>(peer)][at].what);
     CHECK(theirs.ranks == mine.ranks);
-    if constexpr (std::is_same_v<What, gpu::AllGather>)
+    if constexpr (std::is_same_v<What, AllGatherSpec>)
       CHECK(theirs.bytes == mine.bytes);
     else
       CHECK(theirs.elements == mine.elements);
@@ -172,12 +169,12 @@ TEST_CASE("all processes of a group do the same collectives in the same order") 
         for (int rank = 0; rank < processes; ++rank) {
           const std::vector<Command>& own = planned.commands[static_cast<size_t>(rank)];
           for (size_t c = 0; c < own.size(); ++c) {
-            if (std::holds_alternative<AllGather>(own[c].what))
-              check_together<AllGather>(planned, c, rank);
-            else if (std::holds_alternative<ReduceScatter>(own[c].what))
-              check_together<ReduceScatter>(planned, c, rank);
-            else if (std::holds_alternative<AllReduce>(own[c].what))
-              check_together<AllReduce>(planned, c, rank);
+            if (std::holds_alternative<AllGatherSpec>(own[c].what))
+              check_together<AllGatherSpec>(planned, c, rank);
+            else if (std::holds_alternative<ReduceScatterSpec>(own[c].what))
+              check_together<ReduceScatterSpec>(planned, c, rank);
+            else if (std::holds_alternative<AllReduceSpec>(own[c].what))
+              check_together<AllReduceSpec>(planned, c, rank);
           }
         }
       }
@@ -190,13 +187,13 @@ TEST_CASE("weights are gathered and gradients scattered by collectives of their 
     CAPTURE(zero);
     const Overrides layout = {"distribution.device_mesh.shape=[8,1]", zero};
     const std::vector<Command> fast = plan_over(8, layout, "fast").commands[3];
-    CHECK(count_of<AllGather>(fast) > 0);
-    CHECK(count_of<ReduceScatter>(fast) > 0);
-    CHECK(count_of<gpu::Exchange>(fast) == 0);
+    CHECK(count_of<AllGatherSpec>(fast) > 0);
+    CHECK(count_of<ReduceScatterSpec>(fast) > 0);
+    CHECK(count_of<ExchangeSpec>(fast) == 0);
     const std::vector<Command> fixed = plan_over(8, layout, "fixed").commands[3];
-    CHECK(count_of<AllGather>(fixed) >= count_of<AllGather>(fast));
-    CHECK(count_of<ReduceScatter>(fixed) == 0);
-    CHECK(count_of<AllReduce>(fixed) == 0);
+    CHECK(count_of<AllGatherSpec>(fixed) >= count_of<AllGatherSpec>(fast));
+    CHECK(count_of<ReduceScatterSpec>(fixed) == 0);
+    CHECK(count_of<AllReduceSpec>(fixed) == 0);
   }
 }
 
@@ -205,11 +202,11 @@ TEST_CASE("the second half of an all-reduce with fixed reductions is an all-gath
   const std::vector<Command>& own = planned.commands[1];
   int64_t gathered = 0, largest = 0;
   for (const Command& command : own) {
-    if (const auto* gather = std::get_if<AllGather>(&command.what)) {
+    if (const auto* gather = std::get_if<AllGatherSpec>(&command.what)) {
       CHECK(gather->ranks == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
       gathered += gather->whole_bytes();
     } else {
-      for (const Message& message : std::get<gpu::Exchange>(command.what).sends)
+      for (const Message& message : std::get<ExchangeSpec>(command.what).sends)
         largest = std::max(largest, message.bytes);
     }
   }
@@ -233,10 +230,10 @@ TEST_CASE("what lies as its parts do is gathered to where it belongs and nothing
   int64_t gathers = 0, scatters = 0;
   for (const auto& [path, commands] : by_path) {
     CAPTURE(path);
-    const int64_t moved = count_of<AllGather>(commands) + count_of<ReduceScatter>(commands);
+    const int64_t moved = count_of<AllGatherSpec>(commands) + count_of<ReduceScatterSpec>(commands);
     CHECK((moved == 0 || moved == static_cast<int64_t>(commands.size())));
-    gathers += count_of<AllGather>(commands);
-    scatters += count_of<ReduceScatter>(commands);
+    gathers += count_of<AllGatherSpec>(commands);
+    scatters += count_of<ReduceScatterSpec>(commands);
   }
   CHECK(gathers == 6);
   CHECK(scatters == 6);

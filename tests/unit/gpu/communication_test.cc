@@ -6,7 +6,7 @@
 
 #include "backend/gpu/join.h"
 #include "backend/gpu/known_answer.h"
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "base/error.h"
 #include "gpu_device.h"
 #include "support/instrumented.h"
@@ -48,7 +48,7 @@ Command tiny(std::vector<Access> accesses) {
 }
 
 Command exchange(int64_t send, int64_t receive) {
-  return {gpu::Exchange{{{1, memory_at(send), 256}}, {{1, memory_at(receive), 256}}},
+  return {ExchangeSpec{{{1, memory_at(send), 256}}, {{1, memory_at(receive), 256}}},
           {range(send, send + 256, false), range(receive, receive + 256, true)},
           "exchange"};
 }
@@ -112,35 +112,48 @@ TEST_CASE("tiny launches are not joined over a communication that only some of t
 
 TEST_CASE("memory that a communication may still read is not given to the next steps") {
   int64_t given = 0;
-  gpu::GpuMaker maker([&](int64_t bytes) {
+  gpu::GpuLowering lowering([&](int64_t bytes) {
     given += bytes;
     return memory_at(given - bytes);
   });
-  maker.begin_step("first");
-  std::byte* const first = maker.scratch(1024);
-  maker.exchange({{1, first, 1024}}, {{1, memory_at(1 << 20), 1024}});
-  maker.begin_step("second");
-  CHECK(maker.scratch(1024) != first);
-  for (int i = 0; i < 4; ++i) {
-    maker.begin_step("later");
-    maker.exchange({{1, memory_at(1 << 20), 16}}, {});
+  // Where the scratch of a step is that fills it, and perhaps exchanges it.
+  const auto scratch_of = [&](const std::string& step, bool exchanges) {
+    KernelSpecs specs = {StepSpec{step}};
+    std::byte* const scratch = add_scratch(specs, 1024);
+    specs.emplace_back(FillSpec{contiguous_view(scratch, DType::kUInt8, {1024}), 0});
+    if (exchanges)
+      specs.emplace_back(ExchangeSpec{{{1, scratch, 1024}}, {{1, memory_at(1 << 20), 1024}}});
+    lowering.lower(std::move(specs));
+    return lowering.take()[0].accesses[0].begin;
+  };
+  const std::byte* const first = scratch_of("first", true);
+  CHECK(scratch_of("second", false) != first);
+  for (int i = 0; i < 4; ++i)
+    lowering.lower({StepSpec{"later"}, ExchangeSpec{{{1, memory_at(1 << 20), 16}}, {}}});
+  lowering.take();
+  KernelSpecs last = {StepSpec{"last"}};
+  for (int i = 0; i < 2; ++i) {
+    const View scratch = contiguous_view(add_scratch(last, 1024), DType::kUInt8, {1024});
+    last.emplace_back(FillSpec{scratch, 0});
   }
-  maker.begin_step("last");
-  CHECK((maker.scratch(1024) == first || maker.scratch(1024) == first));
+  lowering.lower(std::move(last));
+  const std::vector<Command> fills = lowering.take();
+  CHECK((fills[0].accesses[0].begin == first || fills[1].accesses[0].begin == first));
 }
 
 TEST_CASE("traffic counts what is sent and what all-reduces are over") {
-  gpu::GpuMaker maker([](int64_t) { return memory_at(0); });
-  maker.begin_step("step");
-  maker.exchange({{1, memory_at(0), 100}, {2, memory_at(0), 20}}, {{1, memory_at(512), 7}});
-  maker.exchange({{1, memory_at(0), 0}}, {});  // nothing
-  maker.all_reduce(Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0, 1});
-  maker.all_reduce(Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0});  // alone
-  maker.all_gather(memory_at(256), memory_at(0), 256, {0, 1, 2});
-  maker.all_gather(memory_at(0), memory_at(0), 0, {0, 1, 2});  // nothing
-  maker.reduce_scatter(Reduction::kMax, DType::kFloat32, memory_at(0), memory_at(1024), 8,
-                       {0, 1, 2, 3});
-  const std::vector<Command> commands = maker.take();
+  gpu::GpuLowering lowering([](int64_t) { return memory_at(0); });
+  lowering.lower(StepSpec{"step"});
+  lowering.lower(
+      ExchangeSpec{{{1, memory_at(0), 100}, {2, memory_at(0), 20}}, {{1, memory_at(512), 7}}});
+  lowering.lower(ExchangeSpec{{{1, memory_at(0), 0}}, {}});  // nothing
+  lowering.lower(AllReduceSpec{Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0, 1}});
+  lowering.lower(AllReduceSpec{Reduction::kSum, DType::kFloat64, memory_at(0), 10, {0}});  // alone
+  lowering.lower(AllGatherSpec{memory_at(256), memory_at(0), 256, {0, 1, 2}});
+  lowering.lower(AllGatherSpec{memory_at(0), memory_at(0), 0, {0, 1, 2}});  // nothing
+  lowering.lower(ReduceScatterSpec{
+      Reduction::kMax, DType::kFloat32, memory_at(0), memory_at(1024), 8, {0, 1, 2, 3}});
+  const std::vector<Command> commands = lowering.take();
   CHECK(commands.size() == 4);
   gpu::Traffic traffic;
   traffic.add(gpu::traffic_of(commands), 3);
@@ -271,11 +284,11 @@ TEST_CASE("an exception does not wait for a process that never comes") {
     if (group->rank() == 0) {
       const auto fail = [&] {
         const std::shared_ptr<gpu::Device> own = std::move(device);
-        gpu::GpuMaker maker([](int64_t) -> std::byte* { return nullptr; });
-        maker.begin_step("step");
+        gpu::GpuLowering lowering([](int64_t) -> std::byte* { return nullptr; });
+        lowering.lower(StepSpec{"step"});
         std::byte* const memory = own->allocate(256);
-        maker.exchange({}, {{1, memory, 256}});
-        own->make_plan(maker.take(), {}, 0, 1)->run();
+        lowering.lower(ExchangeSpec{{}, {{1, memory, 256}}});
+        own->make_plan(lowering.take(), {}, 0, 1)->run();
         throw std::runtime_error("something else");
       };
       CHECK_THROWS_WITH_AS(fail(), "something else", std::runtime_error);

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "gpu_device.h"
 #include "support/epilogue_tape.h"
 #include "support/sampled.h"
@@ -111,13 +111,12 @@ std::vector<std::byte> computed(gpu::Device& device, DType dtype, gpu::Activatio
     operands.push_back({array(kN, 4), dtype, shape, {0, 1}});
   const View to = contiguous_view(array(kM * kN, 5), dtype, shape);
   const auto tape = epilogue_tape(dtype, activation, adds_bias);
-  gpu::GpuMaker maker([&](int64_t bytes) { return device.allocate(bytes); });
-  maker.begin_step("product");
-  maker.matmul(s);
-  maker.set_last_reads({whole_access(operands[0], false)});
-  maker.begin_step("activation");
-  maker.tape(shape, operands, tape, {{static_cast<int>(tape.size()) - 1, to}});
-  const std::vector<gpu::Command> commands = maker.take();
+  gpu::GpuLowering lowering([&](int64_t bytes) { return device.allocate(bytes); });
+  lowering.lower(StepSpec{"product"});
+  lowering.lower(s);
+  lowering.lower(StepSpec{"activation", {whole_access(operands[0], false)}});
+  lowering.lower(TapeSpec{shape, operands, tape, {{static_cast<int>(tape.size()) - 1, to}}});
+  const std::vector<gpu::Command> commands = lowering.take();
   REQUIRE(commands.size() == 1);
   device.make_plan(commands, {}, 0, 1)->run();
   std::vector<std::byte> out(static_cast<size_t>(kM * kN * item));

@@ -5,14 +5,14 @@
 
 #include <cmath>
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 
 namespace meshtrain::test {
 namespace {
 
 using gpu::Activation;
 using gpu::Command;
-using gpu::GpuMaker;
+using gpu::GpuLowering;
 using gpu::Matmul;
 
 using Tape = std::vector<TapeInstruction>;
@@ -63,16 +63,15 @@ Tape relu_of_sum(DType dtype = DType::kFloat32) {
 std::vector<Command> made(
     const MatmulSpec& spec, const std::vector<View>& operands, const Tape& tape,
     const std::vector<TapeResult>& results,
-    const std::function<void(GpuMaker&)>& between = [](GpuMaker&) {},
+    const std::function<void(GpuLowering&)>& between = [](GpuLowering&) {},
     const std::vector<Access>& last = {memory_of(kProduct)}) {
-  GpuMaker maker([](int64_t) { return at(1000); });
-  maker.begin_step("dense/einsum");
-  maker.matmul(spec);
-  between(maker);
-  maker.set_last_reads(last);
-  maker.begin_step("dense/relu");
-  maker.tape(operands[0].shape, operands, tape, results);
-  return maker.take();
+  GpuLowering lowering([](int64_t) { return at(1000); });
+  lowering.lower(StepSpec{"dense/einsum"});
+  lowering.lower(spec);
+  between(lowering);
+  lowering.lower(StepSpec{"dense/relu", last});
+  lowering.lower(TapeSpec{operands[0].shape, operands, tape, results});
+  return lowering.take();
 }
 
 const gpu::Epilogue* epilogue_of(const std::vector<Command>& commands) {
@@ -202,23 +201,23 @@ TEST_CASE("other steps behind a product stay launches of their own") {
 TEST_CASE("a product that is read again or made by a kernel of its own stays apart") {
   const std::vector<View> operands{matrix(kProduct), vector()};
   const std::vector<TapeResult> results{{1, matrix(kResult)}};
-  const auto count = [&](const std::function<void(GpuMaker&)>& between,
+  const auto count = [&](const std::function<void(GpuLowering&)>& between,
                          const std::vector<Access>& last = {memory_of(kProduct)},
                          const std::vector<TapeResult>& to = {{1, matrix(kResult)}}) {
     return made(product(), operands, relu_of_sum(), to, between, last).size();
   };
   const auto copy = [](Place from, Place to) {
-    return [=](GpuMaker& maker) { maker.copy(matrix(from), matrix(to)); };
+    return [=](GpuLowering& lowering) { lowering.lower(CopySpec{matrix(from), matrix(to)}); };
   };
-  CHECK(count([](GpuMaker&) {}) == 1);
-  CHECK(count([](GpuMaker&) {}, {}) == 2);                   // read behind the tape
-  CHECK(count([](GpuMaker&) {}, {memory_of(kOther)}) == 2);  // something else is not
-  CHECK(count([](GpuMaker&) {}, {{at(kProduct), at(kProduct) + 64}}) == 2);
+  CHECK(count([](GpuLowering&) {}) == 1);
+  CHECK(count([](GpuLowering&) {}, {}) == 2);                   // read behind the tape
+  CHECK(count([](GpuLowering&) {}, {memory_of(kOther)}) == 2);  // something else is not
+  CHECK(count([](GpuLowering&) {}, {{at(kProduct), at(kProduct) + 64}}) == 2);
   CHECK(count(copy(kProduct, kOther)) == 3);  // read before the tape
   CHECK(count(copy(kOther, kProduct)) == 3);  // written by somebody else
   CHECK(count(copy(kOther, kX)) == 3);        // its operand is gone
   CHECK(count(copy(kX, kOther)) == 2);        // one command more and one less
-  CHECK(count([](GpuMaker&) {}, {memory_of(kProduct)}, {{1, matrix(kX)}}) == 2);
+  CHECK(count([](GpuLowering&) {}, {memory_of(kProduct)}, {{1, matrix(kX)}}) == 2);
 
   MatmulSpec tiny = product();
   tiny.k = 8;
@@ -272,20 +271,19 @@ TEST_CASE("a vector is one for every row whatever the dimensions are") {
 }
 
 TEST_CASE("dropout behind an activation stays by itself") {
-  GpuMaker maker([](int64_t) { return at(1000); });
-  maker.begin_step("dense/einsum");
-  maker.matmul(product());
-  maker.set_last_reads({memory_of(kProduct)});
-  maker.begin_step("dense/relu");
-  maker.tape(kShape, {matrix(kProduct), vector()}, relu_of_sum(), {{1, matrix(kResult)}});
-  maker.set_last_reads({memory_of(kResult)});
-  maker.begin_step("drop");
-  RandomPiece piece;
+  GpuLowering lowering([](int64_t) { return at(1000); });
+  lowering.lower(StepSpec{"dense/einsum"});
+  lowering.lower(product());
+  lowering.lower(StepSpec{"dense/relu", {memory_of(kProduct)}});
+  lowering.lower(
+      TapeSpec{kShape, {matrix(kProduct), vector()}, relu_of_sum(), {{1, matrix(kResult)}}});
+  lowering.lower(StepSpec{"drop", {memory_of(kResult)}});
+  RandomShard piece;
   piece.shape = kShape;
   piece.index_strides = {kN, 1};
   piece.step = at(kOther);
-  maker.dropout(piece, DType::kFloat32, 0.5, at(kResult), at(kResult));
-  const std::vector<Command> commands = maker.take();
+  lowering.lower(DropoutSpec{piece, DType::kFloat32, 0.5, at(kResult), at(kResult)});
+  const std::vector<Command> commands = lowering.take();
   REQUIRE(commands.size() == 2);
   CHECK(std::get<Matmul>(commands[0].what).epilogue);
   CHECK(std::holds_alternative<gpu::Launch>(commands[1].what));
@@ -295,7 +293,7 @@ TEST_CASE("what is taken apart is what would have been made without epilogues") 
   const auto make = [](bool fuses) {
     return made(
         product(), {matrix(kProduct), vector()}, relu_of_sum(), {{1, matrix(kResult)}},
-        [](GpuMaker&) {}, fuses ? std::vector{memory_of(kProduct)} : std::vector<Access>{});
+        [](GpuLowering&) {}, fuses ? std::vector{memory_of(kProduct)} : std::vector<Access>{});
   };
   std::string asked;
   const std::vector<Command> apart =

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "backend/gpu/join.h"
+#include "backend/gpu/lowering.h"
 #include "decoder.h"
 #include "engine/setup.h"
 #include "exec/gpu_memory.h"
@@ -46,9 +47,9 @@ Made made(const Program& program) {
     memory.bases.push_back(is_apart ? take(bytes) : arena + buffer.offset);
   }
   memory.presummed = find_presummed(program);
-  gpu::GpuMaker maker(take);
-  add_gpu_steps(program, memory, maker);
-  const std::vector<gpu::Command> commands = maker.take();
+  gpu::GpuLowering lowering(take);
+  lowering.lower(lower_gpu_steps(program, memory));
+  const std::vector<gpu::Command> commands = lowering.take();
   Made out;
   out.launches = static_cast<int>(gpu::join(commands).calls.size());
   for (const gpu::Command& command : commands) {

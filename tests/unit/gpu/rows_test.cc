@@ -4,14 +4,14 @@
 #include <set>
 
 #include "backend/gpu/join.h"
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "support/golden.h"
 
 namespace meshtrain::test {
 namespace {
 
 using gpu::Command;
-using gpu::GpuMaker;
+using gpu::GpuLowering;
 using gpu::Launch;
 
 constexpr DType kF32 = DType::kFloat32;
@@ -23,18 +23,18 @@ class Rows {
       : rows_(rows),
         columns_(columns),
         dtype_(dtype),
-        maker_([this](int64_t bytes) { return take(bytes); }) {
-    maker_.begin_step("layer/first");
-    maker_.begin_rows();
+        lowering_([this](int64_t bytes) { return take(bytes); }) {
+    lowering_.lower(StepSpec{"layer/first"});
+    lowering_.lower(BeginRows{});
   }
 
   View whole() { return view({rows_, columns_}); }
   View of_rows() { return view({rows_, 1}); }
-  GpuMaker& maker() { return maker_; }
+  GpuLowering& lowering() { return lowering_; }
 
   View reduce(Reduction reduction, const View& x) {
     const View out = of_rows();
-    maker_.reduce(reduction, x, {false, true}, out);
+    lowering_.lower(ReduceSpec{reduction, x, {false, true}, out});
     return out;
   }
   // On whole arrays.
@@ -44,15 +44,16 @@ class Rows {
       for (size_t d = 0; d < 2; ++d)
         operand.strides[d] = operand.shape[d] == 1 ? 0 : operand.strides[d];
     }
-    maker_.tape(out.shape, operands, tape, {{static_cast<int>(tape.size()) - 1, out}});
+    lowering_.lower(
+        TapeSpec{out.shape, operands, tape, {{static_cast<int>(tape.size()) - 1, out}}});
     return out;
   }
   std::vector<Command> end(const std::vector<View>& read_later) {
     std::vector<const std::byte*> places;
     for (const View& view : read_later)
       places.push_back(view.data);
-    maker_.end_rows(places);
-    return maker_.take();
+    lowering_.lower(EndRows{places});
+    return lowering_.take();
   }
 
  private:
@@ -70,7 +71,7 @@ class Rows {
   int64_t rows_, columns_;
   DType dtype_;
   std::byte* next_ = reinterpret_cast<std::byte*>(uint64_t{0x7f0000000000});
-  GpuMaker maker_;
+  GpuLowering lowering_;
 };
 
 std::vector<Command> softmax(Rows& rows) {
@@ -135,8 +136,8 @@ void check_apart(Rows& rows, const std::vector<View>& read_later, size_t command
 TEST_CASE("reductions over other dimensions or other shapes are apart") {
   Rows rows(512, 100);
   const View x = rows.whole(), sum = rows.of_rows();
-  rows.maker().reduce(Reduction::kSum, x, {true, false}, rows.of_rows());
-  rows.maker().reduce(Reduction::kSum, x, {false, true}, sum);
+  rows.lowering().lower(ReduceSpec{Reduction::kSum, x, {true, false}, rows.of_rows()});
+  rows.lowering().lower(ReduceSpec{Reduction::kSum, x, {false, true}, sum});
   check_apart(rows, {sum}, 3);  // two of them for the columns
 }
 
@@ -156,7 +157,7 @@ TEST_CASE("rows whose result lies elsewhere over an operand are apart") {
   const View x = rows.whole();
   View sum = rows.of_rows();
   sum.data = x.data + 400;  // in rows that other blocks read
-  rows.maker().reduce(Reduction::kSum, x, {false, true}, sum);
+  rows.lowering().lower(ReduceSpec{Reduction::kSum, x, {false, true}, sum});
   const View y = rows.tape({x}, {{"exp", {0}, kF32}});
   check_apart(rows, {sum, y}, 2);
 }
@@ -167,7 +168,7 @@ TEST_CASE("a result may lie where an operand lay") {
   const View sum = rows.reduce(Reduction::kSum, x);
   View spread = sum;
   spread.strides = {1, 0};
-  rows.maker().tape(x.shape, {x, spread}, {{"div", {0, 1}, kF32}}, {{0, x}});
+  rows.lowering().lower(TapeSpec{x.shape, {x, spread}, {{"div", {0, 1}, kF32}}, {{0, x}}});
   CHECK(rows.end({x}).size() == 1);
 }
 
@@ -231,8 +232,8 @@ TEST_CASE("a one hot of ids is part of its rows where all classes are there") {
     lookup.num_ids = 256;  // of each of two pieces
     lookup.rows = lookup.global_rows = classes;
     for (const int64_t piece : {0, 1}) {
-      rows.maker().one_hot(lookup, ids.data + piece * 256 * 4,
-                           hot.data + piece * 256 * classes * 4);
+      rows.lowering().lower(
+          OneHotSpec{lookup, ids.data + piece * 256 * 4, hot.data + piece * 256 * classes * 4});
     }
     const View sum = rows.reduce(Reduction::kSum, rows.tape({x, hot}, {{"mul", {0, 1}, kF32}}));
     CHECK(rows.end({sum}).size() == (classes == 100 ? 1 : 3));

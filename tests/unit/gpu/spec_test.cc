@@ -1,4 +1,4 @@
-// Every spec of the catalogue: what GpuMaker's kernels compute on the device against CpuMaker's.
+// Every case of the catalogue: what the GPU's kernels compute on the device against the CPU's.
 //
 // $MESHTRAIN_GPU_SPECS: only specs whose name contains it.
 #include <doctest/doctest.h>
@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/gpu/maker.h"
-#include "exec/cpu_maker.h"
+#include "backend/cpu/lowering.h"
+#include "backend/gpu/lowering.h"
+#include "exec/cpu_collective.h"
+#include "exec/memory.h"
 #include "gpu_device.h"
 #include "specs.h"
 #include "support/sampled.h"
@@ -18,14 +20,14 @@ namespace {
 constexpr int64_t kAlignment = 256;
 constexpr int kGapByte = 0x5C;
 
-std::vector<KernelSpec> chosen_specs(const SpecFamily& family) {
-  std::vector<KernelSpec> specs = family.specs();
+std::vector<KernelCase> chosen_specs(const SpecFamily& family) {
+  std::vector<KernelCase> specs = family.specs();
   if (const char* part = std::getenv("MESHTRAIN_GPU_SPECS")) {
-    std::erase_if(specs, [part](const KernelSpec& spec) {
+    std::erase_if(specs, [part](const KernelCase& spec) {
       return spec.name.find(part) == std::string::npos;
     });
   }
-  std::vector<KernelSpec> out;
+  std::vector<KernelCase> out;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (is_sampled(i, 1))
       out.push_back(specs[i]);
@@ -36,9 +38,9 @@ std::vector<KernelSpec> chosen_specs(const SpecFamily& family) {
 // The arrays of all specs in one piece of memory, with gaps between them.
 class Image {
  public:
-  explicit Image(const std::vector<KernelSpec>& specs) {
+  explicit Image(const std::vector<KernelCase>& specs) {
     int64_t at = kAlignment;
-    for (const KernelSpec& spec : specs) {
+    for (const KernelCase& spec : specs) {
       places_.emplace_back();
       for (const SpecArray& array : spec.arrays) {
         const int64_t item = static_cast<int64_t>(dtype_size(array.dtype));
@@ -76,19 +78,18 @@ std::vector<std::byte> aligned_copy(const Image& image, std::byte*& memory) {
   return out;
 }
 
-std::vector<std::byte> run_cpu(const std::vector<KernelSpec>& specs, const Image& image) {
+std::vector<std::byte> run_cpu(const std::vector<KernelCase>& specs, const Image& image) {
   std::byte* memory = nullptr;
   const std::vector<std::byte> owner = aligned_copy(image, memory);
   StepScratch scratch;
   for (size_t s = 0; s < specs.size(); ++s) {
-    CpuMaker maker(scratch);
-    maker.begin_step(specs[s].name);
+    cpu::CpuLowering lowering(scratch, collectives_of({}));
     try {
-      specs[s].make(maker, image.pointers(s, memory));
+      lowering.lower(specs[s].lowered(image.pointers(s, memory)));
     } catch (const Error& error) {
       FAIL_CHECK(specs[s].name << " on the CPU: " << error.what());
     }
-    for (const cpu::KernelPtr& kernel : maker.take()) {
+    for (const cpu::KernelPtr& kernel : lowering.take()) {
       HostTensor own(DType::kUInt8, {static_cast<int64_t>(kernel->scratch_bytes()) + 64});
       kernel->run(0, kernel->units(), own.bytes());
     }
@@ -96,18 +97,17 @@ std::vector<std::byte> run_cpu(const std::vector<KernelSpec>& specs, const Image
   return {memory, memory + image.size()};
 }
 
-std::vector<gpu::Command> gpu_commands(const std::vector<KernelSpec>& specs, const Image& image,
+std::vector<gpu::Command> gpu_commands(const std::vector<KernelCase>& specs, const Image& image,
                                        gpu::Device& device, std::byte* memory) {
-  gpu::GpuMaker maker([&](int64_t bytes) { return device.allocate(bytes); });
+  gpu::GpuLowering lowering([&](int64_t bytes) { return device.allocate(bytes); });
   for (size_t s = 0; s < specs.size(); ++s) {
-    maker.begin_step(specs[s].name);
     try {
-      specs[s].make(maker, image.pointers(s, memory));
+      lowering.lower(specs[s].lowered(image.pointers(s, memory)));
     } catch (const Error& error) {
       FAIL_CHECK(specs[s].name << ": " << error.what());
     }
   }
-  return maker.take();
+  return lowering.take();
 }
 
 HostTensor tensor_at(const SpecArray& array, const std::byte* memory) {
@@ -118,7 +118,7 @@ HostTensor tensor_at(const SpecArray& array, const std::byte* memory) {
 }
 
 // The first difference that the spec does not allow, in words.
-std::string difference(const KernelSpec& spec, const SpecArray& array, const std::byte* got_bytes,
+std::string difference(const KernelCase& spec, const SpecArray& array, const std::byte* got_bytes,
                        const std::byte* want_bytes) {
   const HostTensor got = tensor_at(array, got_bytes), want = tensor_at(array, want_bytes);
   const double part = spec.is_exact || !array.is_compared() ? 0 : tolerance_of(array.dtype);
@@ -132,7 +132,7 @@ std::string difference(const KernelSpec& spec, const SpecArray& array, const std
   return "";
 }
 
-void compare(const std::vector<KernelSpec>& specs, const Image& image,
+void compare(const std::vector<KernelCase>& specs, const Image& image,
              const std::vector<std::byte>& got, const std::vector<std::byte>& want) {
   std::vector<std::byte> rest = got;  // what must be as it was
   for (size_t s = 0; s < specs.size(); ++s) {
@@ -152,7 +152,7 @@ void compare(const std::vector<KernelSpec>& specs, const Image& image,
 }
 
 // Fails where arrays of two runs have different bits.
-void compare_bits(const std::vector<KernelSpec>& specs, const Image& image,
+void compare_bits(const std::vector<KernelCase>& specs, const Image& image,
                   const std::vector<std::byte>& got, const std::vector<std::byte>& want,
                   std::string_view where) {
   for (size_t s = 0; s < specs.size(); ++s) {
@@ -169,7 +169,7 @@ void compare_bits(const std::vector<KernelSpec>& specs, const Image& image,
 // Runs the specs, again whenever it is asked.
 class SpecRun {
  public:
-  SpecRun(const std::vector<KernelSpec>& specs, const Image& image, gpu::Device& device)
+  SpecRun(const std::vector<KernelCase>& specs, const Image& image, gpu::Device& device)
       : image_(image), device_(device), memory_(device.allocate(image.size())) {
     set_emulator_seed(0);
     plan_ = device.make_plan(gpu_commands(specs, image, device, memory_), {}, 0, 1);
@@ -198,7 +198,7 @@ void check_family(std::string_view name) {
   const std::unique_ptr<gpu::Device> device = open_test_device();
   if (device == nullptr)
     return;
-  const std::vector<KernelSpec> specs = chosen_specs(*family);
+  const std::vector<KernelCase> specs = chosen_specs(*family);
   const Image image(specs);
   SpecRun run(specs, image, *device);
   const std::vector<std::byte> first = run(0);
@@ -207,13 +207,13 @@ void check_family(std::string_view name) {
   const uint64_t most_seed = runs_everything() ? 4 : 1;
   for (uint64_t seed = 1; seed <= most_seed; ++seed)
     compare_bits(specs, image, run(seed), first, "in another run");
-  std::vector<KernelSpec> apart = specs;
-  std::erase_if(apart, [](const KernelSpec& spec) { return spec.make_apart == nullptr; });
+  std::vector<KernelCase> apart = specs;
+  std::erase_if(apart, [](const KernelCase& spec) { return spec.make_apart == nullptr; });
   if (apart.empty())
     return;
   const Image image_apart(apart);
   const std::vector<std::byte> together = SpecRun(apart, image_apart, *device)(0);
-  for (KernelSpec& spec : apart)
+  for (KernelCase& spec : apart)
     spec.make = spec.make_apart;
   compare_bits(apart, image_apart, SpecRun(apart, image_apart, *device)(0), together, "apart");
 }

@@ -1,5 +1,5 @@
-// A catalogue of what a KernelMaker can be asked for: every function, dtype and kind of shape, with
-// operands of fixed seeds. Tests compare two backends on it, and compile all of its kernels.
+// A catalogue of kernel specs: every kind, dtype and kind of shape, with operands of fixed seeds.
+// Tests compare two backends on it, and compile all of its kernels.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/kernel_maker.h"
+#include "backend/kernel_spec.h"
 
 namespace meshtrain::test {
 
@@ -39,42 +39,49 @@ struct SpecArray {
 
 using SpecPointers = std::vector<std::byte*>;
 
-struct KernelSpec {
+struct KernelCase {
   std::string name;  // "reduce sum float32 (16, 8) over 1"
   std::vector<SpecArray> arrays;
-  // Makes the kernels; the pointers are those of the arrays.
-  std::function<void(KernelMaker& maker, const SpecPointers& memory)> make;
-  // Where given: other calls that have the same bits on the same backend.
-  std::function<void(KernelMaker& maker, const SpecPointers& memory)> make_apart = nullptr;
+  // Adds the specs; the pointers are those of the arrays.
+  std::function<void(KernelSpecs& specs, const SpecPointers& memory)> make;
+  // Where given: other specs that have the same bits on the same backend.
+  std::function<void(KernelSpecs& specs, const SpecPointers& memory)> make_apart = nullptr;
   // Numbers may differ by a small part (tolerance_of) of `scale` plus their own size; 0: not at
   // all.
   double scale = 0.1;
   bool is_exact = false;  // floats have equal bits, too
+
+  // The specs of a step of this name.
+  KernelSpecs lowered(const SpecPointers& memory) const {
+    KernelSpecs specs = {StepSpec{name}};
+    make(specs, memory);
+    return specs;
+  }
 };
 
 // Relative to sizes of numbers: float32 1e-5, float64 1e-12, 16 bits their rounding, others 0.
 double tolerance_of(DType dtype);
 void fill_array(const SpecArray& array, uint64_t seed, std::byte* memory);
 
-// By the part of KernelMaker that they are about.
+// By the kind of spec that they are about.
 struct SpecFamily {
   std::string_view name;
-  std::vector<KernelSpec> (*specs)();
+  std::vector<KernelCase> (*specs)();
 };
 const std::vector<SpecFamily>& spec_families();
 
 // For those who write specs.
 class SpecList {
  public:
-  KernelSpec& add(std::string name, std::vector<SpecArray> arrays,
-                  std::function<void(KernelMaker&, const SpecPointers&)> make) {
+  KernelCase& add(std::string name, std::vector<SpecArray> arrays,
+                  std::function<void(KernelSpecs&, const SpecPointers&)> make) {
     list_.push_back({std::move(name), std::move(arrays), std::move(make)});
     return list_.back();
   }
-  std::vector<KernelSpec> take() { return std::move(list_); }
+  std::vector<KernelCase> take() { return std::move(list_); }
 
  private:
-  std::vector<KernelSpec> list_;
+  std::vector<KernelCase> list_;
 };
 
 inline SpecArray result(DType dtype, int64_t size) {
@@ -88,20 +95,20 @@ inline SpecArray operand(DType dtype, const Shape& shape, Values values = Values
 }
 std::vector<DType> float_dtypes();  // float32, float64, bfloat16, float16
 
-std::vector<KernelSpec> tape_specs();
-std::vector<KernelSpec> cast_specs();
-std::vector<KernelSpec> copy_specs();
-std::vector<KernelSpec> reduce_specs();
-std::vector<KernelSpec> row_specs();
-std::vector<KernelSpec> matmul_specs();
-std::vector<KernelSpec> scan_specs();
-std::vector<KernelSpec> conv_specs();
-std::vector<KernelSpec> pool_specs();
-std::vector<KernelSpec> lookup_specs();
-std::vector<KernelSpec> random_specs();
-std::vector<KernelSpec> warp_specs();
-std::vector<KernelSpec> optimizer_specs();
-std::vector<KernelSpec> combine_specs();
-std::vector<KernelSpec> view_specs();
+std::vector<KernelCase> tape_specs();
+std::vector<KernelCase> cast_specs();
+std::vector<KernelCase> copy_specs();
+std::vector<KernelCase> reduce_specs();
+std::vector<KernelCase> row_specs();
+std::vector<KernelCase> matmul_specs();
+std::vector<KernelCase> scan_specs();
+std::vector<KernelCase> conv_specs();
+std::vector<KernelCase> pool_specs();
+std::vector<KernelCase> lookup_specs();
+std::vector<KernelCase> random_specs();
+std::vector<KernelCase> warp_specs();
+std::vector<KernelCase> optimizer_specs();
+std::vector<KernelCase> combine_specs();
+std::vector<KernelCase> view_specs();
 
 }  // namespace meshtrain::test

@@ -27,7 +27,7 @@ void add_ops(SpecList& list, const std::string& name, const std::vector<OpCase>&
   const DType type = dtypes.back();
   for (const OpCase& op : ops)
     arrays.push_back(result(op.is_test ? kBool : type, shape));
-  list.add(name, arrays, [=](KernelMaker& maker, const SpecPointers& memory) {
+  list.add(name, arrays, [=](KernelSpecs& specs, const SpecPointers& memory) {
     std::vector<View> operands;
     std::vector<int> args;
     for (size_t i = 0; i < dtypes.size(); ++i) {
@@ -43,7 +43,7 @@ void add_ops(SpecList& list, const std::string& name, const std::vector<OpCase>&
       results.push_back(
           {static_cast<int>(i), contiguous_view(memory[dtypes.size() + i], to, shape)});
     }
-    maker.tape(shape, operands, tape, results);
+    specs.emplace_back(TapeSpec{shape, operands, tape, results});
   });
 }
 
@@ -125,15 +125,16 @@ void add_broadcasts(SpecList& list, DType dtype) {
     const bool is_backwards = std::string_view(c.name) == "backwards";
     list.add(fmt::format("broadcast {} {}", c.name, dtype_name(dtype)),
              {whole, whole, result(dtype, c.shape)},
-             [=](KernelMaker& maker, const SpecPointers& memory) {
+             [=](KernelSpecs& specs, const SpecPointers& memory) {
                View b = view_of(memory[1], dtype, c.shape, c.b);
                if (is_backwards) {  // from the last element on
                  b.data += (whole.size - 1) * b.item_size();
                  b.strides = {-30, -1};
                }
-               maker.tape(c.shape, {view_of(memory[0], dtype, c.shape, c.a), b},
-                          {{"sub", {0, 1}, dtype}},
-                          {{0, contiguous_view(memory[2], dtype, c.shape)}});
+               specs.emplace_back(TapeSpec{c.shape,
+                                           {view_of(memory[0], dtype, c.shape, c.a), b},
+                                           {{"sub", {0, 1}, dtype}},
+                                           {{0, contiguous_view(memory[2], dtype, c.shape)}}});
              });
   }
 }
@@ -144,12 +145,13 @@ void add_places(SpecList& list, DType dtype) {
   SpecArray updated = operand(dtype, shape);
   updated.is_updated = true;
   list.add(fmt::format("in place {}", dtype_name(dtype)), {updated, operand(dtype, {37})},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              const View x = contiguous_view(memory[0], dtype, shape);
-             maker.tape(
-                 shape, {x, view_of(memory[1], dtype, shape, {0, 1})},
+             specs.emplace_back(TapeSpec{
+                 shape,
+                 {x, view_of(memory[1], dtype, shape, {0, 1})},
                  {{"mul", {0, 1}, dtype}, {"constant", {}, dtype, 0.25}, {"add", {2, 3}, dtype}},
-                 {{2, x}});
+                 {{2, x}}});
            });
   for (int64_t shift : {1, 2, 3}) {
     SpecArray a = operand(dtype, {1027}), b = a, c = result(dtype, 1027), d = result(kBool, 1027);
@@ -157,13 +159,13 @@ void add_places(SpecList& list, DType dtype) {
     c.shift = 3 - shift;
     d.shift = shift;
     list.add(fmt::format("shifted by {} {}", shift, dtype_name(dtype)), {a, b, c, d},
-             [=](KernelMaker& maker, const SpecPointers& memory) {
-               maker.tape({1027},
-                          {contiguous_view(memory[0], dtype, {1027}),
-                           contiguous_view(memory[1], dtype, {1027})},
-                          {{"max", {0, 1}, dtype}, {"lt", {0, 1}, kBool}},
-                          {{0, contiguous_view(memory[2], dtype, {1027})},
-                           {1, contiguous_view(memory[3], kBool, {1027})}});
+             [=](KernelSpecs& specs, const SpecPointers& memory) {
+               specs.emplace_back(TapeSpec{{1027},
+                                           {contiguous_view(memory[0], dtype, {1027}),
+                                            contiguous_view(memory[1], dtype, {1027})},
+                                           {{"max", {0, 1}, dtype}, {"lt", {0, 1}, kBool}},
+                                           {{0, contiguous_view(memory[2], dtype, {1027})},
+                                            {1, contiguous_view(memory[3], kBool, {1027})}}});
              });
   }
 }
@@ -173,29 +175,29 @@ void add_chain(SpecList& list, DType dtype, const Shape& shape) {
   list.add(fmt::format("chain {} {}", dtype_name(dtype), shape_string(shape)),
            {operand(dtype, shape), operand(dtype, {shape.back()}), result(dtype, shape),
             result(kI32, shape)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.tape(shape,
-                        {contiguous_view(memory[0], dtype, shape),
-                         view_of(memory[1], dtype, shape, {0, 1})},
-                        {{"add", {0, 1}, dtype},  // 2
-                         {"constant", {}, dtype, 0.70710678118654752},
-                         {"mul", {2, 3}, dtype},        // 4
-                         {"erf", {4}, dtype},           // 5
-                         {"constant", {}, dtype, 1},    // 6
-                         {"add", {5, 6}, dtype},        // 7
-                         {"mul", {2, 7}, dtype},        // 8
-                         {"constant", {}, dtype, 0.5},  // 9
-                         {"mul", {8, 9}, dtype},        // 10
-                         {"gt", {2, 9}, kBool},         // 11
-                         {"cast", {11}, kI32}},         // 12
-                        {{8, contiguous_view(memory[2], dtype, shape)},
-                         {10, contiguous_view(memory[3], kI32, shape)}});
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(TapeSpec{shape,
+                                         {contiguous_view(memory[0], dtype, shape),
+                                          view_of(memory[1], dtype, shape, {0, 1})},
+                                         {{"add", {0, 1}, dtype},  // 2
+                                          {"constant", {}, dtype, 0.70710678118654752},
+                                          {"mul", {2, 3}, dtype},        // 4
+                                          {"erf", {4}, dtype},           // 5
+                                          {"constant", {}, dtype, 1},    // 6
+                                          {"add", {5, 6}, dtype},        // 7
+                                          {"mul", {2, 7}, dtype},        // 8
+                                          {"constant", {}, dtype, 0.5},  // 9
+                                          {"mul", {8, 9}, dtype},        // 10
+                                          {"gt", {2, 9}, kBool},         // 11
+                                          {"cast", {11}, kI32}},         // 12
+                                         {{8, contiguous_view(memory[2], dtype, shape)},
+                                          {10, contiguous_view(memory[3], kI32, shape)}}});
            });
 }
 
 }  // namespace
 
-std::vector<KernelSpec> tape_specs() {
+std::vector<KernelCase> tape_specs() {
   SpecList list;
   for (DType dtype : float_dtypes())
     add_float_ops(list, dtype);
@@ -219,7 +221,7 @@ std::vector<KernelSpec> tape_specs() {
 }
 
 // From every type to every other, as the CPU has them: 16 bits by way of float32.
-std::vector<KernelSpec> cast_specs() {
+std::vector<KernelCase> cast_specs() {
   SpecList list;
   const std::vector<DType> whole = {kBool,         DType::kUInt8, kI32,           DType::kUInt32,
                                     DType::kInt64, kF32,          DType::kFloat64};
@@ -229,7 +231,7 @@ std::vector<KernelSpec> cast_specs() {
     for (DType dtype : to)
       arrays.push_back(result(dtype, 515));
     list.add(fmt::format("cast {}{}", dtype_name(from), what), arrays,
-             [=](KernelMaker& maker, const SpecPointers& memory) {
+             [=](KernelSpecs& specs, const SpecPointers& memory) {
                std::vector<TapeInstruction> tape;
                std::vector<TapeResult> results;
                for (size_t i = 0; i < to.size(); ++i) {
@@ -237,7 +239,8 @@ std::vector<KernelSpec> cast_specs() {
                  results.push_back(
                      {static_cast<int>(i), contiguous_view(memory[i + 1], to[i], {515})});
                }
-               maker.tape({515}, {contiguous_view(memory[0], from, {515})}, tape, results);
+               specs.emplace_back(
+                   TapeSpec{{515}, {contiguous_view(memory[0], from, {515})}, tape, results});
              })
         .is_exact = true;
   };
@@ -277,18 +280,18 @@ void add_copy(SpecList& list, DType dtype, const CopyCase& c) {
   to.is_updated = true;  // gaps stay
   list.add(fmt::format("copy {} {}", c.name, dtype_name(dtype)),
            {{dtype, c.from_size, Values::kSmallIntegers}, to},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              View from = view_of(memory[0], dtype, c.shape, c.from_strides);
              View target = view_of(memory[1], dtype, c.shape, c.to_strides);
              from.data += c.from_first * from.item_size();
              target.data += c.to_first * target.item_size();
-             maker.copy(from, target);
+             specs.emplace_back(CopySpec{from, target});
            });
 }
 
 }  // namespace
 
-std::vector<KernelSpec> copy_specs() {
+std::vector<KernelCase> copy_specs() {
   SpecList list;
   const std::vector<CopyCase> cases = {
       {"whole", {1000}, 1000, 1000, {1}, {1}},
@@ -329,28 +332,29 @@ std::vector<KernelSpec> copy_specs() {
     for (int64_t size : {1, 777, 0, 40000}) {
       const double value = is_floating(dtype) ? -0.375 : 1;
       list.add(fmt::format("fill {} {}", size, dtype_name(dtype)), {result(dtype, size)},
-               [=](KernelMaker& maker, const SpecPointers& memory) {
-                 maker.fill(contiguous_view(memory[0], dtype, {size}), value);
+               [=](KernelSpecs& specs, const SpecPointers& memory) {
+                 specs.emplace_back(FillSpec{contiguous_view(memory[0], dtype, {size}), value});
                });
     }
   }
   for (DType dtype : {kI32, DType::kInt64, kF32, DType::kFloat64}) {
     for (size_t axis : {0u, 1u, 2u}) {
-      list.add(fmt::format("iota axis {} {}", axis, dtype_name(dtype)), {result(dtype, 7 * 5 * 30)},
-               [=](KernelMaker& maker, const SpecPointers& memory) {
-                 maker.iota(contiguous_view(memory[0], dtype, {7, 5, 30}), axis, 100);
-               });
+      list.add(
+          fmt::format("iota axis {} {}", axis, dtype_name(dtype)), {result(dtype, 7 * 5 * 30)},
+          [=](KernelSpecs& specs, const SpecPointers& memory) {
+            specs.emplace_back(IotaSpec{contiguous_view(memory[0], dtype, {7, 5, 30}), axis, 100});
+          });
     }
   }
   list.add("a group of copies into one array",
            {operand(kF32, {50}), operand(kF32, {70}), result(kF32, 120)},
-           [](KernelMaker& maker, const SpecPointers& memory) {
-             maker.begin_group();
-             maker.copy(contiguous_view(memory[0], kF32, {50}),
-                        contiguous_view(memory[2], kF32, {50}));
-             maker.copy(contiguous_view(memory[1], kF32, {70}),
-                        contiguous_view(memory[2] + 200, kF32, {70}));
-             maker.end_group();
+           [](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(BeginGroup{});
+             specs.emplace_back(CopySpec{contiguous_view(memory[0], kF32, {50}),
+                                         contiguous_view(memory[2], kF32, {50})});
+             specs.emplace_back(CopySpec{contiguous_view(memory[1], kF32, {70}),
+                                         contiguous_view(memory[2] + 200, kF32, {70})});
+             specs.emplace_back(EndGroup{});
            });
   return list.take();
 }

@@ -27,8 +27,8 @@ void add_gather(SpecList& list, DType dtype, const LookupCase& c) {
            {{dtype, c.rows * c.row_elements, numbers_of(dtype)},
             operand(kI32, {c.ids}, Values::kIds),
             result(dtype, c.ids * c.row_elements)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.gather_rows(shape, memory[0], memory[1], memory[2]);
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(GatherRowsSpec{shape, memory[0], memory[1], memory[2]});
            })
       .is_exact = true;
 }
@@ -41,20 +41,20 @@ void add_lookups(SpecList& list, DType dtype, const LookupCase& c) {
   add_gather(list, dtype, c);
   list.add("scatter_add_rows " + what,
            {{dtype, c.ids * c.row_elements, numbers}, ids, result(dtype, c.rows * c.row_elements)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.scatter_add_rows(shape, memory[0], memory[1], memory[2]);
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(ScatterAddRowsSpec{shape, memory[0], memory[1], memory[2]});
            })
       .scale = 2;
   list.add("one_hot " + what, {ids, result(dtype, c.ids * c.rows)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.one_hot(shape, memory[0], memory[1]);
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(OneHotSpec{shape, memory[0], memory[1]});
            })
       .is_exact = true;
 }
 
 }  // namespace
 
-std::vector<KernelSpec> lookup_specs() {
+std::vector<KernelCase> lookup_specs() {
   SpecList list;
   const std::vector<LookupCase> cases = {{50, 12, 8, 0, 12},  {50, 6, 5, 6, 12},
                                          {7, 10, 300, 0, 10}, {1000, 11, 1, 0, 11},
@@ -75,7 +75,7 @@ std::vector<KernelSpec> lookup_specs() {
   return list.take();
 }
 
-std::vector<KernelSpec> random_specs() {
+std::vector<KernelCase> random_specs() {
   struct Case {
     Shape shape;
     uint64_t first;
@@ -96,7 +96,7 @@ std::vector<KernelSpec> random_specs() {
   };
   SpecList list;
   for (const Case& c : cases) {
-    RandomPiece piece;
+    RandomShard piece;
     piece.shape = c.shape;
     piece.first = c.first;
     piece.index_strides = c.index_strides;
@@ -106,21 +106,21 @@ std::vector<KernelSpec> random_specs() {
                                          fmt::join(c.index_strides, ", "));
     const SpecArray step = operand(DType::kInt64, {1}, Values::kStep);
     list.add("random_bits " + what, {step, result(DType::kUInt32, c.shape)},
-             [=](KernelMaker& maker, const SpecPointers& memory) {
-               RandomPiece here = piece;
+             [=](KernelSpecs& specs, const SpecPointers& memory) {
+               RandomShard here = piece;
                here.step = memory[0];
-               maker.random_bits(here, memory[1]);
+               specs.emplace_back(RandomBitsSpec{here, memory[1]});
              });
     for (DType dtype : float_dtypes()) {
       for (double rate : {0.0, 0.4}) {
         SpecArray x = operand(dtype, c.shape), out = result(dtype, c.shape);
         x.is_updated = rate > 0 && dtype == kF64;  // in place
         list.add(fmt::format("dropout {} {} {}", rate, dtype_name(dtype), what), {step, x, out},
-                 [=](KernelMaker& maker, const SpecPointers& memory) {
-                   RandomPiece here = piece;
+                 [=](KernelSpecs& specs, const SpecPointers& memory) {
+                   RandomShard here = piece;
                    here.step = memory[0];
                    std::byte* to = memory[x.is_updated ? 1 : 2];
-                   maker.dropout(here, dtype, rate, memory[1], to);
+                   specs.emplace_back(DropoutSpec{here, dtype, rate, memory[1], to});
                  })
             .is_exact = true;
       }
@@ -140,15 +140,15 @@ void add_warp(SpecList& list, const WarpShape& shape, bool transposed, Values tr
            {{shape.dtype, size, Values::kSigned},
             {kF64, 6 * shape.images, transforms},
             result(shape.dtype, size)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.affine_warp(shape, transposed, memory[0], memory[1], memory[2]);
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(AffineWarpSpec{shape, transposed, memory[0], memory[1], memory[2]});
            })
       .scale = 5;
 }
 
 }  // namespace
 
-std::vector<KernelSpec> warp_specs() {
+std::vector<KernelCase> warp_specs() {
   SpecList list;
   for (DType dtype : {kF32, kF64}) {
     for (WarpFill fill :
@@ -204,7 +204,7 @@ void add_optimizer(SpecList& list, const RuleCase& c, DType dtype, int64_t size,
   }
   list.add(fmt::format("optimizer {} {} {}{}{} shift {}", c.name, dtype_name(dtype), size,
                        has_decay ? " decay" : "", in_place ? " in place" : "", shift),
-           arrays, [=](KernelMaker& maker, const SpecPointers& memory) {
+           arrays, [=](KernelSpecs& specs, const SpecPointers& memory) {
              OptimizerSpec here = spec;
              here.rate = memory[0];
              here.decay = has_decay ? memory[1] : nullptr;
@@ -216,13 +216,13 @@ void add_optimizer(SpecList& list, const RuleCase& c, DType dtype, int64_t size,
                here.args.slots[s] = memory[4 + s];
                here.args.new_slots[s] = memory[first + 1 + s];
              }
-             maker.optimizer(here);
+             specs.emplace_back(here);
            });
 }
 
 }  // namespace
 
-std::vector<KernelSpec> optimizer_specs() {
+std::vector<KernelCase> optimizer_specs() {
   const std::vector<RuleCase> rules = {
       {"sgd", OptimizerRule::kSgd, 0, 0, 0},
       {"momentum", OptimizerRule::kMomentum, 1, 0.9, 0},
@@ -266,7 +266,7 @@ void add_combine(SpecList& list, Reduction reduction, DType dtype, int64_t sourc
                        dtype_name(dtype), regions, sources, rows, columns,
                        is_reversed ? " reversed" : ""),
            {{dtype, regions * sources * rows * from_row, numbers}, to},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              std::vector<Region> out;
              for (int64_t r = 0; r < regions; ++r) {
                Region region;
@@ -281,14 +281,14 @@ void add_combine(SpecList& list, Reduction reduction, DType dtype, int64_t sourc
                }
                out.push_back(std::move(region));
              }
-             maker.combine(reduction, dtype, out);
+             specs.emplace_back(CombineSpec{reduction, dtype, out});
            })
       .scale = 2;
 }
 
 }  // namespace
 
-std::vector<KernelSpec> combine_specs() {
+std::vector<KernelCase> combine_specs() {
   SpecList list;
   for (Reduction reduction : {Reduction::kSum, Reduction::kMax, Reduction::kMin}) {
     for (DType dtype : {kF32, kF64, DType::kBFloat16, DType::kFloat16, kI32, DType::kInt64}) {

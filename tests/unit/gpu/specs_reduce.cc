@@ -50,18 +50,19 @@ void add_reduce(SpecList& list, Reduction reduction, DType dtype, const ReduceCa
   SpecArray y = result(dtype, out);
   y.shift = shift;
   list.add(std::move(name), {x, y},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              View from = contiguous_view(memory[0], dtype, c.shape);
              if (!c.strides.empty())
                from.strides = c.strides;
-             maker.reduce(reduction, from, reduced, contiguous_view(memory[1], dtype, out));
+             specs.emplace_back(
+                 ReduceSpec{reduction, from, reduced, contiguous_view(memory[1], dtype, out)});
            })
       .scale = reduction == Reduction::kSum ? std::sqrt(static_cast<double>(terms)) : 0;
 }
 
 }  // namespace
 
-std::vector<KernelSpec> reduce_specs() {
+std::vector<KernelCase> reduce_specs() {
   SpecList list;
   const std::vector<ReduceCase> cases = {
       {{16, 8}, {1}},
@@ -155,19 +156,19 @@ void add_matmul(SpecList& list, DType dtype, const MatmulCase& c) {
            {{dtype, a_size * c.batches, Values::kSigned},
             {dtype, b_size * c.batches, Values::kSigned},
             out},
-           [spec](KernelMaker& maker, const SpecPointers& memory) {
+           [spec](KernelSpecs& specs, const SpecPointers& memory) {
              MatmulSpec here = spec;
              here.a = memory[0];
              here.b = memory[1];
              here.c = memory[2];
-             maker.matmul(here);
+             specs.emplace_back(here);
            })
       .scale = std::sqrt(static_cast<double>(c.k)) + 0.1;
 }
 
 }  // namespace
 
-std::vector<KernelSpec> matmul_specs() {
+std::vector<KernelCase> matmul_specs() {
   SpecList list;
   for (DType dtype : float_dtypes()) {
     for (bool a : {false, true}) {
@@ -196,7 +197,7 @@ std::vector<KernelSpec> matmul_specs() {
   return list.take();
 }
 
-std::vector<KernelSpec> scan_specs() {
+std::vector<KernelCase> scan_specs() {
   SpecList list;
   const std::vector<ScanShape> shapes = {{4, 10, 1},   {3, 7, 5},   {1, 1000, 1}, {300, 9, 1},
                                          {1, 1, 1},    {2, 300, 3}, {65, 33, 2},  {2, 5000, 1},
@@ -214,14 +215,14 @@ std::vector<KernelSpec> scan_specs() {
           continue;
         list.add("argmax " + what + (values == Values::kSpecial ? " special" : ""),
                  {{dtype, all, values}, result(kI32, shape.outer * shape.inner)},
-                 [=](KernelMaker& maker, const SpecPointers& memory) {
-                   maker.argmax(shape, memory[0], memory[1]);
+                 [=](KernelSpecs& specs, const SpecPointers& memory) {
+                   specs.emplace_back(ArgmaxSpec{shape, memory[0], memory[1]});
                  });
       }
       const Values numbers = is_floating(dtype) ? Values::kSigned : Values::kSmallIntegers;
       list.add("cumsum " + what, {{dtype, all, numbers}, result(dtype, all)},
-               [=](KernelMaker& maker, const SpecPointers& memory) {
-                 maker.cumsum(shape, memory[0], memory[1]);
+               [=](KernelSpecs& specs, const SpecPointers& memory) {
+                 specs.emplace_back(CumsumSpec{shape, memory[0], memory[1]});
                })
           .scale = std::sqrt(static_cast<double>(shape.size));
       for (int64_t k : {int64_t{1}, int64_t{4}, shape.size}) {
@@ -234,8 +235,8 @@ std::vector<KernelSpec> scan_specs() {
                    {{dtype, all, values},
                     result(dtype, shape.outer * k),
                     result(kI32, shape.outer * k)},
-                   [=](KernelMaker& maker, const SpecPointers& memory) {
-                     maker.top_k(shape, k, memory[0], memory[1], memory[2]);
+                   [=](KernelSpecs& specs, const SpecPointers& memory) {
+                     specs.emplace_back(TopKSpec{shape, k, memory[0], memory[1], memory[2]});
                    })
               .is_exact = true;
         }

@@ -13,9 +13,9 @@ namespace {
 class RowCalls {
  public:
   // `together`: otherwise as calls that have nothing to do with each other.
-  RowCalls(KernelMaker& maker, DType dtype, Shape shape, bool together)
+  RowCalls(KernelSpecs& specs, DType dtype, Shape shape, bool together)
       : dtype_(dtype),
-        maker_(maker),
+        specs_(specs),
         together_(together),
         whole_(std::move(shape)),
         of_rows_(whole_) {
@@ -23,7 +23,7 @@ class RowCalls {
     reduced_.assign(whole_.size(), false);
     reduced_.back() = true;
     if (together_)
-      maker.begin_rows();
+      specs.emplace_back(BeginRows{});
   }
 
   View whole(std::byte* memory) const { return contiguous_view(memory, dtype_, whole_); }
@@ -36,11 +36,11 @@ class RowCalls {
   }
 
   // Nobody reads it behind the rows.
-  std::byte* own() { return maker_.scratch(num_elements(whole_) * item() + 1); }
+  std::byte* own() { return add_scratch(specs_, num_elements(whole_) * item() + 1); }
 
   View reduce(Reduction reduction, const View& x, std::byte* to) {
     if (num_elements(whole_) > 0)  // steps whose results hold nothing make no calls
-      maker_.reduce(reduction, x, reduced_, of_rows(to));
+      specs_.emplace_back(ReduceSpec{reduction, x, reduced_, of_rows(to)});
     return of_rows(to);
   }
   View reduce(Reduction reduction, const View& x) { return reduce(reduction, x, own()); }
@@ -52,7 +52,8 @@ class RowCalls {
     for (const View& view : operands)
       is_whole = is_whole || view.shape == whole_;
     const View out = is_whole ? whole(to) : of_rows(to);
-    maker_.tape(out.shape, spread(operands, out), tape, {{static_cast<int>(tape.size()) - 1, out}});
+    specs_.emplace_back(TapeSpec{
+        out.shape, spread(operands, out), tape, {{static_cast<int>(tape.size()) - 1, out}}});
     return out;
   }
   View tape(const std::vector<View>& operands, const std::vector<TapeInstruction>& tape) {
@@ -65,7 +66,7 @@ class RowCalls {
 
   void end(const std::vector<std::byte*>& read_later) {
     if (together_)
-      maker_.end_rows({read_later.begin(), read_later.end()});
+      specs_.emplace_back(EndRows{{read_later.begin(), read_later.end()}});
   }
 
  private:
@@ -79,7 +80,7 @@ class RowCalls {
   }
 
   DType dtype_;
-  KernelMaker& maker_;
+  KernelSpecs& specs_;
   bool together_;
   Shape whole_, of_rows_;
   std::vector<bool> reduced_;
@@ -165,7 +166,7 @@ void add_layer_norm_grad(RowCalls& calls, DType dtype, const SpecPointers& memor
 }
 
 // logits, ids, losses; the gradient takes the place of the logits.
-void add_cross_entropy(RowCalls& calls, KernelMaker& maker, const Size& size,
+void add_cross_entropy(RowCalls& calls, KernelSpecs& specs, const Size& size,
                        const SpecPointers& memory) {
   const DType dtype = size.dtype;
   const View x = calls.whole(memory[0]);
@@ -174,7 +175,7 @@ void add_cross_entropy(RowCalls& calls, KernelMaker& maker, const Size& size,
   lookup.num_ids = size.rows;
   lookup.rows = lookup.global_rows = size.columns;
   lookup.dtype = dtype;
-  maker.one_hot(lookup, memory[1], hot);
+  specs.emplace_back(OneHotSpec{lookup, memory[1], hot});
   const View largest = calls.reduce(Reduction::kMax, x);
   const View e = calls.tape({x, largest}, {{"sub", {0, 1}, dtype}, {"exp", {2}, dtype}});
   const View sum = calls.reduce(Reduction::kSum, e);
@@ -189,7 +190,7 @@ void add_cross_entropy(RowCalls& calls, KernelMaker& maker, const Size& size,
   calls.end({memory[0], memory[2]});
 }
 
-using Make = std::function<void(RowCalls& calls, KernelMaker& maker, const SpecPointers& memory)>;
+using Make = std::function<void(RowCalls& calls, KernelSpecs& specs, const SpecPointers& memory)>;
 
 void add_case(SpecList& list, const Size& size, std::string_view name,
               const std::vector<Array>& layout, double scale, const Make& make) {
@@ -200,50 +201,50 @@ void add_case(SpecList& list, const Size& size, std::string_view name,
                              array.values));
     arrays.back().is_updated = array.is_updated;
   }
-  const auto calls = [=](KernelMaker& maker, const SpecPointers& memory, bool together) {
-    RowCalls rows(maker, size.dtype, {size.rows, size.columns}, together);
-    make(rows, maker, memory);
+  const auto calls = [=](KernelSpecs& specs, const SpecPointers& memory, bool together) {
+    RowCalls rows(specs, size.dtype, {size.rows, size.columns}, together);
+    make(rows, specs, memory);
   };
-  KernelSpec& spec = list.add(
+  KernelCase& spec = list.add(
       fmt::format("rows {} {} ({}, {})", name, dtype_name(size.dtype), size.rows, size.columns),
-      arrays, [=](KernelMaker& maker, const SpecPointers& memory) { calls(maker, memory, true); });
+      arrays, [=](KernelSpecs& specs, const SpecPointers& memory) { calls(specs, memory, true); });
   spec.scale = dtype_size(size.dtype) == 2 ? 4 * scale : scale;  // several steps of rounding
   if (size.has_bits_of_steps) {
-    spec.make_apart = [=](KernelMaker& maker, const SpecPointers& memory) {
-      calls(maker, memory, false);
+    spec.make_apart = [=](KernelSpecs& specs, const SpecPointers& memory) {
+      calls(specs, memory, false);
     };
   }
 }
 
 void add_all(SpecList& list, const Size& size) {
   add_case(list, size, "softmax", {kWhole, kResult, kRowResult}, 1,
-           [=](RowCalls& calls, KernelMaker&, const SpecPointers& memory) {
+           [=](RowCalls& calls, KernelSpecs&, const SpecPointers& memory) {
              add_softmax(calls, size.dtype, memory);
            });
   add_case(list, size, "softmax gradient", {kWhole, kOfRows, kUpdated},
            4 * std::sqrt(static_cast<double>(size.columns)),
-           [=](RowCalls& calls, KernelMaker&, const SpecPointers& memory) {
+           [=](RowCalls& calls, KernelSpecs&, const SpecPointers& memory) {
              add_softmax_grad(calls, size.dtype, memory);
            });
   add_case(list, size, "layer normalization",
            {kWhole, kOfColumns, kOfColumns, kResult, kResult, kRowResult}, 4,
-           [=](RowCalls& calls, KernelMaker&, const SpecPointers& memory) {
+           [=](RowCalls& calls, KernelSpecs&, const SpecPointers& memory) {
              add_layer_norm(calls, size.dtype, memory, size.columns);
            });
   add_case(list, size, "layer normalization gradient",
            {kWhole, kOfRows, kOfColumns, kWhole, kResult, kResult}, 4,
-           [=](RowCalls& calls, KernelMaker&, const SpecPointers& memory) {
+           [=](RowCalls& calls, KernelSpecs&, const SpecPointers& memory) {
              add_layer_norm_grad(calls, size.dtype, memory, size.columns);
            });
   add_case(list, size, "cross-entropy", {kUpdated, kIds, kRowResult}, 4,
-           [=](RowCalls& calls, KernelMaker& maker, const SpecPointers& memory) {
-             add_cross_entropy(calls, maker, size, memory);
+           [=](RowCalls& calls, KernelSpecs& specs, const SpecPointers& memory) {
+             add_cross_entropy(calls, specs, size, memory);
            });
 }
 
 }  // namespace
 
-std::vector<KernelSpec> row_specs() {
+std::vector<KernelCase> row_specs() {
   SpecList list;
   for (const DType dtype : float_dtypes()) {
     for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{

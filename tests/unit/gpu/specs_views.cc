@@ -100,8 +100,8 @@ void add_copy(SpecList& list, int number) {
   source.values = target.values = dtype == DType::kBool ? Values::kBool : Values::kSmallIntegers;
   target.is_updated = true;  // gaps stay
   list.add(name_of("view copy", number, dtype, from.shape), {source, target},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.copy(from.view(memory[0], dtype), to.view(memory[1], dtype));
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(CopySpec{from.view(memory[0], dtype), to.view(memory[1], dtype)});
            });
 }
 
@@ -143,15 +143,17 @@ void add_tape(SpecList& list, int number) {
   if (in_place)
     arrays[static_cast<size_t>(count)] = result(dtype, 0);
   list.add(name_of("view tape", number, dtype, shape), arrays,
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              std::vector<View> operands;
              for (size_t i = 0; i < layouts.size(); ++i)
                operands.push_back(layouts[i].view(memory[i], dtypes[i]));
              std::byte* to = memory[in_place ? 0 : static_cast<size_t>(count)];
              std::byte* test = memory[static_cast<size_t>(count) + 1];
-             maker.tape(shape, operands, tape,
-                        {{result_at, contiguous_view(to, dtype, shape)},
-                         {test_at, contiguous_view(test, DType::kBool, shape)}});
+             specs.emplace_back(TapeSpec{shape,
+                                         operands,
+                                         tape,
+                                         {{result_at, contiguous_view(to, dtype, shape)},
+                                          {test_at, contiguous_view(test, DType::kBool, shape)}}});
            });
 }
 
@@ -171,9 +173,9 @@ void add_reduce(SpecList& list, int number) {
   SpecArray out = result(dtype, kept);
   out.shift = draws.one_in(3) ? draws.below(8) : 0;
   list.add(name_of("view reduce", number, dtype, x.shape), {draws.array(dtype, x), out},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.reduce(reduction, x.view(memory[0], dtype), reduced,
-                          contiguous_view(memory[1], dtype, kept));
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(ReduceSpec{reduction, x.view(memory[0], dtype), reduced,
+                                           contiguous_view(memory[1], dtype, kept)});
            })
       .scale = 100;
 }
@@ -199,7 +201,7 @@ void add_combine(SpecList& list, int number) {
   const Reduction reduction =
       draws.any<Reduction>({Reduction::kSum, Reduction::kMax, Reduction::kMin});
   list.add(name_of("view combine", number, dtype, shape), {from, to},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              const auto item = static_cast<int64_t>(dtype_size(dtype));
              std::vector<Region> out;
              for (int64_t r = 0; r < regions; ++r) {
@@ -212,13 +214,13 @@ void add_combine(SpecList& list, int number) {
                region.from_strides = row_major_strides(from_box);
                out.push_back(std::move(region));
              }
-             maker.combine(reduction, dtype, out);
+             specs.emplace_back(CombineSpec{reduction, dtype, out});
            });
 }
 
 }  // namespace
 
-std::vector<KernelSpec> view_specs() {
+std::vector<KernelCase> view_specs() {
   SpecList list;
   for (int number = 0; number < kCases; ++number) {
     add_copy(list, number);

@@ -69,20 +69,22 @@ void add_conv(SpecList& list, ConvShape shape, DType dtype, const Images& images
   };
   const int64_t window = elements(shape.cells) * shape.channels / shape.groups;
   list.add("conv " + what, {{dtype, x, Values::kSigned}, kernels, result(dtype, y)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.conv(shape, jobs(memory, shape.input_bytes(), shape.output_bytes()));
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(
+                 ConvSpec{shape, jobs(memory, shape.input_bytes(), shape.output_bytes())});
            })
       .scale = std::sqrt(static_cast<double>(window));
   list.add("conv_dgrad " + what, {{dtype, y, Values::kSigned}, kernels, result(dtype, x)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
-             maker.conv_dgrad(shape, jobs(memory, shape.output_bytes(), shape.input_bytes()));
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
+             specs.emplace_back(
+                 ConvDgradSpec{shape, jobs(memory, shape.output_bytes(), shape.input_bytes())});
            })
       .scale = std::sqrt(static_cast<double>(elements(shape.cells) * shape.filters));
   list.add("conv_wgrad " + what,
            {{dtype, x, Values::kSigned},
             {dtype, y, Values::kSigned},
             result(dtype, shape.kernel_elements() * images.devices)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              std::vector<WgradJob> out;
              for (int64_t d = 0; d < images.devices; ++d) {
                WgradJob job;
@@ -93,7 +95,7 @@ void add_conv(SpecList& list, ConvShape shape, DType dtype, const Images& images
                }
                out.push_back(std::move(job));
              }
-             maker.conv_wgrad(shape, out);
+             specs.emplace_back(ConvWgradSpec{shape, out});
            })
       .scale = std::sqrt(static_cast<double>(elements(shape.output) * images.images));
 }
@@ -106,7 +108,7 @@ void add_channel_sums(SpecList& list, DType dtype, int64_t rows, int64_t channel
                        is_product ? "products" : "squares", dtype_name(dtype), rows, channels,
                        devices, parts),
            {u, u, result(kF64, 2 * channels * devices)},
-           [=](KernelMaker& maker, const SpecPointers& memory) {
+           [=](KernelSpecs& specs, const SpecPointers& memory) {
              std::vector<ChannelSumsJob> jobs;
              for (int64_t d = 0; d < devices; ++d) {
                ChannelSumsJob job;
@@ -117,14 +119,14 @@ void add_channel_sums(SpecList& list, DType dtype, int64_t rows, int64_t channel
                }
                jobs.push_back(std::move(job));
              }
-             maker.channel_sums(dtype, rows, channels, jobs);
+             specs.emplace_back(ChannelSumsSpec{dtype, rows, channels, jobs});
            })
       .scale = std::sqrt(static_cast<double>(rows * parts));
 }
 
 }  // namespace
 
-std::vector<KernelSpec> conv_specs() {
+std::vector<KernelCase> conv_specs() {
   SpecList list;
   const std::vector<ConvShape> shapes = {
       conv_shape({1, 8, 8}, {1, 3, 3}, 4, 6),
@@ -184,7 +186,7 @@ void add_pool(SpecList& list, PoolOp op, const PoolShape& s, int64_t images) {
           {{s.dtype, x, Values::kFewValues},
            {s.dtype, y, Values::kSigned},
            result(s.dtype, is_grad ? x : y)},
-          [=](KernelMaker& maker, const SpecPointers& memory) {
+          [=](KernelSpecs& specs, const SpecPointers& memory) {
             const int64_t from = s.input_bytes(), to = s.output_bytes();
             std::vector<PoolJob> jobs;
             for (int64_t i = 0; i < images; ++i) {
@@ -193,7 +195,7 @@ void add_pool(SpecList& list, PoolOp op, const PoolShape& s, int64_t images) {
                               is_grad ? memory[1] + i * to : nullptr,
                               memory[2] + i * (is_grad ? from : to)});
             }
-            maker.pool(op, s, jobs);
+            specs.emplace_back(PoolSpec{op, s, jobs});
           })
       .scale = op == PoolOp::kMax ? 0 : 1;
 }
@@ -213,7 +215,7 @@ PoolShape pool_shape(DType dtype, const ConvShape& conv) {
 
 }  // namespace
 
-std::vector<KernelSpec> pool_specs() {
+std::vector<KernelCase> pool_specs() {
   SpecList list;
   const std::vector<ConvShape> shapes = {
       conv_shape({1, 8, 8}, {1, 2, 2}, 6, 6, 1, 2),

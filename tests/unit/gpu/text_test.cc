@@ -1,17 +1,17 @@
-// What GpuMaker writes: the text of typical kernels, and what commands promise to those who join
+// What GpuLowering writes: the text of typical kernels, and what commands promise to those who join
 // and run them.
 #include <fmt/format.h>
 
 #include <set>
 
-#include "backend/gpu/maker.h"
+#include "backend/gpu/lowering.h"
 #include "support/golden.h"
 
 namespace meshtrain::test {
 namespace {
 
 using gpu::Command;
-using gpu::GpuMaker;
+using gpu::GpuLowering;
 using gpu::Launch;
 
 // Addresses of a device; nobody follows them.
@@ -44,13 +44,13 @@ View with_strides(View view, std::vector<int64_t> strides) {
 
 struct Made {
   Memory memory;
-  GpuMaker maker{[this](int64_t bytes) { return memory.take(bytes); }};
+  GpuLowering lowering{[this](int64_t bytes) { return memory.take(bytes); }};
 
-  Made() { maker.begin_step("test"); }
+  Made() { lowering.lower(StepSpec{"test"}); }
   // The launches since the last call.
   std::vector<Launch> launches() {
     std::vector<Launch> out;
-    for (const Command& command : maker.take())
+    for (const Command& command : lowering.take())
       out.push_back(std::get<Launch>(command.what));
     return out;
   }
@@ -70,12 +70,13 @@ struct Made {
 void add_dense_tail(Made& made, DType dtype, const Shape& shape) {
   const View x = made.memory.view(dtype, shape);
   const View bias = with_strides(made.memory.view(dtype, shape), {0, 1});
-  made.maker.tape(shape, {x, bias},
-                  {{"add", {0, 1}, dtype},
-                   {"relu", {2}, dtype},
-                   {"constant", {}, dtype, 0.1},
-                   {"gt", {2, 4}, DType::kBool}},
-                  {{1, x}, {3, made.memory.view(DType::kBool, shape)}});
+  made.lowering.lower(TapeSpec{shape,
+                               {x, bias},
+                               {{"add", {0, 1}, dtype},
+                                {"relu", {2}, dtype},
+                                {"constant", {}, dtype, 0.1},
+                                {"gt", {2, 4}, DType::kBool}},
+                               {{1, x}, {3, made.memory.view(DType::kBool, shape)}}});
 }
 
 OptimizerSpec adam(Made& made, DType dtype, int64_t size) {
@@ -95,7 +96,7 @@ OptimizerSpec adam(Made& made, DType dtype, int64_t size) {
   return spec;
 }
 
-RandomPiece piece_of(Made& made, Shape shape, std::vector<int64_t> index_strides, uint64_t first) {
+RandomShard piece_of(Made& made, Shape shape, std::vector<int64_t> index_strides, uint64_t first) {
   return {std::move(shape),  first,      std::move(index_strides),
           0x123456789ABCDEF, 0x89ABCDEF, made.memory.take(8)};
 }
@@ -133,13 +134,14 @@ TEST_CASE("copies take words or rows or tiles") {
   Made made;
   const auto view = [&](const Shape& shape) { return made.memory.view(DType::kFloat32, shape); };
   std::string text;
-  made.maker.copy(view({10, 30}), view({10, 30}));
+  made.lowering.lower(CopySpec{view({10, 30}), view({10, 30})});
   text += made.text("side by side");
-  made.maker.copy(with_strides(view({10, 8}), {100, 1}), view({10, 8}));
+  made.lowering.lower(CopySpec{with_strides(view({10, 8}), {100, 1}), view({10, 8})});
   text += made.text("part of rows");
-  made.maker.copy(with_strides(view({4, 100, 60}), {6000, 1, 100}), view({4, 100, 60}));
+  made.lowering.lower(
+      CopySpec{with_strides(view({4, 100, 60}), {6000, 1, 100}), view({4, 100, 60})});
   text += made.text("transposed");
-  made.maker.fill(view({1000}), 0.5);
+  made.lowering.lower(FillSpec{view({1000}), 0.5});
   text += made.text("fill");
   check_golden("gpu/copy.txt", text);
 }
@@ -148,9 +150,11 @@ TEST_CASE("random numbers are taken four by four where blocks of Philox allow it
   Made made;
   std::string text;
   const View x = made.memory.view(DType::kFloat32, {32, 64});
-  made.maker.dropout(piece_of(made, {32, 64}, {256, 1}, 64), DType::kFloat32, 0.25, x.data, x.data);
+  made.lowering.lower(
+      DropoutSpec{piece_of(made, {32, 64}, {256, 1}, 64), DType::kFloat32, 0.25, x.data, x.data});
   text += made.text("dropout of columns from 64 to 128 of 256");
-  made.maker.random_bits(piece_of(made, {32, 7}, {14, 1}, 7), made.memory.take(32 * 7 * 4));
+  made.lowering.lower(
+      RandomBitsSpec{piece_of(made, {32, 7}, {14, 1}, 7), made.memory.take(32 * 7 * 4)});
   text += made.text("random_bits of columns from 7 to 14 of 14");
   check_golden("gpu/random.txt", text);
 }
@@ -158,16 +162,17 @@ TEST_CASE("random numbers are taken four by four where blocks of Philox allow it
 TEST_CASE("rows are summed by ids without atomics") {
   Made made;
   LookupShape shape{8192, 65, 128, 0, 65, DType::kFloat32};
-  made.maker.scatter_add_rows(shape, made.memory.take(8192 * 128 * 4), made.memory.take(8192 * 4),
-                              made.memory.take(65 * 128 * 4));
+  made.lowering.lower(ScatterAddRowsSpec{shape, made.memory.take(8192 * 128 * 4),
+                                         made.memory.take(8192 * 4),
+                                         made.memory.take(65 * 128 * 4)});
   check_golden("gpu/scatter.txt", made.text("8192 ids of 65"));
 }
 
 TEST_CASE("collectives and updates have this text") {
   Made made;
-  made.maker.combine(Reduction::kSum, DType::kFloat32, columns(made, 4, 2));
+  made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, columns(made, 4, 2)});
   std::string text = made.text("columns summed");
-  made.maker.optimizer(adam(made, DType::kFloat32, 1000));
+  made.lowering.lower(adam(made, DType::kFloat32, 1000));
   text += made.text("adam");
   check_golden("gpu/update.txt", text);
 }
@@ -175,7 +180,7 @@ TEST_CASE("collectives and updates have this text") {
 TEST_CASE("variables of every size are updated by one kernel") {
   Made made;
   for (int64_t size : {1, 10, 1000, 1003, 10000000})
-    made.maker.optimizer(adam(made, DType::kFloat32, size));
+    made.lowering.lower(adam(made, DType::kFloat32, size));
   std::set<std::string> names;
   for (const Launch& launch : made.launches())
     names.insert(launch.body->name);
@@ -186,8 +191,10 @@ TEST_CASE("tapes without broadcasts are one kernel for every size and place") {
   Made made;
   for (int64_t size : {1, 100, 12345}) {
     const View x = made.memory.view(DType::kFloat32, {size});
-    made.maker.tape({size}, {x}, {{"tanh", {0}, DType::kFloat32}},
-                    {{0, made.memory.view(DType::kFloat32, {size})}});
+    made.lowering.lower(TapeSpec{{size},
+                                 {x},
+                                 {{"tanh", {0}, DType::kFloat32}},
+                                 {{0, made.memory.view(DType::kFloat32, {size})}}});
   }
   const std::vector<Launch> launches = made.launches();
   CHECK(launches[0].body->name == launches[1].body->name);
@@ -206,24 +213,24 @@ TEST_CASE("the name of a body depends on its text and memory and barriers") {
 
 TEST_CASE("a gather of many equal pieces is few launches") {
   Made made;
-  made.maker.combine(Reduction::kSum, DType::kFloat32, columns(made, 64, 1));
+  made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, columns(made, 64, 1)});
   CHECK(made.launches().size() == 1);
   std::vector<Region> many = columns(made, 64, 16);
-  made.maker.combine(Reduction::kSum, DType::kFloat32, many);
+  made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, many});
   CHECK(made.launches().size() == 1);  // the sources are one step apart
   for (Region& region : many)
     std::reverse(region.sources.begin(), region.sources.end());
-  made.maker.combine(Reduction::kSum, DType::kFloat32, many);
+  made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, many});
   CHECK(made.launches().size() == 3);  // by the size of the argument list
 }
 
 TEST_CASE("whole numbers among arguments cannot be taken for addresses") {
   Made made;
   const View x = made.memory.view(DType::kFloat64, {1 << 20});
-  made.maker.fill(x, -1.5);
-  made.maker.random_bits(piece_of(made, {1000}, {1}, (uint64_t{1} << 50) + 1), x.data);
-  made.maker.optimizer(adam(made, DType::kFloat64, 1 << 20));
-  made.maker.combine(Reduction::kSum, DType::kFloat32, columns(made, 3, 2));
+  made.lowering.lower(FillSpec{x, -1.5});
+  made.lowering.lower(RandomBitsSpec{piece_of(made, {1000}, {1}, (uint64_t{1} << 50) + 1), x.data});
+  made.lowering.lower(adam(made, DType::kFloat64, 1 << 20));
+  made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, columns(made, 3, 2)});
   for (const Launch& launch : made.launches()) {
     for (uint64_t argument : launch.args) {
       const bool is_clear = argument < uint64_t{1} << 40 || made.memory.holds(argument);
@@ -235,9 +242,10 @@ TEST_CASE("whole numbers among arguments cannot be taken for addresses") {
 TEST_CASE("large arrays take no more blocks than a GPU holds") {
   Made made;
   const View x = made.memory.view(DType::kFloat32, {1 << 15, 1 << 16});
-  made.maker.tape(x.shape, {x}, {{"exp", {0}, DType::kFloat32}}, {{0, x}});
-  made.maker.copy(with_strides(x, {1, 1 << 15}), made.memory.view(DType::kFloat32, x.shape));
-  made.maker.fill(x, 0);
+  made.lowering.lower(TapeSpec{x.shape, {x}, {{"exp", {0}, DType::kFloat32}}, {{0, x}}});
+  made.lowering.lower(
+      CopySpec{with_strides(x, {1, 1 << 15}), made.memory.view(DType::kFloat32, x.shape)});
+  made.lowering.lower(FillSpec{x, 0});
   for (const Launch& launch : made.launches()) {
     CHECK(launch.blocks > 1000);
     CHECK(launch.blocks <= 132 * 16);
@@ -255,7 +263,8 @@ TEST_CASE("the shared memory of an argmax holds a value and a place of every thr
     shape.outer = 4;
     shape.size = 4096;
     shape.dtype = dtype;
-    made.maker.argmax(shape, made.memory.view(dtype, {4, 4096}).data, made.memory.take(16));
+    made.lowering.lower(
+        ArgmaxSpec{shape, made.memory.view(dtype, {4, 4096}).data, made.memory.take(16)});
     const Launch launch = made.launches()[0];
     CHECK(launch.body->shared_bytes == (dtype_size(dtype) == 8 ? 16 : 8) * gpu::kThreads);
   }
@@ -267,8 +276,8 @@ TEST_CASE("a one hot of more than 2^32 elements is written to its end") {
   LookupShape shape;
   shape.num_ids = 32768;
   shape.rows = shape.global_rows = 151936;
-  made.maker.one_hot(shape, made.memory.take(shape.num_ids * 4),
-                     made.memory.take(shape.num_ids * shape.rows * 4));
+  made.lowering.lower(OneHotSpec{shape, made.memory.take(shape.num_ids * 4),
+                                 made.memory.take(shape.num_ids * shape.rows * 4)});
   const std::string text = made.text("one hot");
   CHECK(text.find("typedef unsigned U;") != std::string::npos);
   CHECK(text.find("to + (unsigned long long)i * 4u") != std::string::npos);
@@ -277,8 +286,9 @@ TEST_CASE("a one hot of more than 2^32 elements is written to its end") {
 TEST_CASE("an op on a type that it is not defined for is refused by name") {
   Made made;
   const View x = made.memory.view(DType::kInt32, {4});
-  CHECK_THROWS_WITH_AS(made.maker.tape({4}, {x}, {{"exp", {0}, DType::kInt32}}, {{0, x}}),
-                       doctest::Contains("no GPU kernel for op `exp` on int32"), InternalError);
+  CHECK_THROWS_WITH_AS(
+      made.lowering.lower(TapeSpec{{4}, {x}, {{"exp", {0}, DType::kInt32}}, {{0, x}}}),
+      doctest::Contains("no GPU kernel for op `exp` on int32"), InternalError);
 }
 
 }  // namespace

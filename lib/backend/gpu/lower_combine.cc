@@ -1,0 +1,194 @@
+// Collectives between virtual devices of one GPU: boxes copied, or summed in the order of their
+// sources.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/gpu/kernel_text.h"
+#include "backend/gpu/lowering.h"
+#include "backend/gpu/preamble.h"
+#include "backend/gpu/text.h"
+
+namespace meshtrain::gpu {
+namespace {
+
+constexpr size_t kMostRegionArgs = 400;  // of a launch, as far as regions can be divided
+
+// What regions of one launch have in common.
+struct Form {
+  StridedLoop loop;  // over accesses, which are `pack` elements or one word; strides in elements
+  size_t num_sources = 1;
+  bool is_stepped = false;  // sources are one step apart, as pieces are: then two words tell them
+  int64_t unit = 1;         // bytes of an element, or of a word where elements are only copied
+  int pack = 1;             // elements of one access
+  int64_t count = 0;        // > 0: side by side, so many elements
+
+  bool operator==(const Form& other) const {
+    return loop.sizes == other.loop.sizes && loop.strides == other.loop.strides &&
+           num_sources == other.num_sources && is_stepped == other.is_stepped &&
+           unit == other.unit && pack == other.pack && count == other.count;
+  }
+  // Arguments of a region.
+  size_t words() const { return is_stepped ? 3 : 1 + num_sources; }
+};
+
+uint64_t step_of(const Region& region) {
+  return address(region.sources[1]) - address(region.sources[0]);
+}
+
+bool is_stepped(const Region& region) {
+  for (size_t s = 2; s < region.sources.size(); ++s) {
+    if (address(region.sources[s]) - address(region.sources[s - 1]) != step_of(region))
+      return false;
+  }
+  return region.sources.size() > 2 && region.sources[1] > region.sources[0];
+}
+
+Form form_of(const Region& region, int64_t item) {
+  Form form;
+  form.loop = {region.shape, {region.to_strides, region.from_strides}};
+  coalesce(form.loop);
+  form.num_sources = region.sources.size();
+  form.is_stepped = is_stepped(region);
+  const bool side_by_side =
+      (form.loop.strides[0].back() == 1 && form.loop.strides[1].back() == 1) ||
+      form.loop.sizes.back() == 1;
+  const bool is_flat = form.loop.rank() == 1 && side_by_side;
+  const bool is_copy = form.num_sources == 1;
+  // As wide as addresses and rows allow.
+  std::vector<int64_t> bytes = {static_cast<int64_t>(address(region.to) % 16)};
+  for (const std::byte* source : region.sources)
+    bytes.push_back(static_cast<int64_t>(address(source) % 16));
+  for (const std::vector<int64_t>& strides : form.loop.strides) {
+    for (size_t d = 0; d + 1 < form.loop.rank(); ++d)
+      bytes.push_back(strides[d] * item);
+  }
+  // Sums of what is side by side may end within an access.
+  if (is_copy || !is_flat)
+    bytes.push_back(form.loop.sizes.back() * item);
+  const int64_t width = side_by_side ? std::max(common_word(std::move(bytes)), item) : item;
+  form.unit = is_copy ? width : item;
+  form.pack = is_copy ? 1 : static_cast<int>(std::min<int64_t>(width / item, 8));
+  const int64_t of_access = is_copy ? width / item : form.pack;
+  if (is_flat) {
+    form.count = form.loop.sizes[0] * item / form.unit;
+    form.loop = {{(form.count + form.pack - 1) / form.pack}, {{form.pack}, {form.pack}}};
+    return form;
+  }
+  form.loop.sizes.back() /= of_access;
+  for (std::vector<int64_t>& strides : form.loop.strides) {
+    if (of_access > 1)
+      strides.back() = of_access;
+    for (int64_t& stride : strides)
+      stride = stride * item / form.unit;
+  }
+  return form;
+}
+
+// Arguments: blocks of a region; elements and step where they are side by side; then of each region
+// the addresses of the result and of its sources, or of the first source and the bytes to the next.
+std::string combine_text(const Form& form, Reduction reduction, DType dtype, uint64_t blocks) {
+  const std::string_view op = reduction == Reduction::kSum   ? "mt_add"
+                              : reduction == Reduction::kMax ? "mt_max"
+                                                             : "mt_min";
+  const bool is_copy = form.num_sources == 1, is_flat = form.count > 0;
+  std::string text = fmt::format(
+      "typedef {} E;\n"
+      "const unsigned long long* region = arg + {} + block / (unsigned)arg[0] * {}u;\n"
+      "const unsigned part = block % (unsigned)arg[0];\n"
+      "E* to = (E*)region[0];\n",
+      is_copy ? word_type(form.unit) : std::string(type_name(dtype)), is_flat ? 3 : 1,
+      form.words());
+  if (is_flat) {
+    text += fmt::format(
+        "const unsigned long long n = arg[1], step = arg[2];\n"
+        "for (unsigned long long i = ((unsigned long long)part * kThreads + threadIdx.x) * {}u; i "
+        "< "
+        "n; i += step) {{\n",
+        form.pack);
+  } else {
+    const int64_t step = static_cast<int64_t>(blocks) * kThreads;
+    text += loop_types(form.loop, step) +
+            offset_line("to_of", form.loop.sizes, form.loop.strides[0]) +
+            offset_line("from_of", form.loop.sizes, form.loop.strides[1]);
+    text += fmt::format(
+        "for (U j = (U)part * kThreads + threadIdx.x; j < {}u; j += {}u) {{\n"
+        "const I o = to_of(j), i = from_of(j);\n",
+        num_elements(form.loop.sizes), step);
+  }
+  const std::string_view out = is_flat ? "i" : "o";
+  if (is_copy)
+    return text + fmt::format("to[{}] = ((const E*)region[1])[i];\n}}\n", out);
+  const std::string end = is_flat ? "n" : fmt::format("i + {}", form.pack);
+  text += fmt::format(
+      "mt_compute<E> sum[{0}], x[{0}];\n"
+      "mt_read(sum, (const E*)region[1], i, {1});\n"
+      "#pragma unroll 8\n"
+      "for (int s = 2; s <= {2}; ++s) {{\n"
+      "mt_read(x, (const E*){6}, i, {1});\n"
+      "#pragma unroll\n"
+      "for (int e = 0; e < {0}; ++e) sum[e] = {3}(sum[e], x[e]);\n"
+      "}}\n"
+      "mt_write(to, {4}, {5}, sum);\n"
+      "}}\n",
+      form.pack, end, form.num_sources, op, out, is_flat ? "n" : fmt::format("o + {}", form.pack),
+      form.is_stepped ? "(region[1] + (s - 1) * region[2])" : "region[s]");
+  return text;
+}
+
+}  // namespace
+
+void GpuLowering::make(const CombineSpec& spec) {
+  const auto& [reduction, dtype, regions] = spec;
+  const auto item = static_cast<int64_t>(dtype_size(dtype));
+  std::vector<std::pair<Form, std::vector<const Region*>>> groups;
+  for (const Region& region : regions) {
+    if (num_elements(region.shape) == 0)
+      continue;
+    MESHTRAIN_CHECK(!region.sources.empty());
+    Form form = form_of(region, item);
+    const size_t most = std::max<size_t>((kMostRegionArgs - 3) / form.words(), 1);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& candidate) {
+      return candidate.first == form && candidate.second.size() < most;
+    });
+    if (group == groups.end())
+      group = groups.insert(groups.end(), {std::move(form), {}});
+    group->second.push_back(&region);
+  }
+  for (const auto& [form, members] : groups) {
+    const auto count = static_cast<int64_t>(members.size());
+    const int64_t accesses_of_region = num_elements(form.loop.sizes);
+    const uint64_t blocks =
+        std::min<uint64_t>(blocks_for(accesses_of_region, 1),
+                           static_cast<uint64_t>(std::max<int64_t>(kMaxBlocks / count, 1)));
+    Launch launch;
+    launch.blocks = blocks * static_cast<uint64_t>(count);
+    launch.work =
+        count * num_elements(members[0]->shape) * static_cast<int64_t>(form.num_sources + 1);
+    launch.args.push_back(blocks);
+    if (form.count > 0) {
+      launch.args.push_back(static_cast<uint64_t>(form.count));
+      launch.args.push_back(blocks * kThreads * static_cast<uint64_t>(form.pack));
+    }
+    std::vector<Access> accesses;
+    for (const Region* region : members) {
+      launch.args.push_back(address(region->to));
+      accesses.push_back(
+          whole_access({region->to, dtype, region->shape, region->to_strides}, true));
+      if (form.is_stepped) {
+        launch.args.push_back(address(region->sources[0]));
+        launch.args.push_back(step_of(*region));
+      }
+      for (const std::byte* source : region->sources) {
+        if (!form.is_stepped)
+          launch.args.push_back(address(source));
+        View view{const_cast<std::byte*>(source), dtype, region->shape, region->from_strides};
+        accesses.push_back(whole_access(view, false));
+      }
+    }
+    launch.body = make_body("combine", combine_text(form, reduction, dtype, blocks), 0, false);
+    add(std::move(launch), std::move(accesses));
+  }
+}
+
+}  // namespace meshtrain::gpu

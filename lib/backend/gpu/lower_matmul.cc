@@ -1,0 +1,228 @@
+// Matrix products: as few calls of the library as the batches allow; tiny ones, and what the
+// library cannot address, by generated kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/gpu/fold.h"
+#include "backend/gpu/lowering.h"
+#include "backend/gpu/preamble.h"
+#include "backend/gpu/runs.h"
+#include "backend/gpu/text.h"
+
+namespace meshtrain::gpu {
+namespace {
+
+// Multiplications of a product below which a call of the library (3 to 5 us of mostly fixed time)
+// costs more than a kernel that reads its operands through the cache (1 us at this size).
+constexpr int64_t kTinyProduct = 1 << 17;
+constexpr int64_t kTile = 64;       // rows and columns of C that a block computes
+constexpr int64_t kTileDepth = 16;  // of k at a time
+
+bool has_library_type(DType dtype) {
+  return is_floating(dtype);
+}
+
+// Strides of a matrix of `rows` x `columns`, one of them 1 and the other at least the length of
+// its lines; those of dimensions of size 1 do not matter and are made to fit.
+bool fit_lines(int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
+  if ((column == 1 || columns == 1) && (row >= columns || rows == 1)) {
+    column = 1;
+    row = rows == 1 ? columns : row;
+    return true;
+  }
+  if ((row == 1 || rows == 1) && column >= rows) {
+    row = 1;
+    return true;
+  }
+  return false;
+}
+
+// Changes the strides that do not matter so that the library can be told about them.
+bool fit_library(MatmulSpec& spec) {
+  if (!has_library_type(spec.dtype) || (spec.c_row < spec.n && spec.m > 1))
+    return false;
+  spec.c_row = spec.m == 1 ? spec.n : spec.c_row;
+  return fit_lines(spec.m, spec.k, spec.a_row, spec.a_column) &&
+         fit_lines(spec.k, spec.n, spec.b_row, spec.b_column);
+}
+
+Access matrix_access(const MatmulSpec& spec, const std::byte* base, const Shape& sizes,
+                     const std::vector<int64_t>& strides, bool is_write) {
+  return whole_access({const_cast<std::byte*>(base), spec.dtype, sizes, strides}, is_write);
+}
+
+std::vector<Access> accesses_of(const Matmul& product) {
+  const MatmulSpec& s = product.spec;
+  return {matrix_access(s, s.a, {product.batch, s.m, s.k}, {product.a_step, s.a_row, s.a_column},
+                        false),
+          matrix_access(s, s.b, {product.batch, s.k, s.n}, {product.b_step, s.b_row, s.b_column},
+                        false),
+          matrix_access(s, s.c, {product.batch, s.m, s.n}, {product.c_step, s.c_row, 1}, true)};
+}
+
+std::string head(const Matmul& product, int64_t more) {
+  const MatmulSpec& s = product.spec;
+  const int64_t reach =
+      std::max({reach_of({product.batch, s.m, s.k}, {product.a_step, s.a_row, s.a_column}),
+                reach_of({product.batch, s.k, s.n}, {product.b_step, s.b_row, s.b_column}),
+                reach_of({product.batch, s.m, s.n}, {product.c_step, s.c_row, 1})});
+  return index_types(reach + more) + type_line("T", type_name(s.dtype)) +
+         "typedef mt_compute<T> A;\n" + fused_line(s.dtype) + constant_line("U", "m", s.m) +
+         constant_line("U", "n", s.n) + constant_line("U", "k", s.k) +
+         constant_line("I", "a_step", product.a_step) +
+         constant_line("I", "b_step", product.b_step) +
+         constant_line("I", "c_step", product.c_step) + constant_line("I", "a_row", s.a_row) +
+         constant_line("I", "a_column", s.a_column) + constant_line("I", "b_row", s.b_row) +
+         constant_line("I", "b_column", s.b_column) + constant_line("I", "c_row", s.c_row) + R"(
+const T* a = (const T*)arg[0];
+const T* b = (const T*)arg[1];
+T* c = (T*)arg[2];
+)";
+}
+
+constexpr std::string_view kTiny = R"(
+const A none = A(0);
+auto join = [](A x, A y) -> A { return mt_add(x, y); };
+auto term = [=](U i, U p) -> A {
+  const I batch = (I)(i / (m * n)), row = (I)(i / n % m), column = (I)(i % n);
+  return mt_mul(mt_load(a + batch * a_step + row * a_row + (I)p * a_column),
+                mt_load(b + batch * b_step + (I)p * b_row + column * b_column));
+};
+auto result = [=](U i, unsigned, A sum) {
+  const I batch = (I)(i / (m * n)), row = (I)(i / n % m), column = (I)(i % n);
+  mt_store(c + batch * c_step + row * c_row + column, sum);
+};
+)";
+
+// A block computes a tile of C, a thread 4 x 4 elements of it.
+constexpr std::string_view kTiled = R"(
+A* as = (A*)shared;
+A* bs = as + depth * tile;
+const unsigned t = threadIdx.x, i = t / 16, j = t % 16;
+const U tiles_n = (n + tile - 1) / tile, tiles = (m + tile - 1) / tile * tiles_n;
+const I batch = (I)(block / tiles);
+const U first_row = block % tiles / tiles_n * tile, first_column = block % tiles_n * tile;
+A sum[4][4] = {};
+for (U begin = 0; begin < k; begin += depth) {
+  for (unsigned e = t; e < tile * depth; e += kThreads) {
+    const unsigned ap = a_adjacent ? e % depth : e / tile, ai = a_adjacent ? e / depth : e % tile;
+    const unsigned bp = b_adjacent ? e % depth : e / tile, bj = b_adjacent ? e / depth : e % tile;
+    as[ap * tile + ai] = begin + ap < k && first_row + ai < m
+        ? mt_load(a + batch * a_step + (I)(first_row + ai) * a_row + (I)(begin + ap) * a_column)
+        : A(0);
+    bs[bp * tile + bj] = begin + bp < k && first_column + bj < n
+        ? mt_load(b + batch * b_step + (I)(begin + bp) * b_row + (I)(first_column + bj) * b_column)
+        : A(0);
+  }
+  __syncthreads();
+  for (unsigned p = 0; p < depth; ++p) {
+    A x[4], y[4];
+#pragma unroll
+    for (unsigned q = 0; q < 4; ++q) {
+      x[q] = as[p * tile + i + 16 * q];
+      y[q] = bs[p * tile + j + 16 * q];
+    }
+#pragma unroll
+    for (unsigned q = 0; q < 4; ++q)
+#pragma unroll
+      for (unsigned r = 0; r < 4; ++r) sum[q][r] = fused(x[q], y[r], sum[q][r]);
+  }
+  __syncthreads();
+}
+#pragma unroll
+for (unsigned q = 0; q < 4; ++q)
+#pragma unroll
+  for (unsigned r = 0; r < 4; ++r) {
+    const U row = first_row + i + 16 * q, column = first_column + j + 16 * r;
+    if (row < m && column < n)
+      mt_store(c + batch * c_step + (I)row * c_row + (I)column, sum[q][r]);
+  }
+)";
+
+Launch tiny_launch(const Matmul& product) {
+  const MatmulSpec& s = product.spec;
+  Fold fold;
+  fold.kind = "product";
+  fold.outputs = product.batch * s.m * s.n;
+  fold.terms = s.k;
+  fold.terms_adjacent = s.a_column == 1 && s.b_row == 1 && s.k > 1;
+  fold.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
+  const FoldPlan plan = plan_fold(fold.outputs, fold.terms, fold.terms_adjacent, false);
+  fold.text = head(product, fold_reach(fold.outputs, fold.terms)) + std::string(kOtherOfNumber) +
+              std::string(kTiny);
+  Launch launch;
+  launch.body = fold_body(fold, plan);
+  launch.blocks = plan.blocks();
+  return launch;
+}
+
+Launch tiled_launch(const Matmul& product) {
+  const MatmulSpec& s = product.spec;
+  const int64_t item = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
+  Launch launch;
+  launch.body =
+      make_body("tiles",
+                head(product, kTile * kThreads) + constant_line("unsigned", "tile", kTile) +
+                    constant_line("unsigned", "depth", kTileDepth) +
+                    constant_line("bool", "a_adjacent", s.a_column == 1) +
+                    constant_line("bool", "b_adjacent", s.b_row == 1) + std::string(kTiled),
+                static_cast<unsigned>(2 * kTile * kTileDepth * item), true);
+  launch.blocks = static_cast<uint64_t>(product.batch * ((s.m + kTile - 1) / kTile) *
+                                        ((s.n + kTile - 1) / kTile));
+  return launch;
+}
+
+}  // namespace
+
+void GpuLowering::add(Matmul matmul) {
+  std::vector<Access> accesses = accesses_of(matmul);
+  commands_.push_back({std::move(matmul), std::move(accesses), path_});
+}
+
+// cuBLASLt's batches end at 65,535 (openxla/xla, gemm_rewriter.cc: kMaxBatchCount).
+void GpuLowering::add_in_parts(Matmul matmul) {
+  constexpr int64_t kMostBatches = int64_t{1} << 15;
+  const int64_t item = static_cast<int64_t>(dtype_size(matmul.spec.dtype));
+  for (int64_t done = 0; done < matmul.batch; done += kMostBatches) {
+    Matmul part = matmul;
+    part.batch = std::min(kMostBatches, matmul.batch - done);
+    part.spec.a += done * matmul.a_step * item;
+    part.spec.b += done * matmul.b_step * item;
+    part.spec.c += done * matmul.c_step * item;
+    add(std::move(part));
+  }
+}
+
+void GpuLowering::make(const MatmulSpec& spec) {
+  if (spec.m == 0 || spec.n == 0)
+    return;
+  MatmulSpec whole = spec;
+  whole.batches.clear();
+  const bool in_library = spec.k > 0 && fit_library(whole);
+  std::vector<Places> places;
+  for (const MatmulSpec::Batch& batch : spec.batches)
+    places.push_back({batch.a, batch.b, batch.c});
+  const auto allowed = [&](const Places& step) { return is_forward(step) && step[2] > 0; };
+  for (const Run& run : fewest_runs(places, allowed)) {
+    const int64_t item = static_cast<int64_t>(dtype_size(spec.dtype));
+    Matmul product{whole, run.count, run.step[0], run.step[1], run.step[2]};
+    product.spec.a += run.first[0] * item;
+    product.spec.b += run.first[1] * item;
+    product.spec.c += run.first[2] * item;
+    const int64_t multiplications = run.count * spec.m * spec.n * spec.k;
+    const bool is_tiny = multiplications <= kTinyProduct;
+    if (in_library && !is_tiny) {
+      add_in_parts(std::move(product));
+      continue;
+    }
+    Launch launch = is_tiny ? tiny_launch(product) : tiled_launch(product);
+    launch.args = {reinterpret_cast<uint64_t>(product.spec.a),
+                   reinterpret_cast<uint64_t>(product.spec.b),
+                   reinterpret_cast<uint64_t>(product.spec.c)};
+    launch.work = 2 * multiplications + run.count * spec.m * spec.n;
+    add(std::move(launch), accesses_of(product));
+  }
+}
+
+}  // namespace meshtrain::gpu

@@ -1,0 +1,77 @@
+// From KernelSpecs to the commands of a GPU. Needs no GPU.
+//
+// lower_*.cc hold one family of kernels each: the `make` of their specs. All of them add Launches
+// whose text they generate, Matmuls and Convs. Sizes and strides stand in the text as constants,
+// addresses are arguments, so that equal computations on different memory are one kernel.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/gpu/command.h"
+#include "backend/gpu/rows.h"
+#include "backend/gpu/runs.h"
+#include "backend/kernel_spec.h"
+
+namespace meshtrain::gpu {
+
+class GpuLowering {
+ public:
+  // `allocate`: memory of the device, which lives as long as the commands; called when a
+  // step needs more scratch than steps before it.
+  explicit GpuLowering(std::function<std::byte*(int64_t bytes)> allocate);
+  void lower(KernelSpecs specs);
+  void lower(KernelSpec spec);
+  std::vector<Command> take() { return std::move(commands_); }
+
+ private:
+  void make(const StepSpec& spec);
+#define MESHTRAIN_MAKE(Spec) void make(const Spec& spec);
+  MESHTRAIN_KERNEL_SPECS(MESHTRAIN_MAKE)
+#undef MESHTRAIN_MAKE
+
+  std::byte* scratch(int64_t bytes);
+  // Arrays that a launch reads and writes.
+  struct Use {
+    const std::byte* data;
+    int64_t bytes;
+    bool is_write;
+  };
+  void add(Launch launch, const std::vector<Use>& uses);
+  void add(Launch launch, std::vector<Access> accesses);
+  void add(Matmul matmul);
+  void add_in_parts(Matmul matmul);
+  void add_row_one_hot(const OneHotSpec& spec);
+  void give_memory(std::vector<RowCall>& calls, const std::vector<const std::byte*>& read_later);
+  void add(Conv conv);
+  // The tape's command is the last one.
+  void fold_into_product(const TapeSpec& tape);
+  std::optional<size_t> producer_of(const Access& memory) const;
+  template <class What>
+  void add_communication(What what, std::vector<Access> accesses);
+  void add_images(const ConvShape& shape, ConvOp op, const std::vector<ConvJob>& jobs);
+  // The gradient of one kernel: of each run apart, and their sum.
+  void add_wgrad(const ConvShape& shape, bool in_library, const std::vector<Run>& runs,
+                 std::byte* to);
+
+  struct Block {
+    std::byte* memory;
+    int64_t bytes;
+    bool is_used;
+    int64_t free_at;  // number of communications before which no other step may have it
+  };
+  std::function<std::byte*(int64_t)> allocate_;
+  std::vector<Block> blocks_;
+  ScratchNames names_;
+  std::vector<Command> commands_;
+  std::vector<Access> last_reads_;                 // of this step
+  std::optional<std::vector<RowCall>> row_calls_;  // since BeginRows
+  std::string path_;
+  int64_t communications_ = 0;  // so far
+  bool communicates_ = false;   // this step
+};
+
+}  // namespace meshtrain::gpu

@@ -1,0 +1,87 @@
+// Sizes of what kernels compute on: what the specs of several kernels have in common.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "backend/kernel_fields.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace meshtrain {
+
+// x (input..., channels), kernel (cells..., channels / groups, filters), y (output..., filters):
+// cell j of output i is x[i * stride + j * dilation - pad]. Missing spatial dimensions have size 1.
+struct ConvShape {
+  DType dtype = DType::kFloat32;
+  std::array<int64_t, 3> input{1, 1, 1}, output{1, 1, 1}, cells{1, 1, 1};
+  std::array<int64_t, 3> strides{1, 1, 1}, dilations{1, 1, 1}, pads{0, 0, 0};
+  int64_t channels = 1, filters = 1, groups = 1;
+
+  int64_t item_size() const { return static_cast<int64_t>(dtype_size(dtype)); }
+  int64_t input_bytes() const;  // of one image of x
+  int64_t output_bytes() const;
+  int64_t kernel_elements() const;
+  bool is_depthwise() const { return groups == channels && groups > 1; }
+  MESHTRAIN_FIELDS(dtype, input, output, cells, strides, dilations, pads, channels, filters,
+                   groups);
+};
+
+// x (input..., channels), y (output..., channels); cell j of output i is
+// x[i * stride + j * dilation - pad]. Missing spatial dimensions have size 1.
+struct PoolShape {
+  DType dtype = DType::kFloat32;
+  std::array<int64_t, 3> input{1, 1, 1}, output{1, 1, 1}, cells{1, 1, 1};
+  std::array<int64_t, 3> strides{1, 1, 1}, dilations{1, 1, 1}, pads{0, 0, 0};
+  int64_t channels = 1;
+
+  int64_t input_bytes() const;  // of one image
+  int64_t output_bytes() const;
+  MESHTRAIN_FIELDS(dtype, input, output, cells, strides, dilations, pads, channels);
+};
+
+// Operands and results are contiguous; x is seen as (outer, size, inner).
+struct ScanShape {
+  int64_t outer = 1, size = 1, inner = 1;
+  DType dtype = DType::kFloat32;
+  MESHTRAIN_FIELDS(outer, size, inner, dtype);
+};
+
+// ids: `num_ids` int32. The shard holds rows [start, start + rows) of `global_rows`
+// (ir/ops/gather.cc says what a shard computes).
+struct LookupShape {
+  int64_t num_ids = 0;
+  int64_t rows = 0, row_elements = 1;
+  int64_t start = 0, global_rows = 0;
+  DType dtype = DType::kFloat32;
+  MESHTRAIN_FIELDS(num_ids, rows, row_elements, start, global_rows, dtype);
+};
+
+// A shard of a random tensor: element (i, j, ...) has the global index
+// first + i * index_strides[0] + j * index_strides[1] + ...; a stride of 0 shares numbers.
+struct RandomShard {
+  Shape shape;
+  uint64_t first = 0;
+  std::vector<int64_t> index_strides;
+  uint64_t seed = 0;
+  uint32_t stream = 0;
+  const std::byte* step = nullptr;  // int64, read at every run
+  MESHTRAIN_FIELDS(shape, first, index_strides, seed, stream, step);
+};
+
+enum class WarpFill : uint8_t { kConstant, kNearest, kWrap, kReflect };
+WarpFill warp_fill(std::string_view name);
+
+// Contiguous (images, height, width, channels) of floats.
+struct WarpShape {
+  int64_t images = 0, height = 0, width = 0, channels = 0;
+  DType dtype = DType::kFloat32;
+  bool nearest = false;  // else bilinear
+  WarpFill fill = WarpFill::kConstant;
+  double fill_value = 0;
+  MESHTRAIN_FIELDS(images, height, width, channels, dtype, nearest, fill, fill_value);
+};
+
+}  // namespace meshtrain

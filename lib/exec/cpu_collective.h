@@ -1,0 +1,11 @@
+// Kernels of the processor for what devices or processes do together.
+#pragma once
+
+#include "backend/cpu/lowering.h"
+#include "comm/processes.h"
+
+namespace meshtrain {
+
+cpu::CpuLowering::MakeCollective collectives_of(Processes processes);
+
+}  // namespace meshtrain

@@ -1,0 +1,38 @@
+// Images sampled at affine coordinates (ir/ops/warp.cc).
+#include "exec/lower.h"
+
+namespace meshtrain {
+namespace {
+
+void add_warp(StepContext& context, bool transposed) {
+  const Buffer& out = context.output(0);
+  WarpShape shape{out.shape[0], out.shape[1], out.shape[2], out.shape[3], out.dtype};
+  shape.nearest = context.attr_string("interpolation") == "nearest";
+  shape.fill = warp_fill(context.attr_string("fill"));
+  shape.fill_value = context.attr_double("fill_value");
+  context.add(BeginGroup{});
+  for (int64_t p = 0; p < context.num_pieces(); ++p) {
+    context.add(AffineWarpSpec{shape, transposed, context.input_piece(0, p),
+                               context.input_piece(1, p), context.output_piece(0, p)});
+  }
+  context.add(EndGroup{});
+}
+
+void lower_affine_warp(StepContext& context) {
+  add_warp(context, false);
+}
+
+void lower_affine_warp_transpose(StepContext& context) {
+  add_warp(context, true);
+}
+
+}  // namespace
+
+std::vector<OpLowering> warp_lowerings() {
+  return {
+      {"affine_warp", lower_affine_warp},
+      {"affine_warp_transpose", lower_affine_warp_transpose},
+  };
+}
+
+}  // namespace meshtrain
