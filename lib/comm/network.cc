@@ -37,14 +37,11 @@ std::string chosen_interface() {
   if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) {
     return name;
   }
-  Diagnostics diagnostics;
-  diagnostics
-      .error(
-          "E613", {},
-          fmt::format("there is no network interface `{}` with an address here", printable(name)))
+  throw ConfigError(
+      "E613", {},
+      fmt::format("there is no network interface `{}` with an address here", printable(name)))
       .note(fmt::format("there are: {}", join(known, ", ")))
       .help("set MESHTRAIN_NET_INTERFACE to one of them, or unset it");
-  throw ConfigError(std::move(diagnostics));
 }
 
 }  // namespace meshtrain

@@ -226,13 +226,10 @@ void check_same_data(const Agreement& agreement, const std::string& hash, const 
   const auto other =
       std::find_if(all.begin(), all.end(), [&](auto& each) { return each != all[0]; });
   if (other != all.end()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E323", loc,
-               fmt::format("{} and {} read different data", agreement.describe(0),
-                           agreement.describe(static_cast<int>(other - all.begin()))))
+    throw ConfigError("E323", loc,
+                      fmt::format("{} and {} read different data", agreement.describe(0),
+                                  agreement.describe(static_cast<int>(other - all.begin()))))
         .help("the same files for all hosts: on a shared file system, or copies");
-    throw ConfigError(diagnostics);
   }
 }
 

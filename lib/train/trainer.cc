@@ -41,22 +41,20 @@ Trainer::Trainer(StepRunner& runner, const Config& config, Clock now)
 void check_batches(const Config& config, const Dataset& train) {
   const FitConfig& fit = config.fit;
   const bool drop_last = config.data.remainder.value == "drop";
-  Diagnostics diagnostics;
   if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
-    diagnostics
-        .error("E316", fit.batch_size.loc,
-               fmt::format("a batch of {} is larger than the data: {} samples",
-                           fit.batch_size.value, train.num_samples))
+    throw ConfigError("E316", fit.batch_size.loc,
+                      fmt::format("a batch of {} is larger than the data: {} samples",
+                                  fit.batch_size.value, train.num_samples))
         .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
-  } else if (count_batches(train.num_samples, fit.batch_size, drop_last) == 0) {
-    diagnostics
-        .error("E316", train.loc,
-               fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
-                           "incomplete batches",
-                           train.num_samples, fit.batch_size.value))
+  }
+  if (count_batches(train.num_samples, fit.batch_size, drop_last) == 0) {
+    throw ConfigError(
+        "E316", train.loc,
+        fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
+                    "incomplete batches",
+                    train.num_samples, fit.batch_size.value))
         .help("a smaller fit.batch_size, or `remainder: keep`");
   }
-  diagnostics.throw_if_errors();
 }
 
 void Trainer::fit(const Dataset& train, const Dataset* validation) {
@@ -357,15 +355,12 @@ void Trainer::check_loss(int64_t epoch, int64_t step) const {
     const bool is_lost = first_nonfinite(runner_.read_variable(path)) >= 0;
     lost = lost.empty() && is_lost ? path : lost;
   }
-  Diagnostics diagnostics;
-  diagnostics
-      .error("E501", config_.compile.optimizer.loc,
-             fmt::format(
-                 "the loss is {} at step {} of epoch {}; {}", format_shortest(loss), step, epoch,
-                 lost.empty() ? "all weights are finite"
-                              : fmt::format("`{}` is the first weight that is not finite", lost)))
+  throw ConfigError(
+      "E501", config_.compile.optimizer.loc,
+      fmt::format("the loss is {} at step {} of epoch {}; {}", format_shortest(loss), step, epoch,
+                  lost.empty() ? "all weights are finite"
+                               : fmt::format("`{}` is the first weight that is not finite", lost)))
       .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
-  throw ConfigError(diagnostics);
 }
 
 }  // namespace meshtrain
