@@ -38,21 +38,22 @@ bool is_override(const std::string& word) {
 // word after --resume, which takes its own with `=` alone.
 void check_is_config(const std::vector<std::string>& files, size_t i, bool resumes) {
   const std::string& word = files[i];
-  Diagnostics problems;
   if (is_run_dir(word)) {
-    problems.error("E140", {}, fmt::format("`{}` is a run, no config", word))
+    throw ConfigError("E140", {}, fmt::format("`{}` is a run, no config", word))
         .help(fmt::format("`meshtrain resume {}` goes on with it", word))
         .help(fmt::format("its config: {}/config.resolved.yaml", word));
-  } else if (std::error_code error; !ends_with(word, ".yaml") && !ends_with(word, ".yml") &&
-                                    is_known_key(word) && !std::filesystem::exists(word, error)) {
-    problems.error("E140", {}, fmt::format("`{}` is a key and has no value", word))
+  }
+  std::error_code error;
+  if (!ends_with(word, ".yaml") && !ends_with(word, ".yml") && is_known_key(word) &&
+      !std::filesystem::exists(word, error)) {
+    throw ConfigError("E140", {}, fmt::format("`{}` is a key and has no value", word))
         .help(fmt::format("write {}={}", word, i + 1 < files.size() ? files[i + 1] : "VALUE"));
-  } else if (resumes && (word == "auto" || word == "latest" || word == "best") &&
-             !std::filesystem::exists(word, error)) {
-    problems.error("E140", {}, fmt::format("`{}` is no config", word))
+  }
+  if (resumes && (word == "auto" || word == "latest" || word == "best") &&
+      !std::filesystem::exists(word, error)) {
+    throw ConfigError("E140", {}, fmt::format("`{}` is no config", word))
         .help(fmt::format("write --resume={}", word));
   }
-  problems.throw_if_errors();
 }
 
 }  // namespace
@@ -163,21 +164,17 @@ void show_warnings(const Diagnostics& warnings, const Arguments& a) {
 }
 
 void refuse(const char* code, const std::string& message, const std::string& help) {
-  Diagnostics diagnostics;
-  diagnostics.error(code, {}, message).help(help);
-  throw ConfigError(std::move(diagnostics));
+  throw ConfigError(code, {}, message).help(help);
 }
 
 void refuse_profile(const Arguments& a, const std::string& run) {
   if (!a.profile.empty()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E140", {},
-               fmt::format("`--profile {}`: the config of `{}` has no profiles, what was chosen of "
-                           "them is in it",
-                           a.profile, run))
+    throw ConfigError(
+        "E140", {},
+        fmt::format("`--profile {}`: the config of `{}` has no profiles, what was chosen of "
+                    "them is in it",
+                    a.profile, run))
         .help("write the profile's values as KEY=VALUE");
-    throw ConfigError(diagnostics);
   }
 }
 

@@ -63,9 +63,8 @@ int run_explain(const Arguments& arguments) {
     out_stream().write(*text);
     return 0;
   }
-  Diagnostics diagnostics;
-  Diagnostic& error = diagnostics.error(
-      "E140", {}, fmt::format("`{}` is no code, no key and no class", printable(word)));
+  ConfigError error("E140", {},
+                    fmt::format("`{}` is no code, no key and no class", printable(word)));
   std::vector<std::string> words = explained_words();
   for (const EnvironmentName& name : environment_names()) {
     words.emplace_back(name.name);
@@ -74,7 +73,7 @@ int run_explain(const Arguments& arguments) {
     error.help(fmt::format("did you mean `{}`?", *nearest));
   }
   error.note("`meshtrain explain` lists the codes, `meshtrain schema` the keys");
-  throw ConfigError(diagnostics);
+  throw error;
 }
 
 }  // namespace meshtrain

@@ -83,10 +83,8 @@ void load_given_weights(Engine& engine, const GivenRun& given, const Config& con
     if (engine.model().weights().empty()) {
       return;
     }
-    Diagnostics diagnostics;
-    diagnostics.error("E140", {}, "no weights given")
+    throw ConfigError("E140", {}, "no weights given")
         .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
-    throw ConfigError(diagnostics);
   }
   if (given.weights.empty()) {
     load_weights(engine, configured, configured.loc, &engine.model(), nullptr, coordinator);

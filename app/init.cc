@@ -75,14 +75,12 @@ int run_init(const Arguments& arguments) {
     }
     names.emplace_back(entry.name);
   }
-  Diagnostics diagnostics;
-  Diagnostic& error =
-      diagnostics.error("E140", {}, fmt::format("no template `{}`", arguments.template_name));
+  ConfigError error("E140", {}, fmt::format("no template `{}`", arguments.template_name));
   if (const auto nearest = nearest_name(arguments.template_name, names)) {
     error.help(fmt::format("did you mean `{}`?", *nearest));
   }
   error.note("`meshtrain init` lists the templates");
-  throw ConfigError(diagnostics);
+  throw error;
 }
 
 }  // namespace meshtrain

@@ -62,10 +62,8 @@ void check_interface(const std::string& name) {
     names.emplace_back(each->if_name);
   }
   if_freenameindex(all);
-  Diagnostics diagnostics;
-  diagnostics.error("E613", {}, fmt::format("interface `{}` not found", printable(name)))
+  throw ConfigError("E613", {}, fmt::format("interface `{}` not found", printable(name)))
       .note("there are " + join(names, ", "));
-  throw ConfigError(std::move(diagnostics));
 }
 
 // What the processes will find, as far as this host can tell.
@@ -118,11 +116,9 @@ std::string find_mpirun() {
       return file;
     }
   }
-  Diagnostics diagnostics;
-  diagnostics.error("E614", {}, "there is no `mpirun` on PATH, which starts the processes")
+  throw ConfigError("E614", {}, "there is no `mpirun` on PATH, which starts the processes")
       .help("apt-get install openmpi-bin (Open MPI), on every host")
       .help("with Slurm: srun --mpi=pmix meshtrain train ...");
-  throw ConfigError(std::move(diagnostics));
 }
 
 // What Open MPI should be told and the user has not told it.

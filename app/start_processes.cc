@@ -52,17 +52,14 @@ void check_start(const Arguments& arguments, const LaunchEnvironment& environmen
   }
   check_files_can_be_shared(arguments);
   if (!wants_gpu(arguments, verb, environment.size)) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error(
-            "E614", {},
-            fmt::format("RANK and WORLD_SIZE start {} processes, and `devices` gives them no GPU "
-                        "each; processes on processors talk over MPI",
-                        environment.size))
+    throw ConfigError(
+        "E614", {},
+        fmt::format("RANK and WORLD_SIZE start {} processes, and `devices` gives them no GPU "
+                    "each; processes on processors talk over MPI",
+                    environment.size))
         .note(fmt::format("GPUs that this process sees: {}; processes on this host: {}",
                           LocalResources::here(environment.size).gpus, environment.local_size))
         .help("mpirun -np N meshtrain ..., srun --mpi=pmix meshtrain ..., or meshtrain launch");
-    throw ConfigError(std::move(diagnostics));
   }
 }
 

@@ -218,11 +218,9 @@ std::string drawing(const Setup& setup, const std::string& name, bool color) {
     }
   }
   if (out.empty()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E140", {}, fmt::format("`--sharding={}`: no such variable or pinned output", name))
+    throw ConfigError("E140", {},
+                      fmt::format("`--sharding={}`: no such variable or pinned output", name))
         .note("nearest: " + join(nearest_names(name, known, 4), ", "));
-    throw ConfigError(diagnostics);
   }
   return out;
 }

@@ -229,12 +229,9 @@ class MeshProof {
     names_ = mesh.axis_names();
     own_sizes_ = mesh.shape();
     if (mesh.num_devices() == 1) {
-      Diagnostics diagnostics;
-      diagnostics
-          .error("E140", own_.config().distribution.mesh.shape.loc,
-                 "the mesh has one device: there is nothing to compare with")
+      throw ConfigError("E140", own_.config().distribution.mesh.shape.loc,
+                        "the mesh has one device: there is nothing to compare with")
           .help("--devices cpu:8 --mesh 4x2, or any other");
-      throw ConfigError(diagnostics);
     }
     batches_ = batches_of(own_.config(), *own_.data().train, arguments.steps);
     if (batches_.empty()) {

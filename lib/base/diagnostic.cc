@@ -162,14 +162,36 @@ ConfigError::ConfigError(Diagnostics diagnostics)
     : Error(diagnostics.exit_code(), diagnostics.render()), diagnostics_(std::move(diagnostics)) {}
 
 namespace {
-Diagnostics single(std::string code, SourceLoc loc, std::string message) {
+Diagnostics single(Diagnostic problem) {
   Diagnostics diagnostics;
-  diagnostics.error(std::move(code), std::move(loc), std::move(message));
+  diagnostics.error({}, {}, {}) = std::move(problem);
   return diagnostics;
 }
 }  // namespace
 
+ConfigError::ConfigError(Diagnostic problem) : ConfigError(single(std::move(problem))) {}
+
 ConfigError::ConfigError(std::string code, SourceLoc loc, std::string message)
-    : ConfigError(single(std::move(code), std::move(loc), std::move(message))) {}
+    : ConfigError(Diagnostic{
+          Severity::kError, std::move(code), std::move(message), std::move(loc), {}, {}}) {}
+
+ConfigError& ConfigError::help(std::string_view text) {
+  diagnostics_.list_.back().help(text);
+  return update();
+}
+ConfigError& ConfigError::note(std::string_view text) {
+  diagnostics_.list_.back().note(text);
+  return update();
+}
+ConfigError& ConfigError::with_label(std::string text) {
+  diagnostics_.list_.back().with_label(std::move(text));
+  return update();
+}
+
+// Makes what() the text of all that was added.
+ConfigError& ConfigError::update() {
+  Error::operator=(Error(exit_code(), diagnostics_.render()));
+  return *this;
+}
 
 }  // namespace meshtrain

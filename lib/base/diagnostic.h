@@ -86,6 +86,8 @@ class Diagnostics {
   void throw_if_errors() const;
 
  private:
+  friend class ConfigError;
+
   std::vector<Diagnostic> list_;
 };
 
@@ -93,12 +95,20 @@ class Diagnostics {
 class ConfigError : public Error {
  public:
   explicit ConfigError(Diagnostics diagnostics);
-  // One problem without further notes.
+  explicit ConfigError(Diagnostic problem);
+  // One problem: throw ConfigError("E400", {}, "no checkpoint").help("...").
   ConfigError(std::string code, SourceLoc loc, std::string message);
+
+  // Each adds to the last problem.
+  ConfigError& help(std::string_view text);
+  ConfigError& note(std::string_view text);
+  ConfigError& with_label(std::string text);
 
   const Diagnostics& diagnostics() const { return diagnostics_; }
 
  private:
+  ConfigError& update();
+
   Diagnostics diagnostics_;
 };
 

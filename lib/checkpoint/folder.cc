@@ -159,25 +159,21 @@ void check_checkpoint_folder(const std::string& folder, int64_t num_bytes, int64
   try {
     probe(folder);
   } catch (const FileError& error) {
-    Diagnostics diagnostics;
-    diagnostics.error("E421", {}, fmt::format("checkpoints cannot be saved: {}", error.what()))
+    throw ConfigError("E421", {}, fmt::format("checkpoints cannot be saved: {}", error.what()))
         .help("another place for results: -o DIR; or checkpoint.every=never");
-    throw ConfigError(diagnostics);
   }
   const int64_t there = static_cast<int64_t>(checkpoint_steps(folder).size());
   const int64_t wanted = num_bytes * std::max<int64_t>(keep + 1 - there, 1);
   const std::optional<int64_t> free = free_bytes(folder);
   if (free && *free < wanted) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E420", {},
-               fmt::format("no room for checkpoints in `{}`: {} more of {} each, {} are free",
-                           folder, std::max<int64_t>(keep + 1 - there, 1), format_bytes(num_bytes),
-                           format_bytes(*free)))
+    throw ConfigError(
+        "E420", {},
+        fmt::format("no room for checkpoints in `{}`: {} more of {} each, {} are free", folder,
+                    std::max<int64_t>(keep + 1 - there, 1), format_bytes(num_bytes),
+                    format_bytes(*free)))
         .help(
             "another place for results (-o DIR), a smaller checkpoint.keep, or "
             "checkpoint.every=never");
-    throw ConfigError(diagnostics);
   }
 }
 

@@ -122,13 +122,11 @@ std::string temporary_folder() {
 void check_room(const std::string& folder, uint64_t bytes) {
   const std::optional<int64_t> free = free_bytes(folder);
   if (free && static_cast<uint64_t>(*free) < bytes) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E457", {},
-               fmt::format("no room for a copy of the checkpoint in `{}`: it has {}, {} are free",
-                           folder, format_bytes(static_cast<int64_t>(bytes)), format_bytes(*free)))
+    throw ConfigError(
+        "E457", {},
+        fmt::format("no room for a copy of the checkpoint in `{}`: it has {}, {} are free", folder,
+                    format_bytes(static_cast<int64_t>(bytes)), format_bytes(*free)))
         .help("TMPDIR names another folder for temporary files");
-    throw ConfigError(diagnostics);
   }
 }
 
@@ -155,13 +153,10 @@ LocalCopy::LocalCopy(const Coordinator& coordinator, const std::string& path, bo
   }
   coordinator.on_all_ranks(kCopying, [&] {
     if (is_blind) {
-      Diagnostics diagnostics;
-      diagnostics
-          .error("E457", {},
-                 fmt::format("does not see what rank 0 sees as `{}`: {}", path,
-                             seen.problem.empty() ? "another is there" : seen.problem))
+      throw ConfigError("E457", {},
+                        fmt::format("does not see what rank 0 sees as `{}`: {}", path,
+                                    seen.problem.empty() ? "another is there" : seen.problem))
           .help("a folder that all hosts share, or `checkpoint: {gather: root}`");
-      throw ConfigError(diagnostics);
     }
   });
 }

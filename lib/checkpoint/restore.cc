@@ -496,13 +496,10 @@ void check_allowed_keys(const std::vector<std::string>& allow) {
         std::any_of(std::begin(kWhole), std::end(kWhole),
                     [&](const std::string& whole) { return is_below(key, whole); });
     if (!is_known) {
-      Diagnostics diagnostics;
-      diagnostics
-          .error("E140", {},
-                 fmt::format("`--allow {}`: no such key keeps a run from going on", key))
+      throw ConfigError("E140", {},
+                        fmt::format("`--allow {}`: no such key keeps a run from going on", key))
           .help(fmt::format("one of {}, or {} and keys of theirs", join(kExact, ", "),
                             join(kWhole, ", ")));
-      throw ConfigError(diagnostics);
     }
   }
 }

@@ -75,15 +75,12 @@ void check_shared_folder(const Coordinator& coordinator, const std::string& fold
     }
   }
   if (!blind.empty()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E452", {},
-               fmt::format("`{}`, made by {}, is not seen by {}", folder, coordinator.describe(0),
-                           join(blind, ", ")))
+    throw ConfigError("E452", {},
+                      fmt::format("`{}`, made by {}, is not seen by {}", folder,
+                                  coordinator.describe(0), join(blind, ", ")))
         .help("a folder that all hosts share: -o DIR")
         .help(
             "or `checkpoint: {gather: root}`: the others send their pieces to the host of rank 0");
-    throw ConfigError(diagnostics);
   }
 }
 

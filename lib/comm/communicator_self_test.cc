@@ -120,16 +120,14 @@ void check_communicator(ProcessGroup& group, bool moves_tensors) {
   if (wrong.empty()) {
     return;
   }
-  Diagnostics diagnostics;
-  Diagnostic& d =
-      diagnostics.error("E605", {}, "processes do not get from each other what was sent");
+  ConfigError problem("E605", {}, "processes do not get from each other what was sent");
   for (const std::string& line : wrong) {
-    d.note(line);
+    problem.note(line);
   }
-  d.help(
+  problem.help(
       "another network interface (MESHTRAIN_NET_INTERFACE), or another version of MPI; nothing "
       "was trained");
-  throw ConfigError(std::move(diagnostics));
+  throw problem;
 }
 
 }  // namespace meshtrain

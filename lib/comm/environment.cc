@@ -15,13 +15,12 @@ constexpr int kMostProcesses = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& message, const std::string& note,
                          const std::string& help) {
-  Diagnostics diagnostics;
-  Diagnostic& d = diagnostics.error("E612", {}, message);
+  ConfigError problem("E612", {}, message);
   if (!note.empty()) {
-    d.note(note);
+    problem.note(note);
   }
-  d.help(help);
-  throw ConfigError(std::move(diagnostics));
+  problem.help(help);
+  throw problem;
 }
 
 class Variables {
@@ -194,24 +193,23 @@ void check_can_meet(const LaunchEnvironment& environment) {
   if (environment.is_alone()) {
     return;
   }
-  Diagnostics diagnostics;
   if (environment.launcher == Launcher::kSlurm) {
-    diagnostics
-        .error("E614", {},
-               fmt::format("each of {} tasks of this Slurm step believes to be alone: it was "
-                           "started without PMIx, over which they find each other",
-                           environment.size))
+    throw ConfigError(
+        "E614", {},
+        fmt::format("each of {} tasks of this Slurm step believes to be alone: it was "
+                    "started without PMIx, over which they find each other",
+                    environment.size))
         .help("srun --mpi=pmix meshtrain ...; `srun --mpi=list` shows whether this Slurm has it")
         .help("for runs of one process each, `srun --ntasks=1` for each of them");
-  } else if (environment.launcher == Launcher::kOtherMpi) {
-    diagnostics
-        .error("E614", {},
-               fmt::format("each of {} processes believes to be alone: the `mpirun` of another MPI "
-                           "(MPICH or Intel MPI, by PMI_RANK and PMI_SIZE) started them",
-                           environment.size))
+  }
+  if (environment.launcher == Launcher::kOtherMpi) {
+    throw ConfigError(
+        "E614", {},
+        fmt::format("each of {} processes believes to be alone: the `mpirun` of another MPI "
+                    "(MPICH or Intel MPI, by PMI_RANK and PMI_SIZE) started them",
+                    environment.size))
         .help("start them with the `mpirun` of Open MPI (Debian: mpirun.openmpi)");
   }
-  diagnostics.throw_if_errors();
 }
 
 }  // namespace meshtrain

@@ -23,11 +23,9 @@ struct Origin {
 };
 
 [[noreturn]] void refuse(const Origin& origin, const std::string& message) {
-  Diagnostics diagnostics;
-  diagnostics.error("E140", origin.loc, origin.loc ? message : origin.where + ": " + message)
+  throw ConfigError("E140", origin.loc, origin.loc ? message : origin.where + ": " + message)
       .help(origin.loc ? "a line for each host: `node1 slots=4`"
                        : "names and processes: --hosts node1:4,node2:4");
-  throw ConfigError(std::move(diagnostics));
 }
 
 // A name or an address, and nothing that a program could take for an option.

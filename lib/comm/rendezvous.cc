@@ -400,13 +400,10 @@ void allow_open_files(int more) {
     ::setrlimit(RLIMIT_NOFILE, &limit);
     return;
   }
-  Diagnostics problem;
-  problem
-      .error("E640", {},
-             fmt::format("`ulimit -n` allows {} open files, needs {}", limit.rlim_max, needed))
+  throw ConfigError(
+      "E640", {}, fmt::format("`ulimit -n` allows {} open files, needs {}", limit.rlim_max, needed))
       .help(fmt::format("ulimit -n {}, or LimitNOFILE of the service that starts the processes",
                         needed));
-  throw ConfigError(std::move(problem));
 }
 
 }  // namespace meshtrain

@@ -37,13 +37,13 @@ namespace fs = std::filesystem;
   }
   auto file = std::make_shared<SourceFile>(SourceFile{name, std::move(text)});
   const int column = static_cast<int>(offset - line_start) + 1;
-  Diagnostics diagnostics;
-  Diagnostic& d = diagnostics.error(
+  ConfigError problem(
       "E103", {file, line, column, 1},
       value == 0 ? fmt::format("byte 0x00 at {}:{}: a configuration is text", line, column)
                  : fmt::format("byte 0x{:02x} at {}:{} is not UTF-8", value, line, column));
-  d.help(is_utf16 ? "this looks like UTF-16; save the file as UTF-8" : "save the file as UTF-8");
-  throw ConfigError(diagnostics);
+  problem.help(is_utf16 ? "this looks like UTF-16; save the file as UTF-8"
+                        : "save the file as UTF-8");
+  throw problem;
 }
 
 [[noreturn]] void refuse_file(const SourceLoc& named_at, std::string message, std::string note) {

@@ -102,8 +102,7 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
 
 [[noreturn]] void refuse_labels(const WrongNumbers& wrong, int64_t num_classes,
                                 const std::string& name, const SourceLoc& loc) {
-  Diagnostics findings;
-  Diagnostic& problem = findings.error(
+  ConfigError problem(
       "E312", loc,
       fmt::format("`{}`: sample {} has the label {}; the {} classes are the whole numbers 0..{}",
                   name, wrong.sample, format_shortest(wrong.first), num_classes, num_classes - 1));
@@ -113,16 +112,14 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
   if (wrong.first == static_cast<double>(num_classes)) {
     problem.help("labels count from 0; are these counted from 1?");
   }
-  throw ConfigError(std::move(findings));
+  throw problem;
 }
 
 [[noreturn]] void refuse_ids(const WrongNumbers& wrong, int64_t num_rows, const std::string& layer,
                              const std::string& name, const SourceLoc& loc) {
-  Diagnostics findings;
-  Diagnostic& problem =
-      findings.error("E314", loc,
-                     fmt::format("`{}`: sample {} has the id {}; `{}` has the rows 0..{}", name,
-                                 wrong.sample, format_shortest(wrong.first), layer, num_rows - 1));
+  ConfigError problem("E314", loc,
+                      fmt::format("`{}`: sample {} has the id {}; `{}` has the rows 0..{}", name,
+                                  wrong.sample, format_shortest(wrong.first), layer, num_rows - 1));
   if (wrong.count > 1) {
     problem.note(fmt::format("{} more ids have no row", format_thousands(wrong.count - 1)));
   }
@@ -133,7 +130,7 @@ RowsPtr check_numbers(RowsPtr rows, const IsRight& is_right, const Refuse& refus
     problem.help(
         fmt::format("`input_dim: {}` gives `{}` a row for the id {}", largest + 1, layer, largest));
   }
-  throw ConfigError(std::move(findings));
+  throw problem;
 }
 
 // A number is NaN or infinite when all bits of its exponent are set. Blocks of fixed length without
@@ -218,16 +215,13 @@ RowsPtr check_finite(RowsPtr rows, const std::string& name, const std::string& o
     }
     const int64_t features = block.size() / block.shape()[0];
     const double value = block.at(index);
-    Diagnostics findings;
-    findings
-        .error("E315", loc,
-               fmt::format("{}: `{}`: sample {}{} is {}", owner, name, row(index / features),
-                           features == 1 ? "" : fmt::format(" feature {}", index % features),
-                           std::isnan(value) ? "NaN"
-                           : value > 0       ? "inf"
-                                             : "-inf"))
+    throw ConfigError("E315", loc,
+                      fmt::format("{}: `{}`: sample {}{} is {}", owner, name, row(index / features),
+                                  features == 1 ? "" : fmt::format(" feature {}", index % features),
+                                  std::isnan(value) ? "NaN"
+                                  : value > 0       ? "inf"
+                                                    : "-inf"))
         .help("`data.nonfinite: allow` takes such numbers as they are");
-    throw ConfigError(std::move(findings));
   };
   if (!is_checked_ahead(*rows)) {
     return std::make_shared<CheckedRows>(std::move(rows), check);

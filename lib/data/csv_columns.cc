@@ -22,8 +22,7 @@ std::string list_of(std::span<const std::string> names) {
 
 [[noreturn]] void refuse_column(std::span<const std::string> names, const CsvColumn& column,
                                 const std::string& name, const std::string& file) {
-  Diagnostics problems;
-  Diagnostic& problem = problems.error(
+  ConfigError problem(
       "E310", column.loc,
       fmt::format("`{}` has no column `{}`; columns: {}", file, shown_text(name), list_of(names)));
   if (column.text != name) {
@@ -33,7 +32,7 @@ std::string list_of(std::span<const std::string> names) {
   if (const auto nearest = nearest_name(name, names)) {
     problem.with_label(fmt::format("did you mean `{}`?", *nearest));
   }
-  throw ConfigError(problems);
+  throw problem;
 }
 
 // The column that has this name in the training data. Names are compared where both have them.

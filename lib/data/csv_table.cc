@@ -240,13 +240,10 @@ void CsvTableReader::Rows::check_vocabulary(size_t column,
                                             const std::vector<std::string>& learned) const {
   for (const auto& [named, texts] : settings_.vocabularies) {
     if (named.text == layout_.known_as[column] && texts != learned) {
-      Diagnostics problems;
-      problems
-          .error("E324", named.loc,
-                 fmt::format("the `vocabulary` of `{}` is not that of the training data",
-                             shown_text(named.text)))
+      throw ConfigError("E324", named.loc,
+                        fmt::format("the `vocabulary` of `{}` is not that of the training data",
+                                    shown_text(named.text)))
           .help("leave it out: ids are always those of the training data");
-      throw ConfigError(problems);
     }
   }
 }
@@ -361,14 +358,12 @@ void CsvTableReader::Rows::fill_missing(HostTensor& tensor, int64_t position, in
       continue;
     }
     if (!mean) {
-      Diagnostics problems;
-      problems
-          .error("E311", {},
-                 fmt::format("`{}`: column `{}` misses numbers, and no mean was learned from the "
-                             "training data",
-                             first_file_, shown_text(name)))
+      throw ConfigError(
+          "E311", {},
+          fmt::format("`{}`: column `{}` misses numbers, and no mean was learned from the "
+                      "training data",
+                      first_file_, shown_text(name)))
           .help("train with `missing: mean`, or give a number: `missing: 0`");
-      throw ConfigError(problems);
     }
     if (std::isnan(*mean)) {
       throw ConfigError("E311", {},

@@ -168,19 +168,17 @@ void WatchedFile::check_unchanged() const {
     return;
   }
   const double seconds = static_cast<double>(change_time(now) - changed_at_) * 1e-9;
-  Diagnostics findings;
-  findings
-      .error("E321", loc_,
-             size != file_.size()
-                 ? fmt::format("`{}` changed while it was in use: it had {} bytes, now {}",
-                               file_.path(), format_thousands(static_cast<int64_t>(file_.size())),
-                               format_thousands(static_cast<int64_t>(size)))
-                 : fmt::format("`{}` changed while it was in use: its time of change is {:+.3f} s "
-                               "off that of the start",
-                               file_.path(), seconds))
+  throw ConfigError(
+      "E321", loc_,
+      size != file_.size()
+          ? fmt::format("`{}` changed while it was in use: it had {} bytes, now {}", file_.path(),
+                        format_thousands(static_cast<int64_t>(file_.size())),
+                        format_thousands(static_cast<int64_t>(size)))
+          : fmt::format("`{}` changed while it was in use: its time of change is {:+.3f} s "
+                        "off that of the start",
+                        file_.path(), seconds))
       .help(
           "write new data under another name, or let `data.cache: memory` or `file` keep the old");
-  throw ConfigError(std::move(findings));
 }
 
 RowsPtr stored_rows(std::shared_ptr<const WatchedFile> file, StoredArray array, uint64_t offset,

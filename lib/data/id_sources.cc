@@ -56,12 +56,9 @@ Vocabulary vocabulary_of(const ConfigObject& source, const std::string& base_dir
     const Vocabulary given =
         vocabulary_of(text_in_memory("characters", source.string("characters")));
     if (is_known && given != known->characters) {
-      Diagnostics problems;
-      problems
-          .error("E324", source.loc_of("characters"),
-                 "`characters` are not those of the training data")
+      throw ConfigError("E324", source.loc_of("characters"),
+                        "`characters` are not those of the training data")
           .help("leave them out: ids are always those of the training data");
-      throw ConfigError(problems);
     }
     return given;
   }

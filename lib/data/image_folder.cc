@@ -52,10 +52,8 @@ class ImageRows final : public Rows {
       resize_image(read_image(path, static_cast<int>(shape_[3])), size_, to);
     } catch (const ConfigError& bad) {
       const Diagnostic& problem = bad.diagnostics().list().front();
-      Diagnostics placed;
-      placed.error(problem.code, loc_, problem.message)
+      throw ConfigError(problem.code, loc_, problem.message)
           .help("`on_bad_record: skip` leaves such images out");
-      placed.throw_if_errors();
     }
   }
 
@@ -98,18 +96,16 @@ int64_t drop_bad(ImageListing& listing, const ConfigObject& source, int channels
   const int64_t bad = std::count_if(problems.begin(), problems.end(),
                                     [](const std::string& problem) { return !problem.empty(); });
   if (bad > limit) {
-    Diagnostics found;
-    Diagnostic& error =
-        found.error("E322", source.loc_of("on_bad_record"),
-                    fmt::format("{} of {} images cannot be read; `max_bad_records` allows {}", bad,
-                                problems.size(), limit));
+    ConfigError error("E322", source.loc_of("on_bad_record"),
+                      fmt::format("{} of {} images cannot be read; `max_bad_records` allows {}",
+                                  bad, problems.size(), limit));
     int shown = 0;
     for (const std::string& problem : problems) {
       if (!problem.empty() && shown++ < 3) {
         error.note(problem);
       }
     }
-    found.throw_if_errors();
+    throw error;
   }
   size_t kept = 0;
   for (size_t i = 0; i < problems.size(); ++i) {

@@ -110,10 +110,8 @@ std::vector<std::string> class_folders(const std::string& folder, const SourceLo
     }
   }
   if (names.empty()) {
-    Diagnostics problems;
-    problems.error("E316", loc, fmt::format("`{}` holds no folders, one for each class", folder))
+    throw ConfigError("E316", loc, fmt::format("`{}` holds no folders, one for each class", folder))
         .help("`label_mode: none` reads images without labels");
-    problems.throw_if_errors();
   }
   return names;
 }
@@ -145,8 +143,7 @@ void check_folder(const std::string& folder, bool has_labels, const SourceLoc& l
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
   if (!fs::exists(status)) {
-    Diagnostics problems;
-    Diagnostic& problem = problems.error(
+    ConfigError problem(
         "E300", loc,
         fmt::format(
             "there is no folder `{}`{}", folder,
@@ -154,7 +151,7 @@ void check_folder(const std::string& folder, bool has_labels, const SourceLoc& l
     if (const std::vector<std::string> similar = similar_files(folder, 3); !similar.empty()) {
       problem.help("there: " + join(similar, ", "));
     }
-    problems.throw_if_errors();
+    throw problem;
   }
   if (!fs::is_directory(status) && has_labels) {
     throw ConfigError("E300", loc, fmt::format("`{}` is no folder", folder));

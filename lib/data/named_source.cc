@@ -90,16 +90,14 @@ std::optional<Samples> find_cifar(const ConfigObject& source,
 
 [[noreturn]] void not_there(const ConfigObject& source, const std::vector<std::string>& folders) {
   const NamedSet& set = *find_named_set(source.class_name);
-  Diagnostics problems;
-  Diagnostic& problem =
-      problems.error("E300", source.loc,
-                     fmt::format("the data set `{}` is not on this machine; looked in {}", set.name,
-                                 join(folders, ", ")));
+  ConfigError problem("E300", source.loc,
+                      fmt::format("the data set `{}` is not on this machine; looked in {}",
+                                  set.name, join(folders, ", ")));
   problem.help(fmt::format("run `meshtrain data fetch {}`", set.name));
   for (const std::string& step : manual_steps(set, datasets_folder())) {
     problem.note("or by hand: " + step);
   }
-  problems.throw_if_errors();
+  throw problem;
   MESHTRAIN_CHECK(false);
 }
 

@@ -66,12 +66,11 @@ std::vector<NamedFile> find_files(const std::string& path, const SourceLoc& loc,
   }
   ::globfree(&matches);
   if (files.empty()) {
-    Diagnostics findings;
-    Diagnostic& problem = findings.error("E300", loc, fmt::format("no file matches `{}`", path));
+    ConfigError problem("E300", loc, fmt::format("no file matches `{}`", path));
     const std::vector<std::string> names = similar_files(resolved, 3);
     problem.help(names.empty() ? "there is no such folder, or it is empty"
                                : fmt::format("files in that folder: {}", join(names, ", ")));
-    throw ConfigError(std::move(findings));
+    throw problem;
   }
   allow_many_files(files.size());
   // By bytes, not by the locale: the same order everywhere.

@@ -62,12 +62,10 @@ std::pair<int64_t, int64_t> parse_slice(const std::string& text, int64_t size,
       }
     }
   }
-  Diagnostics findings;
-  findings.error("E113", loc, fmt::format("cannot read the slice `{}`", text))
+  throw ConfigError("E113", loc, fmt::format("cannot read the slice `{}`", text))
       .help(
           "write \"[begin:end]\" as in Python: \"[9000:]\", \"[:-100]\", \"[:90%]\"; without "
           "steps");
-  throw ConfigError(std::move(findings));
 }
 
 Dataset slice_dataset(const Dataset& dataset, int64_t begin, int64_t end) {

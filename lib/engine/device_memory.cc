@@ -42,17 +42,17 @@ std::vector<std::string> describe(std::vector<Tensor> tensors) {
   return lines;
 }
 
-Diagnostic& refuse(Diagnostics& diagnostics, const Setup& setup, gpu::Device& device,
-                   const std::string& what, int64_t needed, std::vector<Tensor> largest) {
+ConfigError refusal(const Setup& setup, gpu::Device& device, const std::string& what,
+                    int64_t needed, std::vector<Tensor> largest) {
   const gpu::DeviceInfo info = device.info();
-  Diagnostic& d = diagnostics.error(
+  ConfigError error(
       "E630", setup.distribution().devices.text.loc,
       fmt::format("{} {} of GPU memory; {} of {} are free on {}", what, format_bytes(needed),
                   format_bytes(info.free_bytes), format_bytes(info.total_bytes), info.name));
   for (const std::string& line : describe(std::move(largest))) {
-    d.note(line);
+    error.note(line);
   }
-  return d;
+  return error;
 }
 
 struct Need {
@@ -239,11 +239,10 @@ void check_variables_fit(const Setup& setup, gpu::Device& device) {
   if (variable_bytes(setup) <= room) {
     return;
   }
-  Diagnostics diagnostics;
-  Diagnostic& d = refuse(diagnostics, setup, device,
-                         fmt::format("weights ({}) and optimizer state ({}) need",
-                                     format_bytes(weights), format_bytes(others)),
-                         weights + others, std::move(tensors));
+  ConfigError error = refusal(setup, device,
+                              fmt::format("weights ({}) and optimizer state ({}) need",
+                                          format_bytes(weights), format_bytes(others)),
+                              weights + others, std::move(tensors));
   std::vector<Change> changes = changes_of(setup);
   Change& small = changes.emplace_back(
       Change{fmt::format("an optimizer with less state, such as SGD without momentum, saves up to "
@@ -257,8 +256,7 @@ void check_variables_fit(const Setup& setup, gpu::Device& device) {
   const int64_t shards = setup.mesh().size_of(setup.distribution().batch_axes);
   const std::string change =
       fitting_words(setup, changes, train_step, setup.config().fit.batch_size, shards, room);
-  d.help(change.empty() ? "a smaller model, or `devices: cpu`" : change);
-  throw ConfigError(std::move(diagnostics));
+  throw error.help(change.empty() ? "a smaller model, or `devices: cpu`" : change);
 }
 
 std::vector<int64_t> check_steps_fit(const Setup& setup, const std::vector<StepBatch>& steps,
@@ -276,20 +274,18 @@ std::vector<int64_t> check_steps_fit(const Setup& setup, const std::vector<StepB
   int64_t batch = 0;
   for (const StepBatch& step : steps)
     batch = std::max(batch, step.batch);
-  Diagnostics diagnostics;
-  Diagnostic& d =
-      refuse(diagnostics, setup, device, text_of(steps), need.bytes, tensors_of(*largest));
+  ConfigError error = refusal(setup, device, text_of(steps), need.bytes, tensors_of(*largest));
   const int64_t smaller = largest_batch(setup, steps_up_to, batch, blocks, room);
   const std::string change = fitting_words(setup, changes_of(setup), steps_up_to, batch, batch,
                                            room + variable_bytes(setup));
   if (smaller > 0)
-    d.help(fmt::format("a batch of {} fits: write {}", smaller,
-                       batch_settings(setup.config(), smaller)));
+    error.help(fmt::format("a batch of {} fits: write {}", smaller,
+                           batch_settings(setup.config(), smaller)));
   if (!change.empty())
-    d.help(change);
+    error.help(change);
   if (smaller == 0 && change.empty())
-    d.help("no batch fits beside the variables: a smaller model, or `devices: cpu`");
-  throw ConfigError(std::move(diagnostics));
+    error.help("no batch fits beside the variables: a smaller model, or `devices: cpu`");
+  throw error;
 }
 
 }  // namespace meshtrain

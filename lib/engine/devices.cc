@@ -16,13 +16,12 @@ namespace {
 
 ConfigError no_gpu(const DeviceRequest& request, std::string message, const std::string& note,
                    std::string_view help) {
-  Diagnostics diagnostics;
-  Diagnostic& d = diagnostics.error("E620", request.text.loc, std::move(message));
+  ConfigError problem("E620", request.text.loc, std::move(message));
   if (!note.empty()) {
-    d.note(note);
+    problem.note(note);
   }
-  d.help(std::string(help));
-  return ConfigError(std::move(diagnostics));
+  problem.help(std::string(help));
+  return problem;
 }
 
 // Of CUDA_VISIBLE_DEVICES.
@@ -168,13 +167,10 @@ void check_number(const DeviceRequest& request, int number, int count) {
 
 void check_not_on_paper(const DeviceRequest& request) {
   if (!request.hardware.empty()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E621", request.text.loc,
-               fmt::format("`{}` are devices on paper: only `plan` works with them",
-                           request.text.value))
+    throw ConfigError(
+        "E621", request.text.loc,
+        fmt::format("`{}` are devices on paper: only `plan` works with them", request.text.value))
         .help("write `devices: auto` for those of this machine");
-    throw ConfigError(std::move(diagnostics));
   }
 }
 

@@ -223,13 +223,11 @@ struct Engine::Impl {
       for (const Variable& v : store.variables()) {
         paths.push_back(v.path);
       }
-      Diagnostics diagnostics;
-      Diagnostic& d =
-          diagnostics.error("E410", {}, fmt::format("the model has no variable `{}`", path));
+      ConfigError problem("E410", {}, fmt::format("the model has no variable `{}`", path));
       if (const auto near = nearest_name(path, paths)) {
-        d.help(fmt::format("did you mean `{}`?", *near));
+        problem.help(fmt::format("did you mean `{}`?", *near));
       }
-      throw ConfigError(std::move(diagnostics));
+      throw problem;
     }
     return variable;
   }

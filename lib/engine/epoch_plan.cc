@@ -35,22 +35,20 @@ EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch) {
 void check_batches(const Config& config, const Dataset& train) {
   const FitConfig& fit = config.fit;
   const bool drop_last = config.data.remainder.value == "drop";
-  Diagnostics diagnostics;
   if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
-    diagnostics
-        .error("E316", fit.batch_size.loc,
-               fmt::format("a batch of {} is larger than the data: {} samples",
-                           fit.batch_size.value, train.num_samples))
+    throw ConfigError("E316", fit.batch_size.loc,
+                      fmt::format("a batch of {} is larger than the data: {} samples",
+                                  fit.batch_size.value, train.num_samples))
         .help(fmt::format("write `batch_size: {}` or less", train.num_samples));
-  } else if (count_batches(train.num_samples, fit.batch_size, drop_last) == 0) {
-    diagnostics
-        .error("E316", train.loc,
-               fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
-                           "incomplete batches",
-                           train.num_samples, fit.batch_size.value))
+  }
+  if (count_batches(train.num_samples, fit.batch_size, drop_last) == 0) {
+    throw ConfigError(
+        "E316", train.loc,
+        fmt::format("{} samples are fewer than one batch of {}, and `remainder: drop` drops "
+                    "incomplete batches",
+                    train.num_samples, fit.batch_size.value))
         .help("a smaller fit.batch_size, or `remainder: keep`");
   }
-  diagnostics.throw_if_errors();
 }
 
 }  // namespace meshtrain

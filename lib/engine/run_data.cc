@@ -227,13 +227,10 @@ void check_same_data(const Coordinator& coordinator, const std::string& hash,
   const auto other =
       std::find_if(all.begin(), all.end(), [&](auto& each) { return each != all[0]; });
   if (other != all.end()) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E323", loc,
-               fmt::format("{} and {} read different data", coordinator.describe(0),
-                           coordinator.describe(static_cast<int>(other - all.begin()))))
+    throw ConfigError("E323", loc,
+                      fmt::format("{} and {} read different data", coordinator.describe(0),
+                                  coordinator.describe(static_cast<int>(other - all.begin()))))
         .help("the same files for all hosts: on a shared file system, or copies");
-    throw ConfigError(diagnostics);
   }
 }
 

@@ -350,10 +350,8 @@ void StepGraphs::forward(Frame& frame, int64_t batch, bool with_targets, bool tr
 void StepGraphs::add_losses(Frame& frame) const {
   Builder& builder = frame.builder;
   if (config_.compile.loss.empty()) {  // `plan` takes a config without data, whose loss none missed
-    Diagnostics diagnostics;
-    diagnostics.error("E112", config_.compile.loc, "`loss` of `compile` is missing")
+    throw ConfigError("E112", config_.compile.loc, "`loss` of `compile` is missing")
         .help("write `compile: {loss: mse}`");
-    diagnostics.throw_if_errors();
   }
   for (const OutputLoss& loss : losses_) {
     const auto scope = builder.scope(

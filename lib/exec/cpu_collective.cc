@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
-#include "comm/control_channel.h"
+#include "comm/heartbeat_monitor.h"
 #include "comm/local/combine.h"
 
 namespace meshtrain {
@@ -13,7 +13,7 @@ namespace {
 class TransferKernel final : public cpu::Kernel {
  public:
   TransferKernel(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses,
-                 std::shared_ptr<ControlChannel> control, const std::string& name,
+                 std::shared_ptr<HeartbeatMonitor> monitor, const std::string& name,
                  uint64_t signature)
       : transfer_(std::move(transfer)),
         accesses_(std::move(accesses)),
@@ -43,7 +43,7 @@ class TransferKernel final : public cpu::Kernel {
  private:
   std::unique_ptr<Transfer> transfer_;
   std::vector<Access> accesses_;
-  std::shared_ptr<ControlChannel> control_;
+  std::shared_ptr<HeartbeatMonitor> control_;
   const char* name_;
   uint64_t signature_;
 };
@@ -81,7 +81,7 @@ class Collectives {
     // The same on all ranks, which lower the same steps.
     const uint64_t signature = hash_text(path);
     return std::make_unique<TransferKernel>(std::move(transfer), std::move(accesses),
-                                            processes_.control, path, signature);
+                                            processes_.monitor, path, signature);
   }
 
   Processes processes_;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/cpu/lowering.h"
-#include "comm/processes.h"
+#include "comm/process_group.h"
 
 namespace meshtrain {
 

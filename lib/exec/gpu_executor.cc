@@ -11,8 +11,8 @@
 #include <map>
 #include <utility>
 
-#include "comm/heartbeat_monitor.h"
 #include "backend/gpu/lowering.h"
+#include "comm/heartbeat_monitor.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"

@@ -53,12 +53,9 @@ void save_model(const Engine& engine, const std::string& path, const Coordinator
   for (const std::string& name : engine.weight_paths()) {
     weights.push_back({name, engine.read_variable(name)});
     if (first_nonfinite(weights.back().tensor) >= 0) {
-      Diagnostics diagnostics;
-      diagnostics
-          .error("E501", config.compile.optimizer.loc,
-                 fmt::format("`{}` is not finite; the model is not saved", name))
+      throw ConfigError("E501", config.compile.optimizer.loc,
+                        fmt::format("`{}` is not finite; the model is not saved", name))
           .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm)");
-      throw ConfigError(diagnostics);
     }
   }
   const auto announced = coordinator.announce("saving the model");

@@ -34,18 +34,16 @@ std::string reason(int code) {
 }
 
 [[noreturn]] void invalid(std::string_view regex, const SourceLoc& loc, int code, size_t offset) {
-  Diagnostics diagnostics;
-  Diagnostic& d =
-      diagnostics.error("E201", loc,
-                        fmt::format("`{}` is not a regular expression: {} at character {}", regex,
-                                    reason(code), offset + 1));
+  ConfigError problem("E201", loc,
+                      fmt::format("`{}` is not a regular expression: {} at character {}", regex,
+                                  reason(code), offset + 1));
   if (starts_with(regex, "*")) {
-    d.with_label(fmt::format("did you mean `.{}`?", regex));
+    problem.with_label(fmt::format("did you mean `.{}`?", regex));
   }
-  d.help(
+  problem.help(
       "keys are variable paths or regular expressions in Python's syntax, such as "
       "`.*dense.*kernel`; write `\\(` for a bracket that is meant literally");
-  throw ConfigError(std::move(diagnostics));
+  throw problem;
 }
 
 struct Matcher {
@@ -96,13 +94,10 @@ bool Pattern::match(std::string_view text, bool whole) const {
     return false;
   }
   if (result < 0) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E201", impl_->loc,
-               fmt::format("matching `{}` against `{}` was given up: {}", impl_->regex, text,
-                           reason(result)))
+    throw ConfigError("E201", impl_->loc,
+                      fmt::format("matching `{}` against `{}` was given up: {}", impl_->regex, text,
+                                  reason(result)))
         .help("nested repeats such as `(a+)+` take exponential time; write the inner one once");
-    throw ConfigError(std::move(diagnostics));
   }
   return true;
 }

@@ -275,9 +275,7 @@ ValueId add_activation(Builder& builder, const ConfigValue& activation, ValueId 
   }
   const auto found = activation_table().find(name.key);
   if (found == activation_table().end()) {
-    Diagnostics diagnostics;
-    diagnostics.error("E122", activation.loc, fmt::format("unknown activation `{}`", name.spelled));
-    throw ConfigError(std::move(diagnostics));
+    throw ConfigError("E122", activation.loc, fmt::format("unknown activation `{}`", name.spelled));
   }
   return found->second(builder, x, name.object);
 }

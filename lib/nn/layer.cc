@@ -55,9 +55,7 @@ std::shared_ptr<const ConfigObject> object_of_weight(const ConfigObject* layer,
 }
 
 [[noreturn]] void refuse(const SourceLoc& loc, std::string message, std::string_view help) {
-  Diagnostics found;
-  found.error("E120", loc, std::move(message)).help(help);
-  throw ConfigError(std::move(found));
+  throw ConfigError("E120", loc, std::move(message)).help(help);
 }
 
 // The policy of one layer: its own `dtype` argument, which the reader has checked, else the

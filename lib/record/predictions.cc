@@ -117,39 +117,36 @@ void check_predictions_path(const std::string& path, size_t num_outputs) {
       ends_with(path, ".jsonl")) {
     return;
   }
-  Diagnostics diagnostics;
-  diagnostics
-      .error("E140", {},
-             is_npy ? fmt::format("`--output {}`: the model has {} outputs, a .npy file holds one",
-                                  path, num_outputs)
-                    : fmt::format("`--output {}` has no ending that is known", path))
+  throw ConfigError(
+      "E140", {},
+      is_npy ? fmt::format("`--output {}`: the model has {} outputs, a .npy file holds one", path,
+                           num_outputs)
+             : fmt::format("`--output {}` has no ending that is known", path))
       .help(is_npy ? "end it with .npz, .csv or .jsonl" : "end it with .npy, .npz, .csv or .jsonl");
-  throw ConfigError(diagnostics);
 }
 
 void check_predictions_folder(const std::string& path, const std::string& input) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  Diagnostics diagnostics;
   if (fs::is_directory(status)) {
-    diagnostics.error("E142", {}, fmt::format("`--output {}` is a folder", path));
-  } else if (fs::is_regular_file(status) && fs::equivalent(path, input, error)) {
-    diagnostics
-        .error("E140", {}, fmt::format("`--output {}` would replace the samples of --input", path))
+    throw ConfigError("E142", {}, fmt::format("`--output {}` is a folder", path));
+  }
+  if (fs::is_regular_file(status) && fs::equivalent(path, input, error)) {
+    throw ConfigError("E140", {},
+                      fmt::format("`--output {}` would replace the samples of --input", path))
         .help("another name for the predictions");
   }
-  diagnostics.throw_if_errors();
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     return;  // a device or pipe is written as it is
   }
   const fs::path parent = fs::path(place_of(path)).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
-  if (fs::is_directory(folder, error)) {
-    check_can_make(folder, {}, diagnostics);
-  } else {
-    diagnostics.error("E142", {},
+  if (!fs::is_directory(folder, error)) {
+    throw ConfigError("E142", {},
                       fmt::format("`--output {}`: there is no folder `{}`", path, folder));
   }
+  Diagnostics diagnostics;
+  check_can_make(folder, {}, diagnostics);
   diagnostics.throw_if_errors();
 }
 

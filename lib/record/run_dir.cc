@@ -59,12 +59,6 @@ Diagnostic cannot_create(const RunDirOptions& options, const std::string& path, 
   return out.help("another place for results: -o DIR");
 }
 
-[[noreturn]] void fail(const Diagnostic& diagnostic) {
-  Diagnostics diagnostics;
-  diagnostics.error(diagnostic.code, diagnostic.loc, diagnostic.message).notes = diagnostic.notes;
-  throw ConfigError(diagnostics);
-}
-
 bool has_only_lock(const std::string& checkpoints) {
   const std::vector<std::string> names = names_in(checkpoints);
   return names.empty() || (names.size() == 1 && names[0] == "LOCK");
@@ -123,7 +117,7 @@ bool make_folder(const RunDirOptions& options, const std::string& path) {
     return true;
   }
   if (errno != EEXIST) {
-    fail(cannot_create(options, path, errno));
+    throw ConfigError(cannot_create(options, path, errno));
   }
   return false;
 }
@@ -160,7 +154,7 @@ void make_parents(const RunDirOptions& options, const fs::path& path) {
     fs::create_directories(path, error);
   } while (error == std::errc::interrupted);
   if (std::error_code none; error && !fs::is_directory(path, none)) {
-    fail(cannot_create(options, path.string(), error.value()));
+    throw ConfigError(cannot_create(options, path.string(), error.value()));
   }
 }
 
@@ -212,12 +206,12 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
         break;
       }
       if (!options.new_folder.empty()) {  // whoever chose it would take that run for this one
-        fail(cannot_create(options, path_, EEXIST));
+        throw ConfigError(cannot_create(options, path_, EEXIST));
       }
     }
   } else {
     if (const std::optional<Diagnostic> problem = occupied(options)) {
-      fail(*problem);
+      throw ConfigError(*problem);
     }
     make_parents(options, options.dir);
     path_ = options.dir;
@@ -226,7 +220,7 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
     make_folder(options, file("checkpoints"));
     metrics_ = std::make_unique<LineLog>(file("metrics.jsonl"), on_trouble_);
   } catch (const FileError& error) {
-    fail(cannot_create(options, error.path(), error.error_number()));
+    throw ConfigError(cannot_create(options, error.path(), error.error_number()));
   }
   if (options.dir.empty()) {
     point_latest_to(path_);
@@ -236,13 +230,10 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
 void RunDir::check_room(int64_t num_bytes) const {
   const std::optional<int64_t> free = free_bytes(path_);
   if (free && *free < num_bytes) {
-    Diagnostics diagnostics;
-    diagnostics
-        .error("E142", {},
-               fmt::format("no room for the weights in `{}`: {} at the end, {} are free", path_,
-                           format_bytes(num_bytes), format_bytes(*free)))
+    throw ConfigError("E142", {},
+                      fmt::format("no room for the weights in `{}`: {} at the end, {} are free",
+                                  path_, format_bytes(num_bytes), format_bytes(*free)))
         .help("another place for results: -o DIR");
-    throw ConfigError(diagnostics);
   }
 }
 

@@ -12,9 +12,7 @@ InputFile open_input(const std::string& path, const char* missing_code, const ch
   try {
     return InputFile(path, links);
   } catch (const FileError& error) {
-    Diagnostics diagnostics;
-    Diagnostic& problem = diagnostics.error(error.error_number() == 0 ? refused_code : missing_code,
-                                            {}, error.what());
+    ConfigError problem(error.error_number() == 0 ? refused_code : missing_code, {}, error.what());
     if (error.error_number() == ENOENT || error.error_number() == ENOTDIR) {
       const std::vector<std::string> names = similar_files(path, 3);
       if (!names.empty()) {
@@ -23,7 +21,7 @@ InputFile open_input(const std::string& path, const char* missing_code, const ch
         problem.help("there is no such folder, or it is empty");
       }
     }
-    throw ConfigError(std::move(diagnostics));
+    throw problem;
   }
 }
 

@@ -25,9 +25,7 @@ std::vector<NamedTensor> read_npz_weights(const std::string& path) {
 
 [[noreturn]] void refuse(const char* code, const std::string& path, const std::string& why,
                          const std::string& help) {
-  Diagnostics findings;
-  findings.error(code, {}, fmt::format("`{}`: {}", path, why)).help(help);
-  throw ConfigError(std::move(findings));
+  throw ConfigError(code, {}, fmt::format("`{}`: {}", path, why)).help(help);
 }
 
 }  // namespace

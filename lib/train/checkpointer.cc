@@ -101,12 +101,9 @@ void Checkpointer::choose_monitor() {
     larger_is_better_ = *larger;
     return;
   }
-  Diagnostics diagnostics;
-  diagnostics
-      .error("E113", config.monitor.loc,
-             fmt::format("`monitor: {}` is no loss and no metric of this model", monitor_))
+  throw ConfigError("E113", config.monitor.loc,
+                    fmt::format("`monitor: {}` is no loss and no metric of this model", monitor_))
       .help("name one of `compile.metrics`, with val_ before it for the validation data");
-  throw ConfigError(diagnostics);
 }
 
 void Checkpointer::resume(const CheckpointReader& reader, bool own) {

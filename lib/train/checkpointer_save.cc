@@ -273,30 +273,24 @@ void Checkpointer::check_finite(const SaveResult& result, const std::string& fol
     return;
   }
   const int64_t step = notes_.state.position.step;
-  Diagnostics diagnostics;
-  diagnostics
-      .error("E501", config_.compile.optimizer.loc,
-             fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
+  throw ConfigError("E501", config_.compile.optimizer.loc,
+                    fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
       .note(fmt::format("{}; the last good checkpoint is {}",
                         result.error.empty()
                             ? fmt::format("it is in {}/rejected/{}", folder, checkpoint_name(step))
                             : result.error,
                         last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
       .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
-  throw ConfigError(diagnostics);
 }
 
 void Checkpointer::report_unequal(const std::string& what, int64_t step) const {
-  Diagnostics diagnostics;
-  diagnostics
-      .error("E510", {},
-             fmt::format("{}, found after step {}: the same was computed there", what, step))
+  throw ConfigError("E510", {},
+                    fmt::format("{}, found after step {}: the same was computed there", what, step))
       .note(equal_at_ < 0 ? std::string("it was not compared before")
                           : fmt::format("at step {} they were equal", equal_at_))
       .note(fmt::format("the last good checkpoint is {}",
                         last_saved_ < 0 ? "none" : checkpoint_name(last_saved_)))
       .help("memory or processor of one of these hosts are likely at fault; go on without it");
-  throw ConfigError(diagnostics);
 }
 
 std::string Checkpointer::save_to(const std::string& path, const TrainPosition& at) {

@@ -48,10 +48,8 @@ std::string weights_in(const std::string& path) {
       return last;
     }
   }
-  Diagnostics diagnostics;
-  diagnostics.error("E400", {}, fmt::format("`{}` holds no weights", path))
+  throw ConfigError("E400", {}, fmt::format("`{}` holds no weights", path))
       .help("a weights file, a checkpoint, or a run that has saved one");
-  throw ConfigError(diagnostics);
 }
 
 std::vector<NamedTensor> read_weights_in(const std::string& path, const Model* model) {

@@ -45,8 +45,7 @@ std::string run_of(const std::string& checkpoint) {
 
 [[noreturn]] void nothing_in(const std::string& where, bool damaged,
                              const std::vector<std::string>& warnings) {
-  Diagnostics diagnostics;
-  Diagnostic& error = diagnostics.error(
+  ConfigError error(
       "E400", {},
       fmt::format("{} in `{}`", damaged ? "every checkpoint is damaged" : "there is no checkpoint",
                   where));
@@ -61,24 +60,22 @@ std::string run_of(const std::string& checkpoint) {
     }
   }
   error.help(damaged ? "another folder for a new run: -o DIR" : "--resume=auto starts afresh");
-  throw ConfigError(diagnostics);
+  throw error;
 }
 
 }  // namespace
 
 void no_run_in(const std::string& given) {
   std::error_code error;
-  Diagnostics diagnostics;
   if (fs::exists(given, error)) {
-    Diagnostic& d =
-        diagnostics.error("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
+    ConfigError problem("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
     const std::string newest = without_slash(given) + "/latest";
     if (is_run_dir(newest)) {
-      d.help(fmt::format("write `{}`, the newest run in it", newest));
+      problem.help(fmt::format("write `{}`, the newest run in it", newest));
     }
-    throw ConfigError(diagnostics);
+    throw problem;
   }
-  Diagnostic& d = diagnostics.error("E400", {}, fmt::format("there is no folder `{}`", given));
+  ConfigError problem("E400", {}, fmt::format("there is no folder `{}`", given));
   fs::path missing;  // the first part of it that is not there
   for (const fs::path& part : fs::path(given)) {
     missing /= part;
@@ -89,10 +86,10 @@ void no_run_in(const std::string& given) {
   const std::vector<std::string> names = similar_files(missing.string(), 3);
   if (!names.empty()) {
     const std::string folder = missing.parent_path().string();
-    d.help(fmt::format("in {}: {}", folder.empty() ? "this folder" : "`" + folder + "`",
-                       join(names, ", ")));
+    problem.help(fmt::format("in {}: {}", folder.empty() ? "this folder" : "`" + folder + "`",
+                             join(names, ", ")));
   }
-  throw ConfigError(diagnostics);
+  throw problem;
 }
 
 namespace {
@@ -120,10 +117,8 @@ void take_from_run(const std::string& run, bool best, bool may_be_none, ResumeTa
   out.reader = std::move(newest.reader);
   const int64_t best_step = out.reader->state().best_step;
   if (best && best_step < 0) {
-    Diagnostics diagnostics;
-    diagnostics.error("E400", {}, fmt::format("no checkpoint in `{}` is known as the best", folder))
+    throw ConfigError("E400", {}, fmt::format("no checkpoint in `{}` is known as the best", folder))
         .help("checkpoint.monitor names what is watched; without validation data that is nothing");
-    throw ConfigError(diagnostics);
   }
   if (best && best_step != out.reader->manifest().step) {
     out.reader = open_checked(folder + "/" + checkpoint_name(best_step), check);

@@ -297,15 +297,12 @@ void Trainer::check_loss(int64_t epoch, int64_t step) const {
     const bool is_lost = first_nonfinite(runner_.read_variable(path)) >= 0;
     lost = lost.empty() && is_lost ? path : lost;
   }
-  Diagnostics diagnostics;
-  diagnostics
-      .error("E501", config_.compile.optimizer.loc,
-             fmt::format(
-                 "the loss is {} at step {} of epoch {}; {}", format_shortest(loss), step, epoch,
-                 lost.empty() ? "all weights are finite"
-                              : fmt::format("`{}` is the first weight that is not finite", lost)))
+  throw ConfigError(
+      "E501", config_.compile.optimizer.loc,
+      fmt::format("the loss is {} at step {} of epoch {}; {}", format_shortest(loss), step, epoch,
+                  lost.empty() ? "all weights are finite"
+                               : fmt::format("`{}` is the first weight that is not finite", lost)))
       .help("a smaller learning rate, or clipping (clipnorm, global_clipnorm) on the optimizer");
-  throw ConfigError(diagnostics);
 }
 
 }  // namespace meshtrain

@@ -101,14 +101,11 @@ struct Stretch {
 Stretch newest_interval(const std::string& run) {
   const std::string folder = run + "/checkpoints";
   const std::vector<int64_t> steps = checkpoint_steps(folder);
-  Diagnostics diagnostics;
   if (steps.size() < 2) {
-    diagnostics
-        .error("E400", {},
-               fmt::format("`{}` has {}: the proof of resume needs two", folder,
-                           steps.empty() ? "no checkpoint" : "one checkpoint"))
+    throw ConfigError("E400", {},
+                      fmt::format("`{}` has {}: the proof of resume needs two", folder,
+                                  steps.empty() ? "no checkpoint" : "one checkpoint"))
         .help("checkpoint.every=epoch saves each epoch; --checksums compares checksums alone");
-    throw ConfigError(diagnostics);
   }
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     Stretch out{std::make_unique<CheckpointReader>(folder + "/" + checkpoint_name(steps[i + 1])),
@@ -119,13 +116,11 @@ Stretch newest_interval(const std::string& run) {
       return out;
     }
   }
-  diagnostics
-      .error(
-          "E400", {},
-          fmt::format("no two neighbours in `{}` are of the same mesh, model, optimizer and data",
-                      folder))
+  throw ConfigError(
+      "E400", {},
+      fmt::format("no two neighbours in `{}` are of the same mesh, model, optimizer and data",
+                  folder))
       .note("bit for bit a run is only equal on one mesh; on another, sums round differently");
-  throw ConfigError(diagnostics);
 }
 
 // Runs the interval again and returns the checkpoint that it ends with; "" when it never came

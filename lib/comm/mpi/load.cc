@@ -26,13 +26,12 @@ LibraryPart mpi_part() {
 }
 
 ConfigError alone(int size, const std::string& reason, const std::string& help) {
-  Diagnostics diagnostics;
-  Diagnostic& d = diagnostics.error(
-      "E614", {}, fmt::format("each of {} processes believes to be alone: {}", size, reason));
+  ConfigError problem("E614", {},
+                      fmt::format("each of {} processes believes to be alone: {}", size, reason));
   if (!help.empty()) {
-    d.help(help);
+    problem.help(help);
   }
-  return ConfigError(std::move(diagnostics));
+  return problem;
 }
 
 }  // namespace

@@ -53,14 +53,11 @@ Socket listen_for_ranks(const TcpOptions& options) {
       reason = reason == EADDRINUSE ? reason : errno;
     }
   }
-  Diagnostics problem;
-  problem
-      .error("E613", {},
-             fmt::format("rank 0 cannot wait for the others at {} port {}: {}", options.host,
-                         options.port, std::strerror(reason)))
+  throw ConfigError("E613", {},
+                    fmt::format("rank 0 cannot wait for the others at {} port {}: {}", options.host,
+                                options.port, std::strerror(reason)))
       .help(reason == EADDRINUSE ? "another program has the port; choose a free MASTER_PORT"
                                  : "MASTER_ADDR must be an address of the host of rank 0");
-  throw ConfigError(std::move(problem));
 }
 
 [[noreturn]] void lost(int rank) {
