@@ -17,23 +17,23 @@ class TransferKernel final : public cpu::Kernel {
                  uint64_t signature)
       : transfer_(std::move(transfer)),
         accesses_(std::move(accesses)),
-        control_(std::move(control)),
-        name_(control_ == nullptr ? "" : control_->keep(name)),
+        monitor_(std::move(monitor)),
+        name_(monitor_ == nullptr ? "" : monitor_->keep(name)),
         signature_(signature) {}
 
   void run(int64_t, int64_t, std::byte*) const override {
-    if (control_ == nullptr) {
+    if (monitor_ == nullptr) {
       transfer_->run();
       return;
     }
-    control_->enter(signature_, name_);
+    monitor_->enter(signature_, name_);
     try {
       transfer_->run();
     } catch (const std::exception& error) {  // other workers wait: no way back from here
-      control_->fail(static_cast<int>(ExitCode::kRankLost),
+      monitor_->fail(static_cast<int>(ExitCode::kRankLost),
                      fmt::format("error[E605]: {}: {}\n", name_, error.what()));
     }
-    control_->leave();
+    monitor_->leave();
   }
   void accesses(int64_t, int64_t, std::vector<Access>& out) const override {
     out.insert(out.end(), accesses_.begin(), accesses_.end());
@@ -43,7 +43,7 @@ class TransferKernel final : public cpu::Kernel {
  private:
   std::unique_ptr<Transfer> transfer_;
   std::vector<Access> accesses_;
-  std::shared_ptr<HeartbeatMonitor> control_;
+  std::shared_ptr<HeartbeatMonitor> monitor_;
   const char* name_;
   uint64_t signature_;
 };
