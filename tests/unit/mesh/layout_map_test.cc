@@ -116,6 +116,7 @@ TEST_CASE("check_layout_axes: an axis may occur once and all problems are told t
                       }),
            "axis `data` occurs twice in [data, data]");
   problem_of("E205", [] { check_axes(layout({{"data", "data"}})); });
+  problem_of("E205", [] { check_axes(layout({{"data", "model"}, {"data"}})); });
   Diagnostics diagnostics;
   check_layout_axes(layout({{"foo"}, {"data"}, {"data"}}), kMesh.axis_names(), diagnostics);
   CHECK(diagnostics.num_errors() == 2);  // unknown axis, repeated axis
