@@ -22,7 +22,7 @@ class Collective {
 
   void make() {
     axes_ = settled(0) & part_.crossing();
-    if (context_.step.op->move != MoveKind::kAllReduce || axes_ == 0)
+    if (context_.step.op->name != "all_reduce" || axes_ == 0)
       return move(&Collective::source, &Collective::target);
     for (size_t i = 1; i < num_operands(); ++i)
       MESHTRAIN_CHECK((settled(i) & part_.crossing()) == axes_, "{}: other axes",
