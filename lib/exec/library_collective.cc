@@ -150,29 +150,26 @@ class LibraryCollective {
 AxisMask moved_axes(const Program& program, const ProgramStep& step, size_t i) {
   const Buffer& from = program.buffers[step.inputs[i]];
   const Buffer& to = program.buffers[step.outputs[i]];
-  const AxisMask axes = step.op->move == MoveKind::kAllGather
+  const AxisMask axes = lowering_of(*step.op) == lower_all_gather
                             ? from.axes & ~to.axes
                             : from.sharding.partial & ~to.sharding.partial;
   return axes & program.part.crossing();
 }
 
-bool is_all_reduce(const ProgramStep& step) {
-  return step.op->move == MoveKind::kAllReduce;
-}
-
 // Those of a step that is one call of the library; 0: it is none.
 AxisMask axes_of_library(const Program& program, const ProgramStep& step, bool has_gathers) {
+  const LowerOp op = lowering_of(*step.op);
   const bool is_fast = !program.fixed_reductions;
-  const bool is_made = step.op->move == MoveKind::kAllGather       ? has_gathers
-                       : step.op->move == MoveKind::kReduceScatter ? has_gathers && is_fast
-                                                                   : is_fast && is_all_reduce(step);
+  const bool is_made = op == lower_all_gather       ? has_gathers
+                       : op == lower_reduce_scatter ? has_gathers && is_fast
+                                                    : op == lower_all_reduce && is_fast;
   return is_made ? moved_axes(program, step, 0) : 0;
 }
 
 // Those of a step that gathers on GPUs what each process has added up in a fixed order; 0: it is
 // none.
 AxisMask axes_of_shares(const Program& program, const ProgramStep& step) {
-  if (!is_all_reduce(step) || !program.fixed_reductions)
+  if (lowering_of(*step.op) != lower_all_reduce || !program.fixed_reductions)
     return 0;
   const AxisMask axes = moved_axes(program, step, 0);
   const size_t processes = program.part.group(axes).size();
@@ -197,6 +194,7 @@ Reduction reduction_of(Combine combine) {
 }
 
 bool lower_to_library(StepContext& context) {
+  const LowerOp op = lowering_of(*context.step.op);
   const Program& program = context.program;
   const AxisMask axes = axes_of_library(program, context.step, context.has_gathers());
   if (axes == 0)
@@ -205,10 +203,9 @@ bool lower_to_library(StepContext& context) {
     MESHTRAIN_CHECK(moved_axes(program, context.step, i) == axes, "{}: other axes",
                     context.step.path);
   LibraryCollective collective(context, axes);
-  const MoveKind move = *context.step.op->move;
-  move == MoveKind::kAllGather       ? collective.all_gather()
-  : move == MoveKind::kReduceScatter ? collective.reduce_scatter()
-                                     : collective.all_reduce();
+  op == lower_all_gather       ? collective.all_gather()
+  : op == lower_reduce_scatter ? collective.reduce_scatter()
+                               : collective.all_reduce();
   return true;
 }
 

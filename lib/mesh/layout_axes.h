@@ -1,4 +1,5 @@
-// Axis names in layouts: their places, and the one check of them, when a config is loaded.
+// Axis names in layouts. They are checked once: when a rule comes into a LayoutMap, or with the
+// other errors of a config that is refused.
 #pragma once
 
 #include "base/diagnostic.h"

@@ -64,6 +64,7 @@ void LayoutMap::set(LayoutRule rule) {
       problem.note("first at " + same->loc.to_string());
     }
   }
+  check_layout_axes(rule.layout, mesh_.axis_names(), diagnostics);
   std::optional<Pattern> pattern;
   try {
     pattern.emplace(rule.key, rule.loc);

@@ -6,9 +6,8 @@
 //   map.set(".*bias", TensorLayout{{{"model"}}});
 //   map.find("d1/bias")          // the second entry
 //
-// Differences from Keras, on purpose: a dimension may name several axes; invalid patterns and keys
-// that act on nothing are found when the map is made or finished, not at a lookup. The axes of a
-// rule are checked before (layout_axes.h).
+// Differences from Keras, on purpose: a dimension may name several axes; invalid patterns, unknown
+// axes and keys that act on nothing are found when the map is made or finished, not at a lookup.
 #pragma once
 
 #include <memory>
@@ -71,7 +70,8 @@ class LayoutMap {
   const std::vector<LayoutRule>& rules() const { return rules_; }
   size_t size() const { return rules_.size(); }
 
-  // Appends a rule. Throws ConfigError: E203 repeated key, E201 invalid pattern.
+  // Appends a rule. Throws ConfigError: E203 repeated key, E201 invalid pattern, E205 an axis that
+  // is not in the mesh or occurs twice.
   void set(LayoutRule rule);
   void set(std::string key, TensorLayout layout) {
     set(LayoutRule{std::move(key), {}, std::move(layout)});
@@ -101,10 +101,10 @@ class LayoutMap {
 };
 
 // The Sharding that `layout` means for a tensor of `shape`, without axes of size 1. Its axes are
-// those of the mesh (layout_axes.h). Adds to `diagnostics` and returns nothing when it cannot be:
-// E205 too many entries, E204 a dimension that its axes do not divide (names the tensor, the
-// dimension, both sizes, and mesh sizes that would fit). Dimensions of kUnknownDim (the batch) are
-// taken to divide.
+// those of the mesh, each once, as LayoutMap::set checks. Adds to `diagnostics` and returns nothing
+// when it cannot be: E205 too many entries, E204 a dimension that its axes do not divide (names the
+// tensor, the dimension, both sizes, and mesh sizes that would fit). Dimensions of kUnknownDim (the
+// batch) are taken to divide.
 std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_view tensor_path,
                                        const Shape& shape, const DeviceMesh& mesh,
                                        Diagnostics& diagnostics);

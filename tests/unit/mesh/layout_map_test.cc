@@ -7,8 +7,6 @@
 
 #include <ctime>
 
-#include "mesh/layout_axes.h"
-
 using namespace meshtrain;
 
 namespace {
@@ -91,41 +89,34 @@ TEST_CASE("LayoutMap.set: a repeated key names the first") {
   CHECK(map.size() == 1);
 }
 
-// The axes of a layout, checked against those of the mesh.
-void check_axes(const TensorLayout& layout) {
-  Diagnostics diagnostics;
-  check_layout_axes(layout, kMesh.axis_names(), diagnostics);
-  diagnostics.throw_if_errors();
-}
-
-TEST_CASE("check_layout_axes: the problem of an unknown axis points at the axis") {
-  TensorLayout unknown = layout({{"modle"}});
-  unknown.loc = place(kFile, 3, 11, 7);
-  unknown.axis_locs = {{place(kFile, 3, 12, 5)}};
-  const std::string text = problem_of("E205", [&] { check_axes(unknown); });
+TEST_CASE("LayoutMap.set: an unknown axis is found at once and points at the axis") {
+  LayoutMap map(kMesh);
+  LayoutRule rule{".*bias", place(kFile, 3, 3, 6), layout({{"modle"}})};
+  rule.layout.loc = place(kFile, 3, 11, 7);
+  rule.layout.axis_locs = {{place(kFile, 3, 12, 5)}};
+  const std::string text = problem_of("E205", [&] { map.set(rule); });
   contains(text, "axis `modle` of [modle] is not in the mesh");
   contains(text, "mlp.yaml:3:12");
   contains(text, "^^^^^ did you mean `model`?");
   contains(text, "mesh axes: data, model");
+  CHECK(map.size() == 0);
 }
 
-TEST_CASE("check_layout_axes: an axis may occur once and all problems are told together") {
+TEST_CASE("LayoutMap.set: an axis may occur once and all problems are told together") {
+  LayoutMap map(kMesh);
   contains(problem_of("E205",
-                      [] {
-                        check_axes(layout({{"data"}, {"data"}}));
+                      [&] {
+                        map.set("a", layout({{"data"}, {"data"}}));
                       }),
            "axis `data` occurs twice in [data, data]");
-  problem_of("E205", [] { check_axes(layout({{"data", "data"}})); });
-  Diagnostics diagnostics;
-  check_layout_axes(layout({{"foo"}, {"data"}, {"data"}}), kMesh.axis_names(), diagnostics);
-  CHECK(diagnostics.num_errors() == 2);  // unknown axis, repeated axis
-  CHECK_NOTHROW(check_axes(layout({{"model"}, {}, {"data"}})));
-}
-
-TEST_CASE("LayoutMap.set: a rule that is refused is not in the map") {
-  LayoutMap map(kMesh);
-  CHECK_THROWS_AS(map.set("(", layout({{"data"}})), ConfigError);
-  CHECK(map.size() == 0);
+  problem_of("E205", [&] { map.set("a", layout({{"data", "data"}})); });
+  problem_of("E205", [&] { map.set("a", layout({{"data", "model"}, {"data"}})); });
+  try {
+    map.set("(", layout({{"foo"}, {"data"}, {"data"}}));
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    CHECK(error.diagnostics().num_errors() == 3);  // unknown axis, repeated axis, bad pattern
+  }
 }
 
 TEST_CASE("LayoutMap.set: an invalid pattern tells the character") {
