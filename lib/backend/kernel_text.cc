@@ -1,4 +1,4 @@
-// The text of a spec: the kind, then its members as "name=value".
+// The text of a spec: the kind, then its members as "name=value"; empty lists are left out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,8 +21,10 @@ class SpecText {
     std::string_view names = T::kFields;
     const auto add = [&](const auto& member) {
       const size_t end = std::min(names.find(", "), names.size());
-      text +=
-          fmt::format("{}{}={}", text.empty() ? "" : " ", names.substr(0, end), text_of(member));
+      if (!is_empty(member)) {
+        text +=
+            fmt::format("{}{}={}", text.empty() ? "" : " ", names.substr(0, end), text_of(member));
+      }
       names.remove_prefix(std::min(end + 2, names.size()));
     };
     std::apply([&](const auto&... each) { (add(each), ...); }, value.fields());
@@ -30,6 +32,13 @@ class SpecText {
   }
 
  private:
+  template <class T>
+  static bool is_empty(const T& value) {
+    if constexpr (requires { value.empty(); })
+      return value.empty();
+    return false;
+  }
+
   template <class T>
   std::string text_of(const T& value) const {
     if constexpr (std::is_pointer_v<T>)

@@ -12,8 +12,11 @@ std::byte* at(int64_t address) {
   return reinterpret_cast<std::byte*>(address);
 }
 
+// Inputs and parameters are buffers of a program and no steps.
 TEST_CASE("every op has a lowering") {
   for (const OpDef* op : all_ops()) {
+    if (op->name == "input" || op->name == "parameter")
+      continue;
     CAPTURE(op->name);
     const bool is_lowered = lowering_of(*op) != nullptr;
     CHECK(is_lowered);
@@ -36,7 +39,7 @@ TEST_CASE("a spec is one line with its members and the names of addresses") {
   CHECK(to_string(BeginGroup{}) == "BeginGroup");
   std::vector<Message> messages(5, {1, at(64), 8});
   CHECK(to_string(ExchangeSpec{messages, {}}, name) ==
-        "Exchange sends=[{peer=1 data=x bytes=8}, 3 more, {peer=1 data=x bytes=8}] receives=[]");
+        "Exchange sends=[{peer=1 data=x bytes=8}, 3 more, {peer=1 data=x bytes=8}]");
 }
 
 TEST_CASE("scratch of a step has names that do not touch, and memory in their place") {
