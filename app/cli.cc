@@ -103,16 +103,16 @@ LoadOptions override_options(const Arguments& a) {
   return options;
 }
 
-int64_t progress_verbose(const Arguments& a, const Config& config) {
-  return a.progress == "bar"    ? 1
-         : a.progress == "line" ? 2
-         : a.progress == "none" ? 0
+Verbosity progress_verbosity(const Arguments& a, const Config& config) {
+  return a.progress == "bar"    ? Verbosity::kBar
+         : a.progress == "line" ? Verbosity::kLine
+         : a.progress == "none" ? Verbosity::kSilent
                                 : config.run.verbose.value;
 }
 
 ConsoleOptions console_options(const Arguments& a, const Config& config) {
   ConsoleOptions options;
-  options.verbose = static_cast<int>(progress_verbose(a, config));
+  options.verbosity = progress_verbosity(a, config);
   options.quiet = a.quiet;
   options.format = a.log_format == "json"    ? LogFormat::kJson
                    : a.log_format == "plain" ? LogFormat::kPlain

@@ -54,6 +54,7 @@ struct Arguments {
   double tolerance = 1e-9;
   std::string scratch;
   bool checksums = false;
+  bool markdown = false;  // of explain
   std::string template_name;
   std::string hardware;  // of plan
   int64_t hosts = 0;     // 0: as the hardware has them
@@ -107,7 +108,7 @@ LoadOptions override_options(const Arguments& arguments);
 // E140 for --profile: the config of a run or a checkpoint has none.
 void refuse_profile(const Arguments& arguments, const std::string& run);
 // run.verbose as --progress changes it.
-int64_t progress_verbose(const Arguments& arguments, const Config& config);
+Verbosity progress_verbosity(const Arguments& arguments, const Config& config);
 ConsoleOptions console_options(const Arguments& arguments, const Config& config);
 // --color with NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
 bool use_color(const std::string& flag, const TextStream& stream);

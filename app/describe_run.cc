@@ -38,8 +38,8 @@ RunInfo describe_run(const Arguments& arguments, const Setup& setup, const PlanR
                      const RunData& data, const std::string& run_dir) {
   const Config& config = setup.config();
   const FitConfig& fit = config.fit;
-  const int64_t batches =
-      count_batches(data.train->num_samples, fit.batch_size, config.data.remainder.value == "drop");
+  const int64_t batches = count_batches(data.train->num_samples, fit.batch_size,
+                                        config.data.remainder == Remainder::kDrop);
   RunInfo info;
   info.version = kVersion;
   for (const std::string& file : override_options(arguments).files) {

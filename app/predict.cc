@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli.h"
-#include "config/default_object.h"
+#include "config/catalogue.h"
 #include "config/source_like.h"
 #include "given_run.h"
 #include "restarts.h"

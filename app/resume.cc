@@ -168,12 +168,13 @@ std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run
   return is_run_dir(dir) && !is_finished_run(dir) ? dir : "";
 }
 
-const std::string& resume_mode(const Arguments& arguments, const Config& config) {
-  return arguments.resume.empty() ? config.run.resume.value : arguments.resume;
+std::string resume_mode(const Arguments& arguments, const Config& config) {
+  return arguments.resume.empty() ? std::string(word_of(config.run.resume.value))
+                                  : arguments.resume;
 }
 
 const ConfigObject* deciding_backup(const Arguments& arguments, const Config& config) {
-  const bool said = !arguments.resume.empty() || config.run.resume.value != "never";
+  const bool said = !arguments.resume.empty() || config.run.resume != ResumeMode::kNever;
   return said ? nullptr : config.callback("BackupAndRestore");
 }
 

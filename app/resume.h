@@ -26,7 +26,7 @@ struct ResumeTarget {
 };
 
 // What --resume says, else run.resume.
-const std::string& resume_mode(const Arguments& arguments, const Config& config);
+std::string resume_mode(const Arguments& arguments, const Config& config);
 // BackupAndRestore, where it decides, because neither of these says anything; else nullptr.
 const ConfigObject* deciding_backup(const Arguments& arguments, const Config& config);
 

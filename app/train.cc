@@ -35,7 +35,7 @@ int run_train(const Arguments& arguments, bool& started) {
   check_allowed_keys(arguments.allow);
   const double started_at = seconds_now();
   TrainingRun run(arguments, load_options(arguments, true), started_at);
-  const std::string& mode = resume_mode(arguments, run.config());
+  const std::string mode = resume_mode(arguments, run.config());
   const ConfigObject* backup = deciding_backup(arguments, run.config());
   if (arguments.partial && arguments.resume.empty() && mode == "never" && backup == nullptr &&
       run.config().fit.initial_weights->empty()) {

@@ -47,7 +47,7 @@ RunDirOptions run_dir_options(const Arguments& arguments, const Config& config) 
 }
 
 bool gathers(const Config& config) {
-  return config.checkpoint.gather.value == "root";
+  return config.checkpoint.gather == GatherFiles::kRoot;
 }
 
 TrainingRun::TrainingRun(const Arguments& arguments, LoadOptions options, double started_at)

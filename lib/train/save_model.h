@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 #include "nn/model.h"
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
 #include "train/agreement.h"
 #include "train/engine.h"
 

@@ -40,7 +40,7 @@ Trainer::Trainer(StepRunner& runner, const Config& config, Clock now)
 
 void check_batches(const Config& config, const Dataset& train) {
   const FitConfig& fit = config.fit;
-  const bool drop_last = config.data.remainder.value == "drop";
+  const bool drop_last = config.data.remainder == Remainder::kDrop;
   if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
     throw ConfigError("E316", fit.batch_size.loc,
                       fmt::format("a batch of {} is larger than the data: {} samples",
@@ -61,7 +61,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   const FitConfig& fit = config_.fit;
   check_batches(config_, train);
   const int64_t num_batches =
-      count_batches(train.num_samples, fit.batch_size, config_.data.remainder.value == "drop");
+      count_batches(train.num_samples, fit.batch_size, config_.data.remainder == Remainder::kDrop);
   BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_,
                       [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});

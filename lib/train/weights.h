@@ -6,7 +6,7 @@
 
 #include "base/diagnostic.h"
 #include "nn/model.h"
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
 #include "train/agreement.h"
 #include "train/step_runner.h"
 

@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/python_text.h"
 #include "base/text.h"
 #include "train/checkpoint/files.h"
 
