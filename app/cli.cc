@@ -110,16 +110,17 @@ EngineOptions engine_options(const Arguments& arguments) {
           .use_cuda_graph = !arguments.no_cuda_graph,
           .processes = arguments.processes};
 }
-std::optional<int> progress_verbose(const Arguments& a) {
-  return a.progress == "bar"    ? std::optional(1)
-         : a.progress == "line" ? std::optional(2)
-         : a.progress == "none" ? std::optional(0)
+
+std::optional<Verbosity> progress_verbosity(const Arguments& a) {
+  return a.progress == "bar"    ? std::optional(Verbosity::kBar)
+         : a.progress == "line" ? std::optional(Verbosity::kLine)
+         : a.progress == "none" ? std::optional(Verbosity::kSilent)
                                 : std::nullopt;
 }
 
 ConsoleOptions console_options(const Arguments& a, const Config& config) {
   ConsoleOptions options = console_options(a);
-  options.verbose = progress_verbose(a).value_or(static_cast<int>(config.run.verbose.value));
+  options.verbosity = progress_verbosity(a).value_or(config.run.verbose.value);
   return options;
 }
 

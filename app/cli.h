@@ -55,6 +55,7 @@ struct Arguments {
   double tolerance = 1e-9;
   std::string scratch;
   bool checksums = false;
+  bool markdown = false;  // of explain
   std::string template_name;
   std::string hardware;  // of plan
   int64_t hosts = 0;     // 0: as the hardware has them
@@ -106,10 +107,10 @@ LoadOptions override_options(const Arguments& arguments);
 [[noreturn]] void refuse(const char* code, const std::string& message, const std::string& help);
 // E140 for --profile: the config of a run or a checkpoint has none.
 void refuse_profile(const Arguments& arguments, const std::string& run);
-// --progress as a `verbose`, where it is given.
-std::optional<int> progress_verbose(const Arguments& arguments);
+// --progress as a `run.verbose`, where it is given.
+std::optional<Verbosity> progress_verbosity(const Arguments& arguments);
 ConsoleOptions console_options(const Arguments& arguments, const Config& config);
-ConsoleOptions console_options(const Arguments& arguments);  // all but `verbose`
+ConsoleOptions console_options(const Arguments& arguments);  // all but `verbosity`
 // --color with NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
 bool use_color(const std::string& flag, const TextStream& stream);
 void show_warnings(const Diagnostics& warnings, const Arguments& arguments);

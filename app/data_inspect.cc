@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli.h"
-#include "config/default_object.h"
+#include "config/catalogue.h"
 #include "data/array_stats.h"
 #include "data/guess_source.h"
 #include "engine/run_data.h"
@@ -69,8 +69,8 @@ InspectedPart inspect_dataset(const std::string& name, const Dataset& data, int6
 
 std::vector<InspectedPart> inspect_config(const Arguments& arguments) {
   Config config = load_config(load_options(arguments, true));
-  config.data.nonfinite.value = "allow";  // they are counted here
-  const bool drops = config.data.remainder.value == "drop";
+  config.data.nonfinite.value = Nonfinite::kAllow;  // they are counted here
+  const bool drops = config.data.remainder == Remainder::kDrop;
   const auto batch = [&](const Located<int64_t>& own) {
     return own > 0 ? own.value : config.fit.batch_size.value;
   };

@@ -17,8 +17,7 @@ std::string code_text(const ErrorCode& entry) {
   if (starts_with(entry.code, "W")) {
     return fmt::format("{}: {} (a warning)\n\n{}\n", entry.code, entry.title, entry.text);
   }
-  Diagnostics sample;
-  sample.error(std::string(entry.code), {}, "");
+  const ConfigError sample(std::string(entry.code), {}, "");
   return fmt::format("{}: {} (exit code {})\n\n{}\n", entry.code, entry.title,
                      static_cast<int>(sample.exit_code()), entry.text);
 }
@@ -47,6 +46,10 @@ std::string all_codes() {
 
 int run_explain(const Arguments& arguments) {
   const std::string& word = arguments.target;
+  if (arguments.markdown) {
+    out_stream().write(explain_markdown());
+    return 0;
+  }
   if (word.empty()) {
     out_stream().write(all_codes());
     return 0;

@@ -180,8 +180,8 @@ class MpirunSignals {
         refuse("E140",
                fmt::format("run.on_signal: mpirun passes on SIGUSR1 ({}) and SIGUSR2 ({}), neither "
                            "of which does what {} should ({})",
-                           action_name(action(SIGUSR1)), action_name(action(SIGUSR2)),
-                           signal_name(number), action_name(action(number))),
+                           word_of(action(SIGUSR1)), word_of(action(SIGUSR2)), signal_name(number),
+                           word_of(action(number))),
                fmt::format("the same action for {} and one of the two", signal_name(number)));
       }
     }

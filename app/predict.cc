@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/restore.h"
 #include "cli.h"
-#include "config/default_object.h"
+#include "config/catalogue.h"
 #include "config/source_like.h"
 #include "engine/engine.h"
 #include "engine/run_data.h"

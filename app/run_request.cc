@@ -20,7 +20,7 @@ RunRequest run_request(const Arguments& arguments, LoadOptions load) {
                      .partial = arguments.partial};
   request.engine = engine_options(arguments);
   request.console = console_options(arguments);
-  request.verbose = progress_verbose(arguments);
+  request.verbosity = progress_verbosity(arguments);
   request.prints_events = arguments.log_format == "json";
   request.tells_more = arguments.verbosity > 0;
   request.warn = [&arguments](const Diagnostics& warnings) { show_warnings(warnings, arguments); };

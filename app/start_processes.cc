@@ -87,7 +87,7 @@ void warn_of_restart(const Arguments& arguments, const LaunchEnvironment& enviro
   }
   try {
     const Config config = load_config(load_options(arguments, true));
-    if (config.run.resume.value == "never" && config.callback("BackupAndRestore") == nullptr) {
+    if (config.run.resume == ResumeMode::kNever && config.callback("BackupAndRestore") == nullptr) {
       show(
           fmt::format("warning: this job was started again (restart {}), and training begins anew: "
                       "--resume would go on from the newest checkpoint\n",

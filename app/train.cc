@@ -35,7 +35,7 @@ int run_train(const Arguments& arguments, bool& started) {
   }
   check_allowed_keys(arguments.allow);
   TrainingRun run(run_request(arguments, load_options(arguments, true)));
-  const std::string& mode = resume_mode(arguments.resume, run.config());
+  const std::string mode = resume_mode(arguments.resume, run.config());
   const ConfigObject* backup = deciding_backup(arguments.resume, run.config());
   if (arguments.partial && arguments.resume.empty() && mode == "never" && backup == nullptr &&
       run.config().fit.initial_weights->empty()) {

@@ -318,6 +318,7 @@ void add_explain(CommandLine to) {
                             to.action, [&a] { return run_explain(a); });
   verb.add_option("WORD", a.target,
                   "E204, fit.batch_size, Dense, Dense.units, MESHTRAIN_DATA; none: all codes");
+  verb.add_flag("--markdown", a.markdown, "Every key and class of a config, as Markdown");
   add_color_flag(verb, a);
 }
 

@@ -110,7 +110,7 @@ std::vector<std::vector<int64_t>> batches_of(const Config& config, const Dataset
   for (int64_t step = 0; step < std::min(steps, full); ++step) {
     out.push_back(order.rows(step * size, size));
   }
-  if (train.num_samples % size != 0 && config.data.remainder.value != "drop") {
+  if (train.num_samples % size != 0 && config.data.remainder != Remainder::kDrop) {
     out.push_back(order.rows(full * size, train.num_samples % size));
   }
   return out;

@@ -224,4 +224,12 @@ std::string format_shortest(float value) {
   return shortest(value);
 }
 
+std::string python_float(double value) {
+  if (!std::isfinite(value)) {
+    return format_shortest(value);
+  }
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
 }  // namespace meshtrain

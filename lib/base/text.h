@@ -39,5 +39,7 @@ std::string format_thousands(int64_t number);
 // The shortest decimal text that reads back as the same number; "nan" and "inf" as Python has them.
 std::string format_shortest(double value);
 std::string format_shortest(float value);
+// repr(float) of Python: "0.1", "1.0", "1e-05", "nan".
+std::string python_float(double value);
 
 }  // namespace meshtrain

@@ -355,7 +355,7 @@ DataCursor data_cursor(const Dataset& train, const Config& config) {
           .batch_size = config.fit.batch_size,
           .steps_per_epoch = config.fit.steps_per_epoch,
           .shuffle = config.data.shuffle,
-          .remainder = config.data.remainder,
+          .remainder = std::string(word_of(config.data.remainder.value)),
           .seed = config.seed};
 }
 

@@ -136,10 +136,11 @@ class CallbackBinder {
           .help("leave one of them out");
     } else if (frequency.string() != "epoch") {
       saves = {every, frequency.loc};
-      ConfigValue& shown = field_of(field_of(tree_, "checkpoint"), "every");
-      shown.data = every.unit == Interval::Unit::kSteps ? fmt::format("{:.0f} steps", every.count)
-                   : frequency.string() == "false"      ? "never"
-                                                        : frequency.string();
+      ConfigValue& shown = tree_.field("checkpoint").field("every");
+      // "2 epochs" as it is written; batches, which Keras counts by a number, as steps.
+      shown.data = every.unit == Interval::Unit::kSteps || every.unit == Interval::Unit::kNever
+                       ? interval_text(every)
+                       : frequency.string();
       shown.loc = frequency.loc;
       shown.is_default = false;
     }
@@ -294,7 +295,7 @@ std::vector<std::string> callback_names(const std::vector<ConfigObject>& callbac
 }
 
 void bind_callbacks(ConfigValue& tree, Config& config, Diagnostics& diagnostics) {
-  const ConfigValue& callbacks = field_of(tree, "callbacks");
+  const ConfigValue& callbacks = tree.field("callbacks");
   if (!callbacks.is_list()) {
     return;
   }

@@ -202,22 +202,21 @@ class CompileBinder {
 
 void bind_compile(ConfigValue& tree, const ModelConfig& model, CompileConfig& out,
                   Diagnostics& diagnostics) {
-  out.loc = tree.is_default ? SourceLoc() : tree.loc;
   CompileBinder binder(model, diagnostics);
-  const ConfigValue& optimizer = field_of(tree, "optimizer");
+  const ConfigValue& optimizer = tree.field("optimizer");
   if (optimizer.is_object()) {
     out.optimizer = optimizer.object();
     binder.optimizer(out.optimizer);
   }
-  binder.name_losses(field_of(tree, "loss"));
-  out.loss = binder.losses(field_of(tree, "loss"));
+  binder.name_losses(tree.field("loss"));
+  out.loss = binder.losses(tree.field("loss"));
   for (const auto& [key, metrics] :
        {std::pair{"metrics", &out.metrics}, std::pair{"weighted_metrics", &out.weighted_metrics}}) {
-    ConfigValue& value = field_of(tree, key);
+    ConfigValue& value = tree.field(key);
     binder.name_metrics(value, key);
     *metrics = binder.metrics(value);
   }
-  out.loss_weights = binder.weights(field_of(tree, "loss_weights"));
+  out.loss_weights = binder.weights(tree.field("loss_weights"));
 }
 
 }  // namespace meshtrain

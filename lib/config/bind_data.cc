@@ -7,6 +7,7 @@
 #include "config/bind.h"
 #include "config/catalogue.h"
 #include "config/scalars.h"
+#include "config/source.h"
 #include "config/source_like.h"
 #include "config/split.h"
 
@@ -90,7 +91,6 @@ void check_windows(const ConfigObject& source, Diagnostics& diagnostics) {
 // A folder has a slash, so that a slip in one of the words is none.
 void bind_cache(const ConfigValue& value, const std::string& folder, DataConfig& out,
                 Diagnostics& diagnostics) {
-  out.cache = located<std::string>(value, value.is_null() ? std::string() : value.string());
   const std::string& cache = out.cache.value;
   if (cache.find('/') != std::string::npos) {
     out.cache.value = resolve_path(value, folder);
@@ -176,7 +176,7 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
     diagnostics.error("E113", source.loc_of("classes"), "`labels` and `classes` exclude each other")
         .help("`labels` is the shape of normal labels, `classes` the number of integer labels");
   }
-  Diagnostics found;  // of training's arguments that this source takes, those were told
+  Diagnostics found;  // a source that takes the training's arguments repeats their problems
   if (source.class_name == "csv") {
     check_csv(source, found);
   } else if (source.class_name == "image_folder") {
@@ -191,12 +191,11 @@ ConfigObject bind_source(const ConfigValue& value, const std::string& base_dir, 
 
 void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out,
                Diagnostics& diagnostics) {
-  out.loc = tree.is_default ? SourceLoc() : tree.loc;
-  const ConfigValue& dir = field_of(tree, "dir");
+  const ConfigValue& dir = tree.field("dir");
   const std::string folder = folder_of(first_file);
   out.base_dir = dir.is_null() ? folder : resolve_path(dir, folder);
   const auto source = [&](std::string_view name) -> std::optional<ConfigObject> {
-    const ConfigValue& value = field_of(tree, name);
+    const ConfigValue& value = tree.field(name);
     if (!value.is_object()) {
       return std::nullopt;
     }
@@ -204,10 +203,8 @@ void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out
   };
   // In the tree, too: what is shown must mean the same when it is read again.
   for (const char* name : {"validation", "test"}) {
-    const auto* const train =
-        std::get_if<std::shared_ptr<ConfigObject>>(&field_of(tree, "train").data);
-    const auto* const other =
-        std::get_if<std::shared_ptr<ConfigObject>>(&field_of(tree, name).data);
+    const auto* const train = std::get_if<std::shared_ptr<ConfigObject>>(&tree.field("train").data);
+    const auto* const other = std::get_if<std::shared_ptr<ConfigObject>>(&tree.field(name).data);
     if (train && other) {
       take_arguments(**train, **other);
     }
@@ -223,30 +220,13 @@ void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out
       check_windows(**part, diagnostics);
     }
   }
-  const ConfigValue& shuffle = field_of(tree, "shuffle");
-  out.shuffle = located<bool>(shuffle, shuffle.boolean());
-  const ConfigValue& remainder = field_of(tree, "remainder");
-  out.remainder = located<std::string>(remainder, remainder.string());
-  const ConfigValue& one_hot = field_of(field_of(tree, "label"), "one_hot");
-  out.one_hot = located<int64_t>(one_hot, one_hot.integer());
-  const ConfigValue& transform = field_of(tree, "transform");
+  const ConfigValue& transform = tree.field("transform");
   if (transform.is_list()) {
     for (const ConfigValue& entry : transform.list()) {
       out.transform.push_back(entry.object());
     }
   }
-  const ConfigValue& nonfinite = field_of(tree, "nonfinite");
-  out.nonfinite = located<std::string>(nonfinite, nonfinite.string());
-  const ConfigValue& prefetch = field_of(tree, "prefetch");
-  out.prefetch = located<int64_t>(prefetch, prefetch.integer());
-  bind_cache(field_of(tree, "cache"), folder, out, diagnostics);
-  const ConfigValue& memory = field_of(tree, "memory");
-  const auto bytes = memory.is_null() ? std::optional<int64_t>(0) : parse_bytes(memory.string());
-  if (!bytes) {
-    diagnostics.error("E112", memory.loc, fmt::format("`memory` cannot be `{}`", memory.string()))
-        .help("write 512 MiB or 2 GiB");
-  }
-  out.memory = located<int64_t>(memory, bytes.value_or(0));
+  bind_cache(tree.field("cache"), folder, out, diagnostics);
 }
 
 }  // namespace meshtrain

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -33,21 +34,18 @@ std::string named_sizes(const MeshConfig& mesh) {
 }
 
 void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
-  const ConfigValue& shape = field_of(tree, "shape");
-  ConfigValue& names = field_of(tree, "axis_names");
-  const ConfigValue& devices = field_of(tree, "devices");
-  out.shape = located<std::vector<int64_t>>(shape, {});
-  if (shape.is_list()) {
-    out.shape.value = shape.integers();
-  }
+  const ConfigValue& shape = tree.field("shape");
+  ConfigValue& names = tree.field("axis_names");
   const size_t num_axes = std::max<size_t>(1, out.shape.value.size());
   if (names.is_null()) {
     ConfigValue::List list;
     for (const char* name : {"batch", "model"}) {
       if (list.size() < num_axes) {
         list.push_back({std::string(name), names.loc, true});
+        out.axis_names.value.emplace_back(name);
       }
     }
+    out.axis_names.loc = {};
     names.data = std::move(list);
     names.is_default = true;
     if (num_axes > 2) {
@@ -56,14 +54,11 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
           .help("write `axis_names: [data, fsdp, model]`, one name per axis");
     }
   }
-  out.axis_names = located<std::vector<std::string>>(names, {});
+  std::set<std::string> known;
   for (const ConfigValue& name : names.list()) {
-    auto& known = out.axis_names.value;
-    if (!name.string().empty() &&
-        std::find(known.begin(), known.end(), name.string()) != known.end()) {
+    if (!name.string().empty() && !known.insert(name.string()).second) {
       diagnostics.error("E113", name.loc, fmt::format("axis `{}` is named twice", name.string()));
     }
-    known.push_back(name.string());
   }
   if (out.axis_names.value.size() != num_axes && (num_axes <= 2 || !names.is_default) &&
       !is_refused(shape.loc, diagnostics)) {
@@ -80,7 +75,6 @@ void bind_mesh(ConfigValue& tree, MeshConfig& out, Diagnostics& diagnostics) {
       d.help(fmt::format("name the axes: --mesh {}", named_sizes(out)));
     }
   }
-  out.devices = located<std::string>(devices, devices.string());
   parse_devices(out.devices, diagnostics);
 }
 
@@ -116,33 +110,30 @@ void check_axis(const ConfigValue& name, const std::vector<std::string>& axes, c
   d.notes.push_back(fmt::format("axes: {}", join(axes, ", ")));
 }
 
-// Names of mesh axes; none for null.
-Located<std::vector<std::string>> axis_list(const ConfigValue& value,
-                                            const std::vector<std::string>& axes, const char* key,
-                                            Diagnostics& diagnostics) {
-  auto out = located<std::vector<std::string>>(value, {});
-  if (value.is_list()) {
-    for (const ConfigValue& axis : value.list()) {
-      check_axis(axis, axes, key, diagnostics);
-      if (std::find(out->begin(), out->end(), axis.string()) != out->end()) {
-        diagnostics
-            .error("E113", axis.loc, fmt::format("`{}` names `{}` twice", key, axis.string()))
-            .help("each axis once");
-        continue;
-      }
-      out.value.push_back(axis.string());
+// Of a key that is a list of axes, or null.
+void check_axes(const ConfigValue& tree, const char* key, const std::vector<std::string>& axes,
+                Diagnostics& diagnostics) {
+  const ConfigValue& value = tree.field(key);
+  std::set<std::string> known;
+  if (value.is_null()) {
+    return;
+  }
+  for (const ConfigValue& axis : value.list()) {
+    check_axis(axis, axes, key, diagnostics);
+    if (!known.insert(axis.string()).second) {
+      diagnostics.error("E113", axis.loc, fmt::format("`{}` names `{}` twice", key, axis.string()))
+          .help("each axis once");
     }
   }
-  return out;
 }
 
 }  // namespace
 
 void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConfig& out,
                        Diagnostics& diagnostics) {
-  bind_mesh(field_of(tree, "device_mesh"), out.mesh, diagnostics);
+  bind_mesh(tree.field("device_mesh"), out.mesh, diagnostics);
   const std::vector<std::string>& axes = out.mesh.axis_names.value;
-  const ConfigValue& map = field_of(tree, "layout_map");
+  const ConfigValue& map = tree.field("layout_map");
   const YamlNode* rules = node == nullptr ? nullptr : node->find("layout_map");
   size_t i = 0;
   for (const auto& [key, value] : map.dict()) {
@@ -152,13 +143,14 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
     out.layout_map.push_back({key, rules->children[i].key_loc, make_layout(value)});
     ++i;
   }
-  ConfigValue& type = field_of(tree, "type");
-  if (type.is_null()) {
-    type.data = std::string(out.layout_map.empty() ? "DataParallel" : "ModelParallel");
+  if (ConfigValue& type = tree.field("type"); type.is_null()) {
+    out.type = {
+        out.layout_map.empty() ? DistributionType::kDataParallel : DistributionType::kModelParallel,
+        {}};
+    type.data = std::string(word_of(out.type.value));
     type.is_default = true;
   }
-  out.type = located<std::string>(type, type.string());
-  if (out.type.value == "DataParallel" && !out.layout_map.empty()) {
+  if (out.type == DistributionType::kDataParallel && !out.layout_map.empty()) {
     diagnostics
         .warning("W205", out.layout_map[0].loc,
                  fmt::format("DataParallel replicates every variable: {} layout {} not used",
@@ -167,33 +159,21 @@ void bind_distribution(ConfigValue& tree, const YamlNode* node, DistributionConf
         .help("write `type: ModelParallel` to use `layout_map`");
     out.layout_map.clear();
   }
-  out.batch_dim_name =
-      axis_list(field_of(tree, "batch_dim_name"), axes, "batch_dim_name", diagnostics);
-  const ConfigValue& match = field_of(tree, "layout_match");
-  out.layout_match = located<std::string>(match, match.string());
-  const ConfigValue& reductions = field_of(tree, "reductions");
-  out.reductions = located<std::string>(reductions, reductions.string());
-  const ConfigValue& zero = field_of(tree, "zero");
-  out.zero = located<int64_t>(zero, zero.integer());
-  out.zero_axes = axis_list(field_of(tree, "zero_axes"), axes, "zero_axes", diagnostics);
+  check_axes(tree, "batch_dim_name", axes, diagnostics);
+  check_axes(tree, "zero_axes", axes, diagnostics);
   if (out.zero.value == 0 && !out.zero_axes->empty()) {
     diagnostics
         .warning("W205", out.zero_axes.loc,
                  "`zero_axes` without `zero`: nothing is split over them")
         .help("write `zero: 3` (weights too), 2 (gradients too) or 1 (optimizer state)");
   }
-  const ConfigValue& reshard = field_of(tree, "reshard_after_forward");
-  out.reshard_after_forward = located<bool>(reshard, reshard.boolean());
-  const ConfigValue& shards = field_of(tree, "auto_shard_dataset");
-  if (!shards.boolean()) {
+  if (!out.auto_shard_dataset) {
     diagnostics
-        .error("E113", shards.loc,
+        .error("E113", out.auto_shard_dataset.loc,
                "`auto_shard_dataset` is `false`: each process would feed data of its own")
         .help(
             "leave it out: all processes name the same data, and each reads what it computes with");
   }
-  const ConfigValue& unmatched = field_of(field_of(tree, "checks"), "unmatched_rule");
-  out.unmatched_rule = located<std::string>(unmatched, unmatched.string());
 }
 
 void check_axis_names(const DistributionConfig& distribution, Diagnostics& diagnostics) {

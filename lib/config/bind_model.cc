@@ -252,17 +252,11 @@ class ModelBinder {
 }  // namespace
 
 void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics) {
-  out.loc = tree.is_default ? SourceLoc() : tree.loc;
   ModelBinder binder(out, diagnostics);
-  binder.layers(field_of(tree, "layers"));
-  binder.outputs(field_of(tree, "outputs"));
+  binder.layers(tree.field("layers"));
+  binder.outputs(tree.field("outputs"));
   out.is_sequential = out.is_sequential && out.outputs.size() <= 1;
-  ConfigValue& name = field_of(tree, "name");
-  if (name.is_null()) {
-    name.data = std::string(out.is_sequential ? "sequential" : "functional");
-    name.is_default = true;
-  }
-  out.name = located<std::string>(name, name.string());
+  derive(tree.field("name"), out.name, out.is_sequential ? "sequential" : "functional");
 }
 
 }  // namespace meshtrain

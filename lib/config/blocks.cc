@@ -48,7 +48,7 @@ class DefinitionReader {
 
   void check_name(const YamlNode& node) {
     const bool is_class = find_class(Category::kLayer, node.key) != nullptr ||
-                          is_later_class(Category::kLayer, node.key);
+                          is_unsupported_class(Category::kLayer, node.key);
     if (is_class || !is_name_alone(node.key)) {
       fail("E113", node.key_loc,
            is_class ? fmt::format("block `{}` has the name of a layer", node.key)

@@ -68,7 +68,7 @@ const CategoryEntry& entry_of(Category category) {
 }
 
 // Class names of Keras (and planned data sources) without an implementation here, as one text.
-constexpr std::string_view kLater[kNumCategories] = {
+constexpr std::string_view kUnsupported[kNumCategories] = {
     "SpectralNormalization MultiHeadAttention GroupQueryAttention GroupedQueryAttention Attention "
     "AdditiveAttention LSTM GRU SimpleRNN RNN LSTMCell GRUCell SimpleRNNCell StackedRNNCells "
     "Bidirectional TimeDistributed ConvLSTM1D ConvLSTM2D ConvLSTM3D Masking Lambda "
@@ -103,7 +103,7 @@ const Spec* ClassSpec::find(std::string_view arg) const {
 std::vector<std::string> ClassSpec::arg_names() const {
   std::vector<std::string> out;
   for (const Spec& arg : args) {
-    if (arg.kind != ValueKind::kLater) {
+    if (arg.kind != ValueKind::kUnsupported) {
       out.push_back(arg.name);
     }
   }
@@ -138,6 +138,19 @@ const ClassSpec* find_word(Category category, std::string_view spelled) {
   return is_word ? found->second : nullptr;
 }
 
+const ClassSpec* spec_of(const ConfigObject& object) {
+  for (int c = 0; c < kNumCategories; ++c) {
+    const ClassSpec* const spec = find_class(static_cast<Category>(c), object.spelled);
+    if (spec != nullptr && spec->name == object.class_name &&
+        spec->args.size() == object.args.size() &&
+        std::all_of(spec->args.begin(), spec->args.end(),
+                    [&](const Spec& arg) { return object.args.contains(arg.name); })) {
+      return spec;
+    }
+  }
+  return nullptr;
+}
+
 std::vector<std::string> class_names(Category category) {
   std::vector<std::string> out;
   for (const ClassSpec& spec : classes(category)) {
@@ -146,8 +159,8 @@ std::vector<std::string> class_names(Category category) {
   return out;
 }
 
-bool is_later_class(Category category, std::string_view spelled) {
-  const std::vector<std::string> names = split(kLater[static_cast<size_t>(category)], ' ');
+bool is_unsupported_class(Category category, std::string_view spelled) {
+  const std::vector<std::string> names = split(kUnsupported[static_cast<size_t>(category)], ' ');
   return !spelled.empty() && std::find(names.begin(), names.end(), spelled) != names.end();
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/object.h"
 #include "config/spec.h"
 
 namespace meshtrain {
@@ -31,11 +32,17 @@ const ClassSpec* find_class(Category category, std::string_view spelled);
 // `accuracy` and `crossentropy`, which stand for the class that fits the shapes. As in Keras they
 // are words in any case: `Accuracy` too, which is a class where it has arguments.
 const ClassSpec* find_word(Category category, std::string_view spelled);
+// The class that an object is one of, nullptr for none. An object does not say its category: where
+// one spelling is of several, the first with its arguments.
+const ClassSpec* spec_of(const ConfigObject& object);
+// A class with the defaults of all arguments, for what no config names; required ones are empty.
+// Throws InternalError when there is no such class.
+ConfigObject default_object(Category category, std::string_view class_name);
 std::vector<std::string> class_names(Category category);
 // Why there is no such class and what to use instead; empty where nothing is known.
 std::string_view refusal(Category category, std::string_view spelled);
 // Classes of Keras that this release does not have yet.
-bool is_later_class(Category category, std::string_view spelled);
+bool is_unsupported_class(Category category, std::string_view spelled);
 
 std::string_view category_name(Category category);  // "layer", "data source"
 // The key that names the class inside its own map: `type`, or `source` of a data source.

@@ -1,5 +1,6 @@
 // Callbacks: Keras 3 callbacks. Paths are relative to the run's folder.
 #include "config/catalogue_args.h"
+#include "config/config.h"
 
 namespace meshtrain {
 namespace {
@@ -8,7 +9,7 @@ Spec monitor() {
   return text("monitor", "val_loss", "log that is watched");
 }
 Spec mode() {
-  return choice("mode", {"auto", "min", "max"}, "auto", "which values of it are better");
+  return choice("mode", words_of<MonitorMode>(), "auto", "which values of it are better");
 }
 Spec verbose() {
   return integer("verbose", "0", "1 prints what it does").least(0).most(2);

@@ -19,10 +19,6 @@ Spec activation_arg(const char* default_text) {
                    "function applied to the output; null = linear");
 }
 
-Spec later_arg(const char* name, const char* help) {
-  return make_spec(name, ValueKind::kLater, "null", help);
-}
-
 Spec axes_arg(const char* name, const char* default_text, const char* help) {
   return make_spec(name, ValueKind::kIntOrList, default_text, help);
 }

@@ -13,8 +13,6 @@ ClassSpec layer_class(std::string name, std::string help, Args args);
 
 Spec initializer_arg(const char* name, const char* default_text);
 Spec activation_arg(const char* default_text);
-// A key of Keras that is refused unless null.
-Spec later_arg(const char* name, const char* help);
 Spec axes_arg(const char* name, const char* default_text, const char* help);  // integer or list
 Spec shape_arg(const char* name, const char* help);
 Spec required_shape(const char* name, const char* help);

@@ -28,7 +28,7 @@ ClassSpec batch_normalization() {
   args.push_back(initializer_arg("moving_mean_initializer", "zeros"));
   args.push_back(initializer_arg("moving_variance_initializer", "ones"));
   args.push_back(boolean("renorm", "false", "batch renormalization"));
-  args.push_back(later_arg("renorm_clipping", "limits of batch renormalization"));
+  args.push_back(unsupported("renorm_clipping", "limits of batch renormalization"));
   args.push_back(number("renorm_momentum", "0.99", "of batch renormalization").least(0).most(1));
   args.push_back(boolean("synchronized", "false",
                          "statistics of the global batch, which they always are here"));

@@ -21,7 +21,7 @@ ClassSpec repeat_class() {
        make_spec("outputs", ValueKind::kNames, "null",
                  "layers that the next repetition takes; null = the last"),
        boolean("trainable", "true", "whether fit changes its weights"),
-       later_arg("remat", "computing forward values again")});
+       unsupported("remat", "computing forward values again")});
 }
 
 }  // namespace meshtrain

@@ -1,5 +1,6 @@
 // Config: the whole configuration as typed values that remember their place in the file. Made by
-// load_config(); after that nothing asks again whether a key exists or has the right type.
+// load_config(); after that nothing asks again whether a key exists or has the right type. The
+// initial value of a member is the default of its key; schema.cc says which key that is.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "config/interval.h"
 #include "config/object.h"
 #include "mesh/layout_map.h"
@@ -30,17 +32,31 @@ struct MeshConfig {
   Located<std::string> devices{"auto", {}};  // auto | cpu:8 | gpu:0-7 | gpu:0x8 | 64xH100
 };
 
+enum class DistributionType : uint8_t { kDataParallel, kModelParallel };
+constexpr auto words(DistributionType) {
+  return word_list("DataParallel", "ModelParallel");
+}
+enum class LayoutMatch : uint8_t { kFullMatch, kSearch };
+constexpr auto words(LayoutMatch) {
+  return word_list("fullmatch", "search");
+}
+enum class ReductionOrder : uint8_t { kAuto, kFixed, kFast };
+constexpr auto words(ReductionOrder) {
+  return word_list("auto", "fixed", "fast");
+}
+
 struct DistributionConfig {
-  Located<std::string> type{"DataParallel", {}};  // DataParallel | ModelParallel
+  Located<DistributionType> type;
   MeshConfig mesh;
-  Located<std::vector<std::string>> batch_dim_name;    // empty: the first axis; several for HSDP
-  std::vector<LayoutRule> layout_map;                  // in file order
-  Located<std::string> layout_match{"fullmatch", {}};  // fullmatch | search
-  Located<std::string> reductions{"auto", {}};         // auto | fixed | fast
-  Located<int64_t> zero;                               // 0..3
-  Located<std::vector<std::string>> zero_axes;         // empty: the batch axis
+  Located<std::vector<std::string>> batch_dim_name;  // empty: the first axis; several for HSDP
+  std::vector<LayoutRule> layout_map;                // in file order
+  Located<LayoutMatch> layout_match;
+  Located<ReductionOrder> reductions;
+  Located<int64_t> zero;                        // 0..3
+  Located<std::vector<std::string>> zero_axes;  // empty: the batch axis
   Located<bool> reshard_after_forward{true, {}};
-  Located<std::string> unmatched_rule{"error", {}};  // checks.unmatched_rule: error | warn | off
+  Located<bool> auto_shard_dataset{true, {}};  // false is refused
+  Located<Unmatched> unmatched_rule;           // checks.unmatched_rule
 };
 
 // One entry of model.layers.
@@ -74,8 +90,18 @@ struct CompileConfig {
   std::vector<OutputObject> loss;
   std::vector<OutputObject> metrics, weighted_metrics;
   std::vector<std::pair<std::string, Located<double>>> loss_weights;  // by output
+  Located<bool> auto_scale_loss{true, {}};
   SourceLoc loc;
 };
+
+enum class Remainder : uint8_t { kKeep, kDrop };
+constexpr auto words(Remainder) {
+  return word_list("keep", "drop");
+}
+enum class Nonfinite : uint8_t { kError, kAllow };
+constexpr auto words(Nonfinite) {
+  return word_list("error", "allow");
+}
 
 // {source: npz, path: ..., ...}; a data-source class of the catalogue as a ConfigObject. Relative
 // paths are from `base_dir`.
@@ -83,10 +109,10 @@ struct DataConfig {
   std::optional<ConfigObject> train, validation, test;
   std::string base_dir;  // folder of the config file that named them, or data.dir
   Located<bool> shuffle{true, {}};
-  Located<std::string> remainder{"keep", {}};   // keep | drop
-  Located<int64_t> one_hot{0, {}};              // label.one_hot: classes, 0 = labels as they are
-  std::vector<ConfigObject> transform;          // on inputs, host side: Rescaling, Reshape
-  Located<std::string> nonfinite{"error", {}};  // error | allow
+  Located<Remainder> remainder;
+  Located<int64_t> one_hot;             // label.one_hot: classes, 0 = labels as they are
+  std::vector<ConfigObject> transform;  // on inputs, host side: Rescaling, Reshape
+  Located<Nonfinite> nonfinite;
   Located<int64_t> memory;     // bytes of an array kept in memory; 0 = a quarter of what is free
   Located<std::string> cache;  // memory | file | none | a folder; empty = by size
   Located<int64_t> prefetch{2, {}};  // batches prepared ahead; 0 = none
@@ -96,12 +122,12 @@ struct DataConfig {
 struct FitConfig {
   Located<int64_t> batch_size{32, {}};
   Located<int64_t> epochs{1, {}};
-  Located<int64_t> initial_epoch{0, {}};
-  Located<int64_t> steps_per_epoch{0, {}};  // 0 = all batches
-  Located<int64_t> limit_steps{0, {}};      // 0 = no limit; --limit-steps
-  Located<double> validation_split{0, {}};
-  Located<int64_t> validation_batch_size{0, {}};  // 0 = batch_size
-  Located<int64_t> validation_steps{0, {}};       // 0 = all
+  Located<int64_t> initial_epoch;
+  Located<int64_t> steps_per_epoch;  // 0 = all batches
+  Located<int64_t> limit_steps;      // 0 = no limit; --limit-steps
+  Located<double> validation_split;
+  Located<int64_t> validation_batch_size;  // 0 = batch_size
+  Located<int64_t> validation_steps;       // 0 = all
   Located<int64_t> validation_freq{1, {}};
   std::vector<int64_t> validation_epochs;  // validation_freq given as a list
   std::vector<std::pair<int64_t, Located<double>>> class_weight;
@@ -109,32 +135,64 @@ struct FitConfig {
   SourceLoc loc;
 };
 
+// kAuto: the test data if there are some, else the validation data.
+enum class EvaluatedData : uint8_t { kAuto, kTrain, kValidation, kTest, kNone };
+constexpr auto words(EvaluatedData) {
+  return word_list("auto", "train", "validation", "test", "none");
+}
+
 struct EvaluateConfig {
-  Located<std::string> on{
-      "auto", {}};  // auto (test if there, else validation) | train | validation | test | none
-  Located<int64_t> batch_size{0, {}};  // 0 = fit.batch_size
-  Located<int64_t> steps{0, {}};
+  Located<EvaluatedData> on;
+  Located<int64_t> batch_size;  // 0 = fit.batch_size
+  Located<int64_t> steps;       // 0 = all batches
 };
+
+enum class Verbosity : uint8_t { kAuto, kSilent, kBar, kLine };
+constexpr auto words(Verbosity) {
+  return word_list("auto", "0", "1", "2");
+}
+enum class ResumeMode : uint8_t { kNever, kAuto, kLatest, kBest };
+constexpr auto words(ResumeMode) {
+  return word_list("never", "auto", "latest", "best");
+}
+enum class SignalAction : uint8_t { kCheckpointExit, kCheckpoint, kReport, kExit, kIgnore };
+constexpr auto words(SignalAction) {
+  return word_list("checkpoint-exit", "checkpoint", "report", "exit", "ignore");
+}
+using SignalChanges =
+    std::vector<std::pair<std::string, SignalAction>>;  // "SIGUSR1" and what it does
 
 struct RunConfig {
   Located<std::string> dir;  // empty: runs/<name>/<id>
   Located<bool> log_steps{false, {}};
-  Located<int64_t> verbose{-1, {}};          // -1 auto, 0, 1, 2
-  Located<std::string> resume{"never", {}};  // never | auto | latest | best
+  Located<Verbosity> verbose;
+  Located<ResumeMode> resume;
   Located<double> max_time;                  // seconds; 0 = no limit
   Located<int64_t> check_replicas{500, {}};  // steps between comparisons; 0 = never
-  // Signal and what it does: checkpoint-exit | checkpoint | report | exit | ignore.
-  std::vector<std::pair<std::string, std::string>> on_signal;
+  SignalChanges on_signal;
 };
+
+enum class MonitorMode : uint8_t { kAuto, kMin, kMax };
+constexpr auto words(MonitorMode) {
+  return word_list("auto", "min", "max");
+}
+enum class SaveFailure : uint8_t { kContinue, kStop };
+constexpr auto words(SaveFailure) {
+  return word_list("continue", "stop");
+}
+enum class GatherFiles : uint8_t { kNone, kRoot };
+constexpr auto words(GatherFiles) {
+  return word_list("none", "root");
+}
 
 struct CheckpointConfig {
   Located<Interval> every{{Interval::Unit::kEpochs, 1}, {}};
-  Located<int64_t> keep{3, {}};                   // at least 2
-  Located<Interval> keep_every;                   // checkpoints that are never deleted
-  Located<std::string> monitor;                   // log that says which is best; empty = auto
-  Located<std::string> mode{"auto", {}};          // auto | min | max
-  Located<std::string> on_error{"continue", {}};  // continue | stop
-  Located<std::string> gather{"none", {}};        // none | root
+  Located<int64_t> keep{3, {}};  // at least 2
+  Located<Interval> keep_every;  // checkpoints that are never deleted
+  Located<std::string> monitor;  // log that says which is best; empty = auto
+  Located<MonitorMode> mode;
+  Located<SaveFailure> on_error;
+  Located<GatherFiles> gather;
   Located<bool> async{true, {}};
   Located<int64_t> memory;  // bytes for copies of the state; 0 = a quarter of what is free
 };
@@ -143,11 +201,16 @@ struct PlanConfig {
   Located<std::string> hardware;  // path of a file of hardware, empty = none
 };
 
+enum class MatmulPrecision : uint8_t { kDefault, kHighest };
+constexpr auto words(MatmulPrecision) {
+  return word_list("default", "highest");
+}
+
 struct Config {
   Located<std::string> name;
   Located<int64_t> seed{1337, {}};
-  Located<std::string> dtype_policy{"float32", {}};      // of dtype_policy_names()
-  Located<std::string> matmul_precision{"default", {}};  // default | highest
+  Located<std::string> dtype_policy{"float32", {}};  // of dtype_policy_names()
+  Located<MatmulPrecision> matmul_precision;
   DistributionConfig distribution;
   ModelConfig model;
   CompileConfig compile;

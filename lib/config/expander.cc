@@ -1,4 +1,4 @@
-// Expander: entries and layers.
+// expand_blocks, and Expander: entries and layers.
 #include "config/expander.h"
 
 #include <algorithm>
@@ -29,7 +29,61 @@ YamlNode name_node(std::string text, const SourceLoc& loc) {
   return node;
 }
 
+bool uses_expansion(const YamlNode& layers, const BlockDefinitions& blocks) {
+  for (const YamlNode& entry : layers.children) {
+    const auto form = object_form(entry, Category::kLayer);
+    if (form && (form->spelled == kRepeat || blocks.contains(form->spelled))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+void ExpandScope::continue_from(ExpandScope& around) {
+  prefix = around.prefix;
+  outer = &around;
+  home = around.home;
+  locals = around.locals;
+  use = around.use;
+  frozen = around.frozen;
+  own_root = around.own_root;
+  shared_root = around.shared_root;
+}
+
+std::string ExpandScope::shared_name(const std::string& full_name) const {
+  return starts_with(full_name, own_root) ? shared_root + full_name.substr(own_root.size())
+                                          : full_name;
+}
+
+std::vector<std::string> ExpandScope::known_names() const {
+  std::vector<std::string> out;
+  for (const ExpandScope* scope = this; scope != nullptr; scope = scope->outer) {
+    for (const auto& [name, outputs] : scope->names) {
+      out.push_back(name);
+    }
+    out.insert(out.end(), scope->layers.begin(), scope->layers.end());
+  }
+  return out;
+}
+
+std::optional<OutputNames> find_outputs(const std::string& name, const ExpandScope& scope) {
+  const std::string first = name.substr(0, name.find('/'));
+  for (const ExpandScope* at = &scope; at != nullptr; at = at->outer) {
+    const auto found = at->names.find(name);
+    if (found != at->names.end()) {
+      return found->second;
+    }
+    if (at->layers.contains(first) || at->uses.contains(first)) {
+      return OutputNames{at->prefix + name};
+    }
+    if (at->block != nullptr) {
+      return std::nullopt;
+    }
+  }
+  return OutputNames{name};
+}
 
 void set_use(YamlNode& node, const std::shared_ptr<const SourceUse>& use) {
   node.loc.use = use;
@@ -139,7 +193,7 @@ void Expander::check_name(const std::string& name, const SourceLoc& loc) {
   }
 }
 
-// A layer of the model's own list stays as it is written but for names of uses.
+// Copies a layer of the model's own list; only names of uses change.
 void Expander::add_top_layer(const YamlNode& entry, const ObjectForm& form) {
   YamlNode layer = entry;
   const auto own = object_form(layer, Category::kLayer);
@@ -316,6 +370,36 @@ void Expander::rewrite(YamlNode& names, const ExpandScope& scope) {
       }
     }
   }
+}
+
+Expansion expand_blocks(YamlNode& root, Expressions& expressions, Diagnostics& diagnostics) {
+  Expansion out;
+  const BlockDefinitions blocks = take_blocks(root, diagnostics);
+  for (const auto& [name, block] : blocks) {
+    out.block_names.push_back(name);
+  }
+  YamlNode* model = root.find("model");
+  YamlNode* layers = model == nullptr ? nullptr : model->find("layers");
+  if (layers == nullptr || !layers->is_list() || !uses_expansion(*layers, blocks)) {
+    return out;
+  }
+  const SourceLoc loc = layers->key_loc;
+  Expander expander(blocks, expressions, diagnostics);
+  expander.run(*layers);
+  layers->children = expander.take_layers();
+  out.outputs = expander.single_outputs();
+  YamlNode* outputs = model->find("outputs");
+  if (outputs != nullptr && !outputs->is_null()) {
+    expressions.evaluate(*outputs);
+    expander.rewrite_outputs(*outputs);
+  } else if (const auto last = expander.unusual_outputs()) {
+    YamlNode& added = model->at_or_add("outputs", loc);
+    added.kind = YamlNode::Kind::kList;
+    for (const std::string& name : *last) {
+      added.children.push_back(YamlNode::scalar(name, loc));
+    }
+  }
+  return out;
 }
 
 }  // namespace meshtrain

@@ -13,6 +13,9 @@ namespace meshtrain {
 // default; lines that end with a line feed. Nothing when there is none such.
 std::optional<std::string> explain_word(std::string_view word);
 
+// Every key, and every class with its arguments, as Markdown: configs/REFERENCE.md.
+std::string explain_markdown();
+
 // All that explain_word knows but arguments, to suggest from.
 std::vector<std::string> explained_words();
 

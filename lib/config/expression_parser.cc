@@ -9,13 +9,14 @@
 #include "config/scalars.h"
 
 namespace meshtrain {
-namespace {
-
-constexpr int kMaxNesting = 100;  // brackets and signs within each other
 
 bool is_name_char(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
+
+namespace {
+
+constexpr int kMaxNesting = 100;  // brackets and signs within each other
 
 // Recursive descent with Python's precedence; throws ExprError with the offset.
 class Parser {

@@ -17,6 +17,8 @@ class ExprNames {
 
 // Throws ExprError with the offset in `text`.
 ExprValue evaluate_text(std::string_view text, ExprNames& names);
+// A letter, digit or `_`.
+bool is_name_char(char c);
 // "d_model": a name and nothing else.
 bool is_name_alone(std::string_view text);
 

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <utility>
 
-#include "base/python_text.h"
 #include "base/text.h"
 #include "config/arithmetic.h"
 #include "config/expression_parser.h"

@@ -1,10 +1,11 @@
 #include "config/interval.h"
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <string>
 
 #include "base/text.h"
 #include "config/scalars.h"
@@ -115,6 +116,20 @@ std::optional<Interval> parse_interval(std::string_view text) {
   const std::optional<double> seconds = parse_duration(text);
   return seconds ? std::optional(Interval{.unit = Interval::Unit::kSeconds, .count = *seconds})
                  : std::nullopt;
+}
+
+std::string interval_text(const Interval& interval) {
+  switch (interval.unit) {
+    case Interval::Unit::kNever:
+      return "never";
+    case Interval::Unit::kSteps:
+      return fmt::format("{:.0f} steps", interval.count);
+    case Interval::Unit::kEpochs:
+      return interval.count == 1 ? "epoch" : fmt::format("{:.0f} epochs", interval.count);
+    case Interval::Unit::kSeconds:
+      return format_shortest(interval.count) + " s";
+  }
+  return {};
 }
 
 std::optional<Interval> parse_save_freq(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace meshtrain {
@@ -20,6 +21,8 @@ struct Interval {
 std::optional<double> parse_duration(std::string_view text);
 // "never", "epoch", "3 epochs", "200 steps", or a duration with a unit.
 std::optional<Interval> parse_interval(std::string_view text);
+// As parse_interval() reads it: "epoch", "200 steps", "90 s".
+std::string interval_text(const Interval& interval);
 // `save_freq` of Keras' callbacks: "200" is batches; the rest as above, but never "never".
 std::optional<Interval> parse_save_freq(std::string_view text);
 // Bytes of "4096", "64 KiB", "1.5 GiB", "2 GB"; nothing for other texts and for 0.

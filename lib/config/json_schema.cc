@@ -122,7 +122,7 @@ std::vector<Json> options_of(const Spec& spec) {
       return {section_schema(*spec.section)};
     case ValueKind::kAny:
       return {Json::object()};
-    case ValueKind::kLater:
+    case ValueKind::kUnsupported:
       return {Json{{"type", "null"}}};
     case ValueKind::kIntOrList:
     case ValueKind::kFloatOrList:
@@ -146,7 +146,7 @@ std::vector<Json> options_of(const Spec& spec) {
 
 Json spec_schema(const Spec& spec) {
   std::vector<Json> options = options_of(spec);
-  if (spec.is_nullable && spec.kind != ValueKind::kLater) {
+  if (spec.is_nullable && spec.kind != ValueKind::kUnsupported) {
     options.push_back(Json{{"type", "null"}});
   }
   if (spec.kind == ValueKind::kSection) {
@@ -168,7 +168,7 @@ Json spec_schema(const Spec& spec) {
 Json properties(const std::vector<Spec>& specs, Json schema) {
   Json required = Json::array();
   for (const Spec& spec : specs) {
-    if (spec.kind != ValueKind::kLater) {
+    if (spec.kind != ValueKind::kUnsupported) {
       schema["properties"][spec.name] = spec_schema(spec);
     }
     if (spec.is_required) {

@@ -101,8 +101,8 @@ void apply_profile(YamlNode& root, const std::string& name, const SourceFile* ma
                                   : fmt::format("profiles: {}", join(names, ", ")));
 }
 
-// A flag and a word that write different things for the same key: neither is the last word. What
-// the environment says is less than a word, and that is told.
+// Refuses a flag and a word that set one key to different values: E140. A word overrides what the
+// environment says, with a warning.
 void check_given_once(const LoadOptions& options, const std::string& word, const Override& change,
                       Diagnostics& diagnostics) {
   for (size_t i = 0; i < options.flags.size() && i < options.flag_names.size(); ++i) {

@@ -24,7 +24,7 @@ struct MapShape {
 
 void merge_map(YamlNode& base, YamlNode over, const MapShape& shape);
 
-// A map of arguments alone: the class is that of what lies below.
+// A map of arguments alone: the class is that of the map below.
 bool has_only_arguments(const YamlNode& over, Category category, const ClassSpec& spec) {
   return over.is_map() && !over.children.empty() &&
          std::all_of(over.children.begin(), over.children.end(), [&](const YamlNode& child) {

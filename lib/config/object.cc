@@ -1,5 +1,7 @@
 #include "config/object.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "tensor/shape.h"
 
@@ -66,6 +68,27 @@ std::vector<double> ConfigValue::numbers() const {
     out.push_back(entry.number());
   }
   return out;
+}
+
+std::vector<std::string> ConfigValue::strings() const {
+  std::vector<std::string> out;
+  for (const ConfigValue& entry : list()) {
+    out.push_back(entry.string());
+  }
+  return out;
+}
+
+const ConfigValue& ConfigValue::field(std::string_view name) const {
+  for (const auto& [key, value] : dict()) {
+    if (key == name) {
+      return value;
+    }
+  }
+  throw InternalError(fmt::format("the schema has no field {}", name));
+}
+
+ConfigValue& ConfigValue::field(std::string_view name) {
+  return const_cast<ConfigValue&>(std::as_const(*this).field(name));
 }
 
 const ConfigValue& ConfigObject::arg(std::string_view name) const {

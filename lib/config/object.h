@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "base/words.h"
 
 namespace meshtrain {
 
@@ -46,6 +47,10 @@ struct ConfigValue {
   const ConfigObject& object() const;
   std::vector<int64_t> integers() const;  // a list of integers; kUnknownDim (-1) for null entries
   std::vector<double> numbers() const;
+  std::vector<std::string> strings() const;
+  // The entry of a Dict; throws InternalError when there is none.
+  const ConfigValue& field(std::string_view name) const;
+  ConfigValue& field(std::string_view name);
 };
 
 struct ConfigObject {
@@ -61,6 +66,10 @@ struct ConfigObject {
   double number(std::string_view name) const { return arg(name).number(); }
   bool boolean(std::string_view name) const { return arg(name).boolean(); }
   const std::string& string(std::string_view name) const { return arg(name).string(); }
+  template <class E>
+  E word(std::string_view name) const {
+    return find_word_of<E>(arg(name).string()).value();
+  }
   SourceLoc loc_of(std::string_view name) const { return arg(name).loc; }
 };
 

@@ -341,7 +341,7 @@ class Applier {
     }
   }
 
-  // `4,2` and `a,b` where the schema wants a list: brackets are a nuisance in shells.
+  // `4,2` and `a,b` where the schema has a list: brackets are a nuisance in shells.
   void read_bare_list(const Spec* spec) {
     const std::string& text = change_.value_text;
     if (!is_list_kind(spec) || !change_.value.is_scalar() || change_.value.quoted ||

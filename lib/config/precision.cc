@@ -6,7 +6,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/bind.h"
-#include "config/default_object.h"
+#include "config/catalogue.h"
 
 namespace meshtrain {
 namespace {
@@ -141,16 +141,11 @@ std::string dtype_policy_name(const DTypePolicy& policy) {
   return policy.compute == policy.variable ? compute : "mixed_" + compute;
 }
 
-void bind_precision(ConfigValue& tree, Config& config, Diagnostics& diagnostics) {
-  const ConfigValue& policy = field_of(tree, "dtype_policy");
-  config.dtype_policy = located<std::string>(policy, policy.string());
-  const ConfigValue& precision = field_of(tree, "matmul_precision");
-  config.matmul_precision = located<std::string>(precision, precision.string());
-  apply_map(field_of(tree, "dtype_policy_map"), config.model, diagnostics);
+void bind_precision(const ConfigValue& tree, Config& config, Diagnostics& diagnostics) {
+  apply_map(tree.field("dtype_policy_map"), config.model, diagnostics);
   ConfigObject& optimizer = config.compile.optimizer;
   if (config.dtype_policy.value == "mixed_float16" && !optimizer.class_name.empty() &&
-      optimizer.class_name != "LossScaleOptimizer" &&
-      field_of(field_of(tree, "compile"), "auto_scale_loss").boolean()) {
+      optimizer.class_name != "LossScaleOptimizer" && config.compile.auto_scale_loss) {
     scale_loss(optimizer);
   }
 }

@@ -179,7 +179,7 @@ ConfigValue Reader::missing(const YamlNode& node, const Spec& spec, const std::s
     case ValueKind::kMap:
       return make_value(ConfigValue::Dict{}, node.loc);
     case ValueKind::kAny:
-    case ValueKind::kLater:
+    case ValueKind::kUnsupported:
       return make_value(std::monostate{}, node.loc);
     default:
       break;
@@ -231,7 +231,7 @@ ConfigValue Reader::value(const YamlNode& node, const Spec& spec, const std::str
       return floats_per_output(node, spec, owner);
     case ValueKind::kSlice:
       return slice(node, spec, owner);
-    case ValueKind::kLater:
+    case ValueKind::kUnsupported:
       if (!node.is_plain("false") && !(!node.is_scalar() && node.children.empty())) {
         diagnostics_
             .error("E111", node.key_loc ? node.key_loc : node.loc,
@@ -397,7 +397,7 @@ ConfigValue Reader::section(const YamlNode* node, const Section& section, const 
   auto& dict = std::get<ConfigValue::Dict>(out.data);
   for (size_t i = 0; i < section.fields.size(); ++i) {
     const Spec& field = section.fields[i];
-    if (field.kind == ValueKind::kLater) {
+    if (field.kind == ValueKind::kUnsupported) {
       if (given[i] != nullptr) {
         value(*given[i], field, owner);
       }

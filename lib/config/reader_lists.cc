@@ -5,7 +5,6 @@
 #include "config/reader.h"
 #include "config/scalars.h"
 #include "config/split.h"
-#include "config/tuple.h"
 
 namespace meshtrain {
 namespace {

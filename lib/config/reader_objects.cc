@@ -14,7 +14,7 @@ bool names_class(Category category, const YamlNode& node) {
          (node.find("class_name") != nullptr || node.find("type") != nullptr ||
           std::any_of(node.children.begin(), node.children.end(), [&](const YamlNode& child) {
             return find_class(category, child.key) != nullptr ||
-                   is_later_class(category, child.key);
+                   is_unsupported_class(category, child.key);
           }));
 }
 
@@ -124,7 +124,7 @@ void Reader::add_context(Diagnostic& d) const {
 Reader::ObjectPtr Reader::unknown_class(const ObjectForm& form, Category category) {
   const std::string_view what = category_name(category);
   const std::string bare = bare_class(form.spelled);
-  if (is_later_class(category, bare)) {
+  if (is_unsupported_class(category, bare)) {
     add_context(diagnostics_.error("E122", form.loc,
                                    fmt::format("{} `{}` comes with a later release", what, bare)));
   } else if (const std::string_view instead = refusal(category, bare); !instead.empty()) {
@@ -208,6 +208,19 @@ ConfigValue Reader::per_output(const YamlNode& node, const Spec& spec, const std
     }
   }
   return make_value(std::move(dict), node.loc);
+}
+
+ConfigObject default_object(Category category, std::string_view class_name) {
+  const ClassSpec* const spec = find_class(category, class_name);
+  MESHTRAIN_CHECK(spec != nullptr, "no class {}", class_name);
+  Diagnostics diagnostics;
+  Reader reader(diagnostics);
+  ConfigObject object;
+  object.class_name = object.spelled = spec->name;
+  for (const Spec& arg : spec->args) {
+    object.args[arg.name] = reader.default_value(arg, {});
+  }
+  return object;
 }
 
 }  // namespace meshtrain

@@ -1,4 +1,4 @@
-// Text of a scalar to the type its key wants. YAML's own guesses (yes = true, 010 = 8) play no
+// Text of a scalar to the type of its key. YAML's own guesses (yes = true, 010 = 8) play no
 // part.
 #pragma once
 
@@ -33,5 +33,8 @@ ScalarResult<bool> parse_boolean(std::string_view text);
 // The text as a number, if it is an integer's or a finite number's; nothing else is reported.
 std::optional<int64_t> try_integer(std::string_view text);
 std::optional<double> try_number(std::string_view text);
+
+// The YAML list that Python's tuple of numbers is here: "[28, 28, 1]" of "(28,28,1)".
+std::optional<std::string> list_of_tuple(std::string_view text);
 
 }  // namespace meshtrain

@@ -1,71 +1,64 @@
 #include "config/schema.h"
 
 #include "base/text.h"
+#include "config/key.h"
 #include "config/precision.h"
 
 namespace meshtrain {
 namespace {
 
-Spec later(const char* name, const char* help) {
-  return make_spec(name, ValueKind::kLater, "null", help);
-}
 Spec map_of(const char* name, ValueKind element, const char* help) {
   Spec spec = make_spec(name, ValueKind::kMap, "", help);
   spec.element = element;
   return spec;
 }
-Spec count(const char* name, const char* default_text, const char* help, double least = 1) {
-  return integer(name, default_text, help).least(least).most(kMaxSize);
-}
 
 const Section& mesh_section() {
-  static const Section kSection{
+  using S = MeshConfig;
+  static const Section kSection = section_of<S>(
       "distribution.device_mesh",
-      {make_spec("shape", ValueKind::kShape, "null",
-                 "[2, 4], 2x4 or data=2,model=4; null = one axis over all devices"),
-       make_spec("axis_names", ValueKind::kTextList, "null",
-                 "one name per axis; [batch] or [batch, model] when null"),
-       text("devices", "auto",
-            "auto, cpu:8 (eight virtual), gpu:0-7, gpu:0,2 or gpu:all (a process for each), or "
-            "gpu:0x8 (eight virtual on one); 64xH100 for `plan`")}};
+      {key("shape", &S::shape, "[2, 4], 2x4 or data=2,model=4; null = one axis over all devices"),
+       key("axis_names", &S::axis_names, "one name per axis; [batch] or [batch, model] when null"),
+       key("devices", &S::devices,
+           "auto, cpu:8 (eight virtual), gpu:0-7, gpu:0,2 or gpu:all (a process for each), or "
+           "gpu:0x8 (eight virtual on one); 64xH100 for `plan`")});
   return kSection;
 }
 
 const Section& checks_section() {
-  static const Section kSection{"distribution.checks",
-                                {choice("unmatched_rule", {"error", "warn", "off"}, "error",
-                                        "what to do about a rule that acts on nothing"),
-                                 later("replicated_larger_than", "limit on what may be replicated"),
-                                 later("allow_replicated", "what may be replicated all the same")}};
+  static const Section kSection = section_of<DistributionConfig>(
+      "distribution.checks",
+      {key("unmatched_rule", &DistributionConfig::unmatched_rule,
+           "what to do about a rule that acts on nothing"),
+       unsupported("replicated_larger_than", "limit on what may be replicated"),
+       unsupported("allow_replicated", "what may be replicated all the same")});
   return kSection;
 }
 
 const Section& distribution_section() {
-  static const Section kSection{
+  using S = DistributionConfig;
+  static const Section kSection = section_of<S>(
       "distribution",
-      {choice("type", {"DataParallel", "ModelParallel"}, "null",
-              "DataParallel, or ModelParallel when there is a layout_map"),
-       make_spec("batch_dim_name", ValueKind::kTextList, "null",
-                 "mesh axis (or axes) of the batch; the first when null"),
-       section("device_mesh", mesh_section(), "the grid of devices"),
+      {key("type", &S::type, "DataParallel, or ModelParallel when there is a layout_map")
+           .null_by_default(),
+       key("batch_dim_name", &S::batch_dim_name,
+           "mesh axis (or axes) of the batch; the first when null"),
+       section("device_mesh", &S::mesh, mesh_section(), "the grid of devices"),
        map_of("layout_map", ValueKind::kLayout, "variable path or pattern -> layout"),
-       choice("layout_match", {"fullmatch", "search"}, "fullmatch",
-              "whether a pattern must match the whole path"),
-       choice("reductions", {"auto", "fixed", "fast"}, "auto",
-              "fixed: in device order, the same bits on any number of processes; fast: as is "
-              "quickest; auto: fixed between processes"),
-       integer("zero", "0", "1: shard optimizer state, 2: gradients too, 3: weights too")
+       key("layout_match", &S::layout_match, "whether a pattern must match the whole path"),
+       key("reductions", &S::reductions,
+           "fixed: in device order, the same bits on any number of processes; fast: as is "
+           "quickest; auto: fixed between processes"),
+       key("zero", &S::zero, "1: shard optimizer state, 2: gradients too, 3: weights too")
            .least(0)
            .most(3),
-       make_spec("zero_axes", ValueKind::kTextList, "null",
-                 "axes of zero; the batch axis when null"),
-       boolean("reshard_after_forward", "true",
-               "weights stored in parts, more than 400 MiB of them, are gathered again for the "
-               "backward pass, not kept for it"),
+       key("zero_axes", &S::zero_axes, "axes of zero; the batch axis when null"),
+       key("reshard_after_forward", &S::reshard_after_forward,
+           "weights stored in parts, more than 400 MiB of them, are gathered again for the "
+           "backward pass, not kept for it"),
        section("checks", checks_section(), "what is an error"),
-       boolean(
-           "auto_shard_dataset", "true",
-           "each process reads of the data only what it computes with; there is no other way")}};
+       key("auto_shard_dataset", &S::auto_shard_dataset,
+           "each process reads of the data only what it computes with; there is no other way")});
   return kSection;
 }
 
@@ -88,18 +81,18 @@ Spec blocks_spec() {
 }
 
 const Section& model_section() {
-  static const Section kSection{
+  static const Section kSection = section_of<ModelConfig>(
       "model",
-      {text("name", "null", "name of the model; sequential or functional when null"),
+      {key("name", &ModelConfig::name, "name of the model; sequential or functional when null"),
        object("layers", ValueKind::kObjectList, Category::kLayer, "", "layers in order").required(),
        make_spec("outputs", ValueKind::kNames, "null",
                  "layers whose outputs are the model's; the "
-                 "last when null")}};
+                 "last when null")});
   return kSection;
 }
 
 const Section& compile_section() {
-  static const Section kSection{
+  static const Section kSection = section_of<CompileConfig>(
       "compile",
       {object("optimizer", ValueKind::kObject, Category::kOptimizer, "rmsprop",
               "how weights change"),
@@ -110,17 +103,17 @@ const Section& compile_section() {
               "metrics that use sample weights"),
        make_spec("loss_weights", ValueKind::kFloatPerOutput, "null",
                  "factor on each output's loss"),
-       later("run_eagerly", "eager execution"), later("jit_compile", "XLA"),
-       later("steps_per_execution", "steps per call"),
-       boolean("auto_scale_loss", "true",
-               "with mixed_float16, put the optimizer into a LossScaleOptimizer")}};
+       unsupported("run_eagerly", "eager execution"), unsupported("jit_compile", "XLA"),
+       unsupported("steps_per_execution", "steps per call"),
+       key("auto_scale_loss", &CompileConfig::auto_scale_loss,
+           "with mixed_float16, put the optimizer into a LossScaleOptimizer")});
   return kSection;
 }
 
 const Section& label_section() {
-  static const Section kSection{
-      "data.label",
-      {count("one_hot", "0", "classes of one-hot vectors; 0 = labels as they are", 0)}};
+  static const Section kSection = section_of<DataConfig>(
+      "data.label", {count("one_hot", &DataConfig::one_hot,
+                           "classes of one-hot vectors; 0 = labels as they are", 0)});
   return kSection;
 }
 
@@ -128,128 +121,138 @@ const Section& data_section() {
   const auto source = [](const char* name, const char* help) {
     return object(name, ValueKind::kObject, Category::kSource, "null", help);
   };
-  static const Section kSection{
+  using S = DataConfig;
+  static const Section kSection = section_of<S>(
       "data",
       {make_spec("dir", ValueKind::kPath, "null",
                  "folder of relative paths; the config's when null"),
        source("train", "what fit learns from"),
        source("validation", "what fit checks after an epoch"), source("test", "what evaluate uses"),
-       boolean("shuffle", "true", "new order of the samples in each epoch"),
-       choice("remainder", {"keep", "drop"}, "keep", "the last batch, when it is smaller"),
+       key("shuffle", &S::shuffle, "new order of the samples in each epoch"),
+       key("remainder", &S::remainder, "the last batch, when it is smaller"),
        section("label", label_section(), "changes to labels"),
        object("transform", ValueKind::kObjectList, Category::kTransform, "null",
               "changes to inputs"),
-       choice("nonfinite", {"error", "allow"}, "error", "NaN or infinity in the data"),
-       text("cache", "null",
-            "where data that were read are kept: memory, file, none, or a folder for the file; by "
-            "size when null"),
-       text("memory", "null",
-            "arrays up to this size are kept in memory; a quarter of what is free when null"),
-       integer("prefetch", "2", "batches that a thread reads ahead, if reading takes time; 0: none")
+       key("nonfinite", &S::nonfinite, "NaN or infinity in the data"),
+       key("cache", &S::cache,
+           "where data that were read are kept: memory, file, none, or a folder for the file; by "
+           "size when null"),
+       bytes("memory", &S::memory,
+             "arrays up to this size are kept in memory; a quarter of what is free when null"),
+       key("prefetch", &S::prefetch,
+           "batches that a thread reads ahead, if reading takes time; 0: none")
            .least(0)
-           .most(64)}};
+           .most(64)});
   return kSection;
 }
 
 const Section& fit_section() {
-  static const Section kSection{
+  using S = FitConfig;
+  static const Section kSection = section_of<S>(
       "fit",
-      {count("batch_size", "32", "samples per step, over all devices"),
-       count("epochs", "1", "index of the last epoch, as in Keras"),
-       count("initial_epoch", "0", "epochs already done", 0),
-       count("steps_per_epoch", "null", "all batches when null"),
-       count("limit_steps", "null", "at most this many steps per epoch"),
-       number("validation_split", "0.0", "last part of the training data that validates")
+      {count("batch_size", &S::batch_size, "samples per step, over all devices"),
+       count("epochs", &S::epochs, "index of the last epoch, as in Keras"),
+       count("initial_epoch", &S::initial_epoch, "epochs already done", 0),
+       count("steps_per_epoch", &S::steps_per_epoch, "all batches when null").null_by_default(),
+       count("limit_steps", &S::limit_steps, "at most this many steps per epoch").null_by_default(),
+       key("validation_split", &S::validation_split,
+           "last part of the training data that validates")
            .least(0)
            .below(1),
-       count("validation_batch_size", "null", "batch_size when null"),
-       count("validation_steps", "null", "all batches when null"),
+       count("validation_batch_size", &S::validation_batch_size, "batch_size when null")
+           .null_by_default(),
+       count("validation_steps", &S::validation_steps, "all batches when null").null_by_default(),
        make_spec("validation_freq", ValueKind::kIntOrList, "1",
                  "epochs between validations, or the epochs themselves")
            .least(1),
        map_of("class_weight", ValueKind::kFloat, "class -> factor on its samples' loss").least(0),
-       make_spec("initial_weights", ValueKind::kPath, "null", "file of weights to begin with")}};
+       path("initial_weights", &S::initial_weights, "file of weights to begin with")});
   return kSection;
 }
 
 const Section& evaluate_section() {
-  static const Section kSection{"evaluate",
-                                {choice("on", {"auto", "train", "validation", "test", "none"},
-                                        "auto", "auto: test if there is one, else validation"),
-                                 count("batch_size", "null", "fit.batch_size when null"),
-                                 count("steps", "null", "all batches when null"),
-                                 later("checkpoint", "which weights: the last are evaluated")}};
+  using S = EvaluateConfig;
+  static const Section kSection = section_of<S>(
+      "evaluate",
+      {key("on", &S::on, "auto: test if there is one, else validation"),
+       count("batch_size", &S::batch_size, "fit.batch_size when null").null_by_default(),
+       count("steps", &S::steps, "all batches when null").null_by_default(),
+       unsupported("checkpoint", "which weights: the last are evaluated")});
   return kSection;
 }
 
 const Section& run_section() {
-  static const Section kSection{
-      "run",
-      {text("dir", "null", "folder of the results; runs/NAME/ID when null"),
-       boolean("log_steps", "false", "a line per step in metrics.jsonl"),
-       choice("verbose", {"auto", "0", "1", "2"}, "auto", "0 silent, 1 bar, 2 line per epoch"),
-       choice("resume", {"never", "auto", "latest", "best"}, "never",
-              "auto: go on from the newest checkpoint of this run, or start afresh"),
-       text("max_time", "null", "save and leave before this time is over: 23h30m"),
-       count("check_replicas", "500",
-             "steps between comparisons of what several processes hold alike; 0: never", 0),
-       map_of("on_signal", ValueKind::kText,
-              "signal -> checkpoint-exit, checkpoint, report, exit, ignore"),
-       later("metrics", "forms of the metrics' files; metrics.jsonl and metrics.csv are written"),
-       later("trace", "a time line of steps")}};
+  using S = RunConfig;
+  static const Section kSection = section_of<S>(
+      "run", {key("dir", &S::dir, "folder of the results; runs/NAME/ID when null"),
+              key("log_steps", &S::log_steps, "a line per step in metrics.jsonl"),
+              key("verbose", &S::verbose, "0 silent, 1 bar, 2 line per epoch"),
+              key("resume", &S::resume,
+                  "auto: go on from the newest checkpoint of this run, or start afresh"),
+              seconds("max_time", &S::max_time, "save and leave before this time is over: 23h30m"),
+              count("check_replicas", &S::check_replicas,
+                    "steps between comparisons of what several processes hold alike; 0: never", 0),
+              map_of("on_signal", ValueKind::kText,
+                     "signal -> checkpoint-exit, checkpoint, report, exit, ignore"),
+              unsupported("metrics",
+                          "forms of the metrics' files; metrics.jsonl and metrics.csv are written"),
+              unsupported("trace", "a time line of steps")});
   return kSection;
 }
 
 const Section& checkpoint_section() {
-  static const Section kSection{
+  using S = CheckpointConfig;
+  static const Section kSection = section_of<S>(
       "checkpoint",
-      {text("every", "epoch", "epoch, 200 steps, 30 min, never"),
-       count("keep", "3", "checkpoints that stay, the newest", 2),
-       text("keep_every", "null", "1000 steps, 10 epochs: these stay for ever"),
-       text("monitor", "null", "log that says which is the best; val_loss if there is one"),
-       choice("mode", {"auto", "min", "max"}, "auto", "which values of it are better"),
-       choice("on_error", {"continue", "stop"}, "continue", "when a save fails"),
-       choice("gather", {"none", "root"}, "none",
-              "root: hosts that do not share the folder send their pieces to that of rank 0"),
-       boolean("async", "true", "write while training goes on"),
-       text("memory", "null", "most memory for that; a quarter of what is free when null")}};
+      {interval("every", &S::every, "epoch, 200 steps, 30 min, never"),
+       count("keep", &S::keep, "checkpoints that stay, the newest", 2),
+       interval("keep_every", &S::keep_every, "1000 steps, 10 epochs: these stay for ever")
+           .null_by_default(),
+       key("monitor", &S::monitor, "log that says which is the best; val_loss if there is one"),
+       key("mode", &S::mode, "which values of it are better"),
+       key("on_error", &S::on_error, "when a save fails"),
+       key("gather", &S::gather,
+           "root: hosts that do not share the folder send their pieces to that of rank 0"),
+       key("async", &S::async, "write while training goes on"),
+       bytes("memory", &S::memory, "most memory for that; a quarter of what is free when null")});
   return kSection;
 }
 
 const Section& plan_section() {
-  static const Section kSection{
-      "plan",
-      {make_spec("hardware", ValueKind::kPath, "null",
-                 "file of devices that `plan` estimates for, beside those it knows")}};
+  static const Section kSection = section_of<PlanConfig>(
+      "plan", {path("hardware", &PlanConfig::hardware,
+                    "file of devices that `plan` estimates for, beside those it knows")});
   return kSection;
 }
 
 }  // namespace
 
 const Section& root_section() {
-  static const Section kSection{
-      "",
-      {integer("version", "1", "of this format").least(1).most(1),
-       text("name", "null", "of the run; the file's name when null"),
-       integer("seed", "1337", "of all random numbers").least(0),
-       choice("dtype_policy", dtype_policy_names(), "float32",
-              "type of weights and computation; mixed_*: float32 weights, computation in 16 bits"),
-       map_of("dtype_policy_map", ValueKind::kText, "layer or pattern -> its dtype policy"),
-       choice("matmul_precision", {"default", "highest"}, "default",
-              "float32 products on a GPU: default computes in TF32, highest in float32"),
-       map_of("vars", ValueKind::kAny, "values for expressions: `units: =d_model`"),
-       section("distribution", distribution_section(), "mesh and layouts"),
-       section("model", model_section(), "the layers").required(),
-       section("compile", compile_section(), "optimizer, loss, metrics"),
-       section("data", data_section(), "where samples come from"),
-       section("fit", fit_section(), "training"),
-       section("evaluate", evaluate_section(), "what is done after fit"),
-       section("run", run_section(), "where results go"),
-       section("checkpoint", checkpoint_section(), "what a killed run goes on from"),
-       section("plan", plan_section(), "what `plan` estimates with"),
-       object("callbacks", ValueKind::kObjectList, Category::kCallback, "null",
-              "what acts on training, in order"),
-       blocks_spec()}};
+  using S = Config;
+  static const Section kSection = section_of<S>(
+      "", {integer("version", "1", "of this format").least(1).most(1),
+           key("name", &S::name, "of the run; the file's name when null"),
+           key("seed", &S::seed, "of all random numbers").least(0),
+           key("dtype_policy", &S::dtype_policy,
+               "type of weights and computation; mixed_*: float32 weights, computation in 16 bits")
+               .one_of(dtype_policy_names()),
+           map_of("dtype_policy_map", ValueKind::kText, "layer or pattern -> its dtype policy"),
+           key("matmul_precision", &S::matmul_precision,
+               "float32 products on a GPU: default computes in TF32, highest in float32"),
+           map_of("vars", ValueKind::kAny, "values for expressions: `units: =d_model`"),
+           section("distribution", &S::distribution, distribution_section(), "mesh and layouts"),
+           section("model", &S::model, model_section(), "the layers").required(),
+           section("compile", &S::compile, compile_section(), "optimizer, loss, metrics"),
+           section("data", &S::data, data_section(), "where samples come from"),
+           section("fit", &S::fit, fit_section(), "training"),
+           section("evaluate", &S::evaluate, evaluate_section(), "what is done after fit"),
+           section("run", &S::run, run_section(), "where results go"),
+           section("checkpoint", &S::checkpoint, checkpoint_section(),
+                   "what a killed run goes on from"),
+           section("plan", &S::plan, plan_section(), "what `plan` estimates with"),
+           object("callbacks", ValueKind::kObjectList, Category::kCallback, "null",
+                  "what acts on training, in order"),
+           blocks_spec()});
   return kSection;
 }
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/catalogue.h"
 #include "config/flow.h"
 #include "config/load.h"
-#include "config/object_spec.h"
 #include "config/resolve.h"
 #include "config/scalars.h"
 
@@ -127,7 +127,7 @@ class Printer {
     std::vector<const Spec*> args;
     if (const ClassSpec* const spec = spec_of(object)) {
       for (const Spec& arg : spec->args) {
-        if (arg.kind != ValueKind::kLater) {
+        if (arg.kind != ValueKind::kUnsupported) {
           args.push_back(&arg);
         }
       }

@@ -165,4 +165,23 @@ std::shared_ptr<const SourceFile> read_source(const std::string& path, const Sou
   return checked_source(path, read_all(fd, path, named_at));
 }
 
+std::string folder_of(const std::string& file) {
+  return file == "-" || file == "<stdin>" ? std::string() : fs::path(file).parent_path().string();
+}
+
+std::string resolve_path(const ConfigValue& value, const std::string& folder) {
+  const fs::path path(value.string());
+  if (path.is_absolute()) {
+    return path.string();
+  }
+  const bool is_word = value.loc.file != nullptr && value.loc.file->name == "command line";
+  std::error_code error;
+  if (is_word && fs::exists(path, error)) {
+    return path.string();
+  }
+  const std::string own =
+      is_word || value.loc.file == nullptr ? folder : folder_of(value.loc.file->name);
+  return (fs::path(own) / path).lexically_normal().string();
+}
+
 }  // namespace meshtrain

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/diagnostic.h"
+#include "config/object.h"
 
 namespace meshtrain {
 
@@ -17,5 +18,10 @@ std::shared_ptr<const SourceFile> read_source(const std::string& path, const Sou
 
 // Checks text that came from elsewhere as read_source does (E102, E103).
 std::shared_ptr<const SourceFile> checked_source(std::string name, std::string text);
+
+// A path written in a config, from here: relative to the folder of the file it stands in; one from
+// the command line is taken from the current folder if it exists there, else from `folder`.
+std::string resolve_path(const ConfigValue& path, const std::string& folder);
+std::string folder_of(const std::string& file);
 
 }  // namespace meshtrain

@@ -22,6 +22,10 @@ Spec choice(std::string name, std::vector<std::string> allowed, std::string defa
   return spec;
 }
 
+Spec unsupported(std::string name, std::string help) {
+  return make_spec(std::move(name), ValueKind::kUnsupported, "null", std::move(help));
+}
+
 Spec object(std::string name, ValueKind kind, Category category, std::string default_text,
             std::string help) {
   Spec spec = make_spec(std::move(name), kind, std::move(default_text), std::move(help));
@@ -32,6 +36,12 @@ Spec object(std::string name, ValueKind kind, Category category, std::string def
 Spec section(std::string name, const Section& section, std::string help) {
   Spec spec = make_spec(std::move(name), ValueKind::kSection, "", std::move(help));
   spec.section = &section;
+  if (section.owner != typeid(void)) {
+    spec.owner = section.owner;
+    spec.store = [&section](void* owner, const ConfigValue& value, const StoreScope& scope) {
+      section.store(owner, value, scope);
+    };
+  }
   return spec;
 }
 
@@ -44,11 +54,19 @@ const Spec* Section::find(std::string_view name) const {
 std::vector<std::string> Section::names() const {
   std::vector<std::string> out;
   for (const Spec& field : fields) {
-    if (field.kind != ValueKind::kLater) {
+    if (field.kind != ValueKind::kUnsupported) {
       out.push_back(field.name);
     }
   }
   return out;
+}
+
+void Section::store(void* owner, const ConfigValue& tree, const StoreScope& scope) const {
+  for (const Spec& field : fields) {
+    if (field.store) {
+      field.store(owner, tree.field(field.name), scope);
+    }
+  }
 }
 
 }  // namespace meshtrain

@@ -6,14 +6,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <typeindex>
 #include <vector>
+
+#include "base/diagnostic.h"
+#include "config/object.h"
 
 namespace meshtrain {
 
 struct Section;
+
+// What the values of a config are stored with.
+struct StoreScope {
+  std::string folder;  // of the first config file: paths of the command line are relative to it
+  Diagnostics& diagnostics;
+};
 
 enum class Category : uint8_t {
   kLayer,
@@ -57,7 +68,7 @@ enum class ValueKind : uint8_t {
   kFloatPerOutput,    // double, List of double, Dict output -> double
   kMap,               // Dict text -> `element`
   kSection,           // Dict of all fields of `section`
-  kLater,             // a key known from Keras or planned: refused unless null or empty
+  kUnsupported,       // a key known from Keras or planned: refused unless null or empty
 };
 
 struct Spec {
@@ -80,12 +91,19 @@ struct Spec {
   Category category = Category::kLayer;  // kObject...
   const Section* section = nullptr;      // kSection
   ValueKind element = ValueKind::kText;  // kMap
+  // Stores the value in a member of the struct `owner` (key.h); empty for keys that bind_*.cc read.
+  std::function<void(void* owner, const ConfigValue& value, const StoreScope& scope)> store;
+  std::type_index owner = typeid(void);
 
   Spec& least(double value) { return minimum = value, *this; }
   Spec& most(double value) { return maximum = value, *this; }
   Spec& above(double value) { return minimum = value, above_minimum = true, *this; }
   Spec& below(double value) { return maximum = value, below_maximum = true, *this; }
+  Spec& one_of(std::vector<std::string> names) {
+    return kind = ValueKind::kEnum, allowed = std::move(names), *this;
+  }
   Spec& nullable() { return is_nullable = true, *this; }
+  Spec& null_by_default() { return default_text = "null", nullable(); }
   Spec& required() { return is_required = true, *this; }
   Spec& unknown_ok() { return allows_unknown = true, *this; }
   Spec& infer_ok() { return allows_infer = true, *this; }
@@ -111,8 +129,10 @@ inline Spec text(std::string name, std::string default_text, std::string help) {
 }
 Spec choice(std::string name, std::vector<std::string> allowed, std::string default_text,
             std::string help);
+Spec unsupported(std::string name, std::string help);
 Spec object(std::string name, ValueKind kind, Category category, std::string default_text,
             std::string help);
+// Where the keys of `section` are stored in a struct, it is the one around it.
 Spec section(std::string name, const Section& section, std::string help);
 
 // A number of elements must fit the kernels' 32-bit sizes.
@@ -124,9 +144,12 @@ constexpr int64_t kMaxElements = int64_t{1} << 48;
 struct Section {
   std::string path;  // "distribution.device_mesh"; "" for the top level
   std::vector<Spec> fields;
+  std::type_index owner = typeid(void);  // the struct that holds the values, if there is one
 
   const Spec* find(std::string_view name) const;
-  std::vector<std::string> names() const;  // without those to come later
+  std::vector<std::string> names() const;  // without the unsupported ones
+  // Stores what `tree` has for the fields in `owner`, which is of the type `this->owner`.
+  void store(void* owner, const ConfigValue& tree, const StoreScope& scope) const;
 };
 
 }  // namespace meshtrain

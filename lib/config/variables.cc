@@ -5,13 +5,10 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/expression_parser.h"
 
 namespace meshtrain {
 namespace {
-
-bool is_name_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
 
 std::tuple<const SourceFile*, int, int> place_of(const SourceLoc& loc) {
   return {loc.file.get(), loc.line, loc.column};

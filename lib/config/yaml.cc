@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
-#include "config/tuple.h"
+#include "config/scalars.h"
 #include "config/yaml_places.h"
 
 namespace meshtrain {

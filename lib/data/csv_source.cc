@@ -44,14 +44,6 @@ std::vector<CsvArray> arrays_of(const ConfigObject& source, const char* arg, con
   return arrays;
 }
 
-std::vector<std::string> texts_of(const ConfigValue& value) {
-  std::vector<std::string> texts;
-  for (const ConfigValue& text : value.list()) {
-    texts.push_back(text.string());
-  }
-  return texts;
-}
-
 CsvSettings settings_of(const ConfigObject& source) {
   CsvSettings settings;
   settings.separator = source.string("separator") == "tab" ? '\t' : source.string("separator")[0];
@@ -71,7 +63,7 @@ CsvSettings settings_of(const ConfigObject& source) {
     settings.categorical = array_of("", source.arg("categorical")).columns;
   }
   for (const auto& [column, texts] : source.arg("vocabulary").dict()) {
-    settings.vocabularies.push_back({{column, texts.loc}, texts_of(texts)});
+    settings.vocabularies.push_back({{column, texts.loc}, texts.strings()});
   }
   settings.dtype = parse_dtype(source.string("dtype")).value();
   const std::string& missing = source.string("missing");
@@ -82,7 +74,7 @@ CsvSettings settings_of(const ConfigObject& source) {
     settings.missing_value = try_number(missing).value();
   }
   if (source.has("missing_texts")) {
-    const std::vector<std::string> texts = texts_of(source.arg("missing_texts"));
+    const std::vector<std::string> texts = source.arg("missing_texts").strings();
     settings.missing_texts = {texts.begin(), texts.end()};
   }
   return settings;

@@ -10,7 +10,7 @@
 
 #include "base/diagnostic.h"
 #include "data/csv_text.h"
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
 
 namespace meshtrain {
 

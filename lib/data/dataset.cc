@@ -88,7 +88,7 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
     rows = cache_rows(std::move(rows), data);
   });
-  if (data.nonfinite.value != "allow") {
+  if (data.nonfinite != Nonfinite::kAllow) {
     check_all_finite(dataset);
   }
   transform_dataset(dataset, data);

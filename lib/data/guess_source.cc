@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "config/default_object.h"
+#include "config/catalogue.h"
 #include "data/hdf5_rows.h"
 #include "data/idx.h"
 #include "data/image.h"

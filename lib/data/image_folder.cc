@@ -191,11 +191,7 @@ std::optional<std::vector<std::string>> class_names_of(const ConfigObject& sourc
   if (!source.has("class_names")) {
     return std::nullopt;
   }
-  std::vector<std::string> names;
-  for (const ConfigValue& name : source.arg("class_names").list()) {
-    names.push_back(name.string());
-  }
-  return names;
+  return source.arg("class_names").strings();
 }
 
 std::string counted(int64_t count, const std::string& what) {

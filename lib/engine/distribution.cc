@@ -165,17 +165,14 @@ Distribution make_distribution(const Config& config, const LocalResources& resou
 }
 
 LayoutMap make_layout_map(const Config& config, const DeviceMesh& mesh, Diagnostics& diagnostics) {
-  LayoutMap map(mesh, config.distribution.layout_match.value == "search");
-  const std::string& unmatched = config.distribution.unmatched_rule.value;
-  map.set_unmatched(unmatched == "off"    ? Unmatched::kOff
-                    : unmatched == "warn" ? Unmatched::kWarn
-                                          : Unmatched::kError);
+  LayoutMap map(mesh, config.distribution.layout_match == LayoutMatch::kSearch);
+  map.set_unmatched(config.distribution.unmatched_rule);
   const auto& rules = config.distribution.layout_map;
-  if (!rules.empty() && config.distribution.type.value != "ModelParallel") {
+  if (!rules.empty() && config.distribution.type != DistributionType::kModelParallel) {
     diagnostics
         .error("E206", rules[0].loc,
                fmt::format("`layout_map` has no effect with `type: {}`",
-                           config.distribution.type.value))
+                           word_of(config.distribution.type.value)))
         .help("write `type: ModelParallel` in `distribution`");
     return map;
   }

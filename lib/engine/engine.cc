@@ -19,7 +19,7 @@ namespace {
 
 gpu::DeviceOptions device_options(const Setup& setup, const EngineOptions& options) {
   return {.use_graph = options.use_cuda_graph,
-          .use_tf32 = setup.config().matmul_precision.value != "highest",
+          .use_tf32 = setup.config().matmul_precision != MatmulPrecision::kHighest,
           .cache_dir = gpu_cache_folder(),
           .measure = options.processes.size() == 1 && !setup.fixed_reductions()};
 }

@@ -34,7 +34,7 @@ EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch) {
 
 void check_batches(const Config& config, const Dataset& train) {
   const FitConfig& fit = config.fit;
-  const bool drop_last = config.data.remainder.value == "drop";
+  const bool drop_last = config.data.remainder == Remainder::kDrop;
   if (fit.batch_size.loc && fit.batch_size.value > train.num_samples) {
     throw ConfigError("E316", fit.batch_size.loc,
                       fmt::format("a batch of {} is larger than the data: {} samples",

@@ -20,7 +20,7 @@ void fill_batch(PlanReport& report, const Setup& setup, int64_t samples) {
   report.batch_axes = distribution.batch_axis_names;
   report.samples = samples;
   report.full_steps = samples / report.batch;
-  const bool drops = setup.config().data.remainder.value == "drop";
+  const bool drops = setup.config().data.remainder == Remainder::kDrop;
   report.last_batch = drops ? 0 : samples % report.batch;
   report.last_batch_sharded = report.last_batch % report.batch_shards == 0;
 }
@@ -91,8 +91,8 @@ EstimateInput estimate_input(const Setup& setup, const PlanReport& report, const
           .batch = report.batch,
           .memory = report.memory.total(),
           .flops = planned_product_flops(compiled.graph),
-          .allow_tf32 = setup.config().matmul_precision.value != "highest",
-          .fixed_reductions = setup.config().distribution.reductions.value != "fast",
+          .allow_tf32 = setup.config().matmul_precision != MatmulPrecision::kHighest,
+          .fixed_reductions = setup.config().distribution.reductions != ReductionOrder::kFast,
           .launch_share = launch_share};
 }
 
@@ -118,9 +118,10 @@ double launch_share(const Setup& alone, int64_t batch, int64_t devices, const Pr
   part = std::min(part, kEnough);
   Program program =
       known != nullptr && part == batch ? *known : alone.compile(StepKind::kTrain, part).program;
-  const std::string& reductions = alone.config().distribution.reductions.value;
+  const ReductionOrder order = alone.config().distribution.reductions;
   const double steps = static_cast<double>(std::max<size_t>(program.steps.size(), 1));
-  program.fixed_reductions = devices > 1 ? reductions != "fast" : reductions == "fixed";
+  program.fixed_reductions =
+      devices > 1 ? order != ReductionOrder::kFast : order == ReductionOrder::kFixed;
   fuse_rows(program);
   return static_cast<double>(gpu_launches(program)) / steps;
 }

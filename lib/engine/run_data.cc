@@ -195,14 +195,17 @@ std::string_view data_part_name(DataPart part) {
 }
 
 DataPart evaluated_part(const Config& config) {
-  const std::string& on = config.evaluate.on.value;
-  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation, DataPart::kTest}) {
-    if (on == data_part_name(part)) {
-      return part;
-    }
-  }
-  if (on == "none") {
-    return DataPart::kNone;
+  switch (config.evaluate.on.value) {
+    case EvaluatedData::kTrain:
+      return DataPart::kTrain;
+    case EvaluatedData::kValidation:
+      return DataPart::kValidation;
+    case EvaluatedData::kTest:
+      return DataPart::kTest;
+    case EvaluatedData::kNone:
+      return DataPart::kNone;
+    case EvaluatedData::kAuto:
+      break;
   }
   const bool validates = config.data.validation || config.fit.validation_split > 0;
   return config.data.test ? DataPart::kTest : validates ? DataPart::kValidation : DataPart::kNone;

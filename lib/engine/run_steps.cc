@@ -41,7 +41,8 @@ void add_training(const Config& config, int64_t samples, int64_t most, StepList&
   const int64_t batch = fit.batch_size;
   const bool accumulates = Optimizer(config.compile.optimizer).accumulation_steps() > 1;
   const int64_t full = samples / batch, rest = samples % batch;
-  const int64_t num_batches = count_batches(samples, batch, config.data.remainder.value == "drop");
+  const int64_t num_batches =
+      count_batches(samples, batch, config.data.remainder == Remainder::kDrop);
   const auto add = [&](int64_t size) {
     list.add(StepKind::kTrain, size);
     if (accumulates)

@@ -256,8 +256,8 @@ void Setup::resolve(Diagnostics& diagnostics) {
 }
 
 bool Setup::fixed_reductions() const {
-  const std::string& reductions = config_.distribution.reductions.value;
-  return reductions == "fixed" || (reductions == "auto" && !part_.is_whole());
+  const ReductionOrder order = config_.distribution.reductions;
+  return order == ReductionOrder::kFixed || (order == ReductionOrder::kAuto && !part_.is_whole());
 }
 
 Graph Setup::global_graph(StepKind kind, int64_t batch) const {

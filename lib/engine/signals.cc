@@ -45,16 +45,6 @@ constexpr KnownSignal kSignals[] = {{"SIGTERM", SIGTERM, SignalAction::kCheckpoi
                                     {"SIGHUP", SIGHUP, SignalAction::kCheckpoint},
                                     {"SIGQUIT", SIGQUIT, SignalAction::kReport}};
 
-struct NamedAction {
-  const char* name;
-  SignalAction action;
-};
-constexpr NamedAction kActions[] = {{"checkpoint-exit", SignalAction::kCheckpointExit},
-                                    {"checkpoint", SignalAction::kCheckpoint},
-                                    {"report", SignalAction::kReport},
-                                    {"exit", SignalAction::kExit},
-                                    {"ignore", SignalAction::kIgnore}};
-
 void catch_signal(int number, SignalAction what) {
   struct sigaction action = {};
   sigemptyset(&action.sa_mask);
@@ -91,14 +81,7 @@ bool is_ignored(int number) {
 std::optional<SignalAction> changed_action(const KnownSignal& known, const SignalChanges& changes) {
   const auto change = std::find_if(changes.begin(), changes.end(),
                                    [&](const auto& entry) { return entry.first == known.name; });
-  if (change == changes.end()) {
-    return std::nullopt;
-  }
-  const auto action =
-      std::find_if(std::begin(kActions), std::end(kActions),
-                   [&](const NamedAction& entry) { return change->second == entry.name; });
-  MESHTRAIN_CHECK(action != std::end(kActions), "action {}", change->second);
-  return action->action;
+  return change == changes.end() ? std::nullopt : std::optional(change->second);
 }
 
 }  // namespace
@@ -123,12 +106,6 @@ SignalAction signal_action(int number, const SignalChanges& changes) {
 
 bool asks_to_stop(SignalAction action) {
   return action == SignalAction::kCheckpointExit || action == SignalAction::kExit;
-}
-
-std::string action_name(SignalAction action) {
-  return std::find_if(std::begin(kActions), std::end(kActions),
-                      [&](const NamedAction& entry) { return entry.action == action; })
-      ->name;
 }
 
 std::vector<int> changed_signals(const SignalChanges& changes) {

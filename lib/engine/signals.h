@@ -3,17 +3,12 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "config/config.h"
 
 namespace meshtrain {
-
-enum class SignalAction { kCheckpointExit, kCheckpoint, kReport, kExit, kIgnore };
-
-// Pairs like ("SIGUSR1", "checkpoint") of run.on_signal, in any of its words.
-using SignalChanges = std::vector<std::pair<std::string, std::string>>;
 
 // SIGTERM, SIGUSR1 and SIGINT save and leave, SIGUSR2 and SIGHUP save, SIGQUIT reports, where
 // `changes` does not say otherwise. A second signal of a kind that leaves ends the process at once,
@@ -22,7 +17,6 @@ void catch_run_signals(const SignalChanges& changes);
 // What one of those does then.
 SignalAction signal_action(int number, const SignalChanges& changes);
 bool asks_to_stop(SignalAction action);
-std::string action_name(SignalAction action);  // "checkpoint-exit"
 std::vector<int> changed_signals(const SignalChanges& changes);
 // Whether catch_run_signals() would leave a signal ignored that is so now (nohup).
 bool stays_ignored(int number, const SignalChanges& changes);

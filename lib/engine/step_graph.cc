@@ -117,9 +117,9 @@ void StepGraphs::add_slot_variables(size_t weight) {
     slot.role = VariableRole::kSlot;
     slot.trainable = false;
     slot.follows = static_cast<int>(weight);
-    slot.lacks_dim = spec.lacks_dim;
-    if (spec.lacks_dim != kNone) {
-      slot.shape.erase(slot.shape.begin() + spec.lacks_dim);
+    slot.factored_dim = spec.factored_dim;
+    if (spec.factored_dim != kNone) {
+      slot.shape.erase(slot.shape.begin() + spec.factored_dim);
     }
     slot_variables_[weight].push_back(static_cast<int>(variables_.size()));
     variables_.push_back(std::move(slot));

@@ -8,7 +8,7 @@
 #include "engine/coordinator.h"
 #include "engine/step_runner.h"
 #include "nn/model.h"
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
 
 namespace meshtrain {
 

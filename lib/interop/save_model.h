@@ -8,7 +8,8 @@
 #include "engine/coordinator.h"
 #include "engine/engine.h"
 #include "nn/model.h"
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
+#include "engine/engine.h"
 
 namespace meshtrain {
 

@@ -76,10 +76,10 @@ struct Variable {
   Shape shape;
   DType dtype = DType::kFloat32;
   VariableRole role = VariableRole::kWeight;
-  bool trainable = true;  // weights only
-  int follows = kNone;    // slots: index of the weight whose layouts they take
-  int lacks_dim = kNone;  // slots: the dimension of that weight that they do not have
-  VariableLayout layout;  // set by assign_layouts (passes)
+  bool trainable = true;     // weights only
+  int follows = kNone;       // slots: index of the weight whose layouts they take
+  int factored_dim = kNone;  // slots: the dimension of that weight that they do not have
+  VariableLayout layout;     // set by assign_layouts (passes)
 };
 
 struct Output {

@@ -10,6 +10,7 @@
 // axes and keys that act on nothing are found when the map is made or finished, not at a lookup.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "base/words.h"
 #include "mesh/sharding.h"
 
 namespace meshtrain {
@@ -53,7 +55,10 @@ struct LayoutRule {
 };
 
 // What is made of a rule that acts on nothing (`checks.unmatched_rule`).
-enum class Unmatched { kError, kWarn, kOff };
+enum class Unmatched : uint8_t { kError, kWarn, kOff };
+constexpr auto words(Unmatched) {
+  return word_list("error", "warn", "off");
+}
 
 class LayoutMap {
  public:

@@ -50,38 +50,38 @@ LossValues in_top_k(Builder& b, ValueId ids, ValueId p, int64_t k, DType dtype) 
 
 struct Accuracy {
   const char* shape_rules;  // the loss whose shapes it takes
-  ValuesFunction (*function)(const ConfigObject* args);
+  ValuesFunction (*function)(const ConfigObject& args);
 };
 
 const std::map<std::string, Accuracy, std::less<>>& accuracies() {
   static const std::map<std::string, Accuracy, std::less<>> kAccuracies = {
       {"accuracy",
-       {"MeanSquaredError", [](const ConfigObject*) -> ValuesFunction { return accuracy; }}},
+       {"MeanSquaredError", [](const ConfigObject&) -> ValuesFunction { return accuracy; }}},
       {"binaryaccuracy",
        {"MeanSquaredError",
-        [](const ConfigObject* args) -> ValuesFunction {
-          return [threshold = number_or(args, "threshold", 0.5)](Builder& b, ValueId y, ValueId p,
-                                                                 DType dtype) {
+        [](const ConfigObject& args) -> ValuesFunction {
+          return [threshold = args.number("threshold")](Builder& b, ValueId y, ValueId p,
+                                                        DType dtype) {
             return binary_accuracy(b, y, p, threshold, dtype);
           };
         }}},
       {"categoricalaccuracy",
        {"CategoricalCrossentropy",
-        [](const ConfigObject*) -> ValuesFunction { return categorical_accuracy; }}},
+        [](const ConfigObject&) -> ValuesFunction { return categorical_accuracy; }}},
       {"sparsecategoricalaccuracy",
        {"SparseCategoricalCrossentropy",
-        [](const ConfigObject*) -> ValuesFunction { return sparse_categorical_accuracy; }}},
+        [](const ConfigObject&) -> ValuesFunction { return sparse_categorical_accuracy; }}},
       {"topkcategoricalaccuracy",
        {"CategoricalCrossentropy",
-        [](const ConfigObject* args) -> ValuesFunction {
-          return [k = integer_or(args, "k", 5)](Builder& b, ValueId y, ValueId p, DType dtype) {
+        [](const ConfigObject& args) -> ValuesFunction {
+          return [k = args.integer("k")](Builder& b, ValueId y, ValueId p, DType dtype) {
             const ValueId wanted = b.argmax(b.cast(y, b.dtype(p)), -1);
             return in_top_k(b, wanted, p, k, dtype);
           };
         }}},
       {"sparsetopkcategoricalaccuracy",
-       {"SparseCategoricalCrossentropy", [](const ConfigObject* args) -> ValuesFunction {
-          return [k = integer_or(args, "k", 5)](Builder& b, ValueId y, ValueId p, DType dtype) {
+       {"SparseCategoricalCrossentropy", [](const ConfigObject& args) -> ValuesFunction {
+          return [k = args.integer("k")](Builder& b, ValueId y, ValueId p, DType dtype) {
             return in_top_k(b, squeezed_ids(b, y, p), p, k, dtype);
           };
         }}}};
@@ -96,7 +96,8 @@ std::optional<Metric> make_accuracy_metric(const MetricRequest& request) {
     return std::nullopt;
   }
   request.shapes_fit(found->second.shape_rules);
-  Metric out = mean_of(request.name, found->second.function(&request.config));
+  Metric out = mean_of(request.name, found->second.function(all_arguments(
+                                         Category::kMetric, request.key, &request.config)));
   out.larger_is_better = true;
   return out;
 }

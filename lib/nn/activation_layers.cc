@@ -14,10 +14,9 @@ class ReLU : public FloatLayer {
   using FloatLayer::FloatLayer;
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
-    return relu(context.builder, to_compute(context, inputs[0]),
-                number_or(&config_, "negative_slope", 0),
-                number_or(&config_, "max_value", std::numeric_limits<double>::infinity()),
-                number_or(&config_, "threshold", 0));
+    return relu(context.builder, to_compute(context, inputs[0]), config_.number("negative_slope"),
+                number_or(config_, "max_value", std::numeric_limits<double>::infinity()),
+                config_.number("threshold"));
   }
 };
 
@@ -26,7 +25,7 @@ class LeakyReLU : public FloatLayer {
   using FloatLayer::FloatLayer;
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     return leaky_relu(context.builder, to_compute(context, inputs[0]),
-                      number_or(&config_, "negative_slope", 0.3));
+                      config_.number("negative_slope"));
   }
 };
 
@@ -34,7 +33,7 @@ class ELU : public FloatLayer {
  public:
   using FloatLayer::FloatLayer;
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
-    return elu(context.builder, to_compute(context, inputs[0]), number_or(&config_, "alpha", 1));
+    return elu(context.builder, to_compute(context, inputs[0]), config_.number("alpha"));
   }
 };
 

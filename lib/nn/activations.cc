@@ -90,7 +90,7 @@ ValueId sparsemax(Builder& b, ValueId x, int64_t axis_given) {
   return axis == last ? out : b.transpose(out, swap);
 }
 
-using Args = const ConfigObject*;
+using Args = const ConfigObject&;  // with every argument of the function
 using ActivationFunction = ValueId (*)(Builder&, ValueId, Args);
 
 const std::map<std::string, ActivationFunction, std::less<>>& activation_table() {
@@ -98,19 +98,16 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
       {"linear", [](Builder&, ValueId x, Args) { return x; }},
       {"relu",
        [](Builder& b, ValueId x, Args args) {
-         return relu(b, x, number_or(args, "negative_slope", 0),
-                     number_or(args, "max_value", kInfinity), number_or(args, "threshold", 0));
+         return relu(b, x, args.number("negative_slope"), number_or(args, "max_value", kInfinity),
+                     args.number("threshold"));
        }},
-      {"leakyrelu",
-       [](Builder& b, ValueId x, Args args) {
-         return leaky_relu(b, x, number_or(args, "negative_slope", 0.2));
-       }},
+      {"leakyrelu", [](Builder& b, ValueId x,
+                       Args args) { return leaky_relu(b, x, args.number("negative_slope")); }},
       {"relu6", [](Builder& b, ValueId x, Args) { return relu6(b, x); }},
-      {"elu",
-       [](Builder& b, ValueId x, Args args) { return elu(b, x, number_or(args, "alpha", 1)); }},
+      {"elu", [](Builder& b, ValueId x, Args args) { return elu(b, x, args.number("alpha")); }},
       {"celu",
        [](Builder& b, ValueId x, Args args) {
-         const double alpha = number_or(args, "alpha", 1);
+         const double alpha = args.number("alpha");
          return positive_or(b, x, [&](ValueId safe) {
            return b.mul(b.unary("expm1", b.div(safe, alpha)), alpha);
          });
@@ -122,18 +119,18 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
        [](Builder& b, ValueId x, Args) { return b.div(x, b.add(b.unary("abs", x), 1.0)); }},
       {"squareplus",
        [](Builder& b, ValueId x, Args args) {
-         const ValueId root = b.sqrt(b.add(b.square(x), number_or(args, "b", 4)));
+         const ValueId root = b.sqrt(b.add(b.square(x), args.number("b")));
          return b.mul(b.add(x, root), 0.5);
        }},
       {"softshrink",
        [](Builder& b, ValueId x, Args args) {
-         const double limit = number_or(args, "threshold", 0.5);
+         const double limit = args.number("threshold");
          return b.select(greater(b, x, limit), b.sub(x, limit),
                          b.select(less(b, x, -limit), b.add(x, limit), like(b, x, 0)));
        }},
       {"hardshrink",
        [](Builder& b, ValueId x, Args args) {
-         const double limit = number_or(args, "threshold", 0.5);
+         const double limit = args.number("threshold");
          return b.select(greater(b, b.unary("abs", x), limit), x, like(b, x, 0));
        }},
       {"tanhshrink", [](Builder& b, ValueId x, Args) { return b.sub(x, b.unary("tanh", x)); }},
@@ -143,10 +140,9 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
          return b.select(greater(b, x, -1), b.select(less(b, x, 1), middle, x), like(b, x, 0));
        }},
       {"silu", [](Builder& b, ValueId x, Args) { return b.mul(x, sigmoid(b, x)); }},
-      {"gelu", [](Builder& b, ValueId x,
-                  Args args) { return gelu(b, x, boolean_or(args, "approximate", false)); }},
-      {"glu",
-       [](Builder& b, ValueId x, Args args) { return glu(b, x, integer_or(args, "axis", -1)); }},
+      {"gelu",
+       [](Builder& b, ValueId x, Args args) { return gelu(b, x, args.boolean("approximate")); }},
+      {"glu", [](Builder& b, ValueId x, Args args) { return glu(b, x, args.integer("axis")); }},
       {"tanh", [](Builder& b, ValueId x, Args) { return b.unary("tanh", x); }},
       {"sigmoid", [](Builder& b, ValueId x, Args) { return sigmoid(b, x); }},
       {"exponential", [](Builder& b, ValueId x, Args) { return b.exp(x); }},
@@ -168,16 +164,16 @@ const std::map<std::string, ActivationFunction, std::less<>>& activation_table()
       {"mish",
        [](Builder& b, ValueId x, Args) { return b.mul(x, b.unary("tanh", softplus(b, x))); }},
       {"logsigmoid", [](Builder& b, ValueId x, Args) { return b.neg(softplus(b, b.neg(x))); }},
-      {"softmax", [](Builder& b, ValueId x,
-                     Args args) { return softmax(b, x, {integer_or(args, "axis", -1)}); }},
-      {"logsoftmax", [](Builder& b, ValueId x,
-                        Args args) { return log_softmax(b, x, {integer_or(args, "axis", -1)}); }},
-      {"sparsemax", [](Builder& b, ValueId x,
-                       Args args) { return sparsemax(b, x, integer_or(args, "axis", -1)); }},
+      {"softmax",
+       [](Builder& b, ValueId x, Args args) { return softmax(b, x, {args.integer("axis")}); }},
+      {"logsoftmax",
+       [](Builder& b, ValueId x, Args args) { return log_softmax(b, x, {args.integer("axis")}); }},
+      {"sparsemax",
+       [](Builder& b, ValueId x, Args args) { return sparsemax(b, x, args.integer("axis")); }},
       {"threshold",
        [](Builder& b, ValueId x, Args args) {
-         return b.select(greater(b, x, number_or(args, "threshold", 0)), x,
-                         like(b, x, number_or(args, "default_value", 0)));
+         return b.select(greater(b, x, args.number("threshold")), x,
+                         like(b, x, args.number("default_value")));
        }},
   };
   return kTable;
@@ -249,7 +245,7 @@ Shape activation_shape(const ConfigValue& activation, Shape shape, std::string& 
   if (!has_axis) {
     return shape;
   }
-  const int64_t axis = integer_or(name.object, "axis", -1);
+  const int64_t axis = all_arguments(Category::kActivation, name.key, name.object).integer("axis");
   const auto rank = static_cast<int64_t>(shape.size());
   if (axis < -rank || axis >= rank) {
     problem = fmt::format("`{}` finds no axis {} in its input", name.spelled, axis);
@@ -264,20 +260,16 @@ Shape activation_shape(const ConfigValue& activation, Shape shape, std::string& 
 }
 
 ValueId add_activation(Builder& builder, const ConfigValue& activation, ValueId x) {
-  NamedValue name = named_value(activation);
+  const NamedValue name = named_value(activation);
   if (name.key.empty() || name.key == "none") {
     return x;
   }
-  if (name.key == "swish") {
-    name.key = "silu";
-  } else if (name.key == "hardswish") {
-    name.key = "hardsilu";
-  }
-  const auto found = activation_table().find(name.key);
+  const ClassSpec* const spec = class_of_key(Category::kActivation, name.key);
+  const auto found = activation_table().find(spec == nullptr ? name.key : name_key(spec->name));
   if (found == activation_table().end()) {
     throw ConfigError("E122", activation.loc, fmt::format("unknown activation `{}`", name.spelled));
   }
-  return found->second(builder, x, name.object);
+  return found->second(builder, x, all_arguments(Category::kActivation, found->first, name.object));
 }
 
 }  // namespace meshtrain

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/object.h"
+#include "config/catalogue.h"
 
 namespace meshtrain {
 
@@ -23,11 +23,17 @@ struct NamedValue {
 std::string name_key(std::string_view name);
 NamedValue named_value(const ConfigValue& value);
 
-// The argument, or `otherwise` when the object is null, the class does not know it, or it is null.
-double number_or(const ConfigObject* object, std::string_view name, double otherwise);
-int64_t integer_or(const ConfigObject* object, std::string_view name, int64_t otherwise);
-bool boolean_or(const ConfigObject* object, std::string_view name, bool otherwise);
-std::string string_or(const ConfigObject* object, std::string_view name,
+// The class of the catalogue with that name_key, or null.
+const ClassSpec* class_of_key(Category category, std::string_view key);
+// The arguments of that class: the given ones, where there are some, and else its defaults.
+ConfigObject all_arguments(Category category, std::string_view key, const ConfigObject* given);
+
+// The argument, or `otherwise` when the class does not know it, or it is null. Not for what the
+// catalogue has a default of.
+double number_or(const ConfigObject& object, std::string_view name, double otherwise);
+int64_t integer_or(const ConfigObject& object, std::string_view name, int64_t otherwise);
+bool boolean_or(const ConfigObject& object, std::string_view name, bool otherwise);
+std::string string_or(const ConfigObject& object, std::string_view name,
                       std::string_view otherwise);
 // One number as a list of one; nested lists flattened in order.
 std::vector<double> numbers_of(const ConfigValue& value);

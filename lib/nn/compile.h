@@ -44,7 +44,7 @@ struct SlotSpec {
   std::string name;          // "momentum", "velocity", "average", "gradient_accumulator"
   double initial = 0;        // constant start value
   bool copy_weight = false;  // starts as a copy of the weight instead
-  int lacks_dim = kNone;     // the dimension of the weight that the slot does not have
+  int factored_dim = kNone;  // the dimension of the weight that the slot does not have
 };
 
 // A number that the optimizer keeps for all weights together: Nadam's product, the loss scale.

@@ -63,7 +63,7 @@ class Conv : public ConvLayer {
       return failed_shape();
     }
     const int64_t filters = config_.integer("filters");
-    const int64_t groups = integer_or(&config_, "groups", 1);
+    const int64_t groups = config_.integer("groups");
     const int64_t channels = input.back();
     if (filters % groups != 0) {
       argument_error(diagnostics, "groups",

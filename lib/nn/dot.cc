@@ -52,7 +52,7 @@ class Dot : public ConfiguredLayer {
     ValueId a = to_compute(context, inputs[0]);
     ValueId b = to_compute(context, inputs[1]);
     const DotAxes axes = *axes_for(builder.shape(a).size(), builder.shape(b).size());
-    if (boolean_or(&config_, "normalize", false)) {
+    if (config_.boolean("normalize")) {
       a = normalized(builder, a, axes.a);
       b = normalized(builder, b, axes.b);
     }

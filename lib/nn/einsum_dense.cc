@@ -207,7 +207,7 @@ class EinsumDense : public ConfiguredLayer {
     }
     kernel_ = add_weight("kernel", kernel, variable_dtype,
                          make_initializer(config_.arg("kernel_initializer"), fans));
-    const std::string bias_axes = string_or(&config_, "bias_axes", "");
+    const std::string bias_axes = string_or(config_, "bias_axes", "");
     if (bias_axes.empty()) {
       return true;
     }

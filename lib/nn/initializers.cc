@@ -203,54 +203,48 @@ const std::map<std::string, Scaling, std::less<>>& scaling_names() {
   return kNames;
 }
 
-// The argument's text, "" for null, `otherwise` where the name stands alone.
-std::string text_or_none(const ConfigObject* object, std::string_view name, const char* otherwise) {
-  return object == nullptr ? otherwise : string_or(object, name, "");
-}
-
 InitializerFunction from_name(const ConfigValue& value, std::optional<Fans> fans) {
   const NamedValue name = named_value(value);
-  const ConfigObject* args = name.object;
-  const std::string& key = name.key;
-  if (key.empty() || key == "zeros" || key == "zero") {
+  const ClassSpec* const spec = class_of_key(Category::kInitializer, name.key);
+  if (spec == nullptr && !name.key.empty()) {
+    throw ConfigError("E122", value.loc, fmt::format("unknown initializer `{}`", name.spelled));
+  }
+  const std::string key = spec == nullptr ? "zeros" : name_key(spec->name);
+  const ConfigObject args = all_arguments(Category::kInitializer, key, name.object);
+  if (key == "zeros") {
     return constant(0);
   }
-  if (key == "ones" || key == "one") {
+  if (key == "ones") {
     return constant(1);
   }
   if (key == "constant") {
-    return constant(number_or(args, "value", 0));
+    return constant(args.number("value"));
   }
   if (key == "identity") {
-    return identity(number_or(args, "gain", 1), value.loc);
+    return identity(args.number("gain"), value.loc);
   }
   if (key == "orthogonal") {
-    return orthogonal(number_or(args, "gain", 1), value.loc);
+    return orthogonal(args.number("gain"), value.loc);
   }
   if (key == "stft") {
-    return stft({string_or(args, "side", "real") == "imag", text_or_none(args, "window", "hann"),
-                 text_or_none(args, "scaling", "density"), boolean_or(args, "periodic", false)},
+    return stft({args.string("side") == "imag", string_or(args, "window", ""),
+                 string_or(args, "scaling", ""), args.boolean("periodic")},
                 value.loc);
   }
-  if (key == "randomnormal" || key == "normal") {
-    return normal(number_or(args, "mean", 0), number_or(args, "stddev", 0.05));
+  if (key == "randomnormal") {
+    return normal(args.number("mean"), args.number("stddev"));
   }
   if (key == "truncatednormal") {
-    return truncated_normal(number_or(args, "mean", 0), number_or(args, "stddev", 0.05));
+    return truncated_normal(args.number("mean"), args.number("stddev"));
   }
-  if (key == "randomuniform" || key == "uniform") {
-    return uniform(number_or(args, "minval", -0.05), number_or(args, "maxval", 0.05));
+  if (key == "randomuniform") {
+    return uniform(args.number("minval"), args.number("maxval"));
   }
   if (key == "variancescaling") {
-    return variance_scaling({number_or(args, "scale", 1), string_or(args, "mode", "fan_in"),
-                             string_or(args, "distribution", "truncated_normal")},
-                            fans);
+    return variance_scaling(
+        {args.number("scale"), args.string("mode"), args.string("distribution")}, fans);
   }
-  const auto found = scaling_names().find(key);
-  if (found == scaling_names().end()) {
-    throw ConfigError("E122", value.loc, fmt::format("unknown initializer `{}`", name.spelled));
-  }
-  return variance_scaling(found->second, fans);
+  return variance_scaling(scaling_names().at(key), fans);
 }
 
 }  // namespace

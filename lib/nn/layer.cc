@@ -109,7 +109,7 @@ std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& 
   const DTypePolicy own = policy_of(object, policy);
   layer->dtype = own.compute;
   layer->variable_dtype = own.variable;
-  layer->trainable = boolean_or(&object, "trainable", true);
+  layer->trainable = boolean_or(object, "trainable", true);
   layer->path_prefix_ = layer->name + "/";
   return layer;
 }
@@ -160,7 +160,7 @@ int ConfiguredLayer::add_weight(std::string_view weight_name, Shape shape, bool 
 }
 
 int64_t ConfiguredLayer::seed(const CallContext& context) const {
-  return integer_or(&config_, "seed", context.seed);
+  return integer_or(config_, "seed", context.seed);
 }
 
 Shape FloatLayer::build(std::span<const Shape> inputs, Diagnostics& diagnostics) {

@@ -25,14 +25,14 @@ ValueId has_marked(Builder& b, ValueId marked, DType dtype) {
 // y: labels (B,) or (B, 1); p: embeddings (B, D), of length 1 as Keras' text asks. Rows that lack a
 // pair of either kind have loss 0 and do not count.
 LossValues circle(Builder& b, LossArgs args, ValueId y, ValueId p) {
-  const double gamma = number_or(args, "gamma", 80);
-  const double margin = number_or(args, "margin", 0.4);
+  const double gamma = args.number("gamma");
+  const double margin = args.number("margin");
   const DType dtype = b.dtype(p);
   const ValueId labels = class_ids(b, y, p);
   const ValueId same =
       b.binary("eq", b.expand_dims(labels, 1), b.expand_dims(labels, 0));  // (B, B)
   ValueId positive = same;
-  if (boolean_or(args, "remove_diagonal", true)) {
+  if (args.boolean("remove_diagonal")) {
     const Shape pairs = b.shape(same);
     const ValueId off_diagonal =
         b.binary("ne", b.iota(pairs, 0, DType::kInt32), b.iota(pairs, 1, DType::kInt32));

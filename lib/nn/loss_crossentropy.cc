@@ -16,8 +16,7 @@ ValueId smoothed(Builder& b, ValueId y, double smoothing, double classes) {
 }
 
 ValueId smoothed_classes(Builder& b, LossArgs args, ValueId y, ValueId p) {
-  return smoothed(b, y, number_or(args, "label_smoothing", 0),
-                  static_cast<double>(b.shape(p).back()));
+  return smoothed(b, y, args.number("label_smoothing"), static_cast<double>(b.shape(p).back()));
 }
 
 // Probabilities that are first made to sum to 1 and clipped, as Keras does.
@@ -28,8 +27,8 @@ ValueId clipped_probabilities(Builder& b, ValueId p, int64_t axis) {
 
 // ln of the class probabilities: of logits, or of probabilities.
 ValueId log_probabilities(Builder& b, LossArgs args, ValueId p, int64_t axis) {
-  return boolean_or(args, "from_logits", false) ? log_softmax(b, p, {axis})
-                                                : b.log(clipped_probabilities(b, p, axis));
+  return args.boolean("from_logits") ? log_softmax(b, p, {axis})
+                                     : b.log(clipped_probabilities(b, p, axis));
 }
 
 // -y ln p - (1 - y) ln(1 - p), elementwise.
@@ -40,9 +39,9 @@ ValueId binary_terms(Builder& b, ValueId y, ValueId p) {
 }
 
 LossValues binary_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
-  const ValueId y = smoothed(b, y_given, number_or(args, "label_smoothing", 0), 2);
+  const ValueId y = smoothed(b, y_given, args.number("label_smoothing"), 2);
   ValueId loss;
-  if (boolean_or(args, "from_logits", false)) {
+  if (args.boolean("from_logits")) {
     // -y ln s(x) - (1-y) ln s(-x), with -ln s(x) = softplus(-x).
     loss = b.add(b.mul(y, b.unary("softplus", b.neg(p))),
                  b.mul(one_minus(b, y), b.unary("softplus", p)));
@@ -54,17 +53,17 @@ LossValues binary_crossentropy(Builder& b, LossArgs args, ValueId y_given, Value
 
 // p_t is of the predictions as they are, not of the clipped ones.
 LossValues binary_focal_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
-  const ValueId y = smoothed(b, y_given, number_or(args, "label_smoothing", 0), 2);
-  if (boolean_or(args, "from_logits", false)) {
+  const ValueId y = smoothed(b, y_given, args.number("label_smoothing"), 2);
+  if (args.boolean("from_logits")) {
     p = b.unary("sigmoid", p);
   }
   const ValueId not_y = one_minus(b, y);
   const ValueId p_t = b.add(b.mul(y, p), b.mul(not_y, one_minus(b, p)));
-  const double gamma = number_or(args, "gamma", 2);
+  const double gamma = args.number("gamma");
   const ValueId factor = b.binary("pow", one_minus(b, p_t), constant_like(b, p, gamma));
   ValueId loss = b.mul(factor, binary_terms(b, y, p));
-  if (boolean_or(args, "apply_class_balancing", false)) {
-    const double alpha = number_or(args, "alpha", 0.25);
+  if (args.boolean("apply_class_balancing")) {
+    const double alpha = args.number("alpha");
     loss = b.mul(loss, b.add(b.mul(y, alpha), b.mul(not_y, 1 - alpha)));
   }
   return {b.reduce_mean(loss, {class_axis(b, args, p)})};
@@ -78,10 +77,10 @@ LossValues categorical_crossentropy(Builder& b, LossArgs args, ValueId y_given, 
 
 // `alpha`: one number, or one for each class, which lie along `axis`.
 ValueId class_factors(Builder& b, LossArgs args, ValueId like, int64_t axis) {
-  if (args == nullptr || !args->has("alpha") || !args->arg("alpha").is_list()) {
-    return constant_like(b, like, number_or(args, "alpha", 0.25));
+  if (!args.arg("alpha").is_list()) {
+    return constant_like(b, like, args.number("alpha"));
   }
-  const ValueId factors = vector_of(b, numbers_of(args->arg("alpha")), b.dtype(like));
+  const ValueId factors = vector_of(b, numbers_of(args.arg("alpha")), b.dtype(like));
   Shape shape(b.shape(like).size(), 1);
   shape[static_cast<size_t>(axis)] = b.shape(factors)[0];
   return b.reshape(factors, shape);
@@ -90,11 +89,11 @@ ValueId class_factors(Builder& b, LossArgs args, ValueId like, int64_t axis) {
 LossValues categorical_focal_crossentropy(Builder& b, LossArgs args, ValueId y_given, ValueId p) {
   const int64_t axis = class_axis(b, args, p);
   const ValueId y = smoothed_classes(b, args, y_given, p);
-  if (boolean_or(args, "from_logits", false)) {
+  if (args.boolean("from_logits")) {
     p = softmax(b, p, {axis});
   }
   p = clipped_probabilities(b, p, axis);
-  const double gamma = number_or(args, "gamma", 2);
+  const double gamma = args.number("gamma");
   const ValueId factor = b.binary("pow", one_minus(b, p), constant_like(b, p, gamma));
   const ValueId terms = b.mul(factor, b.neg(b.mul(y, b.log(p))));
   return {b.reduce_sum(b.mul(terms, class_factors(b, args, p, axis)), {axis})};
@@ -109,9 +108,9 @@ LossValues sparse_categorical_crossentropy(Builder& b, LossArgs args, ValueId y,
       move_axis(b, one_hot, b.shape(one_hot).size() - 1, static_cast<size_t>(axis));
   const ValueId log_p = log_probabilities(b, args, p, axis);
   LossValues out{b.neg(b.reduce_sum(b.mul(target, log_p), {axis}))};
-  if (args != nullptr && args->has("ignore_class")) {
+  if (args.has("ignore_class")) {
     const ValueId ignored =
-        b.constant(static_cast<double>(args->integer("ignore_class")), DType::kInt32);
+        b.constant(static_cast<double>(args.integer("ignore_class")), DType::kInt32);
     out.mask = b.binary("ne", ids, ignored);
     out.values = b.select(out.mask, out.values, constant_like(b, out.values, 0));
   }
@@ -120,7 +119,7 @@ LossValues sparse_categorical_crossentropy(Builder& b, LossArgs args, ValueId y,
 
 // (1 - p_y^q) / q (Zhang and Sabuncu 2018).
 LossValues categorical_generalized_cross_entropy(Builder& b, LossArgs args, ValueId y, ValueId p) {
-  const double q = number_or(args, "q", 0.5);
+  const double q = args.number("q");
   const ValueId target = b.one_hot(class_ids(b, y, p), b.shape(p).back(), b.dtype(p));
   const ValueId p_y = b.reduce_sum(b.mul(p, target), {last_axis(b, p)});
   return {b.div(one_minus(b, b.binary("pow", p_y, constant_like(b, p_y, q))), q)};

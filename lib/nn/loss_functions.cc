@@ -49,7 +49,7 @@ RankRepair rank_repair(const Shape& x, const Shape& y) {
 }  // namespace
 
 int64_t class_axis(const Builder& b, LossArgs args, ValueId p) {
-  const int64_t axis = integer_or(args, "axis", -1);
+  const int64_t axis = args.integer("axis");
   return axis < 0 ? axis + static_cast<int64_t>(b.shape(p).size()) : axis;
 }
 
@@ -83,7 +83,7 @@ LossValues loss_values(Builder& b, std::string_view class_name, const ConfigObje
     y = b.cast(y, dtype);
     to_same_rank(b, y, p);
   }
-  return entry.function(b, args, y, p);
+  return entry.function(b, all_arguments(Category::kLoss, entry.key, args), y, p);
 }
 
 std::string class_by_shapes(const std::string& what, const Shape& y_true, const Shape& y_pred) {

@@ -12,12 +12,12 @@ namespace {
 // The argument `axis` (null = all), ascending from 0.
 std::vector<int64_t> summed_axes(const Builder& b, LossArgs args, ValueId p) {
   const auto rank = static_cast<int64_t>(b.shape(p).size());
-  if (args == nullptr || !args->has("axis")) {
+  if (!args.has("axis")) {
     std::vector<int64_t> all(static_cast<size_t>(rank));
     std::iota(all.begin(), all.end(), int64_t{0});
     return all;
   }
-  std::vector<int64_t> axes = integers_of(args->arg("axis"));
+  std::vector<int64_t> axes = integers_of(args.arg("axis"));
   for (int64_t& axis : axes) {
     axis += axis < 0 ? rank : 0;
   }
@@ -38,8 +38,8 @@ LossValues tversky(Builder& b, LossArgs args, ValueId y, ValueId p) {
   const ValueId both = b.reduce_sum(b.mul(y, p), axes);
   const ValueId missed = b.reduce_sum(b.mul(y, one_minus(b, p)), axes);
   const ValueId extra = b.reduce_sum(b.mul(one_minus(b, y), p), axes);
-  const ValueId all = b.add(both, b.add(b.mul(extra, number_or(args, "alpha", 0.5)),
-                                        b.mul(missed, number_or(args, "beta", 0.5))));
+  const ValueId all =
+      b.add(both, b.add(b.mul(extra, args.number("alpha")), b.mul(missed, args.number("beta"))));
   return {one_minus(b, b.div(both, b.add(all, kEpsilon)))};
 }
 

@@ -24,7 +24,7 @@ LossValues mean_squared_logarithmic_error(Builder& b, LossArgs, ValueId y, Value
 }
 
 LossValues huber(Builder& b, LossArgs args, ValueId y, ValueId p) {
-  const double delta = number_or(args, "delta", 1);
+  const double delta = args.number("delta");
   const ValueId error = b.unary("abs", b.sub(p, y));
   const ValueId small = b.mul(b.square(error), 0.5);
   const ValueId large = b.sub(b.mul(error, delta), 0.5 * delta * delta);

@@ -155,7 +155,7 @@ void check_alpha(const ConfigObject& loss, const Shape& y_pred, Diagnostics& dia
 
 void check_reduction(const ConfigObject& loss, Diagnostics& diagnostics) {
   const bool is_null = loss.args.contains("reduction") && !loss.has("reduction");
-  if (is_null || string_or(&loss, "reduction", "") == "none") {
+  if (is_null || string_or(loss, "reduction", "") == "none") {
     diagnostics
         .error(
             "E123", loss.loc_of("reduction"),

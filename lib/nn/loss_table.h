@@ -11,7 +11,7 @@
 
 namespace meshtrain {
 
-using LossArgs = const ConfigObject*;  // may be null: defaults
+using LossArgs = const ConfigObject&;  // with every argument of the class
 using LossFunction = LossValues (*)(Builder&, LossArgs, ValueId y, ValueId p);
 
 struct LossEntry {

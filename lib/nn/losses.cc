@@ -9,7 +9,7 @@ namespace meshtrain {
 namespace {
 
 std::string reduction_of(const ConfigObject& loss) {
-  const std::string reduction = string_or(&loss, "reduction", "sum_over_batch_size");
+  const std::string reduction = string_or(loss, "reduction", "sum_over_batch_size");
   return reduction == "mean" ? "sum_over_batch_size" : reduction;
 }
 

@@ -121,7 +121,7 @@ class Concatenate : public ConfiguredLayer {
       return failed_shape();
     }
     Shape output = inputs[0];
-    const auto axis = axis_in(integer_or(&config_, "axis", -1), output.size());
+    const auto axis = axis_in(config_.integer("axis"), output.size());
     if (!axis || *axis == 0) {
       shape_error(diagnostics, inputs, "`axis` must be one of its dimensions, not the batch")
           .help(output.size() < 2 ? "there is only the batch: Reshape to [1] first"
@@ -149,7 +149,7 @@ class Concatenate : public ConfiguredLayer {
 
   ValueId call(CallContext& context, std::span<const ValueId> inputs) override {
     Builder& b = context.builder;
-    const int64_t axis = *axis_in(integer_or(&config_, "axis", -1), b.shape(inputs[0]).size());
+    const int64_t axis = *axis_in(config_.integer("axis"), b.shape(inputs[0]).size());
     std::vector<ValueId> values = in_one_dtype(context, inputs, output_dtype(dtypes_of(b, inputs)));
     return values.size() == 1 ? values[0] : b.concat(std::move(values), static_cast<int>(axis));
   }

@@ -110,7 +110,7 @@ ValueId concordance(Builder& b, ValueId y, ValueId p, int64_t axis) {
 
 Metric make_correlation(const MetricRequest& request) {
   const auto function = request.key == "pearsoncorrelation" ? pearson : concordance;
-  const int64_t given = integer_or(&request.config, "axis", -1);
+  const int64_t given = request.config.integer("axis");
   request.shapes_fit("CosineSimilarity");  // an axis, and targets like the output
   Metric out =
       mean_of(request.name, [=](Builder& b, ValueId y, ValueId p, DType dtype) -> LossValues {

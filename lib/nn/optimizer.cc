@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kScaleScalars = 3;  // steps tried, step_counter, dynamic_scale
 
 std::string name_of(const ConfigObject& config) {
-  return string_or(&config, "name", to_snake_case(config.class_name));
+  return string_or(config, "name", to_snake_case(config.class_name));
 }
 
 // Builds the parts of one apply; lives for the call.
@@ -47,13 +47,13 @@ class Apply {
 
   // Gradients clipped by the one clip that is set; kNone stays.
   void clip(std::vector<ValueId>& grads) {
-    if (number_or(&config_, "clipnorm", 0) > 0) {
+    if (number_or(config_, "clipnorm", 0) > 0) {
       for (ValueId& grad : grads) {
         grad = grad == kNone ? kNone : clip_by_norm(grad, config_.number("clipnorm"));
       }
-    } else if (number_or(&config_, "global_clipnorm", 0) > 0) {
+    } else if (number_or(config_, "global_clipnorm", 0) > 0) {
       clip_by_global_norm(grads, config_.number("global_clipnorm"));
-    } else if (number_or(&config_, "clipvalue", 0) > 0) {
+    } else if (number_or(config_, "clipvalue", 0) > 0) {
       const double limit = config_.number("clipvalue");
       for (ValueId& grad : grads) {
         grad = grad == kNone ? kNone : b_.clamp(grad, -limit, limit);
@@ -74,7 +74,7 @@ class Apply {
     const DType dtype = b_.dtype(param);
     const ValueId old = step_.shared("ema of old", dtype, [&] {
       const ValueId is_first = b_.binary("eq", step_.iteration(), b_.constant(0, DType::kInt64));
-      const double momentum = number_or(&config_, "ema_momentum", 0.99);
+      const double momentum = config_.number("ema_momentum");
       return b_.select(is_first, b_.constant(0, dtype), b_.constant(momentum, dtype));
     });
     const ValueId fresh =
@@ -114,7 +114,7 @@ class Apply {
     }
     const char* argument =
         rule_.decay_argument == nullptr ? "weight_decay" : rule_.decay_argument(config_, weight);
-    return number_or(&config_, argument, 0);
+    return number_or(config_, argument, 0);
   }
 
   ValueId clip_by_norm(ValueId grad, double limit) {
@@ -214,11 +214,11 @@ bool Optimizer::has_schedule() const {
 }
 
 int64_t Optimizer::accumulation_steps() const {
-  return std::max<int64_t>(1, integer_or(&config_, "gradient_accumulation_steps", 1));
+  return std::max<int64_t>(1, integer_or(config_, "gradient_accumulation_steps", 1));
 }
 
 bool Optimizer::uses_ema() const {
-  return boolean_or(&config_, "use_ema", false);
+  return config_.boolean("use_ema");
 }
 
 ValueId Optimizer::scaled_loss(Builder& b, ValueId loss, std::span<const ValueId> scalars) const {

@@ -46,7 +46,7 @@ std::vector<SlotSpec> adafactor_slots(const ConfigObject&, const WeightKind& wei
   if (rank < 2) {
     return {{"velocity"}};
   }
-  return {{.name = "row", .lacks_dim = rank - 1}, {.name = "column", .lacks_dim = rank - 2}};
+  return {{.name = "row", .factored_dim = rank - 1}, {.name = "column", .factored_dim = rank - 2}};
 }
 
 // Shazeer and Stern 2018: the mean square of a matrix from those of its rows and columns.
@@ -96,7 +96,7 @@ bool is_left_to_adam(const ConfigObject& config, const WeightKind& weight) {
     return true;
   }
   const bool embedding = to_lower(weight.path).find("embedding") != std::string::npos;
-  if (embedding && boolean_or(&config, "exclude_embeddings", true)) {
+  if (embedding && config.boolean("exclude_embeddings")) {
     return true;
   }
   const ConfigValue& patterns = value_or_null(config, "exclude_layers");

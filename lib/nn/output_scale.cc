@@ -88,7 +88,7 @@ Expectation expectation_of_loss(const ConfigObject& loss) {
                           loss.class_name != "CategoricalGeneralizedCrossEntropy";
   if (has_choice) {
     out.cure = "from_logits: true";
-    out.kind = boolean_or(&loss, "from_logits", false) ? Expects::kLogits : out.kind;
+    out.kind = boolean_or(loss, "from_logits", false) ? Expects::kLogits : out.kind;
   }
   return out;
 }
@@ -112,7 +112,7 @@ Expectation expectation_of_metric(const ConfigObject& metric, const CheckedOutpu
   Expectation out{Expects::kProbabilities, fitting.class_name, {}};
   if (key == "auc") {
     out.cure = "from_logits: true";
-    out.kind = boolean_or(&metric, "from_logits", false) ? Expects::kLogits : out.kind;
+    out.kind = boolean_or(metric, "from_logits", false) ? Expects::kLogits : out.kind;
   } else if (is_one_of(key, kCounts)) {
     const bool is_meant = is_given(metric, "thresholds") || metric.has("top_k");
     out = {is_meant ? Expects::kAnything : out.kind, out.class_name, "thresholds: 0"};

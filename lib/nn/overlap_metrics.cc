@@ -30,14 +30,14 @@ OverlapOptions options_of(const MetricRequest& request) {
     options.target_ids.resize(static_cast<size_t>(options.num_classes));
     std::iota(options.target_ids.begin(), options.target_ids.end(), int64_t{0});
   }
-  options.one_hot_targets = is_one_hot || !boolean_or(&config, "sparse_y_true", true);
-  options.one_hot_outputs = !boolean_or(&config, "sparse_y_pred", true);
-  options.axis = integer_or(&config, "axis", -1);
+  options.one_hot_targets = is_one_hot || !boolean_or(config, "sparse_y_true", true);
+  options.one_hot_outputs = !boolean_or(config, "sparse_y_pred", true);
+  options.axis = integer_or(config, "axis", -1);
   if (config.has("ignore_class")) {
     options.ignored = config.integer("ignore_class");
   }
   if (is_binary) {
-    options.threshold = number_or(&config, "threshold", 0.5);
+    options.threshold = config.number("threshold");
   }
   options.whole_weights = !config.has("dtype");
   return options;

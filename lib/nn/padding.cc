@@ -113,7 +113,7 @@ class UpSampling : public SpatialLayer {
   }
 
  private:
-  bool is_nearest() const { return string_or(&config_, "interpolation", "nearest") == "nearest"; }
+  bool is_nearest() const { return string_or(config_, "interpolation", "nearest") == "nearest"; }
 
   // Each position of the axis `times` times in a row.
   static ValueId repeated(Builder& b, ValueId x, size_t axis, int64_t times) {

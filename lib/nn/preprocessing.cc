@@ -110,7 +110,7 @@ class Normalization : public AxesLayer {
       mean = spread_constant(b, numbers_of(config_.arg("mean")), spread_sizes(shape), dtype);
       scale = spread_constant(b, stddev, spread_sizes(shape), dtype);
     }
-    if (boolean_or(&config_, "invert", false)) {
+    if (config_.boolean("invert")) {
       return b.add(b.mul(x, scale), mean);
     }
     return b.div(b.sub(x, mean), scale);

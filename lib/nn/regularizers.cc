@@ -30,7 +30,7 @@ ValueId add_penalty(Builder& b, const ConfigObject& config, ValueId weight) {
   }
   ValueId penalty = kNone;
   const auto add_term = [&](const char* factor, const char* function) {
-    if (number_or(&config, factor, 0) != 0) {
+    if (number_or(config, factor, 0) != 0) {
       const ValueId sum = b.reduce_sum_all(b.unary(function, weight));
       const ValueId term = b.mul(sum, config.number(factor));
       penalty = penalty == kNone ? term : b.add(penalty, term);

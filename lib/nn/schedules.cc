@@ -15,7 +15,7 @@ using Schedule = double (*)(const ConfigObject&, double step);
 // step / decay_steps, whole with `staircase`.
 double elapsed(const ConfigObject& s, double step) {
   const double periods = step / s.number("decay_steps");
-  return boolean_or(&s, "staircase", false) ? std::floor(periods) : periods;
+  return s.boolean("staircase") ? std::floor(periods) : periods;
 }
 
 double exponential(const ConfigObject& s, double step) {
@@ -38,14 +38,14 @@ double piecewise(const ConfigObject& s, double step) {
 
 double polynomial(const ConfigObject& s, double step) {
   const double start = s.number("initial_learning_rate");
-  const double end = number_or(&s, "end_learning_rate", 1e-4);
+  const double end = s.number("end_learning_rate");
   double steps = s.number("decay_steps");
-  if (boolean_or(&s, "cycle", false)) {
+  if (s.boolean("cycle")) {
     steps *= step == 0 ? 1 : std::ceil(step / steps);
   } else {
     step = std::min(step, steps);
   }
-  return (start - end) * std::pow(1 - step / steps, number_or(&s, "power", 1)) + end;
+  return (start - end) * std::pow(1 - step / steps, s.number("power")) + end;
 }
 
 double cosine(double from, double fraction, double alpha) {
@@ -55,12 +55,12 @@ double cosine(double from, double fraction, double alpha) {
 double cosine_decay(const ConfigObject& s, double step) {
   const double start = s.number("initial_learning_rate");
   const double steps = s.number("decay_steps");
-  const double alpha = number_or(&s, "alpha", 0);
+  const double alpha = s.number("alpha");
   if (!s.has("warmup_target")) {
     return cosine(start, std::min(step, steps) / steps, alpha);
   }
   const double target = s.number("warmup_target");
-  const double warmup = number_or(&s, "warmup_steps", 0);
+  const double warmup = s.number("warmup_steps");
   step = std::min(step, warmup + steps);
   if (step < warmup) {
     return start + (target - start) * step / warmup;
@@ -69,8 +69,8 @@ double cosine_decay(const ConfigObject& s, double step) {
 }
 
 double cosine_decay_restarts(const ConfigObject& s, double step) {
-  const double growth = number_or(&s, "t_mul", 2);
-  const double shrink = number_or(&s, "m_mul", 1);
+  const double growth = s.number("t_mul");
+  const double shrink = s.number("m_mul");
   const double completed = step / s.number("first_decay_steps");
   // In first periods: period i lasts growth^i and begins at `before`.
   double period = 0, length = 1, before = 0;
@@ -84,7 +84,7 @@ double cosine_decay_restarts(const ConfigObject& s, double step) {
     }
   }
   const double fraction = (completed - before) / length;
-  const double alpha = number_or(&s, "alpha", 0);
+  const double alpha = s.number("alpha");
   const double amplitude = std::pow(shrink, period);
   return s.number("initial_learning_rate") *
          ((1 - alpha) * 0.5 * amplitude * (1 + std::cos(M_PI * fraction)) + alpha);

@@ -60,8 +60,8 @@ std::vector<double> f_scores(const std::vector<HostTensor>& state, const std::st
 }
 
 Metric make_f_score(const MetricRequest& request) {
-  const double beta = number_or(&request.config, "beta", 1);
-  const std::string average = string_or(&request.config, "average", "");
+  const double beta = request.config.number("beta");
+  const std::string average = string_or(request.config, "average", "");
   std::optional<double> threshold;
   if (request.config.has("threshold")) {
     threshold = request.config.number("threshold");
@@ -125,8 +125,8 @@ std::vector<double> r2_scores(const std::vector<HostTensor>& state, const std::s
 }
 
 Metric make_r2(const MetricRequest& request) {
-  const std::string aggregation = string_or(&request.config, "class_aggregation", "");
-  const int64_t num_regressors = integer_or(&request.config, "num_regressors", 0);
+  const std::string aggregation = string_or(request.config, "class_aggregation", "");
+  const int64_t num_regressors = request.config.integer("num_regressors");
   Metric metric;
   metric.name = request.name;
   metric.states = {{"num_samples", {}}};

@@ -32,7 +32,7 @@ class Flatten : public ShapeLayer {
     Builder& b = context.builder;
     ValueId x = inputs[0];
     const size_t rank = b.shape(x).size();
-    if (string_or(&config_, "data_format", "channels_last") == "channels_first" && rank > 2) {
+    if (string_or(config_, "data_format", "channels_last") == "channels_first" && rank > 2) {
       x = move_axis(b, x, 1, rank - 1);
     }
     return b.reshape(x, {b.shape(x)[0], elements_per_sample(b.shape(x))});

@@ -18,7 +18,7 @@ SpatialLayer::SpatialLayer(const ConfigObject& config)
     : ConfiguredLayer(config), rank_(rank_of_name(config.class_name)) {}
 
 bool SpatialLayer::channels_first() const {
-  return string_or(&config_, "data_format", "channels_last") == "channels_first";
+  return string_or(config_, "data_format", "channels_last") == "channels_first";
 }
 
 Diagnostic& SpatialLayer::input_error(Diagnostics& diagnostics, std::string_view what) const {

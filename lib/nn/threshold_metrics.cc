@@ -93,7 +93,7 @@ void take_classes(const MetricRequest& request, CountOptions& options) {
           .help("classes count from 0");
     }
   }
-  options.top_k = integer_or(&request.config, "top_k", 0);
+  options.top_k = integer_or(request.config, "top_k", 0);
   if (options.top_k > classes) {
     request
         .argument_error("top_k", fmt::format("is {}; the output {} has {} classes", options.top_k,
@@ -169,7 +169,7 @@ double precision(double tp, double fp, double, double) {
 Metric make_best(const MetricRequest& request, Rate wanted, Rate limited, const char* argument) {
   CountOptions options;
   take_classes(request, options);
-  options.thresholds = spread_thresholds(integer_or(&request.config, "num_thresholds", 200));
+  options.thresholds = spread_thresholds(request.config.integer("num_thresholds"));
   options.are_even = options.thresholds.size() > 1;
   const auto size = static_cast<int64_t>(options.thresholds.size());
   Metric metric = counting(request.name, options, kAllCounts, states_of(kAllCounts, {size}));
@@ -199,7 +199,7 @@ void take_auc_thresholds(const MetricRequest& request, CountOptions& options) {
     options.thresholds.push_back(1);
     options.are_even = are_even(options.thresholds);
   } else {
-    options.thresholds = spread_thresholds(integer_or(&request.config, "num_thresholds", 200));
+    options.thresholds = spread_thresholds(request.config.integer("num_thresholds"));
     options.are_even = true;
   }
   options.thresholds.front() = -kEpsilon;
@@ -251,7 +251,7 @@ CurveCounts curve_of(const std::vector<HostTensor>& state, int64_t label, int64_
 }
 
 Metric make_auc(const MetricRequest& request) {
-  const bool multi_label = boolean_or(&request.config, "multi_label", false);
+  const bool multi_label = request.config.boolean("multi_label");
   std::vector<double> label_weights;
   if (request.config.has("label_weights")) {
     label_weights = numbers_of(request.config.arg("label_weights"));
@@ -269,11 +269,10 @@ Metric make_auc(const MetricRequest& request) {
     shape.push_back(labels);
   }
   Metric metric = counting(request.name, options, kAllCounts, states_of(kAllCounts, shape),
-                           boolean_or(&request.config, "from_logits", false));
-  std::string curve = string_or(&request.config, "curve", "ROC");
+                           request.config.boolean("from_logits"));
+  std::string curve = request.config.string("curve");
   std::transform(curve.begin(), curve.end(), curve.begin(), ::toupper);
-  const std::string method =
-      to_lower(string_or(&request.config, "summation_method", "interpolation"));
+  const std::string method = to_lower(request.config.string("summation_method"));
   metric.result = [=](const std::vector<HostTensor>& state) {
     double area = 0, weights = 0;
     for (int64_t label = 0; label < labels; ++label) {

@@ -64,8 +64,8 @@ void assign_layouts(std::span<Variable> variables, std::span<const Sharding> lay
     if (variable.follows != kNone) {
       const Variable& weight = variables[variable.follows];
       Sharding state = weight.layout.state;
-      if (variable.lacks_dim != kNone) {
-        state.dims.erase(state.dims.begin() + variable.lacks_dim);
+      if (variable.factored_dim != kNone) {
+        state.dims.erase(state.dims.begin() + variable.factored_dim);
       }
       if (state.dims.size() == variable.shape.size()) {
         variable.layout = {state, state, state, state};

@@ -178,9 +178,9 @@ class HardwareReader {
            (hardware.is_virtual || (hardware.link_rate > 0 && hardware.network_rate > 0));
   }
 
-  ConfigValue& field(std::string_view name) { return field_of(values_, name); }
+  ConfigValue& field(std::string_view name) { return values_.field(name); }
   ConfigValue& field(std::string_view section, std::string_view name) {
-    return field_of(field_of(values_, section), name);
+    return values_.field(section).field(name);
   }
 
   static void set(const ConfigValue& value, double& out) {
@@ -192,12 +192,12 @@ class HardwareReader {
   // A call with a start was measured.
   void set(ConfigValue& calls, CallLines& out) {
     for (const std::string& name : call_names()) {
-      ConfigValue& call = field_of(calls, name);
-      if (const ConfigValue& start = field_of(call, "start"); !start.is_null()) {
+      ConfigValue& call = calls.field(name);
+      if (const ConfigValue& start = call.field("start"); !start.is_null()) {
         CallLine line{start.number(), 0};
-        set(field_of(call, "rate"), line.rate);
+        set(call.field("rate"), line.rate);
         out[name] = line;
-      } else if (const ConfigValue& rate = field_of(call, "rate"); !rate.is_null()) {
+      } else if (const ConfigValue& rate = call.field("rate"); !rate.is_null()) {
         diagnostics_.error("E113", rate.loc, fmt::format("`{}` has a `rate`, but no `start`", name))
             .help("the seconds of a small call, as `meshtrain bench comm` measures them");
       }

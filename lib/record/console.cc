@@ -22,16 +22,17 @@ std::string without_escapes(std::string_view text) {
 }  // namespace
 
 Console::Console(ConsoleOptions options) : options_(std::move(options)) {
-  const int verbose = options_.verbose;
+  const Verbosity verbosity = options_.verbosity;
   if (options_.quiet) {
     record_verbose_ = 2;  // the finished line is made, and kept until the end
-  } else if (verbose == 0 || options_.format == LogFormat::kJson) {
+  } else if (verbosity == Verbosity::kSilent || options_.format == LogFormat::kJson) {
     record_verbose_ = 0;
   } else {
-    record_verbose_ = verbose == 1 && options_.format == LogFormat::kKeras ? 1 : 2;
+    record_verbose_ = verbosity == Verbosity::kBar && options_.format == LogFormat::kKeras ? 1 : 2;
   }
-  animates_ = !options_.quiet && verbose < 0 && options_.stderr_is_terminal;
-  beats_ = !options_.quiet && (verbose < 0 || verbose == 2) && !options_.stderr_is_terminal;
+  animates_ = !options_.quiet && verbosity == Verbosity::kAuto && options_.stderr_is_terminal;
+  beats_ = !options_.quiet && (verbosity == Verbosity::kAuto || verbosity == Verbosity::kLine) &&
+           !options_.stderr_is_terminal;
 }
 
 void Console::begin(std::string title, int64_t steps) {

@@ -23,7 +23,7 @@ namespace meshtrain {
 enum class LogFormat { kKeras, kPlain, kJson };
 
 struct ConsoleOptions {
-  int verbose = -1;    // -1 auto, 0, 1, 2
+  Verbosity verbosity = Verbosity::kAuto;
   bool quiet = false;  // stdout gets only the final result: the evaluation, else the last epoch
   LogFormat format = LogFormat::kKeras;  // kPlain: one line per epoch; kJson: no text on stdout
   bool stdout_is_terminal = false;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
 
 namespace meshtrain {
 

@@ -71,4 +71,10 @@ HostTensor tensor_of(DType dtype, Shape shape, const std::vector<T>& values) {
   return out;
 }
 
+// As weight files and archives hold it.
+struct NamedTensor {
+  std::string name;  // "d1/kernel"
+  HostTensor tensor;
+};
+
 }  // namespace meshtrain

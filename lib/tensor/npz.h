@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
 #include "tensor/npy.h"
 
 namespace meshtrain {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "tensor/named_tensor.h"
+#include "tensor/host_tensor.h"
 
 namespace meshtrain {
 

@@ -93,8 +93,8 @@ void Checkpointer::choose_monitor() {
   const CheckpointConfig& config = config_.checkpoint;
   const bool validates = config_.data.validation || config_.fit.validation_split.value > 0;
   monitor_ = !config.monitor->empty() ? config.monitor.value : validates ? "val_loss" : "";
-  larger_is_better_ = config.mode.value == "max";
-  if (config.mode.value != "auto" || monitor_.empty()) {
+  larger_is_better_ = config.mode == MonitorMode::kMax;
+  if (config.mode != MonitorMode::kAuto || monitor_.empty()) {
     return;
   }
   if (const auto larger = meshtrain::larger_is_better(engine_.setup().graphs(), monitor_)) {

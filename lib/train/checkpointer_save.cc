@@ -327,7 +327,7 @@ void Checkpointer::note_failure(const std::string& error) {
   const std::string good =
       last_saved_ < 0 ? "there is no checkpoint yet"
                       : fmt::format("the last good one is {}", checkpoint_name(last_saved_));
-  if (config_.checkpoint.on_error.value == "stop" || failures_ >= kMaxFailures) {
+  if (config_.checkpoint.on_error == SaveFailure::kStop || failures_ >= kMaxFailures) {
     throw RuntimeFailure(ExitCode::kWriteFailed, fmt::format("{}; {}", error, good));
   }
   options_.warn(fmt::format("{}; {}; training goes on", error, good));

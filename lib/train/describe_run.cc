@@ -32,8 +32,8 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanRe
                      const RunData& data, const std::string& run_dir) {
   const Config& config = setup.config();
   const FitConfig& fit = config.fit;
-  const int64_t batches =
-      count_batches(data.train->num_samples, fit.batch_size, config.data.remainder.value == "drop");
+  const int64_t batches = count_batches(data.train->num_samples, fit.batch_size,
+                                        config.data.remainder == Remainder::kDrop);
   RunInfo info;
   info.version = request.version;
   info.config = request.shown_name;

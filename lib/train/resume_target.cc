@@ -168,12 +168,12 @@ std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run
   return is_run_dir(dir) && !is_finished_run(dir) ? dir : "";
 }
 
-const std::string& resume_mode(const std::string& given, const Config& config) {
-  return given.empty() ? config.run.resume.value : given;
+std::string resume_mode(const std::string& given, const Config& config) {
+  return given.empty() ? std::string(word_of(config.run.resume.value)) : given;
 }
 
 const ConfigObject* deciding_backup(const std::string& given, const Config& config) {
-  const bool said = !given.empty() || config.run.resume.value != "never";
+  const bool said = !given.empty() || config.run.resume != ResumeMode::kNever;
   return said ? nullptr : config.callback("BackupAndRestore");
 }
 

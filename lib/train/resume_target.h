@@ -25,7 +25,7 @@ struct ResumeTarget {
 };
 
 // `given`, what --resume says, else run.resume.
-const std::string& resume_mode(const std::string& given, const Config& config);
+std::string resume_mode(const std::string& given, const Config& config);
 // BackupAndRestore, where it decides, because neither of these says anything; else nullptr.
 const ConfigObject* deciding_backup(const std::string& given, const Config& config);
 

@@ -24,7 +24,7 @@ struct RunRequest {
   RestoreOptions restore;
   EngineOptions engine;  // threads, processes
   ConsoleOptions console;
-  std::optional<int> verbose;  // in place of run.verbose
+  std::optional<Verbosity> verbosity;  // in place of run.verbose
   bool prints_events = false;  // events as JSON on stdout, in place of text
   bool tells_more = false;     // the plan and each save, on stderr
   // Warnings of the config, the model and the data, before the first step.

@@ -16,7 +16,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   const FitConfig& fit = config_.fit;
   check_batches(config_, train);
   const int64_t num_batches =
-      count_batches(train.num_samples, fit.batch_size, config_.data.remainder.value == "drop");
+      count_batches(train.num_samples, fit.batch_size, config_.data.remainder == Remainder::kDrop);
   BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_,
                       [this](int64_t size) { return runner_.part_of_batch(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});

@@ -65,7 +65,7 @@ RunDirOptions run_dir_options(const std::string& run_dir, const Config& config) 
 }
 
 bool gathers(const Config& config) {
-  return config.checkpoint.gather.value == "root";
+  return config.checkpoint.gather == GatherFiles::kRoot;
 }
 
 TrainingRun::TrainingRun(RunRequest request)
@@ -130,7 +130,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   }
   const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
   ConsoleOptions console_options = request_.console;
-  console_options.verbose = request_.verbose.value_or(static_cast<int>(config_.run.verbose.value));
+  console_options.verbosity = request_.verbosity.value_or(config_.run.verbose.value);
   Console console(std::move(console_options));
   RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
   CallbackList callbacks(callback_context(engine, run, console, target));

@@ -133,7 +133,7 @@ std::string replay(const Stretch& interval, RunRequest request, const std::strin
       .allow = {"model", "compile.loss", "compile.loss_weights"}};  // the run may have had them
   request.console.quiet = true;
   request.console.format = LogFormat::kKeras;
-  request.verbose = 0;
+  request.verbosity = Verbosity::kSilent;
   request.warn = [](const Diagnostics&) {};
   request.prints_events = false;
   TrainingRun run(std::move(request));

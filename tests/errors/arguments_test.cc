@@ -73,7 +73,7 @@ std::vector<std::string> wrong_values(const Spec& spec) {
       return {"[[a]]", "[]", "{a: b}"};
     case ValueKind::kNames:
       return {"[[a]]", "[]", "\"\""};
-    case ValueKind::kLater:
+    case ValueKind::kUnsupported:
       return {"true", "[1]", "{a: 1}", "l2"};
     default:
       return {};

@@ -83,7 +83,7 @@ class ScriptWriter {
     }
     out += fmt::format("mesh = keras.distribution.DeviceMesh(({},), [{}])\n", join(sizes, ", "),
                        join(axes, ", "));
-    if (config_.distribution.type.value != "ModelParallel") {
+    if (config_.distribution.type != DistributionType::kModelParallel) {
       return out +
              "keras.distribution.set_distribution("
              "keras.distribution.DataParallel(device_mesh=mesh))\n";

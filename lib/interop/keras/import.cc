@@ -238,8 +238,8 @@ class ConfigWriter {
     std::string out;
     for (const Spec& field : section.fields) {
       const auto given = model_.compile.find(field.name);
-      if (given == model_.compile.end() || given->is_null() || field.kind == ValueKind::kLater ||
-          (given->is_structured() && given->empty())) {
+      if (given == model_.compile.end() || given->is_null() ||
+          field.kind == ValueKind::kUnsupported || (given->is_structured() && given->empty())) {
         continue;
       }
       std::vector<std::string> problems;
@@ -272,7 +272,7 @@ class ConfigWriter {
     return out;
   }
 
-  // An object with arguments goes on a line of its own.
+  // An object with arguments has a line of its own.
   static std::string line(const std::string& key, const ConfigValue& value) {
     const std::string text = yaml_flow(value);
     return value.is_object() && text[0] == '{'

@@ -5,7 +5,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "config/object_spec.h"
+#include "config/catalogue.h"
 #include "config/reader.h"
 #include "mesh/layout_map.h"
 #include "nn/arguments.h"
@@ -111,7 +111,7 @@ Json plain_lists(const Json& wrapped, const Spec& spec) {
 }
 
 // The number that stands for a list of it alone: 1 for [1, 1] and for [[1, 1], [1, 1]]. Any other
-// list stays whole: [0, 1] is not short for the pairs [[0, 1], [0, 1]].
+// list is kept whole: [0, 1] is not short for the pairs [[0, 1], [0, 1]].
 Json one_for_all(const Json& value) {
   if (!value.is_array() || value.empty() ||
       !std::all_of(value.begin(), value.end(), [&](const Json& v) { return v == value[0]; })) {
@@ -259,7 +259,7 @@ class TreeMaker {
         }
         continue;
       }
-      if (arg == nullptr || arg->kind == ValueKind::kLater) {
+      if (arg == nullptr || arg->kind == ValueKind::kUnsupported) {
         if (!is_neutral(key, entry)) {
           problem(fmt::format("`{}: {}` of {} is not in meshtrain", printable(key),
                               printable(entry.dump()), spec.name));
@@ -399,7 +399,7 @@ GivenArgs ValueImporter::arguments(const ClassSpec& spec, const Json& config,
   GivenArgs out;
   for (const Spec& arg : spec.args) {
     const auto found = config.find(arg.name);
-    if (found == config.end() || is_skipped(arg.name) || arg.kind == ValueKind::kLater ||
+    if (found == config.end() || is_skipped(arg.name) || arg.kind == ValueKind::kUnsupported ||
         (found->is_null() && !arg.is_nullable)) {
       continue;
     }
@@ -410,7 +410,7 @@ GivenArgs ValueImporter::arguments(const ClassSpec& spec, const Json& config,
   }
   for (const auto& [key, entry] : config.items()) {
     const Spec* arg = spec.find(key);
-    if ((arg == nullptr || arg->kind == ValueKind::kLater) && !is_skipped(key) &&
+    if ((arg == nullptr || arg->kind == ValueKind::kUnsupported) && !is_skipped(key) &&
         !is_neutral(key, entry)) {
       problem(owner,
               fmt::format("`{}: {}` is not in meshtrain", printable(key), printable(entry.dump())));

@@ -66,7 +66,7 @@ class Checker {
       if (starts_with(monitor.string(), "val_") && logs_.size() == running_.size()) {
         problem.help("`val_` logs need validation data: data.validation or fit.validation_split");
       }
-    } else if (callback.string("mode") == "auto" &&
+    } else if (callback.word<MonitorMode>("mode") == MonitorMode::kAuto &&
                !larger_is_better(setup_.graphs(), monitor.string())) {
       diagnostics_
           .error("E113", loc,

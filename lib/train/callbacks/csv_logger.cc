@@ -6,7 +6,6 @@
 #include "base/durable_file.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/python_text.h"
 #include "base/text.h"
 
 namespace meshtrain {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/python_text.h"
+#include "base/text.h"
 
 namespace meshtrain {
 

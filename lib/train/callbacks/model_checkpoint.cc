@@ -145,7 +145,7 @@ void ModelCheckpoint::save(int64_t epoch, std::optional<int64_t> batch, const Lo
 
 void ModelCheckpoint::finish(int64_t epoch, const std::string& path, const std::string& error) {
   if (!error.empty()) {
-    if (context().config.checkpoint.on_error.value == "stop") {
+    if (context().config.checkpoint.on_error == SaveFailure::kStop) {
       throw RuntimeFailure(ExitCode::kWriteFailed, error);
     }
     context().warn(error + "; training goes on");

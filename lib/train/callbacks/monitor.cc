@@ -23,8 +23,9 @@ std::optional<bool> larger_is_better(const StepGraphs& graphs, const std::string
 Monitor::Monitor(const ConfigObject& callback, const CallbackContext& context,
                  std::optional<double> best)
     : context_(context), name_(callback.string("monitor")), best_(best), first_best_(best) {
-  const std::string& mode = callback.string("mode");
-  larger_ = mode == "auto" ? context.larger_is_better(name_) : mode == "max";
+  const auto mode = callback.word<MonitorMode>("mode");
+  larger_ =
+      mode == MonitorMode::kAuto ? context.larger_is_better(name_) : mode == MonitorMode::kMax;
   const double delta = callback.has("min_delta") ? std::abs(callback.number("min_delta")) : 0.0;
   delta_ = larger_ ? delta : -delta;
 }

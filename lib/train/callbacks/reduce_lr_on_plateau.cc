@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "base/python_text.h"
+#include "base/text.h"
 
 namespace meshtrain {
 

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
-
-#include "base/python_text.h"
+#include "base/text.h"
 
 namespace meshtrain {
 

@@ -84,8 +84,8 @@ TEST_CASE("find_class: the spellings of Keras and no others") {
   CHECK(resolved(Category::kLayer, "Dense") == "Dense");
   CHECK(resolved(Category::kLayer, "dense") == "");
   CHECK(resolved(Category::kActivation, "swish") == "silu");
-  CHECK(is_later_class(Category::kLayer, "LSTM"));
-  CHECK_FALSE(is_later_class(Category::kLayer, "Conv"));
+  CHECK(is_unsupported_class(Category::kLayer, "LSTM"));
+  CHECK_FALSE(is_unsupported_class(Category::kLayer, "Conv"));
 }
 
 TEST_CASE("Catalogue: defaults are those of Keras") {

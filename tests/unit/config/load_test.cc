@@ -21,10 +21,10 @@ TEST_CASE("load_config: defaults are those of Keras' fit") {
   CHECK(config.fit.epochs.value == 1);
   CHECK(config.fit.validation_freq.value == 1);
   CHECK(config.data.shuffle.value);
-  CHECK(config.data.remainder.value == "keep");
-  CHECK(config.evaluate.on.value == "auto");
-  CHECK(config.run.verbose.value == -1);
-  CHECK(config.distribution.type.value == "DataParallel");
+  CHECK(config.data.remainder == Remainder::kKeep);
+  CHECK(config.evaluate.on == EvaluatedData::kAuto);
+  CHECK(config.run.verbose == Verbosity::kAuto);
+  CHECK(config.distribution.type == DistributionType::kDataParallel);
   CHECK(config.distribution.mesh.devices.value == "auto");
   CHECK(config.distribution.mesh.axis_names.value == std::vector<std::string>{"batch"});
   CHECK(config.source_text == kSmall);
@@ -60,10 +60,10 @@ TEST_CASE("load_config: every section is read") {
   CHECK(d.layout_map[0].layout.loc.column == 16);
   CHECK(d.layout_map[1].layout.dims[0] == std::vector<std::string>{"data", "model"});
   CHECK(d.layout_map[1].layout.axis_locs[0][1].column == 22);
-  CHECK(d.layout_match.value == "search");
+  CHECK(d.layout_match == LayoutMatch::kSearch);
   CHECK(d.zero.value == 2);
   CHECK(d.zero_axes.value == std::vector<std::string>{"data"});
-  CHECK(d.unmatched_rule.value == "warn");
+  CHECK(d.unmatched_rule == Unmatched::kWarn);
   CHECK(config.fit.initial_epoch.value == 1);
   CHECK(config.fit.steps_per_epoch.value == 10);
   CHECK(config.fit.limit_steps.value == 5);
@@ -71,9 +71,9 @@ TEST_CASE("load_config: every section is read") {
   CHECK(config.fit.validation_epochs == std::vector<int64_t>{1, 3});
   CHECK(config.fit.class_weight[1].second.value == 2.5);
   CHECK(config.fit.initial_weights.value.find("w.safetensors") != std::string::npos);
-  CHECK(config.evaluate.on.value == "train");
+  CHECK(config.evaluate.on == EvaluatedData::kTrain);
   CHECK(config.evaluate.steps.value == 3);
-  CHECK(config.run.verbose.value == 2);
+  CHECK(config.run.verbose == Verbosity::kLine);
   CHECK(config.run.log_steps.value);
 }
 
@@ -96,8 +96,8 @@ TEST_CASE("load_config: data sources and slices and transforms") {
   CHECK(config.data.validation->string("slice") == "[9000:]");
   CHECK(config.data.test->class_name == "digits");
   CHECK_FALSE(config.data.shuffle.value);
-  CHECK(config.data.remainder.value == "drop");
-  CHECK(config.data.nonfinite.value == "allow");
+  CHECK(config.data.remainder == Remainder::kDrop);
+  CHECK(config.data.nonfinite == Nonfinite::kAllow);
   CHECK(config.data.one_hot.value == 10);
   REQUIRE(config.data.transform.size() == 2);
   CHECK(config.data.transform[0].number("scale") == 1.0 / 255);

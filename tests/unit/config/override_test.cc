@@ -50,7 +50,7 @@ TEST_CASE("Overrides: keys and layers and arguments") {
   REQUIRE(config.distribution.layout_map.size() == 2);
   CHECK(config.distribution.layout_map[0].key == "d1/kernel");
   CHECK(config.distribution.layout_map[0].layout.to_string() == "[null, model]");
-  CHECK(config.distribution.type.value == "ModelParallel");
+  CHECK(config.distribution.type == DistributionType::kModelParallel);
   CHECK(config.data.train->integer("samples") == 16);
 }
 

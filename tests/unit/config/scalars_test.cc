@@ -1,6 +1,5 @@
 #include "config/scalars.h"
 
-#include "config/tuple.h"
 #include "doctest/doctest.h"
 
 namespace meshtrain {

@@ -320,7 +320,7 @@ TEST_CASE("load_dataset: numbers that are not finite are found and named") {
       CHECK(error.says(std::isnan(bad) ? "sample 12 feature 3 is NaN"
                                        : "sample 12 feature 3 is inf"));
       DataConfig allow = config_in(folder);
-      allow.nonfinite.value = "allow";
+      allow.nonfinite.value = Nonfinite::kAllow;
       CHECK(load_dataset(npz_source(), allow).num_samples == 3000);
       // Samples that the slice leaves out do not matter.
       CHECK(load_dataset(npz_source({{"slice", value("[13:]")}}), config_in(folder)).num_samples ==

@@ -5,9 +5,9 @@
 #include "config/load.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
-#include "passes/rows.h"
+#include "passes/row_fusion.h"
 #include "support/golden.h"
-#include "train/setup.h"
+#include "engine/setup.h"
 
 namespace meshtrain::test {
 namespace {
@@ -85,7 +85,7 @@ TEST_CASE("the model of characters is lowered to these specs") {
 }
 TEST_CASE("the model of characters has these last reads and rows on a GPU") {
   Program program = program_of("char_mlp", "cpu:4");
-  group_rows(program);
+  fuse_rows(program);
   const Names names(program);
   check_golden("lowering/char_mlp.gpu.txt", text_of(names, lower_gpu_steps(program, names.memory)));
 }

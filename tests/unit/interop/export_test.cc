@@ -120,7 +120,7 @@ TEST_CASE("the script builds the model with Keras' distribution API") {
   distribution.batch_axis = "data";
   distribution.layouts = {{"d1/kernel", {"", "model"}, "d.*/kernel"}};
   Config config = built.config;
-  config.distribution.type.value = "ModelParallel";
+  config.distribution.type.value = DistributionType::kModelParallel;
   const std::string script =
       keras_script(config, *built.model, distribution, "pair.yaml", "pair.weights.h5");
   for (const char* line :

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "config/default_object.h"
+#include "config/catalogue.h"
 #include "support/interpreter.h"
 
 namespace meshtrain::testing {

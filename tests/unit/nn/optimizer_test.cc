@@ -273,8 +273,8 @@ TEST_CASE("the slots of Adafactor and Muon depend on the weight") {
   using Names = std::vector<std::string>;
   CHECK(slot_names(make("adafactor"), 1) == Names{"velocity"});
   CHECK(slot_names(make("adafactor"), 4) == Names{"row", "column"});
-  CHECK(make("adafactor").slots("c/kernel", 4)[0].lacks_dim == 3);
-  CHECK(make("adafactor").slots("c/kernel", 4)[1].lacks_dim == 2);
+  CHECK(make("adafactor").slots("c/kernel", 4)[0].factored_dim == 3);
+  CHECK(make("adafactor").slots("c/kernel", 4)[1].factored_dim == 2);
   CHECK(slot_names(make("muon")) == Names{"momentum"});
   CHECK(slot_names(make("muon"), 1) == Names{"momentum", "velocity"});
   CHECK(slot_names(make("muon"), 2, "Embedding_1/table") == Names{"momentum", "velocity"});

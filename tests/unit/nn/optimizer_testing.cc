@@ -17,8 +17,8 @@ OptimizerState start_state(const Optimizer& optimizer, std::vector<std::string> 
     state.slots.emplace_back();
     for (const SlotSpec& spec : optimizer.slots(state.paths[i], weight.shape().size())) {
       Shape shape = weight.shape();
-      if (spec.lacks_dim != kNone) {
-        shape.erase(shape.begin() + spec.lacks_dim);
+      if (spec.factored_dim != kNone) {
+        shape.erase(shape.begin() + spec.factored_dim);
       }
       HostTensor slot = spec.copy_weight ? weight.clone() : HostTensor(weight.dtype(), shape);
       for (int64_t k = 0; k < slot.size() && !spec.copy_weight; ++k) {

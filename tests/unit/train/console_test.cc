@@ -83,7 +83,7 @@ TEST_CASE("a callback's text goes to the record and a moving bar makes room for 
   CHECK(terminal.err.back() == '\r');
   Terminal bar;
   options = bar.options();
-  options.verbose = 1;
+  options.verbosity = Verbosity::kBar;
   said(options);  // Keras' bar is in the record, and stays where it is
   CHECK(bar.out.find("loss: 0.0000e+00\nEpoch 1: saving model to a.keras\n") != std::string::npos);
   Terminal json;
@@ -115,7 +115,7 @@ TEST_CASE("with stdout in a file the terminal keeps its headers and finished bar
 TEST_CASE("verbose 1 puts the bytes of Keras on stdout whatever it is") {
   Terminal terminal;
   ConsoleOptions options = terminal.options();
-  options.verbose = 1;
+  options.verbosity = Verbosity::kBar;
   terminal.run(options);
   CHECK(terminal.out.find("Epoch 1/2\n\r\x1b[1m1/2\x1b[0m \x1b[32m") == 0);
   CHECK(terminal.err.empty());
@@ -124,7 +124,7 @@ TEST_CASE("verbose 1 puts the bytes of Keras on stdout whatever it is") {
 TEST_CASE("verbose 0 and json leave stdout to others") {
   Terminal silent;
   ConsoleOptions options = silent.options();
-  options.verbose = 0;
+  options.verbosity = Verbosity::kSilent;
   silent.run(options);
   CHECK(silent.out.empty());
   Terminal json;

@@ -99,7 +99,7 @@ TEST_CASE("callbacks begin at rank 0's time in every process") {
 
 TEST_CASE("remainder drop leaves the incomplete batch out of training only") {
   Config config = config_of(2, 1);
-  config.data.remainder.value = "drop";
+  config.data.remainder.value = Remainder::kDrop;
   Session s(config);
   const Dataset data = dataset_of({1, 2, 3});
   s.trainer.fit(data, &data);
@@ -109,7 +109,7 @@ TEST_CASE("remainder drop leaves the incomplete batch out of training only") {
 
 TEST_CASE("dropping the only batch is an error that names both numbers") {
   Config config = config_of(4, 1);
-  config.data.remainder.value = "drop";
+  config.data.remainder.value = Remainder::kDrop;
   Session s(config);
   try {
     s.trainer.fit(dataset_of({1, 2, 3}), nullptr);

@@ -1,0 +1,162 @@
+// A key of the config that is one member of a struct in config.h. One line declares it: name,
+// member and help. The type of the member says how the value is written, and its initial value is
+// the default.
+//
+//   key("shuffle", &DataConfig::shuffle, "new order of the samples in each epoch")
+//
+// A default of null, whether by an empty text or list or by null_by_default(), is stored as T{}.
+#pragma once
+
+#include <optional>
+#include <type_traits>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "config/config.h"
+#include "config/source.h"
+#include "config/spec.h"
+
+namespace meshtrain {
+
+// How a member of type T is written (kKind), its default, and what a value other than null becomes.
+template <class T>
+struct KeyType {  // an enumeration
+  static constexpr ValueKind kKind = ValueKind::kEnum;
+  static std::string text(T value) { return std::string(word_of(value)); }
+  static T read(const ConfigValue& value) { return find_word_of<T>(value.string()).value(); }
+};
+template <>
+struct KeyType<bool> {
+  static constexpr ValueKind kKind = ValueKind::kBool;
+  static std::string text(bool value) { return value ? "true" : "false"; }
+  static bool read(const ConfigValue& value) { return value.boolean(); }
+};
+template <>
+struct KeyType<int64_t> {
+  static constexpr ValueKind kKind = ValueKind::kInt;
+  static std::string text(int64_t value) { return std::to_string(value); }
+  static int64_t read(const ConfigValue& value) { return value.integer(); }
+};
+template <>
+struct KeyType<double> {
+  static constexpr ValueKind kKind = ValueKind::kFloat;
+  static std::string text(double value) { return python_float(value); }
+  static double read(const ConfigValue& value) { return value.number(); }
+};
+template <>
+struct KeyType<std::string> {
+  static constexpr ValueKind kKind = ValueKind::kText;
+  static std::string text(const std::string& value) { return value.empty() ? "null" : value; }
+  static const std::string& read(const ConfigValue& value) { return value.string(); }
+};
+template <>
+struct KeyType<std::vector<std::string>> {
+  static constexpr ValueKind kKind = ValueKind::kTextList;
+  static std::string text(const std::vector<std::string>&) { return "null"; }
+  static std::vector<std::string> read(const ConfigValue& value) { return value.strings(); }
+};
+template <>
+struct KeyType<std::vector<int64_t>> {
+  static constexpr ValueKind kKind = ValueKind::kShape;
+  static std::string text(const std::vector<int64_t>&) { return "null"; }
+  static std::vector<int64_t> read(const ConfigValue& value) { return value.integers(); }
+};
+
+// A key that `read(value, scope)` stores in the member, where the value is not null.
+template <class S, class T, class Read>
+Spec stored_key(Spec spec, Located<T> S::*member, Read read) {
+  spec.owner = typeid(S);
+  spec.store = [member, read](void* owner, const ConfigValue& value, const StoreScope& scope) {
+    Located<T>& out = static_cast<S*>(owner)->*member;
+    out.value = value.is_null() ? T{} : T(read(value, scope));
+    out.loc = value.is_default ? SourceLoc() : value.loc;
+  };
+  return spec;
+}
+
+template <class S, class T>
+Spec key(std::string name, Located<T> S::*member, std::string help) {
+  using Type = KeyType<T>;
+  Spec spec = make_spec(std::move(name), Type::kKind, Type::text((S().*member).value), help);
+  if constexpr (std::is_enum_v<T>) {
+    spec.allowed = words_of<T>();
+  }
+  return stored_key(std::move(spec), member,
+                    [](const ConfigValue& value, const StoreScope&) { return Type::read(value); });
+}
+
+// A whole number from `least` up to what kernels can count.
+template <class S>
+Spec count(std::string name, Located<int64_t> S::*member, std::string help, double least = 1) {
+  return key(std::move(name), member, std::move(help)).least(least).most(kMaxSize);
+}
+
+// The file that the text names (resolve_path()).
+template <class S>
+Spec path(std::string name, Located<std::string> S::*member, std::string help) {
+  return stored_key(make_spec(std::move(name), ValueKind::kPath, "null", std::move(help)), member,
+                    [](const ConfigValue& value, const StoreScope& scope) {
+                      return resolve_path(value, scope.folder);
+                    });
+}
+
+// A text that `parse` reads; E112 with `example` where it cannot.
+template <class S, class T>
+Spec parsed_key(std::string name, Located<T> S::*member, std::string default_text,
+                std::optional<T> (*parse)(std::string_view), const char* example,
+                std::string help) {
+  Spec spec = text(name, std::move(default_text), std::move(help));
+  return stored_key(
+      std::move(spec), member,
+      [name = std::move(name), parse, example](const ConfigValue& value, const StoreScope& scope) {
+        const std::optional<T> parsed = parse(value.string());
+        if (!parsed) {
+          scope.diagnostics
+              .error("E112", value.loc, fmt::format("`{}` cannot be `{}`", name, value.string()))
+              .help(example);
+        }
+        return parsed.value_or(T{});
+      });
+}
+template <class S>
+Spec interval(std::string name, Located<Interval> S::*member, std::string help) {
+  return parsed_key(std::move(name), member, interval_text((S().*member).value), parse_interval,
+                    "write 200 steps, 2 epochs, 30 min or never", std::move(help));
+}
+template <class S>
+Spec seconds(std::string name, Located<double> S::*member, std::string help) {
+  return parsed_key(std::move(name), member, "null", parse_duration, "write 23h30m, 90 min or 45s",
+                    std::move(help));
+}
+template <class S>
+Spec bytes(std::string name, Located<int64_t> S::*member, std::string help) {
+  return parsed_key(std::move(name), member, "null", parse_bytes, "write 512 MiB or 2 GiB",
+                    std::move(help));
+}
+
+// The section of a struct. Its keys are members of this struct, or of no struct.
+template <class S>
+Section section_of(std::string path, std::vector<Spec> fields) {
+  for (const Spec& field : fields) {
+    MESHTRAIN_CHECK(!field.store || field.owner == typeid(S), "{} of {}", field.name, path);
+  }
+  return {std::move(path), std::move(fields), typeid(S)};
+}
+
+// A section whose struct is a member of the struct around it.
+template <class S, class Inner>
+Spec section(std::string name, Inner S::*member, const Section& section, std::string help) {
+  Spec spec = meshtrain::section(std::move(name), section, std::move(help));
+  MESHTRAIN_CHECK(section.owner == typeid(Inner), "{}", section.path);
+  spec.owner = typeid(S);
+  spec.store = [member, &section](void* owner, const ConfigValue& value, const StoreScope& scope) {
+    Inner& inner = static_cast<S*>(owner)->*member;
+    if constexpr (requires { inner.loc; }) {
+      inner.loc = value.is_default ? SourceLoc() : value.loc;
+    }
+    section.store(&inner, value, scope);
+  };
+  return spec;
+}
+
+}  // namespace meshtrain
