@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every test of the project, from a fresh machine on. The last line says "N passed, N failed"; the
 # exit status is 0 only when nothing failed.
-#   scripts/test.sh             format, include direction, README, package, all suites of the release build;
+#   scripts/test.sh             format, include direction, pages, README, package, all suites of the release build;
 #                               loops of thousands of cases are sampled, others with each commit
 #   scripts/test.sh --quick     the suites alone
 #   scripts/test.sh --sanitize  also the suites that parse, read and communicate, with AddressSanitizer and
@@ -133,6 +133,8 @@ if [ -z "$quick" ]; then
   check "format" check_format
   check "include direction can fail" python3 tests/include_direction.py --self-test
   check "include direction" python3 tests/include_direction.py
+  check "pages can fail" python3 tests/pages_test.py --self-test
+  check "pages" python3 tests/pages_test.py
 fi
 for kind in $kinds; do
   target=all
