@@ -4,8 +4,8 @@
   pages_test.py [ROOT]      every problem as "file:line: what is wrong", exit status 1 if there is one
   pages_test.py --self-test   breaks a small tree in every way that must be noticed
 
-Lines have at most 120 characters, sentences at most 40 words, README.md at most 150 lines. Relative links, and
-paths that begin with a folder of the tree or end like a source file, exist.
+Lines have at most 120 characters, sentences at most 40 words, README.md at most 150 lines. Relative links, headings
+that they name, and paths that begin with a folder of the tree or end like a source file, exist.
 """
 import pathlib
 import re
@@ -28,7 +28,7 @@ PLACEHOLDER = re.compile(r"NAME|MODULE|TARGET|\.\.\.|[<>$]")
 PATH = re.compile(rf"(?<![\w./~-])(?:{'|'.join(FOLDERS)})/[\w./*{{}},-]*?\.(?:{'|'.join(SUFFIXES)})\b")
 # In backticks a path may also begin at the page's own folder, in lib/, or in a module's folder.
 QUOTED = re.compile(rf"`([\w.*-]+/[\w./*-]+\.(?:{'|'.join(SUFFIXES)}))`")
-MADE_BY_RUNS = re.compile(r"^(runs|build|best|ckpt|from_keras)/")  # what the program or a build writes
+MADE_BY_RUNS = re.compile(r"^(runs|build|best|ckpt)/")  # what the program or a build writes
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^\s*```")
 
@@ -88,16 +88,25 @@ def exists(root, path):
     return any(root.glob(path)) if "*" in path else (root / path).exists()
 
 
+def anchors(page):
+    """The names under which the headings of a page can be linked to."""
+    for _, line, kind in marked_lines(page.read_text()):
+        if kind == "heading":
+            yield re.sub(r"[^\w -]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+
+
 def missing_paths(root, page, line):
     """What a line links to or names and is not there."""
     here = page.parent
     for target in LINK.findall(line):
-        place = target.partition("#")[0]
-        if place and not re.match(r"[a-z]+:", place):
-            file = (here / place).resolve()
-            generated = file.is_relative_to(root) and file.relative_to(root).as_posix() in GENERATED
-            if not generated and not file.exists():
-                yield f"the link to {target} leads nowhere"
+        place, _, heading = target.partition("#")
+        if re.match(r"[a-z]+:", place):
+            continue
+        file = (here / place).resolve() if place else page
+        if file.is_relative_to(root) and file.relative_to(root).as_posix() in GENERATED:
+            continue
+        if not file.exists() or (heading and heading not in anchors(file)):
+            yield f"the link to {target} leads nowhere"
     line = LINK.sub("]", line)
     for path in PATH.findall(line):
         if not PLACEHOLDER.search(path) and path not in GENERATED and not exists(root, path):
@@ -144,7 +153,7 @@ def check_tree(root):
 LONG = "word " * 39
 SELF_TEST_TREE = {
     "README.md": "# A title\n\nIt reads [the other page](lib/README.md#top), `base/text.h` and lib/base/text.h.\n",
-    "lib/README.md": f"{LONG[:100]}\nend.\n\n    a line of code\n\n```sh\nmeshtrain train configs/NAME.yaml\n```\n",
+    "lib/README.md": f"# Top\n\n{LONG[:100]}\nend.\n\n    a line of code\n\n```sh\nmeshtrain train configs/NAME.yaml\n```\n",
     "lib/base/text.h": "",
     "configs/REFERENCE.md": "x" * 200 + "\n",
     "tests/README.md": f"| a row | {'wide ' * 40}|\n|---|---|\n\n- {'one ' * 29}\n- {'two ' * 29}\n\nhttps://{'x' * 120}\n"
@@ -154,10 +163,12 @@ SELF_TEST_TREE = {
 SELF_TEST_BREAKS = [
     ({"README.md": "# line\n" * 151}, "README.md:151: 151 lines"),
     ({"README.md": "\n" + "x" * 121 + "\n"}, "README.md:2: 121 characters"),
-    ({"lib/README.md": "```sh\n" + "x " * 61 + "\n```\n"}, "lib/README.md:2: 122 characters"),
-    ({"lib/README.md": "A word.\n" + f"{LONG}\nand these.\n".replace("word ", "w ")}, "lib/README.md:2: a sentence of 41"),
-    ({"lib/README.md": "- An item.\n- " + "w " * 40 + "\n  end\n"}, "lib/README.md:2: a sentence of 41"),
+    ({"lib/README.md": "# Top\n```sh\n" + "x " * 61 + "\n```\n"}, "lib/README.md:3: 122 characters"),
+    ({"lib/README.md": "# Top\nA word.\n" + f"{LONG}\nand these.\n".replace("word ", "w ")}, "lib/README.md:3: a sentence of 41"),
+    ({"lib/README.md": "# Top\n- An item.\n- " + "w " * 40 + "\n  end\n"}, "lib/README.md:3: a sentence of 41"),
     ({"README.md": "[gone](lib/gone.md)\n"}, "README.md:1: the link to lib/gone.md"),
+    ({"README.md": "# Some heading, here\n\n[it](#some-heading-here) [gone](lib/README.md#end)\n"},
+     "README.md:3: the link to lib/README.md#end"),
     ({"tests/README.md": "[gone](gone/)\n"}, "tests/README.md:1: the link to gone/"),
     ({"README.md": "See tests/gone.py there.\n"}, "README.md:1: tests/gone.py"),
     ({"README.md": "    tests/gone_*.py --flag\n"}, "README.md:1: tests/gone_*.py"),
