@@ -65,7 +65,7 @@ explain_failure() {
   if grep -qE 'Killed( signal)?|[Cc]annot allocate memory|virtual memory exhausted' "$1"; then
     echo "build.sh: a compiler ran out of memory; try: JOBS=1 scripts/build.sh $kind" >&2
   elif grep -q 'No space left on device' "$1"; then
-    echo "build.sh: no space is left on the device of $PWD/$build; a build needs 2 GiB" >&2
+    echo "build.sh: no space is left on the device of $PWD/$build; the tests need 2 GiB of it, the program 0.2" >&2
   fi
   echo "build.sh: the $kind build failed${first:+: $first}" >&2
   echo "build.sh: all messages are in $build/build.log" >&2

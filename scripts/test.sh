@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every test of the project, from a fresh machine on. The last line says "N passed, N failed"; the
 # exit status is 0 only when nothing failed.
-#   scripts/test.sh             format, include direction, type names, README, package, all suites of the release build;
+#   scripts/test.sh             format, include direction, type names, pages, README, package, release suites;
 #                               loops of thousands of cases are sampled, others with each commit
 #   scripts/test.sh --quick     the suites alone
 #   scripts/test.sh --sanitize  also the suites that parse, read and communicate, with AddressSanitizer and
@@ -135,6 +135,8 @@ if [ -z "$quick" ]; then
   check "include direction" python3 tests/include_direction.py
   check "type names can fail" python3 tests/type_names.py --self-test
   check "type names" python3 tests/type_names.py
+  check "pages can fail" python3 tests/pages_test.py --self-test
+  check "pages" python3 tests/pages_test.py
 fi
 for kind in $kinds; do
   target=all

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Runs what README.md says, so that it stays true.
+"""Runs what README.md and configs/README.md say, so that it stays true.
 
   ```sh        every line is a command that must succeed
-  ```yaml      saved under the name in its first comment line; `meshtrain validate` must accept it
+  ```yaml      saved under the name in its first comment line; `meshtrain validate` must accept it.
+               Fragments of a config, without a name, are for configs/README.md alone
   ```console   `$ command`, then what it must print on a terminal; times, rates, threads may differ
+  ```text      is not run
 
-Everything runs in one scratch folder, in the order of the README, with `meshtrain` of
+Everything runs in one scratch folder, in the order of the pages, with `meshtrain` of
 build/release on the PATH (or of the folder in MESHTRAIN_BIN). scripts/test.sh is the one command
 that is only looked at, because it runs this test.
 """
@@ -17,6 +19,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "configs/README.md")
+WITH_FRAGMENTS = {"configs/README.md"}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What may differ between two runs of the same command.
 VARIABLE = [
@@ -68,7 +72,7 @@ def console_entries(content):
         if line.startswith("$ "):
             entries.append((line[2:], []))
         elif not entries:
-            raise SystemExit(f"README.md: console block begins without '$ ': {line}")
+            raise SystemExit(f"console block begins without '$ ': {line}")
         else:
             entries[-1][1].append(line)
     return [(command, "\n".join(lines)) for command, lines in entries]
@@ -77,6 +81,7 @@ def console_entries(content):
 class Readme:
     def __init__(self, folder):
         self.folder = folder
+        self.page = None
         self.count = 0
         self.problems = []
         binary = pathlib.Path(os.environ.get("MESHTRAIN_BIN", ROOT / "build/release/app")).resolve()
@@ -93,7 +98,7 @@ class Readme:
         script = ROOT / words[0]
         if words[0].startswith("scripts/"):
             if not os.access(script, os.X_OK):
-                self.problems.append(f"README.md:{line}: {words[0]} cannot be executed")
+                self.problems.append(f"{self.page}:{line}: {words[0]} cannot be executed")
                 return None
             if words[0] == "scripts/test.sh":
                 return None
@@ -101,7 +106,7 @@ class Readme:
         done = subprocess.run(["sh", "-ec", command], cwd=self.folder, env=self.environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
-            self.problems.append(f"README.md:{line}: `{command}` exits with {done.returncode}:\n"
+            self.problems.append(f"{self.page}:{line}: `{command}` exits with {done.returncode}:\n"
                                  f"{done.stdout}")
             return None
         return done.stdout
@@ -114,8 +119,10 @@ class Readme:
                     self.run(command, number)
         elif kind == "yaml":
             name = re.match(r"#\s*([\w.-]+\.yaml)\b", content)
+            if not name and self.page in WITH_FRAGMENTS:
+                return
             if not name:
-                self.problems.append(f"README.md:{line}: a YAML block needs its name: # NAME.yaml")
+                self.problems.append(f"{self.page}:{line}: a YAML block needs its name: # NAME.yaml")
                 return
             (self.folder / name.group(1)).write_text(content)
             self.run(f"meshtrain validate {name.group(1)}", line)
@@ -123,20 +130,21 @@ class Readme:
             for command, expected in console_entries(content):
                 got = self.run(command, line)
                 if got is not None and not same_output(expected, got):
-                    self.problems.append(f"README.md:{line}: `{command}` prints\n{got}\n"
-                                         f"where the README has\n{expected}")
+                    self.problems.append(f"{self.page}:{line}: `{command}` prints\n{got}\n"
+                                         f"where the page has\n{expected}")
         elif kind != "text":
-            self.problems.append(f"README.md:{line}: a block of kind '{kind}' is tested by nothing")
+            self.problems.append(f"{self.page}:{line}: a block of kind '{kind}' is tested by nothing")
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         readme = Readme(pathlib.Path(folder))
-        for line, kind, content in parse((ROOT / "README.md").read_text()):
-            readme.block(line, kind, content)
+        for readme.page in PAGES:
+            for line, kind, content in parse((ROOT / readme.page).read_text()):
+                readme.block(line, kind, content)
         for problem in readme.problems:
             print(problem)
-        print(f"README.md: {readme.count} commands, {len(readme.problems)} problems")
+        print(f"{' and '.join(PAGES)}: {readme.count} commands, {len(readme.problems)} problems")
         return 1 if readme.problems or not readme.count else 0
 
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/text.h"
-#include "engine/memory_advice.h"
 #include "config/catalogue.h"
+#include "engine/memory_advice.h"
 #include "exec/gpu_memory.h"
 #include "exec/pieces.h"
 #include "passes/memory.h"

@@ -9,7 +9,6 @@
 #include "engine/engine.h"
 #include "nn/model.h"
 #include "tensor/host_tensor.h"
-#include "engine/engine.h"
 
 namespace meshtrain {
 

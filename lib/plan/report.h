@@ -91,7 +91,7 @@ double planned_product_flops(const Graph& graph);  // of that, products and conv
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
 std::string plan_text(const PlanReport& report);
-// Keys as documented in configs/README.md: mesh, batch, variables, outputs, collectives, memory,
+// Keys as documented in configs/PLANNING.md: mesh, batch, variables, outputs, collectives, memory,
 // flops, estimate (where there is one), warnings.
 std::string plan_json(const PlanReport& report);
 

@@ -25,8 +25,8 @@ struct RunRequest {
   EngineOptions engine;  // threads, processes
   ConsoleOptions console;
   std::optional<Verbosity> verbosity;  // in place of run.verbose
-  bool prints_events = false;  // events as JSON on stdout, in place of text
-  bool tells_more = false;     // the plan and each save, on stderr
+  bool prints_events = false;          // events as JSON on stdout, in place of text
+  bool tells_more = false;             // the plan and each save, on stderr
   // Warnings of the config, the model and the data, before the first step.
   std::function<void(const Diagnostics&)> warn = [](const Diagnostics&) {};
   double started_at = 0;  // when the process began, on the console's clock

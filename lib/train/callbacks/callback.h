@@ -6,7 +6,7 @@
 //   2. a class here, in a file of its own, that overrides the landmarks it needs;
 //   3. a line in the table of make_callbacks.cc (checks that need the model: check_callbacks
 //   there);
-//   4. a row in configs/README.md.
+//   4. a row in configs/KERAS.md.
 //
 // What it knows about the epochs so far (best value, patience, how long its file is) must be in
 // save_state(): a run that is killed goes on from a checkpoint, maybe in the middle of an epoch, as

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+
 #include "base/text.h"
 
 namespace meshtrain {

@@ -1,4 +1,4 @@
-// The table of configs/README.md has every class that a config may name, and no other.
+// The tables of configs/KERAS.md have every class that a config may name, and no other.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 // Heading of the table -> the names in backticks in the first column of its rows.
 std::map<std::string, std::set<std::string>> tables() {
-  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/configs/README.md");
+  std::ifstream file(std::string(MESHTRAIN_SOURCE_DIR) + "/configs/KERAS.md");
   std::map<std::string, std::set<std::string>> out;
   std::string line, heading;
   const std::regex name("`([A-Za-z0-9_]+)`");
@@ -34,7 +34,7 @@ std::map<std::string, std::set<std::string>> tables() {
 
 }  // namespace
 
-TEST_CASE("README: the tables of classes are those of the catalogue") {
+TEST_CASE("KERAS.md: the tables of classes are those of the catalogue") {
   const auto found = tables();
   const std::pair<const char*, Category> kTables[] = {
       {"Layers", Category::kLayer},           {"Losses", Category::kLoss},
@@ -47,7 +47,7 @@ TEST_CASE("README: the tables of classes are those of the catalogue") {
     REQUIRE_MESSAGE(found.contains(heading), heading);
     const std::set<std::string>& rows = found.at(heading);
     for (const std::string& name : class_names(category)) {
-      CHECK_MESSAGE(rows.contains(name), heading, " of configs/README.md lack ", name);
+      CHECK_MESSAGE(rows.contains(name), heading, " of configs/KERAS.md lack ", name);
     }
     for (const std::string& name : rows) {
       CHECK_MESSAGE(find_class(category, name) != nullptr, heading, ": there is no ", name);

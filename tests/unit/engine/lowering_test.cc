@@ -3,11 +3,11 @@
 
 #include "backend/kernel_spec.h"
 #include "config/load.h"
+#include "engine/setup.h"
 #include "exec/gpu_steps.h"
 #include "exec/presum.h"
 #include "passes/row_fusion.h"
 #include "support/golden.h"
-#include "engine/setup.h"
 
 namespace meshtrain::test {
 namespace {
