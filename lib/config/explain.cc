@@ -171,17 +171,17 @@ void add_paths(const Section& section, const std::string& prefix, std::vector<st
   }
 }
 
-// One entry of a list, in lines of at most 120 bytes.
-std::string list_item(std::string_view text) {
+// In lines of at most 120 bytes, those after the first behind `indent`.
+std::string wrapped(std::string_view text, std::string_view indent = "") {
   constexpr size_t kWidth = 120;
-  std::string out;
-  std::string line = "-";
+  std::string out, line;
   for (const std::string& word : split(text, ' ')) {
     if (line.size() + 1 + word.size() > kWidth) {
       out += line + "\n";
-      line = " ";
+      line = std::string(indent) + word;
+    } else {
+      line += (line.empty() ? "" : " ") + word;
     }
-    line += " " + word;
   }
   return out + line + "\n";
 }
@@ -189,11 +189,12 @@ std::string list_item(std::string_view text) {
 // "- `units` (required): size of the output; a whole number, at least 1"
 std::string markdown_item(const Spec& spec) {
   const std::string standard = default_of(spec);
-  return list_item(fmt::format("`{}`{}: {}; {}{}", spec.name,
-                               spec.is_required   ? " (required)"
-                               : standard.empty() ? ""
-                                                  : fmt::format(" = `{}`", standard),
-                               spec.help, kind_text(spec), limits_text(spec)));
+  return wrapped(fmt::format("- `{}`{}: {}; {}{}", spec.name,
+                             spec.is_required   ? " (required)"
+                             : standard.empty() ? ""
+                                                : fmt::format(" = `{}`", standard),
+                             spec.help, kind_text(spec), limits_text(spec)),
+                 "  ");
 }
 
 void add_section(const std::string& path, const Section& section, std::string& out) {
@@ -249,7 +250,7 @@ std::string class_markdown(const ClassSpec& spec, const std::vector<Spec>& commo
     }
   }
   if (!lacking.empty()) {
-    out += fmt::format("Not as common arguments: {}.\n", join(lacking, ", "));
+    out += wrapped(fmt::format("Not as common arguments: {}.", join(lacking, ", ")));
   }
   std::string items;
   for (const Spec& arg : spec.args) {

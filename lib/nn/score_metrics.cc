@@ -60,7 +60,7 @@ std::vector<double> f_scores(const std::vector<HostTensor>& state, const std::st
 }
 
 Metric make_f_score(const MetricRequest& request) {
-  const double beta = request.config.number("beta");
+  const double beta = number_or(request.config, "beta", 1);
   const std::string average = string_or(request.config, "average", "");
   std::optional<double> threshold;
   if (request.config.has("threshold")) {
