@@ -2,7 +2,8 @@
 """Checks that no type of namespace meshtrain is defined twice in lib/ and app/.
 
 Two definitions of one name violate the one-definition rule wherever they are linked together, and
-the compiler need not say so. Types of anonymous namespaces and types inside of types do not count.
+the compiler need not say so. Types of anonymous namespaces, types inside of types and
+specializations of templates do not count.
 
   type_names.py [ROOT]       every name with its files, exit status 1 if there is one
   type_names.py --self-test  reads texts with and without such names
@@ -15,7 +16,7 @@ import sys
 IGNORED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^\s*#[^\n]*|template\s*<[^{};]*?>\s*(?=\w)',
                      re.S | re.M)
 NAMESPACE = re.compile(r"\bnamespace(?:\s+([\w:]+))?\s*$")
-TYPE = re.compile(r"\b(?:class|struct|union|enum(?:\s+class)?)\s+(?:alignas\([^)]*\)\s*)?(\w+)\b(?!\s*::)[^()=]*$")
+TYPE = re.compile(r"\b(?:class|struct|union|enum(?:\s+class)?)\s+(?:alignas\([^)]*\)\s*)?(\w+)\b(?!\s*(?:::|<))[^()=]*$")
 
 
 def defined_types(text):
@@ -50,6 +51,7 @@ SELF_TEST = [
     ("namespace a::b {\nenum class C : int { kD };\nstruct E;\n}", ["a::b::C"]),
     ("namespace a {\nstruct B::C {\n  int d;\n};\nvoid f(struct G* g) {}\n}", []),
     ("namespace a {\n// struct B {\ntemplate <class T>\nstruct C {\n  T d = {};\n};\n}", ["a::C"]),
+    ("namespace a {\ntemplate <class T>\nstruct B {};\ntemplate <>\nstruct B<C<int>> {};\n}", ["a::B"]),
     ('namespace a {\ntemplate <class T, class U = X<T>>\nvoid f() { g("struct B {"); }\n}', []),
 ]
 
