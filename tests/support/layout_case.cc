@@ -165,7 +165,7 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
 
   Random random(data_seed);
   VariableStore store(compiled.program.part, graph.variables, place.device,
-                      {.group = place.group, .control = nullptr});
+                      {.group = place.group, .monitor = nullptr});
   for (int v = 0; v < static_cast<int>(graph.variables.size()); ++v) {
     store.write(v, first_value(graph.variables[v], random));
   }
