@@ -447,8 +447,10 @@ TEST_CASE("train with restarts goes on after it was killed") {
   command.args = with({"train", "--restarts", "2", "-q"}, kManyEpochs);
   command.folder = folder.path();
   int kills = 0;
-  std::string seen;
+  pid_t current = 0, killed = 0;
+  std::string before;  // the newest checkpoint when the current child was first seen
   command.watch = [&](const std::string&, const std::string&, int pid) {
+    const pid_t child = child_of(pid);
     // Killed once it has saved; the folder is one that the run chose itself.
     std::error_code error;
     const fs::path run = fs::path(folder.path()) / "runs/small/latest/checkpoints";
@@ -458,9 +460,12 @@ TEST_CASE("train with restarts goes on after it was killed") {
       newest = name.find_first_not_of("0123456789") == std::string::npos ? std::max(newest, name)
                                                                          : newest;
     }
-    const pid_t child = newest.empty() || newest == seen ? 0 : child_of(pid);
-    if (child != 0 && kill(child, SIGKILL) == 0) {
-      seen = newest;
+    if (child != current && child != killed) {  // the last save of the one before is there by now
+      current = child;
+      before = newest;
+    } else if (child != 0 && child == current && newest > before && kill(child, SIGKILL) == 0) {
+      killed = child;
+      current = 0;
       ++kills;
     }
     return kills == 2;
