@@ -117,7 +117,7 @@ std::vector<std::string> clean_checkpoints(const std::string& folder,
   return warnings;
 }
 
-std::vector<std::string> set_aside(const std::string& folder, const std::vector<int64_t>& steps) {
+std::vector<std::string> quarantine(const std::string& folder, const std::vector<int64_t>& steps) {
   std::vector<std::string> out;
   for (const int64_t step : steps) {
     const std::string name = checkpoint_name(step);

@@ -31,7 +31,7 @@ std::vector<std::string> clean_checkpoints(const std::string& folder,
                                            const std::vector<std::string>& run_ids);
 
 // Renames checkpoints that must not be taken for the newest to aside.STEP.N. Throws FileError.
-std::vector<std::string> set_aside(const std::string& folder, const std::vector<int64_t>& steps);
+std::vector<std::string> quarantine(const std::string& folder, const std::vector<int64_t>& steps);
 
 // The step of the checkpoint that the link `best` names; -1 where there is no such link.
 int64_t best_link(const std::string& folder);

@@ -132,7 +132,7 @@ void check_room(const std::string& folder, uint64_t bytes) {
 
 }  // namespace
 
-LocalCopy::LocalCopy(const Coordinator& coordinator, const std::string& path, bool may_copy)
+Mirror::Mirror(const Coordinator& coordinator, const std::string& path, bool may_copy)
     : path_(path) {
   if (coordinator.is_alone()) {
     return;
@@ -161,7 +161,7 @@ LocalCopy::LocalCopy(const Coordinator& coordinator, const std::string& path, bo
   });
 }
 
-void LocalCopy::Folder::make(const Coordinator& coordinator) {
+void Mirror::Folder::make(const Coordinator& coordinator) {
   const std::string made = temporary_folder() + "/meshtrain-" + to_text(random_token());
   make_new_folder(made, 0700);
   path_ = made;
@@ -174,7 +174,7 @@ void LocalCopy::Folder::make(const Coordinator& coordinator) {
   }
 }
 
-void LocalCopy::Folder::remove() {
+void Mirror::Folder::remove() {
   on_abort_.reset();  // waits for it
   if (!path_.empty()) {
     remove_folder(std::exchange(path_, ""));
@@ -183,8 +183,7 @@ void LocalCopy::Folder::remove() {
 
 // Each that needs one makes a folder with a name that nobody else has, and takes the first that it
 // sees: one for all that share a host's disk.
-void LocalCopy::choose_folder(const Coordinator& coordinator, const std::string& name,
-                              bool is_blind) {
+void Mirror::choose_folder(const Coordinator& coordinator, const std::string& name, bool is_blind) {
   coordinator.on_all_ranks(kCopying, [&] {
     if (is_blind) {
       folder_.make(coordinator);
@@ -202,7 +201,7 @@ void LocalCopy::choose_folder(const Coordinator& coordinator, const std::string&
   }
 }
 
-void LocalCopy::copy(const Coordinator& coordinator, const std::string& from, bool is_blind) {
+void Mirror::copy(const Coordinator& coordinator, const std::string& from, bool is_blind) {
   const auto files = parse_json(coordinator.broadcast(kCopying, [&] {
                        return json_text(nlohmann::json(files_of(from)));
                      })).get<std::map<std::string, uint64_t>>();

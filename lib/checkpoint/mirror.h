@@ -1,4 +1,4 @@
-// LocalCopy: a checkpoint, or a file, of rank 0's where every process of a run can read it.
+// Mirror: a checkpoint, or a file, of rank 0's where every process of a run can read it.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ namespace meshtrain {
 // as long as this lives; only a process that is killed leaves it there. To compare what they see
 // costs each a pass over the file, or over the checkpoint's manifest; a copy is sent to every
 // process.
-class LocalCopy {
+class Mirror {
  public:
   // Collective. `path` is rank 0's. Throws ConfigError E457 (exit 6): where there is no room for a
   // copy, and for each process that does not see it unless it `may_copy`; what CheckpointReader
   // throws on rank 0; FileError; StopRequested by a signal while it is copied.
-  LocalCopy(const Coordinator& coordinator, const std::string& path, bool may_copy);
+  Mirror(const Coordinator& coordinator, const std::string& path, bool may_copy);
 
   const std::string& path() const { return path_; }  // for this process
 

@@ -7,7 +7,7 @@ namespace {
 
 // An exponent of ones means NaN or infinity, the latter where the rest is zero.
 template <class Bits>
-NotFinite count(std::span<const std::byte> bytes, Bits exponent) {
+NonFinite count(std::span<const std::byte> bytes, Bits exponent) {
   const Bits* bits = reinterpret_cast<const Bits*>(bytes.data());
   const size_t size = bytes.size() / sizeof(Bits);
   Bits found = 0;  // gathered first, so that the loop becomes vector code
@@ -15,7 +15,7 @@ NotFinite count(std::span<const std::byte> bytes, Bits exponent) {
     found |= static_cast<Bits>((bits[i] & exponent) == exponent);
   }
   const Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
-  NotFinite out;
+  NonFinite out;
   for (size_t i = 0; i < size && found != 0; ++i) {
     if ((bits[i] & exponent) == exponent) {
       ((bits[i] & ~sign) == exponent ? out.infinite : out.nan) += 1;
@@ -26,13 +26,13 @@ NotFinite count(std::span<const std::byte> bytes, Bits exponent) {
 
 }  // namespace
 
-NotFinite& NotFinite::operator+=(const NotFinite& other) {
+NonFinite& NonFinite::operator+=(const NonFinite& other) {
   nan += other.nan;
   infinite += other.infinite;
   return *this;
 }
 
-NotFinite not_finite(const CheckpointTensor& tensor, std::span<const std::byte> bytes) {
+NonFinite non_finite(const CheckpointTensor& tensor, std::span<const std::byte> bytes) {
   if (tensor.kind == TensorKind::kMetric) {
     return {};
   }
@@ -50,7 +50,7 @@ NotFinite not_finite(const CheckpointTensor& tensor, std::span<const std::byte> 
   }
 }
 
-std::string in_words(const NotFinite& found) {
+std::string in_words(const NonFinite& found) {
   std::string out = found.nan > 0 ? fmt::format("{} NaN", found.nan) : "";
   out += found.nan > 0 && found.infinite > 0 ? " and " : "";
   return out + (found.infinite > 0 ? fmt::format("{} infinite", found.infinite) : "");

@@ -10,17 +10,17 @@
 
 namespace meshtrain {
 
-struct NotFinite {
+struct NonFinite {
   int64_t nan = 0, infinite = 0;
 
   bool any() const { return nan + infinite > 0; }
-  NotFinite& operator+=(const NotFinite& other);
+  NonFinite& operator+=(const NonFinite& other);
 };
 
 // Among some elements of a weight or of the optimizer's state. What metrics hold is no reason to
 // refuse a model: of them nothing is counted.
-NotFinite not_finite(const CheckpointTensor& tensor, std::span<const std::byte> bytes);
+NonFinite non_finite(const CheckpointTensor& tensor, std::span<const std::byte> bytes);
 
-std::string in_words(const NotFinite& found);  // "3 NaN and 1 infinite"
+std::string in_words(const NonFinite& found);  // "3 NaN and 1 infinite"
 
 }  // namespace meshtrain

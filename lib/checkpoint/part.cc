@@ -37,7 +37,7 @@ std::string part_text(const WrittenPart& part) {
     pieces.push_back({piece.tensor, piece.piece, piece.begin, piece.end, piece.blocks});
   }
   return json_text(Json{{"error", part.error},
-                        {"not_finite", part.not_finite},
+                        {"non_finite", part.non_finite},
                         {"replicas", bytes_of(part.replicas)},
                         {"files", files},
                         {"pieces", pieces}},
@@ -47,7 +47,7 @@ std::string part_text(const WrittenPart& part) {
 WrittenPart parse_part(std::string_view text) {
   const Json json = parse_json(text);
   WrittenPart part{.error = json.at("error"),
-                   .not_finite = json.at("not_finite"),
+                   .non_finite = json.at("non_finite"),
                    .replicas = {},
                    .files = {},
                    .pieces = {}};
@@ -136,16 +136,16 @@ void PartWriter::write_piece(const CheckpointTensor& tensor, const Snapshot::Pie
                            .begin = out.size(),
                            .end = out.size() + from.num_bytes,
                            .blocks = {}};
-  NotFinite found;
+  NonFinite found;
   for (size_t at = 0; at < from.num_bytes; at += kChecksumBlock) {
     const std::span<const std::byte> block(from.data + at,
                                            std::min(kChecksumBlock, from.num_bytes - at));
-    found += not_finite(tensor, block);
+    found += non_finite(tensor, block);
     piece.blocks.push_back(hash_bytes(block.data(), block.size()));
     out.write(block);
   }
-  if (part_.not_finite.empty() && found.any()) {
-    part_.not_finite = fmt::format("{} has {}", tensor.path, in_words(found));
+  if (part_.non_finite.empty() && found.any()) {
+    part_.non_finite = fmt::format("{} has {}", tensor.path, in_words(found));
   }
   part_.pieces.push_back(std::move(piece));
 }

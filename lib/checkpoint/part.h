@@ -22,7 +22,7 @@ struct WrittenPart {
     std::vector<uint64_t> blocks;  // checksums: checkpoint_format.h
   };
   std::string error;       // why not: "[E420] step 500 was not saved: ..."
-  std::string not_finite;  // "d1/kernel has 3 NaN"
+  std::string non_finite;  // "d1/kernel has 3 NaN"
   std::string replicas;    // replica_hashes()
   std::map<std::string, CheckpointFile> files;
   std::vector<Piece> pieces;

@@ -312,11 +312,11 @@ void CheckpointReader::read_box(const CheckpointTensor& tensor, std::span<const 
 void CheckpointReader::verify_tensor(const CheckpointTensor& tensor,
                                      std::vector<std::byte>& buffer) const {
   buffer.resize(kChecksumBlock);
-  NotFinite found;
+  NonFinite found;
   for (const CheckpointPiece& piece : tensor.pieces) {
     for (size_t b = 0; b < piece.blocks.size(); ++b) {
       const size_t bytes = read_block(tensor, piece, b, buffer.data());
-      found += not_finite(tensor, std::span(buffer).first(bytes));
+      found += non_finite(tensor, std::span(buffer).first(bytes));
     }
   }
   if (found.any()) {

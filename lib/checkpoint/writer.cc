@@ -85,7 +85,7 @@ std::string result_text(const SaveResult& result) {
   return json_text(Json{{"path", result.path},
                         {"saved", result.saved},
                         {"error", result.error},
-                        {"not_finite", result.not_finite},
+                        {"non_finite", result.non_finite},
                         {"unequal", result.unequal},
                         {"num_bytes", result.num_bytes},
                         {"seconds", result.seconds}},
@@ -97,7 +97,7 @@ SaveResult parse_result(std::string_view text) {
   return {.path = json.at("path"),
           .saved = json.at("saved"),
           .error = json.at("error"),
-          .not_finite = json.at("not_finite"),
+          .non_finite = json.at("non_finite"),
           .unequal = json.at("unequal"),
           .num_bytes = json.at("num_bytes"),
           .seconds = json.at("seconds")};
@@ -270,14 +270,14 @@ class Save {
   void complete(const std::vector<WrittenPart>& parts, SaveResult& result) {
     Manifest manifest = make_manifest(parts);
     for (const WrittenPart& part : parts) {
-      result.not_finite = result.not_finite.empty() ? part.not_finite : result.not_finite;
+      result.non_finite = result.non_finite.empty() ? part.non_finite : result.non_finite;
     }
     write_texts(manifest);
     writer_.sync();
     for (const auto& [name, file] : manifest.files) {
       result.num_bytes += static_cast<int64_t>(file.size);
     }
-    if (!result.not_finite.empty()) {
+    if (!result.non_finite.empty()) {
       return reject(folder_, temporary_, step());
     }
     if (options_.before_commit) {

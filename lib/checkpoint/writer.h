@@ -32,7 +32,7 @@ struct SaveResult {
   std::string error;  // why not: "[E420] step 500 was not saved: ..."
   // What has NaN or infinity: "d1/kernel has 3 NaN"; then it is in rejected/, unless there is an
   // error too.
-  std::string not_finite;
+  std::string non_finite;
   // What processes should have alike and do not: "`d1/kernel` differs between rank 0 and rank 3".
   std::string unequal;
   int64_t num_bytes = 0;

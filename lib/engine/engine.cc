@@ -314,7 +314,7 @@ void Engine::train_steps(int64_t count, const std::function<Batch()>& next) {
   impl_->knows_iterations = !impl_->setup.optimizer().scales_loss();
 }
 
-void Engine::show_step(int64_t steps_ago) {
+void Engine::select_step(int64_t steps_ago) {
   impl_->steps_ago = static_cast<int>(steps_ago);
 }
 
@@ -433,14 +433,14 @@ void Engine::finalize_weights() {
   }
 }
 
-void Engine::keep_weights(const std::string& owner) {
+void Engine::snapshot_weights(const std::string& owner) {
   const int first = impl_->setup.graphs().kept_variable(owner);
   for (int w = 0; w < static_cast<int>(impl_->setup.model().weights().size()); ++w) {
     impl_->store.write(first + w, impl_->store.read(w));
   }
 }
 
-void Engine::restore_kept_weights(const std::string& owner) {
+void Engine::restore_snapshot(const std::string& owner) {
   const int first = impl_->setup.graphs().kept_variable(owner);
   for (int w = 0; w < static_cast<int>(impl_->setup.model().weights().size()); ++w) {
     impl_->store.write(w, impl_->store.read(first + w));

@@ -49,7 +49,7 @@ class Engine : public StepRunner {
   int64_t steps_at_once(int64_t batch_size) override;
   void train_steps(int64_t count, const std::function<Batch()>& next) override;
   bool runs_ahead() const override;
-  void show_step(int64_t steps_ago) override;
+  void select_step(int64_t steps_ago) override;
   BatchPart part_of_batch(bool training, int64_t batch_size) const override;
   bool keep(const Dataset& dataset) override;
   void test_step(const Batch& batch) override;  // updates metrics only
@@ -71,8 +71,8 @@ class Engine : public StepRunner {
   void write_variable(std::string_view path, const HostTensor& value) override;
   // End of fit: w <- EMA average where the optimizer keeps one.
   void finalize_weights() override;
-  void keep_weights(const std::string& owner) override;
-  void restore_kept_weights(const std::string& owner) override;
+  void snapshot_weights(const std::string& owner) override;
+  void restore_snapshot(const std::string& owner) override;
   void swap_averages() override;
 
   double learning_rate() const override;

@@ -44,9 +44,10 @@ class StepRunner {
   // for results of one call after the next one lets the device compute in between. The state is
   // that after the last step in any case: who reads it waits.
   virtual bool runs_ahead() const { return false; }
-  // Chooses the step of last_loss(): so many before the last one, of the last two calls where the
-  // runner runs ahead, else of the last call. Each call chooses its own last step.
-  virtual void show_step(int64_t /*steps_ago*/) {}
+  // Selects which completed step last_loss() reports: `steps_ago` = 0 is the newest. At most the
+  // steps of the last two train_steps() calls can be selected where the runner runs ahead, else
+  // those of the last. Each call selects its own last step.
+  virtual void select_step(int64_t /*steps_ago*/) {}
   // As far as is known: where nothing was computed with batches of this size, all.
   virtual BatchPart part_of_batch(bool /*training*/, int64_t batch_size) const {
     return {0, batch_size};
@@ -72,8 +73,8 @@ class StepRunner {
 
   // Copies all weights aside under the name of a callback that was known when the runner was made,
   // and back.
-  virtual void keep_weights(const std::string& owner) = 0;
-  virtual void restore_kept_weights(const std::string& owner) = 0;
+  virtual void snapshot_weights(const std::string& owner) = 0;
+  virtual void restore_snapshot(const std::string& owner) = 0;
   // Exchanges the weights and their averages where the optimizer keeps some.
   virtual void swap_averages() = 0;
 

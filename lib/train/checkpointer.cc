@@ -132,7 +132,7 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
           (state_.best_step >= 0 || std::count(newer.begin(), newer.end(), linked) > 0)) {
         link_best(state_);
       }
-      for (const std::string& path : set_aside(folder_, newer)) {
+      for (const std::string& path : quarantine(folder_, newer)) {
         options_.warn(fmt::format("newer than what is resumed from, kept as {}", path));
       }
       pin_those_there();

@@ -269,12 +269,12 @@ void Checkpointer::link_best(const TrainState& state) {
 }
 
 void Checkpointer::check_finite(const SaveResult& result, const std::string& folder) const {
-  if (result.not_finite.empty()) {
+  if (result.non_finite.empty()) {
     return;
   }
   const int64_t step = notes_.state.position.step;
   throw ConfigError("E501", config_.compile.optimizer.loc,
-                    fmt::format("the model of step {} is not finite: {}", step, result.not_finite))
+                    fmt::format("the model of step {} is not finite: {}", step, result.non_finite))
       .note(fmt::format("{}; the last good checkpoint is {}",
                         result.error.empty()
                             ? fmt::format("it is in {}/rejected/{}", folder, checkpoint_name(step))

@@ -238,7 +238,7 @@ ResumeTarget agree_on_target(const Coordinator& coordinator,
     out.gathers = told.at("gathers");
   }
   if (!out.path.empty()) {
-    out.copy = std::make_unique<LocalCopy>(coordinator, out.path, out.gathers);
+    out.copy = std::make_unique<Mirror>(coordinator, out.path, out.gathers);
   }
   coordinator.on_all_ranks("opening the checkpoint", [&] {
     try {

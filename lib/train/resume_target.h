@@ -20,7 +20,7 @@ struct ResumeTarget {
   bool own = false;                          // the checkpoint is one of that folder
   std::string path;                          // of the checkpoint, where rank 0 reads it
   bool gathers = false;                      // hosts that do not share that folder get a copy
-  std::unique_ptr<LocalCopy> copy;
+  std::unique_ptr<Mirror> copy;
   std::vector<std::string> warnings;  // damaged checkpoints that were skipped
 };
 

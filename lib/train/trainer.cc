@@ -172,7 +172,7 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
 void Trainer::retire_steps(const TrainPosition& at, int64_t in_flight) {
   while (in_flight_ > in_flight) {
     --in_flight_;
-    runner_.show_step(in_flight_);
+    runner_.select_step(in_flight_);
     const TrainPosition done = before(at, in_flight_);
     for (Hook* hook : hooks_) {
       hook->on_train_step(done, runner_);

@@ -316,7 +316,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
       coordinator_.on_rank_zero("verifying a checkpoint",
                                 [&] { CheckpointReader(newest).verify(); });
     }
-    std::optional<LocalCopy> copy;
+    std::optional<Mirror> copy;
     if (gathers(config_)) {
       copy.emplace(coordinator_, newest, true);
     }

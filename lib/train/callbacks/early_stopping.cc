@@ -36,7 +36,7 @@ void EarlyStopping::on_epoch_end(EpochReport& report) {
     return;
   }
   if (restores_ && !has_weights_) {
-    keep_weights();
+    snapshot_weights();
     best_epoch_ = epoch;
   }
   ++wait_;
@@ -44,7 +44,7 @@ void EarlyStopping::on_epoch_end(EpochReport& report) {
     monitor_.set_best(*value);
     best_epoch_ = epoch;
     if (restores_) {
-      keep_weights();
+      snapshot_weights();
     }
     if (monitor_.improves_on(*value, baseline_)) {
       wait_ = 0;
@@ -57,8 +57,8 @@ void EarlyStopping::on_epoch_end(EpochReport& report) {
   }
 }
 
-void EarlyStopping::keep_weights() {
-  context().runner.keep_weights(state_name());
+void EarlyStopping::snapshot_weights() {
+  context().runner.snapshot_weights(state_name());
   has_weights_ = true;
 }
 
@@ -71,7 +71,7 @@ void EarlyStopping::on_train_end() {
       context().print(fmt::format("Restoring model weights from the end of the best epoch: {}.\n",
                                   best_epoch_ + 1));
     }
-    context().runner.restore_kept_weights(state_name());
+    context().runner.restore_snapshot(state_name());
   }
 }
 

@@ -19,7 +19,7 @@ class EarlyStopping : public Callback {
   void forget_model() override;
 
  private:
-  void keep_weights();
+  void snapshot_weights();
 
   Monitor monitor_;
   int64_t patience_, start_from_epoch_;

@@ -382,7 +382,7 @@ TEST_CASE("values that are not finite on one process keep the save from all") {
   };
   for (const SaveResult& result : save_as(2, folder.path(), test::mesh_cases()[1], 4, spoil)) {
     CHECK(!result.saved);
-    CHECK(result.not_finite == "d/kernel has 1 NaN");
+    CHECK(result.non_finite == "d/kernel has 1 NaN");
   }
   CHECK(fs::is_directory(folder.file("rejected/000004")));
   CHECK(newest_checkpoint(folder.path()).reader == nullptr);

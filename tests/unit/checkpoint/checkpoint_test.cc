@@ -224,7 +224,7 @@ TEST_CASE("a state that is not finite is set aside and never a checkpoint") {
   stored.store.write(3, bad);
   const SaveResult result = test::save_step(folder.path(), stored, 4);
   CHECK_FALSE(result.saved);
-  CHECK(result.not_finite.find("adam/d_kernel_momentum has 1 NaN") == 0);
+  CHECK(result.non_finite.find("adam/d_kernel_momentum has 1 NaN") == 0);
   CHECK(checkpoint_steps(folder.path()).empty());
   CHECK(fs::exists(folder.file("rejected/000004/manifest.json")));
   const test::Caught refused =
@@ -260,7 +260,7 @@ TEST_CASE("what is no checkpoint is neither replaced nor deleted") {
   stored.store.write(3, bad);
   for (const int64_t step : {4, 5}) {
     const SaveResult result = test::save_step(folder.path(), stored, step);
-    CHECK_FALSE(result.not_finite.empty());
+    CHECK_FALSE(result.non_finite.empty());
     CHECK(result.error.empty());
   }
   CHECK(names_in(folder.file("rejected")) == std::vector<std::string>{"000005", "7", "notes.txt"});
@@ -285,13 +285,13 @@ TEST_CASE("NaN and infinity are counted in every floating type") {
     tensor.dtype = dtype;
     for (int64_t i = 0; i < x.size(); ++i)
       x.set(i, static_cast<double>(i));
-    CHECK(not_finite(tensor, {x.bytes(), x.num_bytes()}).nan == 0);
+    CHECK(non_finite(tensor, {x.bytes(), x.num_bytes()}).nan == 0);
     if (!is_floating(dtype))
       continue;
     x.set(3, std::numeric_limits<double>::quiet_NaN());
     x.set(66, std::numeric_limits<double>::infinity());
     x.set(69, -std::numeric_limits<double>::infinity());
-    const NotFinite found = not_finite(tensor, {x.bytes(), x.num_bytes()});
+    const NonFinite found = non_finite(tensor, {x.bytes(), x.num_bytes()});
     CHECK(found.nan == 1);
     CHECK(found.infinite == 2);
   }
@@ -666,9 +666,9 @@ TEST_CASE("what is set aside is kept under another name") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[0]);
   REQUIRE(test::save_step(folder.path(), stored, 8).saved);
-  CHECK(set_aside(folder.path(), {8}) == std::vector<std::string>{folder.file("aside.000008.1")});
+  CHECK(quarantine(folder.path(), {8}) == std::vector<std::string>{folder.file("aside.000008.1")});
   REQUIRE(test::save_step(folder.path(), stored, 8).saved);
-  CHECK(set_aside(folder.path(), {8}).at(0) == folder.file("aside.000008.2"));
+  CHECK(quarantine(folder.path(), {8}).at(0) == folder.file("aside.000008.2"));
   CHECK(checkpoint_steps(folder.path()).empty());
 }
 

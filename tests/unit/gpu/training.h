@@ -50,7 +50,7 @@ inline Training train(const std::string& yaml, const std::vector<std::string>& o
       return Batch{&data, rows};
     });
     for (int64_t i = 0; i < count; ++i) {
-      engine.show_step(count - 1 - i);
+      engine.select_step(count - 1 - i);
       out.losses.push_back(engine.last_loss());
     }
   }

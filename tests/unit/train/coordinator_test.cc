@@ -273,7 +273,7 @@ TEST_CASE("who does not see rank 0's checkpoint gets a copy for as long as it ne
   };
   CHECK(thrown(4, [&](Coordinator& coordinator) {
           {
-            const LocalCopy copy(coordinator, path(coordinator), true);
+            const Mirror copy(coordinator, path(coordinator), true);
             const bool is_blind = coordinator.rank() == 1 || coordinator.rank() == 2;
             CHECK(copy.path().find(temporary.path()) == (is_blind ? 0 : std::string::npos));
             CHECK((read_file(copy.path(), 1 << 30) == content));
@@ -282,11 +282,11 @@ TEST_CASE("who does not see rank 0's checkpoint gets a copy for as long as it ne
           }
           coordinator.all_gather("", "");
           CHECK(temporary.num_files() == 0);
-          const LocalCopy seen(coordinator, shared.file("a.h5"), true);
+          const Mirror seen(coordinator, shared.file("a.h5"), true);
           CHECK(seen.path() == shared.file("a.h5"));
         }) == std::vector<std::string>(4));
   const auto errors = thrown(4, [&](Coordinator& coordinator) {
-    const LocalCopy copy(coordinator, path(coordinator), false);
+    const Mirror copy(coordinator, path(coordinator), false);
   });
   CHECK(errors[0].find("6 error[E457]: rank 1: does not see what rank 0 sees as") == 0);
   CHECK(errors[3] == errors[0]);
@@ -300,7 +300,7 @@ TEST_CASE("a signal while a checkpoint is copied ends all and leaves nothing beh
   catch_stop_signals();
   std::raise(SIGTERM);
   const auto errors = thrown(2, [&](Coordinator& coordinator) {
-    const LocalCopy copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"), true);
+    const Mirror copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"), true);
   });
   forget_stop_signal();
   std::signal(SIGTERM, SIG_DFL);
@@ -317,8 +317,7 @@ TEST_CASE("a copy that cannot be written ends all and leaves nothing behind") {
   const auto errors_of = [&](const std::string& folder) {
     const EnvironmentVariable environment("TMPDIR", folder);
     return thrown(2, [&](Coordinator& coordinator) {
-      const LocalCopy copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"),
-                           true);
+      const Mirror copy(coordinator, shared.file(coordinator.rank() == 1 ? "b.h5" : "a.h5"), true);
     });
   };
   for (const std::string& error : errors_of(temporary.file("not-there"))) {

@@ -32,7 +32,7 @@ class FakeRunner : public StepRunner {
     calls.push_back(fmt::format("run {}", count));
   }
   bool runs_ahead() const override { return is_ahead; }
-  void show_step(int64_t steps_ago) override {
+  void select_step(int64_t steps_ago) override {
     const int64_t before = is_ahead && runs.size() > 1 ? runs[runs.size() - 2] : 0;
     REQUIRE(steps_ago < runs.back() + before);  // the results of older runs are overwritten
     const size_t step = losses_.size() - static_cast<size_t>(steps_ago);
@@ -75,13 +75,13 @@ class FakeRunner : public StepRunner {
   }
   void finalize_weights() override { ++finalized; }
 
-  void keep_weights(const std::string& owner) override {
+  void snapshot_weights(const std::string& owner) override {
     kept[owner].clear();
     for (const auto& [path, tensor] : weights) {
       kept[owner][path] = tensor.clone();
     }
   }
-  void restore_kept_weights(const std::string& owner) override {
+  void restore_snapshot(const std::string& owner) override {
     for (const auto& [path, tensor] : kept.at(owner)) {
       weights.at(path) = tensor.clone();
     }
