@@ -11,7 +11,8 @@ reach itself. One include root (-Ilib) would otherwise let any file include any 
 import pathlib
 import re
 import sys
-import tempfile
+
+from broken_trees import self_test
 
 SOURCE_SUFFIXES = {".h", ".cc", ".cuh", ".cu"}
 KEYWORDS = {"COLD", "WARM", "SOURCES", "SHARED", "HEADERS", "DEPS", "LIBS"}
@@ -161,31 +162,9 @@ SELF_TEST_BREAKS = [
 ]
 
 
-def problems_of(files):
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        for name, text in files.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return check_tree(root)[1]
-
-
-def self_test():
-    wrong = [f"the sound tree: {p}" for p in problems_of(SELF_TEST_TREE)]
-    for change, expected in SELF_TEST_BREAKS:
-        found = problems_of({**SELF_TEST_TREE, **change})
-        if not any(expected in p for p in found):
-            wrong.append(f"{change}: no complaint has '{expected}' in it, only {found}")
-    for line in wrong:
-        print(line)
-    print(f"self-test: {len(SELF_TEST_BREAKS)} broken trees, {len(wrong)} problems")
-    return 1 if wrong else 0
-
-
 def main(arguments):
     if arguments == ["--self-test"]:
-        return self_test()
+        return self_test(SELF_TEST_TREE, SELF_TEST_BREAKS, check_tree)
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent)
     count, problems = check_tree(root)
     for problem in problems:

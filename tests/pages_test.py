@@ -10,7 +10,8 @@ that they name, and paths that begin with a folder of the tree or end like a sou
 import pathlib
 import re
 import sys
-import tempfile
+
+from broken_trees import self_test
 
 LONGEST_LINE = 120
 LONGEST_SENTENCE = 40
@@ -177,31 +178,9 @@ SELF_TEST_BREAKS = [
 ]
 
 
-def problems_of(files):
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder).resolve()
-        for name, text in files.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return check_tree(root)[1]
-
-
-def self_test():
-    wrong = [f"the sound tree: {problem}" for problem in problems_of(SELF_TEST_TREE)]
-    for change, expected in SELF_TEST_BREAKS:
-        found = problems_of({**SELF_TEST_TREE, **change})
-        if len(found) != 1 or expected not in found[0]:
-            wrong.append(f"{change}: not the complaint '{expected}', but {found}")
-    for line in wrong:
-        print(line)
-    print(f"self-test: {len(SELF_TEST_BREAKS)} broken trees, {len(wrong)} problems")
-    return 1 if wrong else 0
-
-
 def main(arguments):
     if arguments == ["--self-test"]:
-        return self_test()
+        return self_test(SELF_TEST_TREE, SELF_TEST_BREAKS, check_tree, most=1)
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent).resolve()
     count, problems = check_tree(root)
     for problem in problems:
