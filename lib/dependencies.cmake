@@ -138,7 +138,8 @@ else()
   if(_version LESS 12040 OR NOT CUDA_RUNTIME_INCLUDE_DIR OR NOT CUDA_CRT_INCLUDE_DIR OR NOT CUDA_CCCL_INCLUDE_DIR
      OR NOT NVRTC_INCLUDE_DIR OR NOT CUBLASLT_INCLUDE_DIR)
     set(MESHTRAIN_CUDA_MISSING "no CUDA toolkit 12.4 or newer was found")
-    set(_install "cuda-toolkit-13-0 (from NVIDIA's repository; or any from 12.4 on)")
+    # No semicolon: as a definition for the compiler the text would become two.
+    set(_install "cuda-toolkit-13-0 (from NVIDIA's repository, or any from 12.4 on)")
   elseif(NOT CUDNN_INCLUDE_DIR)
     set(MESHTRAIN_CUDA_MISSING "cuDNN 9's cudnn_graph.h was not found")
     set(_install "libcudnn9-dev-cuda-13 (from NVIDIA's repository)")
