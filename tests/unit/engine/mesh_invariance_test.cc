@@ -1,6 +1,7 @@
 // The promise: the mesh changes speed and memory, never the result.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/convnet.h"
@@ -62,12 +63,18 @@ Run train(const std::vector<std::string>& overrides, int workers = 0, int64_t ba
   return run;
 }
 
-double largest_difference(const Run& a, const Run& b, size_t steps = kSteps) {
-  double worst = 0;
-  for (size_t i = 0; i < std::min(steps, a.losses.size()); ++i) {
-    worst = std::max(worst, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
+// Of the losses of each step, relative to those of `b`.
+std::vector<double> differences(const Run& a, const Run& b) {
+  std::vector<double> result;
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    result.push_back(std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
   }
-  return worst;
+  return result;
+}
+
+double largest_difference(const Run& a, const Run& b) {
+  const std::vector<double> all = differences(a, b);
+  return *std::max_element(all.begin(), all.end());
 }
 
 const std::vector<std::vector<std::string>> kMeshes = {
@@ -158,26 +165,36 @@ TEST_CASE(
   };
   // In float32 a pixel that rounding moves over a relu's corner moves Adam's next step, and from
   // there on two runs part: meshes that split only the batch keep the bits of nearly all sums and
-  // agree throughout, split channels change every sum and agree until the first such pixel.
+  // agree throughout, split channels change every sum and agree until the first such pixel. How far
+  // a small cause takes them is measured: one device at a learning rate of 1.00001 times as much.
   struct Case {
     std::string dtype, rate;
     double bound;
   };
   for (const auto& [dtype, rate, bound] :
-       {Case{"float32", "0.0", 1e-5}, Case{"float64", "0.5", 1e-9}}) {
+       {Case{"float32", "0.0", 1e-5}, Case{"float32", "0.5", 1e-5}, Case{"float64", "0.5", 1e-9}}) {
     CAPTURE(dtype);
+    CAPTURE(rate);
     const std::vector<std::string> both = {
         "dtype_policy=" + dtype, "model.layers.drop.rate=" + rate, "compile.metrics=[accuracy]"};
     std::vector<std::string> single = kOneDevice;
     single.insert(single.end(), both.begin(), both.end());
     const Run one = train(single, 0, 64, kDigitsConvnet);
     CHECK(one.losses.front() > one.losses.back());
+    single.push_back("compile.optimizer.learning_rate=0.00100001");
+    const std::vector<double> spread = differences(train(single, 0, 64, kDigitsConvnet), one);
     for (std::vector<std::string> mesh : meshes) {
       CAPTURE(mesh[0]);
       const bool parts = dtype == "float32" && !mesh[0].ends_with(",1]");
       mesh.insert(mesh.end(), both.begin(), both.end());
       const Run run = train(mesh, 0, 64, kDigitsConvnet);
-      CHECK(largest_difference(run, one, parts ? 6 : run.losses.size()) <= bound);
+      const std::vector<double> gaps = differences(run, one);
+      double largest = 0;
+      for (size_t i = 0; i < gaps.size(); ++i) {
+        largest = std::max(largest, spread[i]);
+        CAPTURE(i);
+        CHECK(gaps[i] <= (parts ? std::max(bound, 5 * largest) : bound));
+      }
       for (size_t i = 0; i < run.logs.size() && !parts; ++i) {
         CHECK(run.logs[i].second == doctest::Approx(one.logs[i].second).epsilon(10 * bound));
       }
