@@ -7,6 +7,7 @@
 #include "ir/op.h"
 #include "ir/signatures.h"
 #include "ir/verify.h"
+#include "mesh/reshard.h"
 
 namespace meshtrain {
 namespace {
@@ -195,10 +196,12 @@ class ShardingVerifier {
     }
   }
 
-  // Attribute `dim` or `to_dim` of tensor `i` of a collective.
-  int64_t dim_attr(std::string_view name, size_t i) const {
-    return node_->has_attr("dims") ? node_->attr_ints(std::string(name) + "s")[i]
-                                   : node_->attr_int(name);
+  // Attribute `dim` or `to_dim` of tensor `i` of a collective; -1 where it has none.
+  int dim_attr(std::string_view name, size_t i) const {
+    const std::string lists = std::string(name) + "s";
+    return static_cast<int>(node_->has_attr(lists)  ? node_->attr_ints(lists)[i]
+                            : node_->has_attr(name) ? node_->attr_int(name)
+                                                    : -1);
   }
 
   void verify_moved(size_t i) {
@@ -211,40 +214,20 @@ class ShardingVerifier {
       }
       return;
     }
-    const MoveKind move = *node_->op->move;
     AxisList axes;
-    AxisMask mask = 0;
     for (int64_t axis : node_->attr_ints("axes")) {
       if (axis < 0 || axis >= mesh_.num_axes()) {
         fail("axis {} is not in the mesh", axis);
       }
       axes.push_back(static_cast<int>(axis));
-      mask |= AxisMask{1} << axis;
     }
-    if (move == MoveKind::kAllReduce || move == MoveKind::kReduceScatter) {
-      if ((expected.partial & mask) != mask ||
-          node_->attr_string("combine") != combine_name(expected.combine)) {
-        fail("{} is not partial so", text(from));
-      }
-      expected.partial &= ~mask;
-      expected.combine = expected.partial == 0 ? Combine::kSum : expected.combine;
+    if (expected.partial != to.partial &&
+        node_->attr_string("combine") != combine_name(expected.combine)) {
+      fail("{} is not partial so", text(from));
     }
-    if (move == MoveKind::kAllGather || move == MoveKind::kAllToAll) {
-      AxisList& dim = expected.dims[dim_attr("dim", i)];
-      if (dim.size() < axes.size() || !std::equal(axes.rbegin(), axes.rend(), dim.rbegin())) {
-        fail("{} does not end in these axes", text(from));
-      }
-      dim.resize(dim.size() - axes.size());
-    }
-    if (move == MoveKind::kPermute) {
-      AxisList& dim = expected.dims[dim_attr("dim", i)];
-      if (mesh_.size_of(dim) != mesh_.size_of(axes)) {
-        fail("{} has another number of shards", text(from));
-      }
-      dim = axes;
-    } else if (move != MoveKind::kAllReduce && move != MoveKind::kAllGather) {
-      AxisList& dim = expected.dims[dim_attr(move == MoveKind::kAllToAll ? "to_dim" : "dim", i)];
-      dim.insert(dim.end(), axes.begin(), axes.end());
+    if (const char* const why = apply_move(expected, *node_->op->move, axes, dim_attr("dim", i),
+                                           dim_attr("to_dim", i), mesh_)) {
+      fail("{} {}", text(from), why);
     }
     if (to != expected) {
       fail("{} should be {}", text(node_->outputs[i]), sharding_string(expected, mesh_));

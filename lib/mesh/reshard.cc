@@ -14,8 +14,6 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "mesh/axis_bit.h"
-
 namespace meshtrain {
 
 std::string_view move_name(MoveKind kind) {
@@ -41,6 +39,45 @@ int64_t bytes_sent(MoveKind kind, int64_t bytes, int64_t n) {
   return 0;
 }
 
+namespace {
+
+void reduce(Sharding& state, AxisMask axes) {
+  state.partial &= ~axes;
+  if (state.partial == 0) {
+    state.combine = Combine::kSum;
+  }
+}
+
+}  // namespace
+
+const char* apply_move(Sharding& state, MoveKind kind, const AxisList& axes, int dim, int to_dim,
+                       const DeviceMesh& mesh) {
+  const AxisMask mask = mask_of(axes);
+  if (kind == MoveKind::kAllReduce || kind == MoveKind::kReduceScatter) {
+    if ((state.partial & mask) != mask) {
+      return "is not partial so";
+    }
+    reduce(state, mask);
+  }
+  if (kind == MoveKind::kAllGather || kind == MoveKind::kAllToAll) {
+    AxisList& list = state.dims[dim];
+    if (list.size() < axes.size() || !std::equal(axes.rbegin(), axes.rend(), list.rbegin())) {
+      return "does not end in these axes";
+    }
+    list.resize(list.size() - axes.size());
+  }
+  if (kind == MoveKind::kPermute) {
+    if (mesh.size_of(state.dims[dim]) != mesh.size_of(axes)) {
+      return "has another number of shards";
+    }
+    state.dims[dim] = axes;
+  } else if (kind != MoveKind::kAllReduce && kind != MoveKind::kAllGather) {
+    AxisList& list = state.dims[kind == MoveKind::kAllToAll ? to_dim : dim];
+    list.insert(list.end(), axes.begin(), axes.end());
+  }
+  return nullptr;
+}
+
 int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
                    const DeviceMesh& mesh) {
   const int64_t bytes =
@@ -61,14 +98,6 @@ constexpr size_t kMaxStates = 20000;
 
 bool holds(AxisMask mask, int axis) {
   return (mask & axis_bit(axis)) != 0;
-}
-
-AxisMask mask_of(const AxisList& axes) {
-  AxisMask mask = 0;
-  for (const int axis : axes) {
-    mask |= axis_bit(axis);
-  }
-  return mask;
 }
 
 size_t common_prefix(const AxisList& a, const AxisList& b) {
@@ -334,13 +363,6 @@ class Planner {
     }
     move.result.dims[d] = std::move(list);
     offer(from, std::move(move));
-  }
-
-  static void reduce(Sharding& state, AxisMask axes) {
-    state.partial &= ~axes;
-    if (state.partial == 0) {
-      state.combine = Combine::kSum;
-    }
   }
 
   // Reduces everything, gathers every dimension that differs, slices: right whatever the sizes.

@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "base/text.h"
-#include "mesh/axis_bit.h"
 
 namespace meshtrain {
 

@@ -21,6 +21,17 @@ namespace meshtrain {
 using AxisList = SmallVector<int, 2>;      // mesh axis indices, major to minor
 using DimAxes = SmallVector<AxisList, 4>;  // of each dimension
 
+inline AxisMask axis_bit(int axis) {
+  return AxisMask{1} << axis;
+}
+inline AxisMask mask_of(const AxisList& axes) {
+  AxisMask mask = 0;
+  for (const int axis : axes) {
+    mask |= axis_bit(axis);
+  }
+  return mask;
+}
+
 enum class Combine : uint8_t { kSum, kMax, kMin };
 std::string_view combine_name(Combine combine);  // "sum"
 

@@ -51,12 +51,4 @@ int dim_of_factor(const TensorFactors& tensor, int factor) {
   return kNone;
 }
 
-AxisMask mask_of(const AxisList& axes) {
-  AxisMask mask = 0;
-  for (const int axis : axes) {
-    mask |= AxisMask{1} << axis;
-  }
-  return mask;
-}
-
 }  // namespace meshtrain

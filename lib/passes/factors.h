@@ -25,6 +25,4 @@ DimAxes unproject(const TensorFactors& tensor, const FactorAxes& axes, const Sha
 // The dimension of `tensor` that mentions `factor`, or kNone.
 int dim_of_factor(const TensorFactors& tensor, int factor);
 
-AxisMask mask_of(const AxisList& axes);
-
 }  // namespace meshtrain
