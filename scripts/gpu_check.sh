@@ -1,9 +1,9 @@
 #!/bin/bash
 # What only a GPU can show, in nine minutes, without a network and without Debian's packages:
-#   scripts/gpu_check.sh [TARBALL] [--parts build,tests,sanitizer,equality,bench,nccl] [--out DIR]
+#   scripts/gpu_check.sh [TARBALL] [--parts build,tests,equality,bench,sanitizer,nccl] [--out DIR]
 #                        [--only NAME] [--budget SECONDS] [--python PYTHON] [--dry-run]
-#   TARBALL    of scripts/package.sh --with-tests; default that in build/
-#   --parts    only these, and build, which the others need; default all but nccl
+#   TARBALL    of scripts/package.sh --with-tests, of the sources here; default that in build/
+#   --parts    only these, in this order, and build, which the others need; default tests,equality,bench,sanitizer
 #   --only     of each part only what has this in its name: test cases, checks, workloads
 #   --out      report.txt, a log of each part, bench.json; default $OUT, else build/gpu_check
 #   --budget   for all parts together; a part that is left out gives its share to the others. Building from
@@ -31,7 +31,7 @@ readonly in_parts=4  # cases of the suite "parts" (every family of kernels), whi
 # Kernels of this program (lib/backend/gpu/module_text.cc), not those of NVIDIA's libraries.
 readonly ours=(--kernel-name 'regex=_x[0-9]+_[0-9]+$' --kernel-name 'regex=^chain_')
 tarball=
-parts="tests sanitizer equality bench"
+parts="tests equality bench sanitizer"
 out=${OUT:-build/gpu_check}
 only=
 budget=525
@@ -148,6 +148,10 @@ part_build() {
       return 1
     fi
     root=$(echo "$work"/meshtrain-*)
+    if [ "$(cat "$root/SOURCES" 2>/dev/null)" != "$(scripts/source_sum.sh)" ]; then
+      result build FAILED "$tarball is of other sources than these; make it anew: scripts/package.sh --with-tests"
+      return 1
+    fi
     program=$root/bin/meshtrain
     suites=$(ls "$root"/libexec/* 2>/dev/null)
     library=$root/lib/libmeshtrain_cuda.so

@@ -83,6 +83,7 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 root=$stage/$name
 mkdir -p "$root/bin" "$root/$lib" "$root/$licenses"
+[ $form != tarball ] || scripts/source_sum.sh >"$root/SOURCES"
 
 # The programs; gpu_tests.txt is CMake's list of the tests that also run on a GPU, one file a line.
 binaries=("$root/bin/meshtrain")

@@ -5,6 +5,7 @@ From a tarball of this build, with a compute-sanitizer that is played: it knows 
 has opened the GPU's library. What goes wrong on the way (a case that fails, hangs or finds no device, a finding of
 the sanitizer) must be said and fail the whole.
 """
+import io
 import itertools
 import os
 import pathlib
@@ -18,6 +19,7 @@ import unittest
 from unittest import mock
 
 import equality
+import nccl
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM, SUITE, EMULATOR = map(os.path.abspath, sys.argv[1:4])
@@ -90,14 +92,19 @@ class GpuCheck(unittest.TestCase):
     def suite(self, name, does):
         return self.write(f"suites/test_{name}", SPEAKING.format(name=f"{name} as it is said", does=does))
 
-    def check(self, suites, *arguments, program=PROGRAM, **environment):
+    def check(self, suites, *arguments, program=PROGRAM, sources=None, **environment):
         """(exit status, what it printed) of a dry run with these suites."""
+        if sources is None:
+            sources = subprocess.run(ROOT / "scripts/source_sum.sh", capture_output=True, check=True).stdout
         tarball = self.folder / "meshtrain.tar.gz"
         with tarfile.open(tarball, "w:gz") as tar:
             for place, file in [("bin/meshtrain", program), *((f"libexec/{os.path.basename(s)}", s) for s in suites)]:
                 link = tarfile.TarInfo(f"meshtrain-0/{place}")
                 link.type, link.linkname = tarfile.SYMTYPE, file
                 tar.addfile(link)
+            file = tarfile.TarInfo("meshtrain-0/SOURCES")
+            file.size = len(sources)
+            tar.addfile(file, io.BytesIO(sources))
         done = subprocess.run(
             [ROOT / "scripts/gpu_check.sh", tarball, "--dry-run", "--out", self.folder / "out", *arguments],
             capture_output=True, text=True, check=False,
@@ -130,6 +137,17 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(ran, ["0", "1", "2", "3"])
         listed = len(re.findall(r"^== ", log, re.MULTILINE))
         self.assertEqual(len(re.findall(r"test cases: +1 ", log)), listed)
+
+    def test_processes_for_which_there_is_no_shared_memory_are_left_out(self):
+        usage = mock.Mock(free=500_000_000)
+        with mock.patch("nccl.shutil.disk_usage", return_value=usage), mock.patch("nccl.os.geteuid", return_value=1000), \
+                mock.patch("builtins.print") as said:
+            self.assertEqual(nccl.counts_that_fit([2, 4, 8]), [2, 4])
+        self.assertIn("not run: 8 processes: /dev/shm has 476 MiB free", said.call_args[0][0])
+
+    def test_a_tarball_of_other_sources_is_refused(self):
+        self.fails(r"build +FAILED .*meshtrain.tar.gz is of other sources than these; make it anew: scripts/package.sh",
+                   [], "--parts", "tests", sources=b"0123456789abcdef\n")
 
     def test_a_case_that_fails_is_named(self):
         good, bad = self.suite("good", "true"), self.suite("bad", "exit 1")
