@@ -124,6 +124,12 @@ void check_given_once(const LoadOptions& options, const std::string& word, const
   }
 }
 
+// Whether the key of a flag is part of what a word changes: --mesh of ~distribution.
+bool holds_flag(const Override& change, const LoadOptions& options) {
+  return std::any_of(options.flags.begin(), options.flags.end(),
+                     [&](const auto& flag) { return starts_with(flag.first, change.path + "."); });
+}
+
 // `used`: what the files mention.
 void apply_words(YamlNode& root, const LoadOptions& options, UsedNames used,
                  Diagnostics& diagnostics) {
@@ -136,6 +142,24 @@ void apply_words(YamlNode& root, const LoadOptions& options, UsedNames used,
   if (!options.overruled.empty()) {
     diagnostics.warning("W140", {}, options.overruled);
   }
+  std::vector<Override> changes;
+  size_t before_flags = 0;  // so many: a flag is not undone by a word for what it is part of
+  for (const std::string& word : options.overrides) {
+    if (auto change = parse_override(word, diagnostics)) {
+      check_given_once(options, word, *change, diagnostics);
+      used.add(change->value);
+      changes.push_back(std::move(*change));
+      before_flags = holds_flag(changes.back(), options) ? changes.size() : before_flags;
+    }
+  }
+  const auto apply_some = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      if (check_variables(root, used, changes[i], diagnostics)) {
+        apply_override(root, std::move(changes[i]), diagnostics);
+      }
+    }
+  };
+  apply_some(0, before_flags);
   for (size_t i = 0; i < options.flags.size(); ++i) {
     const auto& [key, value] = options.flags[i];
     const std::string flag = i < options.flag_names.size() ? options.flag_names[i] : "--" + key;
@@ -143,19 +167,7 @@ void apply_words(YamlNode& root, const LoadOptions& options, UsedNames used,
       apply_override(root, std::move(*change), diagnostics);
     }
   }
-  std::vector<Override> changes;
-  for (const std::string& word : options.overrides) {
-    if (auto change = parse_override(word, diagnostics)) {
-      check_given_once(options, word, *change, diagnostics);
-      used.add(change->value);
-      changes.push_back(std::move(*change));
-    }
-  }
-  for (Override& change : changes) {
-    if (check_variables(root, used, change, diagnostics)) {
-      apply_override(root, std::move(change), diagnostics);
-    }
-  }
+  apply_some(before_flags, changes.size());
 }
 
 // In the order of the text, not of the checks; what has no place comes first.

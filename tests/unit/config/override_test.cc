@@ -83,6 +83,26 @@ TEST_CASE("Overrides: flags are shown as typed") {
   CHECK(config.fit.epochs.value == 3);
 }
 
+TEST_CASE("Overrides: a flag counts beside a word that sets or removes what it is part of") {
+  const test::TempFolder files;
+  LoadOptions options;
+  options.files = {
+      files.write("t.yaml", std::string(kSmall) + "fit: {epochs: 9, shuffle: false}\n")};
+  options.flags = {{"distribution.device_mesh.shape", "2x4"}, {"fit.epochs", "3"}};
+  options.flag_names = {"--mesh", "--epochs"};
+  options.overrides = {"~distribution", "~fit"};
+  const Config removed = load_config(options);
+  CHECK(removed.distribution.mesh.shape.value == std::vector<int64_t>{2, 4});
+  CHECK(removed.fit.epochs.value == 3);
+  options.overrides = {"distribution={device_mesh: {axis_names: [a, b]}}", "fit.batch_size=16",
+                       "~fit", "fit.batch_size=8"};
+  const Config set = load_config(options);
+  CHECK(set.distribution.mesh.shape.value == std::vector<int64_t>{2, 4});
+  CHECK(set.distribution.mesh.axis_names.value == std::vector<std::string>{"a", "b"});
+  CHECK(set.fit.epochs.value == 3);
+  CHECK(set.fit.batch_size.value == 8);
+}
+
 TEST_CASE("Overrides: removal returns to the default and appending adds") {
   const std::string text = std::string(kSmall) + "fit: {epochs: 9}\n";
   CHECK(load_text(text, {"~fit.epochs"}).fit.epochs.value == 1);
