@@ -88,7 +88,7 @@ constexpr ErrorCode kCodes[] = {
      "Which one counts would be a guess. Make one stricter, or add a rule with exactly that path, "
      "which wins."},
     {"E204", "a dimension does not divide over its axes",
-     "Every device holds an equal piece. Take another axis or mesh size, another size of the "
+     "Every device holds an equal shard. Take another axis or mesh size, another size of the "
      "layer, or `null` for that dimension."},
     {"E205", "a layout does not fit",
      "It names an axis that the mesh lacks, an axis twice, or has more entries than the tensor has "
@@ -169,7 +169,7 @@ constexpr ErrorCode kCodes[] = {
      "The folder has none, or none that verifies. `meshtrain inspect DIR` and `meshtrain verify "
      "DIR` say more."},
     {"E402", "a damaged manifest or data.json",
-     "The list of a checkpoint's pieces, or what a run learned from its training data, cannot be "
+     "The list of a checkpoint's shards, or what a run learned from its training data, cannot be "
      "read. Use another checkpoint; `latest` finds the newest whole one. A run's data.json is also "
      "in each of its checkpoints."},
     {"E403", "a changed manifest or data.json",
@@ -178,10 +178,10 @@ constexpr ErrorCode kCodes[] = {
      "It was moved or removed, or the path is wrong."},
     {"E405", "a weights file that is not read",
      "Cut off, damaged, or of another kind. .safetensors, .npz, .weights.h5 and .keras are read."},
-    {"E406", "a piece is damaged or refused",
+    {"E406", "a file is damaged or refused",
      "Its checksum is wrong, or it would read other files (links in HDF5), which is refused."},
-    {"E407", "pieces do not cover their tensor",
-     "Pieces overlap, are missing, or have the wrong size: a checkpoint put together from two."},
+    {"E407", "shards do not cover their tensor",
+     "Shards overlap, are missing, or have the wrong size: a checkpoint put together from two."},
     {"E408", "a checkpoint of a newer program",
      "Use the version that wrote it, which the message names, or a newer one."},
     {"E409", "a checkpoint that cannot be read now",
@@ -216,10 +216,9 @@ constexpr ErrorCode kCodes[] = {
      "Its manifest or its state would be longer than any that is read. Split fewer tensors, use a "
      "smaller mesh, or ask for less in the callbacks' state. Older checkpoints are untouched."},
     {"E452", "a folder that not all hosts share",
-     "Each process writes its pieces of a checkpoint into one folder. Use a shared file system, or "
-     "`checkpoint: {gather: root}`: then hosts that do not see the folder send their pieces to "
-     "that "
-     "of rank 0."},
+     "Each process writes its shards of a checkpoint into one folder. Use a shared file system, or "
+     "`checkpoint: {gather: root}`: then hosts that do not see the folder send their shards to "
+     "that of rank 0."},
     {"E455", "the run is in use",
      "Another process writes into it. Wait, stop it, or use another folder."},
     {"E456", "a checkpoint of that step is there already", "It is not replaced."},

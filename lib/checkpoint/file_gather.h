@@ -41,8 +41,8 @@ class FileGather {
 
   Exchange exchange_;
   size_t part_bytes_;
-  std::string name_, pending_;  // of the file that is sent, and what of it has not gone
-  bool ended_ = false;          // rank 0 takes no more
+  std::string name_, unsent_;  // of the file that is sent, and what of it has not gone
+  bool ended_ = false;         // rank 0 takes no more
 };
 
 }  // namespace meshtrain

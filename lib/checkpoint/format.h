@@ -38,7 +38,7 @@ inline constexpr int kCheckpointMinor = 0;
 inline constexpr size_t kChecksumBlock = size_t{4} << 20;
 
 // A box of a tensor, in one file.
-struct CheckpointPiece {
+struct CheckpointShard {
   std::string file;     // "model/shard-00001-model-00001-of-00001.safetensors"
   Shape offset, shape;  // in the whole tensor
   uint64_t begin = 0;   // bytes of the file
@@ -56,7 +56,7 @@ struct CheckpointTensor {
   DType dtype = DType::kFloat32;
   Shape shape;
   std::string layout;  // "[data, null]"
-  std::vector<CheckpointPiece> pieces;
+  std::vector<CheckpointShard> shards;
 };
 
 struct CheckpointFile {
@@ -109,7 +109,7 @@ std::string plan_signature(const std::vector<MeshAxis>& mesh,
 std::string manifest_text(const Manifest& manifest);
 std::string state_text(const TrainState& state);
 // `path` is for messages. Throws ConfigError: E402 no such JSON, E403 changed after it was written,
-// E406 a name that leads elsewhere, E407 pieces that overlap or leave a gap, E408 a newer format.
+// E406 a name that leads elsewhere, E407 shards that overlap or leave a gap, E408 a newer format.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 TrainState parse_state(std::string_view text, const std::string& path);
 

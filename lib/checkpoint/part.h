@@ -16,8 +16,8 @@
 namespace meshtrain {
 
 struct WrittenPart {
-  struct Piece {
-    size_t tensor = 0, piece = 0;
+  struct Shard {
+    size_t tensor = 0, index = 0;
     uint64_t begin = 0, end = 0;   // bytes of the file
     std::vector<uint64_t> blocks;  // checksums: checkpoint_format.h
   };
@@ -25,7 +25,7 @@ struct WrittenPart {
   std::string non_finite;  // "d1/kernel has 3 NaN"
   std::string replicas;    // replica_hashes()
   std::map<std::string, CheckpointFile> files;
-  std::vector<Piece> pieces;
+  std::vector<Shard> shards;
 };
 std::string part_text(const WrittenPart& part);
 WrittenPart parse_part(std::string_view text);
@@ -38,7 +38,7 @@ class PartWriter {
       : folder_(std::move(folder)), gather_(gather) {}
 
   // This process's shards, checksums and finiteness in one pass.
-  void write_shards(const Snapshot& snapshot, int64_t step);
+  void write_shard_files(const Snapshot& snapshot, int64_t step);
   void write_text(const std::string& name, const std::string& text);
   // Files, and the folders that have them.
   void sync();
@@ -49,8 +49,8 @@ class PartWriter {
   OutputFile& create(const std::string& name);
   void written(const OutputFile& out, const std::string& name);
   void sync_files();
-  void write_shard(const Snapshot& snapshot, const Snapshot::File& shard, int64_t step);
-  void write_piece(const CheckpointTensor& tensor, const Snapshot::Piece& from, OutputFile& out);
+  void write_shard_file(const Snapshot& snapshot, const Snapshot::File& file, int64_t step);
+  void write_shard(const CheckpointTensor& tensor, const Snapshot::Shard& from, OutputFile& out);
 
   std::string folder_;
   FileGather* gather_;

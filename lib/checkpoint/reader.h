@@ -21,7 +21,7 @@ class CheckpointReader {
  public:
   // Reads manifest and state. Throws ConfigError (exit 6): E400 no checkpoint there, E402 or E403
   // manifest damaged, E404 a file is missing or has another size, E405 a shard's header is damaged,
-  // E406 links and other things that are no plain files, E407 pieces that do not tile a tensor,
+  // E406 links and other things that are no plain files, E407 shards that do not tile a tensor,
   // E408 a newer format, E409 the system refuses to read.
   explicit CheckpointReader(std::string path);
 
@@ -34,12 +34,12 @@ class CheckpointReader {
   std::string text(const std::string& name) const;
 
   const CheckpointTensor* find(std::string_view path) const;  // null when there is none
-  // The whole tensor, put together from its pieces. Throws ConfigError E404, E409.
+  // The whole tensor, put together from its shards. Throws ConfigError E404, E409.
   HostTensor read(const CheckpointTensor& tensor) const;
   // A box of it, row-major: of the files only the blocks that have some of it.
   void read_box(const CheckpointTensor& tensor, std::span<const int64_t> offset, const Shape& shape,
                 std::byte* to) const;
-  // Closes the shards that were opened; what is read later opens them again.
+  // Closes all open files; a later read opens its file again.
   void close_files() const { open_.clear(); }
   // Compares every byte with the checksums. Throws ConfigError E404 with file, tensor and place,
   // E414 for weights or optimizer state that are not finite.
@@ -47,18 +47,18 @@ class CheckpointReader {
 
  private:
   void check_files() const;
-  void check_shards() const;
+  void check_shard_files() const;
   void verify_file(const std::string& name, const CheckpointFile& file) const;
   void verify_tensor(const CheckpointTensor& tensor, std::vector<std::byte>& buffer) const;
   const InputFile& opened(const std::string& file) const;
-  // Reads a block of a piece, compared with its checksum, and returns its size.
-  size_t read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece, size_t block,
+  // Reads a block of a shard, compared with its checksum, and returns its size.
+  size_t read_block(const CheckpointTensor& tensor, const CheckpointShard& shard, size_t block,
                     std::byte* to) const;
 
   std::string path_;
   Manifest manifest_;
   TrainState state_;
-  mutable std::map<std::string, InputFile> open_;  // shards that were read
+  mutable std::map<std::string, InputFile> open_;  // files that were read
 };
 
 // Whether `path` is the folder of a checkpoint, whole or not.

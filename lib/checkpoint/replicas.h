@@ -1,5 +1,5 @@
 // Silent hardware errors: what several processes hold of a variable must be the same bits. Each
-// hashes its pieces; who has another hash than the rest is named.
+// hashes its shards; who has another hash than the rest is named.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace meshtrain {
 
-// This process's pieces of a variable, one after the other, in memory of the host.
-using PiecesOf = std::function<const std::byte*(int variable)>;
+// This process's shards of a variable, one after the other, in memory of the host.
+using ShardsOf = std::function<const std::byte*(int variable)>;
 
-// A hash of each piece that other processes hold, too, in the order of the variables.
-std::string replica_hashes(const VariableStore& store, const PiecesOf& pieces);
+// A hash of each shard that other processes hold, too, in the order of the variables.
+std::string replica_hashes(const VariableStore& store, const ShardsOf& shards);
 // The same of the variables as they are now.
 std::string replica_hashes(VariableStore& store);
 

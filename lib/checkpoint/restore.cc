@@ -16,20 +16,20 @@
 
 namespace meshtrain {
 
-void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
+void read_shards(const CheckpointReader& reader, const CheckpointTensor& tensor,
                  VariableStore& store, int variable) {
   const Variable& v = store.variables()[static_cast<size_t>(variable)];
   const Sharding& storage = v.layout.storage;
   const MeshPart& part = store.part();
   const AxisMask axes = storage.used_axes();
   const Shape shape = local_shape(v.shape, storage, part.mesh());
-  const auto bytes = static_cast<size_t>(store.piece_bytes(variable));
-  std::vector<std::byte> pieces(bytes * static_cast<size_t>(part.num_pieces(axes)));
-  for (int64_t p = 0; p < part.num_pieces(axes); ++p) {
+  const auto bytes = static_cast<size_t>(store.shard_bytes(variable));
+  std::vector<std::byte> shards(bytes * static_cast<size_t>(part.num_shards(axes)));
+  for (int64_t p = 0; p < part.num_shards(axes); ++p) {
     reader.read_box(tensor, local_start(v.shape, storage, part.mesh(), part.device_of(axes, p)),
-                    shape, pieces.data() + static_cast<size_t>(p) * bytes);
+                    shape, shards.data() + static_cast<size_t>(p) * bytes);
   }
-  store.write_pieces(variable, pieces.data());
+  store.write_shards(variable, shards.data());
 }
 
 namespace {
@@ -147,7 +147,7 @@ class Restorer {
       const bool is_metric = variable.role == VariableRole::kMetric;
       if (is_metric && variable.follows != kNone) {  // a callback's copy of a weight
         if (const CheckpointTensor* kept = fitting(variable)) {
-          read_pieces(reader_, *kept, store, static_cast<int>(v));
+          read_shards(reader_, *kept, store, static_cast<int>(v));
         }
         continue;
       }
@@ -156,7 +156,7 @@ class Restorer {
       }
       const CheckpointTensor* tensor = fitting(variable);
       if (tensor != nullptr) {
-        read_pieces(reader_, *tensor, store, static_cast<int>(v));
+        read_shards(reader_, *tensor, store, static_cast<int>(v));
         if (is_weight && options_.reset_optimizer) {
           fill_copies(*tensor, v);
         }
@@ -181,7 +181,7 @@ class Restorer {
     const StepGraphs& graphs = engine_.setup().graphs();
     for (size_t s = 0; s < graphs.slots(weight).size(); ++s) {
       if (graphs.slots(weight)[s].copy_weight) {
-        read_pieces(reader_, tensor, engine_.store(), graphs.slot_variable(weight, s));
+        read_shards(reader_, tensor, engine_.store(), graphs.slot_variable(weight, s));
       }
     }
   }

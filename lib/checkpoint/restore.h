@@ -35,7 +35,7 @@ std::string changes_text(const std::vector<ConfigChange>& changes);
 
 // What this process holds of a variable, out of a tensor of the same shape and type. Of the files
 // only the parts that have some of it are read.
-void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
+void read_shards(const CheckpointReader& reader, const CheckpointTensor& tensor,
                  VariableStore& store, int variable);
 
 // What keeps the place in the data that `was` has from being found where `now` counts; empty when

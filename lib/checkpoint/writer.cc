@@ -148,7 +148,7 @@ class Save {
       make_new_folder(temporary_ + "/model");
       make_new_folder(temporary_ + "/optimizer");
       if (is_alone()) {
-        writer_.write_shards(snapshot_, step());
+        writer_.write_shard_files(snapshot_, step());
         complete({writer_.part()}, result);
       }
     });
@@ -203,14 +203,14 @@ class Save {
   std::string write_part() {
     std::string told;
     try {
-      writer_.write_shards(snapshot_, step());
+      writer_.write_shard_files(snapshot_, step());
       if (options_.gather && is_first()) {
         received_ = gather_.receive(temporary_);
       }
       writer_.sync();
       WrittenPart part = writer_.part();
       part.replicas = replica_hashes(snapshot_.store(),
-                                     [&](int variable) { return snapshot_.pieces(variable); });
+                                     [&](int variable) { return snapshot_.shards(variable); });
       told = part_text(part);
     } catch (const std::exception& error) {
       WrittenPart part;
@@ -318,11 +318,11 @@ class Save {
     manifest.plan_signature = plan_signature(manifest.mesh, manifest.tensors);
     for (const WrittenPart& part : parts) {
       manifest.files.insert(part.files.begin(), part.files.end());
-      for (const WrittenPart::Piece& from : part.pieces) {
-        CheckpointPiece& piece = manifest.tensors.at(from.tensor).pieces.at(from.piece);
-        piece.begin = from.begin;
-        piece.end = from.end;
-        piece.blocks = from.blocks;
+      for (const WrittenPart::Shard& from : part.shards) {
+        CheckpointShard& shard = manifest.tensors.at(from.tensor).shards.at(from.index);
+        shard.begin = from.begin;
+        shard.end = from.end;
+        shard.blocks = from.blocks;
       }
     }
     for (const CheckpointTensor& tensor : manifest.tensors) {

@@ -42,7 +42,7 @@ struct SaveResult {
 // "000500"
 std::string checkpoint_name(int64_t step);
 
-// Of several processes all save together, each the pieces that its snapshot gives it, into a folder
+// Of several processes all save together, each the shards that its snapshot gives it, into a folder
 // that rank 0 sees; rank 0 commits, and all have the same result.
 struct SaveOptions {
   // When everything is written and before the checkpoint gets its name: for what must not be older

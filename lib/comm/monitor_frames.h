@@ -118,7 +118,7 @@ class Link {
 
   int fd() const { return socket_.fd(); }
   bool open() const { return static_cast<bool>(socket_); }
-  bool wants_to_send() const { return open() && !out_.empty(); }
+  bool has_unsent() const { return open() && !out_.empty(); }
   void send(std::string_view frame);  // with the next flush()
   void flush();                       // as much as goes now
   // What came; false when the other end closed it, or the network did: `lost_host` then.

@@ -88,7 +88,7 @@ void MonitorThread::wait() {
     if (link.open()) {
       link.flush();
       entries.push_back(
-          {link.fd(), static_cast<short>(POLLIN | (link.wants_to_send() ? POLLOUT : 0)), 0});
+          {link.fd(), static_cast<short>(POLLIN | (link.has_unsent() ? POLLOUT : 0)), 0});
     }
   }
   double until = next_tick_;

@@ -24,7 +24,7 @@ class DigitCanvas {
   static constexpr int kLanes = 8;
   static constexpr int kStride = kDigitSide + kLanes;
 
-  // Draws the straight piece from `a` to `b` with a round pen of radius `radius`; where pieces
+  // Draws the straight segment from `a` to `b` with a round pen of radius `radius`; where segments
   // overlap the darker one counts.
   void line(DigitPoint a, DigitPoint b, int32_t radius);
   static constexpr int kPaddedSide = 32;

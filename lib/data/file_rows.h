@@ -29,18 +29,18 @@ class WatchedFile {
   void read_at(uint64_t offset, std::byte* to, size_t num_bytes) const;
   void check_unchanged() const;  // E321 as said
 
-  struct Piece {
+  struct ByteRange {
     uint64_t offset = 0;
     std::byte* to = nullptr;
     size_t num_bytes = 0;
   };
-  // The same for several pieces. Those that are not in the page cache are asked for together before
+  // The same for several ranges. Those that are not in the page cache are asked for together before
   // the first of them is waited for: 128 rows of 784 bytes from a cold virtual disk took 3 to 5 ms
   // so, 20 ms and more one after the other.
-  void read(std::vector<Piece> pieces) const;
+  void read(std::vector<ByteRange> ranges) const;
 
  private:
-  bool read_cached(const Piece& piece) const;
+  bool read_cached(const ByteRange& range) const;
 
   InputFile file_;
   SourceLoc loc_;

@@ -20,7 +20,7 @@ bool is_hidden(const fs::path& path) {
 bool is_image_name(const fs::path& path) {
   const std::string name = to_lower(path.filename().native());
   return std::any_of(std::begin(kEndings), std::end(kEndings),
-                     [&](const char* ending) { return ends_with(name, ending); });
+                     [&](const char* extension) { return ends_with(name, extension); });
 }
 
 [[noreturn]] void cannot_list(const std::string& folder, const std::error_code& error,

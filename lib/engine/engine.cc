@@ -289,7 +289,7 @@ int64_t Engine::steps_at_once(int64_t batch_size) {
   return period == 1 ? most : std::clamp<int64_t>(to_accumulate, 1, most);
 }
 
-bool Engine::runs_ahead() const {
+bool Engine::is_async() const {
   return impl_->device != nullptr;
 }
 
@@ -335,8 +335,8 @@ BatchPart Engine::part_of_batch(bool training, int64_t batch_size) const {
   return end == 0 ? BatchPart{0, batch_size} : BatchPart{first, end - first};
 }
 
-bool Engine::keep(const Dataset& dataset) {
-  return impl_->feeder.keep(dataset);
+bool Engine::cache_on_device(const Dataset& dataset) {
+  return impl_->feeder.cache_on_device(dataset);
 }
 
 void Engine::test_step(const Batch& batch) {

@@ -48,10 +48,10 @@ class Engine : public StepRunner {
   void train_step(const Batch& batch) override;  // updates weights, optimizer state and metrics
   int64_t steps_at_once(int64_t batch_size) override;
   void train_steps(int64_t count, const std::function<Batch()>& next) override;
-  bool runs_ahead() const override;
+  bool is_async() const override;
   void select_step(int64_t steps_ago) override;
   BatchPart part_of_batch(bool training, int64_t batch_size) const override;
-  bool keep(const Dataset& dataset) override;
+  bool cache_on_device(const Dataset& dataset) override;
   void test_step(const Batch& batch) override;  // updates metrics only
   // One tensor per model output, (rows, ...).
   std::vector<HostTensor> predict_step(const Batch& batch) override;

@@ -24,7 +24,7 @@ class Feeder {
   // From now on this dataset's arrays are read once and lie on the GPU, where half of what is free
   // there is enough for all of them and reading them is no computation; says whether. The dataset
   // must outlive the feeder.
-  bool keep(const Dataset& dataset);
+  bool cache_on_device(const Dataset& dataset);
 
   // Writes all inputs of step `step` of the executor's next run, of the batch what this process
   // computes with. Throws ConfigError E324 when the dataset has no such array, and what reading it

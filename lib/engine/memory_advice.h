@@ -16,7 +16,7 @@ struct Change {
 };
 
 // Levels of `distribution.zero` above that of `setup`, the smallest first.
-std::vector<Change> more_zero(const Setup& setup);
+std::vector<Change> higher_zero_levels(const Setup& setup);
 
 // The first change with whose Setup `fits` holds; null: none. A change that does not go with the
 // rest of the config is none.

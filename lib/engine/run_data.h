@@ -41,7 +41,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated,
 // What can be said of that without opening a file of data: sources that are made (random, digits)
 // without a sample, and of the others only that their files are there. Problems go to
 // `diagnostics`: E300, and E304, E324 and E317 of what is made.
-RunData outline_run_data(const Config& config, Diagnostics& diagnostics);
+RunData run_data_spec(const Config& config, Diagnostics& diagnostics);
 
 // Collective: all processes read the same; one that does not would compute something else. `hash`
 // is that of what this one read. Throws ConfigError E323 (exit 3) at `loc`.

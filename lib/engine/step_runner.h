@@ -43,7 +43,7 @@ class StepRunner {
   // Whether steps are only begun when train_step() and train_steps() return, so that whoever asks
   // for results of one call after the next one lets the device compute in between. The state is
   // that after the last step in any case: who reads it waits.
-  virtual bool runs_ahead() const { return false; }
+  virtual bool is_async() const { return false; }
   // Selects which completed step last_loss() reports: `steps_ago` = 0 is the newest. At most the
   // steps of the last two train_steps() calls can be selected where the runner runs ahead, else
   // those of the last. Each call selects its own last step.
@@ -54,7 +54,7 @@ class StepRunner {
   }
   // Data that will be used again and again: whether batches cost no reading from now on. They must
   // outlive the runner.
-  virtual bool keep(const Dataset& /*dataset*/) { return false; }
+  virtual bool cache_on_device(const Dataset& /*dataset*/) { return false; }
   virtual void test_step(const Batch& batch) = 0;  // updates metrics only
   // One tensor per model output, (rows, ...).
   virtual std::vector<HostTensor> predict_step(const Batch& batch) = 0;

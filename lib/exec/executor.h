@@ -2,7 +2,7 @@
 // (cpu_executor.cc), or on a GPU (gpu_executor.cc). Of several processes each has an executor for
 // its part of the mesh, and all call the same functions in the same order.
 //
-// Devices are work, not threads: what computes, computes the pieces of each step for all of them; a
+// Devices are work, not threads: what computes, computes the shards of each step for all of them; a
 // collective is a function over all devices' buffers, summed in device order.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "backend/gpu/device.h"
 #include "comm/process_group.h"
-#include "exec/pieces.h"
+#include "exec/shard_map.h"
 #include "exec/step_memory.h"
 #include "ir/program.h"
 #include "tensor/host_tensor.h"
@@ -24,7 +24,7 @@ class WorkerPool;
 std::shared_ptr<WorkerPool> make_worker_pool(int num_workers);  // 0: one per core
 
 // Storage of variables, shared by all programs of a model, and the memory that their steps use by
-// turns. A variable has one buffer of part.num_pieces(axes) pieces, where `axes` are those of its
+// turns. A variable has one buffer of part.num_shards(axes) shards, where `axes` are those of its
 // storage layout.
 class VariableStore {
  public:
@@ -40,14 +40,14 @@ class VariableStore {
   const std::shared_ptr<gpu::Device>& device() const { return device_; }
   const Processes& processes() const { return processes_; }
   const MeshPart& part() const { return part_; }
-  // Where the pieces of this process are in the whole tensor.
-  PieceMap map(int variable) const;
-  // Of piece 0, in the memory of the device; pieces follow at piece_bytes(variable).
+  // Where the shards of this process are in the whole tensor.
+  ShardMap map(int variable) const;
+  // Of shard 0, in the memory of the device; shards follow at shard_bytes(variable).
   std::byte* data(int variable) { return addresses_[static_cast<size_t>(variable)]; }
-  int64_t piece_bytes(int variable) const;
-  // All pieces of this process, one after the other, into memory of the host, and from there.
-  void copy_pieces(int variable, std::byte* to) const;
-  void write_pieces(int variable, const std::byte* from);
+  int64_t shard_bytes(int variable) const;
+  // All shards of this process, one after the other, into memory of the host, and from there.
+  void copy_shards(int variable, std::byte* to) const;
+  void write_shards(int variable, const std::byte* from);
   // The whole tensor; collective where it is split over processes.
   HostTensor read(int variable) const;
   // This process's part of the whole tensor; dtype and shape must agree.
@@ -106,10 +106,10 @@ class Executor {
     int64_t first = 0, count = 1;
   };
   RowRange input_rows(int index) const;
-  // Writes these rows of the whole (global) tensor of an input; scattered to the pieces. `index` is
+  // Writes these rows of the whole (global) tensor of an input; scattered to the shards. `index` is
   // into Program::inputs. Data of `num_bytes` in the input's dtype, row-major.
   void set_input(int index, const void* data, size_t num_bytes, int step = 0);
-  // For inputs whose pieces lie one after the other as the tensor does (split over dimension 0 or
+  // For inputs whose shards lie one after the other as the tensor does (split over dimension 0 or
   // whole): memory of the host to write those rows into; nullptr otherwise.
   std::byte* input_data(int index, int step = 0);
   // Whether such an input may be gathered from tables.

@@ -3,7 +3,7 @@
 
 #include "exec/executor.h"
 #include "exec/lower.h"
-#include "exec/pieces.h"
+#include "exec/shard_map.h"
 
 namespace meshtrain {
 
@@ -19,18 +19,18 @@ struct Executor::Impl {
   virtual void run(int steps) = 0;
   virtual HostTensor output(int index, int step, int runs_ago) const = 0;
 
-  // The whole of an output from the pieces of this process.
-  HostTensor whole_output(int index, const std::byte* pieces) const;
+  // The whole of an output from the shards of this process.
+  HostTensor whole_output(int index, const std::byte* shards) const;
 
   Program program;
   Processes processes;
-  std::vector<PieceMap> inputs, outputs;
+  std::vector<ShardMap> inputs, outputs;
   int last_steps[2] = {1, 1};  // of the last run, and of the one before
 };
 
-PieceMap piece_map(const Program& program, int buffer);
+ShardMap shard_map(const Program& program, int buffer);
 
-// Where piece 0 of each buffer is: in the arena, or where its variable is stored.
+// Where shard 0 of each buffer is: in the arena, or where its variable is stored.
 std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* arena,
                                          VariableStore& variables);
 

@@ -15,7 +15,7 @@
 #include "comm/heartbeat_monitor.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 
 namespace meshtrain {
 namespace {
@@ -143,7 +143,7 @@ void GpuExecutor::place_buffers(VariableStore& variables) {
     constants_ = DeviceBlock(device_, constants.bytes);
     constants.move(constants_.data(), memory_.bases);
   }
-  memory_.presummed = find_presummed(program);
+  memory_.fused_sums = find_fused_sums(program);
   memory_.has_gathers = true;
 }
 
@@ -335,10 +335,10 @@ HostTensor GpuExecutor::output(int index, int step, int runs_ago) const {
   }
   MESHTRAIN_CHECK(runs_ago == 0, "what stayed in the arena is of the last run");
   const int64_t bytes = outputs[o].total_bytes();
-  HostTensor pieces(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
+  HostTensor shards(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
   if (bytes > 0)
-    device_->download(pieces.bytes(), memory_.bases[program.outputs[o].buffer], bytes);
-  return whole_output(index, pieces.bytes());
+    device_->download(shards.bytes(), memory_.bases[program.outputs[o].buffer], bytes);
+  return whole_output(index, shards.bytes());
 }
 
 }  // namespace

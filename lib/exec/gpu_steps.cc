@@ -22,7 +22,7 @@ void add_step(const Program& program, const ProgramStep& step, const std::vector
   std::vector<Access> last;
   for (const int b : dying) {
     const Buffer& buffer = program.buffers[b];
-    last.push_back({memory.bases[b], memory.bases[b] + buffer.piece_bytes * buffer.num_pieces});
+    last.push_back({memory.bases[b], memory.bases[b] + buffer.shard_bytes * buffer.num_shards});
   }
   lower_step(program, step, memory, specs, last);
 }
@@ -41,7 +41,7 @@ void add_rows(const Program& program, size_t first, size_t end, const std::vecto
         read_later.push_back(memory.bases[b]);
       } else {
         memory.bases[b] = nowhere;
-        nowhere += buffer.piece_bytes * buffer.num_pieces + 1;
+        nowhere += buffer.shard_bytes * buffer.num_shards + 1;
       }
     }
   }

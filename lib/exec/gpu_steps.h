@@ -5,7 +5,7 @@
 
 namespace meshtrain {
 
-// By step: buffers of the arena that it reads, each piece for one piece of its own, and that
+// By step: buffers of the arena that it reads, each shard for one shard of its own, and that
 // nothing reads afterwards.
 std::vector<std::vector<int>> last_reads(const Program& program);
 

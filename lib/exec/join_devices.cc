@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "backend/gpu/known_answer.h"
 #include "backend/gpu/load.h"
+#include "backend/gpu/self_test.h"
 #include "base/diagnostic.h"
 #include "base/text.h"
 #include "comm/handshake.h"

@@ -1,4 +1,4 @@
-// What a process gives lies in one piece of memory, as what it gets does: where the pieces of a
+// What a process gives is one block of memory, and so is what it receives: where the shards of a
 // step do not lie so (several operands, or split along an inner dimension), they are copied there
 // before and from there afterwards.
 #include "exec/library_collective.h"
@@ -30,8 +30,8 @@ class LibraryCollective {
         ranks_(part_.group(axes)),
         place_(part_.place_in_group(axes)) {
     for (size_t i = 0; i < context_.step.inputs.size(); ++i) {
-      inputs_.push_back(pieces(context.input(i), context.input_base(i)));
-      outputs_.push_back(pieces(context.output(i), context.output_base(i)));
+      inputs_.push_back(shards(context.input(i), context.input_base(i)));
+      outputs_.push_back(shards(context.output(i), context.output_base(i)));
       in_bytes_ += inputs_.back().num_bytes();
       out_bytes_ += outputs_.back().num_bytes();
     }
@@ -86,14 +86,14 @@ class LibraryCollective {
  private:
   using Regions = std::vector<Region>;
 
-  static View pieces(const Buffer& buffer, std::byte* base) {
-    return contiguous_view(base, buffer.dtype, {num_elements(buffer.shape) * buffer.num_pieces});
+  static View shards(const Buffer& buffer, std::byte* base) {
+    return contiguous_view(base, buffer.dtype, {num_elements(buffer.shape) * buffer.num_shards});
   }
   bool is_one() const { return inputs_.size() == 1; }
   int64_t count() const { return static_cast<int64_t>(ranks_.size()); }
   Reduction reduction() const { return reduction_of(context_.input(0).sharding.combine); }
   RegionPlanner make_planner(size_t i) const {
-    return {part_, whole_side(context_.input(i), inputs_[i].data), context_.presummed_of_input(i),
+    return {part_, whole_side(context_.input(i), inputs_[i].data), context_.fused_sums_of_input(i),
             whole_side(context_.output(i), outputs_[i].data)};
   }
 
@@ -141,11 +141,11 @@ class LibraryCollective {
   const MeshPart& part_;
   std::vector<int> ranks_;
   int64_t place_;                       // of this process among them
-  std::vector<View> inputs_, outputs_;  // all pieces of each, in one dimension
+  std::vector<View> inputs_, outputs_;  // all shards of each, in one dimension
   int64_t in_bytes_ = 0, out_bytes_ = 0;
 };
 
-// Axes along which the pieces of operand i are gathered from other processes, or its terms added
+// Axes along which the shards of operand i are gathered from other processes, or its terms added
 // up.
 AxisMask moved_axes(const Program& program, const ProgramStep& step, size_t i) {
   const Buffer& from = program.buffers[step.inputs[i]];

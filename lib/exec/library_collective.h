@@ -1,8 +1,8 @@
 // Collectives between processes that a library (NCCL, MPI) moves as one, over all links at once: an
-// exchange would send the same piece to every peer.
+// exchange would send the same shard to every peer.
 //
 // When, decided by the program alone, so that all processes decide the same:
-//   all_gather      on GPUs: all devices hold pieces of one size, so that what one process gives is
+//   all_gather      on GPUs: all devices hold shards of one size, so that what one process gives is
 //                   as much as what any other of its group gives. The bits are those of an
 //                   exchange.
 //   all_reduce      with fast reductions; with fixed ones its second half, an all-gather, on GPUs,
@@ -25,7 +25,7 @@ Reduction reduction_of(Combine combine);
 // Lowers the step, if it is one of these; false: it takes exchanges.
 bool lower_to_library(StepContext& context);
 
-// Whether all of so many processes add up as many elements of each piece.
+// Whether all of so many processes add up as many elements of each shard.
 bool has_equal_shares(const Buffer& sums, size_t processes);
 
 // The lists of processes, this one among them, between which GPUs have a library move something in

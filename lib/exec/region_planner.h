@@ -1,5 +1,5 @@
-// Which parts of the pieces of one buffer become parts of the pieces of another: copies, or sums of
-// the pieces that hold terms, in device order; and what processes send each other for it.
+// Which parts of the shards of one buffer become parts of the shards of another: copies, or sums of
+// the shards that hold terms, in device order; and what processes send each other for it.
 #pragma once
 
 #include <functional>
@@ -11,37 +11,37 @@
 
 namespace meshtrain {
 
-// What a piece covers. Pieces with different keys have nothing in common.
+// What a shard covers. Shards with different keys have nothing in common.
 struct Box {
   std::vector<int64_t> start;
   Shape shape;
   int64_t key = 0;
-  int64_t first = 0;  // element of the piece where the box begins
+  int64_t first = 0;  // element of the shard where the box begins
 };
-// Of the piece that a device holds: all of it, or its elements [begin, end) as one dimension.
+// Of the shard that a device holds: all of it, or its elements [begin, end) as one dimension.
 Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device);
 Box run_box(const Buffer& buffer, const MeshPart& part, int64_t device, int64_t begin, int64_t end);
 
-// One side of a move: the pieces of this process at `base`, and what any process's pieces cover.
+// One side of a move: the shards of this process at `base`, and what any process's shards cover.
 struct Side {
   const Buffer& buffer;
   std::byte* base = nullptr;
   std::function<Box(const MeshPart& part, int64_t device)> box;
 };
 
-// All of its pieces.
+// All of its shards.
 Side whole_side(const Buffer& buffer, std::byte* base);
 
 class RegionPlanner {
  public:
-  // `presummed`: axes along which only the source's pieces at local position 0 hold something.
-  RegionPlanner(const MeshPart& part, Side source, AxisMask presummed, Side target);
+  // `fused_sums`: axes along which only the source's shards at local position 0 hold something.
+  RegionPlanner(const MeshPart& part, Side source, AxisMask fused_sums, Side target);
 
-  // Pieces that other processes hold come by the exchange.
+  // Shards that other processes hold come by the exchange.
   void plan(Exchange& exchange);
-  // From the pieces of every process of the source, which lie one after the other at at(rank).
+  // From the shards of every process of the source, which lie one after the other at at(rank).
   void plan_from(const std::function<std::byte*(int rank)>& at);
-  // What my sources make of the target's pieces of another part, which are to lie at `base`.
+  // What my sources make of the target's shards of another part, which are to lie at `base`.
   void plan_to(const MeshPart& whose, std::byte* base);
   // After exchange.make(); nothing for what has arrived where it belongs.
   std::vector<Region> regions(const Exchange& exchange, KernelSpecs& specs) const;
@@ -50,12 +50,12 @@ class RegionPlanner {
   struct Source {
     int64_t device;
     Box box;
-    bool is_mine;  // this process has a piece like it
+    bool is_mine;  // this process has a shard like it
   };
-  // The part of one piece of the target that one piece of the source covers.
+  // The part of one shard of the target that one shard of the source covers.
   struct Overlap {
     Shape shape;
-    int64_t from = 0, to = 0;  // first element in either piece
+    int64_t from = 0, to = 0;  // first element in either shard
   };
   struct Term {
     std::byte* local = nullptr;  // null: it comes by the exchange
@@ -76,7 +76,7 @@ class RegionPlanner {
   void plan_regions(const MeshPart& whose, std::byte* base, Matters&& matters, Add&& add);
   void plan_sends(int rank, Exchange& exchange) const;
   void add_term(Planned& region, const Source& source, const Overlap& meet, Exchange& exchange);
-  // Where a process has it whose pieces begin at `base`.
+  // Where a process has it whose shards begin at `base`.
   std::byte* address_in(std::byte* base, const Source& source, const Overlap& meet) const;
   std::byte* local_address(const Source& source, const Overlap& meet) const {
     return address_in(source_.base, source, meet);
@@ -90,7 +90,7 @@ class RegionPlanner {
 
   const MeshPart& part_;
   Side source_, target_;
-  AxisMask kept_;                // pending before and after
+  AxisMask kept_;                // partial before and after
   std::vector<Source> sources_;  // of all processes
   std::vector<Planned> planned_;
 };

@@ -51,15 +51,15 @@ class MeshPart {
 
   // As the functions of sharding.h, for the shards that this process holds: their number, the one
   // that a local device holds, and the first device, of the whole mesh, that holds it.
-  int64_t num_pieces(AxisMask axes) const { return local().size_of(axes); }
-  int64_t piece(AxisMask axes, int64_t local_device) const {
-    return distinct_piece(local(), axes, local_device);
+  int64_t num_shards(AxisMask axes) const { return local().size_of(axes); }
+  int64_t shard(AxisMask axes, int64_t local_device) const {
+    return distinct_shard(local(), axes, local_device);
   }
   int64_t device_of(AxisMask axes, int64_t shard) const {
-    return device(device_of_piece(local(), axes, shard));
+    return device(device_of_shard(local(), axes, shard));
   }
   // The shard of mine that a device of the whole mesh would hold in my place of the grid.
-  int64_t piece_like(AxisMask axes, int64_t device) const;
+  int64_t shard_like(AxisMask axes, int64_t device) const;
 
  private:
   int64_t grid_coordinate(int process, int axis) const;

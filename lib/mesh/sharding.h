@@ -60,9 +60,9 @@ std::vector<int64_t> local_start(const Shape& global, const Sharding& sharding,
 // Devices that agree on every axis of `axes` hold the same thing: the number of distinct shards
 // is size_of(axes), and this is the shard that `device` holds, 0 <= shard < size_of(axes), counted
 // row-major over the axes of the mask in mesh order.
-int64_t distinct_piece(const DeviceMesh& mesh, AxisMask axes, int64_t device);
+int64_t distinct_shard(const DeviceMesh& mesh, AxisMask axes, int64_t device);
 // The first device that holds shard `shard`.
-int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t shard);
+int64_t device_of_shard(const DeviceMesh& mesh, AxisMask axes, int64_t shard);
 
 // "[data, null]", "[[data, model], null] sum(expert)"; axes by name, as a config writes them.
 std::string sharding_string(const Sharding& sharding, const DeviceMesh& mesh);

@@ -1,4 +1,4 @@
-// Small pieces of graphs that layers, losses and metrics are made of.
+// Small subgraphs that layers, losses and metrics share.
 #pragma once
 
 #include <optional>

@@ -18,9 +18,9 @@ bool can_bucket(const Node& node) {
 
 // When the collectives of a bucket run.
 enum class Place : uint8_t {
-  kLast,   // where the last of them stands
-  kLater,  // the same, and what reads the results before waits
-  kFirst,  // where the first of them stands
+  kLast,      // where the last of them stands
+  kDeferred,  // the same, and what reads the results before waits
+  kFirst,     // where the first of them stands
 };
 
 struct Bucket {
@@ -160,7 +160,7 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
     const bool early = can_be_early(graph, node);
     const NodeId reader = late[n] || early ? end : first_reader[node.outputs[0]];
     const Place place = early                    ? Place::kFirst
-                        : reader >= first_update ? Place::kLater
+                        : reader >= first_update ? Place::kDeferred
                                                  : Place::kLast;
     const Kind kind{&node, value.dtype, depths[n], place};
     const int64_t bytes = local_bytes(value, mesh);

@@ -45,8 +45,8 @@ class Lowering {
     b.dtype = val.dtype;
     b.sharding = *val.sharding;
     b.axes = val.sharding->used_axes();
-    b.num_pieces = program_.part.num_pieces(b.axes);
-    b.piece_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(b.dtype));
+    b.num_shards = program_.part.num_shards(b.axes);
+    b.shard_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(b.dtype));
     b.value = v;
     program_.buffers.push_back(std::move(b));
     return static_cast<int>(program_.buffers.size()) - 1;

@@ -17,11 +17,11 @@ int64_t aligned(int64_t bytes) {
 }
 
 int64_t arena_bytes_of(const Buffer& buffer, int64_t shards) {
-  return aligned(std::max<int64_t>(buffer.piece_bytes * shards, 1));
+  return aligned(std::max<int64_t>(buffer.shard_bytes * shards, 1));
 }
 
 int64_t total_bytes(const Buffer& buffer) {
-  return arena_bytes_of(buffer, buffer.num_pieces);
+  return arena_bytes_of(buffer, buffer.num_shards);
 }
 
 // Steps between which a buffer holds something: [first, last]; whole-program ones span all steps.
@@ -207,7 +207,7 @@ class MemoryPlanner {
   }
   int64_t bytes(int b) const {
     const Buffer& buffer = program_.buffers[b];
-    return arena_bytes_of(buffer, one_shard_ ? 1 : buffer.num_pieces);
+    return arena_bytes_of(buffer, one_shard_ ? 1 : buffer.num_shards);
   }
 
   // What others read of a row group. A result takes the place of an operand of its

@@ -2,7 +2,7 @@
 #include "ir/signatures.h"
 #include "passes/bucket.h"
 #include "passes/memory.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 namespace meshtrain {
 namespace {

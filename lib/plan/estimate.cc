@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 namespace meshtrain {
 namespace {
@@ -66,8 +66,8 @@ class Estimator {
   const Buffer& buffer(int b) const { return input_.program.buffers[static_cast<size_t>(b)]; }
 
   double bytes(int b) const {
-    const int64_t shards = hardware_.is_virtual ? buffer(b).num_pieces : 1;
-    return static_cast<double>(buffer(b).piece_bytes * shards);
+    const int64_t shards = hardware_.is_virtual ? buffer(b).num_shards : 1;
+    return static_cast<double>(buffer(b).shard_bytes * shards);
   }
 
   double bytes(const std::vector<int>& buffers) const {
@@ -174,7 +174,7 @@ class Estimator {
       const Buffer& to = buffer(step.outputs[i]);
       if (planned.kind == MoveKind::kAllReduce) {
         const bool is_even = num_elements(to.shape) % group.devices == 0;
-        call.uneven += is_even ? 0 : static_cast<double>(from.piece_bytes);
+        call.uneven += is_even ? 0 : static_cast<double>(from.shard_bytes);
       } else if (planned.kind == MoveKind::kAllGather || planned.kind == MoveKind::kReduceScatter) {
         call.is_packed = call.is_packed || differs_inside(from.sharding, to.sharding);
       }

@@ -37,7 +37,7 @@ struct Estimate {
   int64_t devices = 1, hosts = 1;
   bool fits = true;  // into the memory of a device
   std::vector<AxisPlace> axes;
-  std::vector<EstimatedCall> calls;  // beside PlanReport::collectives
+  std::vector<EstimatedCall> calls;  // beside PlanSummary::collectives
 
   // Of a step on one device, in seconds: step = compute + memory + launch + exposed + jitter.
   double compute = 0;   // kernels that are bound by their products

@@ -24,7 +24,7 @@ struct CommOptions {
 struct CommPoint {
   int64_t bytes = 0;    // of the tensor, as in the cost model
   double seconds = 0;   // the median
-  int64_t moved = 0;    // bytes of all pieces of operand and result of this process
+  int64_t moved = 0;    // bytes of all shards of operand and result of this process
   double bus_rate = 0;  // bus_factor() times the bytes a second
 };
 

@@ -121,7 +121,7 @@ void check_predictions_path(const std::string& path, size_t num_outputs) {
       "E140", {},
       is_npy ? fmt::format("`--output {}`: the model has {} outputs, a .npy file holds one", path,
                            num_outputs)
-             : fmt::format("`--output {}` has no ending that is known", path))
+             : fmt::format("`--output {}` has no known file extension", path))
       .help(is_npy ? "end it with .npz, .csv or .jsonl" : "end it with .npy, .npz, .csv or .jsonl");
 }
 
@@ -152,7 +152,7 @@ void check_predictions_folder(const std::string& path, const std::string& input)
 
 void write_predictions(const std::string& given, std::span<const NamedTensor> outputs) {
   const int64_t samples = outputs.front().tensor.shape()[0];
-  const std::string path = place_of(given);  // whose ending may be none that is known
+  const std::string path = place_of(given);  // may have no known extension
   if (ends_with(given, ".csv")) {
     write_file_atomic(path, csv_text(outputs, samples));
   } else if (ends_with(given, ".jsonl")) {

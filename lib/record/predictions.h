@@ -15,7 +15,7 @@
 
 namespace meshtrain {
 
-// Throws ConfigError E140 (exit 2) for another ending, and for .npy with several outputs.
+// Throws ConfigError E140 (exit 2) for another extension, and for .npy with several outputs.
 void check_predictions_path(const std::string& path, size_t num_outputs);
 // Before anything is computed: throws ConfigError E142 (exit 74) when no file can be made there,
 // and E140 (exit 2) when it is the file that `input` names.

@@ -41,7 +41,7 @@ class SafetensorsReader {
   const Entry* find(std::string_view name) const;  // null when there is none
 
   HostTensor read(const Entry& entry) const;
-  // `num_bytes` from byte `offset` of the tensor, for pieces of large ones.
+  // `num_bytes` from byte `offset` of the tensor, for chunks of large ones.
   void read(const Entry& entry, uint64_t offset, std::byte* to, size_t num_bytes) const;
 
  private:

@@ -67,10 +67,10 @@ class ZipReader {
   std::unique_ptr<Archive> archive_;
 };
 
-// A member to write: the concatenation of borrowed pieces.
+// A member to write: the concatenation of borrowed chunks.
 struct ZipMember {
   std::string name;
-  std::vector<std::span<const std::byte>> pieces;
+  std::vector<std::span<const std::byte>> chunks;
 };
 
 // Replaces `path` whole or not at all; members are stored, not deflated, and carry no time, so that

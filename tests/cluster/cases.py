@@ -156,7 +156,7 @@ exec "$@"
     process.says(r"E42\d.*(h1|rank [23])")
     process.says("No space left on device")
     bench.nothing_left(GONE)
-    check(not bench.checkpoints("full"), "a checkpoint without the pieces of h1")
+    check(not bench.checkpoints("full"), "a checkpoint without the shards of h1")
 
 
 @short
@@ -445,7 +445,7 @@ def a_folder_that_one_host_does_not_share_is_named(bench):
 
 
 @long
-def hosts_without_the_folder_send_their_pieces_to_rank_0(bench):
+def hosts_without_the_folder_send_their_shards_to_rank_0(bench):
     reference(bench, SIX, name="six")
     bench.remove("sent")
     os.makedirs(bench.path("sent"))

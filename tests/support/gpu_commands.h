@@ -5,7 +5,7 @@
 
 #include "backend/gpu/lowering.h"
 #include "exec/gpu_steps.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 
 namespace meshtrain::test {
 
@@ -19,8 +19,8 @@ inline std::vector<gpu::Command> gpu_commands(const Program& program) {
   };
   BufferMemory memory;
   for (const Buffer& buffer : program.buffers)
-    memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
-  memory.presummed = find_presummed(program);
+    memory.bases.push_back(take(buffer.shard_bytes * buffer.num_shards));
+  memory.fused_sums = find_fused_sums(program);
   gpu::GpuLowering lowering(take);
   lowering.lower(lower_gpu_steps(program, memory));
   return lowering.take();

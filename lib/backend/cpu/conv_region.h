@@ -1,4 +1,4 @@
-// What the kernels of convolutions share: parts of images, padded and in one piece of memory.
+// What the kernels of convolutions share: parts of images, padded and contiguous.
 #pragma once
 
 #include <array>

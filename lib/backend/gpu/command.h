@@ -39,7 +39,7 @@ struct Launch {
   KernelBodyPtr body;
   uint64_t blocks = 1;
   std::vector<uint64_t> args;  // addresses and whole numbers
-  // Elements read and written in all: what join() takes for time.
+  // Elements read and written in all: what merge_launches() takes for time.
   int64_t work = 0;
 };
 

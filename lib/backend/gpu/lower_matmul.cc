@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "backend/gpu/fold.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/runs.h"
 #include "backend/gpu/text.h"
 
@@ -142,17 +142,17 @@ for (unsigned q = 0; q < 4; ++q)
 
 Launch tiny_launch(const Matmul& product) {
   const MatmulSpec& s = product.spec;
-  Fold fold;
-  fold.kind = "product";
-  fold.outputs = product.batch * s.m * s.n;
-  fold.terms = s.k;
-  fold.terms_adjacent = s.a_column == 1 && s.b_row == 1 && s.k > 1;
-  fold.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
-  const FoldPlan plan = plan_fold(fold.outputs, fold.terms, fold.terms_adjacent, false);
-  fold.text = head(product, fold_reach(fold.outputs, fold.terms)) + std::string(kOtherOfNumber) +
-              std::string(kTiny);
+  ReductionBody body;
+  body.kind = "product";
+  body.outputs = product.batch * s.m * s.n;
+  body.terms = s.k;
+  body.terms_adjacent = s.a_column == 1 && s.b_row == 1 && s.k > 1;
+  body.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
+  const ReductionPlan plan = plan_reduction(body.outputs, body.terms, body.terms_adjacent, false);
+  body.text = head(product, reduction_reach(body.outputs, body.terms)) +
+              std::string(kOtherOfNumber) + std::string(kTiny);
   Launch launch;
-  launch.body = fold_body(fold, plan);
+  launch.body = reduction_body(body, plan);
   launch.blocks = plan.blocks();
   return launch;
 }

@@ -8,7 +8,7 @@
 
 namespace meshtrain::gpu {
 
-// That of the pieces of several devices is one where they lie behind one another.
+// The one-hots of several devices are one call where their shards are contiguous.
 void GpuLowering::add_row_one_hot(const OneHotSpec& spec) {
   const auto& [shape, ids, out] = spec;
   RowCall* const last = row_calls_->empty() ? nullptr : &row_calls_->back();

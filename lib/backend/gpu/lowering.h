@@ -48,7 +48,7 @@ class GpuLowering {
   void give_memory(std::vector<RowCall>& calls, const std::vector<const std::byte*>& read_later);
   void add(Conv conv);
   // The tape's command is the last one.
-  void fold_into_product(const TapeSpec& tape);
+  void fuse_into_product(const TapeSpec& tape);
   std::optional<size_t> producer_of(const Access& memory) const;
   template <class What>
   void add_communication(What what, std::vector<Access> accesses);

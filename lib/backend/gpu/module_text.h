@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 
 namespace meshtrain::gpu {
 

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 
-#include "backend/gpu/fold.h"
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/rows.h"
 #include "backend/gpu/tape_text.h"
 #include "backend/gpu/text.h"
@@ -22,7 +22,8 @@ namespace {
 
 constexpr int kColumnsAtATime = 4;
 
-// Every lane of a row ends with the value of the first, joined as a fold joins it (fold.cc).
+// Every lane of a row ends with the value of the first, combined as a reduction combines it
+// (reduction.cc).
 constexpr std::string_view kJoinWarp = R"(
 #pragma unroll
 for (unsigned n = (lanes < 32u ? lanes : 32u) / 2; n >= 1; n /= 2) all = join(all, other(all, n));
@@ -238,7 +239,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     if (holds())
       load_held(member);
     text_ += fmt::format("{} n{};\n{{\n", compute_type(value(v).view.dtype), v);
-    text_ += type_line("A", compute_type(dtype)) + join_lines(member.call->reduction, dtype);
+    text_ += type_line("A", compute_type(dtype)) + combine_lines(member.call->reduction, dtype);
     text_ += std::string(kOtherOfNumber) + "A all = none, b = none, c = none, d = none;\n";
     text_ += holds() ? terms_text(x) : chunks(chunk_text({x}) + terms_text(x));
     text_ += "all = join(join(all, b), join(c, d));\n";
@@ -256,7 +257,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     store_of_row(v);
   }
 
-  // Four by four, and what is left into the first, as a fold takes them.
+  // Four by four, and what is left into the first, as a reduction takes them.
   std::string terms_text(const Operand& x) const {
     return fmt::format(R"(#pragma unroll
 for (int e = 0; e < count; e += 4) {{

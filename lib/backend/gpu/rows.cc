@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "backend/gpu/fold.h"
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
+#include "backend/gpu/reduction.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -180,9 +180,9 @@ class RowPlanner {
   }
 
   // As many lanes as reduce() would take; more of them where a lane then holds its columns in
-  // registers, but for what is so small that one block may compute it (join.h).
+  // registers, but for what is so small that one block may compute it (merge_launches.h).
   bool choose_lanes() {
-    const FoldPlan alone = plan_fold(plan.rows, plan.columns, true, true);
+    const ReductionPlan alone = plan_reduction(plan.rows, plan.columns, true, true);
     const int64_t most = alone.groups < kManyBlocks ? kMostOfFew : kMostOfMany;
     if (alone.parts > 1 && ceil_div(plan.columns, kThreads) > most)
       return false;

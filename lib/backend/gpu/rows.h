@@ -2,9 +2,9 @@
 // as one launch in which a row stays with its threads.
 //
 // `lanes` threads of a block compute a row; lane l has its columns l, l + lanes, ... . Each reduces
-// its columns into four values as a fold does (fold.h), and these are joined in the same tree:
-// where reduce() would take as many lanes in one part, a sum has the same bits. The order depends
-// on nothing but the numbers of rows and columns and what is computed.
+// its columns into four values as a reduction does (reduction.h) and combines these in the same
+// tree: where reduce() would take as many lanes in one part, a sum has the same bits. The order
+// depends on nothing but the numbers of rows and columns and what is computed.
 //
 // Whole values stay in registers where a lane has few columns; otherwise every reduction computes
 // what it needs again from the operands, which are in the caches then.

@@ -1,4 +1,4 @@
-// Pieces of generated CUDA C++ that several kinds of kernels begin with.
+// Generated CUDA C++ that several kinds of kernels begin with.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the op files share: checks, sharding rules that many ops have, and pieces of gradients.
+// What the op files share: checks, sharding rules that many ops have, and terms of gradients.
 #pragma once
 
 #include <span>

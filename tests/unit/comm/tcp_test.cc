@@ -315,7 +315,7 @@ TEST_CASE("more open files than the system allows are refused with the number") 
   }
 }
 
-TEST_CASE("without files left for who comes the meeting waits and does not spin") {
+TEST_CASE("without file descriptors left the rendezvous waits and does not spin") {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {

@@ -288,7 +288,7 @@ TEST_CASE("two runs in flight train as single steps do") {
     }
     Engine engine(config, data_spec(data));
     CHECK(engine.steps_at_once(2) == c.at_once);
-    CHECK(engine.runs_ahead());
+    CHECK(engine.is_async());
     Trainer trainer(engine, config, [] { return 0.0; });
     Rarely control(engine, kTurn);
     Losses seen;

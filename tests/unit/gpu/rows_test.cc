@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "backend/gpu/join.h"
 #include "backend/gpu/lowering.h"
+#include "backend/gpu/merge_launches.h"
 #include "support/golden.h"
 
 namespace meshtrain::test {
@@ -229,11 +229,11 @@ TEST_CASE("a one hot of ids is part of its rows where all classes are there") {
     Rows rows(512, 100);
     const View x = rows.whole(), hot = rows.whole(), ids = rows.of_rows();
     LookupShape lookup;
-    lookup.num_ids = 256;  // of each of two pieces
+    lookup.num_ids = 256;  // of each of two shards
     lookup.rows = lookup.global_rows = classes;
-    for (const int64_t piece : {0, 1}) {
+    for (const int64_t shard : {0, 1}) {
       rows.lowering().lower(
-          OneHotSpec{lookup, ids.data + piece * 256 * 4, hot.data + piece * 256 * classes * 4});
+          OneHotSpec{lookup, ids.data + shard * 256 * 4, hot.data + shard * 256 * classes * 4});
     }
     const View sum = rows.reduce(Reduction::kSum, rows.tape({x, hot}, {{"mul", {0, 1}, kF32}}));
     CHECK(rows.end({sum}).size() == (classes == 100 ? 1 : 3));

@@ -34,7 +34,7 @@ inline Vec<T> load(const T* p) {
   return *reinterpret_cast<const Vec<T>*>(p);
 }
 
-// The first n of fewer than V vectors' numbers, in pieces of constant sizes.
+// The first n of fewer than V vectors' numbers, in runs of constant sizes.
 template <class T, int V>
 inline void store_part(T* to, const Vec<T> (&sum)[V], int64_t n) {
   T part[V * kLanes<T>];

@@ -1,4 +1,4 @@
-#include "backend/gpu/known_answer.h"
+#include "backend/gpu/self_test.h"
 
 #include <fmt/ranges.h>
 
@@ -88,7 +88,7 @@ void check_exchange(Device& device, int rank, int size) {
     sends.push_back({peer, mine.data() + place, kMessageBytes});
     receives.push_back({peer, theirs.data() + place, kMessageBytes});
   }
-  run_once(device, "known-answer exchange", {ExchangeSpec{sends, receives}});
+  run_once(device, "self-test exchange", {ExchangeSpec{sends, receives}});
   std::vector<std::byte> came(kMessageBytes);
   for (const Message& message : receives) {
     device.download(came.data(), message.data, kMessageBytes);
@@ -120,7 +120,7 @@ void check_collectives(Device& device, int rank, const std::vector<int>& ranks, 
     specs.emplace_back(ReduceScatterSpec{Reduction::kSum, DType::kFloat32, parts.data(),
                                          part.data(), share, ranks});
   }
-  run_once(device, "known-answer collectives", std::move(specs));
+  run_once(device, "self-test collectives", std::move(specs));
   const auto check = [&](const std::byte* memory, const std::vector<float>& expected,
                          std::string_view what) {
     std::vector<float> got(expected.size());

@@ -60,7 +60,7 @@ struct PlannedMemory {
   int64_t total() const { return weights + optimizer + activations; }
 };
 
-struct PlanReport {
+struct PlanSummary {
   std::string name;
   DeviceMesh mesh;
   std::string devices;  // "8 x cpu (virtual)"
@@ -90,9 +90,9 @@ double planned_flops(const Graph& graph);
 double planned_product_flops(const Graph& graph);  // of that, products and convolutions
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
-std::string plan_text(const PlanReport& report);
+std::string plan_text(const PlanSummary& summary);
 // Keys as documented in configs/PLANNING.md: mesh, batch, variables, outputs, collectives, memory,
 // flops, estimate (where there is one), warnings.
-std::string plan_json(const PlanReport& report);
+std::string plan_json(const PlanSummary& summary);
 
 }  // namespace meshtrain

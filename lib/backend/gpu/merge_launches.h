@@ -34,15 +34,15 @@ struct Call {
                ReduceScatterSpec>
       what;
   std::vector<int> after;     // earlier calls that must have ended
-  std::vector<int> commands;  // what it computes, as places in join()'s argument
+  std::vector<int> commands;  // what it computes, as places in merge_launches()'s argument
   std::string path;           // of the steps, for messages
 };
 
-struct Joined {
+struct MergedLaunches {
   std::string module;  // CUDA C++: preamble, bodies, __global__ functions
   std::vector<Call> calls;
 };
 
-Joined join(const std::vector<Command>& commands);
+MergedLaunches merge_launches(const std::vector<Command>& commands);
 
 }  // namespace meshtrain::gpu

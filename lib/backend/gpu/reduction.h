@@ -10,7 +10,7 @@
 
 namespace meshtrain::gpu {
 
-struct Fold {
+struct ReductionBody {
   std::string_view kind;  // of the body's name
   int64_t outputs = 1, terms = 1;
   // Whether neighbours in memory are terms of one result, rather than results.
@@ -22,7 +22,7 @@ struct Fold {
   std::string text;
 };
 
-struct FoldPlan {
+struct ReductionPlan {
   unsigned lanes = 1;
   int64_t parts = 1, part_terms = 1;
   int64_t groups = 1;  // blocks of a part
@@ -38,15 +38,15 @@ constexpr int64_t kWarp = 32;         // threads
 constexpr int64_t kManyBlocks = 264;  // fill a GPU: two for each of 132 multiprocessors
 
 // `may_split`: whether parts can be joined afterwards.
-FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may_split);
-KernelBodyPtr fold_body(const Fold& fold, const FoldPlan& plan);
-// What the index types of a fold must hold beside the places of its terms.
-int64_t fold_reach(int64_t outputs, int64_t terms);
+ReductionPlan plan_reduction(int64_t outputs, int64_t terms, bool terms_adjacent, bool may_split);
+KernelBodyPtr reduction_body(const ReductionBody& body, const ReductionPlan& plan);
+// What the index types of a reduction must hold beside the places of its terms.
+int64_t reduction_reach(int64_t outputs, int64_t terms);
 
 // The value that changes nothing.
 double neutral(Reduction reduction);
 // `none` and `join` for an A that is what `dtype` is computed in.
-std::string join_lines(Reduction reduction, DType dtype);
+std::string combine_lines(Reduction reduction, DType dtype);
 
 // `other` for an A that shuffles as it is.
 constexpr std::string_view kOtherOfNumber =

@@ -9,7 +9,7 @@ namespace meshtrain {
 
 // As load_dataset, without a sample, of a source that is made, not read (random, digits): the types
 // and shapes of its arrays. Nothing for a source of files, which would have to be opened.
-std::optional<Dataset> outline_dataset(const ConfigObject& source, const DataConfig& data);
+std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data);
 
 // That the files and folders are there which a source names. Throws ConfigError E300 as
 // load_dataset.

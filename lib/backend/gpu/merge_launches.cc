@@ -5,8 +5,8 @@
 //   3. what must wait for what among the chains, without what follows from the rest.
 //
 // Communications are one behind another. What waits for one of them, directly or not, is never
-// joined with what does not: it would keep from running beside the communication what could.
-#include "backend/gpu/join.h"
+// merged with what does not: it would keep from running beside the communication what could.
+#include "backend/gpu/merge_launches.h"
 
 #include <algorithm>
 #include <map>
@@ -244,12 +244,12 @@ decltype(Call::what) alone(const Command& command) {
 
 }  // namespace
 
-Joined join(const std::vector<Command>& commands) {
+MergedLaunches merge_launches(const std::vector<Command>& commands) {
   const Placed groups = make_groups(commands);
   const Placed chains = make_chains(commands, groups);
   ModuleText module;
   PathReduction paths;
-  Joined joined;
+  MergedLaunches merged;
   for (size_t c = 0; c < chains.places.size(); ++c) {
     Call call;
     std::vector<int> after = chains.after[c];
@@ -273,10 +273,10 @@ Joined join(const std::vector<Command>& commands) {
     } else {
       call.what = alone(first);
     }
-    joined.calls.push_back(std::move(call));
+    merged.calls.push_back(std::move(call));
   }
-  joined.module = module.take();
-  return joined;
+  merged.module = module.take();
+  return merged;
 }
 
 }  // namespace meshtrain::gpu
