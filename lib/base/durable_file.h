@@ -16,7 +16,7 @@
 
 namespace meshtrain {
 
-// What is written in order and summed up on the way.
+// A file that is written sequentially, with a checksum.
 class OutputFile {
  public:
   OutputFile() = default;

@@ -69,9 +69,10 @@ constexpr ErrorCode kCodes[] = {
     {"E132", "an expression cannot be evaluated",
      "`=expressions` know numbers, `+ - * / // % **`, a few functions, and the names of `vars`."},
     {"E140", "a wrong command line",
-     "`meshtrain VERB --help` lists the flags; values of the config are set by `key=value` words."},
+     "`meshtrain SUBCOMMAND --help` lists the flags; values of the config are set by `key=value` "
+     "words."},
     {"E141", "the place for results is taken",
-     "Runs are never overwritten. `--resume` goes on with the one that is there; another `-o` "
+     "Runs are never overwritten. `--resume` continues the one that is there; another `-o` "
      "begins anew."},
     {"E142", "results cannot be written",
      "No permission, no space, or a file where a folder is needed. Nothing was started, or what is "
@@ -146,7 +147,7 @@ constexpr ErrorCode kCodes[] = {
     {"E320", "no HDF5 file, or a damaged one",
      "It is read in a process of its own, so nothing else was harmed. Write it again with h5py."},
     {"E321", "data changed while they were used",
-     "A run that goes on with other data would not be the run that began. Restore the files, or "
+     "A run that resumes with other data would not be the run that began. Restore the files, or "
      "begin anew."},
     {"E322", "an image that cannot be read",
      "Damaged, truncated, of an unknown kind, or declared larger than its bytes could hold. The "
@@ -158,8 +159,8 @@ constexpr ErrorCode kCodes[] = {
      "classes and vocabularies not those of the training data. `meshtrain data inspect` shows "
      "them."},
     {"E325", "a download failed or is not allowed",
-     "The message says what to put where by hand. A partial file is kept, and the next try goes on "
-     "from there."},
+     "The message says what to put where by hand. A partial file is kept, and the next try "
+     "resumes there."},
     {"E326", "a downloaded file is another one",
      "Its size or SHA-256 is not the published one. Remove it to download it again."},
     {"E327", "an unknown kind of file",
@@ -267,7 +268,7 @@ constexpr ErrorCode kCodes[] = {
      "Found before anything was allocated. The message lists the largest tensors and the smallest "
      "changes that would fit."},
     {"E632", "not enough host memory for a save",
-     "The copy of the state did not fit; training went on. Older checkpoints are untouched."},
+     "The copy of the state did not fit; training continued. Older checkpoints are untouched."},
     {"E640", "too few open files are allowed",
      "Each process needs a connection. Raise `ulimit -n`."},
     {"W111", "something that nothing uses",

@@ -19,9 +19,9 @@ struct IsolateLimits {
 // A child process and the bytes it sends. Between fork and exit the child may use one thread only.
 class IsolatedProcess {
  public:
-  // What the child calls to send bytes; false when nobody reads them any more.
+  // Sends bytes from the child; false when the parent has stopped reading.
   using Send = std::function<bool(const void* bytes, size_t count)>;
-  // What it calls to wait for the next bytes from send(); false when there will be no more.
+  // Waits in the parent for the next bytes of send(); false at the end.
   using Receive = std::function<bool(void* to, size_t count)>;
 
   // Starts `work` in a child whose standard error goes nowhere and that has no other file open.

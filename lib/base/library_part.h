@@ -33,7 +33,7 @@ std::string find_part(const LibraryPart& part, std::string& reason);
 void* part_symbol(const LibraryPart& part, const std::string& path, std::string& reason);
 std::string other_build(const LibraryPart& part, const std::string& path);
 
-// What the symbol returns; null with the reason.
+// Returns the result of the symbol; null with the reason.
 template <class T>
 T* load_part(const LibraryPart& part, std::string& reason) {
   const std::string path = find_part(part, reason);

@@ -1,5 +1,5 @@
-// What a run leaves to NCCL, stated once: the environment of a run is set from it
-// (backend/gpu/load.cc), and plan's cost model counts with it (train/make_plan.cc).
+// The settings of NCCL: backend/gpu/load.cc sets the environment of a run from them, and the cost
+// model of `plan` assumes them (engine/make_plan.cc).
 //
 // NCCL chooses algorithm and protocol of a call by its size and the topology, which are the same in
 // every run of a config on the same GPUs; so are the bits then. Sums in the switch are off: they
@@ -17,7 +17,7 @@ struct EnvironmentSetting {
   const char* name;
   const char* value;
 };
-// Where the environment says something else, that holds.
+// A value in the user's environment overrides this.
 inline constexpr EnvironmentSetting kNcclSwitch = {"NCCL_NVLS_ENABLE", "0"};
 
 // Whether a run that is started here lets NCCL add up in the switch.

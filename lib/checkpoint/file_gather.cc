@@ -5,7 +5,7 @@
 namespace meshtrain {
 namespace {
 
-// What rank 0 says when it takes no more.
+// The message of rank 0 when it has stopped receiving.
 constexpr const char* kEnd = "end";
 
 // A name, a zero byte, and what comes next in that file.

@@ -30,7 +30,7 @@ bool is_damage(int error_number) {
          error_number == EISDIR || error_number == ELOOP || error_number == ENXIO;
 }
 
-// What read errors of files mean here.
+// Translates read errors of files.
 template <class F>
 auto with_file_errors(const std::string& path, F&& read) {
   try {

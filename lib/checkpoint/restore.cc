@@ -203,7 +203,7 @@ class Restorer {
     });
   }
 
-  // Of the weights, or of the optimizer's state, between checkpoint and model.
+  // Returns the differences of weights, or of optimizer state, between checkpoint and model.
   std::vector<std::string> differences(bool weights) const {
     std::vector<std::string> lines, unexpected;
     std::set<std::string> known;
@@ -293,7 +293,7 @@ class Restorer {
         fmt::format("the place in the data (epoch {}, batch {}) cannot be found in other data or "
                     "another order",
                     at.epoch + 1, at.batch),
-        lines, "--reset-cursor begins the epoch anew; --allow KEY goes on at the same number");
+        lines, "--reset-cursor begins the epoch anew; --allow KEY continues at the same number");
   }
 
   Engine& engine_;
@@ -306,8 +306,8 @@ class Restorer {
 
 namespace {
 
-// Of larger arrays this many bytes are looked at: the first and last rows and rows spread evenly
-// between. Whether an array lies in memory or in a file makes no difference.
+// The checksum of a larger array covers this many bytes: the first and last rows and evenly spread
+// rows between. It does not depend on whether the array is in memory or in a file.
 constexpr size_t kHashedBytes = size_t{64} << 20;
 
 std::vector<int64_t> hashed_rows(const Rows& rows) {
@@ -497,7 +497,7 @@ void check_allowed_keys(const std::vector<std::string>& allow) {
                     [&](const std::string& whole) { return is_below(key, whole); });
     if (!is_known) {
       throw ConfigError("E140", {},
-                        fmt::format("`--allow {}`: no such key keeps a run from going on", key))
+                        fmt::format("`--allow {}`: no such key keeps a run from resuming", key))
           .help(fmt::format("one of {}, or {} and keys of theirs", join(kExact, ", "),
                             join(kWhole, ", ")));
     }
@@ -521,7 +521,7 @@ TrainPosition restore(Engine& engine, const CheckpointReader& reader, const Data
   }
   restorer.fill(at.batch > 0 && !at.epoch_trained, warnings);
   if (!options.reset_optimizer) {
-    // What a callback set follows from the config of then.
+    // A rate that a callback set depends on the config of the checkpoint.
     engine.restore_counters(state.iterations, has_other_rate(changes) ? -1 : state.learning_rate);
   }
   return at;

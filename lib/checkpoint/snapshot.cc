@@ -37,7 +37,7 @@ std::string checkpoint_path(const Variable& variable) {
 
 namespace {
 
-// Who holds the distinct shards over a set of axes.
+// The processes that hold each distinct shard over a set of axes.
 struct Holders {
   Holders(const MeshPart& part, AxisMask axes) : by_shard(part.mesh().size_of(axes)) {
     const DeviceMesh& mesh = part.mesh();
@@ -56,7 +56,7 @@ struct Holders {
 
 }  // namespace
 
-// What is planned so far, alike in every process.
+// The state of planning, equal on every process.
 struct Snapshot::Plan {
   const Holders& holders(const MeshPart& part, AxisMask axes) {
     return by_axes.try_emplace(axes, part, axes).first->second;
@@ -117,7 +117,7 @@ void Snapshot::add_files(Plan& plan, const char* folder, bool weights) {
     };
     return rank(a) > rank(b);
   });
-  // Of each process: the shards that it writes, tensor after tensor.
+  // The shards that each process writes, tensor after tensor.
   std::vector<Shards> written(plan.bytes.size());
   for (const size_t t : order) {
     const AxisMask axes = store_.variables()[t].layout.storage.used_axes();

@@ -21,7 +21,7 @@ std::string hex_checksum(std::string_view text) {
   return checksum128(std::as_bytes(std::span(text)));
 }
 
-// What would be saved is more than any reader takes.
+// The checkpoint would exceed the limits of readers.
 class Unreadable : public RuntimeFailure {
  public:
   explicit Unreadable(const std::string& why) : RuntimeFailure(ExitCode::kWriteFailed, why) {}
@@ -165,7 +165,7 @@ class Save {
   bool is_first() const { return options_.rank == 0; }
   int64_t step() const { return notes_.state.position.step; }
 
-  // What a save that failed before has left.
+  // Removes the files of an earlier save that failed.
   void remove_failed() {
     holds_old_ = replaces_ && is_real_folder(temporary_);
     if (holds_old_) {
@@ -175,7 +175,7 @@ class Save {
     remove_folder(temporary_);
   }
 
-  // What rank 0 came to is what all know.
+  // Runs `action` on rank 0; all processes get its result.
   void on_rank_zero(SaveResult& result, const std::function<void()>& action) {
     if (is_first()) {
       try {
@@ -201,7 +201,7 @@ class Save {
 
   // This process's shards, which are on the disk when the others hear of them: what they hear.
   std::string write_part() {
-    std::string told;
+    std::string report;
     try {
       writer_.write_shard_files(snapshot_, step());
       if (options_.gather && is_first()) {
@@ -211,16 +211,16 @@ class Save {
       WrittenPart part = writer_.part();
       part.replicas = replica_hashes(snapshot_.store(),
                                      [&](int variable) { return snapshot_.shards(variable); });
-      told = part_text(part);
+      report = part_text(part);
     } catch (const std::exception& error) {
       WrittenPart part;
       part.error = explain(error, step(), folder_, snapshot_.num_bytes(), options_.name);
-      told = part_text(part);
+      report = part_text(part);
     }
     if (options_.gather) {
       gather_.end(is_first());
     }
-    return told;
+    return report;
   }
 
   void complete_all(const std::vector<std::string>& texts, SaveResult& result) {
@@ -247,7 +247,7 @@ class Save {
     }
   }
 
-  // What other processes wrote must be here, whole.
+  // Checks that the files of other processes are complete in this folder.
   void check_there(const std::vector<WrittenPart>& parts) const {
     for (const WrittenPart& part : parts) {
       for (const auto& [name, file] : part.files) {

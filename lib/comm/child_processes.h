@@ -16,7 +16,7 @@ struct ChildCommand {
   std::string name;                // "rank 3", for messages
   std::vector<std::string> words;  // the program, looked for on PATH, and its arguments
   Environment environment;         // beside this process's own
-  // What it gets when this process dies.
+  // The signal that a child gets when this process dies.
   int death_signal = 9;
 };
 
@@ -29,7 +29,7 @@ struct ChildrenOptions {
 };
 
 struct ChildrenEnd {
-  // Of the child that was first to end with another code than 0; 128 + N when signal N killed it.
+  // The code of the first child that failed; 128 + N when signal N killed it.
   int exit_code = 0;
   std::string name;       // of that child
   std::set<int> signals;  // that were passed on, as the children got them
@@ -50,7 +50,7 @@ ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const Childr
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
                           const Environment& environment, const ChildrenOptions& options);
 
-// Of the program that runs.
+// Returns the path of the running program.
 std::string own_program();
 // A port of this machine that nobody listens at.
 int free_port();

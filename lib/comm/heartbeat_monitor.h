@@ -35,15 +35,15 @@ struct HeartbeatOptions {
   double collective_seconds = 120;  // for a rank to come to where another one waits
   double join_seconds = 60;         // for all to connect at the start
   double hook_seconds = 5;          // for the hooks of on_abort, together
-  // Where the others find rank 0, a name or an address, beside the addresses of its interfaces; and
-  // the one interface to use ("eth0", empty: all). Between processes of one host it is loopback.
+  // The name or address of rank 0, beside the addresses of its interfaces; and the only interface
+  // to use ("eth0"; empty: all). Processes of one host use loopback.
   std::string address, interface;
   // "the same command with --resume", in messages.
   std::string resume_command;
   std::function<void(std::string_view)> print;  // default: to standard error
   // The end of the process; for tests, which end a thread instead. default: _exit
   std::function<void(int)> exit;
-  // The process that started this one and stays as long as it: leave when that has ended (E601).
+  // The parent process, which must live as long as this one: exit when it has ended (E601).
   // 0: there is none such; launcher_pid() of process_exit.h finds the launchers of MPI and Slurm.
   int parent = 0;
   // SIGKILL to itself so long after it began to leave; 0: never.
@@ -130,9 +130,10 @@ class HeartbeatMonitor {
   };
   [[nodiscard]] Announcement announce(std::string what, double limit_seconds);
 
-  // What each rank gave under `key`, by rank, when all have. A key may be used again and again, by
-  // one thread of a rank at a time; other keys do not wait for it. A rank that comes more than
-  // `limit_seconds` after the first hangs (E602); 0: collective_seconds. At most 64 MiB of text.
+  // Collective: returns the texts of all ranks under `key`, by rank. A key is reusable, by one
+  // thread of a rank at a time; different keys are independent. A rank that is more than
+  // `limit_seconds` later than the first counts as hanging (E602); 0: collective_seconds. At most
+  // 64 MiB of text.
   std::vector<std::string> all_gather(std::string_view key, std::string text,
                                       double limit_seconds = 0);
   // The same for rank 0; the others get only what rank 0 gave, first of the list. All call the one

@@ -1,4 +1,4 @@
-// The hosts that a run is started on, and how its ranks lie on them.
+// The hosts of a run, and the placement of its ranks on them.
 #pragma once
 
 #include <string>

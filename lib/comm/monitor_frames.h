@@ -1,6 +1,5 @@
-// What goes over the links of the heartbeat monitor: frames of at most 64 KiB, each with its
-// length, its kind and fields in the order in which they are written. Bytes from a link are taken
-// apart with all limits checked.
+// Frames of the heartbeat monitor's links: at most 64 KiB each, with length, kind and fields in a
+// fixed order. Parsing checks all limits, since links are not trusted.
 #pragma once
 
 #include <cstdint>
@@ -88,7 +87,7 @@ class FrameReader {
   bool ok_ = true;
 };
 
-// Where a rank is, as it says each second.
+// The progress of a rank, reported every second.
 struct RankReport {
   int64_t step = 0, epoch = 0;
   std::string phase;
@@ -121,7 +120,8 @@ class Link {
   bool has_unsent() const { return open() && !out_.empty(); }
   void send(std::string_view frame);  // with the next flush()
   void flush();                       // as much as goes now
-  // What came; false when the other end closed it, or the network did: `lost_host` then.
+  // Receives available bytes. Returns false when the other end closed the link, or when the network
+  // failed: then `lost_host` is set.
   bool receive();
   bool lost_host() const { return lost_host_; }
   // The next whole frame. False: there is none now, or what came is no frame (`malformed`).

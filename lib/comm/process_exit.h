@@ -1,5 +1,5 @@
-// That a process ends, whatever it is doing: after a time, or when the start of a run takes too
-// long; and where it was then.
+// Forced exit: ends a process after a time limit, or when the start of a run takes too long, and
+// reports where it was.
 #pragma once
 
 #include <pthread.h>

@@ -55,7 +55,7 @@ class ProcessGroup {
                                                     const std::vector<int>& ranks) = 0;
 };
 
-// What a run over several processes talks with. One process has none.
+// The communication of a run over several processes. A single process has none.
 struct Processes {
   std::shared_ptr<ProcessGroup> group;        // null: the only process
   std::shared_ptr<HeartbeatMonitor> monitor;  // null together with it, and in tests without faults

@@ -248,7 +248,7 @@ class Reception {
     return {};
   }
 
-  // What is wrong with the visitor, to it, too.
+  // Returns the problem with the visitor after sending it to the visitor, too.
   std::string tell(Visitor& visitor, std::string problem) {
     const auto length = static_cast<uint32_t>(problem.size());
     send_all(visitor.socket, std::string(bytes_of(length)) + problem, steady_seconds() + 1);

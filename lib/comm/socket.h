@@ -44,11 +44,12 @@ struct Address {
   bool is_loopback() const;
 };
 
-// Of a name or a number, IPv4 first; empty with the system's reason in `error` when there are none.
+// Returns the addresses of a host name or number, IPv4 first. On failure, returns none and sets
+// `error` to the system's reason.
 std::vector<Address> resolve(const std::string& host, int port, std::string* error);
 
-// Of `interface`, or all that other hosts may reach ("": without loopback); IPv4 first, without
-// link-local ones. Throws ConfigError E613 where the interface has none.
+// Returns the addresses of `interface`, or of all interfaces but loopback for ""; IPv4 first,
+// without link-local addresses. Throws ConfigError E613 when the interface has none.
 std::vector<Address> addresses_of(const std::string& interface);
 
 // Names of the interfaces of this host that have an address, sorted: "eth0", "lo".

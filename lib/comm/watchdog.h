@@ -1,5 +1,5 @@
-// Who is lost, hangs or does something else than the others: judged from what the ranks report.
-// Functions of their arguments; the heartbeat monitor of rank 0 asks each second.
+// The watchdog: finds ranks that are lost, that hang or that diverge, from the reports of all
+// ranks. Pure functions; the heartbeat monitor of rank 0 calls them every second.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace meshtrain {
 
-// What rank 0 knows of a rank.
+// The state of a rank as rank 0 has it.
 struct RankView {
   std::string host;
   int64_t pid = 0;
@@ -55,8 +55,8 @@ Verdict different_loss(const std::vector<RankView>& ranks, int rank, int64_t ste
 // "rank 5 on host h2 (pid 20407)"
 std::string describe(const RankView& view, int rank);
 
-// The verdict as it is shown. `checkpoint` is the step of the newest complete one (0: none), `step`
-// the one reached, `resume` how to go on.
+// Formats the verdict. `checkpoint` is the step of the newest complete checkpoint (0: none), `step`
+// the last completed step, `resume` the command that resumes.
 std::string failure_text(const Verdict& verdict, int64_t checkpoint, int64_t step,
                          const std::string& resume);
 
@@ -65,7 +65,7 @@ struct RankFailure {
   int rank = 0, exit_code = 0;
   std::string text;
 };
-// What `failures`, sorted by rank, had to say, each text once with the ranks that it is from.
+// Returns the texts of `failures`, sorted by rank, each text once with its ranks.
 std::string failures_text(const std::vector<RankFailure>& failures,
                           const std::vector<RankView>& ranks, int64_t checkpoint);
 // E601: where the ranks that failed merely lost another one, which has ended. Who ended says more

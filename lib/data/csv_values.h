@@ -1,4 +1,4 @@
-// What the columns of a CSV file become: ids of texts, and rows of arrays.
+// Values of the columns of a CSV file: ids of texts, and rows of arrays.
 #pragma once
 
 #include <memory>

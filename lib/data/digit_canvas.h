@@ -1,5 +1,5 @@
-// The paper that digits are drawn on: 28 x 28 pixels, lengths in 1/64 pixel. All results are exact,
-// so that the bytes do not depend on the instructions used.
+// The canvas of drawn digits: 28 x 28 pixels, lengths in 1/64 pixel. All results are exact, so that
+// the bytes do not depend on the instruction set.
 #pragma once
 
 #include <array>

@@ -105,7 +105,7 @@ IdxHeader read_header(GunzipBytes& bytes, const std::string& path) {
              is_short ? "truncated?" : "something follows the array");
 }
 
-// What the header claims against the bytes present, before memory is taken.
+// Compares the header with the bytes present, before allocating memory.
 void check_claim(const IdxHeader& header, const InputFile& file, bool is_gzip) {
   if (!is_gzip) {
     const uint64_t found = file.size() - header.header_bytes;

@@ -1,8 +1,7 @@
-// Which images a folder holds: one folder of images per class, as Keras'
-// image_dataset_from_directory takes it.
+// Lists the images of a folder with one folder per class, as Keras' image_dataset_from_directory.
 //
 //   flowers/daisy/1.jpg      class 0
-//   flowers/daisy/garden/2.png  also class 0: folders within are read, too
+//   flowers/daisy/garden/2.png  also class 0: nested folders are read, too
 //   flowers/rose/1.jpg       class 1
 #pragma once
 
@@ -19,7 +18,7 @@ struct ImageListing {
   std::vector<std::string> class_names;  // sorted, or in the order asked for; empty without labels
   std::vector<std::string> paths;        // by class, within it by folder and name, bytewise
   std::vector<int32_t> labels;           // of each path; empty without labels
-  int64_t ignored = 0;                   // files whose name does not end as an image's
+  int64_t ignored = 0;                   // files without an extension of images
 };
 
 // Throws ConfigError E300 when there is no such folder; without `has_labels` it may be a file.

@@ -73,7 +73,7 @@ class ConcatRows final : public Rows {
 
   DType dtype() const override { return parts_[0]->dtype(); }
   const Shape& shape() const override { return shape_; }
-  // That of the part that costs most.
+  // The cost of the most expensive part.
   Cost cost() const override {
     Cost most = Cost::kMemory;
     for (const RowsPtr& part : parts_) {

@@ -19,7 +19,7 @@ constexpr double kShortest = 0.05, kLongest = 1;  // seconds
 
 }  // namespace
 
-// What a process says at a look.
+// The report of a process in look().
 struct Coordinator::Word {
   double time = 0;
   uint64_t logs = 0;

@@ -60,8 +60,8 @@ struct Need {
   std::vector<int64_t> blocks;  // of the memory that all programs share
 };
 
-// Of programs that all exist at once; `blocks`: what there is to share already. What steps take
-// besides counts where it may decide.
+// Returns the memory of programs that exist together. `blocks`: the shared blocks so far. Scratch
+// of steps is included when it may decide.
 Need needed_by(const std::vector<Program>& programs, const std::vector<int64_t>& blocks,
                int64_t room) {
   std::vector<const Program*> order;  // the largest arena first: the others lie within it

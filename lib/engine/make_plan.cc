@@ -40,7 +40,7 @@ PlannedCause rule_cause(const LayoutRule& rule) {
   return {"rule", rule.key, place_of(&rule)};
 }
 
-// What of the config each origin (passes/propagate.h) stands for.
+// Returns the cause in the config of each origin (passes/propagate.h).
 std::map<std::string, PlannedCause> causes_by_origin(const Setup& setup) {
   const DistributionConfig& config = setup.config().distribution;
   const ResolvedLayouts& layouts = setup.layouts();

@@ -89,7 +89,8 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
   add_kept_variables();
 }
 
-// Of the role of metrics, as no step of the optimizer touches them; they lie as their weights do.
+// Snapshots of weights have the role of metrics, since the optimizer does not update them. They
+// have the sharding of their weights.
 void StepGraphs::add_kept_variables() {
   const std::vector<std::string> names = callback_names(config_.callbacks);
   for (size_t c = 0; c < names.size(); ++c) {

@@ -1,11 +1,10 @@
 // Programs on a GPU: the steps become commands once, a run enqueues a plan of them.
 //
-// What the host gives a step lies in slots: scalars and the rows of batches that are gathered from
-// tables on the GPU in small ones, batches in large ones. Slots are copied together before a run;
-// there are twice as many as a run has steps, so that one half is filled while the other is
-// computed. Small outputs go to slots, too, and are copied back behind the run. So the processor
-// waits for a step only when it is asked for a result of it, and asked for those of the run before,
-// it does not wait for the last one.
+// Inputs from the host are in slots: small slots for scalars and for row numbers of batches that
+// are gathered on the GPU, large slots for batches. All slots of a run are copied together before
+// it. There are twice as many slots as steps of a run: one half is filled while the other computes.
+// Small outputs are in slots, too, and are copied back after the run. The host waits only when it
+// reads a result, and results of the run before the last do not wait for the last.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -130,7 +129,7 @@ GpuExecutor::~GpuExecutor() {
   try {
     device_->synchronize();  // nothing may be using the memory that goes now
   } catch (...) {
-    // The device failed before, and whoever asked for that work was told.
+    // The device failed before: the caller of that work has its error.
   }
 }
 

@@ -16,7 +16,7 @@ std::byte* nobodys(int variable) {
   return reinterpret_cast<std::byte*>((int64_t{variable} + 2) << 44);
 }
 
-// What the steps do, the prologue excepted. Takes of `share` what both need besides.
+// Returns the commands of all steps except the prologue. Takes the scratch of both from `share`.
 std::vector<gpu::Command> prepare(const Program& program, std::byte* arena,
                                   std::byte* small_buffers, const StepMemory::Share& share) {
   BufferMemory where;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kJoinSeconds = 150;  // NCCL's own limit is 120
 
-// Who says what is told apart by the heartbeat monitor while it lives.
+// Enters a collective in the heartbeat monitor while it lives, so that a hang names it.
 class Together {
  public:
   Together(HeartbeatMonitor* monitor, const char* what) : monitor_(monitor) {
@@ -105,7 +105,7 @@ std::vector<std::string> first_difference(const std::string& first, const std::s
   return {fmt::format("line {} is {}, on rank 0 {}", line + 1, text(b), text(a))};
 }
 
-// That of the device which is open.
+// Returns the runtime of the open device.
 gpu::Runtime& loaded_runtime() {
   std::string reason;
   gpu::Runtime* const runtime = gpu::load_runtime(reason);

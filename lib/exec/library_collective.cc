@@ -1,6 +1,5 @@
-// What a process gives is one block of memory, and so is what it receives: where the shards of a
-// step do not lie so (several operands, or split along an inner dimension), they are copied there
-// before and from there afterwards.
+// A process contributes one block of memory and receives one. Shards that are not contiguous
+// (several operands, or split along an inner dimension) are packed before and unpacked afterwards.
 #include "exec/library_collective.h"
 
 #include <algorithm>
@@ -156,7 +155,7 @@ AxisMask moved_axes(const Program& program, const ProgramStep& step, size_t i) {
   return axes & program.part.crossing();
 }
 
-// Those of a step that is one call of the library; 0: it is none.
+// Returns the axes of a step that is one call of the library; 0 for other steps.
 AxisMask axes_of_library(const Program& program, const ProgramStep& step, bool has_gathers) {
   const LowerOp op = lowering_of(*step.op);
   const bool is_fast = !program.fixed_reductions;
@@ -166,8 +165,8 @@ AxisMask axes_of_library(const Program& program, const ProgramStep& step, bool h
   return is_made ? moved_axes(program, step, 0) : 0;
 }
 
-// Those of a step that gathers on GPUs what each process has added up in a fixed order; 0: it is
-// none.
+// Returns the axes of a step that, on GPUs, gathers the sums which each process computed in a fixed
+// order; 0 for other steps.
 AxisMask axes_of_shares(const Program& program, const ProgramStep& step) {
   if (lowering_of(*step.op) != lower_all_reduce || !program.fixed_reductions)
     return 0;

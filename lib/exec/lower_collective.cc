@@ -47,7 +47,7 @@ class Collective {
               return run_box(buffer, part, device, 0, num_elements(buffer.shape));
             }};
   }
-  // Of n elements, those that the process at this place of its group adds up.
+  // Returns the range of n elements that the process at this place of its group reduces.
   std::pair<int64_t, int64_t> share_of(int64_t n, int64_t place) const {
     const int64_t count = static_cast<int64_t>(group_.size());
     return {n * place / count, n * (place + 1) / count};
@@ -65,7 +65,7 @@ class Collective {
     return contiguous_view(shard.data + begin * shard.item_size(), shard.dtype, {end - begin});
   }
 
-  // Of an operand and its result.
+  // Returns the side of operand or result i.
   using SideOf = Side (Collective::*)(size_t i) const;
 
   // From all sources to all targets.

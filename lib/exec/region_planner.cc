@@ -169,8 +169,8 @@ void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
   const MeshPart peer = part_.of(rank);
   const AxisMask axes = target_.buffer.axes;
   const int64_t num_targets = peer.num_shards(axes);
-  // What others send each other matters until it is known that something is sent: among n processes
-  // there are n * n pairs.
+  // Messages between other processes are checked only until the first one is found: n processes
+  // have n * n pairs.
   const auto matters = [&](const Source& source) {
     return source.is_mine || !exchange.is_expected();
   };

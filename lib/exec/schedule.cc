@@ -31,7 +31,7 @@ std::vector<Task> split(const Kernel& kernel, int num_workers) {
   return tasks;
 }
 
-// What workers touched since the last barrier.
+// The memory that workers accessed since the last barrier.
 class Tracker {
  public:
   // Whether `access` by `worker` must come after something of another worker.

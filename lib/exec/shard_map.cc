@@ -90,7 +90,7 @@ HostTensor gather_whole(const MeshPart& part, const Sharding& sharding, const Sh
     return whole;
   }
   MESHTRAIN_CHECK(group != nullptr && group->size() == part.processes());
-  // Of several processes with the same shards the first one gives them.
+  // Among processes with equal shards, the first one sends them.
   const auto gives = [&](const MeshPart& of) {
     return of.holder(of.device(0), sharding.used_axes(), 0) == of.rank();
   };

@@ -34,7 +34,7 @@ constexpr int kNone = -1;
 
 using ValueList = SmallVector<ValueId, 4>;  // operands or results of a node
 
-// What a node is part of; `plan` groups collectives by it.
+// The phase of a step that a node belongs to; `plan` groups collectives by phase.
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
 std::string_view phase_name(Phase phase);
 
@@ -66,7 +66,7 @@ struct Node {
 enum class VariableRole : uint8_t { kWeight, kSlot, kMetric, kScalar };
 
 // The four layouts of a variable: where it rests, how the forward pass sees it, how its gradient is
-// reduced, how its optimizer state lies. ZeRO-1/2/3, FSDP and HSDP are settings of these.
+// reduced, how its optimizer state is sharded. ZeRO-1/2/3, FSDP and HSDP are settings of these.
 struct VariableLayout {
   Sharding storage, compute, grad, state;
 };

@@ -42,7 +42,7 @@ class Signatures {
   size_t size() const { return list_.size(); }
 
  private:
-  std::deque<Signature> list_;  // addresses stay
+  std::deque<Signature> list_;  // stable addresses
   HashIndex index_;
 };
 

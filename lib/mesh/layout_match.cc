@@ -197,7 +197,7 @@ class UnusedRules {
     }
   }
 
-  // What the rule was probably meant for and has no other rule stays whole on every device.
+  // Notes the likely target of the rule that has no other rule, and so is replicated.
   void note_replicated(const LayoutRule& rule, const std::optional<std::string>& best,
                        Diagnostic& problem) const {
     const Pattern pattern(rule.key, rule.loc);

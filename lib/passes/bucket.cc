@@ -95,8 +95,8 @@ std::vector<bool> can_be_late(const Graph& graph, const DeviceMesh& mesh) {
   return late;
 }
 
-// What reads a collective's result only for the update or the host: it would hold up the nodes
-// behind it until the collective is done, and runs when all of them have.
+// Nodes that read a collective's result only for the update or the host. Each would delay the nodes
+// after it until the collective is complete, so it runs after all of them.
 std::vector<bool> can_be_deferred(const Graph& graph, const std::vector<NodeId>& first_reader,
                                   NodeId first_update, const std::vector<bool>& late) {
   std::vector<bool> out(graph.nodes.size(), false);
@@ -128,7 +128,7 @@ std::vector<int> chain_depths(const Graph& graph) {
   return depths;
 }
 
-// What the members of a bucket have in common.
+// The common properties of a bucket's members.
 struct Kind {
   const Node* node;  // one of them: its op, axes, combine and phase
   DType dtype;
@@ -275,7 +275,7 @@ class BucketWriter {
     }
   }
 
-  // What waited for a bucket that is complete now: its collectives, or `all` of it.
+  // Emits nodes that waited for a complete bucket: its collectives, or `all` nodes.
   void emit_waiting(bool all) {
     for (bool progress = true; progress && !waiting_.empty();) {
       progress = false;

@@ -8,11 +8,11 @@ namespace meshtrain {
 
 constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as PyTorch DDP; more hides no better
 
-// What a bucket of gathers makes at most: weights of that many bytes are in use, as many are
-// fetched.
+// Upper bound on the result of a bucket of gathers. Twice as many bytes of weights are in memory:
+// one bucket in use, and one being gathered.
 constexpr int64_t kGatheredBytes = 8 * kBucketBytes;
 
-// Of one device's shard of a value that has its sharding.
+// Returns the bytes of one device's shard of a sharded value.
 int64_t local_bytes(const Value& value, const DeviceMesh& mesh);
 
 // Merges all_reduce, reduce_scatter and all_gather nodes of equal axes, dtype, combine and phase

@@ -6,7 +6,7 @@
 //   3      Z        Z         Z                 ZeRO-3, FSDP; HSDP when Z leaves out a batch axis
 //
 // L is the user's layout without the batch axes, Z adds the zero axes to it; the compute layout is
-// always L. A user layout that names a batch axis itself asks for FSDP of that variable: then Z is
+// always L. A user layout that names a batch axis itself requests FSDP of that variable: then Z is
 // the user's layout as written. Level 1 reduces gradients when the update needs them, level 2 as
 // soon as they exist, so that less of them is alive at once.
 #pragma once

@@ -206,7 +206,7 @@ class Lowering {
   // New values of variables: in place where the old one is not read afterwards, else copied at the
   // end.
   void place_updates() {
-    // Of each variable that is read.
+    // The buffer of each variable that is read.
     std::vector<int> old_buffer(program_.variables.size(), kNone);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (program_.buffers[b].variable != kNone) {

@@ -277,7 +277,7 @@ class Partitioner {
     }
   }
 
-  // What the host reads is reduced; what a variable takes has its storage layout.
+  // Reshards the ends: outputs are reduced, updates get the storage layout of their variable.
   void reshard_ends() {
     for (const Output& output : graph_.outputs) {
       const Sharding target = actual(output.value).reduced();

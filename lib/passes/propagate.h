@@ -6,7 +6,7 @@
 //   B  then everything: compute layouts of variables and whole pins; what stage A decided may be
 //      extended, never removed
 // In each stage element-wise ops go first, broadcasts forward last. Variables are closed: nothing
-// flows into them. A cotangent lies as its value.
+// flows into them. A cotangent has the sharding of its value.
 //
 // Each decision stores where it came from: Value::sharding_origin has one name for each axis of the
 // dims, in their order (ir/name_list.h; printed "batch, d1/kernel" of [data, model]); that of the

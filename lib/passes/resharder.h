@@ -42,7 +42,7 @@ class Resharder {
   ValueId append(const ReshardMove& move, ValueId value, Reader reader, const Reasons& reasons);
   std::string unique_path(std::string path);
 
-  // What was resharded, so that readers share it.
+  // Resharded values, which readers share.
   struct Shared {
     ValueId value;
     Sharding target;

@@ -19,7 +19,7 @@ class Rewriter {
   NodeId move(Node& node);
   // As move, with these operands (values of the new graph).
   NodeId move_with(Node& node, ValueList inputs);
-  // As move_with; the old values stay as they are.
+  // As move_with; the old values are unchanged.
   NodeId move_and_keep_values(Node& node, ValueList inputs);
   // Appends a node with one result of this type.
   ValueId append(Node node, ValueType type);
@@ -39,8 +39,8 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
-// What outputs, updates and cotangent ties name, through `map`: kNone for a value that is gone, to
-// which a tie is dropped.
+// Renumbers the values of outputs, updates and cotangent ties through `map`. A tie to a removed
+// value (kNone) is dropped.
 void renumber_ends(Graph& graph, const std::vector<ValueId>& map);
 
 // Takes out the nodes that no output or update depends on.

@@ -76,7 +76,7 @@ class RowFuser {
     return step.fused == kNone && step.op->reduction;
   }
 
-  // Of a reduction over the last dimension, perhaps others, but not all.
+  // Returns the rows of a reduction over the last dimension, and perhaps others, but not all.
   std::optional<Rows> rows_of_reduction(const ProgramStep& step) const {
     if (!is_reduction(step))
       return std::nullopt;

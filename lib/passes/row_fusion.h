@@ -12,7 +12,7 @@ namespace meshtrain {
 // number a row, each of which reads a result of the group, or a large array that others of it read,
 // or feeds it. Its steps are moved behind the first of them and numbered (ProgramStep::row_fusion);
 // then memory is planned again, for nothing of a group's operands may be overwritten before its
-// end. For programs of GPUs; one with fixed reductions stays as it is.
+// end. For programs of GPUs; one with fixed reductions is unchanged.
 void fuse_rows(Program& program);
 
 }  // namespace meshtrain

@@ -8,12 +8,11 @@
 //   all_to_all       an exchange
 //   permute          a message
 //
-// Where several tensors, or shards that are no runs of theirs, go as one, they are copied together
-// before and apart afterwards. A kernel for that takes its launch and its bytes at the memory's
-// rate.
+// A bucket of several tensors, or of non-contiguous shards, is packed before the call and unpacked
+// after it. Each copy kernel takes a launch and its bytes at the memory's rate.
 //
-// NCCL's calls are a start, so many hops, so many bytes at a rate: the formulas of its own tuning
-// model, with whose constants the table of hardware is filled. n devices on h hosts, g = n / h on
+// An NCCL call takes a start, a number of hops, and its bytes at a rate: the formulas of NCCL's own
+// tuning model, whose constants fill the table of hardware. n devices on h hosts, g = n / h on
 // each, S bytes:
 //
 //   ring gather, scatter  start + (n - h) link hop + (h - 1) network hop + (n-1)/n S / B
@@ -78,7 +77,7 @@ struct CollectiveCall {
 // slice, which is local.
 CallTime collective_time(const Hardware& hardware, const CollectiveCall& call, GroupShape group);
 
-// What such calls are measured under: all_gather, all_to_all (exchanges, permutes, too), and
+// The names of measured calls: all_gather, all_to_all (also for exchanges and permutes), and
 // all_reduce_fixed, all_reduce_fast, reduce_scatter_fixed, reduce_scatter_fast.
 const std::vector<std::string>& call_names();
 std::string call_name(MoveKind kind, bool fixed);

@@ -182,7 +182,7 @@ class Estimator {
     return call;
   }
 
-  // What other reductions would cost more (or less) is kept for a note.
+  // Stores the difference to the other kind of reductions for a note.
   CallTime library_time(CollectiveCall call, GroupShape group) {
     const CallTime time = collective_time(hardware_, call, group);
     call.fixed = false;
@@ -310,7 +310,7 @@ class Estimator {
     }
   }
 
-  // The axis that moves most should lie on the fast links: the last one.
+  // The axis with the most traffic should use the fast links: the last axis.
   void note_slow_axis() {
     if (out_.hosts == 1 || out_.axes.size() < 2) {
       return;

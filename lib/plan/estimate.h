@@ -18,7 +18,7 @@ namespace meshtrain {
 
 struct PlannedCollective;
 
-// Of one collective of a step, in seconds.
+// The estimate of one collective of a step, in seconds.
 struct EstimatedCall {
   double seconds = 0;
   double exposed = 0;  // of that, kernels wait for it
@@ -26,7 +26,7 @@ struct EstimatedCall {
   GroupShape group;
 };
 
-// Where an axis of the mesh lies.
+// The placement of a mesh axis on hosts.
 struct AxisPlace {
   std::string name;
   GroupShape group;
@@ -39,7 +39,8 @@ struct Estimate {
   std::vector<AxisPlace> axes;
   std::vector<EstimatedCall> calls;  // beside PlanSummary::collectives
 
-  // Of a step on one device, in seconds: step = compute + memory + launch + exposed + jitter.
+  // The time of a step on one device, in seconds: step = compute + memory + launch + exposed +
+  // jitter.
   double compute = 0;   // kernels that are bound by their products
   double memory = 0;    // kernels that are bound by their bytes
   double launch = 0;    // begin and end of kernels

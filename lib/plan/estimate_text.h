@@ -1,4 +1,4 @@
-// The part of the plan that says how long a step takes. The summary has an estimate.
+// The part of the plan with the estimated time of a step. The summary must have an estimate.
 #pragma once
 
 #include <string>

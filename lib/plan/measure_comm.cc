@@ -66,7 +66,7 @@ Case make_case(MoveKind kind, int axis, int64_t n, int64_t bytes) {
   if (kind == MoveKind::kReduceScatter) {
     return {kind, {elements}, partial, split};
   }
-  // What one device holds is the size of an all_to_all.
+  // The size of an all_to_all is that of one device's shard.
   return {kind, {n, elements}, {{{axis}, {}}, 0, Combine::kSum}, {{{}, {axis}}, 0, Combine::kSum}};
 }
 
@@ -122,7 +122,7 @@ int64_t moved_bytes(const Program& program) {
   return bytes;
 }
 
-// Of devices that fill hosts in order.
+// Returns the group of an axis when devices fill hosts in order.
 GroupShape group_of(const CommOptions& options, int axis) {
   const ProcessGroup* group = options.processes.group.get();
   const int64_t devices = options.mesh.num_devices();

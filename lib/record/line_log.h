@@ -14,7 +14,7 @@ class LineLog {
   // Called once, with the reason, when lines can no longer be written.
   using OnTrouble = std::function<void(const std::string& message)>;
 
-  // Creates `path` anew, or goes on at its end. Throws FileError (exit 74).
+  // Creates `path` anew, or appends to it. Throws FileError (exit 74).
   LineLog(std::string path, OnTrouble on_trouble, bool append = false);
   ~LineLog();
   LineLog(const LineLog&) = delete;

@@ -1,10 +1,10 @@
-// What `predict` writes, by the end of the file's name:
+// The output files of `predict`, by file extension:
 //   .npy     the only output, one row per sample
 //   .npz     an array per output, by name
 //   .csv     a header and a line per sample; the columns are NAME, or NAME_0, NAME_1_2 for the
 //            elements of an output that has several per sample
 //   .jsonl   an object per sample: {"NAME": [0.1, 0.9]}; null for NaN and infinity
-// Numbers of texts are the shortest that read back as the same.
+// Numbers in text formats are the shortest that read back exactly.
 #pragma once
 
 #include <span>

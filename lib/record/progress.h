@@ -53,7 +53,7 @@ class Progbar {
   int64_t width_ = 0;  // visible columns of the drawing on the screen
 };
 
-// Of a mean as verbose 1 (`absolute`) or verbose 2 prints it: "0.5000", "1.0000e-03", "nan".
+// Formats a mean as verbose 1 (`absolute`) or verbose 2 prints it: "0.5000", "1.0000e-03", "nan".
 std::string progress_number(double value, bool absolute);
 // "200ms/step", "1s/step", "12us/step".
 std::string progress_step_time(double seconds);

@@ -99,7 +99,7 @@ std::optional<Diagnostic> occupied(const RunDirOptions& options) {
   Diagnostic out{Severity::kError, "E141", fmt::format("`{}` {}", options.dir, problem),
                  options.dir_loc,  {},     {}};
   return out.help(problem == "holds another run"
-                      ? "--resume to go on with it, or another folder"
+                      ? "--resume to continue it, or another folder"
                       : "another folder, or no -o for a new one under runs/ each time");
 }
 

@@ -5,8 +5,8 @@
 //   plan.txt, plan.json    what is sharded how   checkpoints/
 //   data.json              what was learned from the training data: learned_file.h
 //
-// config.resolved.yaml can be used from anywhere: the places of data are absolute.
-// A run never writes into another run's directory; one that is resumed goes on in its own.
+// config.resolved.yaml can be used from anywhere: the paths of data are absolute. A run never
+// writes into another run's directory; a resumed run continues in its own.
 #pragma once
 
 #include <memory>
@@ -27,23 +27,22 @@ struct RunDirOptions {
                       // and a hash
   std::string root = "runs";
   std::string new_folder;  // its name, in place of <time>_<4 hex digits>
-  bool resume = false;     // `dir` holds a run, and it goes on
+  bool resume = false;     // continue the run in `dir`
 };
 
-// What can be said before anything else is done: E141 `dir` holds another run (or anything), E142
-// (exit 74) it cannot be made or written to. What a run leaves that is killed before it reports
-// anything, a checkpoints/ without one and an empty metrics.jsonl, is nothing: that run is begun
-// again.
+// Checks `dir` before anything else is done: E141 when it holds another run (or anything), E142
+// (exit 74) when it cannot be created or written to. A run that was killed before its first report
+// leaves an empty checkpoints/ and an empty metrics.jsonl: such a folder counts as empty.
 void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics);
 
-// Whether folder `path`, which need not exist, can get new files: else E142.
+// Checks that files can be created in folder `path`, which need not exist: else E142.
 void check_can_make(const std::string& path, const SourceLoc& loc, Diagnostics& diagnostics);
 
 class RunDir {
  public:
-  // Makes the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link
-  // `latest` to it. Throws ConfigError E141, E142.
-  // To go on, it must be there already, and rewind() must come before metrics().
+  // Creates the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link
+  // `latest` to it. Throws ConfigError E141, E142. A resumed run needs an existing directory, and
+  // rewind() before metrics().
   RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble);
 
   // The same, which another process made and writes.

@@ -31,7 +31,7 @@ struct GitState {
   std::string commit;  // empty on a branch without one
   std::string branch;  // empty when no branch is checked out
 };
-// Of the work tree around `folder`, read from its files; nothing when there is none.
+// Returns the state of the git work tree around `folder`, read from its files; nothing without one.
 std::optional<GitState> git_state(const std::string& folder);
 
 }  // namespace meshtrain

@@ -27,7 +27,7 @@ class RunWriter {
   RunWriter(Options options, const Config& config, RunDir& run, Console& console);
 
   void start(const RunInfo& info, const std::vector<std::string>& command_line);
-  // What a trainer calls: events, log.txt, console.
+  // The hooks for a trainer: events, log.txt, console.
   std::vector<Hook*> hooks();
   void saved(const std::string& text);
   void warn(const std::string& text);

@@ -34,8 +34,8 @@ class H5Datasets {
   // Paths of all datasets ("group/x"), sorted.
   const std::vector<std::string>& names() const { return names_; }
 
-  // Throws ConfigError E320 for a dataset that is not there, lies behind a soft or external link or
-  // in other files, needs a filter that is no part of the library, holds no numbers, or declares
+  // Throws ConfigError E320 for a dataset that is missing, that is behind a soft or external link,
+  // or in other files, needs a filter that is no part of the library, holds no numbers, or declares
   // more elements than are stored. Numbers in the other byte order are turned when read; a single
   // number is an array of one.
   H5Dataset open(const std::string& name);

@@ -1,4 +1,4 @@
-// What reading and writing HDF5 share: handles that close themselves, and element types.
+// Shared by reading and writing of HDF5: handles that close themselves, and element types.
 #pragma once
 
 #include <hdf5.h>

@@ -21,7 +21,7 @@ constexpr uint64_t kH5RunBytes = uint64_t{4} << 20;  // of rows that are read at
 // How many rows from the beginning of `order` follow each other, and are read and sent together.
 size_t h5_run(std::span<const int64_t> order, uint64_t row_bytes);
 
-// Serves until nobody asks any more.
+// Serves requests until the parent closes the connection.
 void serve_h5(const std::string& path, const IsolatedProcess::Send& send,
               const IsolatedProcess::Receive& receive);
 

@@ -29,7 +29,7 @@ struct NpyLayout {
   bool fortran_order = false;  // never for one dimension, where it says nothing
   uint64_t num_bytes = 0;
 
-  // Elements as stored to elements as they are in memory; the order stays.
+  // Converts stored elements to elements in memory, in the same order.
   void convert(std::byte* data, size_t num_bytes) const;
 };
 // Reads the header and compares what follows it with the shape; leaves `bytes` at the data.

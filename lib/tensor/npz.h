@@ -18,7 +18,7 @@ class ZipReader;
 // An array of an archive.
 struct NpzMember {
   NpyLayout layout;
-  // Where the .npy member and its elements begin in the file when it is stored, not deflated.
+  // Offsets of the .npy member and of its elements in the file, when it is stored, not deflated.
   std::optional<uint64_t> offset, data_offset;
   uint32_t crc = 0;  // CRC-32 of the .npy member
 };
@@ -35,7 +35,7 @@ class NpzReader {
 
   const std::vector<std::string>& names() const { return names_; }  // in the archive's order
   bool has(std::string_view name) const;
-  // What an array is and where it lies. Throws as read().
+  // Returns type, shape and offsets of an array. Throws as read().
   NpzMember member(std::string_view name);
   // The elements of an array for who reads them bit by bit, while the archive is open.
   std::unique_ptr<ByteReader> open(std::string_view name);

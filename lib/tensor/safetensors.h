@@ -64,8 +64,8 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// What a file with these tensors begins with, up to the first byte of data (at a multiple of 64),
-// and the order of the data: indices into `tensors`.
+// The beginning of a file, up to the first byte of data (at a multiple of 64), and the order of the
+// data: indices into `tensors`.
 struct SafetensorsHead {
   std::string bytes;
   std::vector<size_t> order;

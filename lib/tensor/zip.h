@@ -35,7 +35,7 @@ class ZipReader {
   bool has(std::string_view name) const;
   uint64_t size(std::string_view name) const;  // of the member, as declared
   uint32_t crc(std::string_view name) const;   // likewise
-  // Where the member's bytes begin in the file when it is stored, not deflated.
+  // Returns the offset of the member's bytes in the file, when it is stored, not deflated.
   std::optional<uint64_t> stored_offset(std::string_view name) const;
 
   // Hands the member's bytes to `read`, then reads what it left and compares the checksum; after

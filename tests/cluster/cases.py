@@ -402,7 +402,7 @@ def a_network_that_loses_nearly_all_ends_the_run(bench):
 
 
 @long
-def a_blocked_port_of_the_control_channel_ends_the_run(bench):
+def a_blocked_port_of_the_heartbeat_connection_ends_the_run(bench):
     process = begin(bench, "blocked", launch=True)
     control, _ = ports_of_rank_0(bench, process.pid_of(0))
     check(len(control) == 1, f"one control channel, not {control}")

@@ -256,7 +256,7 @@ TEST_CASE("nothing to resume is an error unless a fresh start is meant") {
         0);
   const Result occupied = meshtrain({"train", "small.yaml", "-o", "run"}, folder.path());
   CHECK(occupied.exit_code == 2);
-  CHECK(occupied.err.find("--resume to go on with it") != std::string::npos);
+  CHECK(occupied.err.find("--resume to continue it") != std::string::npos);
   // Without a folder: the newest run of the name.
   REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
   const Result again = meshtrain({"train", "small.yaml", "run.resume=auto"}, folder.path());

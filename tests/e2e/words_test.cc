@@ -130,7 +130,7 @@ TEST_CASE("a flag without its value is refused by every verb") {
 
 TEST_CASE("what cannot act is refused") {
   check_misuse({"train", "small.yaml", "--allow", "nope"},
-               "`--allow nope`: no such key keeps a run from going on");
+               "`--allow nope`: no such key keeps a run from resuming");
   check_misuse({"resume", "run", "--allow", "fit.epochs"}, "one of data.train, seed, ");
   check_misuse({"launch", "small.yaml", "--hostfile", "nope"},
                "--hostfile: cannot open `nope`: No such file or directory");

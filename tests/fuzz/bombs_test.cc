@@ -183,7 +183,7 @@ std::vector<Bomb> bombs() {
       {"npz", "a member just below what is trusted",
        [] { return zip_of_zeros(1, (1 << 24) - 1, (1 << 24) - 1); }},
       {"npz", "a member that ends early", [] { return zip_of_zeros(1, 200'000'000, 1'000'000); }},
-      {"npz", "a member that goes on", [] { return zip_of_zeros(1, 1000, 50'000'000); }},
+      {"npz", "a member without end", [] { return zip_of_zeros(1, 1000, 50'000'000); }},
       {"npz", "many members", [] { return zip_of_zeros(10000, 1000, 1000); }},
       {"npz", "large members", [] { return zip_of_zeros(20, 100'000'000, 100'000'000); }},
       {"safetensors", "a deep header", [] { return safetensors(repeat("[", kLarge)); }},
@@ -206,7 +206,7 @@ std::vector<Bomb> bombs() {
          return safetensors(header + "\"a\":1}}");
        }},
       {"idx", "gzip of zeros", [] { return deflated(std::string(800'000'000, '\0'), 31); }},
-      {"idx", "gzip that says little and goes on",
+      {"idx", "gzip that claims to be short and is not",
        [] {
          return deflated(std::string("\0\0\x08\1\0\0\0\1", 8) + std::string(500'000'000, '\1'), 31);
        }},

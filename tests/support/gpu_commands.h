@@ -1,4 +1,4 @@
-// What a GPU is told to do in a step, for tests that only look at it.
+// The commands of a step on a GPU, for tests that do not run them.
 #pragma once
 
 #include <vector>

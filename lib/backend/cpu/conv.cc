@@ -17,9 +17,9 @@ constexpr double kProductsPerNanosecond = 55;  // of whole vectors, float32
 
 // --- packed kernels ------------------------------------------------------------------------------
 //
-// Of each pass and group panels of `panel` columns, the last of as many whole vectors as are left;
-// in a panel a line of columns for each cell and source channel. Depthwise: one line of all
-// channels for each cell.
+// Each pass and group has panels of `panel` columns; the last panel has the remaining whole
+// vectors. A panel has a line of columns for each cell and source channel. Depthwise: one line of
+// all channels for each cell.
 
 template <class Word>
 class Pack final : public Kernel {

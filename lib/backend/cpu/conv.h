@@ -3,7 +3,7 @@
 // float32 goes to the code that oneDNN generates for a shape (conv_dnnl.h; measured 5 to 50% faster
 // at nearly every shape, bench_conv shows it). The loops of simd/conv.cc compute float64, the few
 // cases in which they are faster, shapes that oneDNN has no such code for, and batches of so few
-// images that these must be cut in parts for the workers. They read operands where they lie; only
+// images that these must be cut in parts for the workers. They read operands in place; only
 // images that need padding are copied, one at a time, into the scratch of a worker.
 #pragma once
 

@@ -7,10 +7,10 @@
 
 namespace meshtrain::cpu {
 
-// Where elements lie. A blocked place is the sum of what cell, channel and filter add to it.
+// Offsets of elements in blocked kernels: the sum of the offsets of cell, channel and filter.
 class KernelBlocks {
  public:
-  // Indices whose blocked places lie side by side; `used` of them exist, the rest is padding.
+  // Indices with adjacent blocked offsets; `used` of them exist, the rest is padding.
   struct Run {
     int64_t index, used, place, size;
   };

@@ -1,6 +1,6 @@
 // Convolutions in float32 by the code that oneDNN generates for a shape.
 //
-// Images that lie side by side and share a kernel are a run; each run is cut in chunks of a number
+// Adjacent images that share a kernel are a run; each run is split into chunks of a number
 // of images that depends on shapes only, and each chunk is a call of one primitive. Kernels are
 // rearranged to the blocks of the primitive before, gradients of kernels after.
 #pragma once

@@ -73,7 +73,7 @@ const std::byte* BoxReader::read(const std::byte* image_data, const Index3& low,
     return image_data + ((low[0] * image[1] + low[1]) * image[2] + low[2]) * pixel;
   }
   const int64_t step = pitch * item_size;
-  // Of a row: pixels left of the image, in it, right of it.
+  // The pixels of a row that are left of the image, in it, and right of it.
   const int64_t left = std::clamp<int64_t>(-low[2], 0, size[2]);
   const int64_t inside = std::clamp<int64_t>(image[2] - low[2], left, size[2]) - left;
   for (int64_t z = 0; z < size[0]; ++z) {

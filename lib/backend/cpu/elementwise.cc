@@ -373,7 +373,8 @@ const std::byte* Tape::read(const Place& place, const Block& block, std::byte* s
   return gather(operand, block, gathered);
 }
 
-// What is the same in every block: constants, scalar operands, a repeated last dimension.
+// Fills the values that are equal in every block: constants, scalar operands, a repeated last
+// dimension.
 void Tape::fill_once(std::byte* scratch) const {
   for (const Constant& constant : constants_) {
     fill_elements(slot(scratch, constant.slot), constant.value, constant.item_size, block_size_);

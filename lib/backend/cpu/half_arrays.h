@@ -6,7 +6,7 @@
 
 namespace meshtrain::cpu {
 
-// Arrays of one size. Those that lie side by side do so in scratch, too.
+// Arrays of one size. Adjacent arrays are adjacent in scratch, too.
 class HalfArrays {
  public:
   HalfArrays(DType dtype, int64_t elements) : dtype_(dtype), elements_(elements) {}

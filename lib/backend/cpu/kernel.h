@@ -3,7 +3,7 @@
 // that oneDNN takes in each call of a primitive (primitive.h).
 //
 // A kernel consists of `units()` parts that may be computed apart, in any order, by any worker.
-// What a unit computes depends on shapes only, so that the results do not depend on the number of
+// The content of a unit depends on shapes only, so that results do not depend on the number of
 // workers.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostRegionArgs = 400;  // of a launch, as far as regions can be divided
 
-// What regions of one launch have in common.
+// The common properties of the regions of one launch.
 struct Form {
   StridedLoop loop;  // over accesses, which are `pack` elements or one word; strides in elements
   size_t num_sources = 1;

@@ -38,7 +38,7 @@ bool fit_lines(int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
   return false;
 }
 
-// Changes the strides that do not matter so that the library can be told about them.
+// Changes irrelevant strides so that the library accepts them.
 bool fit_library(MatmulSpec& spec) {
   if (!has_library_type(spec.dtype) || (spec.c_row < spec.n && spec.m > 1))
     return false;

@@ -1,8 +1,8 @@
-// From KernelSpecs to the commands of a GPU. Needs no GPU.
+// Lowers KernelSpecs to the commands of a GPU. Needs no GPU.
 //
-// lower_*.cc hold one family of kernels each: the `make` of their specs. All of them add Launches
-// whose text they generate, Matmuls and Convs. Sizes and strides stand in the text as constants,
-// addresses are arguments, so that equal computations on different memory are one kernel.
+// Each lower_*.cc has one family of kernels: the `make` of their specs. They add Launches with
+// generated text, Matmuls and Convs. Sizes and strides are constants of the text and addresses are
+// arguments, so that equal computations on different memory are one kernel.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ namespace meshtrain::gpu {
 
 class GpuLowering {
  public:
-  // `allocate`: memory of the device, which lives as long as the commands; called when a
-  // step needs more scratch than steps before it.
+  // `allocate`: returns memory of the device that lives as long as the commands. It is called when
+  // a step needs more scratch than the steps before.
   explicit GpuLowering(std::function<std::byte*(int64_t bytes)> allocate);
   void lower(KernelSpecs specs);
   void lower(KernelSpec spec);
@@ -61,7 +61,7 @@ class GpuLowering {
     std::byte* memory;
     int64_t bytes;
     bool is_used;
-    int64_t free_at;  // number of communications before which no other step may have it
+    int64_t free_at;  // number of communications before which no other step may use it
   };
   std::function<std::byte*(int64_t)> allocate_;
   std::vector<Block> blocks_;

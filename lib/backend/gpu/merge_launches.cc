@@ -41,7 +41,7 @@ struct Placed {
         after[place].push_back(other);
     }
   }
-  // Of what waits for these places.
+  // Returns the level of a group that depends on these places.
   int level_of(const std::vector<int>& previous) const {
     int out = 0;
     for (int other : previous)
@@ -153,8 +153,8 @@ std::vector<bool> waited_for(const Placed& groups, const std::vector<size_t>& wo
   return out;
 }
 
-// Tiny groups join the last chain of their level, since that one is behind most of what they wait
-// for. Those that nothing waits for come after everything else, in chains of their own.
+// Tiny groups are appended to the last chain of their level, since that one is behind most of what
+// they wait for. Those that nothing waits for come after everything else, in chains of their own.
 Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
   std::vector<size_t> words;
   for (const std::vector<int>& group : groups.places)
@@ -230,7 +230,7 @@ std::string paths_of(const std::vector<Command>& commands, const std::vector<int
   return text;
 }
 
-// What is no launch is a call by itself.
+// A command that is no launch becomes a call of its own.
 decltype(Call::what) alone(const Command& command) {
   return std::visit(
       [](const auto& what) -> decltype(Call::what) {

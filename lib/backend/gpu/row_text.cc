@@ -173,7 +173,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     }
   }
 
-  // What the wanted values need of a chunk, from the operands on.
+  // Returns the text that computes the wanted values of a chunk from the operands.
   std::string chunk_text(const std::vector<Operand>& wanted) const {
     std::vector<bool> values(plan_.values.size()), arrays(plan_.arrays.size());
     const auto want = [&](const Operand& operand) {
@@ -276,7 +276,7 @@ if (base + more * lanes < end) all = join(all, {0}[more]);
                        base_name(x));
   }
 
-  // What a member computes at one column, or for one row.
+  // Returns the text of a member for one column, or for one row.
   std::string member_lines(const Member& member) const {
     const RowCall& call = *member.call;
     const auto assigned = [&](size_t result, const std::string& text, DType dtype) {

@@ -1,4 +1,4 @@
-// Communication whose result is known, tried before anything depends on it.
+// Communicator self-test: communication with known results, before training depends on it.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,15 @@
 
 namespace meshtrain::gpu {
 
-// Each device of `size` sends each other bytes of its own. Collective, after Device::join. Throws
-// RuntimeFailure (exit 8) that names the rank from which something else came.
+// Collective, after Device::join: every device sends a pattern to every other. Throws
+// RuntimeFailure (exit 8), which names the rank with wrong data.
 void check_exchange(Device& device, int rank, int size);
 
-// Sums, maxima, an all-gather and a reduce-scatter of about so many elements over these ranks, this
-// one among them. Throws RuntimeFailure (exit 8).
+// Collective: checks sums, maxima, an all-gather and a reduce-scatter of about `elements` elements
+// over `ranks`, which includes this process. Throws RuntimeFailure (exit 8).
 //
-// NCCL takes memory when the first collective of a kind and size connects a group. Few are more
-// than one packet of any transport; many, 8 MiB, are what sums of gradients connect.
+// NCCL allocates memory when the first collective of a kind and size connects a group. kFewElements
+// are more than one packet of any transport; kManyElements (8 MiB) is the size of gradient buckets.
 constexpr int64_t kFewElements = 5001, kManyElements = int64_t{2} << 20;
 void check_collectives(Device& device, int rank, const std::vector<int>& ranks,
                        int64_t elements = kFewElements);

@@ -24,13 +24,13 @@ std::string index_types(int64_t reach);
 std::string offset_line(std::string_view name, const Shape& sizes,
                         const std::vector<int64_t>& strides);
 
-// Elements from the lowest to the highest place that such a loop reaches.
+// Returns the number of elements from the lowest to the highest offset of such a loop.
 int64_t reach_of(const Shape& sizes, const std::vector<int64_t>& strides);
 
 // "auto fused = [](A x, A y, A z) -> A {...};": x * y + z, rounded once where A is a float.
 std::string fused_line(DType dtype);
 
-// The type that sums and products of `dtype` are kept in between kernels.
+// Returns the type of sums and products of `dtype` between kernels.
 DType compute_dtype(DType dtype);
 
 }  // namespace meshtrain::gpu

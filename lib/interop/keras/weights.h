@@ -1,4 +1,4 @@
-// Keras' weight files and a model here: where each layer's weights lie, in which order.
+// Weight files of Keras for a model: the groups of each layer's weights and their order.
 // Source: Keras 3 saving_lib (groups are classes counted in the order of model.layers) and
 // ops/function.py map_graph (that order).
 #pragma once

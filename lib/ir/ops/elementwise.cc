@@ -173,7 +173,7 @@ struct BinaryOp {
   bool gives_bool = false;
 };
 
-// What the operand gets that wins where `wins`, and shares where a == c.
+// Returns the gradient of the operand that wins where `wins`; equal operands (a == c) share it.
 ValueId winner_share(Builder& b, std::string_view wins, ValueId a, ValueId c, ValueId g) {
   const ValueId half = b.mul(g, 0.5);
   const ValueId shared = b.select(b.binary("eq", a, c), half, zero_like(b, g));

@@ -174,7 +174,7 @@ TEST_CASE("a key that a checkpoint is older than had its default") {
   CHECK(changes_of("model: {layers: [Dense: {sides: 3}]}\n").size() > 50);  // cannot be read now
 }
 
-TEST_CASE("a class without arguments that came or went is told") {
+TEST_CASE("an added or removed class without arguments is reported") {
   const std::string none = "compile:\n  metrics: []\n  loss_weights: null\n";
   const std::string one =
       "compile:\n  metrics:\n    - acc:\n        name: null\n        dtype: null\n";
@@ -215,7 +215,7 @@ TEST_CASE("a copy in flight does not see what training writes") {
                    test::content_of(stored.store.variables()[0], 1)));
 }
 
-TEST_CASE("a state that is not finite is set aside and never a checkpoint") {
+TEST_CASE("a non-finite state is quarantined and never a checkpoint") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[1]);
   HostTensor bad = stored.store.read(3);
@@ -573,7 +573,7 @@ TEST_CASE("what nobody could read again is not saved") {
   CHECK(folder.num_files() == 0);
 }
 
-TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are told") {
+TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are reported") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[1]);
   for (const int64_t step : {100, 200, 300}) {
@@ -662,7 +662,7 @@ TEST_CASE("two processes cannot write checkpoints into one folder") {
   CHECK(second.says("run first pid"));
 }
 
-TEST_CASE("what is set aside is kept under another name") {
+TEST_CASE("what is quarantined is kept under another name") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[0]);
   REQUIRE(test::save_step(folder.path(), stored, 8).saved);

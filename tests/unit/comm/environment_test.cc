@@ -177,7 +177,7 @@ TEST_CASE("restarts of all who count them are added") {
   CHECK(caught([] { read({{"MESHTRAIN_RESTART", "once"}}); }).says("MESHTRAIN_RESTART is `once`"));
 }
 
-TEST_CASE("processes that cannot find each other are told what to do") {
+TEST_CASE("processes that cannot find each other get advice") {
   const auto rendezvous = [](const Variables& variables) {
     return caught([&] { check_can_meet(read(variables)); });
   };

@@ -233,7 +233,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a sum that is not what it must be is told with its ranks") {
+TEST_CASE("a wrong sum is reported with its ranks") {
   if (!prepare(3, 0))
     return;
   run_as_processes(2, [&](const Group& group) {
@@ -247,7 +247,7 @@ TEST_CASE("a sum that is not what it must be is told with its ranks") {
   });
 }
 
-TEST_CASE("who waits for another process is told when that one has gone") {
+TEST_CASE("a process that waits for another one gets an error when that one has gone") {
   if (!prepare(2, 0))
     return;
   run_as_processes(2, [&](const Group& group) {

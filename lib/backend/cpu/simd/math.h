@@ -1,4 +1,4 @@
-// What the sources in simd/ share. They are compiled several times with different instruction sets,
+// Shared by the sources in simd/. They are compiled several times with different instruction sets,
 // so nothing here or there may have external linkage except the fill functions: an inline function
 // of the standard library compiled for AVX-512 could be the copy that the linker keeps for all.
 // Hence no <cmath>, no <algorithm>, no <vector>.

@@ -1,6 +1,6 @@
 // Reductions of rows and columns, and the sum of several buffers.
 //
-// Floating sums have one fixed order: lanes of 64 bytes, folded pairwise at the end of a block;
+// Floating sums have one fixed order: lanes of 64 bytes, reduced pairwise at the end of a block;
 // block sums are added up in double (rows) or as a second level (columns). So float32 keeps its
 // accuracy over millions of terms, and the result depends on nothing but the number of rows and
 // columns.
