@@ -56,10 +56,10 @@ struct EndGroup {
 // Row fusion: tapes, reductions, copies and one_hots between begin and end may run as one kernel, a
 // row of their arrays at a time. Only results at `read_later` must be written; other results may
 // have placeholder addresses. No result overlaps an operand that a later spec reads.
-struct BeginRows {
+struct BeginRowFusion {
   MESHTRAIN_FIELDS();
 };
-struct EndRows {
+struct EndRowFusion {
   std::vector<const std::byte*> read_later;
   MESHTRAIN_FIELDS(read_later);
 };
@@ -395,7 +395,7 @@ struct ReduceScatterSpec {
 
 // clang-format off
 #define MESHTRAIN_KERNEL_SPECS(X) \
-  X(ScratchSpec) X(BeginGroup) X(EndGroup) X(BeginRows) X(EndRows) \
+  X(ScratchSpec) X(BeginGroup) X(EndGroup) X(BeginRowFusion) X(EndRowFusion) \
   X(TapeSpec) \
   X(CopySpec) \
   X(FillSpec) \

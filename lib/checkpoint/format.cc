@@ -67,7 +67,7 @@ Json tensor_json(const CheckpointTensor& tensor) {
           {"pieces", std::move(shards)}};
 }
 
-// Files lie in model/ or optimizer/ and have plain names.
+// Files are in model/ or optimizer/ and have plain names.
 bool is_shard_name(const std::string& name) {
   const size_t slash = name.find('/');
   if (slash == std::string::npos) {

@@ -181,7 +181,7 @@ void Mirror::Folder::remove() {
   }
 }
 
-// Each that needs one makes a folder with a name that nobody else has, and takes the first that it
+// Each process that needs a copy creates a folder with a unique name, and takes the first that it
 // sees: one for all that share a host's disk.
 void Mirror::choose_folder(const Coordinator& coordinator, const std::string& name, bool is_blind) {
   coordinator.on_all_ranks(kCopying, [&] {

@@ -66,7 +66,7 @@ WrittenPart parse_part(std::string_view text) {
   return part;
 }
 
-// The file stays open: synced together at the end, all files take little longer than one.
+// The file is kept open: syncing all files together at the end takes little longer than one.
 OutputFile& PartWriter::create(const std::string& name) {
   constexpr size_t kMostOpen = 64;
   if (open_.size() == kMostOpen) {

@@ -227,7 +227,7 @@ bool reaches_into(const CheckpointShard& shard, std::span<const int64_t> offset,
   return true;
 }
 
-// The part of two boxes of a tensor that is in both, and its runs: elements that lie together in
+// The part of two boxes of a tensor that is in both, and its runs: elements that are contiguous in
 // either.
 struct Overlap {
   Overlap(const CheckpointShard& shard, std::span<const int64_t> offset, const Shape& shape) {

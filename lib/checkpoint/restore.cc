@@ -162,7 +162,7 @@ class Restorer {
         }
       } else if (is_metric) {
         lost.insert(variable.path.substr(0, variable.path.rfind('/')));
-      }  // else a weight of another model, which stays as it was drawn
+      }  // else a weight of another model, which keeps its initial value
     }
     for (const std::string& metric : lost) {
       warnings.push_back(
@@ -363,14 +363,14 @@ namespace {
 
 using ValueMap = std::map<std::string, std::string>;
 
-// Whether a key of `values` is `path` or lies below it.
+// Returns whether a key of `values` is `path` or is below it.
 bool has_below(const ValueMap& values, const std::string& path) {
   const auto below = values.lower_bound(path + ".");
   return values.count(path) > 0 || (below != values.end() && is_below(below->first, path));
 }
 
 // The largest part of the config around `key` of `values` of which `others` has nothing; then, as
-// far as all of it lies below one more word (the class in an entry of a list), with that word.
+// far as all of it is below one more word (the class in an entry of a list), with that word.
 std::string object_of(const std::string& key, const ValueMap& values, const ValueMap& others) {
   size_t end = key.find('.');
   while (end != std::string::npos && has_below(others, key.substr(0, end))) {

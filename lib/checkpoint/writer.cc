@@ -27,7 +27,7 @@ class Unreadable : public RuntimeFailure {
   explicit Unreadable(const std::string& why) : RuntimeFailure(ExitCode::kWriteFailed, why) {}
 };
 
-// Whether all that makes a checkpoint is there: a folder of somebody else's is never deleted.
+// Returns whether the folder is a checkpoint: foreign folders are never deleted.
 bool is_whole(const std::string& path) {
   std::error_code error;
   return is_real_folder(path) && is_real_folder(path + "/model") &&
@@ -35,7 +35,7 @@ bool is_whole(const std::string& path) {
          std::filesystem::exists(path + "/state.json", error);
 }
 
-// Keeps one state that is not finite, for whoever wants to see why.
+// Keeps one non-finite state for analysis.
 void reject(const std::string& folder, const std::string& temporary, int64_t step) {
   const std::string rejected = folder + "/rejected";
   for (const std::string& name : names_in(rejected)) {
@@ -199,7 +199,7 @@ class Save {
     }
   }
 
-  // This process's shards, which are on the disk when the others hear of them: what they hear.
+  // Writes and syncs the shards of this process. Returns its report to the others.
   std::string write_part() {
     std::string report;
     try {
@@ -293,7 +293,7 @@ class Save {
     if (replaces_ && is_whole(path_)) {
       exchange_names(temporary_, path_);
       holds_old_ = true;
-      // Before the old one goes: of an exchange that a crash undoes it must be whole.
+      // Before the old checkpoint is deleted: it must be complete when a crash undoes the exchange.
       sync_folder(folder_);
       remove_folder(temporary_);
     } else {
@@ -331,7 +331,7 @@ class Save {
     return manifest;
   }
 
-  // Nothing is saved that nobody could read again: what has limits is read here first.
+  // Reads texts with limits before they are saved, so that every checkpoint is readable.
   template <class F>
   void check_readable(const std::string& name, const std::string& text, F&& parse) const {
     const std::string path = temporary_ + "/" + name;

@@ -172,7 +172,7 @@ Child start(const ChildCommand& command, const HeldSignals& signals) {
     throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
                                                           std::strerror(errno)));
   }
-  setpgid(pid, pid);  // both do it: whoever comes first
+  setpgid(pid, pid);  // parent and child: the first one wins
   Pipe::close_end(report.write);
   int error_number = 0;
   if (retrying([&] { return read(report.read, &error_number, sizeof(error_number)); }) > 0) {

@@ -28,7 +28,7 @@ constexpr size_t kMostPartBytes = size_t{60} << 10;  // of a text, in one frame
 constexpr size_t kMostTextBytes = size_t{64} << 20;  // of all_gather() and gather()
 constexpr size_t kMostKeyBytes = 1024;
 
-// One frame in the making; done() is what goes over the link.
+// Builds one frame; done() returns its bytes.
 class FrameWriter {
  public:
   explicit FrameWriter(FrameKind kind) : bytes_(4, '\0') { put(kind); }
@@ -109,7 +109,7 @@ struct RankReport {
   bool read(FrameReader& from);  // false: malformed
 };
 
-// A connection with what waits to be sent and what came.
+// A connection with its unsent and its received bytes.
 class Link {
  public:
   Link() = default;
@@ -119,12 +119,13 @@ class Link {
   bool open() const { return static_cast<bool>(socket_); }
   bool has_unsent() const { return open() && !out_.empty(); }
   void send(std::string_view frame);  // with the next flush()
-  void flush();                       // as much as goes now
+  void flush();                       // as much as the link accepts now
   // Receives available bytes. Returns false when the other end closed the link, or when the network
   // failed: then `lost_host` is set.
   bool receive();
   bool lost_host() const { return lost_host_; }
-  // The next whole frame. False: there is none now, or what came is no frame (`malformed`).
+  // Takes the next whole frame. Returns false when there is none yet, or when the bytes are no
+  // frame (`malformed`).
   bool next(FrameKind* kind, std::string* payload);
   bool malformed() const { return malformed_; }
   void close() {

@@ -343,7 +343,7 @@ void MonitorThread::add_failure(RankFailure failure) {
   if (leaving_ || is_known) {
     return;
   }
-  if (finished_) {  // nobody else is concerned
+  if (finished_) {  // no other rank is concerned
     start_last_resort();
     options_.print(failure.text);
     start_leaving(failure.exit_code);
@@ -427,7 +427,7 @@ void MonitorThread::stop_run(const Verdict& verdict) {
       {verdict.ranks.begin(), verdict.ranks.begin() + static_cast<std::ptrdiff_t>(count)});
 }
 
-// Before anything is written where nobody may read.
+// Before writing to a stream without a reader.
 void MonitorThread::start_last_resort() {
   const std::lock_guard lock(state_.mutex);
   state_.last_resort.start(options_.last_resort_seconds);

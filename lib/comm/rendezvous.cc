@@ -23,7 +23,7 @@ constexpr double kHandshakeSeconds = 5;
 constexpr size_t kMostRefusal = 60000;
 constexpr int kTurnMilliseconds = 100;
 
-// The first that goes over a connection, from the rank that made it.
+// The first message over a connection, from the connecting rank.
 struct Handshake {
   uint64_t magic = kMagic;
   Token token = {};
@@ -170,7 +170,7 @@ class Reception {
         visitors_.push_back(std::move(visitor));
       } else if (errno != EMFILE && errno != ENFILE) {
         return;
-      } else if (visitors_.empty()) {  // no file is left; that somebody waits stays so
+      } else if (visitors_.empty()) {  // no file descriptor is left; the visitor must wait
         std::this_thread::sleep_for(std::chrono::milliseconds(kTurnMilliseconds));
         return;
       } else {

@@ -79,7 +79,7 @@ void watch_peer(const Socket& socket, double silence_seconds);
 bool send_all(const Socket& socket, std::string_view bytes, double deadline);
 bool receive_all(const Socket& socket, std::span<char> bytes, double deadline);
 
-// "node7", and what tells hosts apart whatever they are called: the boot of the machine, its name
+// "node7", and what distinguishes hosts of any name: the boot of the machine, its name
 // and the network namespace. Processes with the same id reach each other by loopback.
 std::string host_name();
 std::string host_id();

@@ -21,7 +21,7 @@ struct RankView {
   double silent_seconds = 0;
   bool ended = false;      // its link was closed
   bool lost_host = false;  // ... by the network
-  bool malformed = false;  // it sent what is no message
+  bool malformed = false;  // it sent an invalid frame
 };
 
 // Ranks that wait in the monitor itself, for texts under a key or for the end.
@@ -37,17 +37,17 @@ struct Limits {
 
 struct Verdict {
   std::string code;        // "E601"
-  std::vector<int> ranks;  // who is to blame; empty: nobody in particular
+  std::vector<int> ranks;  // the cause; empty: no particular rank
   std::string message;     // one line
   std::vector<std::string> notes;
 };
 
 std::optional<Verdict> judge(const std::vector<RankView>& ranks,
                              const std::vector<Waiting>& waiting, const Limits& limits);
-// The two cases that a rank sees without rank 0, too.
+// Two verdicts that a rank reaches without rank 0.
 Verdict ended_verdict(const std::vector<RankView>& ranks, int rank);
 Verdict silent_verdict(const std::vector<RankView>& ranks, int rank);
-// E601: `rank` itself did not run for so long, and the others have left.
+// E601: `rank` itself was paused for so long that the others have exited.
 Verdict paused_verdict(const std::vector<RankView>& ranks, int rank, double seconds);
 // E604: at `step`, `rank` has another loss than rank 0.
 Verdict different_loss(const std::vector<RankView>& ranks, int rank, int64_t step);
@@ -60,7 +60,7 @@ std::string describe(const RankView& view, int rank);
 std::string failure_text(const Verdict& verdict, int64_t checkpoint, int64_t step,
                          const std::string& resume);
 
-// A rank that ended by itself, and what it had to say.
+// A rank that failed, and its message.
 struct RankFailure {
   int rank = 0, exit_code = 0;
   std::string text;
@@ -68,11 +68,11 @@ struct RankFailure {
 // Returns the texts of `failures`, sorted by rank, each text once with its ranks.
 std::string failures_text(const std::vector<RankFailure>& failures,
                           const std::vector<RankView>& ranks, int64_t checkpoint);
-// E601: where the ranks that failed merely lost another one, which has ended. Who ended says more
-// than how they noticed.
+// Returns E601 when the failed ranks merely lost another rank, which has exited: the exit is the
+// cause, not how the ranks noticed it.
 std::optional<Verdict> lost_rank(const std::vector<RankFailure>& failures,
                                  const std::vector<RankView>& ranks);
-// With which all ranks end: that of the first one that did not merely lose another rank.
+// Returns the exit code of all ranks: that of the first rank that did not merely lose another one.
 int exit_code_of(const std::vector<RankFailure>& failures);
 
 }  // namespace meshtrain

@@ -35,7 +35,7 @@ struct LearnedData;
 using LearnedPtr = std::shared_ptr<const LearnedData>;  // data/learned.h
 
 // Samples along dimension 0 of every array. `inputs` and `targets` follow the model's Input layers
-// and outputs in order; an array named in the source by the layer's name goes to that layer.
+// and outputs in order; an array named in the source by the layer's name feeds that layer.
 struct Dataset {
   struct Array {
     std::string name;  // "x", "y", or the input's or output's own name

@@ -18,7 +18,7 @@ struct Segment {
   int x_begin, x_end, y_begin, y_end;
 };
 
-// The pixels whose centres lie between two places, the places included: first, and one beyond.
+// Pixels with centres between two places, inclusive: the first, and one past the last.
 int first_pixel(int32_t at) {
   return std::clamp((at + kOne / 2 - 1) >> 6, 0, kDigitSide);
 }
@@ -36,8 +36,8 @@ int end_pixel(int32_t at) {
       const int32_t px_begin = begin * kOne + kOne / 2 - segment.ax;
       for (int lane = 0; lane < DigitCanvas::kLanes; ++lane) {
         const int32_t px = px_begin + lane * kOne;
-        // Where the nearest point lies between a (0) and b (4096). Within these ends the product,
-        // without its power of two a whole number below 2^41, is exact.
+        // The position of the nearest point between a (0) and b (4096). Within these ends the
+        // product, without its power of two a whole number below 2^41, is exact.
         const double along = px * segment.dx + py * segment.dy;
         const double place = std::min(std::max(along * segment.inverse, 0.0), 4096.0);
         const auto t = static_cast<int32_t>(place);

@@ -13,7 +13,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxRank = 8;
-// Deflate cannot shrink below 1/1032: what claims more lies.
+// Deflate cannot shrink below 1/1032: a larger claim is false.
 constexpr uint64_t kMaxRatio = 1032;
 // A file both larger and denser than these is refused even if it is true.
 constexpr uint64_t kBombBytes = uint64_t{1} << 30;

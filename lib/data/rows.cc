@@ -82,7 +82,7 @@ class ConcatRows final : public Rows {
     return most;
   }
 
-  // Neighbours in `order` that lie in one part are read together.
+  // Neighbours in `order` within one part are read together.
   void read(std::span<const int64_t> order, std::byte* to) const override {
     std::vector<int64_t> within;
     for (size_t i = 0; i < order.size(); i += within.size()) {

@@ -209,7 +209,7 @@ void BatchReader::read_ahead() {
   for (int64_t batch = num_read_; batch < end_; ++batch) {
     {
       std::unique_lock lock(mutex_);
-      // The slot is free when the batch that lay there is no longer in use.
+      // The slot is free when its batch is no longer in use.
       changed_.wait(lock, [&] { return is_stopping_ || batch - in_use_ <= ahead_; });
       if (is_stopping_) {
         return;

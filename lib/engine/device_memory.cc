@@ -64,7 +64,7 @@ struct Need {
 // of steps is included when it may decide.
 Need needed_by(const std::vector<Program>& programs, const std::vector<int64_t>& blocks,
                int64_t room) {
-  std::vector<const Program*> order;  // the largest arena first: the others lie within it
+  std::vector<const Program*> order;  // the largest arena first: it contains the others
   for (const Program& program : programs)
     order.push_back(&program);
   std::stable_sort(order.begin(), order.end(), [](const Program* a, const Program* b) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kMostCompiling = 900;  // seconds
 
-// Memory of the device that goes with its owner.
+// Device memory that its owner frees.
 class DeviceBlock {
  public:
   DeviceBlock() = default;
@@ -105,7 +105,7 @@ class GpuExecutor final : public Executor::Impl {
   int max_steps_ = 1;
   std::vector<GpuSlots::Place> places_;
   std::unique_ptr<Slots> small_, large_;
-  std::vector<int64_t> output_offsets_;  // in a slot; empty where outputs stay in the arena
+  std::vector<int64_t> output_offsets_;  // in a slot; empty when outputs are in the arena
   std::unique_ptr<Slots> results_;
 
   Tables tables_;  // of the run that is being fed
@@ -127,7 +127,7 @@ GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
 
 GpuExecutor::~GpuExecutor() {
   try {
-    device_->synchronize();  // nothing may be using the memory that goes now
+    device_->synchronize();  // nothing may use the memory that is freed now
   } catch (...) {
     // The device failed before: the caller of that work has its error.
   }

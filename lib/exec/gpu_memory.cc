@@ -11,7 +11,8 @@
 namespace meshtrain {
 namespace {
 
-// An address that nobody follows, of a variable or (kNone) of the constants: far from all others.
+// An address that is never dereferenced, of a variable or (kNone) of the constants, far from all
+// others.
 std::byte* nobodys(int variable) {
   return reinterpret_cast<std::byte*>((int64_t{variable} + 2) << 44);
 }

@@ -38,8 +38,8 @@ class Together {
   HeartbeatMonitor* monitor_;
 };
 
-// "0000:1b:00.0 of h1", and what tells hosts of one name apart. NCCL_HOSTID stands for the host, as
-// it does for NCCL.
+// "0000:1b:00.0 of h1", and what distinguishes hosts of one name. NCCL_HOSTID stands for the host,
+// as it does for NCCL.
 std::string place_of(gpu::Device& device) {
   const char* named = std::getenv("NCCL_HOSTID");
   return fmt::format("{} of {}\n{}", device.info().place, named == nullptr ? host_name() : named,

@@ -9,7 +9,7 @@
 namespace meshtrain {
 namespace {
 
-// To (or from) memory where the views lie one after the other.
+// To (or from) memory with the views one after the other.
 void copy_all(KernelSpecs& specs, const std::vector<View>& views, std::byte* packed, bool pack) {
   specs.emplace_back(BeginGroup{});
   for (const View& view : views) {

@@ -46,7 +46,7 @@ LabelledView labelled(const StepContext& context, const std::vector<int>& axes,
   return out;
 }
 
-// x as (outer, size, inner); all shards at once where they lie as the results do.
+// x as (outer, size, inner); all shards at once when they are laid out as the results.
 ScanShape scan_shape(const StepContext& context, size_t axis) {
   const Buffer& x = context.input(0);
   ScanShape shape;

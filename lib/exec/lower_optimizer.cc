@@ -47,7 +47,7 @@ void lower_optimizer_update(StepContext& context) {
   const size_t rate = 2 + num_slots;
   const bool has_decay = context.has_attr("has_decay") && context.attr_int("has_decay") != 0;
   const AxisMask axes = context.output(0).axes;
-  bool together = true;  // the shards of all tensors lie alike
+  bool together = true;  // all tensors are sharded alike
   for (size_t i = 0; i < rate; ++i)
     together = together && context.input(i).axes == axes;
   const int64_t shards = together ? 1 : context.num_shards();

@@ -7,7 +7,7 @@ namespace {
 
 using cpu::Kernel;
 
-constexpr double kWorthSharing = 1500;  // nanoseconds; less stays on one worker
+constexpr double kWorthSharing = 1500;  // nanoseconds; less runs on one worker
 constexpr size_t kMaxTracked = 4096;    // accesses remembered before a barrier is cheaper
 
 struct Task {

@@ -95,9 +95,9 @@ HostTensor VariableStore::read(int variable) const {
   const ShardMap shards = map(variable);
   const Sharding& layout = v.layout.storage;
   HostTensor whole;
-  // On a GPU, steps whose results nobody reads may still run, as those of an evaluation: two of
-  // whole batches, one for each half of the slots, and that of a last smaller batch, a program of
-  // its own.
+  // On a GPU, steps without a reader of their results may still run, as those of an evaluation: two
+  // of whole batches, one for each half of the slots, and that of a last smaller batch, a program
+  // of its own.
   constexpr int kMostUnread = 3;
   if (processes_.monitor != nullptr)
     processes_.monitor->wait_for("reading a variable", kMostUnread);

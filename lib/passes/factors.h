@@ -8,7 +8,7 @@ namespace meshtrain {
 using FactorAxes = SmallVector<AxisList, 8>;  // beside ShardingRule::factors
 
 // Distributes the axes of `dims` over the factors of one tensor. Within a dimension the factors
-// fill from the major one: an axis goes to the first factor that is not full, as long as it
+// fill from the major one: an axis is assigned to the first factor that is not full, as long as it
 // divides what is left of it. Axes that fit no factor are left out and make `exact` false.
 struct Projection {
   FactorAxes axes;

@@ -17,7 +17,7 @@ enum class Sweep { kElementwise, kPass, kBackwardBroadcast, kAll };
 constexpr Sweep kSweeps[] = {Sweep::kElementwise, Sweep::kPass, Sweep::kBackwardBroadcast,
                              Sweep::kAll};
 
-// The propagation state of a group of values that lie alike (a value and its cotangents).
+// The propagation state of a group of values with one sharding (a value and its cotangents).
 struct State {
   DimAxes dims;
   bool closed = false;

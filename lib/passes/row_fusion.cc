@@ -273,7 +273,7 @@ class RowFuser {
   Rows rows_;
   std::vector<int> before_, members_;
   std::set<int> written_;  // buffers that members write
-  std::set<int> skipped_;  // that steps write which stay behind the group
+  std::set<int> skipped_;  // written by steps that remain after the group
   std::set<int> arrays_;   // all buffers of members
 };
 

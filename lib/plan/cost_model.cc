@@ -224,7 +224,7 @@ CallTime reduce_scatter_call(const Hardware& hardware, const CollectiveCall& cal
   return time;
 }
 
-// Parts lie as runs on one side only: they are copied once, there or here.
+// Parts are contiguous on one side only: they are copied once, at sender or receiver.
 CallTime all_to_all_call(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
   CallTime time = exchange(hardware, call.bytes, group);
   time.seconds += local_time(hardware, 2, 2 * call.bytes);

@@ -102,7 +102,7 @@ std::string jsonl_text(std::span<const NamedTensor> outputs, int64_t samples) {
   return text;
 }
 
-// Where a link leads to: it stays when the file is replaced.
+// The target of a link: the link is kept when the file is replaced.
 std::string place_of(const std::string& path) {
   std::error_code error;
   const bool is_file = !fs::exists(path, error) || fs::is_regular_file(path, error);

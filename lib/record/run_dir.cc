@@ -26,7 +26,7 @@ constexpr uint64_t kMaxMetrics = uint64_t{1} << 34;
 constexpr int kMaxAttempts = 100;  // at an unused id; each has 65536 values a second
 
 // What a shell or a pattern would take for something else becomes "_", with a hash of the name: two
-// names hardly ever share a folder. Characters beyond ASCII stay.
+// names hardly ever share a folder. Characters beyond ASCII are kept.
 std::string file_name_of(std::string_view name) {
   constexpr size_t kLongest = 255, kOfHash = 5;
   std::string out;
@@ -205,7 +205,7 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
       if (make_folder(options, path_)) {
         break;
       }
-      if (!options.new_folder.empty()) {  // whoever chose it would take that run for this one
+      if (!options.new_folder.empty()) {  // the caller would take that run for this one
         throw ConfigError(cannot_create(options, path_, EEXIST));
       }
     }

@@ -1,4 +1,4 @@
-// RunWriter: what is written down about a run as it goes: its events, log.txt, meta.json,
+// RunWriter: writes the record of a run while it trains: its events, log.txt, meta.json,
 // report.html.
 #pragma once
 

@@ -50,8 +50,8 @@ class ZipReader {
   }
   // The member's bytes for who reads them bit by bit, while the archive is open.
   std::unique_ptr<ByteReader> open(std::string_view name) const;
-  // A member that is far smaller in the file is read through once, so that nobody takes memory on
-  // its word alone.
+  // A member that is far smaller in the file is read through once, so that no memory is allocated
+  // on its word alone.
   void check_claim(std::string_view name) const;
   // The whole member, at most `max_bytes`.
   std::string text(std::string_view name, uint64_t max_bytes) const;

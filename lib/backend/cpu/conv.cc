@@ -46,7 +46,7 @@ class Pack final : public Kernel {
       out.push_back(
           {kernels_[k], kernels_[k] + elements_ * static_cast<int64_t>(sizeof(Word)), false});
     }
-    // Cells of a kernel lie among each other, but no two units write one place.
+    // Cells of a kernel interleave, but no two units write to the same address.
     for (int64_t unit = begin; unit < end; ++unit) {
       const Place& place = places_[unit % cells];
       std::byte* base = reinterpret_cast<std::byte*>(packed(unit / cells) + place.pass->pack_begin);

@@ -1,6 +1,6 @@
 // Convolutions over images with channels last, float32 and float64.
 //
-// float32 goes to the code that oneDNN generates for a shape (conv_dnnl.h; measured 5 to 50% faster
+// float32 uses the code that oneDNN generates for a shape (conv_dnnl.h; measured 5 to 50% faster
 // at nearly every shape, bench_conv shows it). The loops of simd/conv.cc compute float64, the few
 // cases in which they are faster, shapes that oneDNN has no such code for, and batches of so few
 // images that these must be cut in parts for the workers. They read operands in place; only

@@ -174,7 +174,7 @@ class MoveKernels final : public Kernel {
     const int64_t bytes = blocks_->plain_bytes() + to_read();
     return static_cast<double>(bytes * static_cast<int64_t>(moves_.size())) / kBytesPerNanosecond;
   }
-  // Units lie among each other, but no two write one place.
+  // Units interleave, but no two write to the same address.
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
     if (begin >= end)
       return;

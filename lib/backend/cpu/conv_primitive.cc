@@ -18,7 +18,7 @@ size_t first_dim(const ConvShape& s) {
   return is_flat ? 1 : 0;
 }
 
-// oneDNN names channels before sizes, wherever they lie.
+// oneDNN names channels before sizes, in every layout.
 Desc images_desc(DType dtype, int64_t images, int64_t channels, const Index3& size, size_t first) {
   Dims dims{images, channels};
   dims.insert(dims.end(), size.begin() + static_cast<ptrdiff_t>(first), size.end());

@@ -43,7 +43,7 @@ size_t BoxReader::scratch_bytes(const Index3& largest) const {
                         round_up(largest[0] * largest[1] * largest[2] * pitch * item_size, 64));
 }
 
-// The pixels of a row; those of the image lie side by side.
+// The pixels of a row; pixels of the image are adjacent.
 void BoxReader::copy_pixels(const std::byte* from, std::byte* to, int64_t count) const {
   const int64_t bytes = channels * item_size;
   if (repeat == 1 && pitch == channels) {

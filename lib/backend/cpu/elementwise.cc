@@ -29,7 +29,7 @@ struct Place {
 };
 
 enum class Pattern {
-  kFull,      // lies as the result does
+  kFull,      // laid out as the result
   kScalar,    // one element
   kPeriodic,  // the last dimension again and again
   kStrided,
@@ -137,7 +137,7 @@ struct Tape::Builder {
     }
   }
 
-  // Whether an instruction after `i` reads an operand that lies where this result goes.
+  // Returns whether an instruction after `i` reads an operand in the memory of this result.
   bool overwrites_needed(size_t i, const View& result) const {
     const Access written = whole_access(result, true);
     for (size_t later = i + 1; later < instructions.size(); ++later) {
@@ -326,7 +326,7 @@ Tape::Block Tape::block(int64_t index) const {
 }
 
 // Copies the elements of a broadcast operand that belong to a block, row by row; gives the operand
-// itself where they already lie side by side.
+// itself when they are adjacent already.
 const std::byte* Tape::gather(const Operand& operand, const Block& block, std::byte* out) const {
   const size_t outer = sizes_.size() - 1;
   const int64_t stride = operand.strides.back();

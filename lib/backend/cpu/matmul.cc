@@ -1,4 +1,4 @@
-// Batched matrix products. float32 goes to oneDNN's sgemm (measured equal to its matmul primitives
+// Batched matrix products. float32 uses oneDNN's sgemm (measured equal to its matmul primitives
 // at our shapes, without creation cost and without allocating through operator new), float64 and
 // what sgemm cannot address go to the loops of simd/gemm.cc.
 #include <dnnl.h>

@@ -14,7 +14,7 @@ namespace meshtrain::gpu {
 namespace {
 
 enum class Pattern {
-  kFull,    // lies as the results do
+  kFull,    // laid out as the results
   kScalar,  // one element
   kStrided,
 };

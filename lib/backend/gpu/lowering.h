@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/gpu/command.h"
-#include "backend/gpu/rows.h"
+#include "backend/gpu/row_fusion.h"
 #include "backend/gpu/runs.h"
 #include "backend/kernel_spec.h"
 
@@ -68,7 +68,7 @@ class GpuLowering {
   ScratchNames names_;
   std::vector<Command> commands_;
   std::vector<Access> last_reads_;                 // of this step
-  std::optional<std::vector<RowCall>> row_calls_;  // since BeginRows
+  std::optional<std::vector<RowCall>> row_calls_;  // since BeginRowFusion
   std::string path_;
   int64_t communications_ = 0;  // so far
   bool communicates_ = false;   // this step

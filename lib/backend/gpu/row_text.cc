@@ -13,7 +13,7 @@
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/preamble.h"
 #include "backend/gpu/reduction.h"
-#include "backend/gpu/rows.h"
+#include "backend/gpu/row_fusion.h"
 #include "backend/gpu/tape_text.h"
 #include "backend/gpu/text.h"
 

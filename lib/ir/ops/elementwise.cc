@@ -10,7 +10,8 @@
 //   select         (bool condition, a, b) -> condition ? a : b; all three broadcast
 //   clamp          attributes low, high (doubles, converted to the dtype): min(max(x, low), high)
 //   cast           attribute dtype (NumPy name). To bool: x != 0; float to integer truncates
-//   pin            attribute key ("d2/output"): identity; the value lies as the user pinned it
+//   pin            attribute key ("d2/output"): identity; the value has the sharding that the user
+//   pinned
 //
 // Details that kernels must agree on:
 //   - div of integers truncates towards zero. uint32 arithmetic wraps.
@@ -136,7 +137,7 @@ const UnaryOp kUnaryOps[] = {
     {"reciprocal", Takes::kFloat,
      [](Builder& b, ValueId, ValueId y, ValueId g) { return b.neg(b.mul(g, b.square(y))); }},
     {"relu", Takes::kNumber,
-     // y is positive where x is; what made x is then needed by nobody.
+     // y is positive where x is; the ops before x are then not needed.
      [](Builder& b, ValueId, ValueId y, ValueId g) {
        return b.select(b.binary("gt", y, zero_like(b, y)), g, zero_like(b, g));
      }},

@@ -1,4 +1,4 @@
-#include "backend/gpu/rows.h"
+#include "backend/gpu/row_fusion.h"
 
 #include <algorithm>
 #include <map>

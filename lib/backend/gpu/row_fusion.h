@@ -18,7 +18,7 @@
 
 namespace meshtrain::gpu {
 
-// A spec between BeginRows and EndRows.
+// A spec between BeginRowFusion and EndRowFusion.
 struct RowCall {
   enum class Kind : uint8_t { kTape, kCopy, kReduce, kOneHot };
   Kind kind = Kind::kTape;
