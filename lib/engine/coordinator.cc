@@ -188,9 +188,9 @@ void Coordinator::throw_if_stopped(const std::string& done) {
   }
 }
 
-void Coordinator::progress(const TrainPosition& at, const char* phase) const {
+void Coordinator::progress(const TrainPosition& position, const char* phase) const {
   if (processes_.monitor != nullptr) {
-    processes_.monitor->progress(at.step, at.epoch, phase);
+    processes_.monitor->progress(position.step, position.epoch, phase);
   }
 }
 

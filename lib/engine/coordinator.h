@@ -71,7 +71,7 @@ class Coordinator {
   void throw_if_stopped(const std::string& done);
 
   // --- to the heartbeat monitor, where there is one ----------------------------------------------
-  void progress(const TrainPosition& at, const char* phase) const;
+  void progress(const TrainPosition& position, const char* phase) const;
   void loss(int64_t step, const StepRunner& runner) const;  // its last loss
   void set_last_checkpoint(int64_t step) const;
   // While the result lives, other processes wait up to `limit_seconds` for this one.

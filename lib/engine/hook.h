@@ -33,23 +33,24 @@ class Hook {
  public:
   virtual ~Hook() = default;
 
-  // Before the first step, after load_state() where the run is resumed; `at` is where it begins.
-  virtual void on_train_begin(const TrainPosition& /*at*/) {}
+  // Before the first step, after load_state() where the run is resumed; `position` is where it
+  // begins.
+  virtual void on_train_begin(const TrainPosition& /*position*/) {}
   virtual void on_epoch_begin(const EpochStart& /*start*/) {}
-  // After each step, in order: `at` is the position after it, and the runner has its loss, finite
+  // After each step, in order: `position` is that after it, and the runner has its loss, finite
   // or not. When the runner is asynchronous, its other values may be those of a later step.
-  virtual void on_train_step(const TrainPosition& /*at*/, const StepRunner& /*runner*/) {}
-  // Returns after how many steps beyond `at`, the last on_train_step(), the hook needs the model in
-  // exactly the state after that step: at least 1.
-  virtual int64_t steps_until_sync(const TrainPosition& /*at*/) const {
+  virtual void on_train_step(const TrainPosition& /*position*/, const StepRunner& /*runner*/) {}
+  // Returns after how many steps beyond `position`, the last on_train_step(), the hook needs the
+  // model in exactly the state after that step: at least 1.
+  virtual int64_t steps_until_sync(const TrainPosition& /*position*/) const {
     return std::numeric_limits<int64_t>::max();
   }
   // After steps that may not be complete yet; `last` when they end the epoch. When it returns true,
-  // on_sync() follows once all losses up to `at` are known, unless one of them ends the run.
-  virtual bool needs_sync(const TrainPosition& /*at*/, bool /*last*/) { return false; }
-  virtual void on_sync(const TrainPosition& /*at*/, bool /*last*/) {}
-  // All hooks have been called at `at`: their states are consistent and may be saved.
-  virtual void after_hooks(const TrainPosition& /*at*/) {}
+  // on_sync() follows once all losses up to `position` are known, unless one of them ends the run.
+  virtual bool needs_sync(const TrainPosition& /*position*/, bool /*last*/) { return false; }
+  virtual void on_sync(const TrainPosition& /*position*/, bool /*last*/) {}
+  // All hooks have been called at `position`: their states are consistent and may be saved.
+  virtual void after_hooks(const TrainPosition& /*position*/) {}
 
   // Around a validation, an evaluation or a prediction, and after each of its steps. A validation
   // that was interrupted begins anew when the run is resumed.
@@ -65,7 +66,7 @@ class Hook {
   virtual bool stops_training() const { return false; }
   // After the last epoch, before averages replace the weights: first on_fit_end() of all hooks,
   // then before_finalize().
-  virtual void on_fit_end(const TrainPosition& /*at*/) {}
+  virtual void on_fit_end(const TrainPosition& /*position*/) {}
   virtual void before_finalize() {}
   // After averages replaced the weights.
   virtual void on_train_end() {}

@@ -38,7 +38,7 @@ class Console : public Hook {
   explicit Console(ConsoleOptions options);
 
   void on_epoch_begin(const EpochStart& start) override;
-  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_train_step(const TrainPosition& position, const StepRunner& runner) override;
   void on_epoch_end(EpochReport& report) override;
   void on_pass_begin(const PassPosition& position) override;
   void on_pass_step(const PassPosition& position, const StepRunner& runner) override;

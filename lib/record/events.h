@@ -32,7 +32,7 @@ class EventLog : public Hook {
   void start(const RunInfo& info);
   void end(int exit_code, std::string_view message = {});
 
-  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_train_step(const TrainPosition& position, const StepRunner& runner) override;
   void on_epoch_end(EpochReport& report) override;
   void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
   void on_warning(const std::string& text) override;

@@ -237,12 +237,12 @@ void RunDir::check_room(int64_t num_bytes) const {
   }
 }
 
-void RunDir::rewind(const TrainPosition& at) {
+void RunDir::rewind(const TrainPosition& position) {
   const std::string path = file("metrics.jsonl");
   std::error_code error;
   if (fs::exists(path, error)) {
     const std::string text = read_file(path, kMaxMetrics);
-    const std::string rest = rewound_metrics(text, at);
+    const std::string rest = rewound_metrics(text, position);
     if (rest != text) {
       write_file_atomic(path, rest);
     }
@@ -315,7 +315,7 @@ std::string latest_run(const RunDirOptions& options) {
   return is_run_dir(run) ? run : "";
 }
 
-std::string rewound_metrics(std::string_view text, const TrainPosition& at) {
+std::string rewound_metrics(std::string_view text, const TrainPosition& position) {
   std::string out;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -334,9 +334,9 @@ std::string rewound_metrics(std::string_view text, const TrainPosition& at) {
     const bool is_step = event["event"] == "step";
     const int64_t epoch = number("epoch");
     const bool again =
-        (is_step &&
-         (epoch > at.epoch + 1 || (epoch == at.epoch + 1 && number("step") > at.batch))) ||
-        (event["event"] == "epoch" && epoch > at.epoch) || event["event"] == "evaluate";
+        (is_step && (epoch > position.epoch + 1 ||
+                     (epoch == position.epoch + 1 && number("step") > position.batch))) ||
+        (event["event"] == "epoch" && epoch > position.epoch) || event["event"] == "evaluate";
     if (!again) {
       out += line;
     }

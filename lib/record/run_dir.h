@@ -50,7 +50,7 @@ class RunDir {
 
   // Takes what was reported after `at` out of metrics.jsonl: it is going to happen again. Throws
   // FileError (exit 74).
-  void rewind(const TrainPosition& at);
+  void rewind(const TrainPosition& position);
 
   // Whether the weights, which are written last, will have room: E142 (exit 74) before the work is
   // done that they come from.
@@ -84,6 +84,6 @@ std::string latest_run(const RunDirOptions& options);
 
 // The lines of metrics.jsonl without the steps, epochs and evaluations after `at`, and without a
 // last line that is cut short.
-std::string rewound_metrics(std::string_view text, const TrainPosition& at);
+std::string rewound_metrics(std::string_view text, const TrainPosition& position);
 
 }  // namespace meshtrain
