@@ -1,6 +1,6 @@
-// The file calls of checkpoints. Each does one thing that either is on disk afterwards or throws
-// FileError (exit 74); nothing here is ever retried after a failed fsync, because the kernel may
-// have dropped the pages.
+// The file calls of checkpoints. Each function does one thing, which is durable on return, or
+// throws FileError (exit 74). Nothing is retried after a failed fsync, because the kernel may have
+// dropped the pages.
 #pragma once
 
 #include <cstdint>

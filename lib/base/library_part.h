@@ -1,5 +1,5 @@
-// Parts of the program that are shared libraries of their own, so that only the runs that need one
-// load it and what it needs: the one that drives GPUs, the one that speaks MPI.
+// Parts of the program in separate shared libraries: the one for GPUs, the one for MPI. Only runs
+// that need a part load it and its dependencies.
 #pragma once
 
 #include <string>

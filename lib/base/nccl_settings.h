@@ -1,8 +1,8 @@
 // The settings of NCCL: backend/gpu/load.cc sets the environment of a run from them, and the cost
 // model of `plan` assumes them (engine/make_plan.cc).
 //
-// NCCL chooses algorithm and protocol of a call by its size and the topology, which are the same in
-// every run of a config on the same GPUs; so are the bits then. Sums in the switch are off: they
+// NCCL chooses algorithm and protocol of a call by its size and the topology. Both are the same in
+// every run of a config on the same GPUs, and so are the bits. Sums in the switch are off: they
 // differ from call to call (NVIDIA/nccl#1497), and before NCCL 2.29 processes may hang where only
 // some of them get what that needs. PyTorch's deterministic mode excludes the same. With fixed
 // reductions NCCL adds nothing up at all.

@@ -1,8 +1,7 @@
 // ProcessGroup: the processes of one run, which all call the same functions in the same order.
 //
-// Implemented over MPI (comm/mpi, a library that is loaded when a launcher of MPI started the
-// process), over TCP (comm/tcp: what processes with a GPU each need beside NCCL), and by threads of
-// one process (tests/support).
+// There are three implementations: MPI (comm/mpi, a library that is loaded when a launcher of MPI
+// started the process), TCP (comm/tcp, beside NCCL), and threads of one process (tests/support).
 #pragma once
 
 #include <cstddef>

@@ -9,8 +9,8 @@ namespace meshtrain {
 // A pure function of (seed, epoch): a resumed run gets the same order, and any position in it in
 // constant time.
 //
-// Up to kListed samples it is Fisher and Yates' shuffle, as a list. Beyond, where the list would
-// take memory and time of its own, it is a keyed permutation: a Feistel network over the numbers of
+// Up to kListed samples it is Fisher and Yates' shuffle, as a list. For more samples, a list would
+// take too much memory and time: it is a keyed permutation, a Feistel network over the numbers of
 // the samples with Philox as its function (four rounds: Luby and Rackoff, "How to Construct
 // Pseudorandom Permutations from Pseudorandom Functions", SIAM J. Comput. 17, 1988), applied again
 // until the result is a sample (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite

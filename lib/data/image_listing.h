@@ -24,13 +24,13 @@ struct ImageListing {
 // Throws ConfigError E300 when there is no such folder; without `has_labels` it may be a file.
 void check_folder(const std::string& folder, bool has_labels, const SourceLoc& loc);
 
-// Files count that end in .png, .jpg, .jpeg, .gif or .bmp in any case (Keras' list: the last two
-// are refused when they are decoded) and do not begin with a dot. With `has_labels` the folders of
-// `folder` are the classes, or those of `class_names` in that order; without, every image below it,
-// and `folder` may be an image itself. Links to folders are followed at the first level, below it
-// with `follow_links`. Throws ConfigError with `loc` or the place in `names_loc`: E300 for what is
-// not there or cannot be listed, E113 for a class that has no folder, E316 when there are no
-// images.
+// Lists files with the extensions .png, .jpg, .jpeg, .gif or .bmp in any case that do not begin
+// with a dot. This is Keras' list; the last two are refused when they are decoded. With
+// `has_labels` the folders of `folder` are the classes, or those of `class_names` in that order;
+// without, every image below it, and `folder` may be an image itself. Links to folders are followed
+// at the first level, below it with `follow_links`. Throws ConfigError with `loc` or the place in
+// `names_loc`: E300 for a missing or unreadable folder, E113 for a class without a folder, E316
+// without any image.
 ImageListing list_images(const std::string& folder, bool has_labels,
                          const std::optional<std::vector<std::string>>& class_names,
                          bool follow_links, const SourceLoc& loc, const SourceLoc& names_loc);

@@ -32,7 +32,7 @@ struct LocalResources {
 int64_t all_devices(const DeviceRequest& request, const LocalResources& resources);
 
 // `auto` becomes GPUs where there is one for each device of the mesh (and each process), else the
-// processor; a warning W620 says so where there are GPUs, used or not for want of a library.
+// CPU. The warning W620 reports GPUs that are used, or that are not used for want of a library.
 void resolve_auto_devices(DeviceRequest& request, int64_t num_devices,
                           const LocalResources& resources, Diagnostics& diagnostics);
 

@@ -1,7 +1,7 @@
 // Program: what every device executes in one step, decided down to the byte before the first kernel
 // runs. lower_program (passes) creates it from a partitioned Graph; exec runs it.
 //
-// A value that is equal on several devices is stored and computed once per distinct shard: a buffer
+// A value that is equal on several devices is stored and computed once per distinct shard. A buffer
 // has `num_shards` shards, numbered by MeshPart::shard() over `axes` (the axes it is split or
 // partial over). A real mesh would hold one shard on every device; `plan` reports that. Each
 // process has a program for its own part of the mesh; the programs differ in nothing else.

@@ -1,6 +1,6 @@
-// Signatures: what nodes have in common that do the same. A deep model has thousands of nodes and a
-// few dozen kinds of them; what depends only on the op, its attributes and the types of its tensors
-// (inferred types, the sharding rule) is computed once per kind.
+// Signatures: what nodes have in common that do the same. A deep model has thousands of nodes of a
+// few dozen kinds. Inferred types and sharding rules depend only on the op, its attributes and the
+// types of its tensors, so they are computed once per kind.
 #pragma once
 
 #include <deque>

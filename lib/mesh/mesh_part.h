@@ -1,9 +1,9 @@
 // MeshPart: the devices of a mesh that belong to one of several processes.
 //
-// The processes form a grid like the mesh: each axis is cut into as many equal parts as the grid
-// has positions along it, the first (slowest) axes first, so that neighbours along the last axes
-// belong to one process. The devices of a process form a mesh themselves, with the same axes and
-// smaller sizes.
+// The processes form a grid like the mesh: each axis is divided into as many equal parts as the
+// grid has positions along it. The first (slowest) axes are divided first, so that neighbours along
+// the last axes belong to one process. The devices of a process form a mesh themselves, with the
+// same axes and smaller sizes.
 //
 //   MeshPart part(DeviceMesh({2, 4}, {"data", "model"}), 4, 1);   // grid 2 x 2
 //   part.local().shape() == {1, 2};  part.device(0) == 2;         // data=0, model=2
@@ -38,7 +38,7 @@ class MeshPart {
   // Returns the process that owns a device of the whole mesh.
   int process_of(int64_t device) const;
   // Returns the process with this one's grid position, except along `axes`, where the position is
-  // that of `device`: the nearest process that holds the device's shard of a value split over
+  // that of `device`. It is the nearest process with the device's shard of a value split over
   // `axes`.
   int holder(int64_t device, AxisMask axes) const { return holder(device, axes, rank_); }
   int holder(int64_t device, AxisMask axes, int asking) const;

@@ -1,6 +1,7 @@
-// Sharding: how a value is split over the mesh. For every tensor dimension an ordered list of mesh
-// axes (major to minor) that split it, plus a set of axes over which the value is a partial sum,
-// max or min. This one type describes variables, activations, gradients and collectives alike.
+// Sharding: how a value is split over the mesh. It has for every tensor dimension an ordered list
+// of mesh axes (major to minor) that split it. It also has a set of axes over which the value is a
+// partial sum, max or min. This one type describes variables, activations, gradients and
+// collectives alike.
 //
 //   {{data}, {}}            rows split over `data`, columns whole, replicated over the other axes
 //   {{}, {model}}           columns split over `model`

@@ -5,9 +5,9 @@
 
 namespace meshtrain {
 
-// The group of each node, kNone for a node that runs alone. A group's nodes are elementwise, their
-// results have one global shape and one sharding; a group can run at the place of its last node,
-// because nothing outside reads its results before that. Scalar constants are excluded: the tape of
+// The group of each node, kNone for a node that runs alone. A group's nodes are elementwise, and
+// their results have one global shape and one sharding. A group can run at the position of its last
+// node, because no other node reads its results earlier. Scalar constants are excluded: the tape of
 // a group holds them as numbers.
 std::vector<int> fuse_groups(const Graph& graph);
 

@@ -24,8 +24,8 @@
 //                         network, and the posting of n - g messages there
 //   permute               start + a hop + S / rate
 //
-// B is the link's rate, or that of the g cards of a host where they are slower; between hosts a
-// link's hop in a ring is no shorter than posting a message. NCCL takes what is fastest for S among
+// B is the link's rate, or the rate of a host's g cards when they are slower. Between hosts, a hop
+// in a ring takes at least the time of posting a message. NCCL takes what is fastest for S among
 // algorithms and protocols; messages of their own have no LL128.
 #pragma once
 
@@ -55,8 +55,8 @@ struct CallTime {
   std::string algorithm;  // "ring LL128", "in switch"; empty: nothing to do
 };
 
-// `bytes`: the whole tensor of a gather or scatter, the tensor of an all_reduce, what one device
-// gives to an exchange (its own part, too) or a permute. 0 seconds for one device.
+// `bytes`: the whole tensor of a gather, scatter or all_reduce; for an exchange (own part included)
+// or a permute, the bytes of one device. Returns 0 seconds for one device.
 CallTime ring_gather(const Hardware& hardware, double bytes, GroupShape group);
 CallTime ring_all_reduce(const Hardware& hardware, double bytes, GroupShape group);
 CallTime tree_all_reduce(const Hardware& hardware, double bytes, GroupShape group);

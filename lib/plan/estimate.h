@@ -1,6 +1,6 @@
-// The time of a training step on hardware that need not be here: every kernel of the program by
-// its floating-point operations and bytes, every collective by the cost model, and a time line on
-// which collectives run beside kernels as far as data flow lets them.
+// Estimates the time of a training step on any hardware. Kernels are estimated by their
+// floating-point operations and bytes, collectives by the cost model. On the time line, collectives
+// overlap kernels as far as data flow allows.
 //
 // Blind for: small products (all reach the same part of the peak), what collectives take from the
 // kernels beside them, congestion, clocks under power limits, input from the host.

@@ -7,8 +7,8 @@
 //   {"event":"warning","text":"..."}
 //   {"event":"end","exit_code":0}
 //
-// Numbers have the shortest text that reads back as the same number of their type (a step's loss is
-// a float32 unless the dtype policy is float64); a non-finite value is null, as JSON has no such
+// Numbers have the shortest text that reads back as the same number of their type; a step's loss is
+// a float32 unless the dtype policy is float64. A non-finite value is null, as JSON has no such
 // number. `seconds` include validation, `ms_per_step` does not.
 #pragma once
 

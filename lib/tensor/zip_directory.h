@@ -1,5 +1,5 @@
-// The directory at the end of a zip archive, for what libzip does not tell: how many members it
-// claims before memory is taken for them, and the offsets of stored members' bytes.
+// The directory at the end of a zip archive, for values that libzip does not return: the declared
+// number of members before memory is allocated, and the offsets of stored members' bytes.
 //
 // Format: PKWARE's APPNOTE.TXT, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16 and 4.5.3.
 #pragma once

@@ -1,6 +1,6 @@
-// Kernels of convolutions between the order of models, (cells..., channels / groups, filters), and
-// the blocks of a primitive: for instance 16 channels by 16 filters side by side, zeros where there
-// are not as many.
+// Converts kernels of convolutions between the layout of models, (cells..., channels / groups,
+// filters), and the blocks of a primitive. A block is for instance 16 channels by 16 filters,
+// padded with zeros.
 #pragma once
 
 #include "backend/cpu/conv_primitive.h"

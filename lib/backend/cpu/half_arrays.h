@@ -1,5 +1,5 @@
-// 16-bit arrays as float32 ones, for kernels that have no loops for 16 bits: what they read is
-// widened into scratch before, what they write is rounded from there after them.
+// 16-bit arrays as float32 ones, for kernels without loops for 16 bits. Operands are widened into
+// scratch before the kernel, and results are rounded from scratch after it.
 #pragma once
 
 #include "backend/cpu/kernel.h"

@@ -20,9 +20,9 @@ constexpr unsigned kThreads = 256;
 // CUDA C++ of one generated function, which computes one block of kThreads threads:
 //   static __device__ void NAME(const unsigned long long* arg, unsigned block,
 //                               unsigned char* shared) { BODY }
-// It may use what preamble() declares, threadIdx.x, __syncthreads() and warp shuffles; not blockIdx
-// or blockDim, so that several bodies fit into one launch, or one after the other into one block. A
-// body must not return before a __syncthreads() that other threads reach.
+// It may use what preamble() declares, threadIdx.x, __syncthreads() and warp shuffles. It must not
+// use blockIdx or blockDim, so that several bodies fit into one launch, or one after the other into
+// one block. A body must not return before a __syncthreads() that other threads reach.
 struct KernelBody {
   std::string name;  // unique by text: a word for the kind, then a hash of everything else
   std::string text;  // BODY

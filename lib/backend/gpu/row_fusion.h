@@ -3,8 +3,8 @@
 //
 // `lanes` threads of a block compute a row; lane l has its columns l, l + lanes, ... . Each reduces
 // its columns into four values as a reduction does (reduction.h) and combines these in the same
-// tree: where reduce() would take as many lanes in one part, a sum has the same bits. The order
-// depends on nothing but the numbers of rows and columns and what is computed.
+// tree. When reduce() uses as many lanes in one part, a sum has the same bits. The order depends on
+// nothing but the numbers of rows and columns and what is computed.
 //
 // Values are kept in registers when a lane has few columns. Otherwise every reduction recomputes
 // them from the operands, which are then in the caches.

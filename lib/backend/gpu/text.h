@@ -16,8 +16,9 @@ std::string type_line(std::string_view name, std::string_view type);
 // "constexpr int size = 3;"
 std::string constant_line(std::string_view type, std::string_view name, int64_t value);
 
-// Types of indices: U unsigned, I signed; 32 bits where every place and count below `reach` (which
-// counts what loops step beyond the end) fits, since division takes several times as long in 64.
+// Types of indices: U unsigned, I signed. They have 32 bits when all values below `reach` fit,
+// since 64-bit division takes several times as long. `reach` includes the steps of loops beyond the
+// end.
 std::string index_types(int64_t reach);
 
 // "auto NAME = [](U i) -> I {...};": the offset of the element with the flat (row-major) index i.

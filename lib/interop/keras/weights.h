@@ -19,9 +19,9 @@ struct KerasGroup {
 // Whether an output is named otherwise than its layer: Keras' model then returns a map.
 bool has_named_outputs(const Model& model);
 
-// The order of Keras' `model.layers` for the functional model with these calls: indices of the
-// first call of each layer (inputs included), by depth above the outputs, then as the outputs reach
-// them.
+// Returns the order of Keras' `model.layers` for the functional model with these calls: indices of
+// the first call of each layer (inputs included). Calls are sorted by depth above the outputs, then
+// in the order in which the outputs reach them.
 std::vector<int> keras_layer_order(const Model& model);
 
 // The groups of this model's layers, inputs too, in Keras' order.
