@@ -475,7 +475,7 @@ TEST_CASE("a loss that is not finite among steps that run together names its ste
   }
 }
 
-TEST_CASE("a run that goes on trains what is left of its epoch") {
+TEST_CASE("a resumed run trains the rest of its epoch") {
   Session s(config_of(2, 3));
   s.trainer.start_at({.step = 4, .epoch = 1, .batch = 1});
   s.trainer.fit(dataset_of({10, 20, 30, 30, 40}), nullptr);
@@ -511,7 +511,7 @@ TEST_CASE("a signal lets the step finish and then ends the run") {
   catch_stop_signals();
   try {
     s.trainer.fit(dataset_of({1, 2, 3}), nullptr);
-    FAIL("the run went on");
+    FAIL("the run continued");
   } catch (const StopRequested& stop) {
     CHECK(stop.exit_code() == ExitCode::kTerminated);
     CHECK(std::string(stop.what()) == "terminated after step 2 of epoch 1; weights were not saved");
