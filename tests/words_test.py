@@ -71,7 +71,8 @@ NOT_YET = re.compile(r"app/|lib/(train|config)/|lib/data/(\w*source\w*|learned\w
                      r"tests/(CMakeLists\.txt|README\.md|bench/README\.md|gpu/cuda_versions\.py)$")
 # Another sense: (pattern of the path, word, reason).
 ALLOWED = [
-    (r"lib/checkpoint/(format\.(h|cc)|part\.cc)$|tests/(fuzz/bombs|e2e/resume)_test\.cc$", "pieces", "the key in manifest.json"),
+    (r"lib/checkpoint/(format\.(h|cc)|part\.cc)$|tests/(fuzz/bombs|e2e/resume)_test\.cc$", "pieces",
+     "the key in manifest.json"),
     (r"lib/checkpoint/(format\.h|folder\.cc)$|tests/unit/checkpoint/", "trash", "folders on the disk: trash.STEP.RUN"),
     (r"lib/comm/mpi/exchange\.h$", "persistent", "MPI's persistent requests"),
     (r"tests/unit/data/(image|windows)_test\.cc$", "hello", "a text that is read"),
