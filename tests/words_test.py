@@ -55,8 +55,8 @@ WORDS = {
 }
 # (pattern of the path, pattern of the line whose group, if there is one, is the word, what to write).
 PATTERNS = [
-    (r"", r"\b(?:lies?|lay|lying) on\b", "is stored on"),
-    (r"", r"\b(?:goes|go|going|went) on\b", "resumes, continues"),
+    (r"", r"(?i)\b(?:lies?|lay|lying) on\b", "is stored on"),
+    (r"", r"(?i)\b(?:goes|go|going|went) on\b", "resumes, continues"),
     (r"lib/backend/(?!cuda/)", r"\b[Ff]old(?:s|ed|ing)?\b|\bfold_|_fold\b|\bFold[A-Z]", "reduction"),
     (r"lib/(backend|exec)/(?!cuda/)", r"\bJoined\b|\bgpu::join\b", "merge_launches"),
     (r"lib/.*\.h$", r"^[^/]*[&*>\w] (found|made)\b *[;,)=({]", "a noun: error, match, result"),

@@ -16,7 +16,7 @@ constexpr int64_t kGatheredBytes = 8 * kBucketBytes;
 int64_t local_bytes(const Value& value, const DeviceMesh& mesh);
 
 // Merges all_reduce, reduce_scatter and all_gather nodes of equal axes, dtype, combine and phase
-// where no member's reader stands before the last member. The later collectives of a gradient with
+// when no member's reader precedes the last member. The later collectives of a gradient with
 // several (all_reduce, then all_gather) are deferred, so that each kind is still one bucket. So are
 // collectives of losses and metrics. Gathers of weights run where the first of them is needed. A
 // bucket is one node with an operand and a result per tensor; the attrs `dims` and `to_dims` are

@@ -7,13 +7,13 @@ namespace meshtrain {
 
 class Rewriter {
  public:
-  // Takes the variables of `from`; nodes and values go over one by one. `from` outlives this.
+  // Takes the variables of `from`; nodes and values are moved one by one. `from` must outlive this.
   explicit Rewriter(Graph& from);
 
   const Graph& from() const { return from_; }
   Graph& to() { return to_; }
 
-  // Moves `node` (of the old graph, or made by the caller with results of it) with its operands
+  // Moves `node` (of the old graph, or created by the caller with its results) with its operands
   // mapped; maps its results. Its results' values in the old graph are empty afterwards. Returns
   // the new node's index.
   NodeId move(Node& node);
@@ -27,7 +27,7 @@ class Rewriter {
   ValueId mapped(ValueId old_value) const { return map_[old_value]; }
   void map(ValueId old_value, ValueId new_value) { map_[old_value] = new_value; }
 
-  // Outputs, updates and cotangent ties through the map; then the finished graph.
+  // Maps outputs, updates and cotangent ties, and returns the finished graph.
   Graph finish();
 
  private:
@@ -43,7 +43,7 @@ class Rewriter {
 // value (kNone) is dropped.
 void renumber_ends(Graph& graph, const std::vector<ValueId>& map);
 
-// Takes out the nodes that no output or update depends on.
+// Removes the nodes that no output or update depends on.
 void remove_dead(Graph& graph);
 
 }  // namespace meshtrain

@@ -17,12 +17,12 @@ namespace meshtrain {
 
 // Throws ConfigError E140 (exit 2) for another extension, and for .npy with several outputs.
 void check_predictions_path(const std::string& path, size_t num_outputs);
-// Before anything is computed: throws ConfigError E142 (exit 74) when no file can be made there,
-// and E140 (exit 2) when it is the file that `input` names.
+// Call before computing: throws ConfigError E142 (exit 74) when the file cannot be created, and
+// E140 (exit 2) when it is the file that `input` names.
 void check_predictions_folder(const std::string& path, const std::string& input = "");
 
-// Outputs have one row per sample. Replaces `path`, or the file that it is a link to, whole or not
-// at all; throws FileError (exit 74).
+// Writes outputs, which have one row per sample. Replaces `path`, or the target of a link,
+// atomically. Throws FileError (exit 74).
 void write_predictions(const std::string& path, std::span<const NamedTensor> outputs);
 
 }  // namespace meshtrain

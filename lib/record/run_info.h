@@ -1,5 +1,5 @@
-// RunInfo: what a run is, known before its first step; shown on the first screen and kept as the
-// "start" event.
+// RunInfo: the description of a run before its first step, for the first screen and the "start"
+// event.
 #pragma once
 
 #include <array>

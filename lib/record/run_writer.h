@@ -32,7 +32,8 @@ class RunWriter {
   void saved(const std::string& text);
   void warn(const std::string& text);
   Console& console() { return console_; }
-  // How the run ended. What cannot be written then is a warning: the results are there.
+  // Writes the result of the run. A write error is only a warning, since the weights are saved
+  // already.
   void end(int exit_code, const std::string& message);
   // Throws FileError (exit 74) when metrics.jsonl is not whole.
   void close();

@@ -40,8 +40,8 @@ class H5Datasets {
   // element.
   H5Dataset open(const std::string& name);
 
-  // Copies rows `order` of dimension 0 to `to`. Several threads may call it. Throws ConfigError
-  // E320 for what is damaged.
+  // Copies rows `order` of dimension 0 to `to`. Thread-safe. Throws ConfigError E320 for damaged
+  // data.
   void read(const H5Dataset& dataset, std::span<const int64_t> order, std::byte* to) const;
 
  private:
@@ -50,7 +50,7 @@ class H5Datasets {
   uint64_t number(uint64_t limit) const;
   std::string text() const;
   void expect(char kind) const;  // throws what the child says instead
-  // Asks for rows; `take(first, count, row_bytes)` receives those from the first-th of them on.
+  // Requests rows; `take(first, count, row_bytes)` receives `count` rows from number `first` on.
   template <class Take>
   void request(const H5Dataset& dataset, std::span<const int64_t> order, Take&& take) const;
 

@@ -37,7 +37,7 @@ class NpzReader {
   bool has(std::string_view name) const;
   // Returns type, shape and offsets of an array. Throws as read().
   NpzMember member(std::string_view name);
-  // The elements of an array for who reads them bit by bit, while the archive is open.
+  // The elements of an array, read incrementally while the archive is open.
   std::unique_ptr<ByteReader> open(std::string_view name);
   // Throws ConfigError E306 for an unknown name or damaged member, E301..E305 as read_npy.
   HostTensor read(std::string_view name);
@@ -53,8 +53,8 @@ class NpzReader {
 // All arrays, in the archive's order.
 std::vector<NamedTensor> read_npz(const std::string& path);
 
-// Replaces `path` whole or not at all; members are stored, not deflated, and carry no time, so that
-// equal tensors give equal files. bfloat16 is widened to float32. Throws FileError (exit 74).
+// Replaces `path` atomically. Members are stored, not deflated, and have no time, so that equal
+// tensors give equal files. bfloat16 is widened to float32. Throws FileError (exit 74).
 void write_npz(const std::string& path, std::span<const NamedTensor> tensors);
 
 }  // namespace meshtrain

@@ -1,8 +1,7 @@
 // Safetensors files: 8 bytes of header length, a JSON header, the tensors' bytes without gaps.
 //
-// Format: github.com/huggingface/safetensors, README "Format". The reader trusts nothing: every
-// rule of the format is checked before memory is taken, and each message names the file and both
-// sizes.
+// Format: github.com/huggingface/safetensors, README "Format". The reader trusts nothing: it checks
+// every rule of the format before it allocates memory. Each message names the file and both sizes.
 #pragma once
 
 #include <cstddef>
@@ -73,9 +72,9 @@ struct SafetensorsHead {
 SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,
                                       const StringMap& metadata);
 
-// Replaces `path` whole or not at all. Larger elements come first, so that every tensor is aligned
-// to its element, otherwise the order is kept; data begin at a multiple of 64 bytes. Equal
-// arguments give equal files. Throws FileError (exit 74); InternalError for a name given twice.
+// Replaces `path` atomically. Tensors with larger elements precede others, so that every tensor is
+// aligned; otherwise the order is kept. Data begin at a multiple of 64 bytes. Equal arguments give
+// equal files. Throws FileError (exit 74); InternalError for a name given twice.
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const StringMap& metadata = {});
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,

@@ -88,7 +88,7 @@ class Case {
  public:
   explicit Case(std::vector<std::string> overrides = {}) : overrides_(std::move(overrides)) {}
 
-  // Goes on from the newest checkpoint in the folder, if there is one.
+  // Resumes from the newest checkpoint in the folder, if there is one.
   Part run(int64_t stop_step, const std::vector<std::string>& more = {},
            const RestoreOptions& restore_options = {}, int signal_number = SIGTERM) {
     std::vector<std::string> all = overrides_;
