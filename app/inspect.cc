@@ -45,7 +45,7 @@ std::string inspect_json(const CheckpointReader& reader) {
                        {"dtype", dtype_name(tensor.dtype)},
                        {"shape", tensor.shape},
                        {"layout", tensor.layout},
-                       {"pieces", tensor.pieces.size()}});
+                       {"pieces", tensor.shards.size()}});
   }
   nlohmann::ordered_json mesh = {{"shape", nlohmann::json::array()},
                                  {"axis_names", nlohmann::json::array()}};
@@ -86,7 +86,7 @@ std::string inspect_text(const CheckpointReader& reader) {
   for (const CheckpointTensor& tensor : manifest.tensors) {
     rows.push_back({tensor.path, std::string(tensor_kind_name(tensor.kind)),
                     std::string(dtype_name(tensor.dtype)), shape_string(tensor.shape),
-                    tensor.layout, std::to_string(tensor.pieces.size())});
+                    tensor.layout, std::to_string(tensor.shards.size())});
   }
   return out + aligned_columns(rows) + "\n" + reader.text("config.resolved.yaml");
 }

@@ -43,7 +43,7 @@ int run_plan(const Arguments& arguments) {
   const Config config = load_config(load_options(arguments, false));
   const Setup setup(config, nullptr, arguments.dump_ir);
   const std::optional<Hardware> hardware = hardware_of(setup, arguments);
-  PlanReport plan = make_plan(setup, 0, true, hardware ? &*hardware : nullptr);
+  PlanSummary plan = make_plan(setup, 0, true, hardware ? &*hardware : nullptr);
   if (!hardware && (arguments.hosts > 0 || !config.plan.hardware->empty())) {
     const Located<std::string>& devices = setup.distribution().devices.text;
     plan.warnings

@@ -41,7 +41,7 @@ Diagnostics problems_of(const Arguments& arguments) {
   Diagnostics found;
   try {
     const Config config = load_config(load_options(arguments, true));
-    const RunData data = outline_run_data(config, found);
+    const RunData data = run_data_spec(config, found);
     const bool is_known = data.train && !found.has_errors();
     const DataSpec spec = is_known ? data_spec(*data.train) : DataSpec();
     const Setup setup(config, is_known ? &spec : nullptr);

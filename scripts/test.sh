@@ -1,8 +1,8 @@
 #!/bin/bash
 # Every test of the project, from a fresh machine on. The last line says "N passed, N failed"; the
 # exit status is 0 only when nothing failed.
-#   scripts/test.sh             format, include direction, type names, pages, README, package, release suites;
-#                               loops of thousands of cases are sampled, others with each commit
+#   scripts/test.sh             format, include direction, type names, pages, words, README, package, release
+#                               suites; loops of thousands of cases are sampled, others with each commit
 #   scripts/test.sh --quick     the suites alone
 #   scripts/test.sh --sanitize  also the suites that parse, read and communicate, with AddressSanitizer and
 #                               UndefinedBehaviorSanitizer
@@ -137,6 +137,8 @@ if [ -z "$quick" ]; then
   check "type names" python3 tests/type_names.py
   check "pages can fail" python3 tests/pages_test.py --self-test
   check "pages" python3 tests/pages_test.py
+  check "words can fail" python3 tests/words_test.py --self-test
+  check "words" python3 tests/words_test.py
 fi
 for kind in $kinds; do
   target=all

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that #include lines follow the dependencies that CMake was told.
+"""Checks that #include lines follow the dependencies that CMake has.
 
 Each folder of lib/ is a module; its CMakeLists.txt lists the modules it uses after DEPS. A file may
 include its own module, those modules, and what they use in turn; nothing else, and no module may

@@ -1,4 +1,4 @@
-// The members of kernel specs one by one, for what is done with all of them alike.
+// Reflection over the members of kernel specs.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace meshtrain {
 
-// Inside of a struct: the members that it consists of.
+// Inside of a struct: lists its members.
 #define MESHTRAIN_FIELDS(...)                              \
   static constexpr std::string_view kFields{#__VA_ARGS__}; \
   auto fields() {                                          \

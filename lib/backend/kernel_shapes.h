@@ -1,4 +1,4 @@
-// Sizes of what kernels compute on: what the specs of several kernels have in common.
+// Shapes that the specs of several kernels share.
 #pragma once
 
 #include <array>

@@ -2,11 +2,11 @@
 // them (exec/lower.h). Each backend turns the list into kernels with one visitor (cpu/lowering.h,
 // gpu/lowering.h), so that shapes, shards and strides are decided once for all backends.
 //
-// Addresses point into the backend's memory and are not followed when kernels are made. Kernels run
-// in the order of the list, in which groups and row regions are marked by begin and end: a flat
-// list is the order of execution, and no type has to contain itself.
+// Addresses point into the backend's memory and are not dereferenced when kernels are created.
+// Kernels run in the order of the list. Groups and row fusions are marked by begin and end: the
+// list is flat, and no type contains itself.
 //
-// To add a kernel: a struct, a line in MESHTRAIN_KERNEL_SPECS, and `make` of both visitors in the
+// To add a kernel: a struct, a line in MESHTRAIN_KERNEL_SPECS, and `make` in both visitors, in the
 // file of its family. MESHTRAIN_FIELDS names the members of a struct: printing (to_string) and the
 // resolution of scratch addresses follow from it.
 #pragma once
@@ -25,26 +25,27 @@
 
 namespace meshtrain {
 
-// --- what structures a list ----------------------------------------------------------------------
+// --- structure of a list
+// --------------------------------------------------------------------------
 
 // A step begins; the scratch of the step before is free again.
 struct StepSpec {
   std::string path;  // for messages
-  // Memory that nothing reads behind this step: a product there need not be stored by itself.
+  // Memory that no later step reads: a product there need not be stored.
   std::vector<Access> last_reads = {};
   MESHTRAIN_FIELDS(path, last_reads);
 };
 
-// Memory for intermediate results of this step. `name` is the address that stands for it in the
-// list: no memory is there, and a visitor puts that of its backend in its place.
+// Scratch memory of this step. `name` is a placeholder address in the list; a visitor replaces it
+// by memory of its backend.
 struct ScratchSpec {
   std::byte* name = nullptr;
   int64_t bytes = 0;
   MESHTRAIN_FIELDS(name, bytes);
 };
 
-// What is in between does not depend on each other; one spec makes one kernel there. Only for:
-// tape, copy, fill, iota, scans, lookups, random numbers, warps, optimizer, combine.
+// The specs between begin and end are independent, and each is one kernel. Allowed: tape, copy,
+// fill, iota, scans, lookups, random numbers, warps, optimizer, combine.
 struct BeginGroup {
   MESHTRAIN_FIELDS();
 };
@@ -52,22 +53,22 @@ struct EndGroup {
   MESHTRAIN_FIELDS();
 };
 
-// Tapes, reductions, copies and one_hots in between may be computed together, a row of their arrays
-// at a time. Of their results only those at `read_later` need to be written; no result lies over an
-// operand that a later one of them reads. Other results may be where there is no memory.
-struct BeginRows {
+// Row fusion: tapes, reductions, copies and one_hots between begin and end may run as one kernel, a
+// row of their arrays at a time. Only results at `read_later` must be written; other results may
+// have placeholder addresses. No result overlaps an operand that a later spec reads.
+struct BeginRowFusion {
   MESHTRAIN_FIELDS();
 };
-struct EndRows {
+struct EndRowFusion {
   std::vector<const std::byte*> read_later;
   MESHTRAIN_FIELDS(read_later);
 };
 
 // --- elements ------------------------------------------------------------------------------------
 
-// Place in MESHTRAIN_ELEMENT_OPS; -1 where it is none of them.
+// Returns the index in MESHTRAIN_ELEMENT_OPS; -1 for other ops.
 int find_element_op(std::string_view name);
-// Whether an instruction of a tape can be this op.
+// Returns whether the op can be an instruction of a tape.
 bool is_tape_op(std::string_view op);
 
 // One instruction of a tape. Arguments: i < number of operands: operand i; otherwise the result of
@@ -332,8 +333,8 @@ struct Region {
   MESHTRAIN_FIELDS(to, sources, shape, to_strides, from_strides);
 };
 
-// Between the devices of one process: each region is copied from the shard that holds it, or
-// combined from the shards that hold its terms, in this order. Regions must not overlap.
+// Between the devices of one process: each region is copied from its shard, or combined from the
+// shards with its terms, in this order. Regions must not overlap.
 struct CombineSpec {
   Reduction reduction = Reduction::kSum;
   DType dtype = DType::kFloat32;
@@ -341,16 +342,16 @@ struct CombineSpec {
   MESHTRAIN_FIELDS(reduction, dtype, regions);
 };
 
-// Between processes, which all lower theirs in the same order, so that these are never beside each
-// other; other work is. At most one message to and one from each peer; what one sends, the other
-// receives with the same number of bytes.
+// Point-to-point messages between processes. All processes lower their exchanges in the same order;
+// exchanges never overlap each other. At most one message to and one from each peer, with equal
+// numbers of bytes on both sides.
 struct ExchangeSpec {
   std::vector<Message> sends, receives;
   MESHTRAIN_FIELDS(sends, receives);
 };
 
-// In place over these processes, this one among them, the same list on each; the order of additions
-// is the library's.
+// In-place all-reduce over `ranks`, which includes this process and is the same list on each. The
+// library decides the order of additions.
 struct AllReduceSpec {
   Reduction reduction = Reduction::kSum;
   DType dtype = DType::kFloat32;
@@ -362,9 +363,9 @@ struct AllReduceSpec {
   MESHTRAIN_FIELDS(reduction, dtype, data, elements, ranks);
 };
 
-// `bytes` of each of these processes to all of them: what the n-th of the list has at `from` will
-// be at to + n * bytes. `from` is outside of that, or the own place there. On GPUs only, as the
-// next: MPI on processors has exchanges in their place.
+// All-gather over `ranks`: `bytes` at `from` of the n-th rank are received at to + n * bytes.
+// `from` is outside of the result, or in place. On GPUs only, like ReduceScatterSpec; MPI on CPUs
+// uses exchanges.
 struct AllGatherSpec {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
@@ -375,8 +376,8 @@ struct AllGatherSpec {
   MESHTRAIN_FIELDS(from, to, bytes, ranks);
 };
 
-// `elements` for each of these processes are at `from`, in the order of the list: those for this
-// one, combined from all of them, will be at `to`, outside of `from` or in the own place there.
+// Reduce-scatter over `ranks`: `from` holds `elements` for each rank, in the order of the list.
+// `to` receives the reduced elements of this process; it is outside of `from`, or in place.
 struct ReduceScatterSpec {
   Reduction reduction = Reduction::kSum;
   DType dtype = DType::kFloat32;
@@ -394,7 +395,7 @@ struct ReduceScatterSpec {
 
 // clang-format off
 #define MESHTRAIN_KERNEL_SPECS(X) \
-  X(ScratchSpec) X(BeginGroup) X(EndGroup) X(BeginRows) X(EndRows) \
+  X(ScratchSpec) X(BeginGroup) X(EndGroup) X(BeginRowFusion) X(EndRowFusion) \
   X(TapeSpec) \
   X(CopySpec) \
   X(FillSpec) \
@@ -431,7 +432,7 @@ using KernelSpecs = std::vector<KernelSpec>;
 std::byte* add_scratch(KernelSpecs& specs, int64_t bytes);
 bool is_scratch_name(const void* address);
 
-// Memory in the place of the names of ScratchSpecs, for one step at a time.
+// Replaces the names of ScratchSpecs by memory, one step at a time.
 class ScratchNames {
  public:
   void clear() { blocks_.clear(); }
@@ -446,7 +447,7 @@ class ScratchNames {
   std::vector<Block> blocks_;
 };
 
-// One line. `name_of` gives the text of an address that is no scratch; by default its number.
+// Returns one line. `name_of` formats an address that is no scratch; by default as a number.
 using AddressName = std::function<std::string(const std::byte*)>;
 std::string to_string(const KernelSpec& spec, const AddressName& name_of = nullptr);
 

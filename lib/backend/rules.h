@@ -1,5 +1,5 @@
-// What kernels of any backend can be asked for, as far as the innermost loops know it. Light, since
-// the loops are compiled for several instruction sets.
+// Enumerations of kernels that the innermost loops share. A light header, since the loops are
+// compiled for several instruction sets.
 #pragma once
 
 #include <cstdint>

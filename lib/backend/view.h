@@ -1,4 +1,4 @@
-// Arrays as kernels see them: where elements lie, in the memory of whichever backend computes.
+// Strided arrays in the memory of a backend.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace meshtrain {
 
-// Bytes that a kernel touches, for finding what must wait for what.
+// Bytes that a kernel accesses, for finding dependencies.
 struct Access {
   const std::byte* begin = nullptr;
   const std::byte* end = nullptr;
@@ -31,7 +31,7 @@ struct View {
 
 View contiguous_view(std::byte* data, DType dtype, Shape shape);
 bool is_contiguous(const View& view);
-// From the first to one past the last byte that the view reaches.
+// Returns the range from the first byte of the view to one past its last.
 Access whole_access(const View& view, bool is_write);
 inline bool overlaps(const Access& a, const Access& b) {
   return a.begin < b.end && b.begin < a.end;

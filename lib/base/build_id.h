@@ -5,8 +5,8 @@
 
 namespace meshtrain {
 
-// Of the program that runs, as its linker marked it: equal for equal code and data. Hexadecimal;
-// empty where the linker left no mark.
+// Returns the linker's build id of the running program: equal for equal code and data. Hexadecimal;
+// empty when the linker wrote none.
 std::string build_id();
 
 }  // namespace meshtrain

@@ -1,4 +1,5 @@
-// Checksums of files: xxh3, computed while the bytes pass by; CRC-32C where a format asks for it.
+// Checksums of files: xxh3, computed while bytes are read or written; CRC-32C where a format
+// requires it.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ struct SourceLoc {
   int line = 0;
   int column = 0;
   int length = 1;
-  std::shared_ptr<const SourceUse> use = nullptr;  // of the block that the place lies in, if any
+  std::shared_ptr<const SourceUse> use = nullptr;  // of the block around the place, if any
 
   explicit operator bool() const { return file != nullptr && line > 0; }
   std::string to_string() const;  // "mlp.yaml:10:3", or "" without a place

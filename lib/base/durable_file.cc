@@ -103,10 +103,10 @@ void exchange_names(const std::string& from, const std::string& to) {
   if (errno != EINVAL && errno != ENOSYS) {
     failed("cannot rename to", to, errno);
   }
-  const std::string aside = temporary_name(to);
-  rename_to_new(to, aside);
+  const std::string temporary = temporary_name(to);
+  rename_to_new(to, temporary);
   rename_to_new(from, to);
-  rename_to_new(aside, from);
+  rename_to_new(temporary, from);
 }
 
 void make_folders(const std::string& path) {

@@ -1,6 +1,6 @@
-// The file calls of checkpoints. Each does one thing that either is on disk afterwards or throws
-// FileError (exit 74); nothing here is ever retried after a failed fsync, because the kernel may
-// have dropped the pages.
+// The file calls of checkpoints. Each function does one thing, which is durable on return, or
+// throws FileError (exit 74). Nothing is retried after a failed fsync, because the kernel may have
+// dropped the pages.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace meshtrain {
 
-// What is written in order and summed up on the way.
+// A file that is written sequentially, with a checksum.
 class OutputFile {
  public:
   OutputFile() = default;

@@ -1,10 +1,10 @@
-// Errors, told apart by who must act, and the exit codes that scripts rely on.
+// Error classes, by who must act, and the exit codes that scripts rely on.
 //
 //   ConfigError    the user: a config, data or checkpoint is wrong; carries every problem found
 //   RuntimeFailure the machine's owner: a call failed (file, memory, device)
 //   InternalError  us: a broken invariant; thrown by MESHTRAIN_CHECK
 //
-// Only main() catches; each error knows the exit code of the process.
+// Only main() catches; each error has the exit code of the process.
 #pragma once
 
 #include <fmt/format.h>

@@ -69,9 +69,10 @@ constexpr ErrorCode kCodes[] = {
     {"E132", "an expression cannot be evaluated",
      "`=expressions` know numbers, `+ - * / // % **`, a few functions, and the names of `vars`."},
     {"E140", "a wrong command line",
-     "`meshtrain VERB --help` lists the flags; values of the config are set by `key=value` words."},
+     "`meshtrain SUBCOMMAND --help` lists the flags; values of the config are set by `key=value` "
+     "words."},
     {"E141", "the place for results is taken",
-     "Runs are never overwritten. `--resume` goes on with the one that is there; another `-o` "
+     "Runs are never overwritten. `--resume` continues the one that is there; another `-o` "
      "begins anew."},
     {"E142", "results cannot be written",
      "No permission, no space, or a file where a folder is needed. Nothing was started, or what is "
@@ -88,7 +89,7 @@ constexpr ErrorCode kCodes[] = {
      "Which one counts would be a guess. Make one stricter, or add a rule with exactly that path, "
      "which wins."},
     {"E204", "a dimension does not divide over its axes",
-     "Every device holds an equal piece. Take another axis or mesh size, another size of the "
+     "Every device holds an equal shard. Take another axis or mesh size, another size of the "
      "layer, or `null` for that dimension."},
     {"E205", "a layout does not fit",
      "It names an axis that the mesh lacks, an axis twice, or has more entries than the tensor has "
@@ -146,7 +147,7 @@ constexpr ErrorCode kCodes[] = {
     {"E320", "no HDF5 file, or a damaged one",
      "It is read in a process of its own, so nothing else was harmed. Write it again with h5py."},
     {"E321", "data changed while they were used",
-     "A run that goes on with other data would not be the run that began. Restore the files, or "
+     "A run that resumes with other data would not be the run that began. Restore the files, or "
      "begin anew."},
     {"E322", "an image that cannot be read",
      "Damaged, truncated, of an unknown kind, or declared larger than its bytes could hold. The "
@@ -158,8 +159,8 @@ constexpr ErrorCode kCodes[] = {
      "classes and vocabularies not those of the training data. `meshtrain data inspect` shows "
      "them."},
     {"E325", "a download failed or is not allowed",
-     "The message says what to put where by hand. A partial file is kept, and the next try goes on "
-     "from there."},
+     "The message says what to put where by hand. A partial file is kept, and the next try "
+     "resumes there."},
     {"E326", "a downloaded file is another one",
      "Its size or SHA-256 is not the published one. Remove it to download it again."},
     {"E327", "an unknown kind of file",
@@ -169,7 +170,7 @@ constexpr ErrorCode kCodes[] = {
      "The folder has none, or none that verifies. `meshtrain inspect DIR` and `meshtrain verify "
      "DIR` say more."},
     {"E402", "a damaged manifest or data.json",
-     "The list of a checkpoint's pieces, or what a run learned from its training data, cannot be "
+     "The list of a checkpoint's shards, or what a run learned from its training data, cannot be "
      "read. Use another checkpoint; `latest` finds the newest whole one. A run's data.json is also "
      "in each of its checkpoints."},
     {"E403", "a changed manifest or data.json",
@@ -178,10 +179,10 @@ constexpr ErrorCode kCodes[] = {
      "It was moved or removed, or the path is wrong."},
     {"E405", "a weights file that is not read",
      "Cut off, damaged, or of another kind. .safetensors, .npz, .weights.h5 and .keras are read."},
-    {"E406", "a piece is damaged or refused",
+    {"E406", "a file is damaged or refused",
      "Its checksum is wrong, or it would read other files (links in HDF5), which is refused."},
-    {"E407", "pieces do not cover their tensor",
-     "Pieces overlap, are missing, or have the wrong size: a checkpoint put together from two."},
+    {"E407", "shards do not cover their tensor",
+     "Shards overlap, are missing, or have the wrong size: a checkpoint put together from two."},
     {"E408", "a checkpoint of a newer program",
      "Use the version that wrote it, which the message names, or a newer one."},
     {"E409", "a checkpoint that cannot be read now",
@@ -216,10 +217,9 @@ constexpr ErrorCode kCodes[] = {
      "Its manifest or its state would be longer than any that is read. Split fewer tensors, use a "
      "smaller mesh, or ask for less in the callbacks' state. Older checkpoints are untouched."},
     {"E452", "a folder that not all hosts share",
-     "Each process writes its pieces of a checkpoint into one folder. Use a shared file system, or "
-     "`checkpoint: {gather: root}`: then hosts that do not see the folder send their pieces to "
-     "that "
-     "of rank 0."},
+     "Each process writes its shards of a checkpoint into one folder. Use a shared file system, or "
+     "`checkpoint: {gather: root}`: then hosts that do not see the folder send their shards to "
+     "that of rank 0."},
     {"E455", "the run is in use",
      "Another process writes into it. Wait, stop it, or use another folder."},
     {"E456", "a checkpoint of that step is there already", "It is not replaced."},
@@ -268,7 +268,7 @@ constexpr ErrorCode kCodes[] = {
      "Found before anything was allocated. The message lists the largest tensors and the smallest "
      "changes that would fit."},
     {"E632", "not enough host memory for a save",
-     "The copy of the state did not fit; training went on. Older checkpoints are untouched."},
+     "The copy of the state did not fit; training continued. Older checkpoints are untouched."},
     {"E640", "too few open files are allowed",
      "Each process needs a connection. Raise `ulimit -n`."},
     {"W111", "something that nothing uses",

@@ -1,4 +1,4 @@
-// What each code of a message means, for `meshtrain explain`. Every code of the program is here
+// The meaning of each message code, for `meshtrain explain`. Every code of the program is here
 // (tests/unit/base/error_codes_test.cc compares).
 #pragma once
 

@@ -48,11 +48,11 @@ class Descriptor {
 }
 
 bool write_all(int fd, std::span<const std::byte> data) {
-  // Linux writes at most 2 GiB - 4 KiB in one call; smaller pieces end sooner on a signal.
-  constexpr size_t kPiece = size_t{64} << 20;
+  // Linux writes at most 2 GiB - 4 KiB in one call; smaller chunks end sooner on a signal.
+  constexpr size_t kChunk = size_t{64} << 20;
   while (!data.empty()) {
     const ssize_t n =
-        retrying([&] { return ::write(fd, data.data(), std::min(data.size(), kPiece)); });
+        retrying([&] { return ::write(fd, data.data(), std::min(data.size(), kChunk)); });
     if (n <= 0) {
       return false;
     }
@@ -61,9 +61,9 @@ bool write_all(int fd, std::span<const std::byte> data) {
   return true;
 }
 
-bool write_pieces(int fd, std::span<const std::span<const std::byte>> pieces) {
-  return std::all_of(pieces.begin(), pieces.end(),
-                     [&](std::span<const std::byte> piece) { return write_all(fd, piece); });
+bool write_chunks(int fd, std::span<const std::span<const std::byte>> chunks) {
+  return std::all_of(chunks.begin(), chunks.end(),
+                     [&](std::span<const std::byte> chunk) { return write_all(fd, chunk); });
 }
 
 int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
@@ -123,10 +123,10 @@ InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
 
 void InputFile::read_at(uint64_t offset, std::byte* to, size_t num_bytes) const {
-  constexpr size_t kPiece = size_t{256} << 20;
+  constexpr size_t kChunk = size_t{256} << 20;
   while (num_bytes > 0) {
     const ssize_t n = retrying(
-        [&] { return ::pread(fd_, to, std::min(num_bytes, kPiece), static_cast<off_t>(offset)); });
+        [&] { return ::pread(fd_, to, std::min(num_bytes, kChunk), static_cast<off_t>(offset)); });
     if (n < 0) {
       throw FileError(ExitCode::kData, "cannot read", path_, errno);
     }
@@ -191,7 +191,7 @@ void commit_temporary(const std::string& temporary, const std::string& path) {
 }
 
 void write_file_atomic(const std::string& path,
-                       std::span<const std::span<const std::byte>> pieces) {
+                       std::span<const std::span<const std::byte>> chunks) {
   struct stat status;
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) {
@@ -199,7 +199,7 @@ void write_file_atomic(const std::string& path,
   }
   if (exists && !S_ISREG(status.st_mode)) {
     Descriptor fd(open_retrying(path, O_WRONLY));
-    if (fd.get() < 0 || !write_pieces(fd.get(), pieces) || !fd.close()) {
+    if (fd.get() < 0 || !write_chunks(fd.get(), chunks) || !fd.close()) {
       write_failed(path, errno);
     }
     return;
@@ -218,7 +218,7 @@ void write_file_atomic(const std::string& path,
     write_failed(path, errno);
   }
   Descriptor fd(opened);
-  if (!write_pieces(fd.get(), pieces) || sync_retrying(fd.get()) != 0 || !fd.close() ||
+  if (!write_chunks(fd.get(), chunks) || sync_retrying(fd.get()) != 0 || !fd.close() ||
       rename_retrying(temporary, path) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
@@ -228,8 +228,8 @@ void write_file_atomic(const std::string& path,
 }
 
 void write_file_atomic(const std::string& path, std::span<const std::byte> data) {
-  const std::span<const std::byte> pieces[] = {data};
-  write_file_atomic(path, std::span<const std::span<const std::byte>>(pieces));
+  const std::span<const std::byte> chunks[] = {data};
+  write_file_atomic(path, std::span<const std::span<const std::byte>>(chunks));
 }
 
 void write_file_atomic(const std::string& path, std::string_view text) {

@@ -55,10 +55,10 @@ class InputFile {
 // read or has more than `max_bytes`.
 std::string read_file(const std::string& path, uint64_t max_bytes);
 
-// Replaces `path` by the concatenated pieces: written under a temporary name in the same folder,
+// Replaces `path` by the concatenated chunks: written under a temporary name in the same folder,
 // fsynced, renamed, the folder fsynced. On failure throws FileError (exit 74), the old file is as
 // it was and nothing is left behind. A device or pipe ("/dev/stdout") is written directly.
-void write_file_atomic(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+void write_file_atomic(const std::string& path, std::span<const std::span<const std::byte>> chunks);
 void write_file_atomic(const std::string& path, std::span<const std::byte> data);
 void write_file_atomic(const std::string& path, std::string_view text);
 

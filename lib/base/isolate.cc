@@ -66,7 +66,7 @@ bool receive_all(int channel, void* to, size_t count) {
   return true;
 }
 
-// The channel alone stays open: locks and the channels of other children end with their owners.
+// Only the channel is kept open: locks and the channels of other children end with their owners.
 int close_others(int channel) {
   constexpr int kChannel = STDERR_FILENO + 1;
   if (dup2(channel, kChannel) != kChannel) {

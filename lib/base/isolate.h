@@ -19,13 +19,13 @@ struct IsolateLimits {
 // A child process and the bytes it sends. Between fork and exit the child may use one thread only.
 class IsolatedProcess {
  public:
-  // What the child calls to send bytes; false when nobody reads them any more.
+  // For the child: sends bytes to the parent; false when the parent has stopped reading.
   using Send = std::function<bool(const void* bytes, size_t count)>;
-  // What it calls to wait for the next bytes from send(); false when there will be no more.
+  // For the child: waits for the next bytes of the parent's send(); false at their end.
   using Receive = std::function<bool(void* to, size_t count)>;
 
-  // Starts `work` in a child whose standard error goes nowhere and that has no other file open.
-  // Throws RuntimeFailure (exit 4) when there is no process to be had.
+  // Starts `work` in a child without standard error and without other open files.
+  // Throws RuntimeFailure (exit 4) when no process can be created.
   IsolatedProcess(const IsolateLimits& limits, const std::function<void(const Send&)>& work);
   IsolatedProcess(const IsolateLimits& limits,
                   const std::function<void(const Send&, const Receive&)>& work);
@@ -33,11 +33,11 @@ class IsolatedProcess {
   IsolatedProcess(const IsolatedProcess&) = delete;
   IsolatedProcess& operator=(const IsolatedProcess&) = delete;
 
-  // Gives the child bytes to receive; false when it has ended.
+  // Sends bytes to the child; false when it has ended.
   bool send(const void* bytes, size_t count);
-  // The next `count` bytes; false when the child ended before.
+  // Receives the next `count` bytes; false when the child ended before.
   bool receive(void* to, size_t count);
-  // Waits for the child. "" when it came to its end by itself, else what ended it.
+  // Waits for the child. Returns "" when it exited normally, else the cause of its end.
   std::string finish();
 
  private:

@@ -1,5 +1,5 @@
-// Parts of the program that are shared libraries of their own, so that only the runs that need one
-// load it and what it needs: the one that drives GPUs, the one that speaks MPI.
+// Parts of the program in separate shared libraries: the one for GPUs, the one for MPI. Only runs
+// that need a part load it and its dependencies.
 #pragma once
 
 #include <string>
@@ -19,21 +19,20 @@ struct LibraryPart {
   std::string cure;     // what to do about that: "install libopenmpi-dev"
 };
 
-// Why there is no file, and how to get it: another command for the build tree that `folder`, the
-// program's, is in than for an installed program.
+// Returns why there is no file, and the command that creates it. `folder` is the program's: a build
+// tree and an installed program need different commands.
 std::string absent_part(const LibraryPart& part, const std::string& folder);
 
-// The file to open: that of $variable, else the one beside the program, or in ../lib or
-// ../lib/meshtrain from there;
-// "" with the reason where there is none.
+// Returns the file to open: that of $variable, else the one beside the program, in ../lib or in
+// ../lib/meshtrain. Returns "" with the reason when there is none.
 std::string find_part(const LibraryPart& part, std::string& reason);
 
-// Its symbol's address; null with the reason, a sentence that says what is wrong and what to do.
-// Opened once however often this is called, and never closed: what it made outlives many a caller.
+// Returns the address of the library's symbol; null with the reason, a sentence with the cause and
+// the remedy. The library is opened once and never closed, because its objects outlive callers.
 void* part_symbol(const LibraryPart& part, const std::string& path, std::string& reason);
 std::string other_build(const LibraryPart& part, const std::string& path);
 
-// What the symbol returns; null with the reason.
+// Returns the result of the symbol; null with the reason.
 template <class T>
 T* load_part(const LibraryPart& part, std::string& reason) {
   const std::string path = find_part(part, reason);

@@ -5,8 +5,8 @@
 
 namespace meshtrain {
 
-// Where a link leads to, and a link there, and so on; the folders before it stay as they are
-// written. Another path stays as it is.
+// Resolves a chain of links; the folders before it are kept as written. Returns any other path
+// unchanged.
 inline std::filesystem::path follow_links(std::filesystem::path path) {
   constexpr int kMostLinks = 40;  // as Linux follows
   std::error_code error;

@@ -5,8 +5,8 @@
 
 namespace meshtrain {
 
-// Bytes that can be taken without swapping, by what the system has free, what the control group may
-// still use, and the limit on the address space (ulimit -v). 0 when the system does not say.
+// Returns the bytes that can be allocated without swapping: the least of the system's free memory,
+// the rest of the control group, and the limit on the address space (ulimit -v). 0 when unknown.
 int64_t available_memory();
 
 }  // namespace meshtrain

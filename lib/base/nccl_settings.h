@@ -1,8 +1,8 @@
-// What a run leaves to NCCL, stated once: the environment of a run is set from it
-// (backend/gpu/load.cc), and plan's cost model counts with it (train/make_plan.cc).
+// The settings of NCCL: backend/gpu/load.cc sets the environment of a run from them, and the cost
+// model of `plan` assumes them (engine/make_plan.cc).
 //
-// NCCL chooses algorithm and protocol of a call by its size and the topology, which are the same in
-// every run of a config on the same GPUs; so are the bits then. Sums in the switch are off: they
+// NCCL chooses algorithm and protocol of a call by its size and the topology. Both are the same in
+// every run of a config on the same GPUs, and so are the bits. Sums in the switch are off: they
 // differ from call to call (NVIDIA/nccl#1497), and before NCCL 2.29 processes may hang where only
 // some of them get what that needs. PyTorch's deterministic mode excludes the same. With fixed
 // reductions NCCL adds nothing up at all.
@@ -17,7 +17,7 @@ struct EnvironmentSetting {
   const char* name;
   const char* value;
 };
-// Where the environment says something else, that holds.
+// A value in the user's environment overrides this.
 inline constexpr EnvironmentSetting kNcclSwitch = {"NCCL_NVLS_ENABLE", "0"};
 
 // Whether a run that is started here lets NCCL add up in the switch.

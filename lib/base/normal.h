@@ -1,6 +1,6 @@
-// Normal random numbers as a pure function of random bits, with the same result on every machine:
-// only + - * / and sqrt of IEEE double arithmetic, no library function, no fused multiply-add (the
-// file is compiled with -ffp-contract=off).
+// Normal random numbers as a pure function of random bits, with the same result on every machine.
+// It uses only + - * / and sqrt of IEEE double arithmetic: no library function, no fused
+// multiply-add (the file is compiled with -ffp-contract=off).
 //
 // The method is the inverse normal distribution function, algorithm AS 241 (PPND16) of M. J.
 // Wichura, "The Percentage Points of the Normal Distribution", Applied Statistics 37 (1988)

@@ -1,8 +1,8 @@
-// SmallVector: a vector whose first N elements lie inside of it, so that short lists cost no heap.
+// SmallVector: a vector with its first N elements inside of it, so that short lists need no heap.
 //
-// Where the sharding passes spend their time are lists of one to four elements (operands of a node,
-// axes of a dimension); the interface is that part of std::vector's which they use. Iterators are
-// pointers. Moving a list that lies on the heap takes over its memory; moving a short one moves its
+// The sharding passes spend their time on lists of one to four elements (operands of a node, axes
+// of a dimension). The interface is the subset of std::vector's that they use. Iterators are
+// pointers. Moving a list on the heap takes over its memory; moving a short list moves its
 // elements.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Names that somebody may have meant.
+// Suggestions: the names closest to a misspelt one.
 #pragma once
 
 #include <span>

@@ -50,9 +50,9 @@ std::jthread quiet_thread(Work&& work) {
   return std::jthread(std::forward<Work>(work));
 }
 
-// Gives the calling thread a stack for handlers that have SA_ONSTACK, unless it has one: code that
-// uses the stack pointer for something else (oneDNN's sgemm, which loads it from a buffer of the
-// heap) is interrupted like any other, and a handler's frame would overwrite what lies below.
+// Gives the calling thread a stack for handlers that have SA_ONSTACK, unless it has one. Some code
+// uses the stack pointer for something else: oneDNN's sgemm loads it from a heap buffer. A
+// handler's frame would overwrite the memory below that buffer.
 void use_handler_stack();
 
 }  // namespace meshtrain

@@ -5,7 +5,7 @@
 namespace meshtrain {
 namespace {
 
-// What rank 0 says when it takes no more.
+// The message of rank 0 when it has stopped receiving.
 constexpr const char* kEnd = "end";
 
 // A name, a zero byte, and what comes next in that file.
@@ -39,21 +39,21 @@ void FileGather::send(const std::string& name, std::span<const std::byte> bytes)
     name_ = name;
   }
   while (!bytes.empty()) {
-    const size_t count = std::min(bytes.size(), part_bytes_ - pending_.size());
-    pending_.append(reinterpret_cast<const char*>(bytes.data()), count);
+    const size_t count = std::min(bytes.size(), part_bytes_ - unsent_.size());
+    unsent_.append(reinterpret_cast<const char*>(bytes.data()), count);
     bytes = bytes.subspan(count);
-    if (pending_.size() == part_bytes_) {
+    if (unsent_.size() == part_bytes_) {
       flush();
     }
   }
 }
 
 void FileGather::flush() {
-  if (pending_.empty()) {
+  if (unsent_.empty()) {
     return;
   }
-  ended_ = exchange_(name_ + '\0' + pending_)[0] == kEnd;
-  pending_.clear();
+  ended_ = exchange_(name_ + '\0' + unsent_)[0] == kEnd;
+  unsent_.clear();
   if (ended_) {
     throw RuntimeFailure(ExitCode::kWriteFailed, "rank 0 did not take its files");
   }

@@ -1,5 +1,5 @@
-// FileGather: the files of processes that do not see the folder of a save. They go to rank 0 in
-// parts, which writes them there; nobody holds more than a part.
+// FileGather: sends the files of processes without access to the checkpoint folder to rank 0, which
+// writes them there. Files are sent in parts; no process holds more than one part.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,21 @@ namespace meshtrain {
 
 class FileGather {
  public:
-  // Collective: what each gave, by rank, for rank 0; the others get what rank 0 gave, first of the
-  // list.
+  // Collective. Rank 0 receives the texts of all, by rank; the others receive a list with rank 0's
+  // text first.
   using Exchange = std::function<std::vector<std::string>(std::string mine)>;
 
   FileGather(Exchange exchange, size_t part_bytes)
       : exchange_(std::move(exchange)), part_bytes_(part_bytes) {}
 
-  // A file that goes to rank 0 while it is written. What is written throws RuntimeFailure (exit 74)
-  // when rank 0 takes no more.
+  // Returns a file that is sent to rank 0 while it is written. Writing throws RuntimeFailure (exit
+  // 74) when rank 0 has stopped receiving.
   std::unique_ptr<OutputFile> create(std::string name);
-  void flush();  // what was written and has not gone yet
-  // Of rank 0: writes what comes below `folder`, until nothing more does; what came, by name.
-  // Throws FileError.
+  void flush();  // sends what was written and not yet sent
+  // On rank 0: writes received files below `folder` until all processes are done. Returns the files
+  // by name. Throws FileError.
   std::map<std::string, CheckpointFile> receive(const std::string& folder);
-  // Collective. Each process comes here in the end, also after it failed.
+  // Collective. Each process must call it last, even after an error.
   void end(bool is_first);
 
  private:
@@ -41,8 +41,8 @@ class FileGather {
 
   Exchange exchange_;
   size_t part_bytes_;
-  std::string name_, pending_;  // of the file that is sent, and what of it has not gone
-  bool ended_ = false;          // rank 0 takes no more
+  std::string name_, unsent_;  // of the current file: its name and its unsent bytes
+  bool ended_ = false;         // rank 0 has stopped receiving
 };
 
 }  // namespace meshtrain

@@ -122,10 +122,10 @@ std::vector<std::string> quarantine(const std::string& folder, const std::vector
   for (const int64_t step : steps) {
     const std::string name = checkpoint_name(step);
     for (int n = 1;; ++n) {
-      const std::string aside = fmt::format("{}/aside.{}.{}", folder, name, n);
+      const std::string quarantined = fmt::format("{}/aside.{}.{}", folder, name, n);
       try {
-        rename_to_new(folder + "/" + name, aside);
-        out.push_back(aside);
+        rename_to_new(folder + "/" + name, quarantined);
+        out.push_back(quarantined);
         break;
       } catch (const FileError& error) {
         if (error.error_number() != EEXIST || n == 1000) {
@@ -188,15 +188,15 @@ std::vector<std::string> prune_checkpoints(const std::string& folder, int64_t ke
       continue;
     }
     const std::string name = checkpoint_name(steps[i]);
-    const std::string trash = fmt::format("{}/trash.{}.{}", folder, name, run_id);
+    const std::string deleting = fmt::format("{}/trash.{}.{}", folder, name, run_id);
     try {
-      remove_folder(trash);
-      rename_to_new(folder + "/" + name, trash);
+      remove_folder(deleting);
+      rename_to_new(folder + "/" + name, deleting);
     } catch (const FileError& error) {
       warnings.push_back(fmt::format("the old checkpoint {} stays: {}", name, error.what()));
       continue;
     }
-    if (const auto problem = remove_folder(trash)) {
+    if (const auto problem = remove_folder(deleting)) {
       warnings.push_back(*problem);
     }
   }

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kKinds[] = {"weight", "slot", "scalar", "metric"};
 constexpr size_t kMaxRank = 8;
-constexpr size_t kMaxPieces = 16384;  // of a tensor: devices of the largest mesh
-constexpr size_t kMaxFiles = 2 * kMaxPieces + 64;
+constexpr size_t kMaxShards = 16384;  // of a tensor: devices of the largest mesh
+constexpr size_t kMaxFiles = 2 * kMaxShards + 64;
 
 Json cursor_json(const DataCursor& cursor) {
   return {{"data", cursor.data},
@@ -48,26 +48,26 @@ DataCursor parse_cursor(const Json& json, const std::string& path) {
 }
 
 Json tensor_json(const CheckpointTensor& tensor) {
-  Json pieces = Json::array();
-  for (const CheckpointPiece& piece : tensor.pieces) {
+  Json shards = Json::array();
+  for (const CheckpointShard& shard : tensor.shards) {
     Json blocks = Json::array();
-    for (const uint64_t block : piece.blocks) {
+    for (const uint64_t block : shard.blocks) {
       blocks.push_back(hex64(block));
     }
-    pieces.push_back({{"file", piece.file},
+    shards.push_back({{"file", shard.file},
                       {"key", tensor.path},
-                      {"offset", piece.offset},
-                      {"shape", piece.shape},
-                      {"bytes", {piece.begin, piece.end}},
+                      {"offset", shard.offset},
+                      {"shape", shard.shape},
+                      {"bytes", {shard.begin, shard.end}},
                       {"xxh3_64", std::move(blocks)}});
   }
   return {{"path", tensor.path},           {"kind", tensor_kind_name(tensor.kind)},
           {"trainable", tensor.trainable}, {"dtype", dtype_name(tensor.dtype)},
           {"global_shape", tensor.shape},  {"layout", tensor.layout},
-          {"pieces", std::move(pieces)}};
+          {"pieces", std::move(shards)}};
 }
 
-// Files lie in model/ or optimizer/ and have plain names.
+// Files are in model/ or optimizer/ and have plain names.
 bool is_shard_name(const std::string& name) {
   const size_t slash = name.find('/');
   if (slash == std::string::npos) {
@@ -88,49 +88,49 @@ uint64_t parse_hex64(const Json& json, const std::string& path) {
   return *value;
 }
 
-// Pieces of one tensor, which are read before all of it is known.
-struct ReadPieces {
+// Shards of one tensor, which are read before all of it is known.
+struct ReadShards {
   std::string key;  // of each
-  std::vector<CheckpointPiece> list;
+  std::vector<CheckpointShard> list;
 };
 
-[[noreturn]] void stray_piece(const std::string& tensor, const std::string& path) {
-  read_error("E402", path, "a piece of `{}` does not belong to it", printable(tensor));
+[[noreturn]] void stray_shard(const std::string& tensor, const std::string& path) {
+  read_error("E402", path, "a shard of `{}` does not belong to it", printable(tensor));
 }
 
-void parse_piece(const Json& json, ReadPieces& out, const std::string& path) {
+void parse_shard(const Json& json, ReadShards& out, const std::string& path) {
   const JsonFields fields(json, path);
-  CheckpointPiece piece;
-  piece.file = fields.text("file");
-  if (!is_shard_name(piece.file)) {
-    read_error("E406", path, "`{}` is no name of a shard", printable(piece.file));
+  CheckpointShard shard;
+  shard.file = fields.text("file");
+  if (!is_shard_name(shard.file)) {
+    read_error("E406", path, "`{}` is no name of a shard", printable(shard.file));
   }
   const std::string key = fields.text("key");
-  piece.offset = fields.sizes("offset");
-  piece.shape = fields.sizes("shape");
+  shard.offset = fields.sizes("offset");
+  shard.shape = fields.sizes("shape");
   const std::vector<int64_t> bytes = fields.sizes("bytes");
   out.key = out.list.empty() ? key : out.key;
-  if (key != out.key || piece.shape.size() > kMaxRank ||
-      piece.offset.size() != piece.shape.size() || bytes.size() != 2 || bytes[1] < bytes[0]) {
-    stray_piece(out.key, path);
+  if (key != out.key || shard.shape.size() > kMaxRank ||
+      shard.offset.size() != shard.shape.size() || bytes.size() != 2 || bytes[1] < bytes[0]) {
+    stray_shard(out.key, path);
   }
-  piece.begin = static_cast<uint64_t>(bytes[0]);
-  piece.end = static_cast<uint64_t>(bytes[1]);
+  shard.begin = static_cast<uint64_t>(bytes[0]);
+  shard.end = static_cast<uint64_t>(bytes[1]);
   for (const Json& block : fields.at("xxh3_64")) {
-    piece.blocks.push_back(parse_hex64(block, path));
+    shard.blocks.push_back(parse_hex64(block, path));
   }
-  const uint64_t size = piece.end - piece.begin;
-  if (piece.blocks.size() != (size + kChecksumBlock - 1) / kChecksumBlock) {
+  const uint64_t size = shard.end - shard.begin;
+  if (shard.blocks.size() != (size + kChecksumBlock - 1) / kChecksumBlock) {
     read_error("E402", path, "`{}` has {} checksums for {} bytes", printable(key),
-               piece.blocks.size(), size);
+               shard.blocks.size(), size);
   }
-  if (out.list.size() == kMaxPieces) {
-    read_error("E402", path, "`{}` has more than {} pieces", printable(key), kMaxPieces);
+  if (out.list.size() == kMaxShards) {
+    read_error("E402", path, "`{}` has more than {} shards", printable(key), kMaxShards);
   }
-  out.list.push_back(std::move(piece));
+  out.list.push_back(std::move(shard));
 }
 
-CheckpointTensor parse_tensor(const Json& json, ReadPieces pieces, const std::string& path) {
+CheckpointTensor parse_tensor(const Json& json, ReadShards shards, const std::string& path) {
   const JsonFields fields(json, path);
   CheckpointTensor out;
   out.path = fields.text("path");
@@ -153,12 +153,12 @@ CheckpointTensor parse_tensor(const Json& json, ReadPieces pieces, const std::st
   if (!fields.at("pieces").is_array()) {
     read_error("E402", path, "`pieces` of `{}` must be a list", printable(out.path));
   }
-  for (const CheckpointPiece& piece : pieces.list) {
-    if (pieces.key != out.path || piece.shape.size() != out.shape.size()) {
-      stray_piece(out.path, path);
+  for (const CheckpointShard& shard : shards.list) {
+    if (shards.key != out.path || shard.shape.size() != out.shape.size()) {
+      stray_shard(out.path, path);
     }
   }
-  out.pieces = std::move(pieces.list);
+  out.shards = std::move(shards.list);
   check_tiling(out, path);
   return out;
 }
@@ -250,12 +250,12 @@ CheckpointFile parse_file(const std::string& name, const Json& json, const std::
 // Tensors and files.
 void parse_entries(std::string_view text, const std::string& path, Manifest& out) {
   std::set<std::string> paths;
-  ReadPieces pieces;
-  const auto take_piece = [&](const std::string&, const Json& json) {
-    parse_piece(json, pieces, path);
+  ReadShards shards;
+  const auto take_shard = [&](const std::string&, const Json& json) {
+    parse_shard(json, shards, path);
   };
   const auto take_tensor = [&](const std::string&, const Json& json) {
-    out.tensors.push_back(parse_tensor(json, std::exchange(pieces, {}), path));
+    out.tensors.push_back(parse_tensor(json, std::exchange(shards, {}), path));
     if (!paths.insert(out.tensors.back().path).second) {
       read_error("E402", path, "tensor `{}` twice", printable(out.tensors.back().path));
     }
@@ -267,7 +267,7 @@ void parse_entries(std::string_view text, const std::string& path, Manifest& out
     out.files[name] = parse_file(name, json, path);
   };
   const EntryList lists[] = {
-      {"tensors", "pieces", take_piece}, {"tensors", "", take_tensor}, {"files", "", take_file}};
+      {"tensors", "pieces", take_shard}, {"tensors", "", take_tensor}, {"files", "", take_file}};
   parse_bounded_json(text, path, lists);
 }
 

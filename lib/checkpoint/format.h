@@ -1,8 +1,8 @@
-// What a checkpoint's manifest.json and state.json say.
+// The format of checkpoints: manifest.json and state.json.
 //
 //   checkpoints/
 //     000500/                        name = step; there only when complete
-//       manifest.json                everything below with checksums; written last
+//       manifest.json                all files below with checksums; written last
 //       state.json                   counters, position in the data, metrics' and callbacks' state
 //       config.yaml  config.resolved.yaml  layout.json
 //       model/shard-00001-model-00001-of-00001.safetensors       one file per distinct shard
@@ -10,13 +10,13 @@
 //     best -> 000450                 for people
 //     tmp.000600.<run>/              being written
 //     trash.000400.<run>/            being deleted
-//     aside.000550.<n>/              damaged, or newer than what the run went on from
+//     aside.000550.<n>/              quarantine: damaged, or newer than the one that was resumed
 //     rejected/000480/               not finite, at most one
 //     LOCK                           flock; host, process and run
 //
-// Both files are read with limits: 1 GiB the manifest, 16 MiB the state, 32 levels, no key twice;
-// and nothing is saved that those who read would refuse. Unknown keys are ignored, an unknown major
-// version is refused.
+// Readers accept at most 1 GiB of manifest and 16 MiB of state, 32 levels, and no key twice.
+// Writers never exceed these limits. Unknown keys are ignored; an unknown major version is an
+// error.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ inline constexpr int kCheckpointMajor = 1;
 inline constexpr int kCheckpointMinor = 0;
 inline constexpr size_t kChecksumBlock = size_t{4} << 20;
 
-// A box of a tensor, in one file.
-struct CheckpointPiece {
+// A shard of a tensor: a box, in one file. The key in the manifest is `pieces`.
+struct CheckpointShard {
   std::string file;     // "model/shard-00001-model-00001-of-00001.safetensors"
   Shape offset, shape;  // in the whole tensor
   uint64_t begin = 0;   // bytes of the file
@@ -56,7 +56,7 @@ struct CheckpointTensor {
   DType dtype = DType::kFloat32;
   Shape shape;
   std::string layout;  // "[data, null]"
-  std::vector<CheckpointPiece> pieces;
+  std::vector<CheckpointShard> shards;
 };
 
 struct CheckpointFile {
@@ -64,9 +64,9 @@ struct CheckpointFile {
   std::string xxh3_128;
 };
 
-// Where training is in the data, and which data and order that position is in.
+// The position of training in the data, and which data and order it refers to.
 struct DataCursor {
-  std::string data;  // checksum of the samples as fit takes them: restore.h
+  std::string data;  // checksum of the samples as fit reads them: restore.h
   std::string description;
   int64_t num_samples = 0;
   int64_t batch_size = 0;
@@ -81,7 +81,7 @@ struct TrainState {
   int64_t iterations = 0;     // of the optimizer
   double learning_rate = -1;  // set by a callback; negative: the optimizer's own
   DataCursor cursor;
-  std::string monitor;                           // log that `best` is about
+  std::string monitor;                           // the log that `best` tracks
   double best = 0;                               // its best value so far
   int64_t best_step = -1;                        // -1: none yet
   std::map<std::string, std::string> callbacks;  // JSON of each
@@ -92,7 +92,7 @@ struct Manifest {
   std::string written_by, run_id, parent_run, time;
   int64_t step = 0, epoch = 0;
   std::string config_checksum, model_signature;
-  std::string plan_signature;  // "" in checkpoints of before it was written
+  std::string plan_signature;  // "" in older checkpoints
   std::vector<MeshAxis> mesh;
   std::vector<CheckpointTensor> tensors;
   std::map<std::string, CheckpointFile> files;
@@ -100,16 +100,17 @@ struct Manifest {
   double loss = 0;  // of the last step
 };
 
-// Of the weights' paths, shapes and dtypes.
+// Returns a hash of the weights' paths, shapes and dtypes.
 std::string model_signature(const std::vector<CheckpointTensor>& tensors);
-// Of the mesh and of how every tensor lies on it.
+// Returns a hash of the mesh and of every tensor's sharding on it.
 std::string plan_signature(const std::vector<MeshAxis>& mesh,
                            const std::vector<CheckpointTensor>& tensors);
 
 std::string manifest_text(const Manifest& manifest);
 std::string state_text(const TrainState& state);
 // `path` is for messages. Throws ConfigError: E402 no such JSON, E403 changed after it was written,
-// E406 a name that leads elsewhere, E407 pieces that overlap or leave a gap, E408 a newer format.
+// E406 a file name outside of the checkpoint, E407 shards that overlap or leave a gap, E408 a newer
+// format.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 TrainState parse_state(std::string_view text, const std::string& path);
 

@@ -23,8 +23,8 @@ constexpr int kMaxDepth = 32;
 // At once: a value takes up to 160 bytes of memory, whatever few bytes it is written in.
 constexpr int64_t kMaxValues = 100000;
 
-// What the parser says on its way, looked at before anything is kept. A depth is that of a value: 0
-// is the outermost object, 2 an entry of one of its lists, 4 an entry of a list in such an entry.
+// Checks the events of the parser before anything is stored. Depth 0 is the outermost object, 2 an
+// entry of one of its lists, 4 an entry of a list in such an entry.
 class Watch {
  public:
   using Event = Json::parse_event_t;

@@ -1,4 +1,4 @@
-// JSON from a disk that may have damaged it: read with limits, every key once.
+// JSON from an untrusted disk: read with limits, every key once.
 #pragma once
 
 #include <functional>
@@ -13,37 +13,38 @@ namespace meshtrain {
 
 using Json = nlohmann::json;
 
-// A manifest takes about twice its size while it is read, and the text of the largest meshes is
-// long: 16384 devices and 200 tensors that are split over all of them are 600 MiB.
+// Reading a manifest takes about twice its size. The largest meshes have long texts: 16384 devices
+// and 200 tensors that are split over all of them are 600 MiB.
 inline constexpr size_t kMaxManifest = size_t{1} << 30;
 inline constexpr size_t kMaxCheckpointText = size_t{16} << 20;  // of most other texts
-// The most bytes that are read of a text of a checkpoint: of data.json as many as of a manifest.
+// Returns the size limit of a text of a checkpoint; data.json has that of a manifest.
 size_t max_text_bytes(std::string_view name);
 
 inline constexpr size_t kSumDigits = 32;  // of a checksum, hexadecimal
 
-// Entries that are not kept but taken one by one, so that there may be any number of them.
+// A list whose entries are handed over one by one instead of stored, for lists of any length.
 struct EntryList {
   std::string_view list;    // a key of the outermost object: "tensors"
   std::string_view within;  // the list is at this key of each entry of `list`; empty: `list` itself
-  // May be null. `name` is the entry's key where the list is an object; of such a one only entries
-  // that are objects are taken.
+  // May be null. When the list is an object, `name` is the key of the entry, and only entries that
+  // are objects are handed over.
   std::function<void(const std::string& name, const Json& entry)> take;
 };
 
-// Throws ConfigError E402: no JSON, longer than kMaxManifest, deeper than 32, a key twice, or more
-// than 100,000 values at once: an entry that was taken counts only by its name, if it has one.
+// Throws ConfigError E402: no JSON, longer than kMaxManifest, deeper than 32 levels, a key twice,
+// or more than 100,000 stored values. An entry that was handed over counts only by its name, if
+// any.
 Json parse_bounded_json(std::string_view text, const std::string& path,
                         std::span<const EntryList> lists = {});
 
-// The text of an object, one line a key so that people can look at it, with a checksum over all
-// bytes before its last lines.
+// Returns the text of an object, one readable line for each key. Its last lines are a checksum of
+// all bytes before them.
 std::string sealed_json(const Json& object);
-// Throws ConfigError when that text and the checksum at its end do not belong together: E402 where
-// there is none, E403 where it is another. `what` names the kind of file for the message.
+// Throws ConfigError E402 when the text has no such checksum, E403 when the checksum differs.
+// `what` names the kind of file for the message.
 void check_seal(std::string_view text, const std::string& path, const char* what);
 
-// Reads the fields of an object; what is missing or of another type throws ConfigError E402.
+// Reads the fields of an object. A missing field or another type throws ConfigError E402.
 class JsonFields {
  public:
   JsonFields(const Json& object, const std::string& path);

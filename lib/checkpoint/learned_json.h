@@ -1,4 +1,4 @@
-// What was learned from the training data, as JSON text that ends with its own checksum.
+// Values learned from the training data, as JSON text that ends with its own checksum.
 #pragma once
 
 #include <string>

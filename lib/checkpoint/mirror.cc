@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kCopying = "copying a checkpoint to other hosts";
 constexpr size_t kCopiedAtOnce = size_t{8} << 20;
 
-// What a process sees at a path.
+// The content of a path on one process.
 struct Seen {
   std::string sum;  // the same for the same content only: a manifest has the checksums of all else
   std::string problem;  // where it cannot be read
@@ -46,7 +46,7 @@ Seen look_at(const std::string& path) {
   }
 }
 
-// What there is to copy: names below `path`, or "" for `path` itself, and bytes.
+// Returns the files to copy: names below `path`, or "" for `path` itself, and their bytes.
 std::map<std::string, uint64_t> files_of(const std::string& path) {
   if (!is_checkpoint(path)) {
     return {{"", InputFile(path).size()}};
@@ -71,8 +71,8 @@ std::string next_part(const InputFile& file, uint64_t at) {
   return bytes;
 }
 
-// What one process keeps of what is sent. After an error it keeps nothing more: rank 0 goes on for
-// the others, and all hear of it at the end.
+// Stores what one process receives. After an error it stores nothing more: rank 0 continues for the
+// others, and all get the error at the end.
 class Keeper {
  public:
   void begin(const std::string& path) {
@@ -181,7 +181,7 @@ void Mirror::Folder::remove() {
   }
 }
 
-// Each that needs one makes a folder with a name that nobody else has, and takes the first that it
+// Each process that needs a copy creates a folder with a unique name, and takes the first that it
 // sees: one for all that share a host's disk.
 void Mirror::choose_folder(const Coordinator& coordinator, const std::string& name, bool is_blind) {
   coordinator.on_all_ranks(kCopying, [&] {

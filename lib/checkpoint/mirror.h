@@ -1,4 +1,4 @@
-// Mirror: a checkpoint, or a file, of rank 0's where every process of a run can read it.
+// Mirror: makes a checkpoint or a file of rank 0 readable for every process of a run.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,21 @@
 
 namespace meshtrain {
 
-// A process that sees at the same path what rank 0 sees there reads it in its place. Where not all
-// do, rank 0 sends all of it, and each host keeps a copy in its folder for temporary files (TMPDIR)
-// as long as this lives; only a process that is killed leaves it there. To compare what they see
-// costs each a pass over the file, or over the checkpoint's manifest; a copy is sent to every
-// process.
+// Processes with the same file at rank 0's path read it there. When some process has no such file,
+// rank 0 sends all of it to every process, and each host stores a copy in its folder for temporary
+// files (TMPDIR). The copy is deleted with this object; only a killed process leaves it behind. The
+// comparison reads the file, or the checkpoint's manifest, once on each process.
 class Mirror {
  public:
-  // Collective. `path` is rank 0's. Throws ConfigError E457 (exit 6): where there is no room for a
-  // copy, and for each process that does not see it unless it `may_copy`; what CheckpointReader
-  // throws on rank 0; FileError; StopRequested by a signal while it is copied.
+  // Collective. `path` is rank 0's. Throws ConfigError E457 (exit 6) when there is no room for a
+  // copy, or when a process has no access and `may_copy` is false. Throws the errors of
+  // CheckpointReader on rank 0, FileError, and StopRequested on a signal during the copy.
   Mirror(const Coordinator& coordinator, const std::string& path, bool may_copy);
 
   const std::string& path() const { return path_; }  // for this process
 
  private:
-  // Made by this process, and deleted with it, also when it ends early.
+  // A folder that this process creates and deletes, also when the process aborts.
   class Folder {
    public:
     Folder() = default;

@@ -50,10 +50,10 @@ NonFinite non_finite(const CheckpointTensor& tensor, std::span<const std::byte> 
   }
 }
 
-std::string in_words(const NonFinite& found) {
-  std::string out = found.nan > 0 ? fmt::format("{} NaN", found.nan) : "";
-  out += found.nan > 0 && found.infinite > 0 ? " and " : "";
-  return out + (found.infinite > 0 ? fmt::format("{} infinite", found.infinite) : "");
+std::string in_words(const NonFinite& count) {
+  std::string out = count.nan > 0 ? fmt::format("{} NaN", count.nan) : "";
+  out += count.nan > 0 && count.infinite > 0 ? " and " : "";
+  return out + (count.infinite > 0 ? fmt::format("{} infinite", count.infinite) : "");
 }
 
 }  // namespace meshtrain

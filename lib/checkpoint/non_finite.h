@@ -17,10 +17,10 @@ struct NonFinite {
   NonFinite& operator+=(const NonFinite& other);
 };
 
-// Among some elements of a weight or of the optimizer's state. What metrics hold is no reason to
-// refuse a model: of them nothing is counted.
+// Counts NaN and infinity in some elements of a weight or of optimizer state. Metrics count as
+// finite, since they are no reason to reject a model.
 NonFinite non_finite(const CheckpointTensor& tensor, std::span<const std::byte> bytes);
 
-std::string in_words(const NonFinite& found);  // "3 NaN and 1 infinite"
+std::string in_words(const NonFinite& count);  // "3 NaN and 1 infinite"
 
 }  // namespace meshtrain

@@ -10,11 +10,11 @@
 namespace meshtrain {
 namespace {
 
-StringMap metadata(const Snapshot& snapshot, const Snapshot::File& shard, int64_t step) {
+StringMap metadata(const Snapshot& snapshot, const Snapshot::File& file, int64_t step) {
   Json offsets = Json::object();
-  for (const Snapshot::Piece& piece : shard.pieces) {
-    const CheckpointTensor& tensor = snapshot.tensors()[piece.tensor];
-    offsets[tensor.path] = {{"saved_offsets", tensor.pieces[piece.piece].offset}};
+  for (const Snapshot::Shard& shard : file.shards) {
+    const CheckpointTensor& tensor = snapshot.tensors()[shard.tensor];
+    offsets[tensor.path] = {{"saved_offsets", tensor.shards[shard.index].offset}};
   }
   return {{"format", "pt"},
           {"DCP_VERSION", "1.0"},
@@ -29,18 +29,18 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
 }  // namespace
 
 std::string part_text(const WrittenPart& part) {
-  Json files = Json::object(), pieces = Json::array();
+  Json files = Json::object(), shards = Json::array();
   for (const auto& [name, file] : part.files) {
     files[name] = {file.size, file.xxh3_128};
   }
-  for (const WrittenPart::Piece& piece : part.pieces) {
-    pieces.push_back({piece.tensor, piece.piece, piece.begin, piece.end, piece.blocks});
+  for (const WrittenPart::Shard& shard : part.shards) {
+    shards.push_back({shard.tensor, shard.index, shard.begin, shard.end, shard.blocks});
   }
   return json_text(Json{{"error", part.error},
                         {"non_finite", part.non_finite},
                         {"replicas", bytes_of(part.replicas)},
                         {"files", files},
-                        {"pieces", pieces}},
+                        {"pieces", shards}},
                    -1, Json::error_handler_t::replace);
 }
 
@@ -50,23 +50,23 @@ WrittenPart parse_part(std::string_view text) {
                    .non_finite = json.at("non_finite"),
                    .replicas = {},
                    .files = {},
-                   .pieces = {}};
+                   .shards = {}};
   const auto replicas = json.at("replicas").get<std::vector<uint8_t>>();
   part.replicas.assign(replicas.begin(), replicas.end());
   for (const auto& [name, file] : json.at("files").items()) {
     part.files[name] = {.size = file.at(0), .xxh3_128 = file.at(1)};
   }
-  for (const Json& piece : json.at("pieces")) {
-    part.pieces.push_back({.tensor = piece.at(0),
-                           .piece = piece.at(1),
-                           .begin = piece.at(2),
-                           .end = piece.at(3),
-                           .blocks = piece.at(4).get<std::vector<uint64_t>>()});
+  for (const Json& shard : json.at("pieces")) {
+    part.shards.push_back({.tensor = shard.at(0),
+                           .index = shard.at(1),
+                           .begin = shard.at(2),
+                           .end = shard.at(3),
+                           .blocks = shard.at(4).get<std::vector<uint64_t>>()});
   }
   return part;
 }
 
-// The file stays open: synced together at the end, all files take little longer than one.
+// The file is kept open: syncing all files together at the end takes little longer than one.
 OutputFile& PartWriter::create(const std::string& name) {
   constexpr size_t kMostOpen = 64;
   if (open_.size() == kMostOpen) {
@@ -105,34 +105,35 @@ void PartWriter::write_text(const std::string& name, const std::string& text) {
   written(out, name);
 }
 
-void PartWriter::write_shards(const Snapshot& snapshot, int64_t step) {
-  for (const Snapshot::File& shard : snapshot.files()) {
-    write_shard(snapshot, shard, step);
+void PartWriter::write_shard_files(const Snapshot& snapshot, int64_t step) {
+  for (const Snapshot::File& file : snapshot.files()) {
+    write_shard_file(snapshot, file, step);
   }
 }
 
-void PartWriter::write_shard(const Snapshot& snapshot, const Snapshot::File& shard, int64_t step) {
+void PartWriter::write_shard_file(const Snapshot& snapshot, const Snapshot::File& file,
+                                  int64_t step) {
   std::vector<TensorView> views;
-  for (const Snapshot::Piece& piece : shard.pieces) {
-    const CheckpointTensor& tensor = snapshot.tensors()[piece.tensor];
+  for (const Snapshot::Shard& shard : file.shards) {
+    const CheckpointTensor& tensor = snapshot.tensors()[shard.tensor];
     views.push_back({tensor.path,
                      tensor.dtype,
-                     tensor.pieces[piece.piece].shape,
-                     {piece.data, piece.num_bytes}});
+                     tensor.shards[shard.index].shape,
+                     {shard.data, shard.num_bytes}});
   }
-  const SafetensorsHead head = make_safetensors_head(views, metadata(snapshot, shard, step));
-  OutputFile& out = create(shard.name);
+  const SafetensorsHead head = make_safetensors_head(views, metadata(snapshot, file, step));
+  OutputFile& out = create(file.name);
   out.write(head.bytes);
   for (const size_t i : head.order) {
-    write_piece(snapshot.tensors()[shard.pieces[i].tensor], shard.pieces[i], out);
+    write_shard(snapshot.tensors()[file.shards[i].tensor], file.shards[i], out);
   }
-  written(out, shard.name);
+  written(out, file.name);
 }
 
-void PartWriter::write_piece(const CheckpointTensor& tensor, const Snapshot::Piece& from,
+void PartWriter::write_shard(const CheckpointTensor& tensor, const Snapshot::Shard& from,
                              OutputFile& out) {
-  WrittenPart::Piece piece{.tensor = from.tensor,
-                           .piece = from.piece,
+  WrittenPart::Shard shard{.tensor = from.tensor,
+                           .index = from.index,
                            .begin = out.size(),
                            .end = out.size() + from.num_bytes,
                            .blocks = {}};
@@ -141,13 +142,13 @@ void PartWriter::write_piece(const CheckpointTensor& tensor, const Snapshot::Pie
     const std::span<const std::byte> block(from.data + at,
                                            std::min(kChecksumBlock, from.num_bytes - at));
     found += non_finite(tensor, block);
-    piece.blocks.push_back(hash_bytes(block.data(), block.size()));
+    shard.blocks.push_back(hash_bytes(block.data(), block.size()));
     out.write(block);
   }
   if (part_.non_finite.empty() && found.any()) {
     part_.non_finite = fmt::format("{} has {}", tensor.path, in_words(found));
   }
-  part_.pieces.push_back(std::move(piece));
+  part_.shards.push_back(std::move(shard));
 }
 
 }  // namespace meshtrain

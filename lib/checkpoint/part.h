@@ -1,4 +1,4 @@
-// What one process writes of a checkpoint, and what it tells rank 0 of it.
+// The part of a checkpoint that one process writes, and its report to rank 0.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +16,31 @@
 namespace meshtrain {
 
 struct WrittenPart {
-  struct Piece {
-    size_t tensor = 0, piece = 0;
+  struct Shard {
+    size_t tensor = 0, index = 0;
     uint64_t begin = 0, end = 0;   // bytes of the file
-    std::vector<uint64_t> blocks;  // checksums: checkpoint_format.h
+    std::vector<uint64_t> blocks;  // checksums: format.h
   };
-  std::string error;       // why not: "[E420] step 500 was not saved: ..."
+  std::string error;       // "[E420] step 500 was not saved: ..."; "" on success
   std::string non_finite;  // "d1/kernel has 3 NaN"
   std::string replicas;    // replica_hashes()
   std::map<std::string, CheckpointFile> files;
-  std::vector<Piece> pieces;
+  std::vector<Shard> shards;
 };
 std::string part_text(const WrittenPart& part);
 WrittenPart parse_part(std::string_view text);
 
-// Writes files into a folder that is there, or sends them to rank 0, which does: then each call may
-// wait for the others in a round of `gather`. Throws RuntimeFailure (exit 74).
+// Writes files into an existing folder or, with `gather`, sends them to rank 0, which writes them.
+// With `gather`, each call may wait for a round of all processes. Throws RuntimeFailure (exit 74).
 class PartWriter {
  public:
   explicit PartWriter(std::string folder, FileGather* gather = nullptr)
       : folder_(std::move(folder)), gather_(gather) {}
 
-  // This process's shards, checksums and finiteness in one pass.
-  void write_shards(const Snapshot& snapshot, int64_t step);
+  // Writes the shards of this process; computes checksums and finiteness in the same pass.
+  void write_shard_files(const Snapshot& snapshot, int64_t step);
   void write_text(const std::string& name, const std::string& text);
-  // Files, and the folders that have them.
+  // Syncs all files and their folders.
   void sync();
 
   const WrittenPart& part() const { return part_; }
@@ -49,8 +49,8 @@ class PartWriter {
   OutputFile& create(const std::string& name);
   void written(const OutputFile& out, const std::string& name);
   void sync_files();
-  void write_shard(const Snapshot& snapshot, const Snapshot::File& shard, int64_t step);
-  void write_piece(const CheckpointTensor& tensor, const Snapshot::Piece& from, OutputFile& out);
+  void write_shard_file(const Snapshot& snapshot, const Snapshot::File& file, int64_t step);
+  void write_shard(const CheckpointTensor& tensor, const Snapshot::Shard& from, OutputFile& out);
 
   std::string folder_;
   FileGather* gather_;

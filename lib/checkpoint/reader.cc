@@ -20,7 +20,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kMostOpen = 128;  // shards at once: a process may have few open files
+constexpr size_t kMostOpen = 128;  // at once: the limit of a process may be low
 
 // Whether an error says that something is not there as it was saved: gone, cut short, of another
 // kind. Others (no permission, a disk that fails, too many open files) say nothing of what is
@@ -30,7 +30,7 @@ bool is_damage(int error_number) {
          error_number == EISDIR || error_number == ELOOP || error_number == ENXIO;
 }
 
-// What read errors of files mean here.
+// Translates read errors of files.
 template <class F>
 auto with_file_errors(const std::string& path, F&& read) {
   try {
@@ -114,7 +114,7 @@ CheckpointReader::CheckpointReader(std::string path) : path_(std::move(path)) {
   }
   const std::string state_path = path_ + "/state.json";
   state_ = parse_state(read_checked(state_path, state->second), state_path);
-  check_shards();
+  check_shard_files();
 }
 
 void CheckpointReader::check_files() const {
@@ -133,38 +133,38 @@ void CheckpointReader::check_files() const {
   }
 }
 
-void CheckpointReader::check_shards() const {
+void CheckpointReader::check_shard_files() const {
   struct Place {
     const CheckpointTensor* tensor;
-    const CheckpointPiece* piece;
+    const CheckpointShard* shard;
   };
-  std::map<std::string_view, std::vector<Place>> shards;
+  std::map<std::string_view, std::vector<Place>> files;
   for (const CheckpointTensor& tensor : manifest_.tensors) {
-    for (const CheckpointPiece& piece : tensor.pieces) {
-      if (!manifest_.files.contains(piece.file)) {
-        read_error("E402", path_ + "/manifest.json", "it has no checksum of `{}`", piece.file);
+    for (const CheckpointShard& shard : tensor.shards) {
+      if (!manifest_.files.contains(shard.file)) {
+        read_error("E402", path_ + "/manifest.json", "it has no checksum of `{}`", shard.file);
       }
-      shards[piece.file].push_back({&tensor, &piece});
+      files[shard.file].push_back({&tensor, &shard});
     }
   }
-  for (const auto& [name, places] : shards) {
+  for (const auto& [name, places] : files) {
     const std::string path = fmt::format("{}/{}", path_, name);
     open_file(path);  // for what it says when the system refuses
-    const SafetensorsReader shard = with_file_errors(path, [&] { return SafetensorsReader(path); });
+    const SafetensorsReader file = with_file_errors(path, [&] { return SafetensorsReader(path); });
     std::map<std::string_view, const SafetensorsReader::Entry*> entries;
-    for (const SafetensorsReader::Entry& entry : shard.entries()) {
+    for (const SafetensorsReader::Entry& entry : file.entries()) {
       entries[entry.name] = &entry;
     }
-    for (const auto& [tensor, piece] : places) {
+    for (const auto& [tensor, shard] : places) {
       const auto found = entries.find(tensor->path);
       const SafetensorsReader::Entry* entry = found == entries.end() ? nullptr : found->second;
-      if (entry == nullptr || entry->dtype != tensor->dtype || entry->shape != piece->shape ||
-          entry->begin != piece->begin || entry->begin + entry->num_bytes != piece->end) {
+      if (entry == nullptr || entry->dtype != tensor->dtype || entry->shape != shard->shape ||
+          entry->begin != shard->begin || entry->begin + entry->num_bytes != shard->end) {
         read_error("E405", path, "its header and the manifest say different things about `{}`",
                    tensor->path);
       }
     }
-    if (shards.size() <= kMostOpen) {  // they stay, whatever becomes of the checkpoint's name
+    if (files.size() <= kMostOpen) {  // open files outlive a rename of the checkpoint
       opened(std::string(name));
     }
   }
@@ -202,52 +202,52 @@ const CheckpointTensor* CheckpointReader::find(std::string_view path) const {
   return found == manifest_.tensors.end() ? nullptr : &*found;
 }
 
-size_t CheckpointReader::read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece,
+size_t CheckpointReader::read_block(const CheckpointTensor& tensor, const CheckpointShard& shard,
                                     size_t block, std::byte* to) const {
-  const std::string path = path_ + "/" + piece.file;
+  const std::string path = path_ + "/" + shard.file;
   const size_t at = block * kChecksumBlock;
-  const size_t bytes = std::min<size_t>(kChecksumBlock, piece.end - piece.begin - at);
-  with_file_errors(path, [&] { opened(piece.file).read_at(piece.begin + at, to, bytes); });
-  if (hash_bytes(to, bytes) != piece.blocks[block]) {
+  const size_t bytes = std::min<size_t>(kChecksumBlock, shard.end - shard.begin - at);
+  with_file_errors(path, [&] { opened(shard.file).read_at(shard.begin + at, to, bytes); });
+  if (hash_bytes(to, bytes) != shard.blocks[block]) {
     read_error("E404", path, "block {} of `{}` does not match its checksum (bytes {} to {})", block,
-               tensor.path, piece.begin + at, piece.begin + at + bytes - 1);
+               tensor.path, shard.begin + at, shard.begin + at + bytes - 1);
   }
   return bytes;
 }
 
 namespace {
 
-bool reaches_into(const CheckpointPiece& piece, std::span<const int64_t> offset,
+bool reaches_into(const CheckpointShard& shard, std::span<const int64_t> offset,
                   const Shape& shape) {
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (piece.offset[d] + piece.shape[d] <= offset[d] || offset[d] + shape[d] <= piece.offset[d]) {
+    if (shard.offset[d] + shard.shape[d] <= offset[d] || offset[d] + shape[d] <= shard.offset[d]) {
       return false;
     }
   }
   return true;
 }
 
-// The part of two boxes of a tensor that is in both, and its runs: elements that lie together in
+// The part of two boxes of a tensor that is in both, and its runs: elements that are contiguous in
 // either.
 struct Overlap {
-  Overlap(const CheckpointPiece& piece, std::span<const int64_t> offset, const Shape& shape) {
+  Overlap(const CheckpointShard& shard, std::span<const int64_t> offset, const Shape& shape) {
     for (size_t d = 0; d < shape.size(); ++d) {
-      const int64_t begin = std::max(piece.offset[d], offset[d]);
-      const int64_t end = std::min(piece.offset[d] + piece.shape[d], offset[d] + shape[d]);
+      const int64_t begin = std::max(shard.offset[d], offset[d]);
+      const int64_t end = std::min(shard.offset[d] + shard.shape[d], offset[d] + shape[d]);
       size.push_back(std::max<int64_t>(end - begin, 0));
-      in_piece.push_back(begin - piece.offset[d]);
+      in_shard.push_back(begin - shard.offset[d]);
       in_box.push_back(begin - offset[d]);
     }
   }
 
-  // f(first element in the piece, first element in the box, elements), in ascending order.
+  // f(first element in the shard, first element in the box, elements), in ascending order.
   template <class F>
-  void for_each_run(const Shape& piece, const Shape& box, F&& f) const {
-    const std::vector<int64_t> piece_strides = row_major_strides(piece);
+  void for_each_run(const Shape& shard, const Shape& box, F&& f) const {
+    const std::vector<int64_t> shard_strides = row_major_strides(shard);
     const std::vector<int64_t> box_strides = row_major_strides(box);
     // The dimensions after `split` are whole in both.
     size_t split = size.size();
-    while (split > 0 && size[split - 1] == piece[split - 1] && size[split - 1] == box[split - 1]) {
+    while (split > 0 && size[split - 1] == shard[split - 1] && size[split - 1] == box[split - 1]) {
       --split;
     }
     int64_t run = 1, runs = 1;
@@ -260,7 +260,7 @@ struct Overlap {
       for (size_t d = size.size(); d-- > 0;) {
         const int64_t at = d < outer ? rest % size[d] : 0;
         rest = d < outer ? rest / size[d] : rest;
-        from += (in_piece[d] + at) * piece_strides[d];
+        from += (in_shard[d] + at) * shard_strides[d];
         to += (in_box[d] + at) * box_strides[d];
       }
       f(from, to, run);
@@ -268,7 +268,7 @@ struct Overlap {
   }
 
   Shape size;
-  std::vector<int64_t> in_piece, in_box;  // where it begins
+  std::vector<int64_t> in_shard, in_box;  // where it begins
 };
 
 }  // namespace
@@ -284,19 +284,19 @@ void CheckpointReader::read_box(const CheckpointTensor& tensor, std::span<const 
                                 const Shape& shape, std::byte* to) const {
   const size_t item = dtype_size(tensor.dtype);
   std::vector<std::byte> block;
-  for (const CheckpointPiece& piece : tensor.pieces) {
-    if (!reaches_into(piece, offset, shape)) {
+  for (const CheckpointShard& shard : tensor.shards) {
+    if (!reaches_into(shard, offset, shape)) {
       continue;
     }
-    size_t loaded = piece.blocks.size();  // which one is in `block`: none
+    size_t loaded = shard.blocks.size();  // which one is in `block`: none
     const auto copy = [&](int64_t first, int64_t place, int64_t count) {
       size_t at = static_cast<size_t>(first) * item;
       std::byte* out = to + static_cast<size_t>(place) * item;
       for (size_t left = static_cast<size_t>(count) * item; left > 0;) {
         if (at / kChecksumBlock != loaded) {
           loaded = at / kChecksumBlock;
-          block.resize(std::min<size_t>(kChecksumBlock, piece.end - piece.begin));
-          block.resize(read_block(tensor, piece, loaded, block.data()));
+          block.resize(std::min<size_t>(kChecksumBlock, shard.end - shard.begin));
+          block.resize(read_block(tensor, shard, loaded, block.data()));
         }
         const size_t begin = at % kChecksumBlock;
         const size_t bytes = std::min(left, block.size() - begin);
@@ -305,7 +305,7 @@ void CheckpointReader::read_box(const CheckpointTensor& tensor, std::span<const 
         left -= bytes;
       }
     };
-    Overlap(piece, offset, shape).for_each_run(piece.shape, shape, copy);
+    Overlap(shard, offset, shape).for_each_run(shard.shape, shape, copy);
   }
 }
 
@@ -313,9 +313,9 @@ void CheckpointReader::verify_tensor(const CheckpointTensor& tensor,
                                      std::vector<std::byte>& buffer) const {
   buffer.resize(kChecksumBlock);
   NonFinite found;
-  for (const CheckpointPiece& piece : tensor.pieces) {
-    for (size_t b = 0; b < piece.blocks.size(); ++b) {
-      const size_t bytes = read_block(tensor, piece, b, buffer.data());
+  for (const CheckpointShard& shard : tensor.shards) {
+    for (size_t b = 0; b < shard.blocks.size(); ++b) {
+      const size_t bytes = read_block(tensor, shard, b, buffer.data());
       found += non_finite(tensor, std::span(buffer).first(bytes));
     }
   }

@@ -1,5 +1,5 @@
-// Reads checkpoints and trusts none: every byte is compared with the manifest's checksums before it
-// gets into a model.
+// Reads checkpoints without trust: every byte is compared with the manifest's checksums before it
+// is used.
 #pragma once
 
 #include <functional>
@@ -19,65 +19,66 @@ namespace meshtrain {
 
 class CheckpointReader {
  public:
-  // Reads manifest and state. Throws ConfigError (exit 6): E400 no checkpoint there, E402 or E403
-  // manifest damaged, E404 a file is missing or has another size, E405 a shard's header is damaged,
-  // E406 links and other things that are no plain files, E407 pieces that do not tile a tensor,
-  // E408 a newer format, E409 the system refuses to read.
+  // Reads manifest and state. Throws ConfigError (exit 6):
+  //   E400 no checkpoint, E402 or E403 manifest damaged, E404 a file is missing or truncated,
+  //   E405 the header of a shard file is damaged, E406 a link or another special file,
+  //   E407 shards do not tile a tensor, E408 a newer format, E409 the system refuses to read.
   explicit CheckpointReader(std::string path);
 
   const std::string& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
   const TrainState& state() const { return state_; }
   int64_t num_bytes() const;  // of all files
-  // A text of the checkpoint ("config.resolved.yaml"), compared with its checksum; empty when the
-  // checkpoint has none of that name.
+  // Returns a text of the checkpoint ("config.resolved.yaml"), compared with its checksum; empty
+  // when there is none of that name.
   std::string text(const std::string& name) const;
 
   const CheckpointTensor* find(std::string_view path) const;  // null when there is none
-  // The whole tensor, put together from its pieces. Throws ConfigError E404, E409.
+  // Returns the whole tensor, assembled from its shards. Throws ConfigError E404, E409.
   HostTensor read(const CheckpointTensor& tensor) const;
-  // A box of it, row-major: of the files only the blocks that have some of it.
+  // Reads a box of the tensor, row-major. Reads only the file blocks that overlap the box.
   void read_box(const CheckpointTensor& tensor, std::span<const int64_t> offset, const Shape& shape,
                 std::byte* to) const;
-  // Closes the shards that were opened; what is read later opens them again.
+  // Closes all open files; a later read opens its file again.
   void close_files() const { open_.clear(); }
-  // Compares every byte with the checksums. Throws ConfigError E404 with file, tensor and place,
-  // E414 for weights or optimizer state that are not finite.
+  // Compares every byte with the checksums. Throws ConfigError E404 with file, tensor and position,
+  // E414 for non-finite weights or optimizer state.
   void verify() const;
 
  private:
   void check_files() const;
-  void check_shards() const;
+  void check_shard_files() const;
   void verify_file(const std::string& name, const CheckpointFile& file) const;
   void verify_tensor(const CheckpointTensor& tensor, std::vector<std::byte>& buffer) const;
   const InputFile& opened(const std::string& file) const;
-  // Reads a block of a piece, compared with its checksum, and returns its size.
-  size_t read_block(const CheckpointTensor& tensor, const CheckpointPiece& piece, size_t block,
+  // Reads a block of a shard, compared with its checksum, and returns its size.
+  size_t read_block(const CheckpointTensor& tensor, const CheckpointShard& shard, size_t block,
                     std::byte* to) const;
 
   std::string path_;
   Manifest manifest_;
   TrainState state_;
-  mutable std::map<std::string, InputFile> open_;  // shards that were read
+  mutable std::map<std::string, InputFile> open_;  // files that were read
 };
 
-// Whether `path` is the folder of a checkpoint, whole or not.
+// Returns whether `path` is the folder of a checkpoint, complete or not.
 bool is_checkpoint(const std::string& path);
-// Steps of the checkpoints in `folder`, newest first: folders with digits as names, no links.
+// Returns the steps of the checkpoints in `folder`, newest first: folders named by digits, no
+// links.
 std::vector<int64_t> checkpoint_steps(const std::string& folder);
-// The step of a name like "000500"; -1 for other names.
+// Returns the step of a name like "000500"; -1 for other names.
 int64_t step_of_name(std::string_view name);
 
-// Whether a checkpoint that threw this may be as good as it was: a newer program, or a later try,
-// may read it.
+// Returns true when the checkpoint itself may be intact: a newer version of the program, or a
+// retry, may be able to read it.
 bool is_only_not_read(const ConfigError& error);
 
-// What a checkpoint must be good for; throws ConfigError where it is not.
+// A test of a checkpoint; throws ConfigError when the checkpoint fails it.
 using CheckpointCheck = std::function<void(const CheckpointReader&)>;
 
-// The newest checkpoint in `folder` that passes `check`. Damaged ones on the way are skipped with a
-// warning that says how many steps are lost; null when none is left. Throws ConfigError E408, E409
-// of one that is not known to be damaged, but that cannot be read by this program or now.
+// The newest checkpoint in `folder` that passes `check`; null when there is none. Damaged newer
+// ones are skipped with a warning that names the steps lost. Throws ConfigError E408, E409 for one
+// that may be intact but cannot be read by this program or at this time.
 struct NewestCheckpoint {
   std::unique_ptr<CheckpointReader> reader;
   std::vector<int64_t> damaged;  // steps

@@ -15,17 +15,17 @@ AxisMask axes_of(const Variable& variable) {
   return variable.layout.storage.used_axes();
 }
 
-// Whether other processes have the pieces of a variable that this one has: they differ along an
+// Whether other processes have the shards of a variable that this one has: they differ along an
 // axis that does not split it.
 bool is_shared(const MeshPart& part, AxisMask axes) {
   return (part.crossing() & ~axes) != 0;
 }
 
-// The distinct pieces that a process holds, in the order of its memory.
-std::vector<int64_t> pieces_of(const MeshPart& part, AxisMask axes) {
+// The distinct shards that a process holds, in the order of its memory.
+std::vector<int64_t> shards_of(const MeshPart& part, AxisMask axes) {
   std::vector<int64_t> out;
-  for (int64_t piece = 0; piece < part.num_pieces(axes); ++piece) {
-    out.push_back(distinct_piece(part.mesh(), axes, part.device_of(axes, piece)));
+  for (int64_t shard = 0; shard < part.num_shards(axes); ++shard) {
+    out.push_back(distinct_shard(part.mesh(), axes, part.device_of(axes, shard)));
   }
   return out;
 }
@@ -54,16 +54,16 @@ std::string odd_ranks(const std::map<int, uint64_t>& hashes) {
 
 }  // namespace
 
-std::string replica_hashes(const VariableStore& store, const PiecesOf& pieces) {
+std::string replica_hashes(const VariableStore& store, const ShardsOf& shards) {
   std::string out;
   for (size_t v = 0; v < store.variables().size(); ++v) {
     const AxisMask axes = axes_of(store.variables()[v]);
     if (!is_shared(store.part(), axes)) {
       continue;
     }
-    const std::byte* from = pieces(static_cast<int>(v));
-    const auto bytes = static_cast<size_t>(store.piece_bytes(static_cast<int>(v)));
-    for (int64_t p = 0; p < store.part().num_pieces(axes); ++p) {
+    const std::byte* from = shards(static_cast<int>(v));
+    const auto bytes = static_cast<size_t>(store.shard_bytes(static_cast<int>(v)));
+    for (int64_t p = 0; p < store.part().num_shards(axes); ++p) {
       const uint64_t hash = hash_bytes(from + static_cast<size_t>(p) * bytes, bytes);
       out.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
     }
@@ -78,7 +78,7 @@ std::string replica_hashes(VariableStore& store) {
       return store.data(variable);
     }
     copy.resize(static_cast<size_t>(store.map(variable).total_bytes()));
-    store.copy_pieces(variable, copy.data());
+    store.copy_shards(variable, copy.data());
     return copy.data();
   });
 }
@@ -94,17 +94,17 @@ std::string replica_difference(const VariableStore& store, const std::vector<std
     if (!is_shared(store.part(), axes)) {
       continue;
     }
-    std::map<int64_t, std::map<int, uint64_t>> by_piece;
+    std::map<int64_t, std::map<int, uint64_t>> by_shard;
     for (size_t rank = 0; rank < parts.size(); ++rank) {
-      for (const int64_t piece : pieces_of(parts[rank], axes)) {
+      for (const int64_t shard : shards_of(parts[rank], axes)) {
         uint64_t hash = 0;
         MESHTRAIN_CHECK(at[rank] + sizeof(hash) <= hashes[rank].size(), "hashes of rank {}", rank);
         std::memcpy(&hash, hashes[rank].data() + at[rank], sizeof(hash));
         at[rank] += sizeof(hash);
-        by_piece[piece][static_cast<int>(rank)] = hash;
+        by_shard[shard][static_cast<int>(rank)] = hash;
       }
     }
-    for (const auto& [piece, of_ranks] : by_piece) {
+    for (const auto& [shard, of_ranks] : by_shard) {
       const uint64_t first = of_ranks.begin()->second;
       if (std::any_of(of_ranks.begin(), of_ranks.end(),
                       [&](const auto& each) { return each.second != first; })) {

@@ -1,5 +1,5 @@
-// Silent hardware errors: what several processes hold of a variable must be the same bits. Each
-// hashes its pieces; who has another hash than the rest is named.
+// Detects silent hardware errors: replicas of a shard on several processes must be the same bits.
+// Each process hashes its shards; a hash that differs from the others is reported.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace meshtrain {
 
-// This process's pieces of a variable, one after the other, in memory of the host.
-using PiecesOf = std::function<const std::byte*(int variable)>;
+// Returns this process's shards of a variable, one after the other, in memory of the host.
+using ShardsOf = std::function<const std::byte*(int variable)>;
 
-// A hash of each piece that other processes hold, too, in the order of the variables.
-std::string replica_hashes(const VariableStore& store, const PiecesOf& pieces);
-// The same of the variables as they are now.
+// Returns a hash of each shard that other processes also hold, in the order of the variables.
+std::string replica_hashes(const VariableStore& store, const ShardsOf& shards);
+// The same for the current values of the variables.
 std::string replica_hashes(VariableStore& store);
 
-// `hashes`: what each process gave, by rank. "`d1/kernel` differs between rank 0 and rank 3" of the
-// first variable of which not all have the same; empty when all agree. Of more than two holders the
-// odd ones are named.
+// `hashes`: replica_hashes() of each process, by rank. Returns "`d1/kernel` differs between rank 0
+// and rank 3" for the first variable that differs; empty when all agree. With more than two
+// holders, the minority is named.
 std::string replica_difference(const VariableStore& store, const std::vector<std::string>& hashes);
 
 }  // namespace meshtrain

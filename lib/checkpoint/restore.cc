@@ -16,20 +16,20 @@
 
 namespace meshtrain {
 
-void read_pieces(const CheckpointReader& reader, const CheckpointTensor& tensor,
+void read_shards(const CheckpointReader& reader, const CheckpointTensor& tensor,
                  VariableStore& store, int variable) {
   const Variable& v = store.variables()[static_cast<size_t>(variable)];
   const Sharding& storage = v.layout.storage;
   const MeshPart& part = store.part();
   const AxisMask axes = storage.used_axes();
   const Shape shape = local_shape(v.shape, storage, part.mesh());
-  const auto bytes = static_cast<size_t>(store.piece_bytes(variable));
-  std::vector<std::byte> pieces(bytes * static_cast<size_t>(part.num_pieces(axes)));
-  for (int64_t p = 0; p < part.num_pieces(axes); ++p) {
+  const auto bytes = static_cast<size_t>(store.shard_bytes(variable));
+  std::vector<std::byte> shards(bytes * static_cast<size_t>(part.num_shards(axes)));
+  for (int64_t p = 0; p < part.num_shards(axes); ++p) {
     reader.read_box(tensor, local_start(v.shape, storage, part.mesh(), part.device_of(axes, p)),
-                    shape, pieces.data() + static_cast<size_t>(p) * bytes);
+                    shape, shards.data() + static_cast<size_t>(p) * bytes);
   }
-  store.write_pieces(variable, pieces.data());
+  store.write_shards(variable, shards.data());
 }
 
 namespace {
@@ -147,7 +147,7 @@ class Restorer {
       const bool is_metric = variable.role == VariableRole::kMetric;
       if (is_metric && variable.follows != kNone) {  // a callback's copy of a weight
         if (const CheckpointTensor* kept = fitting(variable)) {
-          read_pieces(reader_, *kept, store, static_cast<int>(v));
+          read_shards(reader_, *kept, store, static_cast<int>(v));
         }
         continue;
       }
@@ -156,13 +156,13 @@ class Restorer {
       }
       const CheckpointTensor* tensor = fitting(variable);
       if (tensor != nullptr) {
-        read_pieces(reader_, *tensor, store, static_cast<int>(v));
+        read_shards(reader_, *tensor, store, static_cast<int>(v));
         if (is_weight && options_.reset_optimizer) {
           fill_copies(*tensor, v);
         }
       } else if (is_metric) {
         lost.insert(variable.path.substr(0, variable.path.rfind('/')));
-      }  // else a weight of another model, which stays as it was drawn
+      }  // else a weight of another model, which keeps its initial value
     }
     for (const std::string& metric : lost) {
       warnings.push_back(
@@ -181,7 +181,7 @@ class Restorer {
     const StepGraphs& graphs = engine_.setup().graphs();
     for (size_t s = 0; s < graphs.slots(weight).size(); ++s) {
       if (graphs.slots(weight)[s].copy_weight) {
-        read_pieces(reader_, tensor, engine_.store(), graphs.slot_variable(weight, s));
+        read_shards(reader_, tensor, engine_.store(), graphs.slot_variable(weight, s));
       }
     }
   }
@@ -203,7 +203,7 @@ class Restorer {
     });
   }
 
-  // Of the weights, or of the optimizer's state, between checkpoint and model.
+  // Returns the differences of weights, or of optimizer state, between checkpoint and model.
   std::vector<std::string> differences(bool weights) const {
     std::vector<std::string> lines, unexpected;
     std::set<std::string> known;
@@ -293,7 +293,7 @@ class Restorer {
         fmt::format("the place in the data (epoch {}, batch {}) cannot be found in other data or "
                     "another order",
                     at.epoch + 1, at.batch),
-        lines, "--reset-cursor begins the epoch anew; --allow KEY goes on at the same number");
+        lines, "--reset-cursor begins the epoch anew; --allow KEY continues at the same number");
   }
 
   Engine& engine_;
@@ -306,8 +306,8 @@ class Restorer {
 
 namespace {
 
-// Of larger arrays this many bytes are looked at: the first and last rows and rows spread evenly
-// between. Whether an array lies in memory or in a file makes no difference.
+// The checksum of a larger array covers this many bytes: the first and last rows and evenly spread
+// rows between. It does not depend on whether the array is in memory or in a file.
 constexpr size_t kHashedBytes = size_t{64} << 20;
 
 std::vector<int64_t> hashed_rows(const Rows& rows) {
@@ -363,14 +363,14 @@ namespace {
 
 using ValueMap = std::map<std::string, std::string>;
 
-// Whether a key of `values` is `path` or lies below it.
+// Returns whether a key of `values` is `path` or is below it.
 bool has_below(const ValueMap& values, const std::string& path) {
   const auto below = values.lower_bound(path + ".");
   return values.count(path) > 0 || (below != values.end() && is_below(below->first, path));
 }
 
 // The largest part of the config around `key` of `values` of which `others` has nothing; then, as
-// far as all of it lies below one more word (the class in an entry of a list), with that word.
+// far as all of it is below one more word (the class in an entry of a list), with that word.
 std::string object_of(const std::string& key, const ValueMap& values, const ValueMap& others) {
   size_t end = key.find('.');
   while (end != std::string::npos && has_below(others, key.substr(0, end))) {
@@ -497,7 +497,7 @@ void check_allowed_keys(const std::vector<std::string>& allow) {
                     [&](const std::string& whole) { return is_below(key, whole); });
     if (!is_known) {
       throw ConfigError("E140", {},
-                        fmt::format("`--allow {}`: no such key keeps a run from going on", key))
+                        fmt::format("`--allow {}`: no such key keeps a run from resuming", key))
           .help(fmt::format("one of {}, or {} and keys of theirs", join(kExact, ", "),
                             join(kWhole, ", ")));
     }
@@ -521,7 +521,7 @@ TrainPosition restore(Engine& engine, const CheckpointReader& reader, const Data
   }
   restorer.fill(at.batch > 0 && !at.epoch_trained, warnings);
   if (!options.reset_optimizer) {
-    // What a callback set follows from the config of then.
+    // A rate that a callback set depends on the config of the checkpoint.
     engine.restore_counters(state.iterations, has_other_rate(changes) ? -1 : state.learning_rate);
   }
   return at;

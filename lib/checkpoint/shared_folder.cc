@@ -80,7 +80,7 @@ void check_shared_folder(const Coordinator& coordinator, const std::string& fold
                                   coordinator.describe(0), join(blind, ", ")))
         .help("a folder that all hosts share: -o DIR")
         .help(
-            "or `checkpoint: {gather: root}`: the others send their pieces to the host of rank 0");
+            "or `checkpoint: {gather: root}`: the others send their shards to the host of rank 0");
   }
 }
 

@@ -1,4 +1,4 @@
-// Whether all processes of a run see the folder that they are to write into.
+// Checks that all processes of a run share the folder of the checkpoints.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace meshtrain {
 
-// Whether each sees it, by rank. Rank 0 writes a file with a name and a content that nobody can
-// know; the others wait for it at most so long: network file systems take their time. Throws
+// Returns for each rank whether it has access. Rank 0 writes a file with a random name and content.
+// The others wait for this file up to `seconds`, since network file systems are slow. Throws
 // FileError (exit 74) when it cannot be written.
 std::vector<bool> who_sees(const Coordinator& coordinator, const std::string& folder,
                            double seconds);
-// Throws also ConfigError E452 (exit 6) naming who does not see it.
+// Throws also ConfigError E452 (exit 6), which names the ranks without access.
 void check_shared_folder(const Coordinator& coordinator, const std::string& folder,
                          double seconds = 10);
 

@@ -37,26 +37,26 @@ std::string checkpoint_path(const Variable& variable) {
 
 namespace {
 
-// Who holds the distinct pieces over a set of axes.
+// The processes that hold each distinct shard over a set of axes.
 struct Holders {
-  Holders(const MeshPart& part, AxisMask axes) : by_piece(part.mesh().size_of(axes)) {
+  Holders(const MeshPart& part, AxisMask axes) : by_shard(part.mesh().size_of(axes)) {
     const DeviceMesh& mesh = part.mesh();
     for (int64_t device = 0; device < mesh.num_devices(); ++device) {
-      auto& all = by_piece[static_cast<size_t>(distinct_piece(mesh, axes, device))];
+      auto& all = by_shard[static_cast<size_t>(distinct_shard(mesh, axes, device))];
       all.insert(part.process_of(device));
     }
-    for (int64_t piece = 0; piece < part.num_pieces(axes); ++piece) {
-      const int64_t device = part.device_of(axes, piece);
-      local[static_cast<size_t>(distinct_piece(mesh, axes, device))] = static_cast<size_t>(piece);
+    for (int64_t shard = 0; shard < part.num_shards(axes); ++shard) {
+      const int64_t device = part.device_of(axes, shard);
+      local[static_cast<size_t>(distinct_shard(mesh, axes, device))] = static_cast<size_t>(shard);
     }
   }
-  std::vector<std::set<int>> by_piece;  // processes
-  std::map<size_t, size_t> local;       // of the pieces that this process holds: which of its own
+  std::vector<std::set<int>> by_shard;  // processes
+  std::map<size_t, size_t> local;       // of the shards that this process holds: which of its own
 };
 
 }  // namespace
 
-// What is planned so far, alike in every process.
+// The state of planning, equal on every process.
 struct Snapshot::Plan {
   const Holders& holders(const MeshPart& part, AxisMask axes) {
     return by_axes.try_emplace(axes, part, axes).first->second;
@@ -87,25 +87,25 @@ void Snapshot::add_tensors() {
                             .dtype = variable.dtype,
                             .shape = variable.shape,
                             .layout = sharding_string(storage, mesh()),
-                            .pieces = {}};
+                            .shards = {}};
     const AxisMask axes = storage.used_axes();
     const Shape local = local_shape(variable.shape, storage, mesh());
     for (int64_t p = 0; p < mesh().size_of(axes); ++p) {
       const std::vector<int64_t> start =
-          local_start(variable.shape, storage, mesh(), device_of_piece(mesh(), axes, p));
-      tensor.pieces.push_back(
+          local_start(variable.shape, storage, mesh(), device_of_shard(mesh(), axes, p));
+      tensor.shards.push_back(
           {.file = {}, .offset = Shape(start.begin(), start.end()), .shape = local});
     }
-    piece_bytes_.push_back(static_cast<size_t>(store_.piece_bytes(static_cast<int>(v))));
-    num_bytes_ += static_cast<int64_t>(piece_bytes_.back() * tensor.pieces.size());
+    shard_bytes_.push_back(static_cast<size_t>(store_.shard_bytes(static_cast<int>(v))));
+    num_bytes_ += static_cast<int64_t>(shard_bytes_.back() * tensor.shards.size());
     copied_bytes_ += static_cast<int64_t>(
-        aligned(piece_bytes_.back() * static_cast<size_t>(store_.part().num_pieces(axes))));
+        aligned(shard_bytes_.back() * static_cast<size_t>(store_.part().num_shards(axes))));
     tensors_.push_back(std::move(tensor));
   }
 }
 
 void Snapshot::add_files(Plan& plan, const char* folder, bool weights) {
-  std::vector<size_t> order;  // most pieces first, then the largest
+  std::vector<size_t> order;  // most shards first, then the largest
   for (size_t t = 0; t < tensors_.size(); ++t) {
     if ((tensors_[t].kind == TensorKind::kWeight) == weights) {
       order.push_back(t);
@@ -113,21 +113,21 @@ void Snapshot::add_files(Plan& plan, const char* folder, bool weights) {
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     const auto rank = [&](size_t t) {
-      return std::make_pair(tensors_[t].pieces.size(), piece_bytes_[t]);
+      return std::make_pair(tensors_[t].shards.size(), shard_bytes_[t]);
     };
     return rank(a) > rank(b);
   });
-  // Of each process: the pieces that it writes, tensor after tensor.
-  std::vector<Pieces> written(plan.bytes.size());
+  // The shards that each process writes, tensor after tensor.
+  std::vector<Shards> written(plan.bytes.size());
   for (const size_t t : order) {
     const AxisMask axes = store_.variables()[t].layout.storage.used_axes();
     const Holders& holders = plan.holders(store_.part(), axes);
-    for (size_t p = 0; p < tensors_[t].pieces.size(); ++p) {
-      const std::set<int>& able = holders.by_piece[p];
+    for (size_t p = 0; p < tensors_[t].shards.size(); ++p) {
+      const std::set<int>& able = holders.by_shard[p];
       const int writer = *std::min_element(able.begin(), able.end(), [&](int a, int b) {
         return plan.bytes[static_cast<size_t>(a)] < plan.bytes[static_cast<size_t>(b)];
       });
-      plan.bytes[static_cast<size_t>(writer)] += piece_bytes_[t];
+      plan.bytes[static_cast<size_t>(writer)] += shard_bytes_[t];
       written[static_cast<size_t>(writer)].emplace_back(t, p);
     }
   }
@@ -137,10 +137,10 @@ void Snapshot::add_files(Plan& plan, const char* folder, bool weights) {
   }
 }
 
-void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Pieces& pieces) {
+void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Shards& shards) {
   std::map<size_t, size_t> count;  // of each tensor
   size_t num_files = 0;
-  for (const auto& [t, p] : pieces) {
+  for (const auto& [t, p] : shards) {
     num_files = std::max(num_files, ++count[t]);
   }
   std::vector<File> files(num_files);
@@ -151,7 +151,7 @@ void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Piec
                             ++plan.num_files, writer);
   }
   std::vector<size_t> load(num_files, 0), taken(num_files, tensors_.size());
-  for (const auto& [t, p] : pieces) {
+  for (const auto& [t, p] : shards) {
     size_t best = num_files;
     for (size_t f = 0; f < num_files; ++f) {  // a key occurs once in a file
       if (taken[f] != t && (best == num_files || load[f] < load[best])) {
@@ -159,16 +159,16 @@ void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Piec
       }
     }
     taken[best] = t;
-    load[best] += piece_bytes_[t];
-    tensors_[t].pieces[p].file = files[best].name;
+    load[best] += shard_bytes_[t];
+    tensors_[t].shards[p].file = files[best].name;
     const Holders& holders =
         plan.holders(store_.part(), store_.variables()[t].layout.storage.used_axes());
     const auto own = holders.local.find(p);
-    files[best].pieces.push_back({.tensor = t,
-                                  .piece = p,
+    files[best].shards.push_back({.tensor = t,
+                                  .index = p,
                                   .local = own == holders.local.end() ? 0 : own->second,
                                   .data = nullptr,
-                                  .num_bytes = piece_bytes_[t]});
+                                  .num_bytes = shard_bytes_[t]});
   }
   if (rank == store_.part().rank()) {
     std::move(files.begin(), files.end(), std::back_inserter(files_));
@@ -178,8 +178,8 @@ void Snapshot::add_files_of(Plan& plan, const char* folder, int rank, const Piec
 void Snapshot::point_to(std::vector<const std::byte*> variables) {
   data_ = std::move(variables);
   for (File& file : files_) {
-    for (Piece& piece : file.pieces) {
-      piece.data = data_[piece.tensor] + piece.local * piece_bytes_[piece.tensor];
+    for (Shard& shard : file.shards) {
+      shard.data = data_[shard.tensor] + shard.local * shard_bytes_[shard.tensor];
     }
   }
 }
@@ -203,7 +203,7 @@ void Snapshot::copy() {
   std::vector<const std::byte*> variables;
   std::byte* to = copies_[0].bytes();
   for (size_t v = 0; v < tensors_.size(); ++v) {
-    store_.copy_pieces(static_cast<int>(v), to);
+    store_.copy_shards(static_cast<int>(v), to);
     variables.push_back(to);
     to += aligned(static_cast<size_t>(store_.map(static_cast<int>(v)).total_bytes()));
   }

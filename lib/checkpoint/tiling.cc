@@ -23,7 +23,7 @@ std::optional<uint64_t> count_elements(const Shape& shape) {
   return count;
 }
 
-bool overlap(const CheckpointPiece& a, const CheckpointPiece& b) {
+bool overlap(const CheckpointShard& a, const CheckpointShard& b) {
   for (size_t d = 0; d < a.shape.size(); ++d) {
     if (a.offset[d] + a.shape[d] <= b.offset[d] || b.offset[d] + b.shape[d] <= a.offset[d]) {
       return false;
@@ -32,13 +32,13 @@ bool overlap(const CheckpointPiece& a, const CheckpointPiece& b) {
   return true;
 }
 
-// The dimension along which the pieces begin at the most places.
+// The dimension along which the shards begin at the most places.
 size_t most_divided(const CheckpointTensor& tensor) {
   size_t best = 0, most = 0;
   for (size_t d = 0; d < tensor.shape.size(); ++d) {
     std::set<int64_t> places;
-    for (const CheckpointPiece& piece : tensor.pieces) {
-      places.insert(piece.offset[d]);
+    for (const CheckpointShard& shard : tensor.shards) {
+      places.insert(shard.offset[d]);
     }
     if (places.size() > most) {
       best = d;
@@ -48,26 +48,26 @@ size_t most_divided(const CheckpointTensor& tensor) {
   return best;
 }
 
-// In order of one dimension a piece can only overlap those that begin before it ends: of a grid of
-// n pieces each is compared with its own row, not with all.
+// In order of one dimension a shard can only overlap those that begin before it ends: of a grid of
+// n shards each is compared with its own row, not with all.
 bool any_overlap(const CheckpointTensor& tensor) {
-  const std::vector<CheckpointPiece>& pieces = tensor.pieces;
+  const std::vector<CheckpointShard>& shards = tensor.shards;
   if (tensor.shape.empty()) {
-    return pieces.size() > 1;
+    return shards.size() > 1;
   }
   const size_t d = most_divided(tensor);
-  std::vector<size_t> order(pieces.size());
+  std::vector<size_t> order(shards.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return pieces[a].offset[d] < pieces[b].offset[d]; });
+            [&](size_t a, size_t b) { return shards[a].offset[d] < shards[b].offset[d]; });
   for (size_t i = 0; i < order.size(); ++i) {
-    const CheckpointPiece& piece = pieces[order[i]];
+    const CheckpointShard& shard = shards[order[i]];
     for (size_t j = i + 1; j < order.size(); ++j) {
-      const CheckpointPiece& next = pieces[order[j]];
-      if (next.offset[d] >= piece.offset[d] + piece.shape[d]) {
+      const CheckpointShard& next = shards[order[j]];
+      if (next.offset[d] >= shard.offset[d] + shard.shape[d]) {
         break;
       }
-      if (overlap(piece, next)) {
+      if (overlap(shard, next)) {
         return true;
       }
     }
@@ -84,22 +84,22 @@ void check_tiling(const CheckpointTensor& tensor, const std::string& path) {
                shape_string(tensor.shape));
   }
   uint64_t covered = 0;
-  for (const CheckpointPiece& piece : tensor.pieces) {
+  for (const CheckpointShard& shard : tensor.shards) {
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
-      if (piece.offset[d] + piece.shape[d] > tensor.shape[d]) {
-        read_error("E407", path, "a piece of `{}` ends at {} of {} along dimension {}",
-                   printable(tensor.path), piece.offset[d] + piece.shape[d], tensor.shape[d], d);
+      if (shard.offset[d] + shard.shape[d] > tensor.shape[d]) {
+        read_error("E407", path, "a shard of `{}` ends at {} of {} along dimension {}",
+                   printable(tensor.path), shard.offset[d] + shard.shape[d], tensor.shape[d], d);
       }
     }
-    const uint64_t elements = *count_elements(piece.shape);  // inside of `whole`
-    if (piece.end - piece.begin != elements * dtype_size(tensor.dtype)) {
-      read_error("E407", path, "a piece of `{}` has {} bytes for {} elements",
-                 printable(tensor.path), piece.end - piece.begin, elements);
+    const uint64_t elements = *count_elements(shard.shape);  // inside of `whole`
+    if (shard.end - shard.begin != elements * dtype_size(tensor.dtype)) {
+      read_error("E407", path, "a shard of `{}` has {} bytes for {} elements",
+                 printable(tensor.path), shard.end - shard.begin, elements);
     }
     covered += elements;
   }
   if (*whole > 0 && any_overlap(tensor)) {
-    read_error("E407", path, "two pieces of `{}` overlap", printable(tensor.path));
+    read_error("E407", path, "two shards of `{}` overlap", printable(tensor.path));
   }
   if (covered != *whole) {
     read_error("E407", path, "{} of the {} elements of `{}` are in no file", *whole - covered,

@@ -1,4 +1,4 @@
-// Whether the pieces that a manifest names make up a tensor.
+// Checks that the shards in a manifest tile their tensor.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace meshtrain {
 
-// Pieces must lie in the tensor, not overlap, and have as many elements as it has: then they cover
-// it. Throws ConfigError E407 otherwise; `path` is the manifest's, for messages.
+// Shards must be inside of the tensor, must not overlap, and must have as many elements as the
+// tensor: then they cover it. Throws ConfigError E407 otherwise. `path` is the manifest's, for
+// messages.
 void check_tiling(const CheckpointTensor& tensor, const std::string& path);
 
 }  // namespace meshtrain

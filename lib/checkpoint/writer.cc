@@ -21,13 +21,13 @@ std::string hex_checksum(std::string_view text) {
   return checksum128(std::as_bytes(std::span(text)));
 }
 
-// What would be saved is more than any reader takes.
+// The checkpoint would exceed the limits of readers.
 class Unreadable : public RuntimeFailure {
  public:
   explicit Unreadable(const std::string& why) : RuntimeFailure(ExitCode::kWriteFailed, why) {}
 };
 
-// Whether all that makes a checkpoint is there: a folder of somebody else's is never deleted.
+// Returns whether the folder is a checkpoint: foreign folders are never deleted.
 bool is_whole(const std::string& path) {
   std::error_code error;
   return is_real_folder(path) && is_real_folder(path + "/model") &&
@@ -35,7 +35,7 @@ bool is_whole(const std::string& path) {
          std::filesystem::exists(path + "/state.json", error);
 }
 
-// Keeps one state that is not finite, for whoever wants to see why.
+// Keeps one non-finite state for analysis.
 void reject(const std::string& folder, const std::string& temporary, int64_t step) {
   const std::string rejected = folder + "/rejected";
   for (const std::string& name : names_in(rejected)) {
@@ -148,7 +148,7 @@ class Save {
       make_new_folder(temporary_ + "/model");
       make_new_folder(temporary_ + "/optimizer");
       if (is_alone()) {
-        writer_.write_shards(snapshot_, step());
+        writer_.write_shard_files(snapshot_, step());
         complete({writer_.part()}, result);
       }
     });
@@ -165,7 +165,7 @@ class Save {
   bool is_first() const { return options_.rank == 0; }
   int64_t step() const { return notes_.state.position.step; }
 
-  // What a save that failed before has left.
+  // Removes the files of an earlier save that failed.
   void remove_failed() {
     holds_old_ = replaces_ && is_real_folder(temporary_);
     if (holds_old_) {
@@ -175,7 +175,7 @@ class Save {
     remove_folder(temporary_);
   }
 
-  // What rank 0 came to is what all know.
+  // Runs `action` on rank 0; all processes get its result.
   void on_rank_zero(SaveResult& result, const std::function<void()>& action) {
     if (is_first()) {
       try {
@@ -199,28 +199,28 @@ class Save {
     }
   }
 
-  // This process's shards, which are on the disk when the others hear of them: what they hear.
+  // Writes and syncs the shards of this process. Returns its report to the others.
   std::string write_part() {
-    std::string told;
+    std::string report;
     try {
-      writer_.write_shards(snapshot_, step());
+      writer_.write_shard_files(snapshot_, step());
       if (options_.gather && is_first()) {
         received_ = gather_.receive(temporary_);
       }
       writer_.sync();
       WrittenPart part = writer_.part();
       part.replicas = replica_hashes(snapshot_.store(),
-                                     [&](int variable) { return snapshot_.pieces(variable); });
-      told = part_text(part);
+                                     [&](int variable) { return snapshot_.shards(variable); });
+      report = part_text(part);
     } catch (const std::exception& error) {
       WrittenPart part;
       part.error = explain(error, step(), folder_, snapshot_.num_bytes(), options_.name);
-      told = part_text(part);
+      report = part_text(part);
     }
     if (options_.gather) {
       gather_.end(is_first());
     }
-    return told;
+    return report;
   }
 
   void complete_all(const std::vector<std::string>& texts, SaveResult& result) {
@@ -247,7 +247,7 @@ class Save {
     }
   }
 
-  // What other processes wrote must be here, whole.
+  // Checks that the files of other processes are complete in this folder.
   void check_there(const std::vector<WrittenPart>& parts) const {
     for (const WrittenPart& part : parts) {
       for (const auto& [name, file] : part.files) {
@@ -293,7 +293,7 @@ class Save {
     if (replaces_ && is_whole(path_)) {
       exchange_names(temporary_, path_);
       holds_old_ = true;
-      // Before the old one goes: of an exchange that a crash undoes it must be whole.
+      // Before the old checkpoint is deleted: it must be complete when a crash undoes the exchange.
       sync_folder(folder_);
       remove_folder(temporary_);
     } else {
@@ -318,11 +318,11 @@ class Save {
     manifest.plan_signature = plan_signature(manifest.mesh, manifest.tensors);
     for (const WrittenPart& part : parts) {
       manifest.files.insert(part.files.begin(), part.files.end());
-      for (const WrittenPart::Piece& from : part.pieces) {
-        CheckpointPiece& piece = manifest.tensors.at(from.tensor).pieces.at(from.piece);
-        piece.begin = from.begin;
-        piece.end = from.end;
-        piece.blocks = from.blocks;
+      for (const WrittenPart::Shard& from : part.shards) {
+        CheckpointShard& shard = manifest.tensors.at(from.tensor).shards.at(from.index);
+        shard.begin = from.begin;
+        shard.end = from.end;
+        shard.blocks = from.blocks;
       }
     }
     for (const CheckpointTensor& tensor : manifest.tensors) {
@@ -331,7 +331,7 @@ class Save {
     return manifest;
   }
 
-  // Nothing is saved that nobody could read again: what has limits is read here first.
+  // Reads texts with limits before they are saved, so that every checkpoint is readable.
   template <class F>
   void check_readable(const std::string& name, const std::string& text, F&& parse) const {
     const std::string path = temporary_ + "/" + name;

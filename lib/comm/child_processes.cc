@@ -27,7 +27,7 @@ constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}
 constexpr double kSecondsToTerminate = 3;
 constexpr double kSecondsToKill = 5;
 
-// What execvpe() takes, made before fork(): a child of a process with threads may not allocate.
+// Arguments of execvpe(), built before fork(): a child of a process with threads must not allocate.
 class PointerList {
  public:
   explicit PointerList(std::vector<std::string> texts) : texts_(std::move(texts)) {
@@ -172,7 +172,7 @@ Child start(const ChildCommand& command, const HeldSignals& signals) {
     throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
                                                           std::strerror(errno)));
   }
-  setpgid(pid, pid);  // both do it: whoever comes first
+  setpgid(pid, pid);  // parent and child: the first one wins
   Pipe::close_end(report.write);
   int error_number = 0;
   if (retrying([&] { return read(report.read, &error_number, sizeof(error_number)); }) > 0) {
@@ -246,7 +246,7 @@ class Children {
         end_.exit_code = code;
         end_.name = child.name;
       }
-      // Those that stop on request still save, for as long as that takes.
+      // Children that stop on request still save, for as long as that takes.
       if (code != 0 && code != static_cast<int>(ExitCode::kStopped) && failed_at_ < 0) {
         failed_at_ = steady_seconds();
       }

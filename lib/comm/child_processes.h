@@ -1,5 +1,5 @@
-// Programs that this process starts, watches and ends with itself: none of them outlives it. Among
-// them are the processes of a run on one machine, which need no launcher.
+// Child processes that this process starts and watches; none outlives it. The processes of a run on
+// one machine are started in this way, without a launcher.
 #pragma once
 
 #include <functional>
@@ -14,45 +14,45 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct ChildCommand {
   std::string name;                // "rank 3", for messages
-  std::vector<std::string> words;  // the program, looked for on PATH, and its arguments
+  std::vector<std::string> words;  // the program, searched on PATH, and its arguments
   Environment environment;         // beside this process's own
-  // What it gets when this process dies.
+  // The signal that a child gets when this process dies.
   int death_signal = 9;
 };
 
 struct ChildrenOptions {
   std::function<void(const std::string&)> say;  // a line for people
-  // Which signal a child gets for one that this process got; 0: none.
+  // Maps a received signal to the signal for children; 0: none.
   std::function<int(int)> translate = nullptr;
-  // Passed on although this process ignores them.
+  // Signals that are passed on although this process ignores them.
   std::vector<int> even_if_ignored = {};
 };
 
 struct ChildrenEnd {
-  // Of the child that was first to end with another code than 0; 128 + N when signal N killed it.
+  // The code of the first child that failed; 128 + N when signal N killed it.
   int exit_code = 0;
   std::string name;       // of that child
-  std::set<int> signals;  // that were passed on, as the children got them
+  std::set<int> signals;  // passed on, as the children received them
 };
 
 // Starts all, with an empty standard input, and returns when all have ended. Signals (INT, TERM,
 // HUP, QUIT, USR1, USR2) are passed on, except those that this process ignores (nohup, a shell's
 // `&`). Once one has failed (not: stopped, 75), the others have three seconds to end by themselves,
-// then get SIGTERM, and two seconds later SIGKILL. Each is the first of a process group, so that a
-// terminal's signals come once. Throws RuntimeFailure (exit 8) when one cannot be started, the
-// others ended.
+// then get SIGTERM, and two seconds later SIGKILL. Each child leads a process group, so that a
+// terminal's signals arrive once. Throws RuntimeFailure (exit 8) when one cannot be started; the
+// others are ended.
 ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const ChildrenOptions& options);
 
-// `count` processes of `words` on this machine, a rank each. They get what torchrun gives: RANK,
-// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and MESHTRAIN_TOKEN, 32
-// hexadecimal digits that only they know. The end is that of run_children(), but 8 where a signal
-// ended one of several.
+// Runs `count` processes of `words` on this machine, one for each rank. They get the variables of
+// torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and
+// MESHTRAIN_TOKEN, a secret of 32 hexadecimal digits. Returns as run_children(), but exit code 8
+// when a signal ended one of several.
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
                           const Environment& environment, const ChildrenOptions& options);
 
-// Of the program that runs.
+// Returns the path of the running program.
 std::string own_program();
-// A port of this machine that nobody listens at.
+// Returns a port of this machine without a listener.
 int free_port();
 
 // "ssh 'a b'": as a shell reads it back.

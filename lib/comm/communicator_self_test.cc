@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kLong = size_t{1} << 18, kShort = 100;  // bytes
 
-// What rank `from` sends to rank `to` first: no two bytes alike by chance alone.
+// The first message from rank `from` to rank `to`: a pattern that depends on both.
 std::vector<std::byte> bytes_between(int from, int to, size_t count) {
   std::vector<std::byte> bytes(count);
   uint64_t state = hash_mix(static_cast<uint64_t>(from), static_cast<uint64_t>(to));

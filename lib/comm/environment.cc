@@ -55,7 +55,7 @@ class Variables {
     }
   }
 
-  // Of a process and of how many: rank < size.
+  // Reads rank and size: rank < size.
   void position(const char* rank_name, const char* size_name, int& rank, int& size) const {
     size = number(size_name, 1, kMostProcesses);
     rank = number(rank_name, 0, kMostProcesses - 1);
@@ -101,7 +101,7 @@ LaunchEnvironment of_open_mpi(const Variables& variables) {
   return out;
 }
 
-// Of a step, which srun made; a batch script of several tasks is one process itself.
+// The environment of a step of srun; a batch script of several tasks is a single process itself.
 LaunchEnvironment of_slurm(const Variables& variables) {
   LaunchEnvironment out;
   const bool has_pmix = variables.has("PMIX_RANK");

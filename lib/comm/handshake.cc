@@ -30,7 +30,7 @@ std::vector<std::string> both_values(const std::string& first, const std::string
   return {fmt::format("`{}`, rank 0 has `{}`", other, first)};
 }
 
-// What bytes a text may have, JSON may not.
+// Texts may have bytes that JSON may not.
 std::string gathered(const json& value) {
   return json_text(value, -1, json::error_handler_t::replace);
 }

@@ -1,5 +1,5 @@
-// What all processes of a run must have alike before they start together: the program, its config,
-// what it was asked to do.
+// Checks that all processes of a run are consistent before they start: the same program, config and
+// request.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ struct Failure {
   int exit_code = 0;
   std::string text;  // as it is shown
 };
-// Of all ranks together, the same everywhere: nothing; one text that all ranks have; or the texts
-// of those ranks that failed, each with its rank and host, and the exit code of the first.
+// Collective: returns the common failure, the same on all ranks. It is empty, one text that all
+// ranks have, or the texts of the failed ranks with rank and host, and the exit code of the first.
 Failure common_failure(ProcessGroup& group, const Failure& mine);
 
 }  // namespace meshtrain

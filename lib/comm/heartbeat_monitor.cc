@@ -31,7 +31,7 @@ void read_seconds(const char* name, double* seconds) {
   *seconds = *number;
 }
 
-// What a rank says of itself, and rank 0 of where it is; fields of one line each.
+// The description of a rank, and rank 0's address; one line for each field.
 std::string lines(const std::vector<std::string>& fields) {
   return join(fields, "\n");
 }
@@ -81,7 +81,7 @@ Place open_place(const HeartbeatOptions& options, bool one_host, int size) {
   return place;
 }
 
-// Of an error that is to be the same on all ranks.
+// Returns the lines of an error that must be the same on all ranks.
 std::string error_lines(const ConfigError& error) {
   const Diagnostic& first = error.diagnostics().list().front();
   return lines({"error", first.code, first.message});

@@ -1,11 +1,11 @@
-// HeartbeatMonitor: how the processes of a run notice that one of them is lost, hangs or does
-// something else than the others, and end together then, within seconds and with one message.
+// HeartbeatMonitor: detects a process that is lost, hangs or diverges from the others. All
+// processes of the run then end within seconds, with one message.
 //
-// A star of TCP connections to rank 0, served by a thread of its own in each process. Each second
-// every rank reports where it is; rank 0 judges:
+// A thread in each process serves a TCP connection to rank 0. Every second each rank reports its
+// position, and rank 0 judges:
 //   E601 a rank ended or stopped answering      E603 ranks are in different collectives
 //   E602 a rank hangs                           E604 ranks have different losses at one step
-// It prints one message and tells all to leave; each runs its hooks (on_abort) and ends with that
+// Rank 0 prints one message and makes all exit: each runs its hooks (on_abort) and ends with that
 // exit code. The others do the same when rank 0 is lost. E605 is for errors that MPI or NCCL
 // report: fail(8, ...).
 //
@@ -31,22 +31,22 @@
 namespace meshtrain {
 
 struct HeartbeatOptions {
-  double silence_seconds = 10;      // a link without a word for so long is lost
-  double collective_seconds = 120;  // for a rank to come to where another one waits
-  double join_seconds = 60;         // for all to connect at the start
-  double hook_seconds = 5;          // for the hooks of on_abort, together
-  // Where the others find rank 0, a name or an address, beside the addresses of its interfaces; and
-  // the one interface to use ("eth0", empty: all). Between processes of one host it is loopback.
+  double silence_seconds = 10;      // a link without a report for so long is lost
+  double collective_seconds = 120;  // limit of waiting for another rank
+  double join_seconds = 60;         // limit of connecting at the start
+  double hook_seconds = 5;          // limit of all hooks of on_abort together
+  // The name or address of rank 0, beside the addresses of its interfaces; and the only interface
+  // to use ("eth0"; empty: all). Processes of one host use loopback.
   std::string address, interface;
   // "the same command with --resume", in messages.
   std::string resume_command;
   std::function<void(std::string_view)> print;  // default: to standard error
   // The end of the process; for tests, which end a thread instead. default: _exit
   std::function<void(int)> exit;
-  // The process that started this one and stays as long as it: leave when that has ended (E601).
+  // The parent process, which must live as long as this one: exit when it has ended (E601).
   // 0: there is none such; launcher_pid() of process_exit.h finds the launchers of MPI and Slurm.
   int parent = 0;
-  // SIGKILL to itself so long after it began to leave; 0: never.
+  // Seconds from the start of the exit to SIGKILL; 0: never.
   double last_resort_seconds = 15;
 
   // MESHTRAIN_HEARTBEAT_TIMEOUT (silence_seconds), MESHTRAIN_COLLECTIVE_TIMEOUT,
@@ -60,7 +60,7 @@ class HeartbeatMonitor {
   // (exit 8: a rank did not connect in time), E613 (exit 8: no address to be reached at) or E640
   // (exit 4: too few open files allowed).
   HeartbeatMonitor(ProcessGroup& group, HeartbeatOptions options);
-  // Without finish(), the others take this rank for lost.
+  // Without finish(), the others treat this rank as lost.
   ~HeartbeatMonitor();
   HeartbeatMonitor(const HeartbeatMonitor&) = delete;
   HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
@@ -80,9 +80,9 @@ class HeartbeatMonitor {
   }
   // A hash of the bits of the loss of `step` (from 1, going up), the same on all ranks.
   void loss(int64_t step, uint64_t hash);
-  // Before and after what ranks do together. All ranks enter the same collectives in the same
-  // order, also those in which only some of them talk to each other; the monitor counts them.
-  // `signature` (of kind, bytes, dtype; the same on all ranks, 0: not compared) tells them apart.
+  // Call before and after a collective. All ranks enter the same collectives in the same order,
+  // also collectives among some of them; the monitor counts them. `signature` (of kind, bytes,
+  // dtype; the same on all ranks, 0: not compared) distinguishes them.
   void enter(uint64_t signature, const char* name) {
     activity_.change([&](Activity::Values& v) {
       ++v.sequence;
@@ -94,9 +94,9 @@ class HeartbeatMonitor {
       v.awaited_steps = 0;
     });
   }
-  // Like enter() before what a rank may do alone, but waits in for what all began before: results
-  // of `steps` that run by themselves, each of which may take as long as a collective. A rank that
-  // has entered no more than this one and does not wait either keeps it waiting.
+  // Like enter(), for work that a rank may wait for alone: results of `steps` asynchronous steps,
+  // each of which may take as long as a collective. A rank that has entered no more collectives
+  // than this one, and does not wait, counts as the cause of the wait.
   void wait_for(const char* what, int64_t steps) {
     activity_.change([&](Activity::Values& v) {
       ++v.entries;
@@ -113,8 +113,8 @@ class HeartbeatMonitor {
   // A copy of `text` that lives as long as the monitor, one for equal texts.
   const char* keep(std::string_view text);
 
-  // While it lives, others wait for this rank as long as `limit_seconds` from its start, and then
-  // it hangs (E602). For what takes long now and then: the first compilation, opening data.
+  // While it lives, others wait for this rank up to `limit_seconds` from its creation; later, the
+  // rank counts as hanging (E602). For rare long work: the first compilation, opening data.
   class Announcement {
    public:
     Announcement(Announcement&& other) noexcept
@@ -130,21 +130,22 @@ class HeartbeatMonitor {
   };
   [[nodiscard]] Announcement announce(std::string what, double limit_seconds);
 
-  // What each rank gave under `key`, by rank, when all have. A key may be used again and again, by
-  // one thread of a rank at a time; other keys do not wait for it. A rank that comes more than
-  // `limit_seconds` after the first hangs (E602); 0: collective_seconds. At most 64 MiB of text.
+  // Collective: returns the texts of all ranks under `key`, by rank. A key is reusable, by one
+  // thread of a rank at a time; different keys are independent. A rank that is more than
+  // `limit_seconds` later than the first counts as hanging (E602); 0: collective_seconds. At most
+  // 64 MiB of text.
   std::vector<std::string> all_gather(std::string_view key, std::string text,
                                       double limit_seconds = 0);
-  // The same for rank 0; the others get only what rank 0 gave, first of the list. All call the one
-  // or the other under a key.
+  // The same, but only rank 0 gets all texts; the others get a list with rank 0's text first. All
+  // ranks must call the same function under a key.
   std::vector<std::string> gather(std::string_view key, std::string text, double limit_seconds = 0);
 
-  // The step of the newest complete checkpoint, on all ranks, for the message.
+  // Sets the step of the newest complete checkpoint for the message; call on all ranks.
   void set_last_checkpoint(int64_t step);
 
-  // Runs `hook` when the processes must leave: in a thread of its own, newest first, while the
-  // monitor still serves all_gather(); all hooks together have hook_seconds, then the process ends.
-  // Lives at most as long as the monitor; its end waits for a hook that is running.
+  // Runs `hook` when the processes must exit: in a separate thread, newest first, while the monitor
+  // still serves all_gather(). All hooks together have hook_seconds, then the process ends. The
+  // Hook must not outlive the monitor; its destructor waits for a running hook.
   class Hook {
    public:
     Hook(Hook&& other) noexcept
@@ -159,16 +160,15 @@ class HeartbeatMonitor {
     uint64_t id_;
   };
   [[nodiscard]] Hook on_abort(std::function<void()> hook);
-  // Whether the processes are leaving: what waits in a loop should stop.
+  // Returns true when the processes are exiting: waiting loops should stop.
   bool aborting() const { return aborting_.load(std::memory_order_relaxed); }
 
-  // This rank ends with `exit_code`, and all others with it. Rank 0 prints `text` (whole lines, as
-  // the message is shown) once, also when several ranks fail with the same text, and says which
-  // they were unless it was all of them.
+  // Ends this rank and all others with `exit_code`. Rank 0 prints `text` (whole lines) once, also
+  // when several ranks fail with the same text, and names these ranks unless all failed.
   [[noreturn]] void fail(int exit_code, const std::string& text);
 
   // --- the end --------------------------------------------------------------------------------
-  // Returns when all ranks have called it: none of them is missed from then on.
+  // Returns when all ranks have called it. From then on, a lost rank is no error.
   void finish();
 
  private:

@@ -1,6 +1,5 @@
-// What goes over the links of the heartbeat monitor: frames of at most 64 KiB, each with its
-// length, its kind and fields in the order in which they are written. Bytes from a link are taken
-// apart with all limits checked.
+// Frames of the heartbeat monitor's links: at most 64 KiB each, with length, kind and fields in a
+// fixed order. Parsing checks all limits, since links are not trusted.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ constexpr size_t kMostPartBytes = size_t{60} << 10;  // of a text, in one frame
 constexpr size_t kMostTextBytes = size_t{64} << 20;  // of all_gather() and gather()
 constexpr size_t kMostKeyBytes = 1024;
 
-// One frame in the making; done() is what goes over the link.
+// Builds one frame; done() returns its bytes.
 class FrameWriter {
  public:
   explicit FrameWriter(FrameKind kind) : bytes_(4, '\0') { put(kind); }
@@ -88,7 +87,7 @@ class FrameReader {
   bool ok_ = true;
 };
 
-// Where a rank is, as it says each second.
+// The progress of a rank, reported every second.
 struct RankReport {
   int64_t step = 0, epoch = 0;
   std::string phase;
@@ -110,7 +109,7 @@ struct RankReport {
   bool read(FrameReader& from);  // false: malformed
 };
 
-// A connection with what waits to be sent and what came.
+// A connection with its unsent and its received bytes.
 class Link {
  public:
   Link() = default;
@@ -118,13 +117,15 @@ class Link {
 
   int fd() const { return socket_.fd(); }
   bool open() const { return static_cast<bool>(socket_); }
-  bool wants_to_send() const { return open() && !out_.empty(); }
+  bool has_unsent() const { return open() && !out_.empty(); }
   void send(std::string_view frame);  // with the next flush()
-  void flush();                       // as much as goes now
-  // What came; false when the other end closed it, or the network did: `lost_host` then.
+  void flush();                       // as much as the link accepts now
+  // Receives available bytes. Returns false when the other end closed the link, or when the network
+  // failed: then `lost_host` is set.
   bool receive();
   bool lost_host() const { return lost_host_; }
-  // The next whole frame. False: there is none now, or what came is no frame (`malformed`).
+  // Takes the next whole frame. Returns false when there is none yet, or when the bytes are no
+  // frame (`malformed`).
   bool next(FrameKind* kind, std::string* payload);
   bool malformed() const { return malformed_; }
   void close() {

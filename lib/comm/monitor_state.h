@@ -1,4 +1,4 @@
-// What the thread of a HeartbeatMonitor shares with the threads that call it.
+// State that the thread of a HeartbeatMonitor shares with its callers.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ class LossHistory {
   std::array<Entry, kEntries> entries_;
 };
 
-// What runs when the processes must leave.
+// Hooks that run when the processes must exit.
 class AbortHooks {
  public:
   uint64_t add(std::function<void()> hook);  // its number

@@ -88,7 +88,7 @@ void MonitorThread::wait() {
     if (link.open()) {
       link.flush();
       entries.push_back(
-          {link.fd(), static_cast<short>(POLLIN | (link.wants_to_send() ? POLLOUT : 0)), 0});
+          {link.fd(), static_cast<short>(POLLIN | (link.has_unsent() ? POLLOUT : 0)), 0});
     }
   }
   double until = next_tick_;
@@ -274,7 +274,7 @@ void MonitorThread::tick() {
   }
 }
 
-// Processes that nothing watches any more do not go on by themselves.
+// Processes without a parent that watches them must not continue alone.
 void MonitorThread::check_parent() {
   if (options_.parent == 0 || parent_ended_ || ::getppid() == options_.parent) {
     return;
@@ -336,14 +336,14 @@ void MonitorThread::set_finished() {
   state_.set_finished();
 }
 
-// What a rank says first counts: more may follow from it.
+// The first failure of a rank counts: later ones may follow from it.
 void MonitorThread::add_failure(RankFailure failure) {
   const bool is_known = std::any_of(failures_.begin(), failures_.end(),
                                     [&](const auto& other) { return other.rank == failure.rank; });
   if (leaving_ || is_known) {
     return;
   }
-  if (finished_) {  // nobody else is concerned
+  if (finished_) {  // no other rank is concerned
     start_last_resort();
     options_.print(failure.text);
     start_leaving(failure.exit_code);
@@ -363,7 +363,7 @@ void MonitorThread::add_failure(RankFailure failure) {
   }
 }
 
-// What the ranks that failed had to say, each text once.
+// Judges the failures of ranks, each text once.
 void MonitorThread::judge_failures() {
   if (!is_first() || leaving_) {
     return;
@@ -379,7 +379,7 @@ void MonitorThread::judge_failures() {
   start_leaving(exit_code_of(failures_));
 }
 
-// What happened to this process itself, if it did not run for longer than the others wait.
+// Describes a pause of this process itself that was longer than the others wait.
 std::string MonitorThread::own_pause_text() {
   if (!are_all_closed() || paused_ <= options_.silence_seconds ||
       now_ > paused_at_ + options_.silence_seconds) {
@@ -419,7 +419,7 @@ void MonitorThread::stop_run(const Verdict& verdict) {
   options_.print(!paused.empty() ? paused
                                  : failure_text(verdict, state_.last_checkpoint.load(), step,
                                                 options_.resume_command));
-  // Of many only a few: they hang in the same place.
+  // A few of many ranks suffice: they hang at the same point.
   const bool hangs = verdict.code == "E602";
   const size_t count = hangs ? std::min(verdict.ranks.size(), kMostStacks) : 0;
   start_leaving(
@@ -427,7 +427,7 @@ void MonitorThread::stop_run(const Verdict& verdict) {
       {verdict.ranks.begin(), verdict.ranks.begin() + static_cast<std::ptrdiff_t>(count)});
 }
 
-// Before anything is written where nobody may read.
+// Before writing to a stream without a reader.
 void MonitorThread::start_last_resort() {
   const std::lock_guard lock(state_.mutex);
   state_.last_resort.start(options_.last_resort_seconds);

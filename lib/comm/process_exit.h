@@ -1,5 +1,5 @@
-// That a process ends, whatever it is doing: after a time, or when the start of a run takes too
-// long; and where it was then.
+// Forced exit: ends a process after a time limit, or when the start of a run takes too long, and
+// reports where it was.
 #pragma once
 
 #include <pthread.h>
@@ -15,13 +15,13 @@
 
 namespace meshtrain {
 
-// The process that started this one if it is a launcher's, which stays as long as the processes of
-// a run (mpirun, orted, slurmstepd, ...); 0 where it is anything else, like a shell.
+// Returns the parent process when it is a launcher (mpirun, orted, slurmstepd, ...), which lives as
+// long as the processes of a run; 0 for any other parent, such as a shell.
 int launcher_pid();
 // "mpirun", as /proc has it; empty for a process that has ended.
 std::string program_of(int pid);
 
-// From the kernel, so it needs no thread of this process that still runs. 0: never.
+// Kills the process by a timer of the kernel, which needs no running thread of it. 0: never.
 class KillTimer {
  public:
   KillTimer() = default;
@@ -36,7 +36,7 @@ class KillTimer {
   bool started_ = false;
 };
 
-// While it lives: what does not end in time ends the process, with a message E612 and exit code 8.
+// While it lives, exceeding the time limit ends the process with a message E612 and exit code 8.
 //
 //   TimeLimit limit(60, "the start of MPI (MPI_Init_thread)");
 class TimeLimit {

@@ -1,8 +1,7 @@
-// ProcessGroup: the processes of one run, which all do the same in the same order.
+// ProcessGroup: the processes of one run, which all call the same functions in the same order.
 //
-// Implemented over MPI (comm/mpi, a library that is loaded when a launcher of MPI started the
-// process), over TCP (comm/tcp: what processes with a GPU each need beside NCCL), and by threads of
-// one process (tests/support).
+// There are three implementations: MPI (comm/mpi, a library that is loaded when a launcher of MPI
+// started the process), TCP (comm/tcp, beside NCCL), and threads of one process (tests/support).
 #pragma once
 
 #include <cstddef>
@@ -20,9 +19,9 @@ namespace meshtrain {
 
 class HeartbeatMonitor;
 
-// A transfer that was prepared once and is done again and again. run() returns when what this
-// process receives is there and what it sends may be overwritten. All processes that take part must
-// run theirs in the same order.
+// A prepared transfer that runs repeatedly. run() returns when all data are received and sent
+// memory may be overwritten. All participating processes must run their transfers in the same
+// order.
 class Transfer {
  public:
   virtual ~Transfer() = default;
@@ -35,34 +34,34 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Among the processes on this host.
+  // Rank and size among the processes on this host.
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
 
-  // Collective over all processes, by the thread that made the group. What each process gave, by
-  // rank.
+  // Collective over all processes, on the thread that created the group. Returns the texts of all,
+  // by rank.
   virtual std::vector<std::string> all_gather(std::string_view mine) = 0;
 
-  // Transfers between memory of the host, run by that thread too. At most one message to and one
-  // from each peer; what one sends, the other must receive with the same number of bytes. Throws
-  // RuntimeFailure (exit 8) where the group moves no tensors (TCP).
+  // Prepares transfers between host memory, to be run on that thread too. At most one message to
+  // and one from each peer, with equal numbers of bytes on both sides. Throws RuntimeFailure (exit
+  // 8) where the group moves no tensors (TCP).
   virtual std::unique_ptr<Transfer> make_exchange(std::vector<Message> sends,
                                                   std::vector<Message> receives) = 0;
-  // In place, over `ranks` (this process among them, the same list on each): the library's own
-  // algorithm, whose order of additions may differ from run to run of another size.
+  // Prepares an in-place all-reduce over `ranks`, which includes this process and is the same list
+  // on each. The library decides the algorithm; the order of additions may depend on the size.
   virtual std::unique_ptr<Transfer> make_all_reduce(Reduction reduction, DType dtype,
                                                     std::byte* data, int64_t elements,
                                                     const std::vector<int>& ranks) = 0;
 };
 
-// What a run over several processes talks with. One process has none.
+// The communication of a run over several processes. A single process has none.
 struct Processes {
   std::shared_ptr<ProcessGroup> group;        // null: the only process
   std::shared_ptr<HeartbeatMonitor> monitor;  // null together with it, and in tests without faults
 
   int rank() const { return group == nullptr ? 0 : group->rank(); }
   int size() const { return group == nullptr ? 1 : group->size(); }
-  // The one that prints, writes the run's files and decides about what is not computed.
+  // True on rank 0, which prints, writes the run's files and decides for all.
   bool is_first() const { return rank() == 0; }
 };
 

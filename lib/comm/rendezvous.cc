@@ -23,15 +23,15 @@ constexpr double kHandshakeSeconds = 5;
 constexpr size_t kMostRefusal = 60000;
 constexpr int kTurnMilliseconds = 100;
 
-// The first that goes over a connection, from the rank that made it.
-struct Hello {
+// The first message over a connection, from the connecting rank.
+struct Handshake {
   uint64_t magic = kMagic;
   Token token = {};
   int32_t rank = 0, size = 0;
 };
 
-// Rank 0's answer, which proves that it knows the token as well.
-struct Answer {
+// Rank 0's reply, which proves that it knows the token as well.
+struct HandshakeReply {
   uint64_t magic = kMagic;
   uint64_t proof = 0;
 };
@@ -50,7 +50,7 @@ struct Visitor {
   Socket socket;
   Address from;
   double until = 0;
-  std::array<char, sizeof(Hello)> bytes = {};
+  std::array<char, sizeof(Handshake)> bytes = {};
   size_t count = 0;
 };
 
@@ -58,7 +58,7 @@ ConfigError refused(const std::string& message) {
   return ConfigError("E612", {}, message);
 }
 
-// The meeting at rank 0.
+// The rendezvous at rank 0.
 class Reception {
  public:
   Reception(const std::vector<Socket>& listeners, const Token& token, int size, double limit)
@@ -122,7 +122,7 @@ class Reception {
     }
   }
 
-  // Waits a little for something to happen; returns what makes the meeting fail.
+  // Waits a little for something to happen; returns what makes the rendezvous fail.
   std::string turn() {
     std::vector<pollfd> entries;
     for (const Socket& listener : listeners_) {
@@ -170,7 +170,7 @@ class Reception {
         visitors_.push_back(std::move(visitor));
       } else if (errno != EMFILE && errno != ENFILE) {
         return;
-      } else if (visitors_.empty()) {  // no file is left; that somebody waits stays so
+      } else if (visitors_.empty()) {  // no file descriptor is left; the visitor must wait
         std::this_thread::sleep_for(std::chrono::milliseconds(kTurnMilliseconds));
         return;
       } else {
@@ -211,36 +211,36 @@ class Reception {
       }
       visitor.count += static_cast<size_t>(got);
     }
-    Hello hello;
-    std::memcpy(&hello, visitor.bytes.data(), sizeof hello);
-    if (hello.magic != kMagic || hello.token != token_) {
+    Handshake handshake;
+    std::memcpy(&handshake, visitor.bytes.data(), sizeof handshake);
+    if (handshake.magic != kMagic || handshake.token != token_) {
       drop(visitor);
       return {};
     }
-    return let_in(visitor, hello);
+    return let_in(visitor, handshake);
   }
 
-  std::string let_in(Visitor& visitor, const Hello& hello) {
-    const Answer answer = {kMagic, proof_of(token_)};
-    send_all(visitor.socket, bytes_of(answer), steady_seconds() + 1);
+  std::string let_in(Visitor& visitor, const Handshake& handshake) {
+    const HandshakeReply reply = {kMagic, proof_of(token_)};
+    send_all(visitor.socket, bytes_of(reply), steady_seconds() + 1);
     const std::string from = visitor.from.text();
-    const auto index = static_cast<size_t>(hello.rank);
-    if (hello.size != size_) {
+    const auto index = static_cast<size_t>(handshake.rank);
+    if (handshake.size != size_) {
       return tell(visitor,
                   fmt::format("rank {} (from {}) says that there are {} ranks, rank 0 that there "
                               "are {}: the same WORLD_SIZE is needed everywhere",
-                              hello.rank, from, hello.size, size_));
+                              handshake.rank, from, handshake.size, size_));
     }
-    if (hello.rank <= 0 || hello.rank >= size_) {
-      return tell(visitor,
-                  fmt::format("a process from {} says that it is rank {} of {}{}", from, hello.rank,
-                              size_, hello.rank == 0 ? ": there are two with rank 0" : ""));
+    if (handshake.rank <= 0 || handshake.rank >= size_) {
+      return tell(visitor, fmt::format("a process from {} says that it is rank {} of {}{}", from,
+                                       handshake.rank, size_,
+                                       handshake.rank == 0 ? ": there are two with rank 0" : ""));
     }
     if (ranks_[index]) {
       return tell(visitor,
                   fmt::format("rank {} came twice, from {} and from {}: each process needs a "
                               "RANK of its own",
-                              hello.rank, from_[index], from));
+                              handshake.rank, from_[index], from));
     }
     ranks_[index] = std::move(visitor.socket);
     from_[index] = from;
@@ -248,7 +248,7 @@ class Reception {
     return {};
   }
 
-  // What is wrong with the visitor, to it, too.
+  // Returns the problem with the visitor after sending it to the visitor, too.
   std::string tell(Visitor& visitor, std::string problem) {
     const auto length = static_cast<uint32_t>(problem.size());
     send_all(visitor.socket, std::string(bytes_of(length)) + problem, steady_seconds() + 1);
@@ -270,12 +270,12 @@ class Reception {
 
 // Whether the other end is rank 0 of this run.
 bool introduce(const Socket& socket, const Token& token, int rank, int size) {
-  const Hello hello = {kMagic, token, rank, size};
-  Answer answer;
+  const Handshake handshake = {kMagic, token, rank, size};
+  HandshakeReply reply;
   const double until = steady_seconds() + kHandshakeSeconds;
-  return send_all(socket, bytes_of(hello), until) &&
-         receive_all(socket, {reinterpret_cast<char*>(&answer), sizeof answer}, until) &&
-         answer.magic == kMagic && answer.proof == proof_of(token);
+  return send_all(socket, bytes_of(handshake), until) &&
+         receive_all(socket, {reinterpret_cast<char*>(&reply), sizeof reply}, until) &&
+         reply.magic == kMagic && reply.proof == proof_of(token);
 }
 
 // Waits until all ranks are there.
@@ -283,16 +283,15 @@ void await_others(const Socket& socket, double limit_seconds) {
   const double deadline = steady_seconds() + limit_seconds;
   uint32_t length = 0;
   std::string problem;
-  bool has_answer =
-      receive_all(socket, {reinterpret_cast<char*>(&length), sizeof length}, deadline);
-  if (has_answer && length == 0) {
+  bool has_reply = receive_all(socket, {reinterpret_cast<char*>(&length), sizeof length}, deadline);
+  if (has_reply && length == 0) {
     return;
   }
-  if (has_answer && length <= kMostRefusal) {
+  if (has_reply && length <= kMostRefusal) {
     problem.resize(length);
-    has_answer = receive_all(socket, problem, deadline);
+    has_reply = receive_all(socket, problem, deadline);
   }
-  throw refused(has_answer ? problem
+  throw refused(has_reply ? problem
                 : steady_seconds() < deadline
                     ? "rank 0 ended before all ranks were there"
                     : fmt::format("rank 0 did not say in {:g} s whether all ranks are there: it "

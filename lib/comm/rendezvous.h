@@ -29,16 +29,16 @@ void print_to_stderr(std::string_view text);
 // "rank 3", "ranks 2, 5-7, 9"
 std::string rank_list(std::vector<int> ranks);
 
-// That accept_ranks() has open at most, with some for whoever calls it.
+// Upper bound on sockets that accept_ranks() holds open, including 16 for its caller.
 constexpr int kMostStrangers = 32;
 constexpr int most_sockets(int size) {
   return 2 * size + kMostStrangers + 16;
 }
 
-// By rank 0: the connections of ranks 1 to size-1, by rank (the first is empty). Throws ConfigError
-// E612 (exit 8) that names who did not come in time, came twice, ended before all were there, or
-// has another number of ranks in mind; those that did come throw the same. Strangers are counted
-// and told of in one warning.
+// On rank 0: returns the connections of ranks 1 to size-1, by rank (the first is empty). Throws
+// ConfigError E612 (exit 8), which names ranks that were late, connected twice, exited early, or
+// expect another number of ranks. Connected ranks throw the same error. Connections of strangers
+// are counted and reported in one warning.
 std::vector<Socket> accept_ranks(const std::vector<Socket>& listeners, const Token& token, int size,
                                  double limit_seconds, const Print& print);
 

@@ -73,7 +73,7 @@ bool wait_for(int fd, short events, double deadline) {
 
 using InterfaceList = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
 
-// Of this host; empty where the system has no answer.
+// Returns the interfaces of this host; empty when the system reports none.
 InterfaceList list_interfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
@@ -252,7 +252,7 @@ Socket connect_to_any(const std::vector<Address>& addresses, double deadline, si
     if (next < addresses.size()) {
       const Address& address = addresses[next++];
       Socket socket = new_socket(address.storage.ss_family);
-      // An interrupted connect() goes on by itself, like one in progress.
+      // An interrupted connect() continues in the background, like one in progress.
       if (socket && (::connect(socket.fd(), generic(address), address.length) == 0 ||
                      errno == EINPROGRESS || errno == EINTR)) {
         tries.emplace_back(std::move(socket), next - 1);

@@ -44,11 +44,12 @@ struct Address {
   bool is_loopback() const;
 };
 
-// Of a name or a number, IPv4 first; empty with the system's reason in `error` when there are none.
+// Returns the addresses of a host name or number, IPv4 first. On failure, returns none and sets
+// `error` to the system's reason.
 std::vector<Address> resolve(const std::string& host, int port, std::string* error);
 
-// Of `interface`, or all that other hosts may reach ("": without loopback); IPv4 first, without
-// link-local ones. Throws ConfigError E613 where the interface has none.
+// Returns the addresses of `interface`, or of all interfaces but loopback for ""; IPv4 first,
+// without link-local addresses. Throws ConfigError E613 when the interface has none.
 std::vector<Address> addresses_of(const std::string& interface);
 
 // Names of the interfaces of this host that have an address, sorted: "eth0", "lo".
@@ -78,7 +79,7 @@ void watch_peer(const Socket& socket, double silence_seconds);
 bool send_all(const Socket& socket, std::string_view bytes, double deadline);
 bool receive_all(const Socket& socket, std::span<char> bytes, double deadline);
 
-// "node7", and what tells hosts apart whatever they are called: the boot of the machine, its name
+// "node7", and what distinguishes hosts of any name: the boot of the machine, its name
 // and the network namespace. Processes with the same id reach each other by loopback.
 std::string host_name();
 std::string host_id();

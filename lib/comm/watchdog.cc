@@ -61,7 +61,7 @@ bool is_coming(const RankView& view, double limit) {
   return view.report.quiet_seconds + view.silent_seconds <= limit;
 }
 
-// What the others do: those that are in a collective which `rank` has not entered.
+// Names the ranks that wait in a collective which `rank` has not entered.
 std::string waiting_note(const Views& ranks, int rank) {
   const RankReport& own = at(ranks, rank).report;
   std::vector<int> waiting;
@@ -335,7 +335,7 @@ std::string failure_text(const Verdict& verdict, int64_t checkpoint, int64_t ste
     text += "  = last complete checkpoint: none\n";
   }
   if (!resume.empty()) {
-    text += fmt::format("  = to go on: {}\n", resume);
+    text += fmt::format("  = to resume: {}\n", resume);
   }
   return text + "\n";
 }

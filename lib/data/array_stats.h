@@ -1,4 +1,4 @@
-// What is in an array, for people: `meshtrain data inspect`. Read once, block by block.
+// Statistics of an array for `meshtrain data inspect`, computed in one pass, block by block.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 namespace meshtrain {
 
 struct ArrayStats {
-  // Of the finite numbers; NaN when there are none.
+  // Statistics of the finite numbers; NaN when there are none.
   double min = std::numeric_limits<double>::quiet_NaN();
   double max = std::numeric_limits<double>::quiet_NaN();
   double mean = std::numeric_limits<double>::quiet_NaN();
   int64_t nans = 0;
   int64_t infinities = 0;
-  // Of labels: samples of each class. Labels are whole numbers, one of a sample and of at most 1000
-  // kinds; floats of which each is 0 or 1 (binary); or rows with one 1 among 0 (one-hot).
+  // For labels: samples of each class. Labels are whole numbers, one for each sample, of at most
+  // 1000 kinds; floats that are all 0 or 1 (binary); or one-hot rows.
   std::optional<std::map<int64_t, int64_t>> classes;
 };
 

@@ -1,4 +1,4 @@
-// data.cache: where rows are kept that were read once.
+// data.cache: where rows are cached after the first read.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace meshtrain {
 
-// `rows` kept as data.cache says. Arrays that fit into data.memory (by default a quarter of the
-// memory that is free) are "small":
+// Returns `rows` with the cache that data.cache selects. Arrays that fit into data.memory (by
+// default a quarter of the memory that is free) are "small":
 //
 //                        in memory   a plain file       compressed, in order   computed (images)
 //   by size (default)    -           small: memory      small: memory, or file  small: memory as
@@ -17,9 +17,9 @@ namespace meshtrain {
 //   file, or a folder    -           file as read       file                    file as read
 //   none                 -           -                  small: memory, or file  -
 //
-// "-": read from where it is. "As read": each row when it is first asked for; else at once. The
-// file has no name and goes with the process; it lies in the folder given, or in MESHTRAIN_CACHE,
-// TMPDIR or /var/tmp. Throws FileError (exit 74) when it cannot be written.
+// "-": not cached. "As read": each row on its first read; otherwise all rows at once. The file has
+// no name and disappears with the process. It is in the given folder, or in MESHTRAIN_CACHE, TMPDIR
+// or /var/tmp. Throws FileError (exit 74) when it cannot be written.
 RowsPtr cache_rows(RowsPtr rows, const DataConfig& data);
 
 }  // namespace meshtrain

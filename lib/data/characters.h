@@ -22,7 +22,8 @@ TextInput text_in_file(const std::string& path);  // E300 when it cannot be open
 // The characters in the order of their ids.
 using Vocabulary = std::vector<char32_t>;
 
-// What a text is made of. Throws ConfigError E318 with the offset of a byte that is no UTF-8.
+// The characters and the size of a text. Throws ConfigError E318 with the offset of a byte that is
+// no UTF-8.
 struct TextContent {
   Vocabulary vocabulary;  // sorted, each character once
   int64_t size = 0;       // characters

@@ -1,8 +1,8 @@
-// What is checked of the numbers in a dataset.
+// Checks of the numbers in a dataset.
 //
 // Arrays in memory, and those of up to kCheckedAhead bytes in files, are checked before training,
-// block by block. Larger ones, and rows that are computed anew, are checked whenever rows are read:
-// a function gives the rows to be used from then on.
+// block by block. Larger arrays, and rows that are computed on each read, are checked whenever rows
+// are read: each function returns the rows to use from then on.
 #pragma once
 
 #include <cstdint>

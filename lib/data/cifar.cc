@@ -91,12 +91,12 @@ std::vector<Member> read_members(const std::string& path, const std::vector<std:
       read_error("E306", path, "`{}` has {} bytes, records of {} were expected", tar.name(),
                  format_thousands(static_cast<int64_t>(tar.size())), record_bytes);
     }
-    // Piece by piece: memory is taken for bytes that are there.
+    // Chunk by chunk: memory is taken for bytes that are there.
     while (member.records.size() < tar.size()) {
       const size_t done = member.records.size();
-      const size_t piece = std::min<size_t>(tar.size() - done, size_t{1} << 22);
-      member.records.resize(done + piece);
-      tar.read(member.records.data() + done, piece);
+      const size_t chunk = std::min<size_t>(tar.size() - done, size_t{1} << 22);
+      member.records.resize(done + chunk);
+      tar.read(member.records.data() + done, chunk);
     }
     member.is_found = true;
     --missing;

@@ -1,4 +1,4 @@
-// The columns of a CSV file: their names, and which of them the config means.
+// The columns of a CSV file: their names, and the columns that the config selects.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace meshtrain {
 
-// Whether the first record of a file names the columns.
+// Returns whether the first record of a file names the columns.
 bool is_csv_header(std::span<const std::string_view> fields, CsvSettings::Header header);
 
 // Names of the columns: those of the header, which must differ (E310), else "0", "1", ...
@@ -22,7 +22,7 @@ std::vector<std::string> csv_column_names(std::span<const std::string_view> fiel
 size_t find_csv_column(std::span<const std::string> names, const CsvColumn& column,
                        const std::string& file);
 
-// What the arrays and settings mean in a file with these columns.
+// The column indices of the arrays and settings in a file with these columns.
 struct CsvLayout {
   struct Array {
     std::string name;

@@ -11,7 +11,7 @@
 namespace meshtrain {
 namespace {
 
-// Of a column; each takes about 100 bytes of memory.
+// The limit of a column; each category takes about 100 bytes of memory.
 constexpr size_t kMaxCategories = 100000;
 
 // The first field that was refused for some reason, and how many were.

@@ -46,7 +46,7 @@ struct CsvSettings {
                                                       "NULL", "null", "None", "?"};
 };
 
-// What is learned from the training data and holds for all others.
+// Values learned from the training data, used for all other data.
 struct CsvLearned {
   bool has_header = false;
   // An array as the config writes it, its name and its columns -> the names of these columns. An

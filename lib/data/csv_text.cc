@@ -160,10 +160,11 @@ CsvRecords::Found CsvRecords::split(std::vector<std::string_view>& fields) {
       return Found::kRecord;
     }
     if (*at != separator_) {
-      fail(at, *at == '\0'     ? "holds a NUL byte; is this a text file?"
-               : *at == '\r'   ? "holds a carriage return without a line feed"
-               : at[-1] == '"' ? "goes on behind a closing quote; a quote within a text is doubled"
-                               : "has a quote within a field; quotes enclose a whole field");
+      fail(at, *at == '\0'   ? "holds a NUL byte; is this a text file?"
+               : *at == '\r' ? "holds a carriage return without a line feed"
+               : at[-1] == '"'
+                   ? "continues behind a closing quote; a quote within a text is doubled"
+                   : "has a quote within a field; quotes enclose a whole field");
     }
     if (fields.size() == kMaxFields) {
       fail(at, fmt::format("has more than {} fields", kMaxFields));

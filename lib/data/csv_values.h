@@ -1,4 +1,4 @@
-// What the columns of a CSV file become: ids of texts, and rows of arrays.
+// Values of the columns of a CSV file: ids of texts, and rows of arrays.
 #pragma once
 
 #include <memory>
@@ -44,7 +44,8 @@ class CsvBlocks {
   T& at(size_t column) {
     return reinterpret_cast<T*>(row_)[column];
   }
-  // (rows,) or (rows, columns). A block goes once it is copied: never are all rows there twice.
+  // (rows,) or (rows, columns). A block is freed once it is copied, so that rows are not
+  // duplicated.
   HostTensor finish(bool is_vector);
 
  private:

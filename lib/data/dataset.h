@@ -13,8 +13,8 @@
 //           uniform int32 labels (n,); seed: 0
 //   digits  split: train | test; samples: 10000 | 2000; seed: 0. Drawn digits of MNIST's shape
 //
-// Paths of files are one, a pattern, or (path, images, labels) a list. Splits are split strings:
-// config/split.h. Where rows are kept: cached_rows.h.
+// Paths are one file, a pattern, or (path, images, labels) a list. Splits are split strings:
+// config/split.h. Caching of rows: cached_rows.h.
 //
 // Where a model has several inputs or outputs, x and y of npz and npy are a list, named as the
 // arrays are, or a dict by input or output name. Every source takes `slice`, Python's
@@ -35,7 +35,7 @@ struct LearnedData;
 using LearnedPtr = std::shared_ptr<const LearnedData>;  // data/learned.h
 
 // Samples along dimension 0 of every array. `inputs` and `targets` follow the model's Input layers
-// and outputs in order; an array named in the source by the layer's name goes to that layer.
+// and outputs in order; an array named in the source by the layer's name feeds that layer.
 struct Dataset {
   struct Array {
     std::string name;  // "x", "y", or the input's or output's own name
@@ -46,17 +46,17 @@ struct Dataset {
   std::vector<Array> targets;  // empty when the source has none (predict)
   RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
   int64_t num_samples = 0;
-  std::vector<std::string> class_names;  // of the integer labels, where the source knows them
-  LearnedPtr learned;      // values it was read with; null when its source learns nothing
-  bool is_sliced = false;  // the source's `slice` is done: it is not one of samples
+  std::vector<std::string> class_names;  // of the integer labels, where the source has them
+  LearnedPtr learned;      // values used for reading; null when its source learns nothing
+  bool is_sliced = false;  // the source applied its `slice`, which is not one of samples
   SourceLoc loc;           // of the source in the config
 };
 
-// One source of the config ("data.train", ...) with its slice, data.cache, data.transform and
-// label.one_hot. Checks lengths (E313), emptiness (E316), finiteness (E315 unless data.nonfinite is
-// allow; of large arrays when they are read: checks.h). Throws ConfigError E3xx with the file, what
-// was found, what is expected; exit 3. `known` was learned from the training data. When it is
-// null, a source that needs these values reads the training data.
+// Loads one source of the config ("data.train", ...) with its slice, data.cache, data.transform and
+// label.one_hot. Checks lengths (E313), emptiness (E316) and, unless data.nonfinite is allow,
+// finiteness (E315; large arrays when they are read: checks.h). Throws ConfigError E3xx (exit 3)
+// with the file, the actual and the expected content. `known` was learned from the training data.
+// When it is null, a source that needs these values reads the training data.
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
                      const LearnedPtr& known = nullptr);
 
@@ -64,13 +64,13 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
 // Throws ConfigError when either part is empty.
 std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc);
 
-// Every integer label of sparse targets must be in [0, num_classes) or `ignored`: E312 names the
-// sample. Large labels are checked as they are read.
+// Checks that every integer label of sparse targets is in [0, num_classes) or `ignored`: E312 names
+// the sample. Large arrays of labels are checked when they are read.
 void check_labels(Dataset& dataset, size_t target, int64_t num_classes,
                   std::optional<int64_t> ignored = {});
 
-// Every number of the input must be a row of `layer`, an Embedding: E314 names the sample. Large
-// inputs are checked as they are read.
+// Checks that every id of the input is a row of `layer`, an Embedding: E314 names the sample. Large
+// inputs are checked when they are read.
 void check_ids(Dataset& dataset, size_t input, int64_t num_rows, const std::string& layer);
 
 }  // namespace meshtrain

@@ -10,15 +10,15 @@ namespace {
 constexpr int kOne = kDigitOne;
 constexpr int kEdge = 80;  // the ink fades over this width, 1/64 pixel
 
-// One straight piece in the terms of the inner loop.
-struct Piece {
+// One straight segment in the terms of the inner loop.
+struct Segment {
   int32_t ax, ay, dx, dy;
   int32_t reach;   // the distance at which the ink ends
   double inverse;  // 4096 / length^2, but for rounding
   int x_begin, x_end, y_begin, y_end;
 };
 
-// The pixels whose centres lie between two places, the places included: first, and one beyond.
+// Pixels with centres between two places, inclusive: the first, and one past the last.
 int first_pixel(int32_t at) {
   return std::clamp((at + kOne / 2 - 1) >> 6, 0, kDigitSide);
 }
@@ -26,30 +26,30 @@ int end_pixel(int32_t at) {
   return std::clamp((at + kOne / 2) >> 6, 0, kDigitSide);
 }
 
-// Inlined into one function for each set of instructions. Pixels beyond the end of the piece's box
-// are out of its reach, so that whole vectors are drawn.
-[[gnu::always_inline]] inline void draw(const Piece piece, int32_t* __restrict ink) {
-  for (int y = piece.y_begin; y < piece.y_end; ++y) {
-    const int32_t py = y * kOne + kOne / 2 - piece.ay;
-    for (int begin = piece.x_begin; begin < piece.x_end; begin += DigitCanvas::kLanes) {
+// Inlined into one function for each set of instructions. Pixels beyond the end of the segment's
+// box are out of its reach, so that whole vectors are drawn.
+[[gnu::always_inline]] inline void draw(const Segment segment, int32_t* __restrict ink) {
+  for (int y = segment.y_begin; y < segment.y_end; ++y) {
+    const int32_t py = y * kOne + kOne / 2 - segment.ay;
+    for (int begin = segment.x_begin; begin < segment.x_end; begin += DigitCanvas::kLanes) {
       int32_t* pixels = ink + y * DigitCanvas::kStride + begin;
-      const int32_t px_begin = begin * kOne + kOne / 2 - piece.ax;
+      const int32_t px_begin = begin * kOne + kOne / 2 - segment.ax;
       for (int lane = 0; lane < DigitCanvas::kLanes; ++lane) {
         const int32_t px = px_begin + lane * kOne;
-        // Where the nearest point lies between a (0) and b (4096). Within these ends the product,
-        // without its power of two a whole number below 2^41, is exact.
-        const double along = px * piece.dx + py * piece.dy;
-        const double place = std::min(std::max(along * piece.inverse, 0.0), 4096.0);
+        // The position of the nearest point between a (0) and b (4096). Within these ends the
+        // product, without its power of two a whole number below 2^41, is exact.
+        const double along = px * segment.dx + py * segment.dy;
+        const double place = std::min(std::max(along * segment.inverse, 0.0), 4096.0);
         const auto t = static_cast<int32_t>(place);
-        const int32_t nx = px - (piece.dx * t >> 12);
-        const int32_t ny = py - (piece.dy * t >> 12);
+        const int32_t nx = px - (segment.dx * t >> 12);
+        const int32_t ny = py - (segment.dy * t >> 12);
         const int32_t distance2 = nx * nx + ny * ny;
         // Rounded down; single precision suffices for squares below 2^24.
         const auto distance = static_cast<int32_t>(std::sqrt(static_cast<float>(distance2 & ~15)));
         // inside * 255 / kEdge, rounded down.
-        const auto inside = static_cast<uint32_t>(std::max(0, piece.reach - distance));
+        const auto inside = static_cast<uint32_t>(std::max(0, segment.reach - distance));
         const auto value = static_cast<int32_t>(std::min(255u, inside * 255 * 52429 >> 22));
-        const bool is_inked = distance2 < piece.reach * piece.reach;
+        const bool is_inked = distance2 < segment.reach * segment.reach;
         pixels[lane] = std::max(pixels[lane], is_inked ? value : 0);
       }
     }
@@ -107,8 +107,8 @@ int end_pixel(int32_t at) {
 void random_v1(const PhiloxBlock& first, uint64_t key, uint32_t* out) {
   random_blocks(first, key, out);
 }
-void draw_v1(const Piece& piece, int32_t* ink) {
-  draw(piece, ink);
+void draw_v1(const Segment& segment, int32_t* ink) {
+  draw(segment, ink);
 }
 void shade_v1(const int32_t* drawn, int32_t ink, int32_t noise, const uint8_t* bytes,
               uint8_t* pixels) {
@@ -119,8 +119,8 @@ void shade_v1(const int32_t* drawn, int32_t ink, int32_t noise, const uint8_t* b
                                                  uint32_t* out) {
   random_blocks(first, key, out);
 }
-[[gnu::target("arch=x86-64-v3")]] void draw_v3(const Piece& piece, int32_t* ink) {
-  draw(piece, ink);
+[[gnu::target("arch=x86-64-v3")]] void draw_v3(const Segment& segment, int32_t* ink) {
+  draw(segment, ink);
 }
 [[gnu::target("arch=x86-64-v3")]] void shade_v3(const int32_t* drawn, int32_t ink, int32_t noise,
                                                 const uint8_t* bytes, uint8_t* pixels) {
@@ -142,19 +142,19 @@ const auto kRandom = random_v1;
 }  // namespace
 
 void DigitCanvas::line(DigitPoint a, DigitPoint b, int32_t radius) {
-  Piece piece{};
-  piece.ax = a.x;
-  piece.ay = a.y;
-  piece.dx = b.x - a.x;
-  piece.dy = b.y - a.y;
-  piece.reach = radius + kEdge / 2;
-  const int64_t length2 = int64_t{piece.dx} * piece.dx + int64_t{piece.dy} * piece.dy;
-  piece.inverse = length2 < 4 ? 0.0 : 0x1p-28 * static_cast<double>((int64_t{1} << 40) / length2);
-  piece.x_begin = first_pixel(std::min(a.x, b.x) - piece.reach);
-  piece.x_end = end_pixel(std::max(a.x, b.x) + piece.reach);
-  piece.y_begin = first_pixel(std::min(a.y, b.y) - piece.reach);
-  piece.y_end = end_pixel(std::max(a.y, b.y) + piece.reach);
-  kDraw(piece, ink_.data());
+  Segment segment{};
+  segment.ax = a.x;
+  segment.ay = a.y;
+  segment.dx = b.x - a.x;
+  segment.dy = b.y - a.y;
+  segment.reach = radius + kEdge / 2;
+  const int64_t length2 = int64_t{segment.dx} * segment.dx + int64_t{segment.dy} * segment.dy;
+  segment.inverse = length2 < 4 ? 0.0 : 0x1p-28 * static_cast<double>((int64_t{1} << 40) / length2);
+  segment.x_begin = first_pixel(std::min(a.x, b.x) - segment.reach);
+  segment.x_end = end_pixel(std::max(a.x, b.x) + segment.reach);
+  segment.y_begin = first_pixel(std::min(a.y, b.y) - segment.reach);
+  segment.y_end = end_pixel(std::max(a.y, b.y) + segment.reach);
+  kDraw(segment, ink_.data());
 }
 
 void DigitCanvas::random(const PhiloxBlock& first, uint64_t key, uint32_t* out) {

@@ -1,5 +1,5 @@
-// The paper that digits are drawn on: 28 x 28 pixels, lengths in 1/64 pixel. All results are exact,
-// so that the bytes do not depend on the instructions used.
+// The canvas of drawn digits: 28 x 28 pixels, lengths in 1/64 pixel. All results are exact, so that
+// the bytes do not depend on the instruction set.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class DigitCanvas {
   static constexpr int kLanes = 8;
   static constexpr int kStride = kDigitSide + kLanes;
 
-  // Draws the straight piece from `a` to `b` with a round pen of radius `radius`; where pieces
+  // Draws the straight segment from `a` to `b` with a round pen of radius `radius`; where segments
   // overlap the darker one counts.
   void line(DigitPoint a, DigitPoint b, int32_t radius);
   static constexpr int kPaddedSide = 32;

@@ -1,4 +1,4 @@
-// The strokes that digits are drawn with, several ways of writing each.
+// The strokes of digits, in several styles for each.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct DigitStroke {
 };
 using DigitStyle = std::vector<DigitStroke>;
 
-// The ways of writing `digit`, 0 to 9.
+// Returns the styles of `digit`, 0 to 9.
 std::span<const DigitStyle> digit_styles(int digit);
 
 }  // namespace meshtrain

@@ -29,7 +29,7 @@ constexpr int kSide = kDigitSide;
 constexpr int kPixels = kDigitPixels;
 constexpr int kOne = kDigitOne;
 constexpr int kMaxStrokePoints = 32;
-constexpr int kSplineSteps = 3;  // straight pieces per pair of control points
+constexpr int kSplineSteps = 3;  // straight segments per pair of control points
 constexpr int64_t kImagesPerThread = 500;
 constexpr uint32_t kStream = 0xD161;  // Philox stream of this generator
 
@@ -180,17 +180,17 @@ class Writer {
       const int32_t jitter_y = random_.bell(kJitter);
       points.at(n++) = warp_.apply({x * kOne / 10 + jitter_x, y * kOne / 10 + jitter_y});
     }
-    const int pieces = stroke.closed ? n : n - 1;
+    const int segments = stroke.closed ? n : n - 1;
     const auto at = [&](int i) {
       return stroke.closed ? points[(i + n) % n] : points[std::clamp(i, 0, n - 1)];
     };
     const int32_t slope = random_.bell(14);  // the pen is pressed more at one end
-    for (int i = 0; i < pieces; ++i) {
+    for (int i = 0; i < segments; ++i) {
       Point from = at(i);
       for (int step = 1; step <= kSplineSteps; ++step) {
         const Point to = on_spline(at(i - 1), at(i), at(i + 1), at(i + 2), step);
-        const int32_t place = 2 * (i * kSplineSteps + step) - pieces * kSplineSteps;
-        canvas_.line(from, to, std::max(32, radius_ + slope * place / (pieces * kSplineSteps)));
+        const int32_t place = 2 * (i * kSplineSteps + step) - segments * kSplineSteps;
+        canvas_.line(from, to, std::max(32, radius_ + slope * place / (segments * kSplineSteps)));
         from = to;
       }
     }

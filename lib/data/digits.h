@@ -3,8 +3,8 @@
 //
 //   DigitImages train = make_digits(10000, 1);
 //
-// Every image is a pure function of (seed, index): the first n images of a larger set are the set
-// of n images. Every result is exact, so the bytes are the same on every machine.
+// Every image is a pure function of (seed, index): a set of n images is the beginning of every
+// larger set. Every result is exact, so the bytes are the same on every machine.
 //
 // How hard it is, as measured with 10,000 training and 2,000 test images (two seeds), pixels scaled
 // to 0..1, Adam at 0.001 and batches of 100: see tests/unit/digits/README.md.

@@ -6,14 +6,14 @@
 
 namespace meshtrain {
 
-// A pure function of (seed, epoch): a run that goes on anywhere finds the same order, and any place
-// in it at once.
+// A pure function of (seed, epoch): a resumed run gets the same order, and any position in it in
+// constant time.
 //
-// Up to kListed samples it is Fisher and Yates' shuffle, as a list. Beyond, where the list would
-// take memory and time of its own, it is a keyed permutation: a Feistel network over the numbers of
+// Up to kListed samples it is Fisher and Yates' shuffle, as a list. For more samples, a list would
+// take too much memory and time: it is a keyed permutation, a Feistel network over the numbers of
 // the samples with Philox as its function (four rounds: Luby and Rackoff, "How to Construct
 // Pseudorandom Permutations from Pseudorandom Functions", SIAM J. Comput. 17, 1988), applied again
-// while the result is no sample (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite
+// until the result is a sample (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite
 // Domains", CT-RSA 2002).
 class EpochOrder {
  public:
@@ -25,9 +25,9 @@ class EpochOrder {
   EpochOrder(int64_t num_samples, int64_t seed, int64_t epoch, int64_t listed = kListed);
 
   int64_t size() const { return num_samples_; }
-  // The sample (from 0) at a place of the order.
+  // Returns the sample (from 0) at a position of the order.
   int64_t at(int64_t place) const;
-  // Those at places [begin, begin + count).
+  // Returns the samples at positions [begin, begin + count).
   std::vector<int64_t> rows(int64_t begin, int64_t count) const;
 
  private:

@@ -126,7 +126,7 @@ int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return transfer->is_stopped || transfer->is_silent ? 1 : 0;
 }
 
-// What a request ended with.
+// The result of a request.
 struct Outcome {
   CURLcode code = CURLE_OK;
   long status = 0;      // of HTTP, 0 without an answer
@@ -179,7 +179,7 @@ Outcome request(Transfer& transfer) {
       "E325", {},
       fmt::format("cannot download {}: {}{}", transfer.download.url, outcome.message,
                   have > 0 ? fmt::format("; {} of {} bytes are in `{}`, the next try "
-                                         "goes on from there",
+                                         "resumes there",
                                          bytes_text(have), bytes_text(transfer.download.num_bytes),
                                          transfer.part.path())
                            : ""));

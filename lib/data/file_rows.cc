@@ -40,7 +40,7 @@ class StoredRows final : public Rows {
   // Rows that follow each other are read together.
   void read(std::span<const int64_t> order, std::byte* to) const override {
     const size_t bytes = row_bytes();
-    std::vector<WatchedFile::Piece> pieces;
+    std::vector<WatchedFile::ByteRange> ranges;
     size_t count = 1;
     for (size_t i = 0; i < order.size(); i += count) {
       check_row(order[i]);
@@ -49,10 +49,10 @@ class StoredRows final : public Rows {
         ++count;
       }
       check_row(order[i + count - 1]);
-      pieces.push_back(
+      ranges.push_back(
           {offset_ + static_cast<uint64_t>(order[i]) * bytes, to + i * bytes, count * bytes});
     }
-    file_->read(std::move(pieces));
+    file_->read(std::move(ranges));
     if (check_ && count == order.size() && static_cast<int64_t>(count) == size()) {
       check_({to, count * bytes});
     }
@@ -131,28 +131,28 @@ void WatchedFile::read_at(uint64_t offset, std::byte* to, size_t num_bytes) cons
   read({{offset, to, num_bytes}});
 }
 
-// Whether the page cache had all of the piece.
-bool WatchedFile::read_cached(const Piece& piece) const {
-  const iovec place = {piece.to, piece.num_bytes};
+// Whether the page cache had all of the range.
+bool WatchedFile::read_cached(const ByteRange& range) const {
+  const iovec place = {range.to, range.num_bytes};
   const ssize_t n =
-      ::preadv2(file_.descriptor(), &place, 1, static_cast<off_t>(piece.offset), RWF_NOWAIT);
-  return n >= 0 && static_cast<size_t>(n) == piece.num_bytes;
+      ::preadv2(file_.descriptor(), &place, 1, static_cast<off_t>(range.offset), RWF_NOWAIT);
+  return n >= 0 && static_cast<size_t>(n) == range.num_bytes;
 }
 
-void WatchedFile::read(std::vector<Piece> pieces) const {
-  if (pieces.size() > 1) {
+void WatchedFile::read(std::vector<ByteRange> ranges) const {
+  if (ranges.size() > 1) {
     // In the order of the file: a third of the time where all are in the page cache.
-    std::sort(pieces.begin(), pieces.end(),
-              [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
-    std::erase_if(pieces, [this](const Piece& piece) { return read_cached(piece); });
-    for (const Piece& piece : pieces) {
-      ::posix_fadvise(file_.descriptor(), static_cast<off_t>(piece.offset),
-                      static_cast<off_t>(piece.num_bytes), POSIX_FADV_WILLNEED);
+    std::sort(ranges.begin(), ranges.end(),
+              [](const ByteRange& a, const ByteRange& b) { return a.offset < b.offset; });
+    std::erase_if(ranges, [this](const ByteRange& range) { return read_cached(range); });
+    for (const ByteRange& range : ranges) {
+      ::posix_fadvise(file_.descriptor(), static_cast<off_t>(range.offset),
+                      static_cast<off_t>(range.num_bytes), POSIX_FADV_WILLNEED);
     }
   }
   try {
-    for (const Piece& piece : pieces) {
-      file_.read_at(piece.offset, piece.to, piece.num_bytes);
+    for (const ByteRange& range : ranges) {
+      file_.read_at(range.offset, range.to, range.num_bytes);
     }
   } catch (const FileError&) {
     check_unchanged();  // a file that was cut short says so

@@ -1,4 +1,4 @@
-// Arrays in files whose kind their content says.
+// Arrays in files whose kind is recognised by content.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace meshtrain {
 
-// What is at a path.
+// The kind of data at a path.
 struct Guessed {
   std::string description;  // "npz data/train.npz"
   std::vector<std::string> class_names;

@@ -11,7 +11,7 @@
 
 namespace meshtrain {
 
-// The bytes of a file in order, decompressed where it is gzip (several members are one text).
+// The bytes of a file in order, decompressed when it is gzip (several members are concatenated).
 class GunzipBytes {
  public:
   // `code`: of the ConfigError for compressed data that end early or are damaged.

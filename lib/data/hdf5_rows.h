@@ -10,7 +10,7 @@
 
 namespace meshtrain {
 
-// An open file, whose rows are read from it when they are wanted.
+// An open file whose rows are read on demand.
 class Hdf5File {
  public:
   explicit Hdf5File(const NamedFile& file);  // throws ConfigError (exit 3) E300, E320
@@ -18,8 +18,8 @@ class Hdf5File {
   const std::string& path() const;
   const std::vector<std::string>& names() const;  // of all datasets ("group/x"), sorted
   bool has(const std::string& name) const;
-  // A single number is an array of one. Throws E320 for what cannot be read (tensor/h5_datasets.h);
-  // reading the rows throws E321 when the file has changed.
+  // A scalar is an array of one element. Throws E320 for an unreadable dataset
+  // (tensor/h5_datasets.h); reading the rows throws E321 when the file has changed.
   RowsPtr rows(const std::string& name) const;
 
  private:

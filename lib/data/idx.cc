@@ -13,7 +13,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxRank = 8;
-// Deflate cannot shrink below 1/1032: what claims more lies.
+// Deflate cannot shrink below 1/1032: a larger claim is false.
 constexpr uint64_t kMaxRatio = 1032;
 // A file both larger and denser than these is refused even if it is true.
 constexpr uint64_t kBombBytes = uint64_t{1} << 30;
@@ -105,7 +105,7 @@ IdxHeader read_header(GunzipBytes& bytes, const std::string& path) {
              is_short ? "truncated?" : "something follows the array");
 }
 
-// What the header claims against the bytes present, before memory is taken.
+// Compares the header with the bytes present, before allocating memory.
 void check_claim(const IdxHeader& header, const InputFile& file, bool is_gzip) {
   if (!is_gzip) {
     const uint64_t found = file.size() - header.header_bytes;

@@ -9,12 +9,12 @@
 
 namespace meshtrain {
 
-// The array of a file, which stays there: read anew for every batch unless somebody keeps it.
-// Throws ConfigError (exit 3): E300 not there, E307 malformed, truncated, or with more bytes than
-// its sizes say; what only the end of a compressed file tells is thrown when that is read.
+// Returns the array of a file as rows that are read for every batch unless they are cached. Throws
+// ConfigError (exit 3): E300 no such file, E307 malformed, truncated, or longer than its sizes. For
+// a compressed file, errors at its end are thrown when the end is read.
 RowsPtr idx_rows(const std::string& path, const SourceLoc& loc);
 
-// The whole of it. Memory is taken only for what the bytes present can hold.
+// Returns the whole array. Allocates no more than the bytes present can hold.
 HostTensor read_idx(const std::string& path);
 
 }  // namespace meshtrain

@@ -1,9 +1,8 @@
 // Images from PNG and JPEG files, by libpng and libjpeg-turbo.
 //
-// What the file holds becomes what the config asks for as Pillow does it (ITU-R BT.601 luma for
-// grey, alpha dropped for RGB, 255 where alpha is missing), with 16 bits per channel cut to their
-// high byte, as TensorFlow does. No gamma or colour profile is applied, and an EXIF orientation is
-// not followed: Keras' image_dataset_from_directory does neither.
+// Channels are converted as Pillow does (ITU-R BT.601 luma for grey, alpha dropped for RGB, 255
+// where alpha is missing). 16 bits per channel become their high byte, as in TensorFlow. Gamma,
+// colour profiles and EXIF orientation are ignored, as in Keras' image_dataset_from_directory.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +28,10 @@ struct Image {
   }
 };
 
-// `channels`: 1 grey, 3 RGB, 4 RGBA. The first bytes say which format it is, never the name. `name`
-// stands for the file in messages. Throws ConfigError E322 (exit 3): empty, another format,
-// damaged or cut short (with what the library said), or with more pixels declared than the bytes
-// can hold or than 2^27; a PNG also with a side over 2^18.
+// Decodes an image. `channels`: 1 grey, 3 RGB, 4 RGBA. The first bytes decide the format, never the
+// name. `name` is the file's name in messages. Throws ConfigError E322 (exit 3): empty, another
+// format, damaged or cut short (with what the library said), or with more pixels declared than the
+// bytes can hold or than 2^27; a PNG also with a side over 2^18.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name, int channels);
 // The same from a file of at most 256 MiB. Throws E300 when it is not there or cannot be read.
 Image read_image(const std::string& path, int channels);
@@ -43,8 +42,8 @@ Image decode_jpeg(std::span<const std::byte> bytes, const std::string& name, int
 // Throws E322 for sizes that cannot be. `max_ratio`: pixels that a byte of the file can stand for.
 void check_size(int64_t height, int64_t width, size_t file_bytes, int64_t max_ratio,
                 const std::string& name);
-// Whether an image takes so much more memory than its file that the file is read through once
-// before, without keeping pixels: one that lies about its size or ends early costs nothing.
+// Returns whether an image needs so much more memory than its file that the file is validated in a
+// first pass without storing pixels. A false size or a truncated file then costs no memory.
 bool is_read_twice(int64_t height, int64_t width, int channels, size_t file_bytes);
 Image make_image(int64_t height, int64_t width, int channels);  // all zero
 // RGB to grey, as Pillow's convert("L").

@@ -63,7 +63,7 @@ class ImageRows final : public Rows {
   SourceLoc loc_;
 };
 
-// What is wrong with each image, "" where nothing is. All are decoded, by all cores.
+// Returns the problem of each image, or "". Decodes all images on all cores.
 std::vector<std::string> find_bad(const std::vector<std::string>& paths, int channels) {
   std::vector<std::string> problems(paths.size());
   std::atomic<size_t> next{0};

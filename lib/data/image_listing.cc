@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kEndings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
+constexpr const char* kExtensions[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
 
 bool is_hidden(const fs::path& path) {
   return path.filename().native().starts_with('.');
@@ -19,8 +19,8 @@ bool is_hidden(const fs::path& path) {
 
 bool is_image_name(const fs::path& path) {
   const std::string name = to_lower(path.filename().native());
-  return std::any_of(std::begin(kEndings), std::end(kEndings),
-                     [&](const char* ending) { return ends_with(name, ending); });
+  return std::any_of(std::begin(kExtensions), std::end(kExtensions),
+                     [&](const char* extension) { return ends_with(name, extension); });
 }
 
 [[noreturn]] void cannot_list(const std::string& folder, const std::error_code& error,
@@ -28,7 +28,7 @@ bool is_image_name(const fs::path& path) {
   throw ConfigError("E300", loc, fmt::format("cannot list `{}`: {}", folder, error.message()));
 }
 
-// What a folder holds, sorted by name.
+// Returns the entries of a folder, sorted by name.
 std::vector<fs::directory_entry> entries_of(const std::string& folder, const SourceLoc& loc) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;

@@ -15,7 +15,7 @@ namespace {
 // libpng makes room for several rows of up to eight bytes a pixel before it looks at the first of
 // them.
 constexpr png_uint_32 kMaxSide = 1 << 18;
-// Of a chunk that is no pixels, unpacked.
+// The limit of an unpacked chunk without pixels.
 constexpr size_t kMaxChunkBytes = size_t{1} << 20;
 // Deflate's 1032, and eight pixels of a bit each in a byte.
 constexpr int64_t kMaxPngRatio = 1032 * 8;

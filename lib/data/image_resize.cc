@@ -14,7 +14,7 @@
 namespace meshtrain {
 namespace {
 
-// What one output takes of the inputs begin, begin + 1, ...
+// The weights of the inputs begin, begin + 1, ... of one output.
 struct Taps {
   int64_t begin = 0;           // in the image
   std::vector<float> weights;  // of sum 1
@@ -97,7 +97,7 @@ int64_t fitting(int64_t other, int64_t target, int64_t other_target) {
                               static_cast<double>(other_target));
 }
 
-// What is taken of the image's rows and columns.
+// Returns the ranges of the image's rows and columns that are used.
 std::pair<Side, Side> sides_of(const Image& image, const ImageSize& size) {
   Side rows{0, image.height}, columns{0, image.width};
   const int64_t height = fitting(image.width, size.height, size.width);

@@ -1,4 +1,4 @@
-// Arrays of NumPy's files as rows that stay there.
+// Arrays in NumPy files as rows that are read from the files.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace meshtrain {
 class NpzReader;
 class WatchedFile;
 
-// The array of a .npy file. In Fortran order it is read into memory, where it has to be turned.
+// Returns the array of a .npy file. An array in Fortran order is read into memory and transposed.
 // Throws ConfigError (exit 3) E300 to E305 as read_npy, E304 for one without dimensions.
 RowsPtr npy_rows(const std::string& path, const SourceLoc& loc);
 

@@ -73,7 +73,7 @@ class ConcatRows final : public Rows {
 
   DType dtype() const override { return parts_[0]->dtype(); }
   const Shape& shape() const override { return shape_; }
-  // That of the part that costs most.
+  // The cost of the most expensive part.
   Cost cost() const override {
     Cost most = Cost::kMemory;
     for (const RowsPtr& part : parts_) {
@@ -82,7 +82,7 @@ class ConcatRows final : public Rows {
     return most;
   }
 
-  // Neighbours in `order` that lie in one part are read together.
+  // Neighbours in `order` within one part are read together.
   void read(std::span<const int64_t> order, std::byte* to) const override {
     std::vector<int64_t> within;
     for (size_t i = 0; i < order.size(); i += within.size()) {

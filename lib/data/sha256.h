@@ -7,7 +7,7 @@
 
 namespace meshtrain {
 
-// Of a whole file, as 64 hexadecimal digits. Throws FileError.
+// Returns the hash of a whole file as 64 hexadecimal digits. Throws FileError.
 std::string sha256_of(const InputFile& file);
 
 }  // namespace meshtrain

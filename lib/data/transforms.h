@@ -1,4 +1,4 @@
-// What happens to arrays between the file and the model, on the host, whenever rows are read.
+// Transforms of arrays between the file and the model, on the host, whenever rows are read.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace meshtrain {
 
-// The array as the transform makes it, row by row when it is read. Rescaling: x scale + offset in
-// float32, float64 stays float64. Reshape: another shape of a sample. Throws ConfigError E304 where
+// Returns the transformed array, computed row by row on reading. Rescaling: x scale + offset in
+// float32 (float64 for float64). Reshape: another shape of a sample. Throws ConfigError E304 when
 // the shape does not fit.
 RowsPtr apply_transform(const ConfigObject& transform, RowsPtr rows, const std::string& name);
 

@@ -1,5 +1,5 @@
-// Windows over a long sequence of ids (characters, tokens): samples that may overlap, none of them
-// copied before it is read.
+// Windows over a long sequence of ids (characters, tokens): samples that may overlap. A window is
+// copied only when it is read.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace meshtrain {
 
-// Ids in order. Several threads may read.
+// A sequence of ids. Thread-safe.
 class Ids {
  public:
   virtual ~Ids() = default;
   virtual int64_t size() const = 0;
-  // Copies ids [begin, begin + to.size()) to `to`, which lies within size(). Throws ConfigError
-  // E314 for an id that is too large, E321 for a file that has changed.
+  // Copies ids [begin, begin + to.size()) to `to`; the range must be within size(). Throws
+  // ConfigError E314 for an id that is too large, E321 for a file that has changed.
   virtual void read(int64_t begin, std::span<int32_t> to) const = 0;
 };
 using IdsPtr = std::shared_ptr<const Ids>;
@@ -27,15 +27,15 @@ using IdsPtr = std::shared_ptr<const Ids>;
 // Ids of a tensor of uint8, uint16 or int32 with one dimension.
 IdsPtr ids_in_memory(HostTensor tensor);
 
-// Ids in files one after the other, raw and little-endian, of uint8, uint16 or uint32; read when
-// they are asked for. `vocabulary` is the number of ids that there may be, 0 when unknown. Throws
-// ConfigError E300, and E305 where a size is no multiple of the type's.
+// Ids in consecutive raw little-endian files of uint8, uint16 or uint32, read on demand.
+// `vocabulary` is the number of ids that there may be, 0 when unknown. Throws ConfigError E300, and
+// E305 where a size is no multiple of the type's.
 IdsPtr ids_in_files(const std::vector<std::string>& paths, DType dtype, int64_t vocabulary,
                     const SourceLoc& loc);
 
 struct WindowSettings {
   int64_t length = 0;  // ids of a window
-  int64_t stride = 0;  // from the begin of one window to that of the next
+  int64_t stride = 0;  // from the beginning of one window to that of the next
   enum class Targets {
     kNone,
     kSequence,  // the id behind each of the window's: (windows, length)

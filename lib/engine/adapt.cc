@@ -8,7 +8,7 @@
 namespace meshtrain {
 namespace {
 
-// A layer that wants statistics, and the input of the model that it reads; kNone when another layer
+// A layer that needs statistics, and the input of the model that it reads; kNone when another layer
 // stands between.
 struct Wanted {
   const Layer* layer = nullptr;

@@ -8,8 +8,8 @@
 
 namespace meshtrain {
 
-// E124 for every layer whose input is not an Input's value: its statistics cannot be read off the
-// data. For verbs that train.
+// Adds E124 for every layer whose input is not the value of an Input: the data do not have its
+// statistics. For subcommands that train.
 void check_adaptation(const Model& model, Diagnostics& diagnostics);
 
 // Mean and population variance over all samples of `train`, in float64 and in file order: the same

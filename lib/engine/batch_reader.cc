@@ -10,7 +10,7 @@
 namespace meshtrain {
 namespace {
 
-// Of each kTimedEvery batches the first kTimed are timed.
+// The first kTimed of every kTimedEvery batches are timed.
 constexpr int64_t kTimed = 4;
 constexpr int64_t kTimedEvery = 512;
 
@@ -65,9 +65,10 @@ BatchReader::Gathered::Gathered(const Dataset& like) {
   }
 }
 
-void BatchReader::Gathered::read(const Dataset& from, std::vector<int64_t> batch, BatchPart part) {
+void BatchReader::Gathered::read(const Dataset& from, std::vector<int64_t> batch,
+                                 LocalRows local_rows) {
   const std::span<const int64_t> wanted = std::span<const int64_t>(batch).subspan(
-      static_cast<size_t>(part.first), static_cast<size_t>(part.count));
+      static_cast<size_t>(local_rows.first), static_cast<size_t>(local_rows.count));
   size_t at = 0;
   for (const std::vector<Dataset::Array>* whole : {&from.inputs, &from.targets}) {
     for (const Dataset::Array& array : *whole) {
@@ -77,8 +78,8 @@ void BatchReader::Gathered::read(const Dataset& from, std::vector<int64_t> batch
   if (from.sample_weight) {
     arrays[at]->gather(*from.sample_weight, wanted);
   }
-  dataset.num_samples = part.count;
-  first = part.first;
+  dataset.num_samples = local_rows.count;
+  first = local_rows.first;
   whole = wanted.size() == batch.size() ? nullptr : &from;
   if (whole == nullptr) {
     std::iota(batch.begin(), batch.end(), int64_t{0});
@@ -86,8 +87,8 @@ void BatchReader::Gathered::read(const Dataset& from, std::vector<int64_t> batch
   rows = std::move(batch);
 }
 
-BatchReader::BatchReader(const Dataset& dataset, int64_t ahead, Clock now, PartOf part)
-    : dataset_(dataset), ahead_(ahead), now_(std::move(now)), part_(std::move(part)) {
+BatchReader::BatchReader(const Dataset& dataset, int64_t ahead, Clock now, LocalRowsOf local_rows)
+    : dataset_(dataset), ahead_(ahead), now_(std::move(now)), local_rows_(std::move(local_rows)) {
   for (const std::vector<Dataset::Array>* arrays : {&dataset.inputs, &dataset.targets}) {
     for (const Dataset::Array& array : *arrays) {
       is_ready_ = is_ready_ && array.rows->tensor() != nullptr;
@@ -115,8 +116,8 @@ std::vector<int64_t> BatchReader::rows_of(int64_t batch) const {
   return order_.rows(begin, std::min(batch_size_, order_.size() - begin));
 }
 
-BatchPart BatchReader::part_of(int64_t batch_size) const {
-  return part_ ? part_(batch_size) : BatchPart{0, batch_size};
+LocalRows BatchReader::local_rows_of(int64_t batch_size) const {
+  return local_rows_ ? local_rows_(batch_size) : LocalRows{0, batch_size};
 }
 
 bool BatchReader::is_timed(int64_t batch) const {
@@ -157,8 +158,8 @@ Batch BatchReader::read_timed() {
     step_seconds_ = std::min(step_seconds_, begin - *handed_out_at_);
   }
   std::vector<int64_t> rows = rows_of(next_++);
-  const BatchPart part = part_of(static_cast<int64_t>(rows.size()));
-  timed_->read(dataset_, std::move(rows), part);
+  const LocalRows local_rows = local_rows_of(static_cast<int64_t>(rows.size()));
+  timed_->read(dataset_, std::move(rows), local_rows);
   handed_out_at_ = now_();
   read_seconds_ = std::min(read_seconds_, *handed_out_at_ - begin);
   const bool is_last = ++num_handed_out_ % kTimedEvery == kTimed;
@@ -179,8 +180,8 @@ void BatchReader::start_thread() {
   for (const std::unique_ptr<Gathered>& slot : slots_) {
     slot->error = nullptr;
   }
-  thread_part_ = part_of(batch_size_);
-  thread_last_part_ = part_of(static_cast<int64_t>(rows_of(end_ - 1).size()));
+  thread_rows_ = local_rows_of(batch_size_);
+  thread_last_rows_ = local_rows_of(static_cast<int64_t>(rows_of(end_ - 1).size()));
   is_stopping_ = false;
   num_read_ = next_;
   in_use_ = next_ - 1;
@@ -208,7 +209,7 @@ void BatchReader::read_ahead() {
   for (int64_t batch = num_read_; batch < end_; ++batch) {
     {
       std::unique_lock lock(mutex_);
-      // The slot is free when the batch that lay there is no longer in use.
+      // The slot is free when its batch is no longer in use.
       changed_.wait(lock, [&] { return is_stopping_ || batch - in_use_ <= ahead_; });
       if (is_stopping_) {
         return;
@@ -216,7 +217,7 @@ void BatchReader::read_ahead() {
     }
     Gathered& slot = *slots_[static_cast<size_t>(batch) % slots_.size()];
     try {
-      slot.read(dataset_, rows_of(batch), batch == end_ - 1 ? thread_last_part_ : thread_part_);
+      slot.read(dataset_, rows_of(batch), batch == end_ - 1 ? thread_last_rows_ : thread_rows_);
     } catch (...) {
       slot.error = std::current_exception();
     }

@@ -9,7 +9,7 @@
 namespace meshtrain {
 
 // Returns whether `dataset` has the classes `wanted` with the same numbers, where both are known.
-// If not, adds E324, which names those that are missing and new. `parts`: "the test data and the
+// If not, adds E324, which names missing and new classes. `parts`: "the test data and the
 // run".
 bool check_classes(const Dataset& dataset, const std::vector<std::string>& wanted,
                    const std::string& parts, Diagnostics& diagnostics);

@@ -19,7 +19,7 @@ constexpr double kShortest = 0.05, kLongest = 1;  // seconds
 
 }  // namespace
 
-// What a process says at a look.
+// The report of a process in look().
 struct Coordinator::Word {
   double time = 0;
   uint64_t logs = 0;
@@ -188,9 +188,9 @@ void Coordinator::throw_if_stopped(const std::string& done) {
   }
 }
 
-void Coordinator::progress(const TrainPosition& at, const char* phase) const {
+void Coordinator::progress(const TrainPosition& position, const char* phase) const {
   if (processes_.monitor != nullptr) {
-    processes_.monitor->progress(at.step, at.epoch, phase);
+    processes_.monitor->progress(position.step, position.epoch, phase);
   }
 }
 

@@ -1,10 +1,10 @@
-// Coordinator: what the processes of a run decide together. All run the same code; where one of
-// them could come to another decision than the rest (files, signals, clocks, memory) they agree
-// here first. A process alone agrees with itself, and nothing here costs it anything.
+// Coordinator: decisions that the processes of a run must make alike. All run the same code; where
+// processes could decide differently (files, signals, clocks, memory), the Coordinator decides for
+// all. For a single process nothing here costs anything.
 //
-//   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // all have its error
+//   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // all get its error
 //   path = coordinator.broadcast("the checkpoint", [&] { return newest(); });  // of rank 0
-//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // all go on, or none
+//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // all, or none
 //   coordinator.look();                                                    // between two steps
 //   if (coordinator.stop_signal() != 0) ...                                // the same on all
 #pragma once
@@ -25,42 +25,43 @@ namespace meshtrain {
 
 class Coordinator {
  public:
-  // Seconds for what reads or writes whole models.
+  // Time limit in seconds for reading or writing a whole model.
   static constexpr double kLongestFiles = 3600;
 
-  // Alone.
+  // A single process.
   Coordinator() = default;
   Coordinator(Processes processes, Clock now);
 
   int rank() const { return processes_.rank(); }
   int size() const { return processes_.size(); }
   bool is_alone() const { return size() == 1; }
-  // The one that prints, writes the run's files and decides about what is not computed.
+  // True on rank 0, which prints, writes the run's files and decides for all.
   bool is_first() const { return processes_.is_first(); }
   const Processes& processes() const { return processes_; }
   std::string describe(int rank) const;  // "rank 5 on host h2 (pid 20407)"
 
-  // --- collective, by the main thread. `what`, a literal, is for the message about a rank that
-  // does not come: "opening the data". What each process gave, by rank.
+  // --- collective, by the main thread. `what`, a literal, is for the message about a missing rank:
+  // "opening the data".
+  // Returns the texts of all processes, by rank.
   std::vector<std::string> all_gather(const char* what, std::string_view mine) const;
-  // Only rank 0 acts. What it throws, all throw, with the same message.
+  // Rank 0 alone runs `action`. When it throws, all throw the same error.
   void on_rank_zero(const char* what, const std::function<void()>& action) const;
-  // The same; all get what it returned.
+  // The same; all return rank 0's result.
   std::string broadcast(const char* what, const std::function<std::string()>& action) const;
-  // Each acts, without anything collective in it. What one throws, all throw: rank 0's own error,
-  // else that of the lowest rank with its name before the message.
+  // Each process runs `action`, which must contain no collective. When one throws, all throw: the
+  // error of rank 0, else that of the lowest rank with the rank's name before the message.
   void on_all_ranks(const char* what, const std::function<void()>& action) const;
 
   // --- between two steps: signals to any rank, rank 0's clock -----------------------------------
   enum class Pace {
     kNow,    // in any case
-    kPaced,  // if it is time for it: often enough for people, seldom enough to cost little
+    kPaced,  // when it is due: often enough for people, rarely enough to cost little
   };
-  // `is_done`: of something that each process waits for. Returns whether it is done on all; false
-  // when it was not time to look. `logs`: a hash of what must be the same on all; throws
-  // ConfigError E510 (exit 5) where it is not, 0 is not compared.
+  // Synchronises signals and the clock. Returns whether `is_done` holds on all processes; false
+  // when no synchronisation was due. `logs`: a hash that must be equal on all, 0 for none; throws
+  // ConfigError E510 (exit 5) when it differs.
   bool look(Pace pace = Pace::kPaced, bool is_done = true, uint64_t logs = 0);
-  // As of the last look.
+  // As of the last look().
   int stop_signal() const;
   bool stop_saves() const;
   double now() const;  // rank 0's clock
@@ -70,10 +71,10 @@ class Coordinator {
   void throw_if_stopped(const std::string& done);
 
   // --- to the heartbeat monitor, where there is one ----------------------------------------------
-  void progress(const TrainPosition& at, const char* phase) const;
+  void progress(const TrainPosition& position, const char* phase) const;
   void loss(int64_t step, const StepRunner& runner) const;  // its last loss
   void set_last_checkpoint(int64_t step) const;
-  // Others wait that long for this process while the result lives.
+  // While the result lives, other processes wait up to `limit_seconds` for this one.
   [[nodiscard]] std::optional<HeartbeatMonitor::Announcement> announce(
       const char* what, double limit_seconds = kLongestFiles) const;
 
@@ -83,9 +84,9 @@ class Coordinator {
   Processes processes_;
   Clock now_;
   double time_ = 0;          // of rank 0
-  double look_seconds_ = 0;  // that the last one took
-  double looked_ = 0;        // when, by the own clock
-  int64_t pace_ = 1;         // looks are taken at each so many calls
+  double look_seconds_ = 0;  // duration of the last look()
+  double looked_ = 0;        // its time by the local clock
+  int64_t pace_ = 1;         // calls per synchronisation
   int64_t passed_ = 0;       // calls since
   int stop_signal_ = 0;
   bool stop_saves_ = false, asked_checkpoint_ = false, asked_report_ = false;

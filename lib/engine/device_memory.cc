@@ -8,7 +8,7 @@
 #include "config/catalogue.h"
 #include "engine/memory_advice.h"
 #include "exec/gpu_memory.h"
-#include "exec/pieces.h"
+#include "exec/shard_map.h"
 #include "passes/memory.h"
 #include "passes/row_fusion.h"
 
@@ -60,11 +60,11 @@ struct Need {
   std::vector<int64_t> blocks;  // of the memory that all programs share
 };
 
-// Of programs that all exist at once; `blocks`: what there is to share already. What steps take
-// besides counts where it may decide.
+// Returns the memory of programs that exist together. `blocks`: the shared blocks so far. Scratch
+// of steps is included when it may decide.
 Need needed_by(const std::vector<Program>& programs, const std::vector<int64_t>& blocks,
                int64_t room) {
-  std::vector<const Program*> order;  // the largest arena first: the others lie within it
+  std::vector<const Program*> order;  // the largest arena first: it contains the others
   for (const Program& program : programs)
     order.push_back(&program);
   std::stable_sort(order.begin(), order.end(), [](const Program* a, const Program* b) {
@@ -105,7 +105,7 @@ std::vector<Tensor> tensors_of(const Program& program) {
     const Buffer& buffer = program.buffers[b];
     if (has_memory[b]) {
       out.push_back({names[b], layout_of(buffer.sharding, program.part.mesh()), buffer.global_shape,
-                     buffer.dtype, buffer.piece_bytes * buffer.num_pieces});
+                     buffer.dtype, buffer.shard_bytes * buffer.num_shards});
     }
   }
   return out;
@@ -153,7 +153,7 @@ std::string batch_settings(const Config& config, int64_t most) {
 }
 
 int64_t bytes_of(const Setup& setup, const Variable& v) {
-  return PieceMap(setup.part(), v.layout.storage, v.shape, v.dtype).total_bytes();
+  return ShardMap(setup.part(), v.layout.storage, v.shape, v.dtype).total_bytes();
 }
 
 int64_t variable_bytes(const Setup& setup) {
@@ -169,7 +169,7 @@ std::vector<Change> changes_of(const Setup& setup) {
   const bool splits = setup.part().processes() > 1 && !setup.distribution().batch_axes.empty();
   std::vector<Change> out;
   if (splits)
-    out = more_zero(setup);
+    out = higher_zero_levels(setup);
   if (setup.config().dtype_policy.value != "float32")
     return out;
   std::vector<Change> half = {{"`dtype_policy: mixed_bfloat16`", setup.config()}};

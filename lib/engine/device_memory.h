@@ -1,4 +1,4 @@
-// Whether a run fits on a GPU, asked before anything of it is allocated.
+// Checks that a run fits on a GPU before anything is allocated.
 #pragma once
 
 #include <functional>
@@ -10,24 +10,24 @@
 
 namespace meshtrain {
 
-// What is left for the model and its steps of the memory that is free. The rest is for what the
-// libraries take: up to four workspaces at a time (of a convolution up to 512 MiB each), turned
-// filters, compiled kernels and graphs; before the groups of a run are joined (join_devices.h)
-// NCCL's buffers, too. A 24th of the GPU's memory, 64 MiB at least, 4 GiB at most.
+// Returns the bytes of free GPU memory for the model and its steps. The rest is a reserve for
+// libraries: up to four workspaces at a time (up to 512 MiB each for a convolution), transposed
+// filters, compiled kernels, graphs and, before join_groups(), NCCL's buffers. The reserve is a
+// 24th of the GPU's memory, at least 64 MiB and at most 4 GiB.
 int64_t room_on(gpu::Device& device);
 
-// The variables of the model, as far as this process has them: weights, optimizer state, metrics.
-// Throws ConfigError E630 (exit 4) with what is needed and what is free, the largest of them with
-// their layouts, and a change with which variables and a train step fit, where there is one.
+// Checks the variables of this process: weights, optimizer state, metrics. Throws ConfigError E630
+// (exit 4) with the bytes needed and free, the largest variables with their layouts and, where
+// there is one, a change of the config with which the variables and a train step fit.
 void check_variables_fit(const Setup& setup, gpu::Device& device);
 
 // The steps of the same run where no batch has more samples than `most`.
 using StepsUpTo = std::function<std::vector<StepBatch>(int64_t most)>;
 
-// What the programs of all these steps need besides: the memory that they share, constants, slots
-// for batches. The variables must be allocated. `blocks`: what there is of the shared memory;
-// returns what there will be (StepMemory). Throws as above; the help names the largest batch that
-// fits, where one does.
+// Checks what the programs of these steps need beside variables: shared step memory, constants,
+// slots for batches. The variables must be allocated. `blocks`: the current blocks of StepMemory;
+// returns the blocks with these programs. Throws as above; the help names the largest batch that
+// fits, if any.
 std::vector<int64_t> check_steps_fit(const Setup& setup, const std::vector<StepBatch>& steps,
                                      const std::vector<Program>& programs,
                                      const std::vector<int64_t>& blocks,

@@ -24,7 +24,7 @@ ConfigError no_gpu(const DeviceRequest& request, std::string message, const std:
   return problem;
 }
 
-// Of CUDA_VISIBLE_DEVICES.
+// Counts the devices in CUDA_VISIBLE_DEVICES.
 int count_named(const char* visible) {
   int named = 0;
   for (const std::string& part : split(visible, ',')) {

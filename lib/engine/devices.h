@@ -1,4 +1,4 @@
-// The GPUs that `devices` of a config asks for.
+// The GPUs that `devices` of a config requests.
 #pragma once
 
 #include <memory>
@@ -10,40 +10,38 @@
 
 namespace meshtrain {
 
-// GPUs that programs here may use, without loading anything: from the driver's files in `folder`,
-// and CUDA_VISIBLE_DEVICES. None without the driver.
+// Counts the GPUs of this host without loading a library, from the driver's files in `folder` and
+// CUDA_VISIBLE_DEVICES. Returns 0 without a driver.
 int count_gpus(const std::string& folder, const char* visible);
 
-// What a process finds around it.
+// The devices and processes of this host, as one process detects them.
 struct LocalResources {
   int processes = 1, local_processes = 1;  // of the run; of those, on this host
   int gpus = 0;                            // that this process may use
-  // Whether the process was given one GPU (CUDA_VISIBLE_DEVICES names one), as Slurm gives each
-  // task its own.
+  // True when CUDA_VISIBLE_DEVICES names one GPU, as Slurm assigns one to each task.
   bool has_own_gpu = false;
-  // GPUs that the driver knows but this program has no library for, and why.
+  // GPUs of the driver that this program cannot use for want of a library, and the reason.
   int gpus_without_library = 0;
   std::string no_library;
   // $MESHTRAIN_DEVICE_FOLDER stands for /dev.
   static LocalResources here(int processes);
 };
 
-// How many devices a mesh without a shape has: all that `request` names; of `auto` and `gpu:all`
-// those that are here, and a GPU or a processor for each process where there are several.
+// Returns the size of a mesh without a shape: the devices that `request` names. For `auto` and
+// `gpu:all`: the GPUs of this host or, with several processes, one device for each.
 int64_t all_devices(const DeviceRequest& request, const LocalResources& resources);
 
 // `auto` becomes GPUs where there is one for each device of the mesh (and each process), else the
-// processor; a warning W620 says so where there are GPUs, used or not for want of a library.
+// CPU. The warning W620 reports GPUs that are used, or that are not used for want of a library.
 void resolve_auto_devices(DeviceRequest& request, int64_t num_devices,
                           const LocalResources& resources, Diagnostics& diagnostics);
 
-// How many processes a run must start, one for each GPU; 1: none but itself. Throws as
+// Returns how many processes a run needs, one for each GPU; 1: only this one. Throws as
 // open_device().
 int processes_to_start(const DeviceRequest& request);
 
-// The GPU of process `local_rank` on this host; null for the processor. Throws ConfigError E620
-// (exit 4) that says why there is no such GPU here and what to do, and E621 (exit 4) for devices on
-// paper.
+// Opens the GPU of this process; null for the CPU. Throws ConfigError E620 (exit 4) with the reason
+// and the remedy when there is no such GPU, and E621 (exit 4) for virtual planning devices.
 std::shared_ptr<gpu::Device> open_device(const DeviceRequest& request,
                                          const gpu::DeviceOptions& options,
                                          const Processes& processes = {});

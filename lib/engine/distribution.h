@@ -26,17 +26,17 @@ struct Distribution {
 // not divide) and W620 (GPUs that `auto` does not use) to `diagnostics`.
 Distribution make_distribution(const Config& config, const LocalResources& resources,
                                Diagnostics& diagnostics);
-// Of as many processes as have been started, this one among them.
+// For the given number of processes.
 Distribution make_distribution(const Config& config, int processes, Diagnostics& diagnostics);
 
-// What the layout map says of every weight and of layer outputs.
+// The layouts of every weight and of layer outputs by the layout map.
 struct ResolvedLayouts {
   std::vector<Sharding> weights;         // beside the targets given
   std::vector<const LayoutRule*> rules;  // the rule of each weight, nullptr: replicated
   std::map<std::string, Sharding> pins;  // "d2/output"
   std::map<std::string, const LayoutRule*> pin_rules;
 };
-// `mesh`: whose sizes E204 says the origin of where that is the command line.
+// `mesh`: for E204, which names the command line as the origin of the sizes.
 ResolvedLayouts resolve_layouts(const LayoutMap& map, const std::vector<LayoutTarget>& weights,
                                 const std::vector<LayoutTarget>& outputs,
                                 const std::vector<std::string>& layer_paths,

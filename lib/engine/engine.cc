@@ -101,8 +101,8 @@ struct Engine::Impl {
     return *programs.at({kind, batch});
   }
 
-  // Those of the steps that are not there yet; on a GPU none where not all of them fit. They do in
-  // `steps_up_to` with smaller batches.
+  // Compiles the missing programs of these steps; on a GPU none when not all fit. `steps_up_to`:
+  // the steps with smaller batches, for the advice.
   void make_programs(const std::vector<StepBatch>& steps, const StepsUpTo& steps_up_to) {
     std::vector<StepBatch> missing;
     std::vector<Graph> graphs;
@@ -289,7 +289,7 @@ int64_t Engine::steps_at_once(int64_t batch_size) {
   return period == 1 ? most : std::clamp<int64_t>(to_accumulate, 1, most);
 }
 
-bool Engine::runs_ahead() const {
+bool Engine::is_async() const {
   return impl_->device != nullptr;
 }
 
@@ -318,7 +318,7 @@ void Engine::select_step(int64_t steps_ago) {
   impl_->steps_ago = static_cast<int>(steps_ago);
 }
 
-BatchPart Engine::part_of_batch(bool training, int64_t batch_size) const {
+LocalRows Engine::local_rows(bool training, int64_t batch_size) const {
   int64_t first = batch_size, end = 0;
   for (const auto& [key, compiled] : impl_->programs) {
     const bool trains = key.first == StepKind::kTrain || key.first == StepKind::kAccumulate;
@@ -332,11 +332,11 @@ BatchPart Engine::part_of_batch(bool training, int64_t batch_size) const {
       end = std::max(end, range.first + range.count);
     }
   }
-  return end == 0 ? BatchPart{0, batch_size} : BatchPart{first, end - first};
+  return end == 0 ? LocalRows{0, batch_size} : LocalRows{first, end - first};
 }
 
-bool Engine::keep(const Dataset& dataset) {
-  return impl_->feeder.keep(dataset);
+bool Engine::cache_on_device(const Dataset& dataset) {
+  return impl_->feeder.cache_on_device(dataset);
 }
 
 void Engine::test_step(const Batch& batch) {

@@ -1,5 +1,5 @@
-// Engine: the model of a Config, compiled for its mesh, with its variables. Compiles one program
-// for each batch size it meets (the last, smaller batch has its own) and runs them.
+// Engine: the model of a Config, compiled for its mesh, with its variables. Compiles and runs one
+// program for each batch size; the last, smaller batch has its own.
 #pragma once
 
 #include <functional>
@@ -41,17 +41,17 @@ class Engine : public StepRunner {
   const Model& model() const;
   const DeviceMesh& mesh() const;
   const Diagnostics& warnings() const;  // layout rules that act on nothing, ...
-  // The processes that this one computes with; all call the functions below in the same order, and
-  // get the same results.
+  // The processes of the run. All call the functions below in the same order and get the same
+  // results.
   const Processes& processes() const;
 
   void train_step(const Batch& batch) override;  // updates weights, optimizer state and metrics
   int64_t steps_at_once(int64_t batch_size) override;
   void train_steps(int64_t count, const std::function<Batch()>& next) override;
-  bool runs_ahead() const override;
+  bool is_async() const override;
   void select_step(int64_t steps_ago) override;
-  BatchPart part_of_batch(bool training, int64_t batch_size) const override;
-  bool keep(const Dataset& dataset) override;
+  LocalRows local_rows(bool training, int64_t batch_size) const override;
+  bool cache_on_device(const Dataset& dataset) override;
   void test_step(const Batch& batch) override;  // updates metrics only
   // One tensor per model output, (rows, ...).
   std::vector<HostTensor> predict_step(const Batch& batch) override;
@@ -61,7 +61,7 @@ class Engine : public StepRunner {
   Logs logs()
       const override;  // of the metrics since the last reset, sorted by name: accuracy, loss
   LogLists log_lists() const override;
-  // As `evaluate` returns them: loss, metrics as declared.
+  // The logs in the order of `evaluate`: loss, then metrics as declared.
   Logs evaluate_logs() const;
 
   // Whole tensors by Keras path ("d1/kernel"); optimizer slots and metrics included.
@@ -79,14 +79,14 @@ class Engine : public StepRunner {
   void set_learning_rate(double rate) override;
   int64_t iterations() const override;
 
-  // All of the state: what checkpoints hold and bring back. After writing to the store, the
-  // counters that belong to it must follow; `fixed_rate` is negative when nobody set a rate.
+  // The whole state, as checkpoints store it. After writing to the store, restore the counters too;
+  // `fixed_rate` is negative when no rate was set.
   VariableStore& store();
   double fixed_learning_rate() const;
   void restore_counters(int64_t iterations, double fixed_rate);
 
-  // On a GPU: makes all programs of a run on so many samples. Throws ConfigError E630 where they do
-  // not fit together, before anything of them is allocated.
+  // On a GPU, compiles all programs of a run with these numbers of samples. Throws ConfigError E630
+  // when they do not fit together, before anything is allocated.
   void prepare_run(const RunSamples& samples);
 
   // The compiled program and the partitioned graph for `batch_size` (plan, tests).

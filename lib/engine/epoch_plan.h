@@ -8,9 +8,9 @@
 
 namespace meshtrain {
 
-// Which batches epoch `epoch` (from 0) trains on. With steps_per_epoch the batches of one pass over
-// the data are dealt out to several epochs, and the last of these ends short where the data ends:
-// 5 batches at 3 steps an epoch are 3, 2, 3, 2, ... A pure function of the epoch.
+// The batches of epoch `epoch` (from 0). With steps_per_epoch, the batches of one pass over the
+// data are divided among several epochs, and the last of these is shorter: 5 batches at 3 steps an
+// epoch are 3, 2, 3, 2, ... A pure function of the epoch.
 struct EpochPlan {
   int64_t pass = 0;         // over the data: decides the order of samples
   int64_t first_batch = 0;  // in that pass
@@ -24,7 +24,7 @@ EpochPlan plan_epoch(const FitConfig& fit, int64_t num_batches, int64_t epoch);
 int64_t count_batches(int64_t num_samples, int64_t batch_size, bool drop_last);
 
 // Throws ConfigError E316 when a batch is larger than the data, or when dropping the incomplete one
-// leaves nothing. Trainer::fit begins with it; a verb may ask before it leaves anything behind.
+// leaves nothing. Trainer::fit calls it first; a subcommand may call it before it writes any file.
 void check_batches(const Config& config, const Dataset& train);
 
 }  // namespace meshtrain

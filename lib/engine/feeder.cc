@@ -39,7 +39,7 @@ std::vector<const Rows*> arrays_of(const Dataset& dataset) {
 
 }  // namespace
 
-bool Feeder::keep(const Dataset& dataset) {
+bool Feeder::cache_on_device(const Dataset& dataset) {
   const std::vector<const Rows*> arrays = arrays_of(dataset);
   if (std::all_of(arrays.begin(), arrays.end(), [&](auto* a) { return kept_.contains(a); })) {
     return true;

@@ -1,6 +1,6 @@
-// Feeder: what the steps of a program are fed with: samples, targets, weights, the learning rate.
-// On a GPU, datasets that fit are kept there whole and batches gathered from them; of several
-// processes each keeps all rows: a shuffle, or a last smaller batch, may ask any of them for any.
+// Feeder: writes the inputs of steps: samples, targets, weights, the learning rate. Datasets that
+// fit are cached whole in GPU memory, and batches are gathered from them there. Each process caches
+// all rows, because a shuffle or a smaller last batch may need any row on any process.
 #pragma once
 
 #include <functional>
@@ -18,17 +18,15 @@ namespace meshtrain {
 
 class Feeder {
  public:
-  // `device`: null for the processor.
+  // `device`: null for the CPU.
   explicit Feeder(std::shared_ptr<gpu::Device> device) : device_(std::move(device)) {}
 
-  // From now on this dataset's arrays are read once and lie on the GPU, where half of what is free
-  // there is enough for all of them and reading them is no computation; says whether. The dataset
-  // must outlive the feeder.
-  bool keep(const Dataset& dataset);
+  // Caches the dataset's arrays in GPU memory when they fit into half of what is free and are not
+  // computed on reading. Returns whether they are cached. The dataset must outlive the feeder.
+  bool cache_on_device(const Dataset& dataset);
 
-  // Writes all inputs of step `step` of the executor's next run, of the batch what this process
-  // computes with. Throws ConfigError E324 when the dataset has no such array, and what reading it
-  // throws.
+  // Writes all inputs of step `step` of the executor's next run: the local rows of the batch.
+  // Throws ConfigError E324 when the dataset has no such array, and the errors of reading it.
   void feed(Executor& executor, const Batch& batch, double learning_rate, int step);
 
  private:

@@ -1,7 +1,6 @@
-// Hook: acts at the landmarks of a training (Keras 3 callbacks/callback.py). Callbacks, the
-// console, the logs and what saves checkpoints are hooks. At each landmark the trainer calls all of
-// them in the order in which they were added. Each function does nothing unless overridden; what
-// throws ends the run.
+// Hook: is called at fixed points of training (Keras 3 callbacks/callback.py). Callbacks, the
+// console, logs and checkpoint saving are hooks. The trainer calls all hooks in the order in which
+// they were added. Each function does nothing unless overridden. An exception ends the run.
 #pragma once
 
 #include <cstdint>
@@ -34,23 +33,24 @@ class Hook {
  public:
   virtual ~Hook() = default;
 
-  // Before the first step, after load_state() where the run is resumed; `at` is where it begins.
-  virtual void on_train_begin(const TrainPosition& /*at*/) {}
+  // Before the first step, after load_state() where the run is resumed; `position` is where it
+  // begins.
+  virtual void on_train_begin(const TrainPosition& /*position*/) {}
   virtual void on_epoch_begin(const EpochStart& /*start*/) {}
-  // After each step, in order: `at` is the position after it, the runner has its loss, finite or
-  // not. Where the runner runs ahead its other values may be those of a later step.
-  virtual void on_train_step(const TrainPosition& /*at*/, const StepRunner& /*runner*/) {}
-  // Returns how many steps after `at`, the last one given to on_train_step(), the model must be as
-  // it is after just that step: at least 1.
-  virtual int64_t steps_until_sync(const TrainPosition& /*at*/) const {
+  // After each step, in order: `position` is that after it, and the runner has its loss, finite
+  // or not. When the runner is asynchronous, its other values may be those of a later step.
+  virtual void on_train_step(const TrainPosition& /*position*/, const StepRunner& /*runner*/) {}
+  // Returns after how many steps beyond `position`, the last on_train_step(), the hook needs the
+  // model in exactly the state after that step: at least 1.
+  virtual int64_t steps_until_sync(const TrainPosition& /*position*/) const {
     return std::numeric_limits<int64_t>::max();
   }
-  // After steps that may not be computed yet; `last` when they end the epoch. When it returns true,
-  // on_sync() follows as soon as all losses up to `at` are known and none of them ended the run.
-  virtual bool needs_sync(const TrainPosition& /*at*/, bool /*last*/) { return false; }
-  virtual void on_sync(const TrainPosition& /*at*/, bool /*last*/) {}
-  // All hooks had the landmark at `at`: their states belong together, and may be saved.
-  virtual void after_hooks(const TrainPosition& /*at*/) {}
+  // After steps that may not be complete yet; `last` when they end the epoch. When it returns true,
+  // on_sync() follows once all losses up to `position` are known, unless one of them ends the run.
+  virtual bool needs_sync(const TrainPosition& /*position*/, bool /*last*/) { return false; }
+  virtual void on_sync(const TrainPosition& /*position*/, bool /*last*/) {}
+  // All hooks have been called at `position`: their states are consistent and may be saved.
+  virtual void after_hooks(const TrainPosition& /*position*/) {}
 
   // Around a validation, an evaluation or a prediction, and after each of its steps. A validation
   // that was interrupted begins anew when the run is resumed.
@@ -64,11 +64,11 @@ class Hook {
   virtual void on_epoch_boundary(const TrainPosition& /*next*/, const Logs& /*logs*/) {}
   // Returns true when there shall be no next epoch.
   virtual bool stops_training() const { return false; }
-  // After the last epoch, before averages take the weights' place: first on_fit_end() of all, then
-  // before_finalize().
-  virtual void on_fit_end(const TrainPosition& /*at*/) {}
+  // After the last epoch, before averages replace the weights: first on_fit_end() of all hooks,
+  // then before_finalize().
+  virtual void on_fit_end(const TrainPosition& /*position*/) {}
   virtual void before_finalize() {}
-  // After the averages have done so.
+  // After averages replaced the weights.
   virtual void on_train_end() {}
   virtual void on_warning(const std::string& /*text*/) {}
 
@@ -77,11 +77,11 @@ class Hook {
   virtual std::string state_name() const { return ""; }
   virtual std::string save_state() const { return "{}"; }  // JSON
   virtual void load_state(const std::string& /*json*/) {}
-  // After load_state(), where the weights are not all those of the checkpoint: best values and
-  // copies of weights in the state belong to another model.
+  // After load_state(), when some weights are not those of the checkpoint: best values and copies
+  // of weights in the state belong to another model.
   virtual void forget_model() {}
-  // Writes files that grow to the disk, before a checkpoint counts them as written. Another thread
-  // calls it.
+  // Syncs growing files to the disk before a checkpoint counts them as written. Called by another
+  // thread.
   virtual void sync() {}
 };
 

@@ -1,4 +1,4 @@
-// Values of a training as it goes: logs, the place in it, and what an epoch or an evaluation gave.
+// Logs, the position in a training, and the reports of epochs and evaluations.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct TrainPosition {
   int64_t step = 0;            // training steps since the run began
   int64_t epoch = 0;           // epochs done
   int64_t batch = 0;           // batches done of the epoch that runs
-  bool epoch_trained = false;  // its batches are done; validation is to come
-  Logs logs;                   // of its batches, then
+  bool epoch_trained = false;  // its batches are done; validation follows
+  Logs logs;                   // of its batches so far
   LogLists lists = {};
 
   bool operator==(const TrainPosition&) const = default;

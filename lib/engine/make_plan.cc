@@ -13,7 +13,7 @@
 namespace meshtrain {
 namespace {
 
-void fill_batch(PlanReport& report, const Setup& setup, int64_t samples) {
+void fill_batch(PlanSummary& report, const Setup& setup, int64_t samples) {
   const Distribution& distribution = setup.distribution();
   report.batch = setup.config().fit.batch_size.value;
   report.batch_shards = setup.mesh().size_of(distribution.batch_axes);
@@ -40,7 +40,7 @@ PlannedCause rule_cause(const LayoutRule& rule) {
   return {"rule", rule.key, place_of(&rule)};
 }
 
-// What of the config each origin (passes/propagate.h) stands for.
+// Returns the cause in the config of each origin (passes/propagate.h).
 std::map<std::string, PlannedCause> causes_by_origin(const Setup& setup) {
   const DistributionConfig& config = setup.config().distribution;
   const ResolvedLayouts& layouts = setup.layouts();
@@ -82,8 +82,8 @@ std::vector<PlannedCollective> collectives_of(const Setup& setup, const Graph& g
   return out;
 }
 
-EstimateInput estimate_input(const Setup& setup, const PlanReport& report, const Compiled& compiled,
-                             double launch_share) {
+EstimateInput estimate_input(const Setup& setup, const PlanSummary& report,
+                             const Compiled& compiled, double launch_share) {
   const Program& program = compiled.program;
   return {.program = program,
           .mesh = report.mesh,
@@ -128,7 +128,7 @@ double launch_share(const Setup& alone, int64_t batch, int64_t devices, const Pr
 
 // A step of the same batch on one device.
 Estimate estimate_alone(const Setup& alone, const Hardware& hardware) {
-  PlanReport report;
+  PlanSummary report;
   report.mesh = alone.mesh();
   report.batch = alone.config().fit.batch_size.value;
   const Compiled compiled = alone.compile(StepKind::kTrain, report.batch);
@@ -153,7 +153,7 @@ std::vector<Change> smaller_batches(const Setup& setup, const Change& change) {
 // batch, then both.
 std::string advice(const Setup& setup, int64_t memory) {
   const bool splits = !setup.distribution().batch_axes.empty();
-  std::vector<Change> changes = splits ? more_zero(setup) : std::vector<Change>();
+  std::vector<Change> changes = splits ? higher_zero_levels(setup) : std::vector<Change>();
   std::vector<Change> from = {{"", setup.config()}};
   if (!changes.empty()) {
     from.push_back(changes.back());
@@ -184,7 +184,7 @@ Hardware used_part(Hardware hardware) {
 
 // One device is looked at only where it could be faster: where its products alone take less than
 // the step of all devices.
-Estimate estimate(const Setup& setup, const PlanReport& report, const Compiled& compiled,
+Estimate estimate(const Setup& setup, const PlanSummary& report, const Compiled& compiled,
                   const Hardware& hardware) {
   const int64_t devices = report.mesh.num_devices();
   const Config one = on_one_device(setup);
@@ -213,8 +213,8 @@ Estimate estimate(const Setup& setup, const PlanReport& report, const Compiled& 
 
 }  // namespace
 
-PlanReport make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
-  PlanReport report;
+PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
+  PlanSummary report;
   report.name = setup.config().name.value;
   report.mesh = setup.mesh();
   report.devices = setup.distribution().devices.describe(report.mesh.num_devices());

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "engine/setup.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 namespace meshtrain {
 
-// `samples`: of the training data, 0 when they were not read. `bucket` false lists every collective
-// by itself. With `hardware` the report estimates the step's time there.
-PlanReport make_plan(const Setup& setup, int64_t samples = 0, bool bucket = true,
-                     const Hardware* hardware = nullptr);
+// `samples`: of the training data, 0 when unknown. `bucket` = false lists every collective
+// separately. With `hardware`, the summary estimates the time of a step.
+PlanSummary make_plan(const Setup& setup, int64_t samples = 0, bool bucket = true,
+                      const Hardware* hardware = nullptr);
 
 }  // namespace meshtrain

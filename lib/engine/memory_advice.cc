@@ -4,7 +4,7 @@
 
 namespace meshtrain {
 
-std::vector<Change> more_zero(const Setup& setup) {
+std::vector<Change> higher_zero_levels(const Setup& setup) {
   std::vector<Change> out;
   for (int64_t zero = setup.distribution().zero + 1; zero <= 3; ++zero) {
     Change& change =

@@ -1,4 +1,4 @@
-// What to change in a config so that a step takes less memory.
+// Changes of a config with which a step needs less memory.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,17 @@
 
 namespace meshtrain {
 
-// A config that may need less, and what to write for it.
+// A changed config, and the text that describes the change.
 struct Change {
   std::string text;
   Config config;
 };
 
-// Levels of `distribution.zero` above that of `setup`, the smallest first.
-std::vector<Change> more_zero(const Setup& setup);
+// Returns changes to the levels of `distribution.zero` above that of `setup`, the smallest first.
+std::vector<Change> higher_zero_levels(const Setup& setup);
 
-// The first change with whose Setup `fits` holds; null: none. A change that does not go with the
-// rest of the config is none.
+// Returns the first change for which `fits` holds, or null. A change that is invalid with the rest
+// of the config is skipped.
 const Change* first_fitting(const Setup& setup, const std::vector<Change>& changes,
                             const std::function<bool(const Setup&)>& fits);
 

@@ -17,7 +17,7 @@ std::string text_of(const Json& json) {
   return json_text(json, -1, Json::error_handler_t::replace);
 }
 
-// Only the line itself of the file goes along.
+// Only the line itself of the file is included.
 Json json_of_place(const SourceLoc& loc) {
   if (!loc) {
     return nullptr;

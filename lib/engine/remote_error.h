@@ -1,5 +1,5 @@
-// An error of one process as a text that another one throws again: with its class, its exit code
-// and, of a ConfigError, every finding with the line of the config that it points to.
+// Serializes an error of one process, so that another process can rethrow it with its class, exit
+// code and, for a ConfigError, all findings with their places in the config.
 #pragma once
 
 #include <exception>
@@ -9,8 +9,8 @@
 namespace meshtrain {
 
 std::string serialize_error(const std::exception_ptr& error);
-// `who` stands before the message where the error is another rank's: "rank 3 on host h2 (pid 812)".
-// An error of no class of ours becomes an Error.
+// Rethrows a serialized error. `who` precedes the message when the error is another rank's: "rank 3
+// on host h2 (pid 812)". A foreign exception class becomes Error.
 [[noreturn]] void rethrow_error(std::string_view text, const std::string& who = "");
 
 }  // namespace meshtrain

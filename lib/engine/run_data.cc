@@ -5,8 +5,8 @@
 
 #include "base/text.h"
 #include "config/source_like.h"
+#include "data/dataset_spec.h"
 #include "data/learned.h"
-#include "data/outline.h"
 #include "engine/class_names.h"
 #include "engine/sample_weights.h"
 
@@ -257,16 +257,16 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   RunData data;
   Diagnostics diagnostics;
   const DataConfig& sources = config.data;
-  const bool wants_validation = fit || evaluated == DataPart::kValidation;
+  const bool needs_validation = fit || evaluated == DataPart::kValidation;
   const bool splits = !sources.validation && config.fit.validation_split > 0;
-  const bool wants_train = fit || evaluated == DataPart::kTrain || (wants_validation && splits);
+  const bool needs_train = fit || evaluated == DataPart::kTrain || (needs_validation && splits);
   const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
                         std::optional<Dataset>& to) {
     if (source && &to == &data.test && data.validation && sources.validation &&
         is_same_source(*source, *sources.validation)) {
       to = data.validation;
       to->loc = source->loc;
-    } else if (source && !known && wants_train && !data.train &&
+    } else if (source && !known && needs_train && !data.train &&
                training_source(*source) != nullptr) {
       // Its ids come from the training data, whose error is already collected.
       collect(diagnostics, [&] { check_source_files(*source, sources); });
@@ -279,7 +279,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
       diagnostics.error("E300", sources.loc, fmt::format("the config names no `data.{}`", name));
     }
   };
-  if (wants_train) {
+  if (needs_train) {
     load("train", sources.train, data.train);
   }
   if (splits && data.train) {
@@ -287,7 +287,7 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
       std::tie(data.train, data.validation) = split_validation(
           *data.train, config.fit.validation_split, config.fit.validation_split.loc);
     });
-  } else if (wants_validation && !splits &&
+  } else if (needs_validation && !splits &&
              (sources.validation || evaluated == DataPart::kValidation)) {
     load("validation", sources.validation, data.validation);
   }
@@ -314,22 +314,22 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   return data;
 }
 
-RunData outline_run_data(const Config& config, Diagnostics& diagnostics) {
+RunData run_data_spec(const Config& config, Diagnostics& diagnostics) {
   RunData data;
-  const auto outline = [&](const std::optional<ConfigObject>& source, std::optional<Dataset>& to) {
+  const auto add_spec = [&](const std::optional<ConfigObject>& source, std::optional<Dataset>& to) {
     if (source) {
       collect(diagnostics, [&] { check_source_files(*source, config.data); });
       collect(diagnostics, [&] {
-        to = outline_dataset(*source, config.data);
+        to = dataset_spec(*source, config.data);
         if (to) {
           order_arrays(config.model, *to);
         }
       });
     }
   };
-  outline(config.data.train, data.train);
-  outline(config.data.validation, data.validation);
-  outline(config.data.test, data.test);
+  add_spec(config.data.train, data.train);
+  add_spec(config.data.validation, data.validation);
+  add_spec(config.data.test, data.test);
   check_parts(data, nullptr, diagnostics);
   if (data.train && !data.train->targets.empty()) {
     apply_class_weight(config.fit, *data.train, diagnostics);

@@ -14,37 +14,36 @@ namespace meshtrain {
 enum class DataPart { kNone, kTrain, kValidation, kTest };
 std::string_view data_part_name(DataPart part);  // "test"
 
-// What `evaluate.on` means here: auto is the test data when given, else the validation data (given,
-// or split from the training data), else nothing.
+// Resolves `evaluate.on`: `auto` is the test data when given, else the validation data (given, or
+// split from the training data), else nothing.
 DataPart evaluated_part(const Config& config);
-// `evaluate.batch_size`, or that of `fit` where it is not given.
+// Returns `evaluate.batch_size`, by default that of `fit`.
 int64_t evaluated_batch_size(const Config& config);
 
 struct RunData {
   std::optional<Dataset> train, validation, test;
-  // The training data without fit.class_weight, which is no matter of evaluation, where a run that
-  // weights them evaluates them.
+  // The training data without fit.class_weight, when a run with class weights evaluates them.
   std::optional<Dataset> unweighted;
 
-  // To be evaluated; null for kNone or when it was not read.
+  // Returns the data to evaluate; null for kNone or when they were not read.
   const Dataset* part(DataPart part) const;
 };
 
-// Reads what `fit` needs (training and validation data, fit.class_weight applied) and the part that
-// is evaluated. Parts agree on whether samples have weights. Throws ConfigError with the problems
-// of all of them: those of load_dataset, E324 for missing labels, parts of different shapes, and
-// classes that are not those of the run. `known` is what the run learned from its training data.
-// Null for a new run, whose classes are those of its first part.
+// Reads the data for `fit` (training and validation data, fit.class_weight applied) and the
+// evaluated data. Either all of these have sample weights or none. Throws ConfigError with the
+// problems of all: those of load_dataset, and E324 for missing labels, different shapes, or classes
+// that are not those of the run. `known` is what the run learned from its training data; null for a
+// new run.
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated,
                       const LearnedPtr& known = nullptr);
 
-// What can be said of that without opening a file of data: sources that are made (random, digits)
-// without a sample, and of the others only that their files are there. Problems go to
-// `diagnostics`: E300, and E304, E324 and E317 of what is made.
-RunData outline_run_data(const Config& config, Diagnostics& diagnostics);
+// Returns the dataset specs without opening a data file: synthetic sources (random, digits) without
+// samples; for other sources it only checks that their files exist. Adds problems to `diagnostics`:
+// E300 and, for synthetic sources, E304, E317 and E324.
+RunData run_data_spec(const Config& config, Diagnostics& diagnostics);
 
-// Collective: all processes read the same; one that does not would compute something else. `hash`
-// is that of what this one read. Throws ConfigError E323 (exit 3) at `loc`.
+// Collective: checks that all processes read the same data. `hash` is that of this process. Throws
+// ConfigError E323 (exit 3) at `loc` when hashes differ.
 void check_same_data(const Coordinator& coordinator, const std::string& hash, const SourceLoc& loc);
 
 // Puts arrays that the source names after the model's Input layers or outputs into the model's
@@ -52,12 +51,12 @@ void check_same_data(const Coordinator& coordinator, const std::string& hash, co
 // named.
 void order_arrays(const ModelConfig& model, Dataset& dataset);
 
-// Where an Input feeds an Embedding, its numbers must be rows of that (E314): JAX, and Keras on it,
-// would make something up. Throws ConfigError.
+// Checks that the ids of an Input that feeds an Embedding are rows of it (E314). JAX, and Keras on
+// JAX, would return arbitrary rows. Throws ConfigError.
 void check_input_ids(const Setup& setup, Dataset& dataset);
 
-// That, and every class id must be one that the model can predict (E312), where a loss takes class
-// ids. Throws ConfigError.
+// The same for all data of a run. Where a loss takes class ids, every id must also be one that the
+// model can predict (E312). Throws ConfigError.
 void check_run_ids(const Setup& setup, RunData& data);
 
 }  // namespace meshtrain

@@ -1,4 +1,4 @@
-// The steps that a run will take, known before it begins: their programs share a GPU's memory.
+// The kinds of steps of a run, computed before it begins: their programs share GPU memory.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,20 @@
 
 namespace meshtrain {
 
-// What a program is made for.
+// The kind and the batch size of a program.
 struct StepBatch {
   StepKind kind = StepKind::kTrain;
   int64_t batch = 0;
   auto operator<=>(const StepBatch&) const = default;
 };
 
-// Samples of the datasets that a run trains on, validates with and is evaluated on; 0: it does not.
+// Numbers of samples for training, validation and evaluation; 0: the run has none.
 struct RunSamples {
   int64_t train = 0, validation = 0, evaluated = 0;
 };
 
-// Each once, in the order in which they come first: of fit with its validation, then of an
-// evaluation; last, smaller batches included. No batch has more than `most` samples, whatever the
-// config says.
+// Returns each kind of step once, in order of first use: fit with validation, then evaluation;
+// smaller last batches included. Batches are limited to `most` samples.
 std::vector<StepBatch> steps_of_run(const Config& config, const RunSamples& samples, int64_t most);
 
 }  // namespace meshtrain

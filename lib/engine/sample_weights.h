@@ -1,4 +1,4 @@
-// fit.class_weight, and sample weights that all data of a run agree on.
+// fit.class_weight, and consistent sample weights for all data of a run.
 #pragma once
 
 #include "config/config.h"
@@ -12,8 +12,8 @@ namespace meshtrain {
 // higher rank.
 void apply_class_weight(const FitConfig& fit, Dataset& dataset, Diagnostics& diagnostics);
 
-// Weights of 1, shaped as those of `like`, when `like` has weights and `dataset` has none: one
-// compiled step serves both, and its numbers are those without weights.
+// Adds weights of 1, shaped as those of `like`, when `like` has weights and `dataset` has none. One
+// compiled step then serves both, with the same numbers as without weights.
 void match_sample_weight(const Dataset& like, Dataset& dataset);
 
 }  // namespace meshtrain

@@ -242,7 +242,7 @@ void Setup::resolve(Diagnostics& diagnostics) {
   for (const Model::Call& call : model_->calls()) {
     const std::string& name = call.is_input ? call.name : model_->layers()[call.layer]->name;
     layer_paths.push_back(name);
-    if (!call.is_input) {  // inputs lie as the batch does
+    if (!call.is_input) {  // inputs are sharded as the batch
       outputs.push_back({name + "/output", call.output_shape});
     }
   }

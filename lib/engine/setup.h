@@ -1,5 +1,5 @@
-// Setup: a Config understood down to its programs, without a byte of model memory: what `plan`,
-// `summary` and `validate` need, and what Engine runs.
+// Setup: a Config resolved down to its programs, without any model memory. `plan`, `summary` and
+// `validate` need no more; Engine runs it.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,15 @@ namespace meshtrain {
 enum class StepKind { kTrain, kAccumulate, kTest, kPredict };
 std::string_view step_kind_name(StepKind kind);  // "train"
 
-// The spec of a dataset: shapes without the batch; dtypes that graphs compute with (narrow integers
-// widen to int32, half floats to float32).
+// Returns the spec of a dataset: shapes without the batch, and dtypes as graphs use them (narrow
+// integers widen to int32, half floats to float32).
 DataSpec data_spec(const Dataset& dataset);
 
 class Setup {
  public:
-  // Without `data`, shapes and dtypes of inputs and targets are what the model and the loss imply.
-  // Programs are those of one of several processes. Throws ConfigError with every problem of the
-  // model, the layouts, the mesh and the data's shapes.
+  // Without `data`, the model and the loss imply shapes and dtypes of inputs and targets. Programs
+  // are those of process `rank`. Throws ConfigError with every problem of the model, the layouts,
+  // the mesh and the data's shapes.
   Setup(const Config& config, const DataSpec* data, std::string dump_ir = {}, int processes = 1,
         int rank = 0);
   ~Setup();
@@ -36,7 +36,7 @@ class Setup {
   const Distribution& distribution() const { return distribution_; }
   const DeviceMesh& mesh() const { return distribution_.mesh; }
   const MeshPart& part() const { return part_; }  // of the process
-  // Whether sums over devices are added in device order whatever the number of processes.
+  // Returns whether sums over devices have a fixed order, independent of the number of processes.
   bool fixed_reductions() const;
   const ResolvedLayouts& layouts() const { return layouts_; }
   const StepGraphs& graphs() const { return *graphs_; }

@@ -71,13 +71,13 @@ void catch_signal(int number, SignalAction what) {
   sigaction(number, &action, nullptr);
 }
 
-// What was ignored when the process began (nohup) stays so.
+// Signals that were ignored when the process began (nohup) are still ignored.
 bool is_ignored(int number) {
   struct sigaction now = {};
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-// What `changes` says of a signal.
+// Returns the action that `changes` sets for a signal.
 std::optional<SignalAction> changed_action(const KnownSignal& known, const SignalChanges& changes) {
   const auto change = std::find_if(changes.begin(), changes.end(),
                                    [&](const auto& entry) { return entry.first == known.name; });

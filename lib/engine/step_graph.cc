@@ -89,7 +89,8 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
   add_kept_variables();
 }
 
-// Of the role of metrics, as no step of the optimizer touches them; they lie as their weights do.
+// Snapshots of weights have the role of metrics, since the optimizer does not update them. They
+// have the sharding of their weights.
 void StepGraphs::add_kept_variables() {
   const std::vector<std::string> names = callback_names(config_.callbacks);
   for (size_t c = 0; c < names.size(); ++c) {
@@ -369,7 +370,7 @@ void StepGraphs::add_losses(Frame& frame) const {
 }
 
 // Keras' `loss` includes the penalties of regularizers, of weights that train and of outputs. The
-// penalty on a weight is taken where its gradient lies, so that it moves no weight.
+// penalty on a weight has the sharding of its gradient, so that it moves no weight.
 void StepGraphs::add_penalties(Frame& frame) const {
   Builder& builder = frame.builder;
   const auto scope = builder.scope("penalties");
@@ -420,7 +421,8 @@ void StepGraphs::update_metrics(Frame& frame) const {
 
 // d loss / d weight in the weight's gradient layout; kNone for weights that do not train or that
 // the loss does not depend on. Differentiated with respect to every use of a weight, so that the
-// gradient of a use lies as the use does; the sum over the uses then goes to the gradient layout.
+// gradient of a use has the sharding of the use; the sum over the uses then gets the gradient
+// layout.
 std::vector<ValueId> StepGraphs::weight_gradients(Frame& frame) const {
   Builder& builder = frame.builder;
   std::vector<ValueId> uses;

@@ -1,5 +1,5 @@
-// The global graphs of a Config's steps: train, accumulate-only, test, predict. Written as if for
-// one device; the passes do the rest.
+// The global graphs of a Config's steps: train, accumulate-only, test, predict. They are written as
+// if for one device; the passes shard them.
 //
 // All graphs of a model share one list of variables (weights, optimizer state, metric states), so
 // that the programs made from them share one VariableStore.
@@ -18,7 +18,7 @@
 
 namespace meshtrain {
 
-// Shapes without the batch and dtypes of the data, as the model meets them.
+// Shapes without the batch, and dtypes, of the data as the model's inputs.
 struct DataSpec {
   std::vector<ValueType> inputs;
   std::vector<ValueType> targets;
@@ -51,20 +51,21 @@ class StepGraphs {
              Diagnostics& diagnostics);
 
   const std::vector<Variable>& variables() const { return variables_; }
-  // The same variables with their layouts: what the graphs have from now on.
+  // Replaces the variables by the same ones with layouts, for graphs from now on.
   void set_variables(std::vector<Variable> variables) { variables_ = std::move(variables); }
-  // Of the `weight`-th weight; none for weights that do not train.
+  // Slots of the `weight`-th weight; empty for non-trainable weights.
   const std::vector<SlotSpec>& slots(size_t weight) const { return slots_[weight]; }
   int slot_variable(size_t weight, size_t slot) const { return slot_variables_[weight][slot]; }
-  // The first of a callback's copies of the weights (EarlyStopping with restore_best_weights).
+  // The first variable of a callback's snapshot of the weights (EarlyStopping with
+  // restore_best_weights).
   int kept_variable(const std::string& callback) const { return kept_.at(callback); }
   int iteration_variable() const { return iteration_; }
-  // What the optimizer keeps beside the slots, and the variables of it.
+  // Scalars of the optimizer beside the slots, and their variables.
   const std::vector<OptimizerScalar>& scalars() const { return scalars_; }
   int variable_of_scalar(size_t scalar) const { return scalar_variables_[scalar]; }
   const std::vector<TrackedMetric>& metrics() const { return metrics_; }
 
-  // Outputs: "loss". `apply_now` false: gradients are accumulated, weights stay.
+  // Outputs: "loss". With `apply_now` = false, gradients are accumulated and weights do not change.
   Graph train(int64_t batch, bool apply_now) const;
   Graph test(int64_t batch) const;     // outputs: "loss"; nothing when there are no targets
   Graph predict(int64_t batch) const;  // outputs: "output:0", ...

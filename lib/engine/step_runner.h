@@ -1,5 +1,5 @@
-// StepRunner: what the trainer needs of a compiled model. Engine implements it; tests put a small
-// model with known numbers in its place.
+// StepRunner: the compiled model as the trainer uses it. Engine implements it; tests replace it by
+// a small model with known numbers.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace meshtrain {
 struct Batch {
   const Dataset* dataset = nullptr;
   std::span<const int64_t> rows;  // of the dataset, in order
-  // Where only some of them were read ahead: row i of `ready` is rows[ready_first + i].
+  // When only some rows were prefetched: row i of `ready` is rows[ready_first + i].
   const Dataset* ready = nullptr;
   int64_t ready_first = 0;
 };
 
-// Of the rows of a batch, those that this process computes with.
-struct BatchPart {
+// The local rows of a batch: those that this process computes.
+struct LocalRows {
   int64_t first = 0, count = 0;
 };
 
@@ -33,33 +33,34 @@ class StepRunner {
   virtual ~StepRunner() = default;
 
   virtual void train_step(const Batch& batch) = 0;  // updates weights, optimizer state and metrics
-  // How many steps with batches of this size train_steps() may be given next; 1: only train_step().
+  // Returns how many steps with batches of this size the next train_steps() may take; 1: only
+  // train_step().
   virtual int64_t steps_at_once(int64_t /*batch_size*/) { return 1; }
-  // The same as train_step() with `count` batches, one after the other; each is used before the
-  // next one is asked for. Afterwards the state is that after the last step.
+  // Equals train_step() with `count` batches in order. Each batch is copied before next() is called
+  // again.
   virtual void train_steps(int64_t /*count*/, const std::function<Batch()>& next) {
     train_step(next());
   }
-  // Whether steps are only begun when train_step() and train_steps() return, so that whoever asks
-  // for results of one call after the next one lets the device compute in between. The state is
-  // that after the last step in any case: who reads it waits.
-  virtual bool runs_ahead() const { return false; }
+  // True when train_step() and train_steps() return before their steps complete. Callers should
+  // read the results of one call after the next one, so that the device stays busy. Reading state
+  // waits for the last step.
+  virtual bool is_async() const { return false; }
   // Selects which completed step last_loss() reports: `steps_ago` = 0 is the newest. At most the
-  // steps of the last two train_steps() calls can be selected where the runner runs ahead, else
-  // those of the last. Each call selects its own last step.
+  // steps of the last two train_steps() calls can be selected when is_async(), else those of the
+  // last. Each call selects its own last step.
   virtual void select_step(int64_t /*steps_ago*/) {}
-  // As far as is known: where nothing was computed with batches of this size, all.
-  virtual BatchPart part_of_batch(bool /*training*/, int64_t batch_size) const {
+  // Returns the local rows of a batch; all rows until a batch of this size was computed.
+  virtual LocalRows local_rows(bool /*training*/, int64_t batch_size) const {
     return {0, batch_size};
   }
-  // Data that will be used again and again: whether batches cost no reading from now on. They must
-  // outlive the runner.
-  virtual bool keep(const Dataset& /*dataset*/) { return false; }
+  // Caches a dataset that is used repeatedly. Returns whether its batches need no reading from now
+  // on. The dataset must outlive the runner.
+  virtual bool cache_on_device(const Dataset& /*dataset*/) { return false; }
   virtual void test_step(const Batch& batch) = 0;  // updates metrics only
   // One tensor per model output, (rows, ...).
   virtual std::vector<HostTensor> predict_step(const Batch& batch) = 0;
 
-  virtual double last_loss() const = 0;  // of the last step or the one shown, that batch alone
+  virtual double last_loss() const = 0;  // of the selected step, of its batch alone
   virtual void reset_metrics() = 0;
   virtual Logs logs() const = 0;  // of the metrics since the last reset, sorted by name
   virtual LogLists log_lists() const { return {}; }
@@ -71,15 +72,15 @@ class StepRunner {
   // End of fit: w <- EMA average where the optimizer keeps one.
   virtual void finalize_weights() = 0;
 
-  // Copies all weights aside under the name of a callback that was known when the runner was made,
-  // and back.
+  // Copies all weights to a snapshot of this callback, and back. The callback must have been in the
+  // config of the runner.
   virtual void snapshot_weights(const std::string& owner) = 0;
   virtual void restore_snapshot(const std::string& owner) = 0;
-  // Exchanges the weights and their averages where the optimizer keeps some.
+  // Swaps the weights and their averages, when the optimizer has averages.
   virtual void swap_averages() = 0;
 
   // The rate of the next step, with the digits of the optimizer's variable: float32 unless the
-  // dtype policy is float64. Setting it takes the place of a schedule.
+  // dtype policy is float64. Setting it replaces a schedule.
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double rate) = 0;
   virtual int64_t iterations() const = 0;  // steps of the optimizer

@@ -9,7 +9,8 @@
 namespace meshtrain {
 namespace {
 
-// What goes between processes. One unit, so that worker 0 runs it: the thread that made the group.
+// Transfers between processes. One unit, so that worker 0 runs it: the thread that created the
+// group.
 class TransferKernel final : public cpu::Kernel {
  public:
   TransferKernel(std::unique_ptr<Transfer> transfer, std::vector<Access> accesses,

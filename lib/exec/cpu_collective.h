@@ -1,4 +1,4 @@
-// Kernels of the processor for what devices or processes do together.
+// CPU kernels for collectives between devices and between processes.
 #pragma once
 
 #include "backend/cpu/lowering.h"

@@ -10,7 +10,7 @@
 #include "exec/cpu_collective.h"
 #include "exec/executor_impl.h"
 #include "exec/memory.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 #include "exec/schedule.h"
 #include "exec/worker_pool.h"
 
@@ -118,8 +118,8 @@ CpuExecutor::CpuExecutor(Program p, std::shared_ptr<WorkerPool> workers, Variabl
   const BufferPlaces kept = constant_places(program);
   constants = HostTensor(DType::kUInt8, {std::max<int64_t>(kept.bytes, 1)});
   kept.move(constants.bytes(), memory.bases);
-  memory.presummed = find_presummed(program);
-  for (const PieceMap& output : outputs) {
+  memory.fused_sums = find_fused_sums(program);
+  for (const ShardMap& output : outputs) {
     const int64_t bytes = output.total_bytes();
     results.emplace_back(static_cast<size_t>(bytes <= kSmallResult ? bytes : 0));
   }

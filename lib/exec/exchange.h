@@ -1,5 +1,5 @@
-// Exchange: what goes between processes at one point of a program, packed into one message per pair
-// of processes. Both ends add the parts of a message in the same order.
+// Exchange: the transfers between processes at one point of a program, packed into one message per
+// pair of processes. Sender and receiver add the parts of a message in the same order.
 #pragma once
 
 #include <map>
@@ -11,24 +11,24 @@ namespace meshtrain {
 
 class Exchange {
  public:
-  // `part` of this process's memory for `peer`.
+  // Sends `part` of this process's memory to `peer`.
   void send(int peer, const View& part);
 
-  // Where a part that comes from `peer` will be.
+  // Where a part from `peer` is received.
   struct Slot {
     int peer = 0;
     int64_t offset = 0;
   };
-  // `direct`: where it may arrive at once if nothing else comes from there; null: anywhere.
+  // `direct`: receive in place there, when `peer` sends nothing else; null: anywhere.
   Slot receive(int peer, int64_t bytes, std::byte* direct = nullptr);
 
-  // Some process sends something here, if not this one: all take part, so that all count alike.
+  // Some process communicates here: this one must take part, so that all count exchanges alike.
   void expect() { is_expected_ = true; }
   bool is_expected() const { return is_expected_ || !sends_.empty() || !receives_.empty(); }
 
-  // Makes the kernels that pack and exchange; nothing where no process sends anything.
+  // Adds the kernels that pack and exchange; none when no process communicates.
   void make(KernelSpecs& specs);
-  // After make().
+  // Where the slot was received; call after make().
   std::byte* address(const Slot& slot) const { return receives_.at(slot.peer).data + slot.offset; }
 
  private:

@@ -7,24 +7,24 @@
 
 namespace meshtrain {
 
-PieceMap piece_map(const Program& program, int buffer) {
+ShardMap shard_map(const Program& program, int buffer) {
   const Buffer& b = program.buffers[buffer];
-  return PieceMap(program.part, b.sharding, b.global_shape, b.dtype);
+  return ShardMap(program.part, b.sharding, b.global_shape, b.dtype);
 }
 
 Executor::Impl::Impl(Program p, const VariableStore& variables)
     : program(std::move(p)), processes(variables.processes()) {
   for (const Program::NamedBuffer& input : program.inputs) {
-    inputs.push_back(piece_map(program, input.buffer));
+    inputs.push_back(shard_map(program, input.buffer));
   }
   for (const Program::NamedBuffer& output : program.outputs) {
-    outputs.push_back(piece_map(program, output.buffer));
+    outputs.push_back(shard_map(program, output.buffer));
   }
 }
 
-HostTensor Executor::Impl::whole_output(int index, const std::byte* pieces) const {
+HostTensor Executor::Impl::whole_output(int index, const std::byte* shards) const {
   const Buffer& b = program.buffers[program.outputs[static_cast<size_t>(index)].buffer];
-  return gather_whole(program.part, b.sharding, b.global_shape, b.dtype, pieces,
+  return gather_whole(program.part, b.sharding, b.global_shape, b.dtype, shards,
                       processes.group.get());
 }
 
@@ -35,16 +35,16 @@ std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* aren
     if (buffer.variable == kNone) {
       MESHTRAIN_CHECK(
           buffer.offset >= 0 &&
-              buffer.offset + buffer.piece_bytes * buffer.num_pieces <= program.arena_bytes,
-          "a buffer of {} bytes at {} in an arena of {}", buffer.piece_bytes * buffer.num_pieces,
+              buffer.offset + buffer.shard_bytes * buffer.num_shards <= program.arena_bytes,
+          "a buffer of {} bytes at {} in an arena of {}", buffer.shard_bytes * buffer.num_shards,
           buffer.offset, program.arena_bytes);
       out.push_back(arena + buffer.offset);
       continue;
     }
-    MESHTRAIN_CHECK(variables.piece_bytes(buffer.variable) == buffer.piece_bytes,
-                    "pieces of {} have {} bytes in the store and {} in the program",
-                    program.variables[buffer.variable].path, variables.piece_bytes(buffer.variable),
-                    buffer.piece_bytes);
+    MESHTRAIN_CHECK(variables.shard_bytes(buffer.variable) == buffer.shard_bytes,
+                    "shards of {} have {} bytes in the store and {} in the program",
+                    program.variables[buffer.variable].path, variables.shard_bytes(buffer.variable),
+                    buffer.shard_bytes);
     out.push_back(variables.data(buffer.variable));
   }
   return out;
@@ -52,7 +52,7 @@ std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* aren
 
 void BufferPlaces::add(const Buffer& buffer, int index) {
   constexpr int64_t kAlignment = 256;
-  const int64_t own = buffer.piece_bytes * buffer.num_pieces;
+  const int64_t own = buffer.shard_bytes * buffer.num_shards;
   offsets[static_cast<size_t>(index)] = bytes;
   bytes += (own + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -91,15 +91,16 @@ int Executor::max_steps() const {
 }
 
 Executor::RowRange Executor::input_rows(int index) const {
-  const PieceMap& map = impl_->inputs.at(static_cast<size_t>(index));
+  const ShardMap& map = impl_->inputs.at(static_cast<size_t>(index));
   return {map.first_row(), map.num_rows()};
 }
 
 void Executor::set_input(int index, const void* data, size_t num_bytes, int step) {
-  const PieceMap& map = impl_->inputs.at(static_cast<size_t>(index));
-  MESHTRAIN_CHECK(static_cast<int64_t>(num_bytes) == map.slab_bytes(),
+  const ShardMap& map = impl_->inputs.at(static_cast<size_t>(index));
+  MESHTRAIN_CHECK(static_cast<int64_t>(num_bytes) == map.local_rows_bytes(),
                   "input `{}` takes {} bytes, not {}",
-                  program().inputs[static_cast<size_t>(index)].name, map.slab_bytes(), num_bytes);
+                  program().inputs[static_cast<size_t>(index)].name, map.local_rows_bytes(),
+                  num_bytes);
   impl_->set_input(index, data, num_bytes, step);
 }
 

@@ -1,9 +1,9 @@
 // Executor: runs a Program on the virtual devices of this process: on its processor cores
-// (cpu_executor.cc), or on a GPU (gpu_executor.cc). Of several processes each has an executor for
-// its part of the mesh, and all call the same functions in the same order.
+// (cpu_executor.cc), or on a GPU (gpu_executor.cc). Each process has an executor for its part of
+// the mesh, and all processes call the same functions in the same order.
 //
-// Devices are work, not threads: what computes, computes the pieces of each step for all of them; a
-// collective is a function over all devices' buffers, summed in device order.
+// Devices are work, not threads: each step computes the shards of all devices. A collective is a
+// function over the buffers of all devices, summed in device order.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 #include "backend/gpu/device.h"
 #include "comm/process_group.h"
-#include "exec/pieces.h"
+#include "exec/shard_map.h"
 #include "exec/step_memory.h"
 #include "ir/program.h"
 #include "tensor/host_tensor.h"
@@ -23,13 +23,13 @@ namespace meshtrain {
 class WorkerPool;
 std::shared_ptr<WorkerPool> make_worker_pool(int num_workers);  // 0: one per core
 
-// Storage of variables, shared by all programs of a model, and the memory that their steps use by
-// turns. A variable has one buffer of part.num_pieces(axes) pieces, where `axes` are those of its
-// storage layout.
+// Storage of variables, shared by all programs of a model, and the step memory that these programs
+// share. A variable has one buffer of part.num_shards(axes) shards; `axes` are those of its storage
+// layout.
 class VariableStore {
  public:
-  // In the memory of `device`, or of the host where there is none. `processes`: those that the
-  // parts of the mesh belong to. Throws RuntimeFailure (exit 4) when the memory cannot be had.
+  // Allocates in the memory of `device`, or of the host when it is null. `processes`: the owners of
+  // the parts of the mesh. Throws RuntimeFailure (exit 4) when allocation fails.
   VariableStore(MeshPart part, std::vector<Variable> variables,
                 std::shared_ptr<gpu::Device> device = nullptr, Processes processes = {});
   ~VariableStore();
@@ -40,21 +40,21 @@ class VariableStore {
   const std::shared_ptr<gpu::Device>& device() const { return device_; }
   const Processes& processes() const { return processes_; }
   const MeshPart& part() const { return part_; }
-  // Where the pieces of this process are in the whole tensor.
-  PieceMap map(int variable) const;
-  // Of piece 0, in the memory of the device; pieces follow at piece_bytes(variable).
+  // Returns where the shards of this process begin in the whole tensor.
+  ShardMap map(int variable) const;
+  // Address of shard 0 in the memory of the device; shard i follows at i * shard_bytes(variable).
   std::byte* data(int variable) { return addresses_[static_cast<size_t>(variable)]; }
-  int64_t piece_bytes(int variable) const;
-  // All pieces of this process, one after the other, into memory of the host, and from there.
-  void copy_pieces(int variable, std::byte* to) const;
-  void write_pieces(int variable, const std::byte* from);
-  // The whole tensor; collective where it is split over processes.
+  int64_t shard_bytes(int variable) const;
+  // Copies all shards of this process, one after the other, to and from memory of the host.
+  void copy_shards(int variable, std::byte* to) const;
+  void write_shards(int variable, const std::byte* from);
+  // Returns the whole tensor. Collective where it is split over processes.
   HostTensor read(int variable) const;
-  // This process's part of the whole tensor; dtype and shape must agree.
+  // Writes the shards of this process out of the whole tensor; dtype and shape must match.
   void write(int variable, const HostTensor& value);
   void fill(int variable, double value);
   int64_t total_bytes() const;
-  // Of the device, or of the host.
+  // Memory of the device, or of the host.
   StepMemory& step_memory() { return step_memory_; }
 
  private:
@@ -68,10 +68,10 @@ class VariableStore {
   StepMemory step_memory_;
 };
 
-// Rows of a dataset's array that a GPU holds whole, so that batches are gathered there.
+// An array of a dataset, cached whole in GPU memory. Batches are gathered from it on the GPU.
 class DeviceTable {
  public:
-  // Throws RuntimeFailure when the memory cannot be had.
+  // Throws RuntimeFailure when allocation fails.
   DeviceTable(std::shared_ptr<gpu::Device> device, int64_t rows, int64_t row_bytes);
   ~DeviceTable();
   DeviceTable(const DeviceTable&) = delete;
@@ -87,42 +87,43 @@ class DeviceTable {
   std::byte* memory_;
 };
 
-// A run computes one step or, on a GPU, several: each has inputs and outputs of its own, numbered
-// from 0. Inputs are set for every run anew.
+// A run computes one step or, on a GPU, several. The steps of a run are numbered from 0; each has
+// its own inputs and outputs. Inputs must be set before every run.
 class Executor {
  public:
-  // Allocates what it needs and prepares every kernel, on the device of the store. The store must
-  // outlive the executor and hold the program's variables under the same indices. From a run's
-  // first input to its end no other program of the store may run. Throws RuntimeFailure (exit 4)
-  // when the memory cannot be had.
+  // Allocates memory and prepares every kernel on the device of the store. The store must outlive
+  // the executor and hold the program's variables under the same indices. From a run's first input
+  // to its end, no other program of the store may run. Throws RuntimeFailure (exit 4) when
+  // allocation fails.
   Executor(Program program, std::shared_ptr<WorkerPool> workers, VariableStore& variables);
   ~Executor();
 
   const Program& program() const;
-  // Steps of one run at most: 1 on the CPU, and where outputs are large.
+  // Returns the most steps of one run: 1 on the CPU, and when outputs are large.
   int max_steps() const;
-  // The rows (along dimension 0) of an input that this process computes with; one of a scalar.
+  // The local rows of an input (along dimension 0); a scalar has one row.
   struct RowRange {
     int64_t first = 0, count = 1;
   };
   RowRange input_rows(int index) const;
-  // Writes these rows of the whole (global) tensor of an input; scattered to the pieces. `index` is
-  // into Program::inputs. Data of `num_bytes` in the input's dtype, row-major.
+  // Scatters the local rows of the global tensor to the shards of an input. `index` is into
+  // Program::inputs; `data` has `num_bytes` in the input's dtype, row-major.
   void set_input(int index, const void* data, size_t num_bytes, int step = 0);
-  // For inputs whose pieces lie one after the other as the tensor does (split over dimension 0 or
-  // whole): memory of the host to write those rows into; nullptr otherwise.
+  // Returns host memory for the local rows when the shards in order are those rows (split over
+  // dimension 0, or whole); else null.
   std::byte* input_data(int index, int step = 0);
-  // Whether such an input may be gathered from tables.
+  // Returns whether such an input may be gathered from device tables.
   bool can_gather(int index) const;
-  // Its input_rows() are these rows of the table, which must outlive the executor's next use.
+  // Gathers the input's local rows from these rows of `table` on the device. The table must outlive
+  // the next run.
   void gather_input(int index, const DeviceTable& table, std::span<const int64_t> rows,
                     int step = 0);
-  // May return before a GPU has computed it; whatever reads results waits.
+  // Enqueues the run on a GPU and may return before it completes. Reading a result waits.
   void run(int steps = 1);
-  // The whole tensor of an output (index into Program::outputs) of a step of the last run;
-  // collective where it is split over processes. `runs_ago` 1: of the run before that, without
-  // waiting for the last one; on a GPU, where outputs are small. More than some kilobytes of
-  // outputs are only there until another program of the store runs.
+  // Returns the whole tensor of an output (index into Program::outputs) of a step of the last run.
+  // Collective where the output is split over processes. `runs_ago` = 1 selects the run before the
+  // last, without waiting for the last: only on a GPU, for small outputs. Outputs above some
+  // kilobytes are valid only until another program of the store runs.
   HostTensor output(int index, int step = 0, int runs_ago = 0) const;
   double output_scalar(int index, int step = 0, int runs_ago = 0) const;
 

@@ -1,9 +1,9 @@
-// What the executors of the processor and of GPUs have in common.
+// The common base of the CPU and the GPU executor.
 #pragma once
 
 #include "exec/executor.h"
 #include "exec/lower.h"
-#include "exec/pieces.h"
+#include "exec/shard_map.h"
 
 namespace meshtrain {
 
@@ -13,37 +13,37 @@ struct Executor::Impl {
 
   virtual int max_steps() const { return 1; }
   virtual void set_input(int index, const void* data, size_t num_bytes, int step) = 0;
-  virtual std::byte* input_data(int index, int step) = 0;  // asked only where it is whole
+  virtual std::byte* input_data(int index, int step) = 0;  // called only when ShardMap::is_whole()
   virtual bool gathers() const { return false; }
   virtual void gather_input(int, const DeviceTable&, std::span<const int64_t>, int) {}
   virtual void run(int steps) = 0;
   virtual HostTensor output(int index, int step, int runs_ago) const = 0;
 
-  // The whole of an output from the pieces of this process.
-  HostTensor whole_output(int index, const std::byte* pieces) const;
+  // Returns a whole output, gathered from the shards of this process and the others.
+  HostTensor whole_output(int index, const std::byte* shards) const;
 
   Program program;
   Processes processes;
-  std::vector<PieceMap> inputs, outputs;
-  int last_steps[2] = {1, 1};  // of the last run, and of the one before
+  std::vector<ShardMap> inputs, outputs;
+  int last_steps[2] = {1, 1};  // of the last run and the one before
 };
 
-PieceMap piece_map(const Program& program, int buffer);
+ShardMap shard_map(const Program& program, int buffer);
 
-// Where piece 0 of each buffer is: in the arena, or where its variable is stored.
+// Returns the address of shard 0 of each buffer: in the arena, or in the variable store.
 std::vector<std::byte*> buffer_addresses(const Program& program, std::byte* arena,
                                          VariableStore& variables);
 
-// Places of some buffers one after the other in memory apart from the arena; kNone: not there.
+// Offsets of some buffers in memory outside of the arena; kNone: the buffer is not in it.
 struct BufferPlaces {
   std::vector<int64_t> offsets;  // by buffer
   int64_t bytes = 0;
 
   void add(const Buffer& buffer, int index);
-  // Moves them to where `memory` begins.
+  // Sets the addresses of these buffers, relative to `memory`.
   void move(std::byte* memory, std::vector<std::byte*>& addresses) const;
 };
-// What the prologue makes, which must outlast the steps of other programs.
+// Buffers of the prologue: constants that must survive the steps of other programs.
 BufferPlaces constant_places(const Program& program);
 
 std::unique_ptr<Executor::Impl> make_cpu_executor(Program program,

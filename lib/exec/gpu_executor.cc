@@ -1,11 +1,10 @@
 // Programs on a GPU: the steps become commands once, a run enqueues a plan of them.
 //
-// What the host gives a step lies in slots: scalars and the rows of batches that are gathered from
-// tables on the GPU in small ones, batches in large ones. Slots are copied together before a run;
-// there are twice as many as a run has steps, so that one half is filled while the other is
-// computed. Small outputs go to slots, too, and are copied back behind the run. So the processor
-// waits for a step only when it is asked for a result of it, and asked for those of the run before,
-// it does not wait for the last one.
+// Inputs from the host are in slots: small slots for scalars and for row numbers of batches that
+// are gathered on the GPU, large slots for batches. All slots of a run are copied together before
+// it. There are twice as many slots as steps of a run: one half is filled while the other computes.
+// Small outputs are in slots, too, and are copied back after the run. The host waits only when it
+// reads a result, and results of the run before the last do not wait for the last.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -15,14 +14,14 @@
 #include "comm/heartbeat_monitor.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 
 namespace meshtrain {
 namespace {
 
 constexpr double kMostCompiling = 900;  // seconds
 
-// Memory of the device that goes with its owner.
+// Device memory that its owner frees.
 class DeviceBlock {
  public:
   DeviceBlock() = default;
@@ -106,7 +105,7 @@ class GpuExecutor final : public Executor::Impl {
   int max_steps_ = 1;
   std::vector<GpuSlots::Place> places_;
   std::unique_ptr<Slots> small_, large_;
-  std::vector<int64_t> output_offsets_;  // in a slot; empty where outputs stay in the arena
+  std::vector<int64_t> output_offsets_;  // in a slot; empty when outputs are in the arena
   std::unique_ptr<Slots> results_;
 
   Tables tables_;  // of the run that is being fed
@@ -128,9 +127,9 @@ GpuExecutor::GpuExecutor(Program p, VariableStore& variables)
 
 GpuExecutor::~GpuExecutor() {
   try {
-    device_->synchronize();  // nothing may be using the memory that goes now
+    device_->synchronize();  // nothing may use the memory that is freed now
   } catch (...) {
-    // The device failed before, and whoever asked for that work was told.
+    // The device failed before: the caller of that work has its error.
   }
 }
 
@@ -143,7 +142,7 @@ void GpuExecutor::place_buffers(VariableStore& variables) {
     constants_ = DeviceBlock(device_, constants.bytes);
     constants.move(constants_.data(), memory_.bases);
   }
-  memory_.presummed = find_presummed(program);
+  memory_.fused_sums = find_fused_sums(program);
   memory_.has_gathers = true;
 }
 
@@ -335,10 +334,10 @@ HostTensor GpuExecutor::output(int index, int step, int runs_ago) const {
   }
   MESHTRAIN_CHECK(runs_ago == 0, "what stayed in the arena is of the last run");
   const int64_t bytes = outputs[o].total_bytes();
-  HostTensor pieces(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
+  HostTensor shards(DType::kUInt8, {std::max<int64_t>(bytes, 1)});
   if (bytes > 0)
-    device_->download(pieces.bytes(), memory_.bases[program.outputs[o].buffer], bytes);
-  return whole_output(index, pieces.bytes());
+    device_->download(shards.bytes(), memory_.bases[program.outputs[o].buffer], bytes);
+  return whole_output(index, shards.bytes());
 }
 
 }  // namespace

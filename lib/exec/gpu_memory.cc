@@ -2,21 +2,22 @@
 
 #include <algorithm>
 
-#include "backend/gpu/join.h"
 #include "backend/gpu/lowering.h"
+#include "backend/gpu/merge_launches.h"
 #include "exec/gpu_slots.h"
 #include "exec/gpu_steps.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 
 namespace meshtrain {
 namespace {
 
-// An address that nobody follows, of a variable or (kNone) of the constants: far from all others.
+// An address that is never dereferenced, of a variable or (kNone) of the constants, far from all
+// others.
 std::byte* nobodys(int variable) {
   return reinterpret_cast<std::byte*>((int64_t{variable} + 2) << 44);
 }
 
-// What the steps do, the prologue excepted. Takes of `share` what both need besides.
+// Returns the commands of all steps except the prologue. Takes the scratch of both from `share`.
 std::vector<gpu::Command> prepare(const Program& program, std::byte* arena,
                                   std::byte* small_buffers, const StepMemory::Share& share) {
   BufferMemory where;
@@ -26,7 +27,7 @@ std::vector<gpu::Command> prepare(const Program& program, std::byte* arena,
   }
   small_buffer_places(program).move(small_buffers, where.bases);
   constant_places(program).move(nobodys(kNone), where.bases);
-  where.presummed = find_presummed(program);
+  where.fused_sums = find_fused_sums(program);
   where.has_gathers = true;
   const auto commands_of = [&share](KernelSpecs specs) {
     gpu::GpuLowering lowering([own = share](int64_t bytes) mutable { return own.take(bytes); });
@@ -64,8 +65,9 @@ int64_t gpu_launches(const Program& program) {
   StepMemory::Share share(memory);
   std::byte* const arena = share.take(program.arena_bytes);
   std::byte* const small_buffers = share.take(small_buffer_places(program).bytes);
-  const gpu::Joined joined = gpu::join(prepare(program, arena, small_buffers, share));
-  return std::count_if(joined.calls.begin(), joined.calls.end(),
+  const gpu::MergedLaunches merged =
+      gpu::merge_launches(prepare(program, arena, small_buffers, share));
+  return std::count_if(merged.calls.begin(), merged.calls.end(),
                        [](const gpu::Call& call) { return !gpu::communicates(call.what); });
 }
 

@@ -22,7 +22,7 @@ int64_t aligned(int64_t bytes) {
 GpuSlots plan_slots(const Program& program) {
   GpuSlots slots;
   for (const Program::NamedBuffer& input : program.inputs) {
-    const PieceMap map = piece_map(program, input.buffer);
+    const ShardMap map = shard_map(program, input.buffer);
     const bool is_scalar = program.buffers[input.buffer].global_shape.empty();
     const int64_t bytes = map.total_bytes(), rows = is_scalar ? kScalarRoom : map.num_rows();
     const int64_t row_bytes = rows * static_cast<int64_t>(sizeof(int32_t));
@@ -35,7 +35,7 @@ GpuSlots plan_slots(const Program& program) {
   }
   for (const Program::NamedBuffer& output : program.outputs) {
     slots.outputs.push_back(slots.result_bytes);
-    slots.result_bytes += aligned(piece_map(program, output.buffer).total_bytes());
+    slots.result_bytes += aligned(shard_map(program, output.buffer).total_bytes());
   }
   if (slots.result_bytes > kLargestSlotOutput) {
     slots.outputs.clear();
@@ -54,7 +54,7 @@ BufferPlaces small_buffer_places(const Program& program) {
   BufferPlaces places{std::vector<int64_t>(program.buffers.size(), kNone)};
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    const bool is_small = buffer.piece_bytes * buffer.num_pieces <= kSmallBuffer;
+    const bool is_small = buffer.shard_bytes * buffer.num_shards <= kSmallBuffer;
     if (buffer.variable == kNone && constants.offsets[b] == kNone && is_small)
       places.add(buffer, static_cast<int>(b));
   }

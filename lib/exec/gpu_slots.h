@@ -1,5 +1,5 @@
-// Where a program on a GPU has what lies outside of its arena: slots of the host's inputs and of
-// results, and buffers that are small.
+// Memory of a GPU program outside of its arena: slots for inputs from the host and for results, and
+// small buffers.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace meshtrain {
 
-// A step has a slot of each kind. Inputs that the host writes lie in large ones, scalars and rows
-// of tables in small ones; outputs, where they are small, in slots of results.
+// Each step has one slot of each kind. Large slots hold inputs that the host writes, small slots
+// hold scalars and row numbers of tables, result slots hold small outputs.
 struct GpuSlots {
   struct Place {
-    int64_t rows = 0;   // of a table that it is gathered from; of a scalar: numbers it may take
-    int64_t small = 0;  // rows of a table, or an input that is not larger than these
+    int64_t rows = 0;   // gathered from a table; for a scalar: numbers it may take
+    int64_t small = 0;  // of row numbers, or of an input that is not larger
     int64_t large = kNone;
   };
   std::vector<Place> inputs;
-  std::vector<int64_t> outputs;                                // empty: they stay in the arena
+  std::vector<int64_t> outputs;                                // empty: outputs are in the arena
   int64_t small_bytes = 0, large_bytes = 0, result_bytes = 0;  // of one step
-  int max_steps = 1;  // of a run: as many as there is room for; 1 where outputs stay in the arena
+  int max_steps = 1;  // of a run, as memory allows; 1 when outputs are in the arena
 
-  // Halves that are filled and computed by turns, of max_steps slots each.
+  // Double buffering: one half is filled while the other computes. Each has max_steps slots.
   static constexpr int kHalves = 2;
   int64_t total_bytes() const {
     return kHalves * max_steps * (small_bytes + large_bytes + result_bytes);
@@ -29,8 +29,8 @@ struct GpuSlots {
 };
 GpuSlots plan_slots(const Program& program);
 
-// Constants excepted. In the arena they would take turns in the same memory, and steps that have
-// nothing to do with each other would wait for each other.
+// Returns places for small buffers, except constants. In the arena these buffers would reuse each
+// other's memory, and independent steps would wait for each other.
 BufferPlaces small_buffer_places(const Program& program);
 
 }  // namespace meshtrain

@@ -22,7 +22,7 @@ void add_step(const Program& program, const ProgramStep& step, const std::vector
   std::vector<Access> last;
   for (const int b : dying) {
     const Buffer& buffer = program.buffers[b];
-    last.push_back({memory.bases[b], memory.bases[b] + buffer.piece_bytes * buffer.num_pieces});
+    last.push_back({memory.bases[b], memory.bases[b] + buffer.shard_bytes * buffer.num_shards});
   }
   lower_step(program, step, memory, specs, last);
 }
@@ -32,7 +32,7 @@ void add_rows(const Program& program, size_t first, size_t end, const std::vecto
               const std::vector<std::vector<int>>& dying, BufferMemory& memory,
               KernelSpecs& specs) {
   std::vector<const std::byte*> read_later;
-  // No GPU's memory lies there, and no imagined one (gpu_memory.cc).
+  // An address outside of every GPU's memory, and of that of gpu_memory.cc.
   std::byte* nowhere = reinterpret_cast<std::byte*>(int64_t{1} << 62);
   for (size_t s = first; s < end; ++s) {
     for (const int b : program.steps[s].outputs) {
@@ -41,14 +41,14 @@ void add_rows(const Program& program, size_t first, size_t end, const std::vecto
         read_later.push_back(memory.bases[b]);
       } else {
         memory.bases[b] = nowhere;
-        nowhere += buffer.piece_bytes * buffer.num_pieces + 1;
+        nowhere += buffer.shard_bytes * buffer.num_shards + 1;
       }
     }
   }
-  specs.emplace_back(BeginRows{});
+  specs.emplace_back(BeginRowFusion{});
   for (size_t s = first; s < end; ++s)
     add_step(program, program.steps[s], dying[s], memory, specs);
-  specs.emplace_back(EndRows{std::move(read_later)});
+  specs.emplace_back(EndRowFusion{std::move(read_later)});
 }
 
 }  // namespace

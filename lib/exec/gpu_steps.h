@@ -1,15 +1,15 @@
-// The steps of a program for a GPU.
+// Lowers the steps of a program for a GPU.
 #pragma once
 
 #include "exec/lower.h"
 
 namespace meshtrain {
 
-// By step: buffers of the arena that it reads, each piece for one piece of its own, and that
-// nothing reads afterwards.
+// Returns for each step the arena buffers that it reads last. A step reads each shard of such a
+// buffer for exactly one shard of its own.
 std::vector<std::vector<int>> last_reads(const Program& program);
 
-// The specs of all steps, prologue excepted, with last reads and row regions.
+// Returns the specs of all steps except the prologue, with last reads and row fusions.
 KernelSpecs lower_gpu_steps(const Program& program, const BufferMemory& memory);
 
 }  // namespace meshtrain

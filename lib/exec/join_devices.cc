@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "backend/gpu/known_answer.h"
 #include "backend/gpu/load.h"
+#include "backend/gpu/self_test.h"
 #include "base/diagnostic.h"
 #include "base/text.h"
 #include "comm/handshake.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kJoinSeconds = 150;  // NCCL's own limit is 120
 
-// Who says what is told apart by the heartbeat monitor while it lives.
+// Enters a collective in the heartbeat monitor while it lives, so that a hang names it.
 class Together {
  public:
   Together(HeartbeatMonitor* monitor, const char* what) : monitor_(monitor) {
@@ -38,8 +38,8 @@ class Together {
   HeartbeatMonitor* monitor_;
 };
 
-// "0000:1b:00.0 of h1", and what tells hosts of one name apart. NCCL_HOSTID stands for the host, as
-// it does for NCCL.
+// "0000:1b:00.0 of h1", and what distinguishes hosts of one name. NCCL_HOSTID stands for the host,
+// as it does for NCCL.
 std::string place_of(gpu::Device& device) {
   const char* named = std::getenv("NCCL_HOSTID");
   return fmt::format("{} of {}\n{}", device.info().place, named == nullptr ? host_name() : named,
@@ -105,7 +105,7 @@ std::vector<std::string> first_difference(const std::string& first, const std::s
   return {fmt::format("line {} is {}, on rank 0 {}", line + 1, text(b), text(a))};
 }
 
-// That of the device which is open.
+// Returns the runtime of the open device.
 gpu::Runtime& loaded_runtime() {
   std::string reason;
   gpu::Runtime* const runtime = gpu::load_runtime(reason);

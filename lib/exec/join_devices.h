@@ -1,4 +1,4 @@
-// What several processes see to before they compute together: GPUs that reach each other, and one
+// Checks before several processes compute together: their GPUs reach each other, and all run one
 // program.
 #pragma once
 
@@ -15,25 +15,26 @@
 
 namespace meshtrain {
 
-// Ends what a device waits for when the processes must leave. Goes before the device does.
+// Aborts a device's waiting communication when the processes must exit. Destroy it before the
+// device.
 using AbortHook = std::optional<HeartbeatMonitor::Hook>;
 
-// Collective: every process gives its GPU, none where it computes on the processor, which all must
-// do alike. Tries the communication of all with all. Throws ConfigError E611 (exit 2) where the
-// GPUs or the libraries that drive them are of several kinds, whose sums may round differently;
-// E615 (exit 4) where two have the same GPU; RuntimeFailure (exit 8) where GPUs do not come
-// together or something else arrives than was sent.
+// Collective: connects the GPUs of all processes and tests the communication of all with all.
+// `device` is null on all processes or on none. Throws ConfigError E611 (exit 2) when GPUs or their
+// libraries differ, because their sums may round differently. Throws E615 (exit 4) when two
+// processes have the same GPU, and RuntimeFailure (exit 8) when GPUs do not connect or received
+// data are wrong.
 AbortHook join_devices(const std::shared_ptr<gpu::Device>& device, const Processes& processes);
 
-// Collective, before it is asked whether programs fit: joins the GPUs in the groups in which these
-// programs have a library move something, and tries each, since NCCL takes memory for it then.
-// `joined`: those that are there, to which it adds. Throws RuntimeFailure (exit 8) as above.
+// Collective: connects the GPUs in the groups of these programs' library collectives and tests each
+// group. Call before checking that programs fit, since NCCL allocates memory on connection. Skips
+// and extends the groups in `joined`. Throws RuntimeFailure (exit 8) as above.
 using DeviceGroups = std::set<std::vector<int>>;
 void join_groups(gpu::Device* device, const Processes& processes,
                  const std::vector<Program>& programs, DeviceGroups& joined);
 
-// Collective, before the first run of a program: throws ConfigError E611 (exit 2) where a rank has
-// partitioned it otherwise than rank 0. `what`: "a train step of 64 samples".
+// Collective: throws ConfigError E611 (exit 2) when a rank partitioned the program differently than
+// rank 0. Call before the first run of a program. `what`: "a train step of 64 samples".
 void check_same_program(const Processes& processes, const Graph& partitioned,
                         const DeviceMesh& mesh, const std::string& what);
 

@@ -1,6 +1,5 @@
-// What a process gives lies in one piece of memory, as what it gets does: where the pieces of a
-// step do not lie so (several operands, or split along an inner dimension), they are copied there
-// before and from there afterwards.
+// A process contributes one block of memory and receives one. Shards that are not contiguous
+// (several operands, or split along an inner dimension) are packed before and unpacked afterwards.
 #include "exec/library_collective.h"
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 namespace meshtrain {
 namespace {
 
-// To (or from) memory where the views lie one after the other.
+// To (or from) memory with the views one after the other.
 void copy_all(KernelSpecs& specs, const std::vector<View>& views, std::byte* packed, bool pack) {
   specs.emplace_back(BeginGroup{});
   for (const View& view : views) {
@@ -30,8 +29,8 @@ class LibraryCollective {
         ranks_(part_.group(axes)),
         place_(part_.place_in_group(axes)) {
     for (size_t i = 0; i < context_.step.inputs.size(); ++i) {
-      inputs_.push_back(pieces(context.input(i), context.input_base(i)));
-      outputs_.push_back(pieces(context.output(i), context.output_base(i)));
+      inputs_.push_back(shards(context.input(i), context.input_base(i)));
+      outputs_.push_back(shards(context.output(i), context.output_base(i)));
       in_bytes_ += inputs_.back().num_bytes();
       out_bytes_ += outputs_.back().num_bytes();
     }
@@ -86,14 +85,14 @@ class LibraryCollective {
  private:
   using Regions = std::vector<Region>;
 
-  static View pieces(const Buffer& buffer, std::byte* base) {
-    return contiguous_view(base, buffer.dtype, {num_elements(buffer.shape) * buffer.num_pieces});
+  static View shards(const Buffer& buffer, std::byte* base) {
+    return contiguous_view(base, buffer.dtype, {num_elements(buffer.shape) * buffer.num_shards});
   }
   bool is_one() const { return inputs_.size() == 1; }
   int64_t count() const { return static_cast<int64_t>(ranks_.size()); }
   Reduction reduction() const { return reduction_of(context_.input(0).sharding.combine); }
   RegionPlanner make_planner(size_t i) const {
-    return {part_, whole_side(context_.input(i), inputs_[i].data), context_.presummed_of_input(i),
+    return {part_, whole_side(context_.input(i), inputs_[i].data), context_.fused_sums_of_input(i),
             whole_side(context_.output(i), outputs_[i].data)};
   }
 
@@ -141,11 +140,11 @@ class LibraryCollective {
   const MeshPart& part_;
   std::vector<int> ranks_;
   int64_t place_;                       // of this process among them
-  std::vector<View> inputs_, outputs_;  // all pieces of each, in one dimension
+  std::vector<View> inputs_, outputs_;  // all shards of each, in one dimension
   int64_t in_bytes_ = 0, out_bytes_ = 0;
 };
 
-// Axes along which the pieces of operand i are gathered from other processes, or its terms added
+// Axes along which the shards of operand i are gathered from other processes, or its terms added
 // up.
 AxisMask moved_axes(const Program& program, const ProgramStep& step, size_t i) {
   const Buffer& from = program.buffers[step.inputs[i]];
@@ -156,7 +155,7 @@ AxisMask moved_axes(const Program& program, const ProgramStep& step, size_t i) {
   return axes & program.part.crossing();
 }
 
-// Those of a step that is one call of the library; 0: it is none.
+// Returns the axes of a step that is one call of the library; 0 for other steps.
 AxisMask axes_of_library(const Program& program, const ProgramStep& step, bool has_gathers) {
   const LowerOp op = lowering_of(*step.op);
   const bool is_fast = !program.fixed_reductions;
@@ -166,8 +165,8 @@ AxisMask axes_of_library(const Program& program, const ProgramStep& step, bool h
   return is_made ? moved_axes(program, step, 0) : 0;
 }
 
-// Those of a step that gathers on GPUs what each process has added up in a fixed order; 0: it is
-// none.
+// Returns the axes of a step that, on GPUs, gathers the sums which each process computed in a fixed
+// order; 0 for other steps.
 AxisMask axes_of_shares(const Program& program, const ProgramStep& step) {
   if (lowering_of(*step.op) != lower_all_reduce || !program.fixed_reductions)
     return 0;

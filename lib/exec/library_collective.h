@@ -1,15 +1,14 @@
-// Collectives between processes that a library (NCCL, MPI) moves as one, over all links at once: an
-// exchange would send the same piece to every peer.
+// Collectives between processes that a library (NCCL, MPI) runs as one call, over all links at
+// once. An exchange would send the same shard to every peer.
 //
-// When, decided by the program alone, so that all processes decide the same:
-//   all_gather      on GPUs: all devices hold pieces of one size, so that what one process gives is
-//                   as much as what any other of its group gives. The bits are those of an
-//                   exchange.
-//   all_reduce      with fast reductions; with fixed ones its second half, an all-gather, on GPUs,
-//                   of results whose elements divide by the number of processes.
+// The program alone decides which, so that all processes decide alike:
+//   all_gather      on GPUs, where every process of the group contributes equally many bytes. The
+//                   bits are those of an exchange.
+//   all_reduce      with fast reductions. With fixed reductions on GPUs, its second half (an
+//                   all-gather), for results whose elements divide by the number of processes.
 //   reduce_scatter  on GPUs, with fast reductions.
-// All others are exchanges: all_to_all and permute, which NCCL itself makes of sends and receives,
-// whatever a processor computes but its fast all-reduce, and sums with fixed reductions.
+// Everything else is an exchange: all_to_all and permute (NCCL itself implements them by sends and
+// receives), sums with fixed reductions, and on CPUs all but the fast all-reduce.
 #pragma once
 
 #include <vector>
@@ -22,18 +21,18 @@ namespace meshtrain {
 
 Reduction reduction_of(Combine combine);
 
-// Lowers the step, if it is one of these; false: it takes exchanges.
+// Lowers the step and returns true, or returns false when it needs exchanges.
 bool lower_to_library(StepContext& context);
 
-// Whether all of so many processes add up as many elements of each piece.
+// Returns whether each of `processes` processes reduces equally many elements of a shard.
 bool has_equal_shares(const Buffer& sums, size_t processes);
 
-// The lists of processes, this one among them, between which GPUs have a library move something in
-// steps of this program: each once, in an order in which all processes find theirs.
+// Returns the groups of this process for library collectives on GPUs in this program, each once.
+// All processes get their common groups in the same order.
 std::vector<std::vector<int>> library_groups(const Program& program);
 
-// Of each of `whole`, in equal runs one for each of `ranks`, this process has the one at its place:
-// afterwards it has all.
+// All-gathers each array of `whole`, which consists of one equal run per rank of `ranks`. This
+// process contributes the run at index `place`.
 void gather_runs(KernelSpecs& specs, const std::vector<View>& whole, int64_t place,
                  const std::vector<int>& ranks);
 

@@ -16,7 +16,7 @@ StepContext::StepContext(const Program& program_, const ProgramStep& step_,
   AxisMask used = 0, summed = 0;
   for (int b : step.outputs) {
     used |= program.buffers[b].axes;
-    summed |= memory.presummed[b];
+    summed |= memory.fused_sums[b];
   }
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     if ((used >> axis & 1u) == 0 || mesh.axis_size(axis) == 1) {
@@ -24,27 +24,27 @@ StepContext::StepContext(const Program& program_, const ProgramStep& step_,
     }
     ((summed >> axis & 1u) != 0 ? summed_axes_ : axes_).push_back(axis);
   }
-  const int64_t num_pieces = mesh.size_of(axes_);
-  for (int64_t p = 0; p < num_pieces; ++p) {
-    devices_.push_back(device_of_piece(mesh, used & ~summed, p));
+  const int64_t num_shards = mesh.size_of(axes_);
+  for (int64_t p = 0; p < num_shards; ++p) {
+    devices_.push_back(device_of_shard(mesh, used & ~summed, p));
   }
 }
 
 std::byte* StepContext::base(int buffer) const {
   const Buffer& b = program.buffers[buffer];
-  const int64_t first = only_ == kNone ? 0 : program.part.piece(b.axes, only_);
-  return memory_.bases[buffer] + first * b.piece_bytes;
+  const int64_t first = only_ == kNone ? 0 : program.part.shard(b.axes, only_);
+  return memory_.bases[buffer] + first * b.shard_bytes;
 }
 
-std::byte* StepContext::piece(const Buffer& buffer, std::byte* base, int64_t piece) const {
+std::byte* StepContext::shard(const Buffer& buffer, std::byte* base, int64_t shard) const {
   if (only_ != kNone)
     return base;
-  return base + program.part.piece(buffer.axes, device(piece)) * buffer.piece_bytes;
+  return base + program.part.shard(buffer.axes, device(shard)) * buffer.shard_bytes;
 }
 
-std::vector<int64_t> StepContext::start(const Buffer& buffer, int64_t piece) const {
+std::vector<int64_t> StepContext::start(const Buffer& buffer, int64_t shard) const {
   const MeshPart& part = program.part;
-  return local_start(buffer.global_shape, buffer.sharding, part.mesh(), part.device(device(piece)));
+  return local_start(buffer.global_shape, buffer.sharding, part.mesh(), part.device(device(shard)));
 }
 
 bool StepContext::is_uniform() const {
@@ -59,7 +59,7 @@ bool StepContext::is_uniform() const {
 View StepContext::view_over(const std::vector<int>& axes, const Buffer& buffer, std::byte* base,
                             size_t rank) const {
   View out{base, buffer.dtype, {}, {}};
-  // Distance of pieces along each axis: pieces are numbered over the buffer's axes in mesh order.
+  // Distance of shards along each axis: shards are numbered over the buffer's axes in mesh order.
   int64_t distance = num_elements(buffer.shape);
   std::map<int, int64_t> axis_stride;
   const DeviceMesh& mesh = program.part.local();
@@ -138,7 +138,7 @@ LowerOp lowering_of(const OpDef& op) {
 
 void lower_step(const Program& program, const ProgramStep& step, const BufferMemory& memory,
                 KernelSpecs& specs, const std::vector<Access>& last_reads) {
-  const auto holds_nothing = [&](int b) { return program.buffers[b].piece_bytes == 0; };
+  const auto holds_nothing = [&](int b) { return program.buffers[b].shard_bytes == 0; };
   if (std::all_of(step.outputs.begin(), step.outputs.end(), holds_nothing))
     return;
   const LowerOp lower = step.fused != kNone ? lower_tape : lowering_of(*step.op);
@@ -147,11 +147,11 @@ void lower_step(const Program& program, const ProgramStep& step, const BufferMem
   AxisMask used = 0;
   for (const int b : step.outputs)
     used |= program.buffers[b].axes;
-  const int64_t pieces = apart ? program.part.num_pieces(used) : 1;
-  for (int64_t p = 0; p < pieces; ++p) {
+  const int64_t shards = apart ? program.part.num_shards(used) : 1;
+  for (int64_t p = 0; p < shards; ++p) {
     specs.emplace_back(StepSpec{step.path, last_reads});
     StepContext context(program, step, memory, specs,
-                        apart ? device_of_piece(program.part.local(), used, p) : kNone);
+                        apart ? device_of_shard(program.part.local(), used, p) : kNone);
     lower(context);
   }
 }

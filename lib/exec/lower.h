@@ -1,8 +1,8 @@
-// From the steps of a Program to the KernelSpecs that compute them on all their pieces.
+// Lowers the steps of a Program to the KernelSpecs that compute them on all their shards.
 //
-// The mesh axes of a step become dimensions of its arrays: a value split over `data` and used by a
-// step over `data` and `model` has a leading dimension for each, with stride 0 along `model`. So
-// one kernel computes all pieces, and what lies side by side is merged as far as strides allow.
+// The mesh axes of a step become dimensions of its arrays. A value that is split over `data` and
+// used by a step over `data` and `model` has a leading dimension for each, with stride 0 along
+// `model`. So one kernel computes all shards, and dimensions are merged as far as strides allow.
 #pragma once
 
 #include <span>
@@ -13,25 +13,25 @@
 
 namespace meshtrain {
 
-// What the specs of a program depend on besides.
+// Inputs of lowering beside the program.
 struct BufferMemory {
-  std::vector<std::byte*> bases;    // of piece 0 of each buffer
-  std::vector<AxisMask> presummed;  // of each buffer: find_presummed
-  bool has_gathers = false;         // whether the backend makes AllGatherSpec, ReduceScatterSpec
+  std::vector<std::byte*> bases;     // of shard 0 of each buffer
+  std::vector<AxisMask> fused_sums;  // of each buffer: find_fused_sums
+  bool has_gathers = false;          // the backend has AllGatherSpec, ReduceScatterSpec
 };
 
-// Adds the specs of a step: of all pieces together, or with fixed reductions for one piece after
+// Adds the specs of a step: for all shards together or, with fixed reductions, for one shard after
 // the other. Throws InternalError naming the step when its op has no lowering. `last_reads`: memory
-// that nothing reads behind the step.
+// that no later step reads.
 void lower_step(const Program& program, const ProgramStep& step, const BufferMemory& memory,
                 KernelSpecs& specs, const std::vector<Access>& last_reads = {});
 KernelSpecs lower_steps(const Program& program, std::span<const ProgramStep> steps,
                         const BufferMemory& memory);
 
-// What the functions below work on.
+// One step, as the lowering of its op needs it.
 class StepContext {
  public:
-  // `only`: a local device, where only the pieces of that one are seen.
+  // `only`: lower for the shards of this local device alone.
   StepContext(const Program& program, const ProgramStep& step, const BufferMemory& memory,
               KernelSpecs& specs, int64_t only = kNone);
 
@@ -47,25 +47,25 @@ class StepContext {
   std::byte* input_base(size_t i) const { return base(step.inputs.at(i)); }
   std::byte* output_base(size_t i) const { return base(step.outputs.at(i)); }
 
-  // Mesh axes with more than one local position over which the results differ, in mesh order.
+  // Mesh axes with several local positions over which the results differ, in mesh order.
   const std::vector<int>& axes() const { return axes_; }
-  // Pending axes whose terms this step adds up itself (presum.h); not among axes().
+  // Partial axes whose terms this step adds up itself (partial_sum_fusion.h); not among axes().
   const std::vector<int>& summed_axes() const { return summed_axes_; }
-  AxisMask presummed_of_input(size_t i) const { return memory_.presummed[step.inputs.at(i)]; }
-  // Pieces to compute, and for each the local device that stands for it.
-  int64_t num_pieces() const { return static_cast<int64_t>(devices_.size()); }
-  int64_t device(int64_t piece) const { return devices_[piece]; }
-  std::byte* piece(const Buffer& buffer, std::byte* base, int64_t piece) const;
-  std::byte* input_piece(size_t i, int64_t p) const { return piece(input(i), input_base(i), p); }
-  std::byte* output_piece(size_t i, int64_t p) const { return piece(output(i), output_base(i), p); }
-  // Where this piece begins in the global tensor, per dimension.
-  std::vector<int64_t> start(const Buffer& buffer, int64_t piece) const;
-  // Whether all operands (first `count`) and results have every axis of the step: then piece p of
-  // each belongs to piece p of the others, and together they are one array.
+  AxisMask fused_sums_of_input(size_t i) const { return memory_.fused_sums[step.inputs.at(i)]; }
+  // The shards to compute; device(shard) is the local device that represents a shard.
+  int64_t num_shards() const { return static_cast<int64_t>(devices_.size()); }
+  int64_t device(int64_t shard) const { return devices_[shard]; }
+  std::byte* shard(const Buffer& buffer, std::byte* base, int64_t shard) const;
+  std::byte* input_shard(size_t i, int64_t p) const { return shard(input(i), input_base(i), p); }
+  std::byte* output_shard(size_t i, int64_t p) const { return shard(output(i), output_base(i), p); }
+  // Returns the start of a shard in the global tensor, per dimension.
+  std::vector<int64_t> start(const Buffer& buffer, int64_t shard) const;
+  // Returns whether all operands and results have every axis of the step. Then shard p of each
+  // belongs to shard p of the others, and the shards of each are one array.
   bool is_uniform() const;
 
-  // The pieces of a buffer as one array: the axes, then the local dimensions aligned at the last of
-  // `rank` (missing ones have size 1, and stride 0 as all of size 1).
+  // Returns the shards of a buffer as one array: the axes, then `rank` local dimensions, aligned at
+  // the last. Missing dimensions have size 1; dimensions of size 1 have stride 0.
   View view(const Buffer& buffer, std::byte* base, size_t rank) const {
     return view_over(axes_, buffer, base, rank);
   }
@@ -92,7 +92,7 @@ class StepContext {
   std::vector<int64_t> devices_;
 };
 
-// How an op is lowered; functions are equal where ops are the same to a backend.
+// How an op is lowered; ops that are the same to a backend share the function.
 using LowerOp = void (*)(StepContext&);
 // Null where there is none.
 LowerOp lowering_of(const OpDef& op);
@@ -109,11 +109,11 @@ std::vector<OpLowering> shape_lowerings();       // lower_shape.cc
 std::vector<OpLowering> math_lowerings();        // lower_math.cc: reductions, einsum, scans
 std::vector<OpLowering> conv_lowerings();        // lower_conv.cc: also pools, channel sums
 std::vector<OpLowering> warp_lowerings();        // lower_warp.cc
-std::vector<OpLowering> indexed_lowerings();     // lower_indexed.cc: need a piece's start
+std::vector<OpLowering> indexed_lowerings();     // lower_indexed.cc: need a shard's start
 std::vector<OpLowering> optimizer_lowerings();   // lower_optimizer.cc
 std::vector<OpLowering> collective_lowerings();  // lower_collective.cc
 
-// Those by which others know an op.
+// Lowerings that identify ops elsewhere.
 void lower_copy(StepContext& context);
 void lower_constant(StepContext& context);
 void lower_all_gather(StepContext& context);
@@ -125,9 +125,9 @@ void lower_conv_wgrad(StepContext& context);
 void lower_moments(StepContext& context);
 void lower_channel_sums(StepContext& context);
 
-// out[labels] = sum over the labels that it lacks of the product of the one or two operands, as
-// copies, reductions and matrix products. Labels of the operands that `out` has must be of its
-// sizes; every label of `out` is in an operand.
+// Lowers an einsum of one or two operands to copies, reductions and matrix products: the product,
+// summed over all labels that `out` does not have. Every label of `out` must be in an operand, with
+// the same size.
 void lower_products(const std::vector<LabelledView>& operands, const LabelledView& out,
                     KernelSpecs& specs);
 

@@ -1,5 +1,5 @@
-// Collectives: the regions in which the pieces of a result overlap those of the operand. Both
-// shardings are known, so that the six moves are one function. Pieces that other processes hold
+// Collectives: the regions in which the shards of a result overlap those of the operand. Both
+// shardings are known, so that the six moves are one function. Shards that other processes hold
 // come by an exchange first.
 //
 // An all-reduce between processes is two of these: each process gets all terms of a share of the
@@ -22,11 +22,11 @@ class Collective {
   void move() { move(&Collective::source, &Collective::target); }
 
   void all_reduce() {
-    axes_ = settled(0) & part_.crossing();
+    axes_ = resolved_axes(0) & part_.crossing();
     if (axes_ == 0)
       return move();
     for (size_t i = 1; i < num_operands(); ++i)
-      MESHTRAIN_CHECK((settled(i) & part_.crossing()) == axes_, "{}: other axes",
+      MESHTRAIN_CHECK((resolved_axes(i) & part_.crossing()) == axes_, "{}: other axes",
                       context_.step.path);
     group_ = part_.group(axes_);
     move(&Collective::source_as_run, &Collective::share);
@@ -35,7 +35,7 @@ class Collective {
 
  private:
   size_t num_operands() const { return context_.step.inputs.size(); }
-  AxisMask settled(size_t i) const {
+  AxisMask resolved_axes(size_t i) const {
     return context_.input(i).sharding.partial & ~context_.output(i).sharding.partial;
   }
 
@@ -47,7 +47,7 @@ class Collective {
               return run_box(buffer, part, device, 0, num_elements(buffer.shape));
             }};
   }
-  // Of n elements, those that the process at this place of its group adds up.
+  // Returns the range of n elements that the process at this place of its group reduces.
   std::pair<int64_t, int64_t> share_of(int64_t n, int64_t place) const {
     const int64_t count = static_cast<int64_t>(group_.size());
     return {n * place / count, n * (place + 1) / count};
@@ -60,12 +60,12 @@ class Collective {
               return run_box(buffer, part, device, begin, end);
             }};
   }
-  View share_of(const View& piece, int64_t place) const {
-    const auto [begin, end] = share_of(piece.shape[0], place);
-    return contiguous_view(piece.data + begin * piece.item_size(), piece.dtype, {end - begin});
+  View share_of(const View& shard, int64_t place) const {
+    const auto [begin, end] = share_of(shard.shape[0], place);
+    return contiguous_view(shard.data + begin * shard.item_size(), shard.dtype, {end - begin});
   }
 
-  // Of an operand and its result.
+  // Returns the side of operand or result i.
   using SideOf = Side (Collective::*)(size_t i) const;
 
   // From all sources to all targets.
@@ -73,7 +73,7 @@ class Collective {
     Exchange exchange;
     std::vector<RegionPlanner> planners;
     for (size_t i = 0; i < num_operands(); ++i) {
-      planners.emplace_back(part_, (this->*from)(i), context_.presummed_of_input(i),
+      planners.emplace_back(part_, (this->*from)(i), context_.fused_sums_of_input(i),
                             (this->*to)(i));
       planners.back().plan(exchange);
     }
@@ -91,16 +91,16 @@ class Collective {
   }
 
   // Every process of the group gets the shares that the others have added up: by an all-gather,
-  // where there is one, of the pieces of which all have equal shares.
+  // where there is one, of the shards of which all have equal shares.
   void gather_shares() {
     std::vector<View> even, uneven;
     for (size_t i = 0; i < num_operands(); ++i) {
       const Buffer& buffer = context_.output(i);
       const int64_t n = num_elements(buffer.shape);
       const bool is_even = has_equal_shares(buffer, group_.size()) && context_.has_gathers();
-      for (int64_t p = 0; p < buffer.num_pieces; ++p) {
-        std::byte* const piece = context_.output_base(i) + p * buffer.piece_bytes;
-        (is_even ? even : uneven).push_back(contiguous_view(piece, buffer.dtype, {n}));
+      for (int64_t p = 0; p < buffer.num_shards; ++p) {
+        std::byte* const shard = context_.output_base(i) + p * buffer.shard_bytes;
+        (is_even ? even : uneven).push_back(contiguous_view(shard, buffer.dtype, {n}));
       }
     }
     gather_runs(context_.specs, even, part_.place_in_group(axes_), group_);
@@ -108,7 +108,7 @@ class Collective {
       exchange_shares(uneven);
   }
 
-  void exchange_shares(const std::vector<View>& pieces) {
+  void exchange_shares(const std::vector<View>& shards) {
     struct Arrival {
       Exchange::Slot slot;
       View to;
@@ -121,8 +121,8 @@ class Collective {
       if (peer == place)
         continue;
       const int rank = group_[static_cast<size_t>(peer)];
-      for (const View& piece : pieces) {
-        const View mine = share_of(piece, place), theirs = share_of(piece, peer);
+      for (const View& shard : shards) {
+        const View mine = share_of(shard, place), theirs = share_of(shard, peer);
         if (mine.shape[0] > 0)
           exchange.send(rank, mine);
         if (theirs.shape[0] > 0) {
@@ -143,8 +143,8 @@ class Collective {
 
   StepContext& context_;
   const MeshPart& part_;
-  AxisMask axes_ = 0;       // settled between processes
-  std::vector<int> group_;  // those that settle them together
+  AxisMask axes_ = 0;       // reduced between processes
+  std::vector<int> group_;  // the processes that reduce them together
 };
 
 void lower_moves(StepContext& context) {

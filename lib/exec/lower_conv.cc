@@ -1,4 +1,4 @@
-// Convolutions, pools and per-channel sums: lists of images (rows) over all pieces, so that one
+// Convolutions, pools and per-channel sums: lists of images (rows) over all shards, so that one
 // kernel computes the images of every device.
 #include <algorithm>
 #include <array>
@@ -43,34 +43,34 @@ ConvShape conv_shape(const StepContext& context, const Shape& x, const Shape& ke
 }
 
 int64_t image_bytes(const Buffer& buffer) {
-  return buffer.shape[0] == 0 ? 0 : buffer.piece_bytes / buffer.shape[0];
+  return buffer.shape[0] == 0 ? 0 : buffer.shard_bytes / buffer.shape[0];
 }
 
-// The images of all pieces of operand 0 through the kernels of operand 1.
+// The images of all shards of operand 0 through the kernels of operand 1.
 std::vector<ConvJob> conv_jobs(const StepContext& context) {
   std::vector<ConvJob> jobs;
   const int64_t from = image_bytes(context.input(0)), to = image_bytes(context.output(0));
-  for (int64_t p = 0; p < context.num_pieces(); ++p) {
+  for (int64_t p = 0; p < context.num_shards(); ++p) {
     for (int64_t n = 0; n < context.output(0).shape[0]; ++n) {
-      jobs.push_back({context.input_piece(0, p) + n * from, context.input_piece(1, p),
-                      context.output_piece(0, p) + n * to});
+      jobs.push_back({context.input_shard(0, p) + n * from, context.input_shard(1, p),
+                      context.output_shard(0, p) + n * to});
     }
   }
   return jobs;
 }
 
 // Bytes from the beginning of the buffer of operand `i` to what each device along the axes that
-// this step sums over holds, for each piece of the result.
-std::vector<std::vector<int64_t>> summed_pieces(const StepContext& context, size_t i) {
+// this step sums over holds, for each shard of the result.
+std::vector<std::vector<int64_t>> summed_shards(const StepContext& context, size_t i) {
   std::vector<int> axes = context.axes();
   axes.insert(axes.end(), context.summed_axes().begin(), context.summed_axes().end());
   const View view =
       context.view_over(axes, context.input(i), nullptr, context.input(i).shape.size());
-  int64_t terms = 1, pieces = 1;
+  int64_t terms = 1, shards = 1;
   for (size_t d = 0; d < axes.size(); ++d)
-    (d < context.num_axes() ? pieces : terms) *= view.shape[d];
-  std::vector<std::vector<int64_t>> out(static_cast<size_t>(pieces));
-  for (int64_t k = 0; k < pieces * terms; ++k) {
+    (d < context.num_axes() ? shards : terms) *= view.shape[d];
+  std::vector<std::vector<int64_t>> out(static_cast<size_t>(shards));
+  for (int64_t k = 0; k < shards * terms; ++k) {
     int64_t offset = 0, rest = k;
     for (size_t d = axes.size(); d-- > 0;) {
       offset += rest % view.shape[d] * view.strides[d];
@@ -84,14 +84,14 @@ std::vector<std::vector<int64_t>> summed_pieces(const StepContext& context, size
 // `last`: the operand that u is multiplied with, u itself for moments.
 void add_channel_sums(StepContext& context, size_t last) {
   const Buffer& u = context.input(0);
-  const auto u_pieces = summed_pieces(context, 0), v_pieces = summed_pieces(context, last);
+  const auto u_shards = summed_shards(context, 0), v_shards = summed_shards(context, last);
   std::vector<ChannelSumsJob> jobs;
-  for (int64_t p = 0; p < context.num_pieces(); ++p) {
+  for (int64_t p = 0; p < context.num_shards(); ++p) {
     ChannelSumsJob job;
-    job.out = context.output_piece(0, p);
-    for (size_t t = 0; t < u_pieces[p].size(); ++t) {
+    job.out = context.output_shard(0, p);
+    for (size_t t = 0; t < u_shards[p].size(); ++t) {
       job.parts.push_back(
-          {context.input_base(0) + u_pieces[p][t], context.input_base(last) + v_pieces[p][t]});
+          {context.input_base(0) + u_shards[p][t], context.input_base(last) + v_shards[p][t]});
     }
     jobs.push_back(std::move(job));
   }
@@ -114,13 +114,13 @@ void add_pool(StepContext& context, PoolOp op, const Shape& x, const Shape& y, i
     if (operand < 0)
       return nullptr;
     const size_t i = static_cast<size_t>(operand);
-    return context.input_piece(i, p) + n * image_bytes(context.input(i));
+    return context.input_shard(i, p) + n * image_bytes(context.input(i));
   };
   std::vector<PoolJob> jobs;
-  for (int64_t p = 0; p < context.num_pieces(); ++p) {
+  for (int64_t p = 0; p < context.num_shards(); ++p) {
     for (int64_t n = 0; n < x[0]; ++n) {
       jobs.push_back({image(x_operand, p, n), image(dy_operand, p, n),
-                      context.output_piece(0, p) + n * image_bytes(context.output(0))});
+                      context.output_shard(0, p) + n * image_bytes(context.output(0))});
     }
   }
   context.add(PoolSpec{op, shape, std::move(jobs)});
@@ -164,15 +164,15 @@ void lower_avg_pool_grad(StepContext& context) {
 
 void lower_conv_wgrad(StepContext& context) {
   const Buffer &x = context.input(0), &dy = context.input(1);
-  const auto x_pieces = summed_pieces(context, 0), dy_pieces = summed_pieces(context, 1);
+  const auto x_shards = summed_shards(context, 0), dy_shards = summed_shards(context, 1);
   std::vector<WgradJob> jobs;
-  for (int64_t p = 0; p < context.num_pieces(); ++p) {
+  for (int64_t p = 0; p < context.num_shards(); ++p) {
     WgradJob job;
-    job.to = context.output_piece(0, p);
-    for (size_t t = 0; t < x_pieces[p].size(); ++t) {
+    job.to = context.output_shard(0, p);
+    for (size_t t = 0; t < x_shards[p].size(); ++t) {
       for (int64_t n = 0; n < x.shape[0]; ++n) {
-        job.images.push_back({context.input_base(0) + x_pieces[p][t] + n * image_bytes(x),
-                              context.input_base(1) + dy_pieces[p][t] + n * image_bytes(dy)});
+        job.images.push_back({context.input_base(0) + x_shards[p][t] + n * image_bytes(x),
+                              context.input_base(1) + dy_shards[p][t] + n * image_bytes(dy)});
       }
     }
     jobs.push_back(std::move(job));

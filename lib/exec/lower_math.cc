@@ -28,7 +28,7 @@ void add_reduce(StepContext& context, Reduction reduction) {
 
 constexpr int kAxisLabel = 1000;  // labels below are letters
 
-// Only those of `axes` that a buffer is split (or pending) over are dimensions of it here.
+// Only those of `axes` that a buffer is split (or partial) over are dimensions of it here.
 LabelledView labelled(const StepContext& context, const std::vector<int>& axes,
                       const Buffer& buffer, std::byte* base, std::string_view letters) {
   const View all = context.view_over(axes, buffer, base, buffer.shape.size());
@@ -46,7 +46,7 @@ LabelledView labelled(const StepContext& context, const std::vector<int>& axes,
   return out;
 }
 
-// x as (outer, size, inner); all pieces at once where they lie as the results do.
+// x as (outer, size, inner); all shards at once when they are laid out as the results.
 ScanShape scan_shape(const StepContext& context, size_t axis) {
   const Buffer& x = context.input(0);
   ScanShape shape;
@@ -57,15 +57,15 @@ ScanShape scan_shape(const StepContext& context, size_t axis) {
   for (size_t d = axis + 1; d < x.shape.size(); ++d)
     shape.inner *= x.shape[d];
   if (context.is_uniform())
-    shape.outer *= context.num_pieces();
+    shape.outer *= context.num_shards();
   return shape;
 }
 
 template <class Make>
 void add_scan(StepContext& context, Make&& make) {
-  const int64_t pieces = context.is_uniform() ? 1 : context.num_pieces();
+  const int64_t shards = context.is_uniform() ? 1 : context.num_shards();
   context.add(BeginGroup{});
-  for (int64_t p = 0; p < pieces; ++p)
+  for (int64_t p = 0; p < shards; ++p)
     make(p);
   context.add(EndGroup{});
 }
@@ -73,22 +73,22 @@ void add_scan(StepContext& context, Make&& make) {
 void lower_argmax(StepContext& context) {
   const ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
   add_scan(context, [&](int64_t p) {
-    context.add(ArgmaxSpec{shape, context.input_piece(0, p), context.output_piece(0, p)});
+    context.add(ArgmaxSpec{shape, context.input_shard(0, p), context.output_shard(0, p)});
   });
 }
 
 void lower_cumsum(StepContext& context) {
   const ScanShape shape = scan_shape(context, static_cast<size_t>(context.attr_int("axis")));
   add_scan(context, [&](int64_t p) {
-    context.add(CumsumSpec{shape, context.input_piece(0, p), context.output_piece(0, p)});
+    context.add(CumsumSpec{shape, context.input_shard(0, p), context.output_shard(0, p)});
   });
 }
 
 void lower_top_k(StepContext& context) {
   const ScanShape shape = scan_shape(context, context.input(0).shape.size() - 1);
   add_scan(context, [&](int64_t p) {
-    context.add(TopKSpec{shape, context.attr_int("k"), context.input_piece(0, p),
-                         context.output_piece(0, p), context.output_piece(1, p)});
+    context.add(TopKSpec{shape, context.attr_int("k"), context.input_shard(0, p),
+                         context.output_shard(0, p), context.output_shard(1, p)});
   });
 }
 

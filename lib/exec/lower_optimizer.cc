@@ -2,7 +2,8 @@
 //
 // A kernel for each variable, in memory of its own, is one pass over all of them all the same: no
 // barrier stands between them on the CPU (exec/schedule.h), and a GPU has one launch for those of
-// one rule (backend/gpu/join.h). Flat buffers would only add copies to and from the layers' shapes.
+// one rule (backend/gpu/merge_launches.h). Flat buffers would only add copies to and from the
+// layers' shapes.
 #include <algorithm>
 
 #include "exec/lower.h"
@@ -46,23 +47,23 @@ void lower_optimizer_update(StepContext& context) {
   const size_t rate = 2 + num_slots;
   const bool has_decay = context.has_attr("has_decay") && context.attr_int("has_decay") != 0;
   const AxisMask axes = context.output(0).axes;
-  bool together = true;  // the pieces of all tensors lie alike
+  bool together = true;  // all tensors are sharded alike
   for (size_t i = 0; i < rate; ++i)
     together = together && context.input(i).axes == axes;
-  const int64_t pieces = together ? 1 : context.num_pieces();
+  const int64_t shards = together ? 1 : context.num_shards();
   OptimizerSpec spec = common_spec(context);
-  spec.num_elements = num_elements(context.output(0).shape) * (together ? context.num_pieces() : 1);
+  spec.num_elements = num_elements(context.output(0).shape) * (together ? context.num_shards() : 1);
   context.add(BeginGroup{});
-  for (int64_t p = 0; p < pieces; ++p) {
-    spec.args.param = context.input_piece(0, p);
-    spec.args.grad = context.input_piece(1, p);
-    spec.args.new_param = context.output_piece(0, p);
+  for (int64_t p = 0; p < shards; ++p) {
+    spec.args.param = context.input_shard(0, p);
+    spec.args.grad = context.input_shard(1, p);
+    spec.args.new_param = context.output_shard(0, p);
     for (size_t s = 0; s < num_slots; ++s) {
-      spec.args.slots[s] = context.input_piece(2 + s, p);
-      spec.args.new_slots[s] = context.output_piece(1 + s, p);
+      spec.args.slots[s] = context.input_shard(2 + s, p);
+      spec.args.new_slots[s] = context.output_shard(1 + s, p);
     }
-    spec.rate = context.input_piece(rate, p);
-    spec.decay = has_decay ? context.input_piece(rate + 1, p) : nullptr;
+    spec.rate = context.input_shard(rate, p);
+    spec.decay = has_decay ? context.input_shard(rate + 1, p) : nullptr;
     context.add(spec);
   }
   context.add(EndGroup{});

@@ -4,7 +4,7 @@
 namespace meshtrain {
 namespace {
 
-// All elements of each piece as one dimension behind the axes.
+// All elements of each shard as one dimension behind the axes.
 View flat_view(const StepContext& context, const Buffer& buffer, std::byte* base) {
   View view = context.view(buffer, base, buffer.shape.size());
   view.shape.resize(context.num_axes());

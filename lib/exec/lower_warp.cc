@@ -11,9 +11,9 @@ void add_warp(StepContext& context, bool transposed) {
   shape.fill = warp_fill(context.attr_string("fill"));
   shape.fill_value = context.attr_double("fill_value");
   context.add(BeginGroup{});
-  for (int64_t p = 0; p < context.num_pieces(); ++p) {
-    context.add(AffineWarpSpec{shape, transposed, context.input_piece(0, p),
-                               context.input_piece(1, p), context.output_piece(0, p)});
+  for (int64_t p = 0; p < context.num_shards(); ++p) {
+    context.add(AffineWarpSpec{shape, transposed, context.input_shard(0, p),
+                               context.input_shard(1, p), context.output_shard(0, p)});
   }
   context.add(EndGroup{});
 }

@@ -1,4 +1,4 @@
-// Memory of the host for steps: arenas for the planned buffers, and what kernels need besides.
+// Memory of the host for steps: arenas for the planned buffers, and scratch for kernels.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace meshtrain {
 
-// Zeroed memory in huge pages where the system has them, touched when it is made.
+// Zeroed memory, in huge pages where the system has them. Pages are touched on allocation.
 class Arena {
  public:
-  // Throws RuntimeFailure (exit 4) when the memory cannot be had.
+  // Throws RuntimeFailure (exit 4) when allocation fails.
   explicit Arena(int64_t bytes);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -24,7 +24,7 @@ class Arena {
   size_t size_ = 0;
 };
 
-// Intermediate results of one step at a time: begin_step() makes all blocks free again.
+// Scratch of one step at a time: begin_step() frees all blocks.
 class StepScratch final : public cpu::ScratchAllocator {
  public:
   void begin_step() override;

@@ -50,7 +50,7 @@ Side whole_side(const Buffer& buffer, std::byte* base) {
           }};
 }
 
-RegionPlanner::RegionPlanner(const MeshPart& part, Side source, AxisMask presummed, Side target)
+RegionPlanner::RegionPlanner(const MeshPart& part, Side source, AxisMask fused_sums, Side target)
     : part_(part),
       source_(std::move(source)),
       target_(std::move(target)),
@@ -58,8 +58,8 @@ RegionPlanner::RegionPlanner(const MeshPart& part, Side source, AxisMask presumm
   const DeviceMesh& mesh = part.mesh();
   const int64_t num_sources = mesh.size_of(source_.buffer.axes);
   for (int64_t p = 0; p < num_sources; ++p) {
-    const int64_t device = device_of_piece(mesh, source_.buffer.axes, p);
-    if (part.piece_like(presummed, device) == 0)
+    const int64_t device = device_of_shard(mesh, source_.buffer.axes, p);
+    if (part.shard_like(fused_sums, device) == 0)
       sources_.push_back({device, source_.box(part, device),
                           part.holder(device, source_.buffer.axes) == part.rank()});
   }
@@ -85,15 +85,15 @@ std::optional<RegionPlanner::Overlap> RegionPlanner::overlap(const Box& source, 
   return out;
 }
 
-// Calls visit(source, overlap) for every term of the piece that a device holds from the sources for
+// Calls visit(source, overlap) for every term of the shard that a device holds from the sources for
 // which matters(source). Sources are in device order, so that terms are added in device order.
 template <class Matters, class Visit>
 void RegionPlanner::for_each_term(int64_t device, const Box& box, Matters&& matters,
                                   Visit&& visit) const {
   const DeviceMesh& mesh = part_.mesh();
-  const int64_t kept = distinct_piece(mesh, kept_, device);
+  const int64_t kept = distinct_shard(mesh, kept_, device);
   for (const Source& source : sources_) {
-    if (!matters(source) || distinct_piece(mesh, kept_, source.device) != kept)
+    if (!matters(source) || distinct_shard(mesh, kept_, source.device) != kept)
       continue;
     if (const auto meet = overlap(source.box, box))
       visit(source, *meet);
@@ -129,23 +129,23 @@ void RegionPlanner::plan_to(const MeshPart& whose, std::byte* base) {
       });
 }
 
-// Calls add(region, source, overlap) for every term of the pieces of a process.
+// Calls add(region, source, overlap) for every term of the shards of a process.
 template <class Matters, class Add>
 void RegionPlanner::plan_regions(const MeshPart& whose, std::byte* base, Matters&& matters,
                                  Add&& add) {
   const Buffer& target = target_.buffer;
-  const int64_t num_targets = whose.num_pieces(target.axes);
+  const int64_t num_targets = whose.num_shards(target.axes);
   for (int64_t p = 0; p < num_targets; ++p) {
     const int64_t device = whose.device_of(target.axes, p);
     const Box box = target_.box(whose, device);
-    // One region for each position of the split axes; its terms differ along the settled axes only.
+    // One region for each position of the split axes; its terms differ along the reduced axes only.
     std::map<std::pair<std::vector<int64_t>, int64_t>, size_t> region_of;
     for_each_term(device, box, matters, [&](const Source& source, const Overlap& meet) {
       const auto [place, is_new] =
           region_of.try_emplace({source.box.start, source.box.key}, planned_.size());
       if (is_new) {
         planned_.push_back(
-            {base + p * target.piece_bytes + meet.to * item(), meet.shape, box.shape, false, {}});
+            {base + p * target.shard_bytes + meet.to * item(), meet.shape, box.shape, false, {}});
       }
       add(planned_[place->second], source, meet);
     });
@@ -168,9 +168,9 @@ void RegionPlanner::add_term(Planned& region, const Source& source, const Overla
 void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
   const MeshPart peer = part_.of(rank);
   const AxisMask axes = target_.buffer.axes;
-  const int64_t num_targets = peer.num_pieces(axes);
-  // What others send each other matters until it is known that something is sent: among n processes
-  // there are n * n pairs.
+  const int64_t num_targets = peer.num_shards(axes);
+  // Messages between other processes are checked only until the first one is found: n processes
+  // have n * n pairs.
   const auto matters = [&](const Source& source) {
     return source.is_mine || !exchange.is_expected();
   };
@@ -191,8 +191,8 @@ void RegionPlanner::plan_sends(int rank, Exchange& exchange) const {
 
 std::byte* RegionPlanner::address_in(std::byte* base, const Source& source,
                                      const Overlap& meet) const {
-  const int64_t piece = part_.piece_like(source_.buffer.axes, source.device);
-  return base + piece * source_.buffer.piece_bytes + meet.from * item();
+  const int64_t shard = part_.shard_like(source_.buffer.axes, source.device);
+  return base + shard * source_.buffer.shard_bytes + meet.from * item();
 }
 
 bool RegionPlanner::is_copy() const {

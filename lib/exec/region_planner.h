@@ -1,5 +1,6 @@
-// Which parts of the pieces of one buffer become parts of the pieces of another: copies, or sums of
-// the pieces that hold terms, in device order; and what processes send each other for it.
+// RegionPlanner: which boxes of the shards of one buffer become boxes of the shards of another. A
+// box is copied, or summed over the shards that hold its terms, in device order. Boxes of shards on
+// other processes arrive by an Exchange.
 #pragma once
 
 #include <functional>
@@ -11,57 +12,57 @@
 
 namespace meshtrain {
 
-// What a piece covers. Pieces with different keys have nothing in common.
+// The elements that a shard covers. Shards with different keys do not overlap.
 struct Box {
   std::vector<int64_t> start;
   Shape shape;
   int64_t key = 0;
-  int64_t first = 0;  // element of the piece where the box begins
+  int64_t first = 0;  // element of the shard where the box begins
 };
-// Of the piece that a device holds: all of it, or its elements [begin, end) as one dimension.
+// Returns the box of a device's shard: all of it, or its elements [begin, end) as one dimension.
 Box whole_box(const Buffer& buffer, const MeshPart& part, int64_t device);
 Box run_box(const Buffer& buffer, const MeshPart& part, int64_t device, int64_t begin, int64_t end);
 
-// One side of a move: the pieces of this process at `base`, and what any process's pieces cover.
+// One side of a move: the shards of this process at `base`, and the boxes of all processes' shards.
 struct Side {
   const Buffer& buffer;
   std::byte* base = nullptr;
   std::function<Box(const MeshPart& part, int64_t device)> box;
 };
 
-// All of its pieces.
+// Returns the side with every shard of the buffer whole.
 Side whole_side(const Buffer& buffer, std::byte* base);
 
 class RegionPlanner {
  public:
-  // `presummed`: axes along which only the source's pieces at local position 0 hold something.
-  RegionPlanner(const MeshPart& part, Side source, AxisMask presummed, Side target);
+  // `fused_sums`: axes along which only the source's shards at local position 0 hold values.
+  RegionPlanner(const MeshPart& part, Side source, AxisMask fused_sums, Side target);
 
-  // Pieces that other processes hold come by the exchange.
+  // Plans all regions; shards of other processes arrive by the exchange.
   void plan(Exchange& exchange);
-  // From the pieces of every process of the source, which lie one after the other at at(rank).
+  // Plans from copies of all processes' source shards; those of a rank begin at at(rank).
   void plan_from(const std::function<std::byte*(int rank)>& at);
-  // What my sources make of the target's pieces of another part, which are to lie at `base`.
+  // Plans the contribution of this process to the target shards of process `whose`, at `base`.
   void plan_to(const MeshPart& whose, std::byte* base);
-  // After exchange.make(); nothing for what has arrived where it belongs.
+  // Returns the regions; call after exchange.make(). Data received in place needs no region.
   std::vector<Region> regions(const Exchange& exchange, KernelSpecs& specs) const;
 
  private:
   struct Source {
     int64_t device;
     Box box;
-    bool is_mine;  // this process has a piece like it
+    bool is_mine;  // this process holds an equal shard
   };
-  // The part of one piece of the target that one piece of the source covers.
+  // The overlap of one shard of the target with one shard of the source.
   struct Overlap {
     Shape shape;
-    int64_t from = 0, to = 0;  // first element in either piece
+    int64_t from = 0, to = 0;  // first element in either shard
   };
   struct Term {
-    std::byte* local = nullptr;  // null: it comes by the exchange
+    std::byte* local = nullptr;  // null: received by the exchange
     Exchange::Slot slot;
   };
-  // A region whose terms are not all here yet.
+  // A region whose remote terms were not received yet.
   struct Planned {
     std::byte* to = nullptr;
     Shape shape, target_shape;
@@ -76,7 +77,7 @@ class RegionPlanner {
   void plan_regions(const MeshPart& whose, std::byte* base, Matters&& matters, Add&& add);
   void plan_sends(int rank, Exchange& exchange) const;
   void add_term(Planned& region, const Source& source, const Overlap& meet, Exchange& exchange);
-  // Where a process has it whose pieces begin at `base`.
+  // Address of the overlap in the shards that begin at `base`.
   std::byte* address_in(std::byte* base, const Source& source, const Overlap& meet) const;
   std::byte* local_address(const Source& source, const Overlap& meet) const {
     return address_in(source_.base, source, meet);
@@ -90,7 +91,7 @@ class RegionPlanner {
 
   const MeshPart& part_;
   Side source_, target_;
-  AxisMask kept_;                // pending before and after
+  AxisMask kept_;                // partial before and after
   std::vector<Source> sources_;  // of all processes
   std::vector<Planned> planned_;
 };

@@ -7,7 +7,7 @@ namespace {
 
 using cpu::Kernel;
 
-constexpr double kWorthSharing = 1500;  // nanoseconds; less stays on one worker
+constexpr double kWorthSharing = 1500;  // nanoseconds; less runs on one worker
 constexpr size_t kMaxTracked = 4096;    // accesses remembered before a barrier is cheaper
 
 struct Task {
@@ -31,7 +31,7 @@ std::vector<Task> split(const Kernel& kernel, int num_workers) {
   return tasks;
 }
 
-// What workers touched since the last barrier.
+// The memory that workers accessed since the last barrier.
 class Tracker {
  public:
   // Whether `access` by `worker` must come after something of another worker.

@@ -1,5 +1,5 @@
-// Schedule: which worker computes which units of each kernel, and where workers must wait for each
-// other. Decided once; a step of training only walks through these lists.
+// Schedule: which worker computes which units of each kernel, and where workers wait for each
+// other. It is built once; a training step only iterates over these lists.
 #pragma once
 
 #include <vector>
@@ -14,14 +14,14 @@ struct KernelSlice {
 };
 
 struct Schedule {
-  std::vector<std::vector<KernelSlice>> workers;  // beside each other
+  std::vector<std::vector<KernelSlice>> workers;  // the list of each
   int num_barriers = 0;
-  bool is_serial = true;  // only worker 0 has something to do
+  bool is_serial = true;  // only worker 0 has work
 };
 
-// Every worker gets its share of the units of each kernel, the same fraction every time, so that
-// what follows a kernel mostly reads what its own worker wrote. A barrier stands only before a
-// kernel that touches what another worker touched since the last one.
+// Every worker gets the same fraction of the units of each kernel, so that a kernel mostly reads
+// what its own worker wrote. A barrier precedes a kernel only when it accesses memory that another
+// worker accessed since the last barrier.
 Schedule make_schedule(const cpu::KernelList& kernels, int num_workers);
 
 }  // namespace meshtrain

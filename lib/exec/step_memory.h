@@ -1,6 +1,5 @@
-// Memory that holds something only while a step runs. The programs of a model never run at the same
-// time, so all of them take theirs from the same blocks, and the largest, where it
-// takes first, decides how much there is.
+// StepMemory: memory that is in use only while a step runs. The programs of a model never run at
+// the same time, so they share blocks. When the largest program takes first, it decides the total.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +13,16 @@ namespace meshtrain {
 class StepMemory {
  public:
   using Allocate = std::function<std::shared_ptr<std::byte>(int64_t bytes)>;
-  // `allocate` throws where there is no memory; what it gives is aligned to 64 bytes at least.
+  // `allocate` throws when it fails; it aligns to at least 64 bytes.
   explicit StepMemory(Allocate allocate) : allocate_(std::move(allocate)) {}
 
-  // What one program has of it: each block once. A copy takes what the original has not taken, and
-  // both may take the same from then on.
+  // The blocks that one program took; each block at most once. A copy begins with the blocks of the
+  // original; later, both may take the same block.
   class Share {
    public:
     explicit Share(StepMemory& from) : from_(&from) {}
-    // At least so many bytes that hold anything: the smallest block that is large enough, or a new
-    // one. They stay as long as the StepMemory.
+    // Returns the smallest free block of at least `bytes`, or a new one, with undefined content. It
+    // lives as long as the StepMemory.
     std::byte* take(int64_t bytes);
 
    private:
@@ -32,7 +31,7 @@ class StepMemory {
   };
 
   std::vector<int64_t> block_bytes() const;
-  // Makes blocks of these sizes behind those that are there; `bytes` begins with theirs.
+  // Adds blocks up to these sizes. `bytes` begins with the sizes of the existing blocks.
   void extend(const std::vector<int64_t>& bytes);
 
  private:

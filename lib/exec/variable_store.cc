@@ -3,7 +3,7 @@
 #include "comm/heartbeat_monitor.h"
 #include "exec/executor.h"
 #include "exec/memory.h"
-#include "exec/pieces.h"
+#include "exec/shard_map.h"
 
 namespace meshtrain {
 namespace {
@@ -53,9 +53,9 @@ VariableStore::~VariableStore() {
     device_->free(device_memory_);
 }
 
-PieceMap VariableStore::map(int variable) const {
+ShardMap VariableStore::map(int variable) const {
   const Variable& v = variables_[static_cast<size_t>(variable)];
-  return PieceMap(part_, v.layout.storage, v.shape, v.dtype);
+  return ShardMap(part_, v.layout.storage, v.shape, v.dtype);
 }
 
 int VariableStore::find(std::string_view path) const {
@@ -66,11 +66,11 @@ int VariableStore::find(std::string_view path) const {
   return kNone;
 }
 
-int64_t VariableStore::piece_bytes(int variable) const {
-  return map(variable).piece_bytes();
+int64_t VariableStore::shard_bytes(int variable) const {
+  return map(variable).shard_bytes();
 }
 
-void VariableStore::copy_pieces(int variable, std::byte* to) const {
+void VariableStore::copy_shards(int variable, std::byte* to) const {
   const int64_t bytes = map(variable).total_bytes();
   const std::byte* from = addresses_[static_cast<size_t>(variable)];
   if (device_ == nullptr) {
@@ -80,7 +80,7 @@ void VariableStore::copy_pieces(int variable, std::byte* to) const {
   }
 }
 
-void VariableStore::write_pieces(int variable, const std::byte* from) {
+void VariableStore::write_shards(int variable, const std::byte* from) {
   const int64_t bytes = map(variable).total_bytes();
   std::byte* to = addresses_[static_cast<size_t>(variable)];
   if (device_ == nullptr) {
@@ -92,24 +92,24 @@ void VariableStore::write_pieces(int variable, const std::byte* from) {
 
 HostTensor VariableStore::read(int variable) const {
   const Variable& v = variables_[static_cast<size_t>(variable)];
-  const PieceMap pieces = map(variable);
+  const ShardMap shards = map(variable);
   const Sharding& layout = v.layout.storage;
   HostTensor whole;
-  // On a GPU, steps whose results nobody reads may still run, as those of an evaluation: two of
-  // whole batches, one for each half of the slots, and that of a last smaller batch, a program of
-  // its own.
+  // On a GPU, steps without a reader of their results may still run, as those of an evaluation: two
+  // of whole batches, one for each half of the slots, and that of a last smaller batch, a program
+  // of its own.
   constexpr int kMostUnread = 3;
   if (processes_.monitor != nullptr)
     processes_.monitor->wait_for("reading a variable", kMostUnread);
-  if (pieces.is_whole() && (layout.used_axes() & part_.crossing()) == 0) {
+  if (shards.is_whole() && (layout.used_axes() & part_.crossing()) == 0) {
     whole = HostTensor(v.dtype, v.shape);
-    copy_pieces(variable, whole.bytes());  // without a second copy of what may be large
+    copy_shards(variable, whole.bytes());  // without a second copy of what may be large
   } else {
     HostTensor copy;
     const std::byte* from = addresses_[static_cast<size_t>(variable)];
     if (device_ != nullptr) {
-      copy = HostTensor(DType::kUInt8, {pieces.total_bytes()});
-      copy_pieces(variable, copy.bytes());
+      copy = HostTensor(DType::kUInt8, {shards.total_bytes()});
+      copy_shards(variable, copy.bytes());
       from = copy.bytes();
     }
     whole = gather_whole(part_, layout, v.shape, v.dtype, from, processes_.group.get());
@@ -124,19 +124,19 @@ void VariableStore::write(int variable, const HostTensor& value) {
   MESHTRAIN_CHECK(value.shape() == v.shape && value.dtype() == v.dtype, "{} is {} {}, not {} {}",
                   v.path, dtype_name(v.dtype), shape_string(v.shape), dtype_name(value.dtype()),
                   shape_string(value.shape()));
-  const PieceMap pieces = map(variable);
-  const std::byte* slab = value.bytes() + pieces.slab_offset();
+  const ShardMap shards = map(variable);
+  const std::byte* local_rows = value.bytes() + shards.local_rows_offset();
   if (device_ == nullptr) {
-    pieces.scatter(slab, addresses_[static_cast<size_t>(variable)]);
+    shards.scatter(local_rows, addresses_[static_cast<size_t>(variable)]);
     return;
   }
-  if (pieces.is_whole()) {
-    write_pieces(variable, slab);
+  if (shards.is_whole()) {
+    write_shards(variable, local_rows);
     return;
   }
-  HostTensor scattered(DType::kUInt8, {std::max<int64_t>(pieces.total_bytes(), 1)});
-  pieces.scatter(slab, scattered.bytes());
-  write_pieces(variable, scattered.bytes());
+  HostTensor scattered(DType::kUInt8, {std::max<int64_t>(shards.total_bytes(), 1)});
+  shards.scatter(local_rows, scattered.bytes());
+  write_shards(variable, scattered.bytes());
 }
 
 void VariableStore::fill(int variable, double value) {

@@ -1,9 +1,8 @@
 // WorkerPool: one thread per core that computes; the thread that calls run() is worker 0.
 //
-// Workers spin for about 50 us after their work and then sleep, so that an idle process uses no
-// processor, and a training loop that comes back soon pays some tens of nanoseconds for a
-// hand-over. With more workers than processors everything still works, slower: waiting gives way to
-// others.
+// Workers spin for about 50 us after their work and then sleep. An idle process uses no CPU, and a
+// training loop that returns soon pays some tens of nanoseconds for a hand-over. With more workers
+// than CPUs, waiting workers yield: slower, but correct.
 #pragma once
 
 #include <atomic>
@@ -14,7 +13,7 @@
 
 namespace meshtrain {
 
-// A place where `n` threads wait for each other, again and again.
+// A reusable barrier of `n` threads.
 class SpinBarrier {
  public:
   explicit SpinBarrier(bool oversubscribed = false) : oversubscribed_(oversubscribed) {}
@@ -36,8 +35,8 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
-  // Calls job(context, w) for w = 0 ... size() - 1 at the same time, w = 0 on this thread, and
-  // returns when all have. One caller at a time. `job` must not throw.
+  // Calls job(context, w) for w = 0 ... size() - 1 in parallel, w = 0 on this thread, and returns
+  // when all are done. One caller at a time. `job` must not throw.
   void run(Job job, void* context);
   // As run() with worker 0 alone; `job` may throw.
   void run_alone(Job job, void* context);
@@ -60,8 +59,8 @@ class WorkerPool {
   alignas(64) std::atomic<int> done_{0};
 };
 
-// Processors that this process should compute on: one hardware thread of each core in its affinity
-// mask, at most as many as its control group allows.
+// Returns the CPUs to compute on: one hardware thread of each core in the affinity mask, at most as
+// many as the control group allows.
 std::vector<int> usable_cpus();
 
 }  // namespace meshtrain

@@ -105,7 +105,7 @@ class Sweep {
     }
   }
 
-  // Gradients of operands that nobody asked for (a constant, an input) are taken out again.
+  // Gradients of operands that were not requested (a constant, an input) are removed again.
   void prune() {
     Graph& graph = builder_.graph();
     std::vector<bool> needed(graph.values.size(), false);

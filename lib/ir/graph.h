@@ -34,7 +34,7 @@ constexpr int kNone = -1;
 
 using ValueList = SmallVector<ValueId, 4>;  // operands or results of a node
 
-// What a node is part of; `plan` groups collectives by it.
+// The phase of a step that a node belongs to; `plan` groups collectives by phase.
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
 std::string_view phase_name(Phase phase);
 
@@ -65,8 +65,8 @@ struct Node {
 
 enum class VariableRole : uint8_t { kWeight, kSlot, kMetric, kScalar };
 
-// The four layouts of a variable: where it rests, how the forward pass sees it, how its gradient is
-// reduced, how its optimizer state lies. ZeRO-1/2/3, FSDP and HSDP are settings of these.
+// The four layouts of a variable: in storage, in the forward pass, of its gradient, and of its
+// optimizer state. ZeRO-1/2/3, FSDP and HSDP are settings of these.
 struct VariableLayout {
   Sharding storage, compute, grad, state;
 };
@@ -111,8 +111,8 @@ struct Graph {
 // result counts, shapes and dtypes equal to what the op infers, valid shardings, variables in
 // range.
 void verify(const Graph& graph);
-// With shardings: also that every value has one, that each node's operands and results agree with
-// its rule, and that nothing but linear ops reads a partial sum.
+// With shardings: checks also that every value has one, that each node's operands and results agree
+// with its rule, and that only linear ops read a partial sum.
 void verify_sharded(const Graph& graph, const DeviceMesh& mesh);
 
 // Text form, one node a line (print.cc); parse_graph(print(g, mesh), mesh) is g. `mesh` names the

@@ -1,6 +1,5 @@
-// OpDef: everything the passes know about an op, stated once: its shape, its sharding rule, which
-// operands it is linear in, its gradient, its cost, its traits. Passes read these and know no op by
-// its name.
+// OpDef: all properties of an op: its shape, sharding rule, linearity, gradient, cost and traits.
+// Passes use these properties and never the name of an op.
 //
 // A sharding rule is an einsum-like table of factors (Shardy; spmd facts section 2). Each tensor
 // dimension is a list of factors, major to minor; sharding factor f by an axis shards every
@@ -55,8 +54,8 @@ struct ValueType {
   bool operator==(const ValueType&) const = default;
 };
 
-// The identity of the ops that some pass must tell from all others. What several ops could have in
-// common is a trait.
+// Identifies ops that some pass must distinguish from all others. A property of several ops is a
+// trait.
 enum class OpKind : uint8_t {
   kOther,
   kParameter,
@@ -102,7 +101,7 @@ struct OpDef {
   std::optional<MoveKind> move = {};
   // Operand and result have layouts of a variable: no sharding propagates from one to the other.
   bool is_layout_boundary = false;
-  // Each node is a place or an effect of its own: equal nodes are not merged.
+  // Each node has an identity or an effect of its own: equal nodes are not merged.
   bool is_unique = false;
   // Changes only the type of its operand: to the same type it is the identity.
   bool converts = false;
@@ -114,7 +113,7 @@ struct OpDef {
   std::optional<Combine> reduction = {};
   // The kernel can add up a partial sum over all shards of its operands at once.
   bool sums_over_shards = false;
-  // A matrix product or a convolution: multiply-adds decide how long it takes.
+  // A matrix product or a convolution: multiply-adds decide its time.
   bool is_product = false;
   // Reads as many bytes of operand 0 as it writes.
   bool is_lookup = false;

@@ -1,10 +1,10 @@
 // Program: what every device executes in one step, decided down to the byte before the first kernel
-// runs. Made by lower_program (passes) from a partitioned Graph; run by exec.
+// runs. lower_program (passes) creates it from a partitioned Graph; exec runs it.
 //
-// A value that is equal on several devices is stored and computed once per distinct shard: a buffer
-// has `num_pieces` shards, numbered by MeshPart::piece() over `axes` (the axes it is split or
-// partial over). A real mesh would hold one shard on every device; `plan` reports that. Of several
-// processes each has a program for its own part of the mesh; they differ in nothing else.
+// A value that is equal on several devices is stored and computed once per distinct shard. A buffer
+// has `num_shards` shards, numbered by MeshPart::shard() over `axes` (the axes it is split or
+// partial over). A real mesh would hold one shard on every device; `plan` reports that. Each
+// process has a program for its own part of the mesh; the programs differ in nothing else.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ struct Buffer {
   DType dtype = DType::kFloat32;
   Sharding sharding;
   AxisMask axes = 0;        // sharding.used_axes()
-  int64_t num_pieces = 1;   // part.num_pieces(axes)
-  int64_t piece_bytes = 0;  // exact, no padding: a value split over dimension 0 lies as the whole
+  int64_t num_shards = 1;   // part.num_shards(axes)
+  int64_t shard_bytes = 0;  // exact, no padding: shards over dimension 0 are one array
   int64_t offset = 0;       // of shard 0 in the arena, 64-byte aligned; shards follow one another
   int variable = kNone;     // lives in the variable store instead of the arena
   bool is_input = false;    // filled by the host before the step

@@ -1,6 +1,6 @@
-// Signatures: what nodes have in common that do the same. A deep model has thousands of nodes and a
-// few dozen kinds of them; what depends only on the op, its attributes and the types of its tensors
-// (inferred types, the sharding rule) is computed once per kind.
+// Signatures: the common properties of equal computations. A deep model has thousands of nodes of a
+// few dozen kinds. Inferred types and sharding rules depend only on the op, its attributes and the
+// types of its tensors, so they are computed once per kind.
 #pragma once
 
 #include <deque>
@@ -23,8 +23,8 @@ struct Signature {
 
 class Signatures {
  public:
-  // The signature of a node, the same object for equal ones; it lives as long as this table. The
-  // second is whether it is new.
+  // Returns the signature of a node, the same object for equal nodes, and whether it is new. It
+  // lives as long as this table.
   std::pair<Signature*, bool> find(const Graph& graph, const Node& node);
 
   // The signature of a node with its sharding rule.
@@ -42,7 +42,7 @@ class Signatures {
   size_t size() const { return list_.size(); }
 
  private:
-  std::deque<Signature> list_;  // addresses stay
+  std::deque<Signature> list_;  // stable addresses
   HashIndex index_;
 };
 

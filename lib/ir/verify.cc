@@ -86,8 +86,8 @@ void verify_types(const Graph& graph, NodeId id) {
   }
 }
 
-// Of a node whose tensors exist. Equal nodes are looked at once; sources and layout changes, of
-// which hardly two are equal, always (they have no signature: null).
+// Verifies the types of a node whose tensors exist. Equal nodes are verified once. Sources and
+// layout changes are verified always, since hardly two are equal: they have no signature (null).
 Signature* verify_types_once(const Graph& graph, NodeId id, Signatures& signatures) {
   const Node& node = graph.nodes[id];
   if (node.inputs.empty() || node.op->collective) {

@@ -43,7 +43,7 @@ class ShardingVerifier {
       return;
     }
     if (node.inputs.empty() && is_reduced(node.outputs)) {
-      return;  // a source may lie in any way
+      return;  // a source may have any sharding
     }
     signature = signature == nullptr ? signatures_.find(graph_, node).first : signature;
     rule_ = &signatures_.rule_of(*signature, graph_, node);

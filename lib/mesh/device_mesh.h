@@ -51,8 +51,8 @@ class DeviceMesh {
   // Product of the sizes of a list or a set of axes.
   int64_t size_of(std::span<const int> axes) const;
   int64_t size_of(AxisMask axes) const;
-  // Index of `device` among the positions along `axes`, the first axis the most significant: the
-  // one function that decides which shard, slice or rank in a group a device is.
+  // Index of `device` among the positions along `axes`, the first axis the most significant. This
+  // one function decides the shard, the slice and the rank in a group of a device.
   int64_t index_along(int64_t device, std::span<const int> axes) const;
   // Devices that differ from `device` only along `axes`, ordered by index_along: the group that a
   // collective over these axes runs in.

@@ -1,5 +1,5 @@
-// Axis names in layouts. They are checked once: when a rule comes into a LayoutMap, or with the
-// other errors of a config that is refused.
+// Axis names in layouts. They are checked once: when a rule is added to a LayoutMap, or with the
+// other errors of an invalid config.
 #pragma once
 
 #include "base/diagnostic.h"

@@ -7,7 +7,7 @@
 //   map.find("d1/bias")          // the second entry
 //
 // Differences from Keras, on purpose: a dimension may name several axes; invalid patterns, unknown
-// axes and keys that act on nothing are found when the map is made or finished, not at a lookup.
+// axes and keys that act on nothing are errors when the map is built, not at a lookup.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct LayoutRule {
   TensorLayout layout;
 };
 
-// What is made of a rule that acts on nothing (`checks.unmatched_rule`).
+// How a rule that acts on nothing is reported (`checks.unmatched_rule`).
 enum class Unmatched : uint8_t { kError, kWarn, kOff };
 constexpr auto words(Unmatched) {
   return word_list("error", "warn", "off");
@@ -83,15 +83,15 @@ class LayoutMap {
   }
   void erase(std::string_view key);  // exact key; throws Error when absent
 
-  // The rule for `path`: an exact key wins; else every key must match the whole path; nothing when
-  // none does. `model_name` is tolerated as a leading "<model name>/" in keys. Throws ConfigError
+  // Returns the rule for `path`, or null: an exact key wins; else a key must match the whole path.
+  // `model_name` is tolerated as a leading "<model name>/" in keys. Throws ConfigError
   // E203 naming both lines when two patterns match.
   const LayoutRule* find(std::string_view path, std::string_view model_name = {}) const;
 
   // All rules (indices into rules()) that compete for `path`: the exact keys where there are any,
-  // else the matching patterns. find() wants at most one.
+  // else the matching patterns. find() requires at most one.
   std::vector<size_t> candidates(std::string_view path, std::string_view model_name = {}) const;
-  // Whether the pattern of rule `rule` matches `path`, exact keys elsewhere or not.
+  // Returns whether the pattern of rule `rule` matches `path`, regardless of exact keys.
   bool matches(size_t rule, std::string_view path, std::string_view model_name = {}) const;
   // Adds the E203 for `path` that the rules `hits` compete for.
   Diagnostic& add_ambiguity(std::string_view path, const std::vector<size_t>& hits,
@@ -105,27 +105,26 @@ class LayoutMap {
   std::vector<Pattern> patterns_;  // beside rules_
 };
 
-// The Sharding that `layout` means for a tensor of `shape`, without axes of size 1. Its axes are
-// those of the mesh, each once, as LayoutMap::set checks. Adds to `diagnostics` and returns nothing
-// when it cannot be: E205 too many entries, E204 a dimension that its axes do not divide (names the
-// tensor, the dimension, both sizes, and mesh sizes that would fit). Dimensions of kUnknownDim (the
-// batch) are taken to divide.
+// Returns the Sharding that `layout` means for a tensor of `shape`, without axes of size 1. The
+// axes must be distinct axes of the mesh, as LayoutMap::set checks. On failure, adds to
+// `diagnostics` and returns nothing: E205 too many entries, E204 a dimension that its axes do not
+// divide (names the tensor, the dimension, both sizes, and mesh sizes that would fit). Dimensions
+// of kUnknownDim (the batch) are taken to divide.
 std::optional<Sharding> resolve_layout(const TensorLayout& layout, std::string_view tensor_path,
                                        const Shape& shape, const DeviceMesh& mesh,
                                        Diagnostics& diagnostics);
 
-// What a rule of the map may name: a variable path or "<layer path>/output".
+// A possible target of a rule: a variable path or "<layer path>/output".
 struct LayoutTarget {
   std::string path;
   Shape shape;
   int64_t element_bytes = 4;
 };
 
-// Which rule each target got, and E202/W203 for the rules that act on nothing: an error with the
-// nearest paths (and the corrected pattern when it would have matched as a search) and the bytes
-// that stay whole on every device because of it; only a warning
-// when the key is "<layer>/<name>" of a layer in `layer_paths` that lacks that variable, and as the
-// map's unmatched() says.
+// Returns the rule of each target, null for none. Adds E202 for each rule that acts on nothing,
+// with the nearest paths, a corrected pattern where a search would match, and the bytes that are
+// replicated because of it. The finding is only the warning W203 when the key is "<layer>/<name>"
+// of a layer in `layer_paths` without that variable, or when unmatched() is kWarn.
 std::vector<const LayoutRule*> match_layouts(const LayoutMap& map,
                                              const std::vector<LayoutTarget>& targets,
                                              const std::vector<std::string>& layer_paths,

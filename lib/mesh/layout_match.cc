@@ -138,7 +138,7 @@ class UnusedRules {
   }
 
   // "<layer>/<name>" of a layer that is there and merely lacks that variable, as `d1/bias` when
-  // the layer has use_bias: false. A slip of the name stays an error.
+  // the layer has use_bias: false. A misspelt name is an error.
   bool report_missing_variable(const LayoutRule& rule) {
     const size_t slash = rule.key.rfind('/');
     if (slash == std::string::npos) {
@@ -197,7 +197,7 @@ class UnusedRules {
     }
   }
 
-  // What the rule was probably meant for and has no other rule stays whole on every device.
+  // Notes the likely target of the rule that has no other rule, and so is replicated.
   void note_replicated(const LayoutRule& rule, const std::optional<std::string>& best,
                        Diagnostic& problem) const {
     const Pattern pattern(rule.key, rule.loc);

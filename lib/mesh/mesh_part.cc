@@ -81,7 +81,7 @@ int MeshPart::holder(int64_t device, AxisMask axes, int asking) const {
   return static_cast<int>(process);
 }
 
-int64_t MeshPart::piece_like(AxisMask axes, int64_t device) const {
+int64_t MeshPart::shard_like(AxisMask axes, int64_t device) const {
   int64_t shard = 0;
   for (int axis = 0; axis < mesh().num_axes(); ++axis) {
     if ((axes >> axis & 1u) != 0) {

@@ -1,9 +1,9 @@
-// MeshPart: the devices of a mesh that one of several processes has.
+// MeshPart: the devices of a mesh that belong to one of several processes.
 //
-// The processes form a grid like the mesh: each axis is cut into as many equal parts as the grid
-// has positions along it, the first (slowest) axes first, so that neighbours along the last axes
-// stay in one process. The devices of a process are a mesh themselves, with the same axes and
-// smaller sizes.
+// The processes form a grid like the mesh: each axis is divided into as many equal parts as the
+// grid has positions along it. The first (slowest) axes are divided first, so that neighbours along
+// the last axes belong to one process. The devices of a process form a mesh themselves, with the
+// same axes and smaller sizes.
 //
 //   MeshPart part(DeviceMesh({2, 4}, {"data", "model"}), 4, 1);   // grid 2 x 2
 //   part.local().shape() == {1, 2};  part.device(0) == 2;         // data=0, model=2
@@ -20,7 +20,7 @@ namespace meshtrain {
 class MeshPart {
  public:
   MeshPart() = default;  // one device
-  // All devices, of the only process. A mesh is a part of itself.
+  // All devices, for a run of one process.
   MeshPart(DeviceMesh mesh);  // NOLINT(google-explicit-constructor)
   // Throws Error (exit 4) when `processes` does not divide the number of devices.
   MeshPart(DeviceMesh mesh, int processes, int rank);
@@ -33,38 +33,40 @@ class MeshPart {
   // Positions of the grid along each axis.
   const std::vector<int64_t>& grid() const { return meshes_->grid; }
 
-  // Of the whole mesh, from one of local(), and the process that has it.
+  // Returns the index in the whole mesh of a device of local().
   int64_t device(int64_t local_device) const;
+  // Returns the process that owns a device of the whole mesh.
   int process_of(int64_t device) const;
-  // The process at my own place of the grid but along `axes`, where it is that of `device`: among
-  // those that hold what is split over `axes` the one nearest to me.
+  // Returns the process with this one's grid position, except along `axes`, where the position is
+  // that of `device`. It is the nearest process with the device's shard of a value split over
+  // `axes`.
   int holder(int64_t device, AxisMask axes) const { return holder(device, axes, rank_); }
   int holder(int64_t device, AxisMask axes, int asking) const;
   // Axes along which the grid has more than one position.
   AxisMask crossing() const;
-  // The processes that differ from this one only along `axes`, in the order of their places there:
-  // the same list on each of them. And the place of this one in the list.
+  // Returns the processes that differ from this one only along `axes`, ordered by their position:
+  // each member gets the same list. place_in_group() is the index of this process in the list.
   std::vector<int> group(AxisMask axes) const;
   int64_t place_in_group(AxisMask axes) const;
-  // The part of another process, made in no time: plans for thousands ask for each of them.
+  // Returns the part of another process. Constant time: plans for thousands of processes need all.
   MeshPart of(int rank) const;
 
-  // As the functions of sharding.h, for the shards that this process holds: their number, the one
-  // that a local device holds, and the first device, of the whole mesh, that holds it.
-  int64_t num_pieces(AxisMask axes) const { return local().size_of(axes); }
-  int64_t piece(AxisMask axes, int64_t local_device) const {
-    return distinct_piece(local(), axes, local_device);
+  // As distinct_shard() and device_of_shard() (sharding.h), for the shards of this process: their
+  // number, the index of a local device's shard, and its first device in the whole mesh.
+  int64_t num_shards(AxisMask axes) const { return local().size_of(axes); }
+  int64_t shard(AxisMask axes, int64_t local_device) const {
+    return distinct_shard(local(), axes, local_device);
   }
   int64_t device_of(AxisMask axes, int64_t shard) const {
-    return device(device_of_piece(local(), axes, shard));
+    return device(device_of_shard(local(), axes, shard));
   }
-  // The shard of mine that a device of the whole mesh would hold in my place of the grid.
-  int64_t piece_like(AxisMask axes, int64_t device) const;
+  // Returns the local shard that `device` would hold at this process's position of the grid.
+  int64_t shard_like(AxisMask axes, int64_t device) const;
 
  private:
   int64_t grid_coordinate(int process, int axis) const;
 
-  // What all parts of a mesh have in common.
+  // Shared by all parts of a mesh.
   struct Meshes {
     DeviceMesh mesh, local;
     std::vector<int64_t> grid;  // one for each axis

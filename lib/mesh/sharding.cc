@@ -140,7 +140,7 @@ std::vector<int64_t> local_start(const Shape& global, const Sharding& sharding,
   return start;
 }
 
-int64_t distinct_piece(const DeviceMesh& mesh, AxisMask axes, int64_t device) {
+int64_t distinct_shard(const DeviceMesh& mesh, AxisMask axes, int64_t device) {
   int64_t shard = 0;
   for (; axes != 0; axes &= axes - 1) {
     const int axis = std::countr_zero(axes);
@@ -149,7 +149,7 @@ int64_t distinct_piece(const DeviceMesh& mesh, AxisMask axes, int64_t device) {
   return shard;
 }
 
-int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t shard) {
+int64_t device_of_shard(const DeviceMesh& mesh, AxisMask axes, int64_t shard) {
   MESHTRAIN_CHECK(shard >= 0 && shard < mesh.size_of(axes), "shard {}", shard);
   int64_t device = 0;
   int64_t stride = 1;

@@ -1,6 +1,7 @@
-// Sharding: how a value lies on the mesh. For every tensor dimension an ordered list of mesh axes
-// (major to minor) that split it, plus a set of axes over which the value is a partial sum, max or
-// min. This one type describes variables, activations, gradients and collectives alike.
+// Sharding: how a value is split over the mesh. It has for every tensor dimension an ordered list
+// of mesh axes (major to minor) that split it. It also has a set of axes over which the value is a
+// partial sum, max or min. This one type describes variables, activations, gradients and
+// collectives alike.
 //
 //   {{data}, {}}            rows split over `data`, columns whole, replicated over the other axes
 //   {{}, {model}}           columns split over `model`
@@ -64,16 +65,16 @@ Sharding normalized(Sharding sharding, const DeviceMesh& mesh);
 
 // Shape of one device's shard: local_shape({768, 3072}, {{}, {model}}, model=4) == {768, 768}.
 Shape local_shape(const Shape& global, const Sharding& sharding, const DeviceMesh& mesh);
-// Where the shard of `device` begins in the global tensor, per dimension.
+// Returns the start of the shard of `device` in the global tensor, per dimension.
 std::vector<int64_t> local_start(const Shape& global, const Sharding& sharding,
                                  const DeviceMesh& mesh, int64_t device);
 
-// Devices that agree on every axis of `axes` hold the same thing: the number of distinct shards
-// is size_of(axes), and this is the shard that `device` holds, 0 <= shard < size_of(axes), counted
+// Returns the index of the distinct shard that `device` holds, 0 <= index < size_of(axes). Devices
+// with equal coordinates along every axis of `axes` hold the same shard. Shards are numbered
 // row-major over the axes of the mask in mesh order.
-int64_t distinct_piece(const DeviceMesh& mesh, AxisMask axes, int64_t device);
-// The first device that holds shard `shard`.
-int64_t device_of_piece(const DeviceMesh& mesh, AxisMask axes, int64_t shard);
+int64_t distinct_shard(const DeviceMesh& mesh, AxisMask axes, int64_t device);
+// Returns the first device that holds distinct shard `shard`.
+int64_t device_of_shard(const DeviceMesh& mesh, AxisMask axes, int64_t shard);
 
 // "[data, null]", "[[data, model], null] sum(expert)"; axes by name, as a config writes them.
 std::string sharding_string(const Sharding& sharding, const DeviceMesh& mesh);

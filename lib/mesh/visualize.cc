@@ -213,7 +213,7 @@ std::string draw_sharding(const Shape& shape, const Sharding& sharding, const De
   }
   if (sharding.partial != 0) {
     const Sharding partial{{}, sharding.partial, sharding.combine};
-    out += fmt::format("pending {}: every device holds a term\n",
+    out += fmt::format("partial {}: every device holds a term\n",
                        sharding_string(partial, mesh).substr(3));
   }
   return out;

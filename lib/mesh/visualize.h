@@ -1,4 +1,4 @@
-// Draws which devices hold which part of a tensor, as jax.debug.visualize_array_sharding does.
+// Draws which devices hold which shard of a tensor, as jax.debug.visualize_array_sharding does.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace meshtrain {
 
-// A table of at most 80 columns with one cell per block of the tensor:
+// Returns a table of at most 80 columns with one cell per distinct block of the tensor:
 //
 //   ┌──────────┬──────────┐
 //   │ CPU 0,4  │ CPU 1,5  │

@@ -1,4 +1,4 @@
-// What the curves of threshold metrics come to, on the host.
+// Areas under the curves of threshold metrics, on the host.
 #pragma once
 
 #include <string>

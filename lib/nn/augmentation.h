@@ -1,5 +1,5 @@
-// What the random layers over images share. What is drawn is a function of (seed, path, step,
-// sample), so it is the same on every mesh.
+// Shared by the random layers over images. Random numbers are a function of (seed, path, step,
+// sample), so they are the same on every mesh.
 // Source: Keras 3 layers/preprocessing/image_preprocessing.
 #pragma once
 

@@ -26,11 +26,11 @@ void check_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pr
 // The loss to compute: the word `crossentropy` stands for the class that fits the shapes. The
 // others of this section take no word.
 ConfigObject fitting_loss(const ConfigObject& loss, const Shape& y_true, const Shape& y_pred);
-// The shape of targets the loss expects for this prediction, for verbs without data.
+// The shape of targets the loss expects for this prediction, for subcommands without data.
 Shape implied_target_shape(const ConfigObject& loss, const Shape& y_pred);
 bool loss_takes_class_ids(const ConfigObject& loss);  // sparse_categorical_crossentropy
-// Of such a loss: how many classes a prediction has, along its `axis`; the id that is no class but
-// does not count (`ignore_class`).
+// For such a loss: the number of classes of a prediction, along its `axis`; and the id that is
+// ignored (`ignore_class`).
 int64_t num_classes(const ConfigObject& loss, const Shape& y_pred);
 std::optional<int64_t> ignored_class(const ConfigObject& loss);
 bool is_classification(const ConfigObject& loss);

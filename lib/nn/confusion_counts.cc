@@ -24,7 +24,7 @@ ValueId only_class(Builder& b, ValueId x, int64_t id) {
   return b.slice(x, -1, id, id + 1);
 }
 
-// How many of the sorted thresholds lie below each prediction.
+// Counts the sorted thresholds below each prediction.
 ValueId num_passed(Builder& b, const CountOptions& options, const std::vector<double>& sorted,
                    ValueId p) {
   const DType dtype = b.dtype(p);

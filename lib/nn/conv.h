@@ -1,4 +1,4 @@
-// What the convolution layers share: Keras 3 layers/convolutional/base_conv.py.
+// Shared by the convolution layers: Keras 3 layers/convolutional/base_conv.py.
 #pragma once
 
 #include "nn/spatial.h"

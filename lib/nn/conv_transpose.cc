@@ -10,8 +10,8 @@
 namespace meshtrain {
 namespace {
 
-// Where the output lies in the scattered input, along one dimension. Without cropping, position
-// i * stride + j * dilation receives x[i] K[j].
+// The position of the output in the scattered input, along one dimension. Without cropping,
+// position i * stride + j * dilation receives x[i] K[j].
 struct Crop {
   int64_t before = 0;  // positions cut at the beginning
   int64_t size = 0;    // of the output

@@ -1,4 +1,4 @@
-// Small pieces of graphs that layers, losses and metrics are made of.
+// Small subgraphs that layers, losses and metrics share.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ inline ValueId constant_like(Builder& b, ValueId x, double value) {
 inline ValueId one_minus(Builder& b, ValueId x) {
   return b.sub(constant_like(b, x, 1), x);
 }
-// These numbers as a vector: the graph itself knows constants of one value only.
+// Returns these numbers as a vector: a constant of a graph has one value only.
 ValueId vector_of(Builder& builder, const std::vector<double>& values, DType dtype);
 
 // x divided by its length along `axis`; a length below kEpsilon counts as that.

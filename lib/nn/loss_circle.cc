@@ -6,7 +6,7 @@ namespace meshtrain {
 namespace {
 
 // ln of the sum of exp(x) over the marked entries of each row; 0 for a row without any. Everything
-// stays finite, so that gradients of unmarked entries are 0 and not NaN.
+// is finite, so that gradients of unmarked entries are 0 and not NaN.
 ValueId masked_log_sum(Builder& b, ValueId x, ValueId marked, ValueId has_any) {
   const ValueId zero = constant_like(b, x, 0);
   const ValueId lowest = constant_like(b, x, -1e30);

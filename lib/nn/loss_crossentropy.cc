@@ -75,7 +75,7 @@ LossValues categorical_crossentropy(Builder& b, LossArgs args, ValueId y_given, 
   return {b.neg(b.reduce_sum(b.mul(y, log_probabilities(b, args, p, axis)), {axis}))};
 }
 
-// `alpha`: one number, or one for each class, which lie along `axis`.
+// `alpha`: one number, or one for each class along `axis`.
 ValueId class_factors(Builder& b, LossArgs args, ValueId like, int64_t axis) {
   if (!args.arg("alpha").is_list()) {
     return constant_like(b, like, args.number("alpha"));

@@ -21,7 +21,8 @@ enum class TargetKind {
   kLabelSequence,  // (batch, labels) beside outputs (batch, steps, classes)
 };
 
-// What a loss function takes predictions to be; `from_logits` makes probabilities logits.
+// The kind of predictions that a loss function expects; `from_logits` turns probabilities to
+// logits.
 enum class Expects { kAnything, kProbabilities, kRates, kLogits };
 
 // Whether `class_name` ("MeanSquaredError") is a loss function of the table.
@@ -45,7 +46,7 @@ void to_same_rank(Shape& x, Shape& y);
 // Class ids (...) or (..., 1) beside predictions (..., classes), without the 1.
 ValueId squeezed_ids(Builder& b, ValueId y, ValueId p);
 
-// A weight of lower rank than `values` lies along its first dimensions: (B,) beside (B, T) becomes
+// A weight of lower rank than `values` applies to its first dimensions: (B,) beside (B, T) becomes
 // (B, 1), after the rank repair above.
 void align_weight(Builder& b, ValueId& values, ValueId& weight);
 

@@ -1,4 +1,4 @@
-// What the files of the losses share: the table's form and what their formulas have in common.
+// Shared by the files of the losses: the table's form and common formulas.
 #pragma once
 
 #include <string_view>
@@ -28,7 +28,7 @@ LossTable region_losses();        // loss_regions.cc: dice, tversky
 LossTable circle_losses();        // loss_circle.cc
 LossTable ctc_losses();           // loss_ctc.cc
 
-// Over the last dimension; a scalar stays.
+// Reduces over the last dimension; a scalar is unchanged.
 inline ValueId mean_last(Builder& b, ValueId x) {
   return b.shape(x).empty() ? x : b.reduce_mean(x, {last_axis(b, x)});
 }

@@ -31,7 +31,7 @@ struct Metric {
   std::function<std::vector<double>(const std::vector<HostTensor>&)> result;
   // max when larger is better, min when smaller is; for callbacks' auto mode.
   bool larger_is_better = false;
-  bool has_direction = true;  // false: nobody can say (Mean, Sum, counts)
+  bool has_direction = true;  // false: unknown (Mean, Sum, counts)
 };
 
 // The class to compute; the words `accuracy` and `crossentropy` go by the shapes, unlike the class

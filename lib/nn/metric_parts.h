@@ -1,4 +1,4 @@
-// What the files of the metrics share.
+// Shared by the files of the metrics.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace meshtrain {
 
-// What make_metric was asked for.
+// The request of make_metric.
 struct MetricRequest {
   const ConfigObject& config;
   std::string key;       // name_key of the class to compute: "binaryaccuracy"
@@ -42,7 +42,7 @@ using ValuesFunction =
 Metric mean_of(std::string name, ValuesFunction values_of);
 
 // The weights of samples laid out over `values`, which they broadcast to: (B,) beside (B, T)
-// becomes (B, 1). kNone stays.
+// becomes (B, 1). kNone is returned as it is.
 ValueId weight_beside(Builder& b, ValueId weight, ValueId values);
 // Elements of state `index` as doubles.
 std::vector<double> state_values(const std::vector<HostTensor>& state, size_t index);

@@ -31,7 +31,7 @@ struct Weight {
   std::shared_ptr<const ConfigObject> regularizer = nullptr, constraint = nullptr;
 };
 
-// What a layer's `call` may ask for.
+// The context of a layer's `call`.
 struct CallContext {
   Builder& builder;
   bool training = false;
@@ -85,7 +85,7 @@ class Layer {
 };
 
 // `diagnostics` collects what is wrong with its arguments.
-// Of this policy unless its `dtype` says another.
+// Creates a layer with this policy, unless its `dtype` overrides it.
 std::unique_ptr<Layer> make_layer(const LayerConfig& config, const DTypePolicy& policy,
                                   Diagnostics& diagnostics);
 

@@ -45,7 +45,7 @@ class Apply {
     return step_.scalars;
   }
 
-  // Gradients clipped by the one clip that is set; kNone stays.
+  // Gradients clipped by the one clip that is set; kNone is returned as it is.
   void clip(std::vector<ValueId>& grads) {
     if (number_or(config_, "clipnorm", 0) > 0) {
       for (ValueId& grad : grads) {

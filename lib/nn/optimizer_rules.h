@@ -1,8 +1,8 @@
-// What an optimizer does with one weight: its rule. A rule is an entry of its family's table; what
-// all rules share (accumulation, clipping, averages, constraints, the loss scale) is in
+// The rule of an optimizer: its update of one weight. A rule is an entry of its family's table. The
+// code that all rules share (accumulation, clipping, averages, constraints, the loss scale) is in
 // optimizer.cc. Source: Keras 3 optimizers, one file each.
 //
-// Rules made of elementwise ops become one pass over the weight (passes/fuse.h); those of SGD,
+// Rules of elementwise ops become one pass over the weight (passes/fuse.h); the rules of SGD,
 // RMSprop and Adam are one op, optimizer_update.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace meshtrain {
 
-// What the rules of one apply share: the builder, the arguments, and scalars in each weight's
-// dtype, made once.
+// Shared by the rules of one update: the builder, the arguments, and scalars in each weight's
+// dtype, created once.
 class RuleStep {
  public:
   // `iteration`: iterations as the rules count them, int64, before the step.
@@ -35,12 +35,12 @@ class RuleStep {
   ValueId power(double base, DType dtype, double ahead = 0);  // base^t
   ValueId rest(double base, DType dtype);                     // 1 - base^t
   ValueId decay_rate(double weight_decay, DType dtype);       // weight_decay * rate; kNone for 0
-  // What `make` gives, once per key and dtype.
+  // Returns the result of `make`, which is called once per key and dtype.
   template <class Make>
   ValueId shared(std::string key, DType dtype, Make make) {
-    const auto found = shared_.find({key, dtype});
-    if (found != shared_.end()) {
-      return found->second;
+    const auto entry = shared_.find({key, dtype});
+    if (entry != shared_.end()) {
+      return entry->second;
     }
     const ValueId value = make();
     shared_[{std::move(key), dtype}] = value;

@@ -10,7 +10,7 @@ namespace meshtrain {
 ValueId add_penalty(Builder& builder, const ConfigObject& regularizer, ValueId weight);
 // The penalty on a layer's output: divided by the (global) batch size.
 ValueId add_activity_penalty(Builder& builder, const ConfigObject& regularizer, ValueId output);
-// The weight as the constraint wants it; norms are those of the whole weight.
+// Applies the constraint to the weight; norms are those of the whole weight.
 ValueId add_constraint(Builder& builder, const ConfigObject& constraint, ValueId weight);
 
 // Report (E113) an axis outside of the weight's rank, or a weight that is no matrix where one is

@@ -113,7 +113,7 @@ std::vector<double> r2_scores(const std::vector<HostTensor>& state, const std::s
     scores = {std::inner_product(totals.begin(), totals.end(), scores.begin(), 0.0) /
               sum_of(totals)};
   }
-  // The adjustment needs more samples than regressors; otherwise the plain score stays.
+  // The adjustment needs more samples than regressors; otherwise it is the plain score.
   const double samples = state[0].at(0);
   const auto regressors = static_cast<double>(num_regressors);
   if (num_regressors != 0 && regressors < samples - 1) {

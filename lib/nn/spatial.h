@@ -1,4 +1,4 @@
-// What layers over images (N, spatial..., C) share: reading arguments that may be one number or one
+// Shared by layers over images (N, spatial..., C): reading arguments that may be one number or one
 // per spatial dimension, checking the input, and data_format.
 #pragma once
 
@@ -23,7 +23,7 @@ class SpatialLayer : public ConfiguredLayer {
   // Input and output (N, spatial..., C) with sizes known but the batch; failed_shape() on errors.
   virtual Shape build_last(const Shape& input, Diagnostics& diagnostics) = 0;
   virtual ValueId call_last(CallContext& context, ValueId x) = 0;
-  // Whether integers stay integers, as in layers that only move elements.
+  // True for layers that only move elements: integers are not converted.
   virtual bool keeps_integers() const { return false; }
   // Whether the output has the input's rank and its channels move back.
   virtual bool keeps_rank() const { return true; }

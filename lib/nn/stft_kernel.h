@@ -15,7 +15,7 @@ struct StftKernel {
   std::string window;      // by SciPy's name, as the catalogue lists them; empty: none
   std::string
       scaling;  // "density": by the window's L2 norm, "spectrum": by its L1 norm; empty: not
-  bool periodic = false;  // of a window that goes on after its end, else symmetric
+  bool periodic = false;  // the window is periodic, else symmetric
 };
 
 // scipy.signal.get_window(name, length, fftbins=periodic) with its default arguments; length >= 1.

@@ -1,4 +1,4 @@
-// Which axes split each factor of an op, where its tensors do not agree.
+// Assigns axes to the factors of an op when its tensors disagree.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,9 @@
 
 namespace meshtrain {
 
-// Greedily the best split that some tensor of the node is to have (its propagated sharding), as
-// long as factor and axes are still free: weights before other tensors, then the one of more bytes,
-// then those of factors that pass through. `is_weight`: beside graph.values. Of the node its op and
-// values are looked at.
+// Greedy: takes the best split of a tensor's propagated sharding, as long as factor and axes are
+// free. Weights precede other tensors, then tensors with more bytes, then pass factors. `is_weight`
+// is indexed like graph.values. Only the op and the values of the node matter.
 FactorAxes assign_factors(const Graph& graph, const Node& node, const ShardingRule& rule,
                           const std::vector<bool>& is_weight, const DeviceMesh& mesh);
 

@@ -18,9 +18,9 @@ bool can_bucket(const Node& node) {
 
 // When the collectives of a bucket run.
 enum class Place : uint8_t {
-  kLast,   // where the last of them stands
-  kLater,  // the same, and what reads the results before waits
-  kFirst,  // where the first of them stands
+  kLast,      // where the last of them stands
+  kDeferred,  // the same, and what reads the results before waits
+  kFirst,     // where the first of them stands
 };
 
 struct Bucket {
@@ -95,8 +95,8 @@ std::vector<bool> can_be_late(const Graph& graph, const DeviceMesh& mesh) {
   return late;
 }
 
-// What reads a collective's result only for the update or the host: it would hold up the nodes
-// behind it until the collective is done, and runs when all of them have.
+// Nodes that read a collective's result only for the update or the host. Each would delay the nodes
+// after it until the collective is complete, so it runs after all of them.
 std::vector<bool> can_be_deferred(const Graph& graph, const std::vector<NodeId>& first_reader,
                                   NodeId first_update, const std::vector<bool>& late) {
   std::vector<bool> out(graph.nodes.size(), false);
@@ -128,7 +128,7 @@ std::vector<int> chain_depths(const Graph& graph) {
   return depths;
 }
 
-// What the members of a bucket have in common.
+// The common properties of a bucket's members.
 struct Kind {
   const Node* node;  // one of them: its op, axes, combine and phase
   DType dtype;
@@ -160,7 +160,7 @@ std::vector<Bucket> find_buckets(const Graph& graph, const DeviceMesh& mesh, int
     const bool early = can_be_early(graph, node);
     const NodeId reader = late[n] || early ? end : first_reader[node.outputs[0]];
     const Place place = early                    ? Place::kFirst
-                        : reader >= first_update ? Place::kLater
+                        : reader >= first_update ? Place::kDeferred
                                                  : Place::kLast;
     const Kind kind{&node, value.dtype, depths[n], place};
     const int64_t bytes = local_bytes(value, mesh);
@@ -275,7 +275,7 @@ class BucketWriter {
     }
   }
 
-  // What waited for a bucket that is complete now: its collectives, or `all` of it.
+  // Emits nodes that waited for a complete bucket: its collectives, or `all` nodes.
   void emit_waiting(bool all) {
     for (bool progress = true; progress && !waiting_.empty();) {
       progress = false;

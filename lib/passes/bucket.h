@@ -8,19 +8,19 @@ namespace meshtrain {
 
 constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as PyTorch DDP; more hides no better
 
-// What a bucket of gathers makes at most: weights of that many bytes are in use, as many are
-// fetched.
+// Upper bound on the result of a bucket of gathers. Twice as many bytes of weights are in memory:
+// one bucket in use, and one being gathered.
 constexpr int64_t kGatheredBytes = 8 * kBucketBytes;
 
-// Of one device's shard of a value that has its sharding.
+// Returns the bytes of one device's shard of a sharded value.
 int64_t local_bytes(const Value& value, const DeviceMesh& mesh);
 
 // Merges all_reduce, reduce_scatter and all_gather nodes of equal axes, dtype, combine and phase
-// where no member's reader stands before the last member. A gradient that takes several collectives
-// (all_reduce, then all_gather) lets the later ones wait, so that each kind is still one bucket,
-// and so do the few numbers of losses and metrics; gathers of weights run where the first of them
-// is needed. A bucket is one node with an operand and a result per tensor; the attrs `dims` and
-// `to_dims` are lists beside them.
+// when no member's reader precedes the last member. The later collectives of a gradient with
+// several (all_reduce, then all_gather) are deferred, so that each kind is still one bucket. So are
+// collectives of losses and metrics. Gathers of weights run where the first of them is needed. A
+// bucket is one node with an operand and a result per tensor; the attrs `dims` and `to_dims` are
+// lists beside them.
 Graph bucket_collectives(Graph graph, const DeviceMesh& mesh, int64_t bucket_bytes = kBucketBytes);
 
 }  // namespace meshtrain

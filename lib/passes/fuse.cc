@@ -7,7 +7,7 @@
 namespace meshtrain {
 namespace {
 
-constexpr size_t kMaxInstructions = 48;  // a tape's temporaries must stay in the first-level cache
+constexpr size_t kMaxInstructions = 48;  // a tape's temporaries must fit into the first-level cache
 constexpr size_t kMaxOperands = 16;
 
 struct Group {
@@ -25,7 +25,7 @@ class Fuser {
       : graph_(graph), group_of_(graph.nodes.size(), kNone), readers_(graph.values.size()) {
     for (NodeId n = 0; n < size(); ++n) {
       for (const ValueId input : graph.nodes[n].inputs) {
-        if (can_fuse(graph.producer(input))) {  // nobody asks about others
+        if (can_fuse(graph.producer(input))) {  // others are not needed
           readers_[input].push_back(n);
         }
       }

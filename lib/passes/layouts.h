@@ -1,4 +1,4 @@
-// The four layouts of every variable, from what the user wrote and the ZeRO level.
+// The four layouts of every variable, by the user's layouts and the ZeRO level.
 //
 //   level  storage  gradient  optimizer state   known as
 //   0      L        L         L                 plain
@@ -6,9 +6,9 @@
 //   3      Z        Z         Z                 ZeRO-3, FSDP; HSDP when Z leaves out a batch axis
 //
 // L is the user's layout without the batch axes, Z adds the zero axes to it; the compute layout is
-// always L. A user layout that names a batch axis itself asks for FSDP of that variable: then Z is
-// the user's layout as written. Level 1 reduces gradients when the update needs them, level 2 as
-// soon as they exist, so that less of them is alive at once.
+// always L. A user layout that names a batch axis itself requests FSDP of that variable: then Z is
+// the user's layout as written. Level 1 reduces gradients when the update needs them. Level 2
+// reduces them as soon as they exist, so that fewer are alive at once.
 #pragma once
 
 #include "ir/graph.h"
@@ -26,8 +26,8 @@ struct LayoutOptions {
 void assign_layouts(std::span<Variable> variables, std::span<const Sharding> layouts,
                     const LayoutOptions& options, const DeviceMesh& mesh);
 
-// `base` with `axes` appended to the largest dimension that is whole and that they divide; `base`
-// itself when there is none or an axis is already used.
+// Returns `base` with `axes` appended to the largest whole dimension that they divide. Returns
+// `base` itself when there is none, or when an axis is used already.
 Sharding add_zero_axes(const Sharding& base, const Shape& shape, const AxisList& axes,
                        const DeviceMesh& mesh);
 

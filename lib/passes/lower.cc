@@ -45,8 +45,8 @@ class Lowering {
     b.dtype = val.dtype;
     b.sharding = *val.sharding;
     b.axes = val.sharding->used_axes();
-    b.num_pieces = program_.part.num_pieces(b.axes);
-    b.piece_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(b.dtype));
+    b.num_shards = program_.part.num_shards(b.axes);
+    b.shard_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(b.dtype));
     b.value = v;
     program_.buffers.push_back(std::move(b));
     return static_cast<int>(program_.buffers.size()) - 1;
@@ -206,7 +206,7 @@ class Lowering {
   // New values of variables: in place where the old one is not read afterwards, else copied at the
   // end.
   void place_updates() {
-    // Of each variable that is read.
+    // The buffer of each variable that is read.
     std::vector<int> old_buffer(program_.variables.size(), kNone);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (program_.buffers[b].variable != kNone) {

@@ -5,8 +5,8 @@
 
 namespace meshtrain {
 
-// Local shapes, one buffer per value, elementwise groups as fused steps, new values of variables
-// written in place where every reader of the old one comes first, and the memory plan.
+// Computes local shapes, one buffer per value, elementwise groups as fused steps, and the memory
+// plan. The new value of a variable is written in place when all readers of the old one precede it.
 Program lower_program(const Graph& graph, const MeshPart& part);
 
 }  // namespace meshtrain

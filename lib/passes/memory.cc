@@ -17,11 +17,11 @@ int64_t aligned(int64_t bytes) {
 }
 
 int64_t arena_bytes_of(const Buffer& buffer, int64_t shards) {
-  return aligned(std::max<int64_t>(buffer.piece_bytes * shards, 1));
+  return aligned(std::max<int64_t>(buffer.shard_bytes * shards, 1));
 }
 
 int64_t total_bytes(const Buffer& buffer) {
-  return arena_bytes_of(buffer, buffer.num_pieces);
+  return arena_bytes_of(buffer, buffer.num_shards);
 }
 
 // Steps between which a buffer holds something: [first, last]; whole-program ones span all steps.
@@ -44,8 +44,8 @@ std::vector<Life> row_groups(const Program& program) {
   return out;
 }
 
-// What a group reads of others is needed until its end, what others read of it from its beginning;
-// what only itself reads needs no memory.
+// Inputs of a group live until its end, outputs from its beginning. Values that only the group
+// itself reads need no memory.
 void widen(std::vector<Life>& lives, const Program& program) {
   const std::vector<Life> groups = row_groups(program);
   const int end = static_cast<int>(groups.size());
@@ -207,12 +207,12 @@ class MemoryPlanner {
   }
   int64_t bytes(int b) const {
     const Buffer& buffer = program_.buffers[b];
-    return arena_bytes_of(buffer, one_shard_ ? 1 : buffer.num_pieces);
+    return arena_bytes_of(buffer, one_shard_ ? 1 : buffer.num_shards);
   }
 
-  // What others read of a row group. A result takes the place of an operand of its
-  // size and type that dies in the group and that nothing reads behind the step of the result. Only
-  // whole arrays do: one number of a row is read by several threads.
+  // Places the outputs of a row fusion. A result reuses the memory of an operand of its size and
+  // type that dies in the group and has no reader after the step of the result. Only whole arrays
+  // are reused: several threads read one number of a row.
   void place_group(const Life& group) {
     std::map<int, int> dying;  // operands, and the last step that reads each
     int64_t whole = 0;

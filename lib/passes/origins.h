@@ -1,5 +1,5 @@
 // Origins: why values are split or partial over mesh axes, for the causes of collectives. Names and
-// their text as propagate() has them.
+// their text are those of propagate().
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace meshtrain {
 
 // A value is split or partial over `axis` because of `origin` (Origins::name). A sum can be partial
-// because of several: of each operand that was split.
+// because of several origins: one for each split operand.
 struct Reason {
   int axis;
   int origin;
@@ -19,7 +19,7 @@ struct Reason {
 };
 using Reasons = SmallVector<Reason, 2>;
 
-// Adds to `to` what it lacks of `from` for the axes of the mask.
+// Adds the reasons of `from` for the axes of the mask that `to` does not have.
 void add_reasons(Reasons& to, const Reasons& from, AxisMask axes = ~AxisMask{0});
 
 class Origins {

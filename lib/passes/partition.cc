@@ -117,7 +117,7 @@ class Partitioner {
     reshard_result(node.outputs[0], source, {node.path, node.phase, variable, !again});
   }
 
-  // A weight that is used in fewer bytes than it is stored in is cast where it lies and moved then.
+  // A weight that is used in fewer bytes than it is stored in is cast first and moved then.
   NodeId cast_stored_weight(Node& node) {
     const ValueId result = node.outputs[0];
     const ValueId stored = rewriter_.mapped(node.inputs[0]);
@@ -130,7 +130,7 @@ class Partitioner {
     return id;
   }
 
-  // `value` as the result of the old graph that it stands for is to lie.
+  // Maps a result of the old graph to `value`, resharded to the sharding of that result.
   void reshard_result(ValueId old_value, ValueId value, Resharder::Reader reader) {
     rewriter_.map(old_value, resharder_.reshard(value, desired(old_value), reader,
                                                 desired_because(old_value)));
@@ -168,8 +168,8 @@ class Partitioner {
     return id;
   }
 
-  // Why a node computes with tensors in shards: because of the first operand that lies so, of all
-  // of them for the axes of a sum; else because of what is to lie so.
+  // Why a node computes with sharded tensors: because of its first sharded operand, or of all
+  // operands for the axes of a sum; else because of a sharded result.
   Reasons split_because(const Node& node, const SmallVector<Sharding, 4>& operands,
                         const SmallVector<Sharding, 4>& results) {
     Reasons out;
@@ -254,9 +254,9 @@ class Partitioner {
     return one || all ? partial : 0;
   }
 
-  // A result that is not partial goes to its propagated sharding at once; a partial one with
-  // several readers, or one that the host reads, is reduced once; one with a single reader travels
-  // on. `id`: the new node.
+  // A result that is not partial is resharded to its propagated sharding at once; a partial one
+  // with several readers, or one that the host reads, is reduced once; one with a single reader
+  // travels on. `id`: the new node.
   void resolve_result(NodeId id, ValueId old_value) {
     const Sharding& now = actual(old_value);
     const Sharding& wanted = desired(old_value);
@@ -277,7 +277,7 @@ class Partitioner {
     }
   }
 
-  // What the host reads is reduced; what a variable takes has its storage layout.
+  // Reshards the ends: outputs are reduced, updates get the storage layout of their variable.
   void reshard_ends() {
     for (const Output& output : graph_.outputs) {
       const Sharding target = actual(output.value).reduced();

@@ -3,9 +3,9 @@
 //   simplify -> schedule -> propagate -> regather -> partition -> bucket
 //   -> lower (fuse, memory plan)
 //
-// What comes out of them is verified, and after each pass too where the time does not count
-// (verify_each). dump_dir receives "01_simplify.ir", ... with the time each took, and Compiled the
-// times of all.
+// The verifier checks the final graph and, with verify_each, the graph after each pass. Writes
+// "01_simplify.ir", ... with the time of the pass to dump_dir. Compiled has the times of all
+// passes.
 #pragma once
 
 #include <string>

@@ -12,12 +12,12 @@
 namespace meshtrain {
 namespace {
 
-// What a sweep may propagate through, in the order of Shardy's op stages.
+// The ops that a sweep may propagate through, in the order of Shardy's op stages.
 enum class Sweep { kElementwise, kPass, kBackwardBroadcast, kAll };
 constexpr Sweep kSweeps[] = {Sweep::kElementwise, Sweep::kPass, Sweep::kBackwardBroadcast,
                              Sweep::kAll};
 
-// The propagation state of a group of values that lie alike (a value and its cotangents).
+// The propagation state of a group of values with one sharding (a value and its cotangents).
 struct State {
   DimAxes dims;
   bool closed = false;
@@ -34,12 +34,12 @@ struct SeedOrigin {
   std::string rest = {};
 };
 
-// What a sweep may extend at a node: a bit for each factor, and whether results may be extended.
+// The factors that a sweep may extend at a node, one bit each, and a bit for extending results.
 using Freedom = uint64_t;
 constexpr Freedom kResults = Freedom{1} << 63;
 constexpr size_t kMaxFactors = 63;  // nodes with more are looked at again in every sweep
 
-// What nodes of one signature have in common.
+// The common properties of nodes with one signature.
 struct NodeKind {
   const ShardingRule* rule;
   std::array<Freedom, std::size(kSweeps)> freedom;  // of each sweep
@@ -400,7 +400,7 @@ const Sharding& reshard_target(const Graph& graph, const Node& node) {
   return which == "grad" ? layout.grad : which == "state" ? layout.state : layout.storage;
 }
 
-// Of the layouts of a weight, or of a slot that follows it.
+// Returns the origin of the layouts of a weight, or of a slot that follows it.
 SeedOrigin variable_origin(const Graph& graph, const Variable& variable) {
   const Variable& weight = variable.follows == kNone ? variable : graph.variables[variable.follows];
   return {weight.path, weight.layout.compute.dim_axes(), stored_origin(weight.path)};

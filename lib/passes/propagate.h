@@ -5,12 +5,12 @@
 //   A  batch axes of inputs and of pins first, until nothing changes
 //   B  then everything: compute layouts of variables and whole pins; what stage A decided may be
 //      extended, never removed
-// In each stage element-wise ops go first, broadcasts forward last. Variables are closed: nothing
-// flows into them. A cotangent lies as its value.
+// In each stage elementwise ops are first, forward broadcasts last. Variables are closed: nothing
+// propagates into them. A cotangent has the sharding of its value.
 //
-// Each decision stores where it came from: Value::sharding_origin has one name for each axis of the
-// dims, in their order (ir/name_list.h; printed "batch, d1/kernel" of [data, model]); that of the
-// seed where nothing is split. A name is
+// Each decision stores its origin. Value::sharding_origin has one name for each axis of the dims,
+// in their order (ir/name_list.h; printed "batch, d1/kernel" for [data, model]). When nothing is
+// split, it is the name of the seed. A name is
 //   batch              the batch's split
 //   d1/kernel          the compute layout of that weight
 //   stored d1/kernel   what its other layouts have beside that: ZeRO's axes, or the batch axes of

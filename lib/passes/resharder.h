@@ -1,4 +1,4 @@
-// Resharder: brings values of a graph that is being partitioned to other shardings.
+// Resharder: reshards values of a graph during partitioning.
 #pragma once
 
 #include <string>
@@ -20,12 +20,12 @@ class Resharder {
 
   Origins& origins() { return origins_; }
 
-  // `reasons`: why it is split or partial so; those for other axes do not matter.
+  // `reasons`: the origins of its split and partial axes; reasons for other axes are ignored.
   void set_sharding(ValueId value, Sharding sharding, Reasons reasons);
   const Reasons& why(ValueId value) const { return why_[value]; }
 
-  // The node that a reshard serves; it lends its path and phase. `moved`: the variable that is
-  // moved or whose gradient is; empty: the value has the name of what computes it.
+  // The node that reads the resharded value; collectives get its path and phase. `moved`: the
+  // variable whose value or gradient is moved; empty: the value is named after its producer.
   struct Reader {
     std::string_view path;
     Phase phase;
@@ -33,8 +33,8 @@ class Resharder {
     bool shares = true;  // what others resharded so
   };
 
-  // `value` under `target`, through the planner's moves; shared by all readers. `reasons`: why it
-  // is to lie so.
+  // Returns `value` resharded to `target` by the planner's moves; shared by all readers. `reasons`:
+  // the origins of the target's axes.
   ValueId reshard(ValueId value, Sharding target, Reader reader, const Reasons& reasons);
 
  private:
@@ -42,7 +42,7 @@ class Resharder {
   ValueId append(const ReshardMove& move, ValueId value, Reader reader, const Reasons& reasons);
   std::string unique_path(std::string path);
 
-  // What was resharded, so that readers share it.
+  // Resharded values, which readers share.
   struct Shared {
     ValueId value;
     Sharding target;

@@ -76,7 +76,7 @@ class RowFuser {
     return step.fused == kNone && step.op->reduction;
   }
 
-  // Of a reduction over the last dimension, perhaps others, but not all.
+  // Returns the rows of a reduction over the last dimension, and perhaps others, but not all.
   std::optional<Rows> rows_of_reduction(const ProgramStep& step) const {
     if (!is_reduction(step))
       return std::nullopt;
@@ -273,7 +273,7 @@ class RowFuser {
   Rows rows_;
   std::vector<int> before_, members_;
   std::set<int> written_;  // buffers that members write
-  std::set<int> skipped_;  // that steps write which stay behind the group
+  std::set<int> skipped_;  // written by steps that remain after the group
   std::set<int> arrays_;   // all buffers of members
 };
 

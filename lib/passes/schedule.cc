@@ -49,7 +49,7 @@ class Regather {
     }
   }
 
-  // What the backward pass reads for `value`, a value of the new graph.
+  // Returns the value of the new graph that the backward pass reads for `value`.
   ValueId again(ValueId value) {
     const ValueId first = rewriter_.mapped(value);
     if (made_of_[value] == kNone || !is_read_[value]) {

@@ -10,8 +10,8 @@
 namespace meshtrain {
 namespace {
 
-// Works in place: what stays moves down over what went, so that the first nodes and values of the
-// graph are the new ones while the later ones are still the old.
+// Works in place: remaining entries move over removed ones, so that the first nodes and values of
+// the graph are the new ones while the later ones are still the old.
 class Simplifier {
  public:
   explicit Simplifier(Graph& graph)
@@ -96,7 +96,7 @@ class Simplifier {
   }
 
   // Elementwise ops broadcast by themselves: read what a broadcast_to reads when the result's
-  // shape stays the same.
+  // shape is unchanged.
   void skip_broadcasts(const Node& node, ValueList& inputs) {
     if (!node.op->elementwise || inputs.size() < 2) {
       return;

@@ -2,7 +2,7 @@
 #include "ir/signatures.h"
 #include "passes/bucket.h"
 #include "passes/memory.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 namespace meshtrain {
 namespace {
@@ -62,7 +62,7 @@ PlannedMemory planned_memory(const Program& program) {
 
 namespace {
 
-// Of the nodes of `graph` over the shapes of `shapes.values`.
+// Returns the FLOPs of the nodes of `graph` over the shapes of `shapes.values`.
 double sum_of_flops(const Graph& graph, const Graph& shapes, bool only_products = false) {
   Signatures signatures;
   std::vector<double> known;  // of each signature

@@ -20,8 +20,8 @@ std::string known_name(const CommOptions& options) {
   return "H100";
 }
 
-// Of calls between processes of that name, those of most devices inside a host or between hosts;
-// null where none were measured.
+// Returns the series of calls with that name over the most devices, inside a host or between hosts;
+// null when none was measured.
 const CommSeries* widest(const std::vector<CommSeries>& all, const std::string& name, bool across) {
   const CommSeries* best = nullptr;
   for (const CommSeries& series : all) {

@@ -12,7 +12,7 @@
 namespace meshtrain {
 namespace {
 
-// Of two ways; one without an algorithm is none.
+// Returns the faster call; a call without an algorithm does not count.
 CallTime faster(CallTime a, CallTime b) {
   return a.algorithm.empty() || b.seconds < a.seconds ? std::move(b) : std::move(a);
 }
@@ -154,7 +154,7 @@ double tensor_bytes(const CollectiveCall& call, GroupShape group) {
                                            : call.bytes;
 }
 
-// Of kernels in a device's own memory, which read and write so much together.
+// Returns the time of kernels that read and write `bytes` in a device's own memory.
 double local_time(const Hardware& hardware, int kernels, double bytes) {
   return kernels * hardware.kernel + bytes / memory_rate(hardware, bytes);
 }
@@ -224,7 +224,7 @@ CallTime reduce_scatter_call(const Hardware& hardware, const CollectiveCall& cal
   return time;
 }
 
-// Parts lie as runs on one side only: they are copied once, there or here.
+// Parts are contiguous on one side only: they are copied once, at sender or receiver.
 CallTime all_to_all_call(const Hardware& hardware, const CollectiveCall& call, GroupShape group) {
   CallTime time = exchange(hardware, call.bytes, group);
   time.seconds += local_time(hardware, 2, 2 * call.bytes);

@@ -8,12 +8,11 @@
 //   all_to_all       an exchange
 //   permute          a message
 //
-// Where several tensors, or shards that are no runs of theirs, go as one, they are copied together
-// before and apart afterwards. A kernel for that takes its launch and its bytes at the memory's
-// rate.
+// A bucket of several tensors, or of non-contiguous shards, is packed before the call and unpacked
+// after it. Each copy kernel takes a launch and its bytes at the memory's rate.
 //
-// NCCL's calls are a start, so many hops, so many bytes at a rate: the formulas of its own tuning
-// model, with whose constants the table of hardware is filled. n devices on h hosts, g = n / h on
+// An NCCL call takes a start, a number of hops, and its bytes at a rate: the formulas of NCCL's own
+// tuning model, whose constants fill the table of hardware. n devices on h hosts, g = n / h on
 // each, S bytes:
 //
 //   ring gather, scatter  start + (n - h) link hop + (h - 1) network hop + (n-1)/n S / B
@@ -25,8 +24,8 @@
 //                         network, and the posting of n - g messages there
 //   permute               start + a hop + S / rate
 //
-// B is the link's rate, or that of the g cards of a host where they are slower; between hosts a
-// link's hop in a ring is no shorter than posting a message. NCCL takes what is fastest for S among
+// B is the link's rate, or the rate of a host's g cards when they are slower. Between hosts, a hop
+// in a ring takes at least the time of posting a message. NCCL takes what is fastest for S among
 // algorithms and protocols; messages of their own have no LL128.
 #pragma once
 
@@ -56,8 +55,8 @@ struct CallTime {
   std::string algorithm;  // "ring LL128", "in switch"; empty: nothing to do
 };
 
-// `bytes`: the whole tensor of a gather or scatter, the tensor of an all_reduce, what one device
-// gives to an exchange (its own part, too) or a permute. 0 seconds for one device.
+// `bytes`: the whole tensor of a gather, scatter or all_reduce; for an exchange (own part included)
+// or a permute, the bytes of one device. Returns 0 seconds for one device.
 CallTime ring_gather(const Hardware& hardware, double bytes, GroupShape group);
 CallTime ring_all_reduce(const Hardware& hardware, double bytes, GroupShape group);
 CallTime tree_all_reduce(const Hardware& hardware, double bytes, GroupShape group);
@@ -78,7 +77,7 @@ struct CollectiveCall {
 // slice, which is local.
 CallTime collective_time(const Hardware& hardware, const CollectiveCall& call, GroupShape group);
 
-// What such calls are measured under: all_gather, all_to_all (exchanges, permutes, too), and
+// The names of measured calls: all_gather, all_to_all (also for exchanges and permutes), and
 // all_reduce_fixed, all_reduce_fast, reduce_scatter_fixed, reduce_scatter_fast.
 const std::vector<std::string>& call_names();
 std::string call_name(MoveKind kind, bool fixed);

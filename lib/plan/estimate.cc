@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 namespace meshtrain {
 namespace {
@@ -66,8 +66,8 @@ class Estimator {
   const Buffer& buffer(int b) const { return input_.program.buffers[static_cast<size_t>(b)]; }
 
   double bytes(int b) const {
-    const int64_t shards = hardware_.is_virtual ? buffer(b).num_pieces : 1;
-    return static_cast<double>(buffer(b).piece_bytes * shards);
+    const int64_t shards = hardware_.is_virtual ? buffer(b).num_shards : 1;
+    return static_cast<double>(buffer(b).shard_bytes * shards);
   }
 
   double bytes(const std::vector<int>& buffers) const {
@@ -174,7 +174,7 @@ class Estimator {
       const Buffer& to = buffer(step.outputs[i]);
       if (planned.kind == MoveKind::kAllReduce) {
         const bool is_even = num_elements(to.shape) % group.devices == 0;
-        call.uneven += is_even ? 0 : static_cast<double>(from.piece_bytes);
+        call.uneven += is_even ? 0 : static_cast<double>(from.shard_bytes);
       } else if (planned.kind == MoveKind::kAllGather || planned.kind == MoveKind::kReduceScatter) {
         call.is_packed = call.is_packed || differs_inside(from.sharding, to.sharding);
       }
@@ -182,7 +182,7 @@ class Estimator {
     return call;
   }
 
-  // What other reductions would cost more (or less) is kept for a note.
+  // Stores the difference to the other kind of reductions for a note.
   CallTime library_time(CollectiveCall call, GroupShape group) {
     const CallTime time = collective_time(hardware_, call, group);
     call.fixed = false;
@@ -310,7 +310,7 @@ class Estimator {
     }
   }
 
-  // The axis that moves most should lie on the fast links: the last one.
+  // The axis with the most traffic should use the fast links: the last axis.
   void note_slow_axis() {
     if (out_.hosts == 1 || out_.axes.size() < 2) {
       return;

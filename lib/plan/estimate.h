@@ -1,6 +1,6 @@
-// The time of a training step on hardware that need not be here: every kernel of the program by
-// its floating-point operations and bytes, every collective by the cost model, and a time line on
-// which collectives run beside kernels as far as data flow lets them.
+// Estimates the time of a training step on any hardware. Kernels are estimated by their
+// floating-point operations and bytes, collectives by the cost model. On the time line, collectives
+// overlap kernels as far as data flow allows.
 //
 // Blind for: small products (all reach the same part of the peak), what collectives take from the
 // kernels beside them, congestion, clocks under power limits, input from the host.
@@ -18,7 +18,7 @@ namespace meshtrain {
 
 struct PlannedCollective;
 
-// Of one collective of a step, in seconds.
+// The estimate of one collective of a step, in seconds.
 struct EstimatedCall {
   double seconds = 0;
   double exposed = 0;  // of that, kernels wait for it
@@ -26,7 +26,7 @@ struct EstimatedCall {
   GroupShape group;
 };
 
-// Where an axis of the mesh lies.
+// The placement of a mesh axis on hosts.
 struct AxisPlace {
   std::string name;
   GroupShape group;
@@ -37,9 +37,10 @@ struct Estimate {
   int64_t devices = 1, hosts = 1;
   bool fits = true;  // into the memory of a device
   std::vector<AxisPlace> axes;
-  std::vector<EstimatedCall> calls;  // beside PlanReport::collectives
+  std::vector<EstimatedCall> calls;  // beside PlanSummary::collectives
 
-  // Of a step on one device, in seconds: step = compute + memory + launch + exposed + jitter.
+  // The time of a step on one device, in seconds: step = compute + memory + launch + exposed +
+  // jitter.
   double compute = 0;   // kernels that are bound by their products
   double memory = 0;    // kernels that are bound by their bytes
   double launch = 0;    // begin and end of kernels

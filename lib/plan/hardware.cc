@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
 
-// What large products and copies reach of the data sheet, measured on an H200: 790 of 989 TFLOP/s
-// in bfloat16, 4.3 of 4.8 TB/s. The other devices are taken to reach as much.
+// The share of the data sheet that large products and copies reach, measured on an H200: 790 of 989
+// TFLOP/s in bfloat16, 4.3 of 4.8 TB/s. The same shares are assumed for other devices.
 constexpr double kMatmulShare = 790.0 / 989.0;
 constexpr double kMemoryShare = 4.3 / 4.8;
 

@@ -1,4 +1,4 @@
-// Hardware: what the cost model knows of a kind of device, of the links between devices of a host
+// Hardware: the cost model's figures for a kind of device, for the links between devices of a host
 // and of the network between hosts. The table is data (hardware.cc, with sources); a YAML file can
 // change any value of it and add devices (plan/hardware_file.h).
 #pragma once
@@ -55,7 +55,7 @@ struct Hardware {
   std::array<double, 3> ll_rate{};  // most that protocol LL reaches on 1, 2 and more hosts
   double tree_share = 1;            // of a ring's rate that a tree reaches
   double network_post = 0;          // to hand one message to the network's card
-  // What was measured stands instead of all formulas: inside a host, and between hosts.
+  // Measurements, which replace all formulas: inside a host, and between hosts.
   CallLines link_calls, network_calls;
   double jitter = 0;  // of the step, for each doubling of the devices beyond eight
 };

@@ -55,18 +55,18 @@ struct Case {
 Case make_case(MoveKind kind, int axis, int64_t n, int64_t bytes) {
   const int64_t elements = std::max<int64_t>(bytes / 4 / (n * n), 1) * n * n;
   const Sharding whole = Sharding::replicated(1);
-  const Sharding pending{{{}}, AxisMask{1} << axis, Combine::kSum};
+  const Sharding partial{{{}}, AxisMask{1} << axis, Combine::kSum};
   const Sharding split{{{axis}}, 0, Combine::kSum};
   if (kind == MoveKind::kAllReduce) {
-    return {kind, {elements}, pending, whole};
+    return {kind, {elements}, partial, whole};
   }
   if (kind == MoveKind::kAllGather) {
     return {kind, {elements}, split, whole};
   }
   if (kind == MoveKind::kReduceScatter) {
-    return {kind, {elements}, pending, split};
+    return {kind, {elements}, partial, split};
   }
-  // What one device holds is the size of an all_to_all.
+  // The size of an all_to_all is that of one device's shard.
   return {kind, {n, elements}, {{{axis}, {}}, 0, Combine::kSum}, {{{}, {axis}}, 0, Combine::kSum}};
 }
 
@@ -78,10 +78,10 @@ int add_buffer(Program& program, const Shape& shape, const Sharding& sharding) {
   buffer.shape = local_shape(shape, sharding, program.part.mesh());
   buffer.sharding = sharding;
   buffer.axes = sharding.used_axes();
-  buffer.num_pieces = program.part.num_pieces(buffer.axes);
-  buffer.piece_bytes = num_elements(buffer.shape) * static_cast<int64_t>(dtype_size(buffer.dtype));
+  buffer.num_shards = program.part.num_shards(buffer.axes);
+  buffer.shard_bytes = num_elements(buffer.shape) * static_cast<int64_t>(dtype_size(buffer.dtype));
   buffer.offset = program.arena_bytes;
-  const int64_t bytes = buffer.num_pieces * buffer.piece_bytes;
+  const int64_t bytes = buffer.num_shards * buffer.shard_bytes;
   program.arena_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   program.buffers.push_back(std::move(buffer));
   return static_cast<int>(program.buffers.size()) - 1;
@@ -117,12 +117,12 @@ Program make_program(const Case& c, const MeshPart& part, bool fixed) {
 int64_t moved_bytes(const Program& program) {
   int64_t bytes = 0;
   for (const Buffer& buffer : program.buffers) {
-    bytes += buffer.num_pieces * buffer.piece_bytes;
+    bytes += buffer.num_shards * buffer.shard_bytes;
   }
   return bytes;
 }
 
-// Of devices that fill hosts in order.
+// Returns the group of an axis when devices fill hosts in order.
 GroupShape group_of(const CommOptions& options, int axis) {
   const ProcessGroup* group = options.processes.group.get();
   const int64_t devices = options.mesh.num_devices();

@@ -24,7 +24,7 @@ struct CommOptions {
 struct CommPoint {
   int64_t bytes = 0;    // of the tensor, as in the cost model
   double seconds = 0;   // the median
-  int64_t moved = 0;    // bytes of all pieces of operand and result of this process
+  int64_t moved = 0;    // bytes of all shards of operand and result of this process
   double bus_rate = 0;  // bus_factor() times the bytes a second
 };
 
@@ -57,10 +57,9 @@ LineFit fit_line(const std::vector<double>& x, const std::vector<double>& second
 // another, a GPU is waited for after many. Collective.
 std::vector<CommSeries> measure_collectives(const CommOptions& options);
 
-// What to write into a file of hardware. Of several processes: an entry `cluster`, whose calls are
-// the lines of the series, of each kind those of most devices inside a host and between hosts; of
-// virtual devices on a processor: `cpu`; of those on one GPU, which plan does not estimate: a
-// comment.
+// Returns the entry for a hardware file. For several processes: an entry `cluster` with the series
+// of each kind for the most devices inside a host and between hosts. For virtual devices on a CPU:
+// an entry `cpu`. For virtual devices on one GPU, which `plan` does not estimate: a comment.
 std::string hardware_lines(const std::vector<CommSeries>& series, const CommOptions& options);
 
 }  // namespace meshtrain

@@ -103,8 +103,8 @@ void Console::on_epoch_begin(const EpochStart& start) {
   begin(start.epochs > 1 ? fmt::format("Epoch {}/{}", start.epoch + 1, start.epochs) : "",
         start.steps);
 }
-void Console::on_train_step(const TrainPosition& at, const StepRunner& runner) {
-  step(at.batch, [&runner] { return runner.logs(); });
+void Console::on_train_step(const TrainPosition& position, const StepRunner& runner) {
+  step(position.batch, [&runner] { return runner.logs(); });
 }
 void Console::on_epoch_end(EpochReport& report) {
   end(report.steps, report.logs);

@@ -1,5 +1,5 @@
-// Console: a run as people see it. stdout is the record (what a file or a pipe should hold), stderr
-// the animation and the messages.
+// Console: the output of a run for people. stdout is the record for a file or a pipe; stderr has
+// the animation and messages.
 //
 //   verbose   stdout                                     stderr
 //   auto      "Epoch 1/3", Keras' verbose-2 line         a terminal: Keras' bar while it moves
@@ -7,8 +7,8 @@
 //   2         "Epoch 1/3", Keras' verbose-2 line         -
 //   0         nothing                                    -
 //
-// On a terminal the finished line takes the bar's place. Where stderr is no terminal, long epochs
-// (auto, 2) get a line there every 60 s.
+// On a terminal the finished line replaces the bar. Where stderr is no terminal, long epochs (auto,
+// 2) get a line there every 60 s.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ class Console : public Hook {
   explicit Console(ConsoleOptions options);
 
   void on_epoch_begin(const EpochStart& start) override;
-  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_train_step(const TrainPosition& position, const StepRunner& runner) override;
   void on_epoch_end(EpochReport& report) override;
   void on_pass_begin(const PassPosition& position) override;
   void on_pass_step(const PassPosition& position, const StepRunner& runner) override;
@@ -49,7 +49,7 @@ class Console : public Hook {
 
   // The end: writes the final result in quiet mode.
   void finish();
-  // Takes a moving bar off the terminal, before an error is shown.
+  // Removes a moving bar from the terminal before an error is shown.
   void interrupt();
 
  private:

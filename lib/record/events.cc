@@ -71,7 +71,7 @@ void EventLog::end(int exit_code, std::string_view message) {
                                      json_string(message)));
 }
 
-void EventLog::on_train_step(const TrainPosition& at, const StepRunner& runner) {
+void EventLog::on_train_step(const TrainPosition& position, const StepRunner& runner) {
   if (!log_steps_) {
     return;
   }
@@ -79,8 +79,8 @@ void EventLog::on_train_step(const TrainPosition& at, const StepRunner& runner) 
   const std::string text = !std::isfinite(loss) ? "null"
                            : float64_           ? format_shortest(loss)
                                                 : format_shortest(static_cast<float>(loss));
-  emit(fmt::format(R"({{"event":"step","epoch":{},"step":{},"loss":{}}})", at.epoch + 1, at.batch,
-                   text));
+  emit(fmt::format(R"({{"event":"step","epoch":{},"step":{},"loss":{}}})", position.epoch + 1,
+                   position.batch, text));
 }
 
 void EventLog::on_epoch_end(EpochReport& report) {

@@ -7,8 +7,8 @@
 //   {"event":"warning","text":"..."}
 //   {"event":"end","exit_code":0}
 //
-// Numbers have the shortest text that reads back as the same number of their type (a step's loss is
-// a float32 unless the dtype policy is float64); what is not finite is null, as JSON knows no such
+// Numbers have the shortest text that reads back as the same number of their type; a step's loss is
+// a float32 unless the dtype policy is float64. A non-finite value is null, as JSON has no such
 // number. `seconds` include validation, `ms_per_step` does not.
 #pragma once
 
@@ -32,7 +32,7 @@ class EventLog : public Hook {
   void start(const RunInfo& info);
   void end(int exit_code, std::string_view message = {});
 
-  void on_train_step(const TrainPosition& at, const StepRunner& runner) override;
+  void on_train_step(const TrainPosition& position, const StepRunner& runner) override;
   void on_epoch_end(EpochReport& report) override;
   void on_pass_end(const PassPosition& position, const EvaluateReport& report) override;
   void on_warning(const std::string& text) override;

@@ -63,7 +63,7 @@ bool LineLog::write_waiting() {
     if (written <= 0) {
       error_number_ = written < 0 ? errno : ENOSPC;
       if (done > 0 && ftruncate(fd_, size_) != 0) {
-        // What was written stays; only the rest is still to come.
+        // Written bytes are kept; only the rest is still to be written.
         size_ += static_cast<int64_t>(done);
         waiting_.erase(0, done);
       }

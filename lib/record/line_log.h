@@ -1,5 +1,5 @@
-// LineLog: a file that grows by whole lines, one write() each, so that a reader never sees half a
-// line and a crash loses nothing that was reported.
+// LineLog: a file that grows by whole lines, one write() each. A reader never gets half a line, and
+// a crash loses no reported line.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class LineLog {
   // Called once, with the reason, when lines can no longer be written.
   using OnTrouble = std::function<void(const std::string& message)>;
 
-  // Creates `path` anew, or goes on at its end. Throws FileError (exit 74).
+  // Creates `path` anew, or appends to it. Throws FileError (exit 74).
   LineLog(std::string path, OnTrouble on_trouble, bool append = false);
   ~LineLog();
   LineLog(const LineLog&) = delete;
@@ -26,9 +26,9 @@ class LineLog {
   // Appends bytes that belong together, as they are.
   void write(std::string_view bytes);
   int64_t size() const { return size_; }  // bytes in the file
-  // Brings what was written to the disk, as far as that works. Another thread may call it.
+  // Syncs written lines to the disk, as far as possible. Thread-safe.
   void sync() const;
-  // Throws FileError (exit 74) when lines are still waiting or were given up.
+  // Throws FileError (exit 74) when lines are still unwritten or were dropped.
   void close();
 
  private:

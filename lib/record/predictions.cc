@@ -102,7 +102,7 @@ std::string jsonl_text(std::span<const NamedTensor> outputs, int64_t samples) {
   return text;
 }
 
-// Where a link leads to: it stays when the file is replaced.
+// The target of a link: the link is kept when the file is replaced.
 std::string place_of(const std::string& path) {
   std::error_code error;
   const bool is_file = !fs::exists(path, error) || fs::is_regular_file(path, error);
@@ -121,7 +121,7 @@ void check_predictions_path(const std::string& path, size_t num_outputs) {
       "E140", {},
       is_npy ? fmt::format("`--output {}`: the model has {} outputs, a .npy file holds one", path,
                            num_outputs)
-             : fmt::format("`--output {}` has no ending that is known", path))
+             : fmt::format("`--output {}` has no known file extension", path))
       .help(is_npy ? "end it with .npz, .csv or .jsonl" : "end it with .npy, .npz, .csv or .jsonl");
 }
 
@@ -152,7 +152,7 @@ void check_predictions_folder(const std::string& path, const std::string& input)
 
 void write_predictions(const std::string& given, std::span<const NamedTensor> outputs) {
   const int64_t samples = outputs.front().tensor.shape()[0];
-  const std::string path = place_of(given);  // whose ending may be none that is known
+  const std::string path = place_of(given);  // may have no known extension
   if (ends_with(given, ".csv")) {
     write_file_atomic(path, csv_text(outputs, samples));
   } else if (ends_with(given, ".jsonl")) {

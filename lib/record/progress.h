@@ -5,7 +5,7 @@
 //   verbose 1   a line redrawn with backspaces: bold count, green bar, time, metrics
 //   verbose 2   one line when the last step is done
 //
-// The clock and the stream are given from outside, so that tests own both.
+// The clock and the stream are parameters, so that tests control both.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,14 @@ class Progbar {
   Progbar(int64_t target, int verbose, Clock now, TextSink write);
 
   // `current` steps are done. Draws unless less than 0.05 s passed since the last drawing; `logs`
-  // is called only for a drawing and gives the running values.
+  // is called only for a drawing and returns the running values.
   void update(int64_t current, const std::function<Logs()>& logs);
   // The end of the epoch, evaluation or prediction: always drawn, with the elapsed time and a line
   // feed. An unknown target becomes `current`; a known one is shown as reached even when the data
   // ran out before.
   void finish(int64_t current, const Logs& logs);
-  // Takes the drawing off the screen (verbose 1): the cursor is at the start of an empty line.
+  // Removes the drawing from the screen (verbose 1), and leaves the cursor at the start of an empty
+  // line.
   void erase();
 
   double elapsed() const { return now_() - start_; }
@@ -53,7 +54,7 @@ class Progbar {
   int64_t width_ = 0;  // visible columns of the drawing on the screen
 };
 
-// Of a mean as verbose 1 (`absolute`) or verbose 2 prints it: "0.5000", "1.0000e-03", "nan".
+// Formats a mean as verbose 1 (`absolute`) or verbose 2 prints it: "0.5000", "1.0000e-03", "nan".
 std::string progress_number(double value, bool absolute);
 // "200ms/step", "1s/step", "12us/step".
 std::string progress_step_time(double seconds);

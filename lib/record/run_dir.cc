@@ -26,7 +26,7 @@ constexpr uint64_t kMaxMetrics = uint64_t{1} << 34;
 constexpr int kMaxAttempts = 100;  // at an unused id; each has 65536 values a second
 
 // What a shell or a pattern would take for something else becomes "_", with a hash of the name: two
-// names hardly ever share a folder. Characters beyond ASCII stay.
+// names hardly ever share a folder. Characters beyond ASCII are kept.
 std::string file_name_of(std::string_view name) {
   constexpr size_t kLongest = 255, kOfHash = 5;
   std::string out;
@@ -99,7 +99,7 @@ std::optional<Diagnostic> occupied(const RunDirOptions& options) {
   Diagnostic out{Severity::kError, "E141", fmt::format("`{}` {}", options.dir, problem),
                  options.dir_loc,  {},     {}};
   return out.help(problem == "holds another run"
-                      ? "--resume to go on with it, or another folder"
+                      ? "--resume to continue it, or another folder"
                       : "another folder, or no -o for a new one under runs/ each time");
 }
 
@@ -205,7 +205,7 @@ RunDir::RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble)
       if (make_folder(options, path_)) {
         break;
       }
-      if (!options.new_folder.empty()) {  // whoever chose it would take that run for this one
+      if (!options.new_folder.empty()) {  // the caller would take that run for this one
         throw ConfigError(cannot_create(options, path_, EEXIST));
       }
     }
@@ -237,12 +237,12 @@ void RunDir::check_room(int64_t num_bytes) const {
   }
 }
 
-void RunDir::rewind(const TrainPosition& at) {
+void RunDir::rewind(const TrainPosition& position) {
   const std::string path = file("metrics.jsonl");
   std::error_code error;
   if (fs::exists(path, error)) {
     const std::string text = read_file(path, kMaxMetrics);
-    const std::string rest = rewound_metrics(text, at);
+    const std::string rest = rewound_metrics(text, position);
     if (rest != text) {
       write_file_atomic(path, rest);
     }
@@ -315,7 +315,7 @@ std::string latest_run(const RunDirOptions& options) {
   return is_run_dir(run) ? run : "";
 }
 
-std::string rewound_metrics(std::string_view text, const TrainPosition& at) {
+std::string rewound_metrics(std::string_view text, const TrainPosition& position) {
   std::string out;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -334,9 +334,9 @@ std::string rewound_metrics(std::string_view text, const TrainPosition& at) {
     const bool is_step = event["event"] == "step";
     const int64_t epoch = number("epoch");
     const bool again =
-        (is_step &&
-         (epoch > at.epoch + 1 || (epoch == at.epoch + 1 && number("step") > at.batch))) ||
-        (event["event"] == "epoch" && epoch > at.epoch) || event["event"] == "evaluate";
+        (is_step && (epoch > position.epoch + 1 ||
+                     (epoch == position.epoch + 1 && number("step") > position.batch))) ||
+        (event["event"] == "epoch" && epoch > position.epoch) || event["event"] == "evaluate";
     if (!again) {
       out += line;
     }

@@ -1,12 +1,12 @@
-// The run directory: everything that a run leaves behind.
+// The run directory: all files of a run.
 //
 //   config.yaml            as written            config.resolved.yaml   every value with its origin
 //   metrics.jsonl          what happened         weights.safetensors    at the end, by Keras paths
 //   plan.txt, plan.json    what is sharded how   checkpoints/
 //   data.json              what was learned from the training data: learned_file.h
 //
-// config.resolved.yaml can be used from anywhere: the places of data are absolute.
-// A run never writes into another run's directory; one that is resumed goes on in its own.
+// config.resolved.yaml can be used from anywhere: the paths of data are absolute. A run never
+// writes into another run's directory; a resumed run continues in its own.
 #pragma once
 
 #include <memory>
@@ -27,43 +27,41 @@ struct RunDirOptions {
                       // and a hash
   std::string root = "runs";
   std::string new_folder;  // its name, in place of <time>_<4 hex digits>
-  bool resume = false;     // `dir` holds a run, and it goes on
+  bool resume = false;     // continue the run in `dir`
 };
 
-// What can be said before anything else is done: E141 `dir` holds another run (or anything), E142
-// (exit 74) it cannot be made or written to. What a run leaves that is killed before it reports
-// anything, a checkpoints/ without one and an empty metrics.jsonl, is nothing: that run is begun
-// again.
+// Checks `dir` before anything else is done: E141 when it holds another run (or anything), E142
+// (exit 74) when it cannot be created or written to. A run that was killed before its first report
+// leaves an empty checkpoints/ and an empty metrics.jsonl: such a folder counts as empty.
 void check_run_dir(const RunDirOptions& options, Diagnostics& diagnostics);
 
-// Whether folder `path`, which need not exist, can get new files: else E142.
+// Checks that files can be created in folder `path`, which need not exist: else E142.
 void check_can_make(const std::string& path, const SourceLoc& loc, Diagnostics& diagnostics);
 
 class RunDir {
  public:
-  // Makes the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link
-  // `latest` to it. Throws ConfigError E141, E142.
-  // To go on, it must be there already, and rewind() must come before metrics().
+  // Creates the directory, its checkpoints/ and metrics.jsonl and, in <root>/<name>, the link
+  // `latest` to it. Throws ConfigError E141, E142. A resumed run needs an existing directory, and
+  // rewind() before metrics().
   RunDir(const RunDirOptions& options, LineLog::OnTrouble on_trouble);
 
-  // The same, which another process made and writes.
+  // The directory of a run whose files another process writes.
   explicit RunDir(std::string path) : path_(std::move(path)) {}
 
-  // Takes what was reported after `at` out of metrics.jsonl: it is going to happen again. Throws
+  // Removes events after `position` from metrics.jsonl, since these steps are repeated. Throws
   // FileError (exit 74).
-  void rewind(const TrainPosition& at);
+  void rewind(const TrainPosition& position);
 
-  // Whether the weights, which are written last, will have room: E142 (exit 74) before the work is
-  // done that they come from.
+  // Checks at the start that there is room for the final weights: E142 (exit 74).
   void check_room(int64_t num_bytes) const;
 
   const std::string& path() const { return path_; }
   std::string file(std::string_view name) const;
-  // Writes a file whole or not at all. Throws FileError (exit 74).
+  // Writes a file atomically. Throws FileError (exit 74).
   void write(std::string_view name, std::string_view text) const;
   LineLog& metrics() { return *metrics_; }
-  // Brings the folder, its name and metrics.jsonl to the disk. Throws FileError (exit 74). Another
-  // thread than that of metrics() may call it.
+  // Syncs the folder, its name and metrics.jsonl to the disk. Throws FileError (exit 74). May be
+  // called from another thread than metrics().
   void sync() const;
 
  private:
@@ -72,19 +70,19 @@ class RunDir {
   std::unique_ptr<LineLog> metrics_;
 };
 
-// Whether `dir` holds a run.
+// Returns whether `dir` holds a run.
 bool is_run_dir(const std::string& dir);
-// Whether the run in `dir` came to its end.
+// Returns whether the run in `dir` has ended.
 bool is_finished_run(const std::string& dir);
 // For RunDirOptions::new_folder: "2026-01-05_14-03-22_7f3a".
 std::string new_folder_name(int attempt = 0);
 // The folder of the runs of that name: "runs/mlp".
 std::string runs_folder(const RunDirOptions& options);
-// The folder of the newest run of that name, or "" when there is none.
+// Returns the folder of the newest run of that name, or "".
 std::string latest_run(const RunDirOptions& options);
 
-// The lines of metrics.jsonl without the steps, epochs and evaluations after `at`, and without a
-// last line that is cut short.
-std::string rewound_metrics(std::string_view text, const TrainPosition& at);
+// Returns the lines of metrics.jsonl without the steps, epochs and evaluations after `position`,
+// and without a truncated last line.
+std::string rewound_metrics(std::string_view text, const TrainPosition& position);
 
 }  // namespace meshtrain

@@ -1,5 +1,5 @@
-// RunInfo: what a run is, known before its first step; shown on the first screen and kept as the
-// "start" event.
+// RunInfo: the description of a run before its first step, for the first screen and the "start"
+// event.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ struct RunInfo {
   std::string version;
   std::string config;  // the file, or files, as given
   std::string name;
-  std::string run_dir;  // empty for verbs that leave none
+  std::string run_dir;  // empty for subcommands without a run folder
   int64_t seed = 0;
   std::string dtype_policy;
 
@@ -41,7 +41,7 @@ struct RunInfo {
   int64_t bytes_per_device = 0;  // weights, optimizer state and metrics that one device holds
 };
 
-// Seven lines for people, one more when it goes on from a checkpoint:
+// Seven lines for people, and one more for a run resumed from a checkpoint:
 //   meshtrain 0.1.0  mnist-mlp.yaml
 //   mesh        2 x 4  data=2 model=4
 //   devices     8 x cpu (virtual) on 2 threads

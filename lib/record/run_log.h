@@ -1,5 +1,5 @@
-// log.txt: what happened when, one line each, over all starts of a run. Unlike metrics.jsonl it is
-// history: what a resumed run does again stands there twice.
+// log.txt: a line for each event with its time, over all starts of a run. Unlike metrics.jsonl it
+// is a history: steps that a resumed run repeats are in it twice.
 //
 //   2026-01-05T14:03:22.123Z start meshtrain 0.1.0 mlp.yaml, mesh data=2 model=4
 //   2026-01-05T14:03:25.871Z epoch 1 accuracy 0.8912 loss 0.3921
@@ -18,7 +18,7 @@ namespace meshtrain {
 
 class RunLog : public Hook {
  public:
-  // Goes on at the end of the file. Throws FileError (exit 74).
+  // Appends to the file. Throws FileError (exit 74).
   RunLog(std::string path, LineLog::OnTrouble on_trouble);
 
   void start(const RunInfo& info);

@@ -1,4 +1,4 @@
-// RunWriter: what is written down about a run as it goes: its events, log.txt, meta.json,
+// RunWriter: writes the record of a run while it trains: its events, log.txt, meta.json,
 // report.html.
 #pragma once
 
@@ -27,12 +27,13 @@ class RunWriter {
   RunWriter(Options options, const Config& config, RunDir& run, Console& console);
 
   void start(const RunInfo& info, const std::vector<std::string>& command_line);
-  // What a trainer calls: events, log.txt, console.
+  // The hooks for a trainer: events, log.txt, console.
   std::vector<Hook*> hooks();
   void saved(const std::string& text);
   void warn(const std::string& text);
   Console& console() { return console_; }
-  // How the run ended. What cannot be written then is a warning: the results are there.
+  // Writes the result of the run. A write error is only a warning, since the weights are saved
+  // already.
   void end(int exit_code, const std::string& message);
   // Throws FileError (exit 74) when metrics.jsonl is not whole.
   void close();

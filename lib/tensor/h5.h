@@ -1,8 +1,8 @@
 // HDF5 files as Keras writes weights: groups, whole datasets, and a text attribute `name` of a
 // group.
 //
-// Format: Keras 3 saving_lib.H5IOStore. The library that parses HDF5 has had
-// many memory errors with hostile files, so that reading happens in a child process with limits.
+// Format: Keras 3 saving_lib.H5IOStore. The library that parses HDF5 has had many memory errors
+// with hostile files, so a child process with limits reads them.
 #pragma once
 
 #include <map>
@@ -34,8 +34,7 @@ struct H5Vars {
   std::vector<const HostTensor*> tensors;
 };
 
-// Replaces `path` whole or not at all. Equal arguments give equal files. Throws FileError (exit
-// 74).
+// Replaces `path` atomically. Equal arguments give equal files. Throws FileError (exit 74).
 void write_h5(const std::string& path, std::span<const H5Vars> groups);
 // The same as bytes.
 std::vector<std::byte> h5_image(std::span<const H5Vars> groups);

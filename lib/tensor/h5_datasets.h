@@ -1,7 +1,7 @@
 // Datasets of an HDF5 file, read some rows at a time: files of any size work.
 //
-// As with weights (h5.h), the library runs in a child process, which lives as long as this object:
-// a hostile file that takes over the library, or makes it run for ever, has nothing there. The
+// As with weights (h5.h), the library runs in a child process, which lives as long as this object.
+// A hostile file that takes over the library, or makes it run for ever, gains nothing there. The
 // library serves one call at a time, and so does the child.
 #pragma once
 
@@ -34,14 +34,14 @@ class H5Datasets {
   // Paths of all datasets ("group/x"), sorted.
   const std::vector<std::string>& names() const { return names_; }
 
-  // Throws ConfigError E320 for a dataset that is not there, lies behind a soft or external link or
-  // in other files, needs a filter that is no part of the library, holds no numbers, or declares
-  // more elements than are stored. Numbers in the other byte order are turned when read; a single
-  // number is an array of one.
+  // Throws ConfigError E320 for a dataset that is missing, is behind a soft or external link, is in
+  // other files, needs a foreign filter, holds no numbers, or declares more elements than are
+  // stored. Numbers in the other byte order are converted on reading; a scalar is an array of one
+  // element.
   H5Dataset open(const std::string& name);
 
-  // Copies rows `order` of dimension 0 to `to`. Several threads may call it. Throws ConfigError
-  // E320 for what is damaged.
+  // Copies rows `order` of dimension 0 to `to`. Thread-safe. Throws ConfigError E320 for damaged
+  // data.
   void read(const H5Dataset& dataset, std::span<const int64_t> order, std::byte* to) const;
 
  private:
@@ -50,7 +50,7 @@ class H5Datasets {
   uint64_t number(uint64_t limit) const;
   std::string text() const;
   void expect(char kind) const;  // throws what the child says instead
-  // Asks for rows; `take(first, count, row_bytes)` receives those from the first-th of them on.
+  // Requests rows; `take(first, count, row_bytes)` receives `count` rows from number `first` on.
   template <class Take>
   void request(const H5Dataset& dataset, std::span<const int64_t> order, Take&& take) const;
 

@@ -1,4 +1,4 @@
-// What reading and writing HDF5 share: handles that close themselves, and element types.
+// Shared by reading and writing of HDF5: handles that close themselves, and element types.
 #pragma once
 
 #include <hdf5.h>
@@ -10,7 +10,7 @@
 
 namespace meshtrain {
 
-// An identifier of the library with the function that closes it; negative when the call failed.
+// An identifier of the library and its closing function; negative when the call failed.
 class H5Handle {
  public:
   H5Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
@@ -33,12 +33,12 @@ class H5Handle {
 // No text on stderr, no plug-ins, no file locks (which some network file systems lack).
 void prepare_h5();
 
-// The type of `dtype` in memory, a new identifier. bool is an enumeration and bfloat16 two opaque
-// bytes, as h5py stores them.
+// Returns a new identifier of the type of `dtype` in memory. bool is an enumeration and bfloat16
+// two opaque bytes, as h5py stores them.
 hid_t h5_type(DType dtype);
 
-// The type of the elements in a file, whatever their byte order; nothing when they are no numbers.
-// `dataset` is where bfloat16 has its attribute.
+// Returns the type of the elements in a file, in any byte order; nothing when they are no numbers.
+// `dataset` has the attribute of bfloat16.
 std::optional<DType> h5_dtype(hid_t type, hid_t dataset);
 
 // An enumeration, a text of any length, ...

@@ -1,4 +1,4 @@
-// The child of H5Datasets: what runs the library.
+// The server in the child process of H5Datasets, which runs the library.
 //
 // The parent sends a letter with its arguments; each answer begins with a letter too.
 //   O name            -> D dtype, chunked, rank, sizes       or E message
@@ -18,10 +18,11 @@ constexpr uint32_t kMaxH5Rank = 32;
 constexpr uint64_t kMaxH5Objects = 200000;
 constexpr uint64_t kH5RunBytes = uint64_t{4} << 20;  // of rows that are read at once
 
-// How many rows from the beginning of `order` follow each other, and are read and sent together.
+// Returns how many rows from the beginning of `order` are consecutive: they are read and sent
+// together.
 size_t h5_run(std::span<const int64_t> order, uint64_t row_bytes);
 
-// Serves until nobody asks any more.
+// Serves requests until the parent closes the connection.
 void serve_h5(const std::string& path, const IsolatedProcess::Send& send,
               const IsolatedProcess::Receive& receive);
 

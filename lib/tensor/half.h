@@ -1,4 +1,4 @@
-// The 16-bit floats, which are kept as uint16_t and computed with as float.
+// The 16-bit floats: stored as uint16_t, computed as float.
 #pragma once
 
 #include <bit>

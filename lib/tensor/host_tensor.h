@@ -15,7 +15,7 @@ namespace meshtrain {
 class HostTensor {
  public:
   HostTensor() = default;  // an empty float32 tensor of shape (0,)
-  // Zero-filled. Throws RuntimeFailure (exit 4) when the memory cannot be had.
+  // Zero-filled. Throws RuntimeFailure (exit 4) when allocation fails.
   HostTensor(DType dtype, Shape shape);
   HostTensor(HostTensor&&) = default;
   HostTensor& operator=(HostTensor&&) = default;
@@ -41,7 +41,7 @@ class HostTensor {
     return {data<T>(), static_cast<size_t>(size_)};
   }
 
-  // Element `index` as a double, whatever the dtype (float16 and bfloat16 included).
+  // Returns element `index` as a double, for every dtype (float16 and bfloat16 included).
   double at(int64_t index) const;
   // Stores `value` converted to the dtype.
   void set(int64_t index, double value);
@@ -71,7 +71,7 @@ HostTensor tensor_of(DType dtype, Shape shape, const std::vector<T>& values) {
   return out;
 }
 
-// As weight files and archives hold it.
+// A tensor of a weight file or archive.
 struct NamedTensor {
   std::string name;  // "d1/kernel"
   HostTensor tensor;

@@ -236,9 +236,9 @@ void write_npy(const std::string& path, const HostTensor& tensor) {
     return write_npy(path, tensor.cast(DType::kFloat32));
   }
   const std::string header = npy_header(tensor.dtype(), tensor.shape());
-  const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(header)),
+  const std::span<const std::byte> chunks[] = {std::as_bytes(std::span(header)),
                                                {tensor.bytes(), tensor.num_bytes()}};
-  write_file_atomic(path, std::span<const std::span<const std::byte>>(pieces));
+  write_file_atomic(path, std::span<const std::span<const std::byte>>(chunks));
 }
 
 }  // namespace meshtrain

@@ -29,17 +29,17 @@ struct NpyLayout {
   bool fortran_order = false;  // never for one dimension, where it says nothing
   uint64_t num_bytes = 0;
 
-  // Elements as stored to elements as they are in memory; the order stays.
+  // Converts stored elements to elements in memory, in the same order.
   void convert(std::byte* data, size_t num_bytes) const;
 };
-// Reads the header and compares what follows it with the shape; leaves `bytes` at the data.
+// Reads the header and compares the size of the data with the shape; leaves `bytes` at the data.
 NpyLayout read_npy_layout(ByteReader& bytes, const std::string& name);
 
 // The header, padded so that the data begin at a multiple of 64. bfloat16 has no NumPy type: its
 // header is float32's.
 std::string npy_header(DType dtype, const Shape& shape);
 
-// Replaces `path` whole or not at all; bfloat16 is widened to float32. Throws FileError (exit 74).
+// Replaces `path` atomically; bfloat16 is widened to float32. Throws FileError (exit 74).
 void write_npy(const std::string& path, const HostTensor& tensor);
 
 }  // namespace meshtrain

@@ -18,7 +18,7 @@ class ZipReader;
 // An array of an archive.
 struct NpzMember {
   NpyLayout layout;
-  // Where the .npy member and its elements begin in the file when it is stored, not deflated.
+  // Offsets of the .npy member and of its elements in the file, when it is stored, not deflated.
   std::optional<uint64_t> offset, data_offset;
   uint32_t crc = 0;  // CRC-32 of the .npy member
 };
@@ -35,9 +35,9 @@ class NpzReader {
 
   const std::vector<std::string>& names() const { return names_; }  // in the archive's order
   bool has(std::string_view name) const;
-  // What an array is and where it lies. Throws as read().
+  // Returns type, shape and offsets of an array. Throws as read().
   NpzMember member(std::string_view name);
-  // The elements of an array for who reads them bit by bit, while the archive is open.
+  // The elements of an array, read incrementally while the archive is open.
   std::unique_ptr<ByteReader> open(std::string_view name);
   // Throws ConfigError E306 for an unknown name or damaged member, E301..E305 as read_npy.
   HostTensor read(std::string_view name);
@@ -53,8 +53,8 @@ class NpzReader {
 // All arrays, in the archive's order.
 std::vector<NamedTensor> read_npz(const std::string& path);
 
-// Replaces `path` whole or not at all; members are stored, not deflated, and carry no time, so that
-// equal tensors give equal files. bfloat16 is widened to float32. Throws FileError (exit 74).
+// Replaces `path` atomically. Members are stored, not deflated, and have no time, so that equal
+// tensors give equal files. bfloat16 is widened to float32. Throws FileError (exit 74).
 void write_npz(const std::string& path, std::span<const NamedTensor> tensors);
 
 }  // namespace meshtrain

@@ -1,5 +1,5 @@
-// What the readers of tensor files share: errors that name the file, and sources of bytes whose
-// length is known, so that nothing is allocated on the word of a header alone.
+// Shared by the readers of tensor files: errors that name the file, and byte sources of known
+// length, so that no allocation trusts a header alone.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 
 namespace meshtrain {
 
-// Throws ConfigError `code`: "`train.npy`: " + message. The place in a config is added by who knows
-// it.
+// Throws ConfigError `code`: "`train.npy`: " + message. The place in a config is added by the
+// caller that knows it.
 template <class... Args>
 [[noreturn]] void read_error(const char* code, const std::string& path,
                              fmt::format_string<Args...> format, Args&&... args) {

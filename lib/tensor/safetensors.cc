@@ -127,11 +127,11 @@ SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const StringMap& metadata) {
   const SafetensorsHead head = make_safetensors_head(tensors, metadata);
-  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(head.bytes))};
+  std::vector<std::span<const std::byte>> chunks = {std::as_bytes(std::span(head.bytes))};
   for (const size_t i : head.order) {
-    pieces.push_back(tensors[i].bytes);
+    chunks.push_back(tensors[i].bytes);
   }
-  write_file_atomic(path, std::span<const std::span<const std::byte>>(pieces));
+  write_file_atomic(path, std::span<const std::span<const std::byte>>(chunks));
 }
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,

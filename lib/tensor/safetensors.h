@@ -1,8 +1,7 @@
 // Safetensors files: 8 bytes of header length, a JSON header, the tensors' bytes without gaps.
 //
-// Format: github.com/huggingface/safetensors, README "Format". The reader trusts nothing: every
-// rule of the format is checked before memory is taken, and each message names the file and both
-// sizes.
+// Format: github.com/huggingface/safetensors, README "Format". The reader trusts nothing: it checks
+// every rule of the format before it allocates memory. Each message names the file and both sizes.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +40,7 @@ class SafetensorsReader {
   const Entry* find(std::string_view name) const;  // null when there is none
 
   HostTensor read(const Entry& entry) const;
-  // `num_bytes` from byte `offset` of the tensor, for pieces of large ones.
+  // `num_bytes` from byte `offset` of the tensor, for chunks of large ones.
   void read(const Entry& entry, uint64_t offset, std::byte* to, size_t num_bytes) const;
 
  private:
@@ -64,8 +63,8 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// What a file with these tensors begins with, up to the first byte of data (at a multiple of 64),
-// and the order of the data: indices into `tensors`.
+// The beginning of a file, up to the first byte of data (at a multiple of 64), and the order of the
+// data: indices into `tensors`.
 struct SafetensorsHead {
   std::string bytes;
   std::vector<size_t> order;
@@ -73,9 +72,9 @@ struct SafetensorsHead {
 SafetensorsHead make_safetensors_head(std::span<const TensorView> tensors,
                                       const StringMap& metadata);
 
-// Replaces `path` whole or not at all. Larger elements come first, so that every tensor is aligned
-// to its element, otherwise the order is kept; data begin at a multiple of 64 bytes. Equal
-// arguments give equal files. Throws FileError (exit 74); InternalError for a name given twice.
+// Replaces `path` atomically. Tensors with larger elements precede others, so that every tensor is
+// aligned; otherwise the order is kept. Data begin at a multiple of 64 bytes. Equal arguments give
+// equal files. Throws FileError (exit 74); InternalError for a name given twice.
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const StringMap& metadata = {});
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,

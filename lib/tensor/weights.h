@@ -1,4 +1,4 @@
-// Weight files of every kind that can be read, by their names' ends.
+// Reads weight files of every supported kind, by file extension.
 #pragma once
 
 #include <string>

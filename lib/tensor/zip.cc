@@ -16,7 +16,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxMemberName = 512;
-// Deflate cannot shrink below 1/1032: what claims more lies.
+// Deflate cannot shrink below 1/1032: a larger claim is false.
 constexpr uint64_t kMaxRatio = 1032;
 // A member both larger and denser than these is refused even if it is true.
 constexpr uint64_t kBombBytes = uint64_t{1} << 30;
@@ -240,13 +240,13 @@ std::string ZipReader::text(std::string_view name, uint64_t max_bytes) const {
 
 namespace {
 
-// Adds one member that borrows its pieces until the archive is closed.
+// Adds one member that borrows its chunks until the archive is closed.
 bool add_member(zip_t* zip, const ZipMember& member) {
   std::vector<zip_buffer_fragment_t> fragments;
-  for (const std::span<const std::byte> piece : member.pieces) {
-    if (!piece.empty()) {
+  for (const std::span<const std::byte> chunk : member.chunks) {
+    if (!chunk.empty()) {
       fragments.push_back(
-          {reinterpret_cast<zip_uint8_t*>(const_cast<std::byte*>(piece.data())), piece.size()});
+          {reinterpret_cast<zip_uint8_t*>(const_cast<std::byte*>(chunk.data())), chunk.size()});
     }
   }
   zip_source_t* source = zip_source_buffer_fragment(zip, fragments.data(), fragments.size(), 0);

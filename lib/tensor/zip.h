@@ -35,11 +35,11 @@ class ZipReader {
   bool has(std::string_view name) const;
   uint64_t size(std::string_view name) const;  // of the member, as declared
   uint32_t crc(std::string_view name) const;   // likewise
-  // Where the member's bytes begin in the file when it is stored, not deflated.
+  // Returns the offset of the member's bytes in the file, when it is stored, not deflated.
   std::optional<uint64_t> stored_offset(std::string_view name) const;
 
-  // Hands the member's bytes to `read`, then reads what it left and compares the checksum; after
-  // check_claim(). Throws ConfigError `codes.damaged`, also for an unknown name.
+  // Passes the member's bytes to `read`, then reads the rest and compares the checksum. Call
+  // check_claim() first. Throws ConfigError `codes.damaged`, also for an unknown name.
   template <class F>
   auto read(std::string_view name, F&& read) const {
     check_claim(name);
@@ -48,10 +48,10 @@ class ZipReader {
     member->finish();
     return result;
   }
-  // The member's bytes for who reads them bit by bit, while the archive is open.
+  // The member's bytes, read incrementally while the archive is open.
   std::unique_ptr<ByteReader> open(std::string_view name) const;
-  // A member that is far smaller in the file is read through once, so that nobody takes memory on
-  // its word alone.
+  // Reads a highly compressed member once without storing it, so that no allocation trusts its
+  // declared size.
   void check_claim(std::string_view name) const;
   // The whole member, at most `max_bytes`.
   std::string text(std::string_view name, uint64_t max_bytes) const;
@@ -67,14 +67,14 @@ class ZipReader {
   std::unique_ptr<Archive> archive_;
 };
 
-// A member to write: the concatenation of borrowed pieces.
+// A member to write: the concatenation of borrowed chunks.
 struct ZipMember {
   std::string name;
-  std::vector<std::span<const std::byte>> pieces;
+  std::vector<std::span<const std::byte>> chunks;
 };
 
-// Replaces `path` whole or not at all; members are stored, not deflated, and carry no time, so that
-// equal members give equal files. Throws FileError (exit 74).
+// Replaces `path` atomically. Members are stored, not deflated, and have no time, so that equal
+// members give equal files. Throws FileError (exit 74).
 void write_zip(const std::string& path, std::span<const ZipMember> members);
 
 }  // namespace meshtrain

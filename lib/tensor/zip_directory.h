@@ -1,5 +1,5 @@
-// The directory at the end of a zip archive, for what libzip does not tell: how many members it
-// claims before memory is taken for them, and where a stored member's bytes lie.
+// The directory at the end of a zip archive, for values that libzip does not return: the declared
+// number of members before memory is allocated, and the offsets of stored members' bytes.
 //
 // Format: PKWARE's APPNOTE.TXT, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16 and 4.5.3.
 #pragma once
@@ -21,8 +21,8 @@ struct ZipDirectory {
 // be.
 ZipDirectory read_zip_directory(const InputFile& file, const char* damaged);
 
-// Where the `num_bytes` bytes of stored member `index`, in the directory's order, begin. Throws
-// ConfigError `damaged` where that is not within the file.
+// Returns the offset of the `num_bytes` bytes of stored member `index`, in the directory's order.
+// Throws ConfigError `damaged` when they are not within the file.
 uint64_t member_offset(const InputFile& file, const ZipDirectory& directory, size_t index,
                        uint64_t num_bytes, const char* damaged);
 

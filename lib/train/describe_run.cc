@@ -28,7 +28,7 @@ std::string sizes_text(const std::vector<MeshAxis>& mesh) {
 
 }  // namespace
 
-RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanReport& plan,
+RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSummary& plan,
                      const RunData& data, const std::string& run_dir) {
   const Config& config = setup.config();
   const FitConfig& fit = config.fit;

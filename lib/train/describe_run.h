@@ -13,7 +13,7 @@
 
 namespace meshtrain {
 
-RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanReport& plan,
+RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSummary& plan,
                      const RunData& data, const std::string& run_dir);
 std::string saves_text(const CheckpointConfig& config);  // "every epoch, the 3 newest stay"
 // Adds where it goes on, and what has changed since.

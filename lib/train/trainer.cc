@@ -17,8 +17,8 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
   check_batches(config_, train);
   const int64_t num_batches =
       count_batches(train.num_samples, fit.batch_size, config_.data.remainder == Remainder::kDrop);
-  BatchReader batches(train, runner_.keep(train) ? 0 : config_.data.prefetch.value, now_,
-                      [this](int64_t size) { return runner_.part_of_batch(true, size); });
+  BatchReader batches(train, runner_.cache_on_device(train) ? 0 : config_.data.prefetch.value, now_,
+                      [this](int64_t size) { return runner_.local_rows(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   in_flight_ = 0;
   coordinator_->look(Coordinator::Pace::kNow);  // hooks begin at rank 0's time
@@ -144,7 +144,7 @@ void Trainer::train_together(BatchReader& batches, int64_t count, const EpochPla
   at.batch += count;
   at.step += count;
   in_flight_ += count;
-  retire_steps(at, runner_.runs_ahead() ? count : 0);
+  retire_steps(at, runner_.is_async() ? count : 0);
   const bool last = at.batch == plan.steps;
   bool syncs = last || !has_saver_;
   std::vector<Hook*> waiting;
@@ -212,8 +212,8 @@ EvaluateReport Trainer::run_tests(const Dataset& dataset, int64_t batch_size,
   for (Hook* hook : hooks_) {
     hook->on_pass_begin(position);
   }
-  BatchReader batches(dataset, runner_.keep(dataset) ? 0 : config_.data.prefetch.value, now_,
-                      [this](int64_t size) { return runner_.part_of_batch(false, size); });
+  BatchReader batches(dataset, runner_.cache_on_device(dataset) ? 0 : config_.data.prefetch.value,
+                      now_, [this](int64_t size) { return runner_.local_rows(false, size); });
   batches.start(EpochOrder(dataset.num_samples), batch_size, 0, position.steps);
   runner_.reset_metrics();
   while (position.step < position.steps) {
@@ -248,7 +248,7 @@ std::vector<HostTensor> Trainer::predict(const Dataset& dataset, int64_t batch_s
   PassPosition position = {.pass = Pass::kPrediction};
   position.steps = count_batches(dataset.num_samples, batch_size, false);
   BatchReader batches(dataset, config_.data.prefetch, now_,
-                      [this](int64_t size) { return runner_.part_of_batch(false, size); });
+                      [this](int64_t size) { return runner_.local_rows(false, size); });
   batches.start(EpochOrder(dataset.num_samples), batch_size, 0, position.steps);
   for (Hook* hook : hooks_) {
     hook->on_pass_begin(position);

@@ -128,7 +128,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     target.reader->close_files();
     target.copy.reset();
   }
-  const PlanReport plan = make_plan(engine.setup(), data.train->num_samples);
+  const PlanSummary plan = make_plan(engine.setup(), data.train->num_samples);
   ConsoleOptions console_options = request_.console;
   console_options.verbosity = request_.verbosity.value_or(config_.run.verbose.value);
   Console console(std::move(console_options));
@@ -341,7 +341,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
   return false;
 }
 
-RunInfo TrainingRun::describe(const Engine& engine, const PlanReport& plan, const RunData& data,
+RunInfo TrainingRun::describe(const Engine& engine, const PlanSummary& plan, const RunData& data,
                               const RunDir& run, const ResumeTarget& target) const {
   RunInfo info = describe_run(request_, engine.setup(), plan, data, run.path());
   info.saves = saves_text(config_.checkpoint);
@@ -415,7 +415,8 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   return options;
 }
 
-void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const {
+void TrainingRun::write_run_files(const RunDir& run, const PlanSummary& plan,
+                                  Engine& engine) const {
   run.write("config.yaml", written_);
   run.write("config.resolved.yaml", portable_config(request_.load, config_, true));
   if (!learned_.empty()) {
@@ -426,7 +427,7 @@ void TrainingRun::write_run_files(const RunDir& run, const PlanReport& plan, Eng
   run.write("layout.json", layout_json(Snapshot(engine.store()).tensors()));
 }
 
-void TrainingRun::show_start(const RunInfo& info, const PlanReport& plan,
+void TrainingRun::show_start(const RunInfo& info, const PlanSummary& plan,
                              const Engine& engine) const {
   if (!request_.console.quiet) {
     request_.console.err(first_screen(info));

@@ -50,14 +50,14 @@ class TrainingRun {
   RunDir make_run_dir(const RunDirOptions& options, int64_t weights, Console& console);
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine);
-  RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,
+  RunInfo describe(const Engine& engine, const PlanSummary& plan, const RunData& data,
                    const RunDir& run, const ResumeTarget& target) const;
   CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console,
                                    const ResumeTarget& target) const;
   CheckpointerOptions checkpointer_options(const ResumeTarget& target, RunDir& run,
                                            CallbackList& callbacks, RunWriter& record);
-  void write_run_files(const RunDir& run, const PlanReport& plan, Engine& engine) const;
-  void show_start(const RunInfo& info, const PlanReport& plan, const Engine& engine) const;
+  void write_run_files(const RunDir& run, const PlanSummary& plan, Engine& engine) const;
+  void show_start(const RunInfo& info, const PlanSummary& plan, const Engine& engine) const;
 
   const RunRequest request_;
   Config config_;

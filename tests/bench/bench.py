@@ -42,7 +42,7 @@ VALIDATE_GOAL_MS = 20
 BLAS_FOLDERS = {"openmp": "/usr/lib/x86_64-linux-gnu/openblas-openmp",
                 "pthread": "/usr/lib/x86_64-linux-gnu/openblas-pthread"}
 MODES = ("plain", "foreach", "fused", "compile", "compile_fused")  # of torch_mlp.py
-SETTLE_SECONDS = 0.05  # idle OpenMP threads of the other side stop spinning
+IDLE_SECONDS = 0.05  # idle OpenMP threads of the other side stop spinning
 
 
 class Side:
@@ -159,7 +159,7 @@ def compare_steps(workloads, pythons, rounds, seconds):
         result[w] = {"torch_setting": str(best[w]), "torch_us": [], "meshtrain_us": []}
         for r in range(rounds):
             for name in (list(sides) if r % 2 else list(sides)[::-1]):
-                time.sleep(SETTLE_SECONDS)
+                time.sleep(IDLE_SECONDS)
                 result[w][name].append(sides[name].run(w, steps[name]))
     for side in [*torch_sides.values(), ours]:
         side.close()

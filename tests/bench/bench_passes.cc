@@ -97,7 +97,7 @@ Times measure_once(const std::string& yaml) {
     compiling -= pass.milliseconds;
   }
   times.emplace_back("between passes", std::max(compiling, 0.0));
-  const PlanReport report = make_plan(setup);
+  const PlanSummary report = make_plan(setup);
   const double planning = watch.lap();
   double before = building;
   for (const PassTime& pass : compiled.times) {

@@ -122,9 +122,9 @@ int serve() {
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
-    std::string verb, name;
+    std::string command, name;
     int steps = 0;
-    if (!(words >> verb >> name >> steps) || verb != "run") {
+    if (!(words >> command >> name >> steps) || command != "run") {
       fmt::print(stderr, "expected: run WORKLOAD STEPS, read: {}\n", line);
       return 2;
     }

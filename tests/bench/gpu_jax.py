@@ -154,19 +154,19 @@ class Server:
     def step_of(self, mode):
         return Step(self.w, mode)
 
-    def answer(self, verb, *rest):
-        if verb == "modes":
+    def answer(self, command, *rest):
+        if command == "modes":
             return ["jit", "keras", "scan"]
-        if verb == "prepare":
+        if command == "prepare":
             return {"losses": self.step_of(rest[0]).losses(gw.CHECK_STEPS)}
-        if verb == "check":
+        if command == "check":
             with jax.default_matmul_precision("highest"):
                 return {"losses": Step(self.w, "jit", dropout=False).losses(gw.CHECK_STEPS)}
-        if verb == "run":
+        if command == "run":
             return {"us": self.step_of(rest[0]).median_us(int(rest[1]))}
-        if verb == "first":
+        if command == "first":
             return {"loss": float(self.step_of("jit").launch())}
-        raise ValueError(f"unknown command {verb}")
+        raise ValueError(f"unknown command {command}")
 
 
 def main():

@@ -211,24 +211,24 @@ class Server:
     def step_of(self, mode):
         return Step(self.w, mode, self.device)
 
-    def answer(self, verb, *rest):
-        if verb == "modes":
+    def answer(self, command, *rest):
+        if command == "modes":
             graphs = ["compile_ro", "compile_graph"] if self.device.startswith("cuda") else []
             return ["eager", "compile", *graphs]
-        if verb == "prepare":
+        if command == "prepare":
             return {"losses": self.step_of(rest[0]).losses(gw.CHECK_STEPS)}
-        if verb == "check":
+        if command == "check":
             set_precision(tf32=False)
             losses = Step(self.w, "eager", self.device, dropout=False).losses(gw.CHECK_STEPS)
             set_precision(tf32=True)
             return {"losses": losses}
-        if verb == "run":
+        if command == "run":
             return {"us": self.step_of(rest[0]).median_us(int(rest[1]))}
-        if verb == "first":
+        if command == "first":
             return {"loss": self.step_of("eager").step().item()}
-        if verb == "matmul":
+        if command == "matmul":
             return {"tflops": matmul_tflops(self.device, self.tiny)}
-        raise ValueError(f"unknown command {verb}")
+        raise ValueError(f"unknown command {command}")
 
 
 def main():

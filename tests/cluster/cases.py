@@ -156,7 +156,7 @@ exec "$@"
     process.says(r"E42\d.*(h1|rank [23])")
     process.says("No space left on device")
     bench.nothing_left(GONE)
-    check(not bench.checkpoints("full"), "a checkpoint without the pieces of h1")
+    check(not bench.checkpoints("full"), "a checkpoint without the shards of h1")
 
 
 @short
@@ -402,7 +402,7 @@ def a_network_that_loses_nearly_all_ends_the_run(bench):
 
 
 @long
-def a_blocked_port_of_the_control_channel_ends_the_run(bench):
+def a_blocked_port_of_the_heartbeat_connection_ends_the_run(bench):
     process = begin(bench, "blocked", launch=True)
     control, _ = ports_of_rank_0(bench, process.pid_of(0))
     check(len(control) == 1, f"one control channel, not {control}")
@@ -445,7 +445,7 @@ def a_folder_that_one_host_does_not_share_is_named(bench):
 
 
 @long
-def hosts_without_the_folder_send_their_pieces_to_rank_0(bench):
+def hosts_without_the_folder_send_their_shards_to_rank_0(bench):
     reference(bench, SIX, name="six")
     bench.remove("sent")
     os.makedirs(bench.path("sent"))

@@ -31,7 +31,7 @@ def steps_are_one_process_s(bench, cluster):
     bench.nothing_left()
 
 
-def tasks_that_are_dealt_out_in_turn_are_told_of(bench, cluster):
+def tasks_that_are_dealt_out_in_turn_are_reported(bench, cluster):
     one = reference(bench, SIX, name="six")
     # With Slurm 22.05's own choice one start in thirteen crashed in MPI_Init: README.md.
     run = srun(bench, cluster, ["train", "model.yaml", "-o", "cyclic", *SIX], ["-m", "cyclic"],
@@ -96,7 +96,7 @@ exit $code
     bench.same("job", "whole")
 
 
-CASES = [steps_are_one_process_s, tasks_that_are_dealt_out_in_turn_are_told_of,
+CASES = [steps_are_one_process_s, tasks_that_are_dealt_out_in_turn_are_reported,
          a_signal_saves_and_stops_the_step, a_killed_task_ends_the_step,
          a_job_that_a_signal_stopped_is_requeued_and_ends_with_the_same_bits]
 

@@ -120,14 +120,14 @@ TEST_CASE("the same command again begins from the newest file of ModelCheckpoint
   CHECK(second.err.find("begun from  " + run + "/ckpt/ckpt-2.keras: its weights\n") !=
         std::string::npos);
   REQUIRE(runs_of(folder).size() == 2);
-  // As a run that is told where the weights are.
-  REQUIRE(meshtrain({"train", "small.yaml", "-o", "told", "-q",
+  // The same with the path of the weights in the config.
+  REQUIRE(meshtrain({"train", "small.yaml", "-o", "given", "-q",
                      "fit.initial_weights=" + run + "/ckpt/ckpt-2.keras"},
                     folder.path())
               .exit_code == 0);
   CHECK(folder.read("runs/small/latest/weights.safetensors") ==
-        folder.read("told/weights.safetensors"));
-  CHECK(epochs_of(folder, "runs/small/latest") == epochs_of(folder, "told"));
+        folder.read("given/weights.safetensors"));
+  CHECK(epochs_of(folder, "runs/small/latest") == epochs_of(folder, "given"));
 }
 
 TEST_CASE("a folder as ModelCheckpoint's path keeps the optimizer too") {
@@ -152,7 +152,7 @@ TEST_CASE("a folder as ModelCheckpoint's path keeps the optimizer too") {
   CHECK(second.err.find("shared/ckpt-2: weights and optimizer\n") != std::string::npos);
   CHECK(meshtrain({"verify", "shared/ckpt-2"}, folder.path()).exit_code == 0);
   CHECK(names_below(folder.file("shared")) == std::vector<std::string>{"ckpt-1", "ckpt-2"});
-  // A checkpoint like any other: to go on from, in the middle of what it was made for.
+  // A checkpoint like any other: resumable in the middle of its epoch.
   const Result resumed = meshtrain(
       {"train", "small.yaml", "-o", "three", "fit.epochs=3",
        "compile.optimizer={SGD: {learning_rate: 0.1, momentum: 0.9}}", "--resume=shared/ckpt-1"},
@@ -161,7 +161,7 @@ TEST_CASE("a folder as ModelCheckpoint's path keeps the optimizer too") {
   CHECK(resumed.out.find("Epoch 2/3\n") == 0);
 }
 
-TEST_CASE("BackupAndRestore: the same command goes on after a kill and begins anew after the end") {
+TEST_CASE("BackupAndRestore: the same command resumes after a kill and begins anew after the end") {
   const ExampleFolder folder;
   const std::vector<std::string> words = {
       "train", "small.yaml", "--epochs", "100",

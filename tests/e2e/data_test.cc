@@ -56,7 +56,7 @@ seed: 1
 
 }  // namespace
 
-TEST_CASE("image folder: digits on disk are learned and single images told apart") {
+TEST_CASE("image folder: digits on disk are learned and single images recognised") {
   TemporaryFolder folder;
   write_digits(folder.file("digits"), 2000);
   folder.write("digits.yaml", kConfig);

@@ -157,10 +157,10 @@ TEST_CASE("what is no run and runs without weights are said so") {
   const Result two = meshtrain({"evaluate", "run", "small.yaml"}, folder.path());
   CHECK(two.exit_code == 2);
   CHECK(contains(two.err, "`run` has its own config"));
-  const Result ending =
+  const Result unknown =
       meshtrain({"predict", "run", "-i", "x.npy", "--output", "y.txt"}, folder.path());
-  CHECK(ending.exit_code == 2);
-  CHECK(contains(ending.err, "`--output y.txt` has no ending that is known"));
+  CHECK(unknown.exit_code == 2);
+  CHECK(contains(unknown.err, "`--output y.txt` has no known file extension"));
   const Result nowhere =
       meshtrain({"predict", "run", "-i", "x.npy", "--output", "none/y.npy"}, folder.path());
   CHECK(nowhere.exit_code == 74);

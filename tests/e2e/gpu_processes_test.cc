@@ -242,7 +242,7 @@ TEST_CASE("eight GPUs leave the weights of one whatever is split and close ones 
   }
 }
 
-TEST_CASE("a run on four GPUs goes on on one and on two") {
+TEST_CASE("a run on four GPUs resumes on one and on two") {
   const GpuFolder folder;
   require_gpus(folder);
   REQUIRE(folder.train("whole", {}).exit_code == 0);

@@ -84,7 +84,7 @@ TEST_CASE("the quickstart trains on a GPU as on the processor") {
   CHECK(same);
 }
 
-TEST_CASE("a run goes on from the GPU to the processor and back") {
+TEST_CASE("a run resumes from the GPU on the processor and back") {
   require_gpu();
   const ExampleFolder folder;
   const auto args = [](const char* run, const char* devices, const char* epochs) {

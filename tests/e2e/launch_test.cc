@@ -439,7 +439,7 @@ pid_t child_of(pid_t pid) {
   return child;
 }
 
-TEST_CASE("train with restarts goes on after it was killed") {
+TEST_CASE("train with restarts resumes after it was killed") {
   const ExampleFolder folder;
   REQUIRE(meshtrain(with({"train", "-q", "-o", "whole"}, kManyEpochs), folder.path()).exit_code ==
           0);

@@ -204,7 +204,7 @@ TEST_CASE("learned data: they are beside exported weights") {
   CHECK(!fs::exists(run.folder.file("m.npz.data.json")));
 }
 
-TEST_CASE("learned data: a run goes on with what it learned") {
+TEST_CASE("learned data: a run resumes with what it learned") {
   const TableRun run;
   run.folder.write("train.csv", cities_table(1, 300, true, "Bonn"));
   const Result refused = meshtrain({"resume", "run", "fit.epochs=3"}, run.folder.path());

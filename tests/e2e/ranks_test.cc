@@ -1,4 +1,4 @@
-// One run by several processes: what it leaves, how it ends and how it goes on. Losses of processes
+// One run by several processes: its files, its end and how it resumes. Losses of processes
 // and hosts are in tests/cluster.
 #include "ranks.h"
 
@@ -136,7 +136,7 @@ TEST_CASE("several processes leave behind what one does and print what one print
   }
 }
 
-TEST_CASE("a run that other numbers of processes go on with comes to the same bits") {
+TEST_CASE("a run resumed by other numbers of processes comes to the same bits") {
   const RanksFolder folder;
   REQUIRE(folder.train(1, {"-o", "whole"}).exit_code == 0);
   int size = 4;
@@ -150,7 +150,7 @@ TEST_CASE("a run that other numbers of processes go on with comes to the same bi
         tensors_of(folder.file("whole/checkpoints/000018")));
 }
 
-TEST_CASE("other numbers of processes go on with a checkpoint on another mesh") {
+TEST_CASE("other numbers of processes resume a checkpoint on another mesh") {
   const RanksFolder folder;
   REQUIRE(folder.train(4, {"-o", "first", "fit.epochs=1"}).exit_code == 0);
   const Result result = folder.train(2, {"-o", "second", "--resume=first/checkpoints/000006",
@@ -338,7 +338,7 @@ void check_nothing_elsewhere(const RanksFolder& folder) {
   CHECK(names("temporary/3").empty());
 }
 
-TEST_CASE("with gather: root hosts that share no folder save, go on and come to the same") {
+TEST_CASE("with gather: root hosts that share no folder save, resume and come to the same") {
   const RanksFolder folder;
   const Result one = folder.train(4, {"-o", "one"});
   REQUIRE_MESSAGE(one.exit_code == 0, one.err);

@@ -72,9 +72,9 @@ TEST_CASE("a learning rate that changed since goes before the one that a callbac
   for (const double rate : learning_rates(folder, "same", 2)) {
     CHECK(rate == doctest::Approx(0.001));
   }
-  const std::string told = resumed("number", {"compile.optimizer.SGD.learning_rate=0.5"});
-  CHECK(told.find("compile.optimizer.SGD.learning_rate") != std::string::npos);
-  CHECK(told.find("0.1 -> 0.5") != std::string::npos);
+  const std::string report = resumed("number", {"compile.optimizer.SGD.learning_rate=0.5"});
+  CHECK(report.find("compile.optimizer.SGD.learning_rate") != std::string::npos);
+  CHECK(report.find("0.1 -> 0.5") != std::string::npos);
   CHECK(learning_rates(folder, "number", 2) == std::vector<double>{0.5, 0.5});
   // With a schedule such a callback cannot be; here it is always at that number.
   resumed("schedule", {"callbacks=[]",
@@ -83,7 +83,7 @@ TEST_CASE("a learning rate that changed since goes before the one that a callbac
   const std::string weights = "/weights.safetensors";
   CHECK(folder.read("schedule" + weights) == folder.read("number" + weights));
   CHECK(folder.read("schedule" + weights) != folder.read("same" + weights));
-  // What was resumed goes on: there the rate is no change any more.
+  // The resumed run continues: there the rate is no change any more.
   const Result again = meshtrain({"resume", "number", "fit.epochs=6"}, folder.path());
   REQUIRE_MESSAGE(again.exit_code == 0, again.err);
   CHECK(learning_rates(folder, "number", 1) == std::vector<double>{0.5});
@@ -250,7 +250,7 @@ TEST_CASE("slots of another model are not taken with its weights") {
   CHECK_MESSAGE(taken.exit_code == 0, taken.err);
 }
 
-TEST_CASE("a run goes on from a checkpoint of format 1 on another mesh") {
+TEST_CASE("a run resumes from a checkpoint of format 1 on another mesh") {
   const TemporaryFolder folder;
   const Result result = meshtrain({"resume", MESHTRAIN_SOURCE_DIR "/tests/golden/checkpoint/000012",
                                    "-o", "new", "--mesh", "4x1"},

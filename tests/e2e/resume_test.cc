@@ -1,4 +1,4 @@
-// Stopping, going on, looking at checkpoints: the command line's side of it.
+// Stopping, resuming and inspecting checkpoints by the command line.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -42,7 +42,7 @@ Result run_with_signal(const ExampleFolder& folder, std::vector<std::string> arg
   return run(command);
 }
 
-TEST_CASE("a run that a signal stopped goes on with the same command and ends the same") {
+TEST_CASE("a run that a signal stopped resumes with the same command and ends the same") {
   const ExampleFolder folder;
   REQUIRE(meshtrain({"train", "small.yaml", "-o", "whole", "--epochs", kStoppedEpochs, "-q"},
                     folder.path())
@@ -96,7 +96,7 @@ Result stopped_in_evaluation(const ExampleFolder& folder, std::vector<std::strin
   return run(command);
 }
 
-TEST_CASE("a run that is stopped in the evaluation after training is saved and goes on") {
+TEST_CASE("a run that is stopped in the evaluation after training is saved and resumes") {
   const ExampleFolder folder;
   folder.write("evaluated.yaml", kEvaluated);
   REQUIRE(meshtrain({"train", "evaluated.yaml", "-o", "whole", "-q"}, folder.path()).exit_code ==
@@ -256,7 +256,7 @@ TEST_CASE("nothing to resume is an error unless a fresh start is meant") {
         0);
   const Result occupied = meshtrain({"train", "small.yaml", "-o", "run"}, folder.path());
   CHECK(occupied.exit_code == 2);
-  CHECK(occupied.err.find("--resume to go on with it") != std::string::npos);
+  CHECK(occupied.err.find("--resume to continue it") != std::string::npos);
   // Without a folder: the newest run of the name.
   REQUIRE(meshtrain({"train", "small.yaml", "-q"}, folder.path()).exit_code == 0);
   const Result again = meshtrain({"train", "small.yaml", "run.resume=auto"}, folder.path());

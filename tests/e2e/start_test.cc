@@ -69,7 +69,7 @@ TEST_CASE("what a launcher would not have set is refused") {
   CHECK(folder.alone({"RANK=0", "WORLD_SIZE=1"}).exit_code == 0);
 }
 
-TEST_CASE("processes on processors that cannot talk are told how to") {
+TEST_CASE("processes on processors that cannot connect get advice") {
   const StartFolder folder;
   const Result torchrun =
       folder.alone({"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29500"});
@@ -134,7 +134,7 @@ TEST_CASE("the program itself needs no MPI") {
   }
 }
 
-TEST_CASE("processes of another mpirun are told that they are alone") {
+TEST_CASE("processes of another mpirun learn that they are alone") {
   if (!has_mpi()) {
     return;
   }
@@ -250,7 +250,7 @@ TEST_CASE("a mesh without a shape has a device for each process") {
   CHECK(count(result.err, "mesh        2") == 1);
 }
 
-TEST_CASE("ranks of a host that do not follow each other are told of once") {
+TEST_CASE("ranks of a host that do not follow each other are reported once") {
   if (!has_mpi()) {
     return;
   }
@@ -302,7 +302,7 @@ TEST_CASE("another verb or flag on a rank is named") {
   CHECK(says(result, "flags: `--resume=latest`, rank 0 has ``"));
 }
 
-TEST_CASE("what one rank cannot read is told with its name and ends all") {
+TEST_CASE("an unreadable file of one rank is reported with the rank and ends all") {
   if (!has_mpi()) {
     return;
   }
@@ -315,7 +315,7 @@ TEST_CASE("what one rank cannot read is told with its name and ends all") {
   CHECK(!folder.has_run());
 }
 
-TEST_CASE("what is wrong for all ranks is told once") {
+TEST_CASE("a problem of all ranks is reported once") {
   if (!has_mpi()) {
     return;
   }
@@ -358,7 +358,7 @@ TEST_CASE("a network interface that is not there is named with those that are") 
   CHECK(says(result, "lo"));
 }
 
-TEST_CASE("a wrong number of seconds on one rank is told with its name and ends all") {
+TEST_CASE("a wrong number of seconds on one rank is reported with its name and ends all") {
   if (!has_mpi()) {
     return;
   }

@@ -52,8 +52,7 @@ class TestScript(unittest.TestCase):
                                ("   Passed", "100% tests passed, 0 tests failed out of 4"))
             (folder / "bin/ctest").write_text(ctest.format(calls=calls, second=second, summary=summary))
             for place in ("tests/include_direction.py", "tests/type_names.py", "tests/pages_test.py",
-                          "tests/readme_test.py", "lib/a.cc",
-                          "app/a.cc"):
+                          "tests/words_test.py", "tests/readme_test.py", "lib/a.cc", "app/a.cc"):
                 (folder / place).parent.mkdir(exist_ok=True)
                 (folder / place).touch()
             for kind in ("release", "sanitize"):
@@ -64,10 +63,10 @@ class TestScript(unittest.TestCase):
                                   env=os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"})
             return done.returncode, done.stdout.splitlines(), calls.read_text()
 
-    # Format, include direction, type names and pages twice each, README and package are nine checks.
+    # Format, include direction, type names, pages and words twice each, README and package are eleven checks.
     def test_skipped_tests_are_not_among_the_passed(self):
         code, lines, calls = self.run_script()
-        self.assertEqual((code, lines[-2:]), (0, ["1 skipped, 3 test cases skipped in others", "12 passed, 0 failed"]))
+        self.assertEqual((code, lines[-2:]), (0, ["1 skipped, 3 test cases skipped in others", "14 passed, 0 failed"]))
         self.assertIn("      2 MESSAGE: skipped: python3 has no numpy", lines)
         self.assertIn("-L cpu ", calls)
         self.assertIn("install_dependencies.sh \n", calls)
@@ -79,7 +78,7 @@ class TestScript(unittest.TestCase):
 
     def test_sanitize_builds_and_counts_its_suites_too(self):
         code, lines, calls = self.run_script("--sanitize")
-        self.assertEqual((code, lines[-2:]), (0, ["2 skipped, 6 test cases skipped in others", "15 passed, 0 failed"]))
+        self.assertEqual((code, lines[-2:]), (0, ["2 skipped, 6 test cases skipped in others", "17 passed, 0 failed"]))
         self.assertIn("build.sh sanitize sanitized_tests\n", calls)
         self.assertIn("build/sanitize -L sanitize ", calls)
 
@@ -90,7 +89,7 @@ class TestScript(unittest.TestCase):
 
     def test_ctest_without_a_word_is_a_failure(self):
         code, lines, _ = self.run_script(ctest="#!/bin/sh\n")
-        self.assertEqual((code, lines[-1]), (1, "9 passed, 1 failed"))
+        self.assertEqual((code, lines[-1]), (1, "11 passed, 1 failed"))
 
     def test_long_runs_everything_in_both_builds_and_installs_what_it_needs(self):
         code, _, calls = self.run_script("--quick", "--long")

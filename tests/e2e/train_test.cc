@@ -95,7 +95,7 @@ TEST_CASE("with json the events are on stdout and nothing else") {
       meshtrain({"train", "small.yaml", "-q", "--log-format", "json"}, folder.path());
   REQUIRE(lines_of(quiet.out).size() == 1);
   CHECK(parse_json(quiet.out).at("event") == "evaluate");
-  CHECK(parse_json(quiet.out).at("name") == "small");  // rows of a sweep are told apart
+  CHECK(parse_json(quiet.out).at("name") == "small");  // distinguishes rows of a sweep
   CHECK(contains(parse_json(quiet.out).at("run_dir").get<std::string>(), "runs/small/"));
   CHECK(quiet.err.empty());
 }
@@ -243,7 +243,7 @@ TEST_CASE("a loss that is not finite ends with exit code 5 and names the step") 
   CHECK_FALSE(fs::exists(folder.file("run/weights.safetensors")));
 }
 
-// A signal comes in epoch 3; the run saves and says how it goes on.
+// A signal comes in epoch 3; the run saves and says how to resume.
 void check_stop(int signal_number, const std::string& name) {
   const ExampleFolder folder;
   Command command;
@@ -271,7 +271,7 @@ TEST_CASE("signals that end a run save it first and the exit code is 75") {
   check_stop(SIGUSR1, "SIGUSR1");
 }
 
-TEST_CASE("training goes on without a stdout") {
+TEST_CASE("training continues without a stdout") {
   for (const std::string to : {"closed", "pipe without reader", "/dev/full"}) {
     CAPTURE(to);
     const ExampleFolder folder;

@@ -172,7 +172,7 @@ TEST_CASE("verify passes over the place where a flag of resume began something a
   check({}, {"--partial", "--reset-optimizer", "model.layers.d1.units=4"}, older);
   check({}, {"--reset-optimizer"}, older);
   check({}, {"--batch-size", "8"}, "run: resumed from step 6, step 11 is the same");
-  // What goes on in spite of a change is the same again.
+  // A run that continues in spite of a change is the same again.
   check({}, {"model.layers.d1.activation=tanh", "--allow", "model"},
         "run: resumed from step 6, step 9 is the same");
 }

@@ -130,7 +130,7 @@ TEST_CASE("a flag without its value is refused by every verb") {
 
 TEST_CASE("what cannot act is refused") {
   check_misuse({"train", "small.yaml", "--allow", "nope"},
-               "`--allow nope`: no such key keeps a run from going on");
+               "`--allow nope`: no such key keeps a run from resuming");
   check_misuse({"resume", "run", "--allow", "fit.epochs"}, "one of data.train, seed, ");
   check_misuse({"launch", "small.yaml", "--hostfile", "nope"},
                "--hostfile: cannot open `nope`: No such file or directory");
@@ -144,7 +144,7 @@ TEST_CASE("what cannot act is refused") {
   CHECK(contains(meshtrain({"explain", "LSTM"}, ".").out, "comes with a later release"));
 }
 
-TEST_CASE("what is given twice and differs is told") {
+TEST_CASE("a value that is given twice and differs is reported") {
   check_misuse({"train", "small.yaml", "--epochs", "5", "fit.epochs=3"},
                "`fit.epochs` is given twice: --epochs 5 and fit.epochs=3");
   check_misuse({"plan", "small.yaml", "--set", "seed=1", "--seed=2"},
@@ -290,7 +290,7 @@ TEST_CASE("devices of the command line are shown where they do not make the mesh
   CHECK_MESSAGE(contains(both.err, "  = note: `devices` is at eight.yaml:9:14\n"), both.err);
 }
 
-TEST_CASE("a key without its equals sign is told how it is written") {
+TEST_CASE("a key without its equals sign gets advice") {
   check_misuse({"train", "small.yaml", "fit.epochs", "3"}, "write fit.epochs=3\n");
   check_misuse({"train", "small.yaml", "fit.epochs"}, "write fit.epochs=VALUE\n");
   check_misuse({"plan", "small.yaml", "compile.optimizer.learning_rate", "0.1"},

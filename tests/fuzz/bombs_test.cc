@@ -102,19 +102,19 @@ std::string manifest(const std::string& more) {
   return "{\n\"epoch\": 0" + more + ",\n\"self_xxh3_128\": \"" + std::string(32, '0') + "\"\n}\n";
 }
 
-// Pieces that all begin at the same place along every dimension but the last.
-std::string manifest_of_pieces(size_t tensors, size_t pieces) {
+// Shards that all begin at the same place along every dimension but the last.
+std::string manifest_of_shards(size_t tensors, size_t shards) {
   std::string list;
   for (size_t t = 0; t < tensors; ++t) {
     std::string each;
-    for (size_t p = 0; p < pieces; ++p) {
+    for (size_t p = 0; p < shards; ++p) {
       each += fmt::format(
           R"({}{{"file":"model/a.safetensors","key":"{}","offset":[0,0],"shape":[1,1],"bytes":[0,1],"xxh3_64":["0000000000000000"]}})",
           p > 0 ? "," : "", t, p);
     }
     list += fmt::format(
         R"({}{{"path":"{}","kind":"weight","dtype":"uint8","trainable":true,"global_shape":[1,{}],"layout":"","pieces":[{}]}})",
-        t > 0 ? "," : "", t, pieces, each);
+        t > 0 ? "," : "", t, shards, each);
   }
   return manifest(",\n\"format\": {\"major\":1,\"minor\":0},\n\"tensors\": [" + list + "]");
 }
@@ -183,7 +183,7 @@ std::vector<Bomb> bombs() {
       {"npz", "a member just below what is trusted",
        [] { return zip_of_zeros(1, (1 << 24) - 1, (1 << 24) - 1); }},
       {"npz", "a member that ends early", [] { return zip_of_zeros(1, 200'000'000, 1'000'000); }},
-      {"npz", "a member that goes on", [] { return zip_of_zeros(1, 1000, 50'000'000); }},
+      {"npz", "a member without end", [] { return zip_of_zeros(1, 1000, 50'000'000); }},
       {"npz", "many members", [] { return zip_of_zeros(10000, 1000, 1000); }},
       {"npz", "large members", [] { return zip_of_zeros(20, 100'000'000, 100'000'000); }},
       {"safetensors", "a deep header", [] { return safetensors(repeat("[", kLarge)); }},
@@ -206,7 +206,7 @@ std::vector<Bomb> bombs() {
          return safetensors(header + "\"a\":1}}");
        }},
       {"idx", "gzip of zeros", [] { return deflated(std::string(800'000'000, '\0'), 31); }},
-      {"idx", "gzip that says little and goes on",
+      {"idx", "gzip that claims to be short and is not",
        [] {
          return deflated(std::string("\0\0\x08\1\0\0\0\1", 8) + std::string(500'000'000, '\1'), 31);
        }},
@@ -265,7 +265,7 @@ std::vector<Bomb> bombs() {
          return manifest(",\n\"format\": {\"major\":1,\"minor\":0},\n\"tensors\": [" + fill("{},") +
                          "{}]");
        }},
-      {"manifest", "pieces upon pieces", [] { return manifest_of_pieces(5, 16384); }},
+      {"manifest", "shards upon shards", [] { return manifest_of_shards(5, 16384); }},
       {"state", "a list of zeros", [] { return "{\"callbacks\":[" + fill("0,") + "0]}"; }},
       {"state", "many keys",
        [] {

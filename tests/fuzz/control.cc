@@ -16,10 +16,10 @@ void read_control(Bytes bytes) {
   FrameKind kind = {};
   std::string payload;
   do {
-    // In pieces, as the network gives them.
-    const std::string_view piece = rest.substr(0, 1 + rest.size() / 3);
-    rest.remove_prefix(piece.size());
-    MESHTRAIN_CHECK(send_all(sender, piece.substr(0, 100000), steady_seconds() + 1));
+    // In chunks, as the network gives them.
+    const std::string_view chunk = rest.substr(0, 1 + rest.size() / 3);
+    rest.remove_prefix(chunk.size());
+    MESHTRAIN_CHECK(send_all(sender, chunk.substr(0, 100000), steady_seconds() + 1));
     MESHTRAIN_CHECK(link.receive());
     while (link.next(&kind, &payload)) {
       MESHTRAIN_CHECK(payload.size() < kMostFrameBytes);

@@ -81,17 +81,17 @@ std::vector<HostTensor> interpret_case(const Graph& graph,
                                        const std::vector<HostTensor>& operands) {
   const Node& node = case_node(graph);
   std::vector<const HostTensor*> pointers;
-  std::vector<PieceOf> operand_pieces, result_pieces;
+  std::vector<ShardOf> operand_shards, result_shards;
   std::vector<DType> dtypes;
   for (const HostTensor& operand : operands) {
     pointers.push_back(&operand);
-    operand_pieces.push_back(PieceOf::whole(operand.shape()));
+    operand_shards.push_back(ShardOf::whole(operand.shape()));
   }
   for (ValueId output : node.outputs) {
-    result_pieces.push_back(PieceOf::whole(graph.shape(output)));
+    result_shards.push_back(ShardOf::whole(graph.shape(output)));
     dtypes.push_back(graph.dtype(output));
   }
-  return interpret_node(node, pointers, operand_pieces, result_pieces, dtypes);
+  return interpret_node(node, pointers, operand_shards, result_shards, dtypes);
 }
 
 }  // namespace meshtrain

@@ -58,7 +58,7 @@ Sharding sharding_of(const TensorFactors& tensor, const FactorAxes& axes) {
   return sharding;
 }
 
-PieceOf local_piece(const Shape& global, const Sharding& sharding, const DeviceMesh& mesh,
+ShardOf local_shard(const Shape& global, const Sharding& sharding, const DeviceMesh& mesh,
                     int64_t device) {
   return {global, local_start(global, sharding, mesh, device), local_shape(global, sharding, mesh)};
 }
@@ -77,17 +77,17 @@ class Assembly {
         terms_(mesh.size_of(sharding_.partial), std::vector<double>(num_elements(shape), kUnset)) {}
 
   // False when another device has put something else in the same place.
-  bool add(const HostTensor& piece, int64_t device) {
+  bool add(const HostTensor& shard, int64_t device) {
     const std::vector<int64_t> start = local_start(shape_, sharding_, mesh_, device);
-    std::vector<double>& term = terms_[distinct_piece(mesh_, sharding_.partial, device)];
+    std::vector<double>& term = terms_[distinct_shard(mesh_, sharding_.partial, device)];
     int64_t index = 0;
-    for (Coordinates at(piece.shape()); !at.done(); at.next()) {
+    for (Coordinates at(shard.shape()); !at.done(); at.next()) {
       std::vector<int64_t> global = at.all();
       for (size_t dim = 0; dim < global.size(); ++dim) {
         global[dim] += start[dim];
       }
       double& place = term[index_of(global, shape_)];
-      const double value = piece.at(index++);
+      const double value = shard.at(index++);
       if (!std::isnan(place) && place != value) {
         return false;
       }
@@ -139,7 +139,7 @@ void extend(const ShardingRule& rule, const DeviceMesh& mesh, int axis, FactorAx
 
 }  // namespace
 
-HostTensor piece_of(const HostTensor& tensor, const std::vector<int64_t>& start,
+HostTensor shard_of(const HostTensor& tensor, const std::vector<int64_t>& start,
                     const Shape& shape) {
   HostTensor out(tensor.dtype(), shape);
   int64_t index = 0;
@@ -230,26 +230,26 @@ std::optional<std::string> rule_problem(const Graph& graph, const Node& node,
     out.push_back(std::move(sharding));
   }
   for (int64_t device = 0; device < mesh.num_devices(); ++device) {
-    std::vector<HostTensor> pieces;
+    std::vector<HostTensor> shards;
     std::vector<const HostTensor*> pointers;
-    std::vector<PieceOf> operand_pieces, result_pieces;
+    std::vector<ShardOf> operand_shards, result_shards;
     std::vector<DType> dtypes;
     for (size_t i = 0; i < operands.size(); ++i) {
-      operand_pieces.push_back(local_piece(operands[i].shape(), in[i], mesh, device));
-      pieces.push_back(piece_of(operands[i], operand_pieces[i].start, operand_pieces[i].shape));
+      operand_shards.push_back(local_shard(operands[i].shape(), in[i], mesh, device));
+      shards.push_back(shard_of(operands[i], operand_shards[i].start, operand_shards[i].shape));
     }
-    for (const HostTensor& piece : pieces) {
-      pointers.push_back(&piece);
+    for (const HostTensor& shard : shards) {
+      pointers.push_back(&shard);
     }
     for (size_t i = 0; i < out.size(); ++i) {
-      result_pieces.push_back(local_piece(expected[i].shape(), out[i], mesh, device));
+      result_shards.push_back(local_shard(expected[i].shape(), out[i], mesh, device));
       dtypes.push_back(graph.dtype(node.outputs[i]));
     }
     const std::vector<HostTensor> results =
-        interpret_node(node, pointers, operand_pieces, result_pieces, dtypes);
+        interpret_node(node, pointers, operand_shards, result_shards, dtypes);
     for (size_t i = 0; i < results.size(); ++i) {
       if (!assemblies[i].add(results[i], device)) {
-        return fmt::format("result {} {}: devices disagree about one piece", i,
+        return fmt::format("result {} {}: devices disagree about one shard", i,
                            sharding_string(out[i], mesh));
       }
     }

@@ -32,7 +32,7 @@ std::optional<std::string> rule_problem(const Graph& graph, const Node& node,
                                         const std::vector<HostTensor>& expected);
 
 // The part of `tensor` that starts at `start` and has the shape `shape`.
-HostTensor piece_of(const HostTensor& tensor, const std::vector<int64_t>& start,
+HostTensor shard_of(const HostTensor& tensor, const std::vector<int64_t>& start,
                     const Shape& shape);
 
 }  // namespace meshtrain

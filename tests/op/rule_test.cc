@@ -73,7 +73,7 @@ TEST_CASE("The factors of every rule make up the dimensions of its tensors") {
   }
 }
 
-TEST_CASE("Pieces put together as the rule says are the whole") {
+TEST_CASE("Shards put together as the rule says are the whole") {
   int tried = 0;
   for (const OpCase& op_case : all_cases()) {
     const Graph graph = case_graph(op_case);

@@ -13,7 +13,7 @@ import sys
 FORMATS = {"F32": "f", "F64": "d", "I64": "q", "I32": "i", "U8": "B"}
 
 
-def pieces(path):
+def shards(path):
     """(name, dtype, offsets, shape, values) of each tensor of a file."""
     data = path.read_bytes()
     (length,) = struct.unpack_from("<Q", data)
@@ -29,7 +29,7 @@ def pieces(path):
 def main(folder):
     tensors = {}
     for path in sorted(pathlib.Path(folder).glob("*/*.safetensors")):
-        for name, dtype, offsets, shape, values in pieces(path):
+        for name, dtype, offsets, shape, values in shards(path):
             tensor = tensors.setdefault(name, {"dtype": dtype, "elements": {}})
             places = itertools.product(*(range(o, o + s) for o, s in zip(offsets, shape)))
             tensor["elements"].update(zip(places, values))

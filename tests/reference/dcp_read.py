@@ -2,7 +2,7 @@
 """Reads folders of a checkpoint's shards as other programs do and writes whole tensors as .npy files.
 
   dcp_read.py FOLDER...            checkpoints/000500/model; makes model/read with NAME.npy, "/" as "%"
-  dcp_read.py --pieces FOLDER...   without PyTorch: safetensors' own reader, pieces put together here
+  dcp_read.py --shards FOLDER...   without PyTorch: safetensors' own reader, shards put together here
 
 The first way is PyTorch's distributed checkpoint reader (HuggingFaceStorageReader, PyTorch 2.8 or later),
 which finds sizes and places by itself; the second knows from the format's description what DCP_SHARDING_INFO
@@ -20,10 +20,10 @@ def whole_shapes(folder, safe_open):
         with safe_open(path, framework="np") as file:
             info = json.loads(file.metadata()["DCP_SHARDING_INFO"])
             for name in file.keys():
-                piece = file.get_slice(name)
-                ends = [o + s for o, s in zip(info[name]["saved_offsets"], piece.get_shape())]
+                shard = file.get_slice(name)
+                ends = [o + s for o, s in zip(info[name]["saved_offsets"], shard.get_shape())]
                 shapes[name] = [max(a, b) for a, b in zip(shapes.get(name, ends), ends)]
-                kinds[name] = piece.get_dtype()
+                kinds[name] = shard.get_dtype()
     return shapes, kinds
 
 
@@ -42,22 +42,22 @@ def read_with_torch(folder, shapes, kinds):
     return {name: tensor.numpy() for name, tensor in state.items()}
 
 
-def read_pieces(folder, shapes, safe_open):
+def read_shards(folder, shapes, safe_open):
     import numpy
     out = {}
     for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
         with safe_open(path, framework="np") as file:
             info = json.loads(file.metadata()["DCP_SHARDING_INFO"])
             for name in file.keys():
-                piece = file.get_tensor(name)
-                whole = out.setdefault(name, numpy.full(shapes[name], 77, piece.dtype))
+                shard = file.get_tensor(name)
+                whole = out.setdefault(name, numpy.full(shapes[name], 77, shard.dtype))
                 begin = info[name]["saved_offsets"]
-                whole[tuple(slice(b, b + s) for b, s in zip(begin, piece.shape))] = piece
+                whole[tuple(slice(b, b + s) for b, s in zip(begin, shard.shape))] = shard
     return out
 
 
 def main():
-    with_torch = "--pieces" not in sys.argv
+    with_torch = "--shards" not in sys.argv
     try:
         import numpy
         from safetensors import safe_open
@@ -68,7 +68,7 @@ def main():
         return 3
     for folder in sys.argv[1 if with_torch else 2:]:
         shapes, kinds = whole_shapes(folder, safe_open)
-        tensors = read_with_torch(folder, shapes, kinds) if with_torch else read_pieces(folder, shapes, safe_open)
+        tensors = read_with_torch(folder, shapes, kinds) if with_torch else read_shards(folder, shapes, safe_open)
         out = pathlib.Path(folder) / "read"
         out.mkdir()
         for name, tensor in tensors.items():

@@ -39,7 +39,7 @@ GUIDE = {
         "d2/kernel": {"shape": [200, 10], "seed": 2, "scale": 0.125},
         "d2/bias": {"shape": [10], "zeros": True},
     },
-    "keep_weights": ["float32", "float64"],
+    "snapshot_weights": ["float32", "float64"],
     "layout_map": {"d1/kernel": [None, "model"], "d1/bias": ["model"],
                    "d2/output": ["data", None]},
 }
@@ -70,7 +70,7 @@ CONVNET = {
     "batch_size": 64,
     "steps": 50,
     "x_scale": 1.0,
-    "keep_weights": ["float64"],
+    "snapshot_weights": ["float64"],
     "initial_weights": {
         "conv2d/kernel": {"shape": [3, 3, 1, 12], "seed": 21, "scale": 0.5},
         "batch_normalization/beta": {"shape": [12], "zeros": True},
@@ -105,8 +105,8 @@ MNIST = {
 }
 # Pixels of 0..255 make float32 training chaotic: two summation orders part after a few dozen steps
 # (README.md). Final weights are therefore kept in float64 there, in float32 where x is below 1.
-RAW = {"x_scale": 1.0, "keep_weights": ["float64"]}
-SCALED = {"x_scale": 2.0**-8, "keep_weights": ["float32"]}
+RAW = {"x_scale": 1.0, "snapshot_weights": ["float64"]}
+SCALED = {"x_scale": 2.0**-8, "snapshot_weights": ["float32"]}
 CASES = {
     "guide_mlp": GUIDE,
     "mirrored_mlp": MIRRORED | SYNTHETIC | RAW,
@@ -114,7 +114,7 @@ CASES = {
     "mirrored_mlp_mnist": MIRRORED | MNIST | RAW,
     "mirrored_mlp_mnist_scaled": MIRRORED | MNIST | SCALED,
     "guide_convnet": CONVNET | SYNTHETIC,
-    "guide_convnet_mnist": CONVNET | MNIST | {"samples": 3200, "keep_weights": []},
+    "guide_convnet_mnist": CONVNET | MNIST | {"samples": 3200, "snapshot_weights": []},
 }
 
 
@@ -291,7 +291,7 @@ def record(case):
                 {s: difference(runs[dtype][s], single) for s in STRATEGIES[1:]},
             "losses": [number(v, dtype) for v in single["losses"]],
         }
-        if dtype in CASES[case]["keep_weights"]:
+        if dtype in CASES[case]["snapshot_weights"]:
             golden[dtype]["final_weights"] = {
                 k: summary(single[k], dtype) for k in CASES[case]["initial_weights"]}
         print(case, dtype, "loss", single["losses"][0], "->", single["losses"][-1],

@@ -1,11 +1,11 @@
-// What a GPU is told to do in a step, for tests that only look at it.
+// The commands of a step on a GPU, for tests that do not run them.
 #pragma once
 
 #include <vector>
 
 #include "backend/gpu/lowering.h"
 #include "exec/gpu_steps.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 
 namespace meshtrain::test {
 
@@ -19,8 +19,8 @@ inline std::vector<gpu::Command> gpu_commands(const Program& program) {
   };
   BufferMemory memory;
   for (const Buffer& buffer : program.buffers)
-    memory.bases.push_back(take(buffer.piece_bytes * buffer.num_pieces));
-  memory.presummed = find_presummed(program);
+    memory.bases.push_back(take(buffer.shard_bytes * buffer.num_shards));
+  memory.fused_sums = find_fused_sums(program);
   gpu::GpuLowering lowering(take);
   lowering.lower(lower_gpu_steps(program, memory));
   return lowering.take();

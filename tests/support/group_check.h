@@ -10,7 +10,7 @@ namespace meshtrain::test {
 
 // Collective. What went wrong on this rank, one line each.
 std::vector<std::string> check_group(ProcessGroup& group);
-// Of more bytes than go in one piece.
+// Messages that are longer than one send takes.
 std::vector<std::string> check_long_transfers(ProcessGroup& group);
 
 }  // namespace meshtrain::test

@@ -32,7 +32,7 @@ int64_t broadcast_index(const std::vector<int64_t>& at, const Shape& shape) {
   return index;
 }
 
-PieceOf PieceOf::whole(const Shape& shape) {
+ShardOf ShardOf::whole(const Shape& shape) {
   return {shape, std::vector<int64_t>(shape.size(), 0), shape};
 }
 
@@ -65,12 +65,12 @@ HostTensor fed(const Node& node, const HostTensor* tensor, const Value& value) {
 
 std::vector<HostTensor> interpret_node(const Node& node,
                                        std::span<const HostTensor* const> operands,
-                                       std::span<const PieceOf> operand_pieces,
-                                       std::span<const PieceOf> result_pieces,
+                                       std::span<const ShardOf> operand_shards,
+                                       std::span<const ShardOf> result_shards,
                                        std::span<const DType> result_dtypes) {
   std::vector<HostTensor> results;
-  for (size_t i = 0; i < result_pieces.size(); ++i) {
-    results.emplace_back(result_dtypes[i], result_pieces[i].shape);
+  for (size_t i = 0; i < result_shards.size(); ++i) {
+    results.emplace_back(result_dtypes[i], result_shards[i].shape);
   }
   if (node.op->collective) {
     for (size_t i = 0; i < results.size(); ++i) {
@@ -80,7 +80,7 @@ std::vector<HostTensor> interpret_node(const Node& node,
   }
   const auto kernel = kernels().find(node.op->name);
   MESHTRAIN_CHECK(kernel != kernels().end(), "the interpreter has no kernel for {}", node.op->name);
-  kernel->second({node, operands, results, operand_pieces, result_pieces});
+  kernel->second({node, operands, results, operand_shards, result_shards});
   return results;
 }
 
@@ -103,18 +103,18 @@ Interpretation interpret(const Graph& graph, const std::map<std::string, const H
       continue;
     }
     std::vector<const HostTensor*> operands;
-    std::vector<PieceOf> operand_pieces, result_pieces;
+    std::vector<ShardOf> operand_shards, result_shards;
     std::vector<DType> result_dtypes;
     for (ValueId input : node.inputs) {
       operands.push_back(&run.values[input]);
-      operand_pieces.push_back(PieceOf::whole(graph.shape(input)));
+      operand_shards.push_back(ShardOf::whole(graph.shape(input)));
     }
     for (ValueId output : node.outputs) {
-      result_pieces.push_back(PieceOf::whole(graph.shape(output)));
+      result_shards.push_back(ShardOf::whole(graph.shape(output)));
       result_dtypes.push_back(graph.dtype(output));
     }
     std::vector<HostTensor> results =
-        interpret_node(node, operands, operand_pieces, result_pieces, result_dtypes);
+        interpret_node(node, operands, operand_shards, result_shards, result_dtypes);
     for (size_t i = 0; i < results.size(); ++i) {
       run.values[node.outputs[i]] = std::move(results[i]);
     }

@@ -26,21 +26,21 @@ struct Interpretation {
 Interpretation interpret(const Graph& graph, const std::map<std::string, const HostTensor*>& inputs,
                          std::span<const HostTensor* const> variables);
 
-// Where a tensor's piece lies in the global tensor.
-struct PieceOf {
+// Where a tensor's shard lies in the global tensor.
+struct ShardOf {
   Shape global_shape;
   std::vector<int64_t> start;
-  Shape shape;  // of the piece
+  Shape shape;  // of the shard
 
-  static PieceOf whole(const Shape& shape);
+  static ShardOf whole(const Shape& shape);
 };
 
-// Runs one node on pieces: `operands` have the shapes in `operand_pieces`, the results those in
-// `result_pieces`. Not for parameter and input, which compute nothing.
+// Runs one node on shards: `operands` have the shapes in `operand_shards`, the results those in
+// `result_shards`. Not for parameter and input, which compute nothing.
 std::vector<HostTensor> interpret_node(const Node& node,
                                        std::span<const HostTensor* const> operands,
-                                       std::span<const PieceOf> operand_pieces,
-                                       std::span<const PieceOf> result_pieces,
+                                       std::span<const ShardOf> operand_shards,
+                                       std::span<const ShardOf> result_shards,
                                        std::span<const DType> result_dtypes);
 
 }  // namespace meshtrain

@@ -12,13 +12,13 @@
 
 namespace meshtrain {
 
-// One node on its pieces. `out` tensors are there, zero-filled.
+// One node on its shards. `out` tensors are there, zero-filled.
 struct NodeRun {
   const Node& node;
   std::span<const HostTensor* const> in;
   std::span<HostTensor> out;
-  std::span<const PieceOf> in_pieces;
-  std::span<const PieceOf> out_pieces;
+  std::span<const ShardOf> in_shards;
+  std::span<const ShardOf> out_shards;
 };
 
 using Kernel = std::function<void(const NodeRun&)>;

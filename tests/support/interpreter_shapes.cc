@@ -90,7 +90,7 @@ void iota(const NodeRun& run) {
   const auto axis = static_cast<size_t>(run.node.attr_int("axis"));
   int64_t index = 0;
   for (Coordinates at(run.out[0].shape()); !at.done(); at.next()) {
-    run.out[0].set(index++, static_cast<double>(at[axis] + run.out_pieces[0].start[axis]));
+    run.out[0].set(index++, static_cast<double>(at[axis] + run.out_shards[0].start[axis]));
   }
 }
 

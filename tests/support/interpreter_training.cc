@@ -22,12 +22,12 @@ void gather_rows(const NodeRun& run) {
   const HostTensor& table = *run.in[0];
   const HostTensor& ids = *run.in[1];
   const int64_t width = row_size(table, 1);
-  const int64_t global_rows = run.in_pieces[0].global_shape[0];
+  const int64_t global_rows = run.in_shards[0].global_shape[0];
   for (int64_t i = 0; i < ids.size(); ++i) {
     const auto id = std::clamp<int64_t>(static_cast<int64_t>(ids.at(i)), 0, global_rows - 1);
-    const int64_t row = id - run.in_pieces[0].start[0];
+    const int64_t row = id - run.in_shards[0].start[0];
     if (row < 0 || row >= table.shape()[0]) {
-      continue;  // another piece has it; this one adds zero
+      continue;  // another shard has it; this one adds zero
     }
     for (int64_t j = 0; j < width; ++j) {
       run.out[0].set(i * width + j, table.at(row * width + j));
@@ -39,7 +39,7 @@ void scatter_add_rows(const NodeRun& run) {
   const HostTensor& ids = *run.in[1];
   const int64_t width = row_size(*run.in[0], ids.shape().size());
   for (int64_t i = 0; i < ids.size(); ++i) {
-    const int64_t row = static_cast<int64_t>(ids.at(i)) - run.out_pieces[0].start[0];
+    const int64_t row = static_cast<int64_t>(ids.at(i)) - run.out_shards[0].start[0];
     if (row < 0 || row >= run.out[0].shape()[0]) {
       continue;
     }
@@ -53,20 +53,20 @@ void scatter_add_rows(const NodeRun& run) {
 void one_hot(const NodeRun& run) {
   const int64_t classes = run.out[0].shape().back();
   for (int64_t i = 0; i < run.in[0]->size(); ++i) {
-    const int64_t id = static_cast<int64_t>(run.in[0]->at(i)) - run.out_pieces[0].start.back();
+    const int64_t id = static_cast<int64_t>(run.in[0]->at(i)) - run.out_shards[0].start.back();
     if (id >= 0 && id < classes) {
       run.out[0].set(i * classes + id, 1);
     }
   }
 }
 
-// The random bits of an element of a piece; `noise_shape` is global, 1 where elements share a
+// The random bits of an element of a shard; `noise_shape` is global, 1 where elements share a
 // number.
-uint32_t element_bits(const Node& node, double step, const Coordinates& at, const PieceOf& piece,
+uint32_t element_bits(const Node& node, double step, const Coordinates& at, const ShardOf& shard,
                       const Shape& noise_shape) {
   std::vector<int64_t> global(at.rank());
   for (size_t dim = 0; dim < at.rank(); ++dim) {
-    global[dim] = noise_shape[dim] == 1 ? 0 : at[dim] + piece.start[dim];
+    global[dim] = noise_shape[dim] == 1 ? 0 : at[dim] + shard.start[dim];
   }
   return philox_bits(static_cast<uint64_t>(node.attr_int("seed")),
                      static_cast<uint32_t>(node.attr_int("stream")),
@@ -77,8 +77,8 @@ uint32_t element_bits(const Node& node, double step, const Coordinates& at, cons
 void random_bits(const NodeRun& run) {
   int64_t index = 0;
   for (Coordinates at(run.out[0].shape()); !at.done(); at.next()) {
-    run.out[0].set(index++, element_bits(run.node, run.in[0]->at(0), at, run.out_pieces[0],
-                                         run.out_pieces[0].global_shape));
+    run.out[0].set(index++, element_bits(run.node, run.in[0]->at(0), at, run.out_shards[0],
+                                         run.out_shards[0].global_shape));
   }
 }
 
@@ -89,7 +89,7 @@ void dropout(const NodeRun& run) {
   scale.set(0, 1 / (1 - rate));
   int64_t index = 0;
   for (Coordinates at(run.out[0].shape()); !at.done(); at.next(), ++index) {
-    const uint32_t bits = element_bits(run.node, run.in[1]->at(0), at, run.out_pieces[0],
+    const uint32_t bits = element_bits(run.node, run.in[1]->at(0), at, run.out_shards[0],
                                        run.node.attr_ints("noise_shape"));
     run.out[0].set(index, bits < threshold ? 0 : run.in[0]->at(index) * scale.at(0));
   }

@@ -136,7 +136,7 @@ Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed
                    const Place& place) {
   Graph graph = c.graph;
   if (!read_all) {
-    graph.outputs.resize(1);  // the loss alone: pending sums travel as they do in training
+    graph.outputs.resize(1);  // the loss alone: partial sums travel as they do in training
   }
   AxisMask batch = 0;
   for (const int axis : layout.batch_axes) {

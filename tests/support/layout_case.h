@@ -65,7 +65,7 @@ struct Place {
 };
 
 // Two steps under a layout: all outputs (the loss alone unless
-// `read_all`: pending sums then travel as they do in training) and the variables afterwards. Inputs
+// `read_all`: partial sums then travel as they do in training) and the variables afterwards. Inputs
 // and first weights are drawn from `data_seed`, by name; integer inputs are below 16,
 // "learning_rate" is 0.05.
 Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed, bool read_all,

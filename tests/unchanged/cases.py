@@ -88,7 +88,7 @@ CASES = [
     small("a text", "letters"),
     small("tokens", "letters",
           "data.train={source: tokens, path: tokens.bin, vocabulary: 64, sequence_length: 8, target: last}"),
-    # Callbacks, checkpoints, going on
+    # Callbacks, checkpoints, resuming
     small("callbacks", "callbacks"),
     mlp("many checkpoints", "checkpoint.every=2 steps", "checkpoint.keep=100"),
     mlp("a resumed run", "--limit-steps", "2",

@@ -11,7 +11,7 @@ namespace meshtrain::cpu {
 namespace {
 
 constexpr int64_t kElementsOfSegment = 8192;
-constexpr int64_t kMostSegments = 32;  // of a job, so that their sum stays small
+constexpr int64_t kMostSegments = 32;  // of a job, so that their sum is cheap
 
 // The sums of segments of rows, one (2, channels) each.
 class SegmentSums final : public Kernel {

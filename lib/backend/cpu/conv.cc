@@ -17,9 +17,9 @@ constexpr double kProductsPerNanosecond = 55;  // of whole vectors, float32
 
 // --- packed kernels ------------------------------------------------------------------------------
 //
-// Of each pass and group panels of `panel` columns, the last of as many whole vectors as are left;
-// in a panel a line of columns for each cell and source channel. Depthwise: one line of all
-// channels for each cell.
+// Each pass and group has panels of `panel` columns; the last panel has the remaining whole
+// vectors. A panel has a line of columns for each cell and source channel. Depthwise: one line of
+// all channels for each cell.
 
 template <class Word>
 class Pack final : public Kernel {
@@ -46,7 +46,7 @@ class Pack final : public Kernel {
       out.push_back(
           {kernels_[k], kernels_[k] + elements_ * static_cast<int64_t>(sizeof(Word)), false});
     }
-    // Cells of a kernel lie among each other, but no two units write one place.
+    // Cells of a kernel interleave, but no two units write to the same address.
     for (int64_t unit = begin; unit < end; ++unit) {
       const Place& place = places_[unit % cells];
       std::byte* base = reinterpret_cast<std::byte*>(packed(unit / cells) + place.pass->pack_begin);

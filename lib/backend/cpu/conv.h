@@ -1,10 +1,10 @@
 // Convolutions over images with channels last, float32 and float64.
 //
-// float32 goes to the code that oneDNN generates for a shape (conv_dnnl.h; measured 5 to 50% faster
-// at nearly every shape, bench_conv shows it). The loops of simd/conv.cc compute float64, the few
-// cases in which they are faster, shapes that oneDNN has no such code for, and batches of so few
-// images that these must be cut in parts for the workers. They read operands where they lie; only
-// images that need padding are copied, one at a time, into the scratch of a worker.
+// float32 uses the code that oneDNN generates for a shape (conv_dnnl.h; measured 5 to 50% faster at
+// nearly every shape, bench_conv shows it). The loops of simd/conv.cc compute float64 and the few
+// cases where they are faster. They also compute shapes without such code in oneDNN, and batches of
+// so few images that each must be split among workers. They read operands in place; only images
+// that need padding are copied, one at a time, into the scratch of a worker.
 #pragma once
 
 #include <array>

@@ -12,8 +12,9 @@ namespace {
 constexpr int64_t kRun = 16;
 constexpr double kBytesPerNanosecond = 8;
 
-// What index i of dimension d adds to the place, padding included (the formula of oneDNN's guide,
-// "Understanding Memory Formats": inner blocks from the last to the first, then the strides).
+// Returns the offset of each index i of dimension d, padding included (the formula of oneDNN's
+// guide, "Understanding Memory Formats": inner blocks from the last to the first, then the
+// strides).
 std::vector<int64_t> places_of(const dnnl_memory_desc_t& desc, int d) {
   const dnnl_blocking_desc_t& blocking = desc.format_desc.blocking;
   std::vector<int64_t> places(static_cast<size_t>(desc.padded_dims[d]));
@@ -173,7 +174,7 @@ class MoveKernels final : public Kernel {
     const int64_t bytes = blocks_->plain_bytes() + to_read();
     return static_cast<double>(bytes * static_cast<int64_t>(moves_.size())) / kBytesPerNanosecond;
   }
-  // Units lie among each other, but no two write one place.
+  // Units interleave, but no two write to the same address.
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
     if (begin >= end)
       return;

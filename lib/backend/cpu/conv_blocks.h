@@ -1,16 +1,16 @@
-// Kernels of convolutions between the order of models, (cells..., channels / groups, filters), and
-// the blocks of a primitive: for instance 16 channels by 16 filters side by side, zeros where there
-// are not as many.
+// Converts kernels of convolutions between the layout of models, (cells..., channels / groups,
+// filters), and the blocks of a primitive. A block is for instance 16 channels by 16 filters,
+// padded with zeros.
 #pragma once
 
 #include "backend/cpu/conv_primitive.h"
 
 namespace meshtrain::cpu {
 
-// Where elements lie. A blocked place is the sum of what cell, channel and filter add to it.
+// Offsets of elements in blocked kernels: the sum of the offsets of cell, channel and filter.
 class KernelBlocks {
  public:
-  // Indices whose blocked places lie side by side; `used` of them exist, the rest is padding.
+  // Indices with adjacent blocked offsets; `used` of them exist, the rest is padding.
   struct Run {
     int64_t index, used, place, size;
   };

@@ -16,8 +16,8 @@ constexpr double kHalfProductsPerNanosecond = 250;  // with AMX
 constexpr int64_t kMinImages = 4;  // fewer are cut in parts of images by our own loops
 constexpr int64_t kChunks = 16;
 constexpr double kMinChunkCost = 10e3;  // nanoseconds
-// Of each chunk a gradient of the kernel is written and read again: as many chunks as cost this
-// share of the work at most, but two.
+// Each chunk writes a gradient of the kernel, which is read again. This bounds their share of the
+// work, and so the number of chunks, which is at least two.
 constexpr double kSumShare = 0.04;
 constexpr double kSumBytesPerNanosecond = 8;
 constexpr double kMaxWgradChunks = 16;

@@ -12,13 +12,13 @@ namespace {
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 
-// The first of the three spatial dimensions that oneDNN is told of: it has two or three.
+// The first of the three spatial dimensions that oneDNN gets: it has two or three.
 size_t first_dim(const ConvShape& s) {
   const bool is_flat = s.input[0] == 1 && s.output[0] == 1 && s.cells[0] == 1 && s.pads[0] == 0;
   return is_flat ? 1 : 0;
 }
 
-// oneDNN names channels before sizes, wherever they lie.
+// oneDNN names channels before sizes, in every layout.
 Desc images_desc(DType dtype, int64_t images, int64_t channels, const Index3& size, size_t first) {
   Dims dims{images, channels};
   dims.insert(dims.end(), size.begin() + static_cast<ptrdiff_t>(first), size.end());

@@ -20,8 +20,8 @@ struct ConvPrimitive {
 dnnl::memory::desc plain_kernel(const ConvShape& shape, DType dtype);
 
 // Nothing where oneDNN has but reference loops or copies into matrix products, or no primitive at
-// all. Kernels lie as `kernel` says, or as the primitive likes them best. oneDNN keeps what it
-// generated for a shape: the second primitive of a kind costs some 10 us, the first some 200.
+// all. Kernels have the layout `kernel`, or the best one for the primitive. oneDNN caches the code
+// for a shape: the second primitive of a kind costs some 10 us, the first some 200.
 std::optional<ConvPrimitive> make_conv_primitive(const ConvShape& shape, ConvKind kind,
                                                  int64_t images, const dnnl::memory::desc* kernel);
 

@@ -43,7 +43,7 @@ size_t BoxReader::scratch_bytes(const Index3& largest) const {
                         round_up(largest[0] * largest[1] * largest[2] * pitch * item_size, 64));
 }
 
-// The pixels of a row; those of the image lie side by side.
+// The pixels of a row; pixels of the image are adjacent.
 void BoxReader::copy_pixels(const std::byte* from, std::byte* to, int64_t count) const {
   const int64_t bytes = channels * item_size;
   if (repeat == 1 && pitch == channels) {
@@ -73,7 +73,7 @@ const std::byte* BoxReader::read(const std::byte* image_data, const Index3& low,
     return image_data + ((low[0] * image[1] + low[1]) * image[2] + low[2]) * pixel;
   }
   const int64_t step = pitch * item_size;
-  // Of a row: pixels left of the image, in it, right of it.
+  // The pixels of a row that are left of the image, in it, and right of it.
   const int64_t left = std::clamp<int64_t>(-low[2], 0, size[2]);
   const int64_t inside = std::clamp<int64_t>(image[2] - low[2], left, size[2]) - left;
   for (int64_t z = 0; z < size[0]; ++z) {

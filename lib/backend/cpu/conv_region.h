@@ -1,4 +1,4 @@
-// What the kernels of convolutions share: parts of images, padded and in one piece of memory.
+// Shared by the kernels of convolutions: regions of images, padded and contiguous.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ struct BoxReader {
   Index3 image{1, 1, 1};
   int64_t channels = 1, repeat = 1, pitch = 1;
   int64_t item_size = 4;
-  bool in_place = false;  // every box lies inside of the image and pixels are as they should be
+  bool in_place = false;  // every box is inside of the image and needs no change of pixels
 
   // Elements from one index to the next along each dimension, in boxes of at most `largest`.
   Index3 steps(const Index3& largest) const;
@@ -29,7 +29,7 @@ struct BoxReader {
   void copy_pixels(const std::byte* from, std::byte* to, int64_t count) const;
 };
 
-// Appends [begin, end), or lengthens the last access where it goes on there.
+// Appends [begin, end), or extends the last access when that ends at `begin`.
 void add_access(std::vector<Access>& out, const std::byte* begin, int64_t bytes, bool is_write);
 
 // x and y of a convolution of one cell, stride 1 and no padding: all pixels are one line.

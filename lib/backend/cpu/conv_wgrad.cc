@@ -1,7 +1,7 @@
 // The gradient of a kernel. Images are shared out in a fixed number of shares; each adds up a
 // gradient of its own, and their sum in order is the result, whatever the number of workers.
 //
-// Within an image a block of the kernel, elements of a line by filters, stays in registers over all
+// Within an image a block of the kernel, elements of a line by filters, is in registers over all
 // pixels: element (j, p) of the kernel's line and filter f sum x[o * stride + j, p] * dy[o, f].
 #include <algorithm>
 #include <cstring>
@@ -63,7 +63,7 @@ class Wgrad final : public Kernel {
   void run(int64_t begin, int64_t end, std::byte* scratch) const override;
 
  private:
-  // Elements of the kernel that lie side by side, as what they meet in x does.
+  // Adjacent elements of the kernel, whose operands in x are adjacent, too.
   struct Line {
     int64_t offset;  // in the box of x
     int64_t row;     // of the kernel as (cells * channels of a group, filters)

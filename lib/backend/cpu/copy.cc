@@ -50,7 +50,7 @@ void dispatch_size(int64_t item_size, F&& function) {
   }
 }
 
-// Runs along the last dimension; a unit is a piece of a run.
+// Runs along the last dimension; a unit is a chunk of a run.
 class RunCopy final : public Kernel {
  public:
   RunCopy(const StridedLoop& loop, const View& from, const View& to)
@@ -61,14 +61,14 @@ class RunCopy final : public Kernel {
     run_ = loop.sizes.back();
     for (size_t d = 0; d + 1 < loop.rank(); ++d)
       rows_ *= loop.sizes[d];
-    const int64_t piece = kRunBytes / item_size_;
-    pieces_ = std::max<int64_t>((run_ + piece - 1) / piece, 1);
-    piece_ = (run_ + pieces_ - 1) / pieces_;
-    pieces_ = piece_ > 0 ? (run_ + piece_ - 1) / piece_ : 0;
+    const int64_t chunk = kRunBytes / item_size_;
+    chunks_ = std::max<int64_t>((run_ + chunk - 1) / chunk, 1);
+    chunk_ = (run_ + chunks_ - 1) / chunks_;
+    chunks_ = chunk_ > 0 ? (run_ + chunk_ - 1) / chunk_ : 0;
     // Straight copies: the bytes of a unit of `from` are known as well.
     from_contiguous_ = is_contiguous(from) && rows_ == 1;
   }
-  int64_t units() const override { return rows_ * pieces_; }
+  int64_t units() const override { return rows_ * chunks_; }
   double cost() const override {
     const bool straight = loop_.strides[0].back() == 1 && loop_.strides[1].back() == 1;
     return static_cast<double>(rows_ * run_) * (straight ? 0.02 * item_size_ : 1.0) +
@@ -79,9 +79,9 @@ class RunCopy final : public Kernel {
     const int64_t from_stride = loop_.strides[0].back();
     const int64_t to_stride = loop_.strides[1].back();
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t row = unit / pieces_;
-      const int64_t column = unit % pieces_ * piece_;
-      const int64_t n = std::min(piece_, run_ - column);
+      const int64_t row = unit / chunks_;
+      const int64_t column = unit % chunks_ * chunk_;
+      const int64_t n = std::min(chunk_, run_ - column);
       const std::byte* in =
           from_ + (offset_of(loop_.sizes, loop_.strides[0], outer, row) + column * from_stride) *
                       item_size_;
@@ -101,9 +101,9 @@ class RunCopy final : public Kernel {
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
     if (begin >= end)
       return;
-    const int64_t first = (begin / pieces_ * run_ + begin % pieces_ * piece_) * item_size_;
-    const int64_t last_column = std::min((end - 1) % pieces_ * piece_ + piece_, run_);
-    const int64_t stop = ((end - 1) / pieces_ * run_ + last_column) * item_size_;
+    const int64_t first = (begin / chunks_ * run_ + begin % chunks_ * chunk_) * item_size_;
+    const int64_t last_column = std::min((end - 1) % chunks_ * chunk_ + chunk_, run_);
+    const int64_t stop = ((end - 1) / chunks_ * run_ + last_column) * item_size_;
     out.push_back(from_contiguous_ ? Access{from_ + first, from_ + stop, false} : reads_);
     out.push_back(to_contiguous_ ? Access{to_ + first, to_ + stop, true} : writes_);
   }
@@ -112,7 +112,7 @@ class RunCopy final : public Kernel {
   StridedLoop loop_;
   const std::byte* from_;
   std::byte* to_;
-  int64_t item_size_, run_ = 1, rows_ = 1, piece_ = 1, pieces_ = 1;
+  int64_t item_size_, run_ = 1, rows_ = 1, chunk_ = 1, chunks_ = 1;
   bool to_contiguous_ = false, from_contiguous_ = false;
   Access reads_, writes_;
 };

@@ -29,7 +29,7 @@ struct Place {
 };
 
 enum class Pattern {
-  kFull,      // lies as the result does
+  kFull,      // laid out as the result
   kScalar,    // one element
   kPeriodic,  // the last dimension again and again
   kStrided,
@@ -137,7 +137,7 @@ struct Tape::Builder {
     }
   }
 
-  // Whether an instruction after `i` reads an operand that lies where this result goes.
+  // Returns whether an instruction after `i` reads an operand in the memory of this result.
   bool overwrites_needed(size_t i, const View& result) const {
     const Access written = whole_access(result, true);
     for (size_t later = i + 1; later < instructions.size(); ++later) {
@@ -326,7 +326,7 @@ Tape::Block Tape::block(int64_t index) const {
 }
 
 // Copies the elements of a broadcast operand that belong to a block, row by row; gives the operand
-// itself where they already lie side by side.
+// itself when they are adjacent already.
 const std::byte* Tape::gather(const Operand& operand, const Block& block, std::byte* out) const {
   const size_t outer = sizes_.size() - 1;
   const int64_t stride = operand.strides.back();
@@ -373,7 +373,8 @@ const std::byte* Tape::read(const Place& place, const Block& block, std::byte* s
   return gather(operand, block, gathered);
 }
 
-// What is the same in every block: constants, scalar operands, a repeated last dimension.
+// Fills the values that are equal in every block: constants, scalar operands, a repeated last
+// dimension.
 void Tape::fill_once(std::byte* scratch) const {
   for (const Constant& constant : constants_) {
     fill_elements(slot(scratch, constant.slot), constant.value, constant.item_size, block_size_);

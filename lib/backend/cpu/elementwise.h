@@ -1,5 +1,5 @@
 // Elementwise ops, one or a chain of them, evaluated block by block so that everything between the
-// operands and the results stays in the first-level cache.
+// operands and the results fits into the first-level cache.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Several kernels that do not depend on each other as one: the pieces of a step.
+// Several kernels that do not depend on each other as one: the shards of a step.
 #pragma once
 
 #include "backend/cpu/kernel.h"

@@ -1,12 +1,12 @@
-// 16-bit arrays as float32 ones, for kernels that have no loops for 16 bits: what they read is
-// widened into scratch before, what they write is rounded from there after them.
+// 16-bit arrays as float32 ones, for kernels without loops for 16 bits. Operands are widened into
+// scratch before the kernel, and results are rounded from scratch after it.
 #pragma once
 
 #include "backend/cpu/kernel.h"
 
 namespace meshtrain::cpu {
 
-// Arrays of one size. Those that lie side by side do so in scratch, too.
+// Arrays of one size. Adjacent arrays are adjacent in scratch, too.
 class HalfArrays {
  public:
   HalfArrays(DType dtype, int64_t elements) : dtype_(dtype), elements_(elements) {}

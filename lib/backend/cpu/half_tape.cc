@@ -70,8 +70,8 @@ class Widener {
     return emit(std::move(instruction));
   }
 
-  // What instruction `index` of the old tape gives, where it is a result: of an instruction of the
-  // new tape that is no other result.
+  // Stores the result of instruction `index` of the old tape. It becomes an instruction of the new
+  // tape that has no other result.
   void store(int index, DType dtype) {
     const auto found =
         std::find_if(results_.begin(), results_.end(),

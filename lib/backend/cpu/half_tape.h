@@ -1,6 +1,6 @@
-// Tapes on bfloat16 and float16. The loops compute in float32, so that a tape widens each 16-bit
-// operand once and rounds each 16-bit result once; what lies between stays float32, as XLA leaves
-// it within a fusion (xla_allow_excess_precision).
+// Tapes on bfloat16 and float16. The loops compute in float32: a tape widens each 16-bit operand
+// once and rounds each 16-bit result once. Intermediate results are float32, as XLA leaves it
+// within a fusion (xla_allow_excess_precision).
 #pragma once
 
 #include "backend/kernel_spec.h"

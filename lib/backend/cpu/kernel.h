@@ -1,9 +1,9 @@
-// Kernel: one prepared computation of the CPU backend. Pointers, shapes and strides were decided
-// when it was made; running it takes no lock and allocates nothing, but for the few small blocks
-// that oneDNN takes in each call of a primitive (primitive.h).
+// Kernel: one prepared computation of the CPU backend. Pointers, shapes and strides are fixed at
+// its creation. Running it takes no lock and allocates nothing, except a few small blocks of oneDNN
+// in each call of a primitive (primitive.h).
 //
 // A kernel consists of `units()` parts that may be computed apart, in any order, by any worker.
-// What a unit computes depends on shapes only, so that the results do not depend on the number of
+// The content of a unit depends on shapes only, so that results do not depend on the number of
 // workers.
 #pragma once
 

@@ -1,7 +1,8 @@
-// The inner loops of the CPU backend, compiled once for each level of the x86-64 instruction set
-// (v2: SSE4.2, v3: AVX2, v4: AVX-512) from the sources in simd/ and chosen when the process starts.
+// The inner loops of the CPU backend. The sources in simd/ are compiled once for each level of the
+// x86-64 instruction set (v2: SSE4.2, v3: AVX2, v4: AVX-512). The level is chosen when the process
+// starts.
 //
-// Everything here works on raw memory: shapes, broadcasting and pieces are decided by the callers.
+// Everything here works on raw memory: the callers decide shapes, broadcasting and shards.
 // Loops tolerate an output that is exactly one of their same-shape operands.
 #pragma once
 

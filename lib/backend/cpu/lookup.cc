@@ -69,7 +69,7 @@ class GatherRows final : public Lookup {
 };
 
 // A unit owns a range of rows and looks through all ids for them, so that rows are added in the
-// order of the ids whoever computes them.
+// order of the ids for any number of threads.
 class ScatterAddRows final : public Lookup {
  public:
   ScatterAddRows(const LookupShape& shape, const std::byte* updates, const std::byte* ids,

@@ -41,9 +41,9 @@ void CpuLowering::make(const EndGroup&) {
   }
 }
 
-// Rows stay in the caches anyway.
-void CpuLowering::make(const BeginRows&) {}
-void CpuLowering::make(const EndRows&) {}
+// Rows fit into the caches anyway.
+void CpuLowering::make(const BeginRowFusion&) {}
+void CpuLowering::make(const EndRowFusion&) {}
 
 void CpuLowering::make(const CombineSpec& spec) {
   add(make_collective_(spec, path_));

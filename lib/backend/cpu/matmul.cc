@@ -1,4 +1,4 @@
-// Batched matrix products. float32 goes to oneDNN's sgemm (measured equal to its matmul primitives
+// Batched matrix products. float32 uses oneDNN's sgemm (measured equal to its matmul primitives
 // at our shapes, without creation cost and without allocating through operator new), float64 and
 // what sgemm cannot address go to the loops of simd/gemm.cc.
 #include <dnnl.h>
@@ -17,8 +17,8 @@ constexpr double kFlopsOfUnit = 4e6;
 constexpr int64_t kMinRows = 16;  // of a unit; fewer cost nothing but read B once more
 constexpr int64_t kMinColumns = 64;
 
-// How sgemm is told about a matrix of `rows` x `columns`: transposed or not, and the distance of
-// its lines. Returns false where neither describes it.
+// Describes a matrix of `rows` x `columns` to sgemm: transposed or not, and the leading dimension.
+// Returns false when neither describes it.
 bool describe(int64_t rows, int64_t columns, int64_t row, int64_t column, bool* transposed,
               int64_t* lines) {
   if ((column == 1 || columns == 1) && (row >= columns || rows == 1)) {

@@ -114,7 +114,7 @@ class WideProduct final : public Kernel {
     const double flops = 2.0 * static_cast<double>(spec_.m * spec_.n * spec_.k);
     return static_cast<double>(spec_.batches.size()) * (flops / 80 + 600);
   }
-  // Everything of the operands' batches; units of the result lie among each other.
+  // Reads all of the operands' batches; units of the result interleave.
   void accesses(int64_t begin, int64_t end, std::vector<Access>& out) const override {
     if (begin >= end)
       return;

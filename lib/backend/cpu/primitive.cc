@@ -10,7 +10,7 @@
 namespace meshtrain::cpu {
 namespace {
 
-// On the CPU a stream has no state: whoever executes computes at once, on its own thread.
+// On the CPU a stream has no state: execution is synchronous, on the calling thread.
 const dnnl::stream& stream() {
   static const dnnl::stream instance(dnnl_engine());
   return instance;

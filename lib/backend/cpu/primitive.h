@@ -14,7 +14,7 @@ namespace meshtrain::cpu {
 const dnnl::engine& dnnl_engine();
 // Scratch comes from the worker that calls.
 dnnl::primitive_attr own_scratch();
-// Of float32 and bfloat16.
+// Returns the oneDNN type of float32 or bfloat16.
 dnnl::memory::data_type dnnl_type(DType dtype);
 
 // Primitives are made for as many threads as the maker may use.
@@ -29,7 +29,7 @@ class OneThread {
   int before_;
 };
 
-// What make() gives, an optional; nothing where oneDNN has no such primitive.
+// Returns the result of make(), an optional; nothing when oneDNN has no such primitive.
 template <class Make>
 auto try_primitive(Make make) -> decltype(make()) {
   const OneThread guard;

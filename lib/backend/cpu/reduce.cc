@@ -130,7 +130,7 @@ struct Dim {
   bool reduced;
 };
 
-// Neighbours of one kind that lie as one dimension become one.
+// Merges neighbours of one kind that are one dimension in memory.
 std::vector<Dim> coalesced(const View& x, const std::vector<bool>& reduced) {
   std::vector<Dim> dims;
   for (size_t d = 0; d < x.rank(); ++d) {

@@ -1,5 +1,5 @@
-// What looks along one dimension: argmax, cumsum, top_k. Operands and results are contiguous; x is
-// seen as (outer, size, inner).
+// Kernels along one dimension: argmax, cumsum, top_k. Operands and results are contiguous; x has
+// the shape (outer, size, inner).
 #include <algorithm>
 #include <numeric>
 

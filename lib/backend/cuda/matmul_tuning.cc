@@ -10,7 +10,7 @@
 
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/trial_memory.h"
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 #include "base/error.h"
 
 namespace meshtrain::cuda {
@@ -274,7 +274,7 @@ std::optional<EpilogueTimes> Matmuls::measure_epilogue(const gpu::Matmul& matmul
     return std::nullopt;
   fused.epilogue->to = alone.spec.c = trial.data();
 
-  const gpu::Joined joined = gpu::join({*epilogue.apart});
+  const gpu::MergedLaunches joined = gpu::merge_launches({*epilogue.apart});
   const auto& call = std::get<gpu::KernelCall>(joined.calls[0].what);
   std::vector<uint64_t> params = call.params;
   const auto move = [&](const std::byte* from, std::byte* to) {

@@ -59,8 +59,8 @@ Prepared::Prepared(Makers& makers, const std::vector<gpu::Command>& commands)
       const PathScope scope(core, command.path);
       return makers.matmuls.is_fused(std::get<gpu::Matmul>(command.what));
     };
-    gpu::Joined joined =
-        gpu::join(turn_filters(gpu::with_products_apart(commands, is_fused), allocate));
+    gpu::MergedLaunches joined =
+        gpu::merge_launches(turn_filters(gpu::with_products_apart(commands, is_fused), allocate));
     calls_ = std::move(joined.calls);
     const bool has_kernels = std::any_of(calls_.begin(), calls_.end(), [](const gpu::Call& call) {
       return std::holds_alternative<gpu::KernelCall>(call.what);

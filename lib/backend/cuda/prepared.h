@@ -13,7 +13,7 @@
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/modules.h"
 #include "backend/cuda/workspaces.h"
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 
 namespace meshtrain::cuda {
 

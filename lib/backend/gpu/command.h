@@ -1,5 +1,5 @@
-// What a GPU is told to do in a step, as data: made by GpuLowering without a GPU, executed by a
-// Device (device.h). Pointers are addresses in the device's memory.
+// The commands of a step on a GPU, as data: GpuLowering creates them without a GPU, a Device
+// (device.h) executes them. Pointers are addresses in the device's memory.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ constexpr unsigned kThreads = 256;
 // CUDA C++ of one generated function, which computes one block of kThreads threads:
 //   static __device__ void NAME(const unsigned long long* arg, unsigned block,
 //                               unsigned char* shared) { BODY }
-// It may use what preamble() declares, threadIdx.x, __syncthreads() and warp shuffles; not blockIdx
-// or blockDim, so that bodies can be put in one launch or behind one another in one block. A body
-// must not return before a __syncthreads() that others reach.
+// It may use what preamble() declares, threadIdx.x, __syncthreads() and warp shuffles. It must not
+// use blockIdx or blockDim, so that several bodies fit into one launch, or one after the other into
+// one block. A body must not return before a __syncthreads() that other threads reach.
 struct KernelBody {
   std::string name;  // unique by text: a word for the kind, then a hash of everything else
   std::string text;  // BODY
@@ -39,7 +39,7 @@ struct Launch {
   KernelBodyPtr body;
   uint64_t blocks = 1;
   std::vector<uint64_t> args;  // addresses and whole numbers
-  // Elements read and written in all: what join() takes for time.
+  // Elements read and written: merge_launches() estimates time by them.
   int64_t work = 0;
 };
 
@@ -48,12 +48,12 @@ struct Command;
 // kGelu is x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
 enum class Activation : uint8_t { kNone, kRelu, kGelu };
 
-// What a product may do to its elements before it stores them.
+// An elementwise epilogue of a product.
 struct Epilogue {
   const std::byte* bias = nullptr;  // n elements, added to every row; null: none
   Activation activation = Activation::kNone;
-  std::byte* to = nullptr;  // laid out as c, and may be c; otherwise c holds nothing afterwards
-  // The launch that computes `to` from c, for whom the product by itself is faster.
+  std::byte* to = nullptr;  // laid out as c, and may be c; otherwise c is undefined afterwards
+  // The launch that computes `to` from c, for devices where the plain product is faster.
   std::shared_ptr<const Command> apart;
 };
 
@@ -63,7 +63,7 @@ struct Matmul {
   int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
   std::optional<Epilogue> epilogue = std::nullopt;
 
-  // Where the elements end up.
+  // The address of the final elements.
   std::byte* result() const { return epilogue ? epilogue->to : spec.c; }
 };
 
@@ -80,7 +80,7 @@ struct Conv {
   const std::byte* y = nullptr;
 };
 
-// Of what all processes of a list do together; null: of anything else.
+// Returns the ranks of a library collective; null for anything else.
 template <class... What>
 const std::vector<int>* ranks_of(const std::variant<What...>& what) {
   return std::visit(
@@ -93,7 +93,7 @@ const std::vector<int>* ranks_of(const std::variant<What...>& what) {
       what);
 }
 
-// Whether what a command or a call does needs other processes.
+// Returns whether a command or a call communicates with other processes.
 template <class... What>
 bool communicates(const std::variant<What...>& what) {
   return std::holds_alternative<ExchangeSpec>(what) || ranks_of(what) != nullptr;
@@ -102,11 +102,11 @@ bool communicates(const std::variant<What...>& what) {
 struct Command {
   std::variant<Launch, Matmul, Conv, ExchangeSpec, AllReduceSpec, AllGatherSpec, ReduceScatterSpec>
       what;
-  std::vector<Access> accesses;  // decide what may run at the same time
+  std::vector<Access> accesses;  // decide what may run concurrently
   std::string path;              // of the step, for messages: "dense/matmul"
 };
 
-// What commands send to other processes.
+// The traffic of commands to other processes.
 struct Traffic {
   int64_t exchanges = 0;
   int64_t gathers = 0;        // all-gathers and reduce-scatters

@@ -1,4 +1,4 @@
-// Which convolutions are cuDNN's.
+// Which convolutions cuDNN computes.
 #pragma once
 
 #include "backend/kernel_spec.h"

@@ -20,7 +20,7 @@ MemoryOrder::Ranges::iterator MemoryOrder::cut(const std::byte* at) {
 void MemoryOrder::read(const Access& access, std::vector<int>& out) {
   auto range = cut(access.begin);
   cut(access.end);
-  // Memory that nobody has touched becomes ranges without a writer.
+  // Memory without an access becomes ranges without a writer.
   for (const std::byte* at = access.begin; at < access.end; ++steps_) {
     const bool is_known = range != ranges_.end() && range->first == at;
     if (!is_known) {

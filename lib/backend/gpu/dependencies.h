@@ -1,4 +1,4 @@
-// Which commands must wait for which, from the memory that they read and write.
+// Dependencies between commands, derived from the memory that they read and write.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace meshtrain::gpu {
 
-// Memory as ranges in which every byte has the same last writer and the same readers since then.
+// Memory as ranges of bytes with the same last writer and the same readers since then.
 class MemoryOrder {
  public:
-  // The next command, numbered from 0: earlier ones that it must wait for, ascending. A writer is
-  // left out where its readers are in the list.
+  // Adds the next command, numbered from 0. Returns the earlier commands that it depends on,
+  // ascending. A writer is omitted when its readers are in the list.
   std::vector<int> add(const std::vector<Access>& accesses);
-  // Ranges and readers looked at so far.
+  // Ranges and readers visited so far.
   int64_t steps() const { return steps_; }
 
  private:
@@ -26,7 +26,8 @@ class MemoryOrder {
   };
   using Ranges = std::map<const std::byte*, Range>;
 
-  // Cuts the range that contains `at` there; the first range that begins at `at` or behind it.
+  // Splits the range that contains `at` there. Returns the first range that begins at or after
+  // `at`.
   Ranges::iterator cut(const std::byte* at);
   void read(const Access& access, std::vector<int>& out);
   void write(const Access& access, std::vector<int>& out);
@@ -36,19 +37,19 @@ class MemoryOrder {
   int64_t steps_ = 0;
 };
 
-// Drops dependencies that follow from others, for nodes that come in order. Looks back kReach
-// nodes; those further away are kept.
+// Transitive reduction of dependencies, for nodes in order. It looks back kReach nodes;
+// dependencies further away are kept.
 class PathReduction {
  public:
   static constexpr int kReach = 16384;
 
-  // Of the next node, numbered from 0: `after`, ascending, without those that others of it wait
-  // for.
+  // Adds the next node, numbered from 0. Returns `after` (ascending) without nodes that other nodes
+  // of `after` depend on.
   std::vector<int> add(const std::vector<int>& after);
 
  private:
   static constexpr int kWord = 64;
-  // All that node v waits for, from word first_word(v) on.
+  // All nodes that node v depends on, as bits from word first_word(v) on.
   static int first_word(int node);
 
   std::vector<std::vector<uint64_t>> reached_;

@@ -1,9 +1,9 @@
 // One GPU as exec uses it. Implemented by the library in backend/cuda, which is loaded when a run
 // asks for a GPU, and on the host by tests/support/gpu_emulator.
 //
-// All work of a device is in one order; upload, download and plans follow each other. Calls that
-// fail throw RuntimeFailure that names the call, the device, and the step where there is one: exit
-// 4, or 8 where it is another process that failed. A device may be used by one thread at a time.
+// All work of a device is in one order: uploads, downloads and plans follow each other. A call that
+// fails throws RuntimeFailure, which names the call, the device and the step, if any: exit 4, or 8
+// when another process failed. Only one thread may use a device at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,7 @@ struct DeviceInfo {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;  // when asked
   std::string driver;      // "13.0"
-  // Which one of its host it is, for finding two processes on the same: "0000:1b:00.0". Whoever
-  // compares them knows the hosts.
+  // The PCI address, "0000:1b:00.0": identifies two processes of one host on the same device.
   std::string place;
 };
 
@@ -39,41 +38,41 @@ struct DeviceOptions {
   bool use_graph = true;  // false: the same commands one by one (--no-cuda-graph)
   bool use_tf32 = true;   // float32 products in TF32 (matmul_precision: default)
   std::string cache_dir;  // for compiled kernels and plans; empty: none
-  // Whether the fastest algorithm may be found by measuring, which gives another one, and other
-  // rounding, from process to process.
+  // True allows choosing the fastest algorithm by measurement. The choice, and so rounding, may
+  // differ from process to process.
   bool measure = true;
 };
 
-// Memory of which every step of a plan has its own part: that of step 0 is [begin, begin + bytes),
-// that of step s lies s * stride bytes further. Arguments of launches are recognised by their
-// value: whole numbers must be below 2^40.
+// Memory with a separate slot for every step of a plan: step 0 has [begin, begin + bytes), and step
+// s the same range s * stride bytes further. Addresses among launch arguments are recognised by
+// their value: other arguments must be below 2^40.
 struct Window {
   const std::byte* begin = nullptr;
   int64_t bytes = 0;
   int64_t stride = 0;  // a multiple of 256
 };
 
-// Commands made ready to run many times.
+// Commands that are compiled and ready to run repeatedly.
 class Plan {
  public:
   virtual ~Plan() = default;
-  // Enqueues all of it and returns.
+  // Enqueues the whole plan and returns.
   virtual void run() = 0;
 };
 
-// Memory of the host that the device copies from and to without waiting for the processor.
+// Page-locked host memory: the device copies from and to it asynchronously.
 class PinnedMemory {
  public:
   virtual ~PinnedMemory() = default;
   virtual std::byte* data() = 0;
 };
 
-// A place in the order of a device's work.
+// A position in the order of a device's work.
 class Event {
  public:
   virtual ~Event() = default;
   virtual void record() = 0;  // after everything enqueued so far
-  virtual void wait() = 0;    // the host waits until the device came past the last record()
+  virtual void wait() = 0;    // blocks the host until the device reaches the last record()
 };
 
 class Device {
@@ -90,47 +89,46 @@ class Device {
   // The host's memory may be reused when they return.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
   virtual void download(void* to, const std::byte* from, int64_t bytes) = 0;
-  // Only enqueue; the host's memory must be pinned and stay as it is until an event says so.
-  // enqueue_upload does not wait for plans that were enqueued before (it has a stream of its own);
-  // plans enqueued after it wait for it.
+  // Enqueue and return. The host's memory must be pinned and unchanged until a later event
+  // completes. enqueue_upload has a stream of its own and does not wait for earlier plans; later
+  // plans wait for it.
   virtual void enqueue_upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;
   virtual void enqueue_download(std::byte* to, const std::byte* from, int64_t bytes) = 0;
 
-  // The commands `steps` times, one after the other, for the steps first, first + 1, ... of the
-  // windows: addresses that lie in a window are moved to the step's own part. Compiles what was not
-  // compiled before; plans of the same commands share it. The memory must outlive the plan.
+  // Returns a plan that runs the commands `steps` times, for the steps first, first + 1, ... of the
+  // windows. Addresses within a window are moved to the slot of the step. Plans of the same
+  // commands share compiled code. The memory must outlive the plan.
   virtual std::unique_ptr<Plan> make_plan(const std::vector<Command>& commands,
                                           const std::vector<Window>& windows, int first,
                                           int steps) = 0;
   virtual void synchronize() = 0;
 
-  // Makes this device number `rank` of `size`, each in a process of its own, so that its commands
-  // may communicate: plans run on all of them, in the same order. Called by all with the id that
-  // one of them made (Runtime::make_id), once, before memory is allocated; returns when all have
-  // come.
+  // Collective: connects this device, number `rank` of `size`, with those of the other processes,
+  // so that commands may communicate. All processes then run plans in the same order. All call it
+  // once, before allocating memory, with the id that one of them created (Runtime::make_id).
   virtual void join(const std::string& id, int rank, int size) = 0;
-  // Ends whatever waits for other devices: from then on it throws. By any thread, at any time.
+  // Aborts communication: waiting and later calls throw. Thread-safe.
   virtual void abort() = 0;
-  // Of all plans that were run.
+  // Traffic of all plans that were run.
   virtual Traffic traffic() const = 0;
 };
 
-// What the loaded library offers.
+// The interface of the loaded library.
 class Runtime {
  public:
   virtual ~Runtime() = default;
-  // Without opening anything: how many devices there are; `reason` says why there are none.
+  // Counts devices without opening one. When there are none, `reason` says why.
   virtual int device_count(std::string& reason) = 0;
   virtual DeviceInfo info(int index) = 0;
   virtual std::unique_ptr<Device> open(int index, const DeviceOptions& options) = 0;
-  // All that it may use, opened.
+  // Opens and describes all libraries that it may use.
   virtual std::vector<LibraryInfo> libraries() = 0;
-  // For Device::join: any bytes.
+  // Creates an id for Device::join: any bytes.
   virtual std::string make_id() = 0;
 };
 
-// The name and the type of the one symbol that such a library exports. `abi` must be kAbi: null
-// where it was built from other sources.
+// The name and the type of the only symbol that the library exports. Returns null unless `abi` is
+// kAbi, that is, when the library was built from other sources.
 constexpr const char* kEntryPoint = "meshtrain_gpu_runtime";
 constexpr int kAbi = 5;
 using EntryPoint = Runtime* (*)(int abi);

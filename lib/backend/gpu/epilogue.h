@@ -1,5 +1,5 @@
-// Products that compute the elementwise step behind them: which steps these are, and how such a
-// product is taken apart where it is faster in two commands.
+// Epilogue fusion: products that compute the elementwise step after them. Decides which steps fuse,
+// and splits such a product where two commands are faster.
 #pragma once
 
 #include <functional>
@@ -17,16 +17,16 @@ struct EpilogueTape {
   Activation activation = Activation::kNone;
 };
 
-// Nothing where the tape computes anything else, or in a type of which cuBLASLt adds no bias of the
-// same type (float32 and 16-bit floats).
+// Returns nothing when the tape computes anything else, or in a type without bias epilogue in
+// cuBLASLt (only float32 and 16-bit floats have one).
 std::optional<EpilogueTape> epilogue_tape(const std::vector<View>& operands,
                                           const std::vector<TapeInstruction>& tape,
                                           const std::vector<TapeResult>& results);
 
-// Whether an operand of a tape of this shape is one vector of n elements for every n elements.
+// Returns whether an operand of a tape of this shape repeats one vector of n elements.
 bool repeats_rows(const Shape& shape, const std::vector<int64_t>& strides, int64_t n);
 
-// The commands, with those products as two of which `is_fused` says no.
+// Returns the commands, with products split in two where `is_fused` returns false.
 std::vector<Command> with_products_apart(std::vector<Command> commands,
                                          const std::function<bool(const Command&)>& is_fused);
 

@@ -1,5 +1,4 @@
-// What generated loops over elements have in common: how many blocks they take, how they count, how
-// wide their accesses are.
+// Shared by generated loops over elements: numbers of blocks, index types, widths of accesses.
 #pragma once
 
 #include <string>
@@ -31,7 +30,7 @@ int64_t common_word(std::vector<int64_t> bytes);
 // The type of words of 1, 2, 4, 8 or 16 bytes that are only moved.
 std::string word_type(int64_t bytes);
 
-// index_types (text.h) for such a loop, whose threads go on by `step`.
+// Returns index_types (text.h) for such a loop, whose threads advance by `step`.
 std::string loop_types(const StridedLoop& loop, int64_t step);
 
 }  // namespace meshtrain::gpu

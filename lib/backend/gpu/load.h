@@ -1,4 +1,4 @@
-// Finds the library that drives GPUs. Nothing of CUDA is in the process before this is called.
+// Loads the library that drives GPUs. No CUDA library is loaded before.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace meshtrain::gpu {
 
-// The Runtime of $MESHTRAIN_GPU_LIBRARY, else of libmeshtrain_cuda.so beside the program or in
-// ../lib; it lives as long as the process. Null where it cannot be had or finds no GPU: then
-// `reason` is a sentence that says what is missing and what to do about it.
+// Returns the Runtime of $MESHTRAIN_GPU_LIBRARY, else of libmeshtrain_cuda.so beside the program or
+// in ../lib; it lives as long as the process. Returns null when loading fails or there is no GPU:
+// then `reason` is a sentence with the cause and the remedy.
 Runtime* load_runtime(std::string& reason);
-// What the libraries below it find in the environment, unless it is set already. Of a process that
-// is one of several, before it has threads: they may be reading the environment.
+// Sets environment variables for the libraries below it, unless they are set already. Call in a
+// process of several, before it has threads, since threads may read the environment.
 void set_up_environment();
-// Whether there is such a library, without opening it; `reason` as above.
+// Returns whether the library exists, without loading it; `reason` as above.
 bool has_library(std::string& reason);
 
 }  // namespace meshtrain::gpu

@@ -1,7 +1,7 @@
 // Sums per channel, in float64: of each part apart where there are several, then of all.
-#include "backend/gpu/fold.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
@@ -33,13 +33,13 @@ auto result = [=](U k, unsigned part, A a) {
 void GpuLowering::make(const ChannelSumsSpec& spec) {
   const auto& [dtype, rows, channels, jobs] = spec;
   const int64_t bytes = rows * channels * static_cast<int64_t>(dtype_size(dtype));
-  Fold fold;
-  fold.kind = "channel_sums";
-  fold.outputs = channels;
-  fold.terms = rows;
-  fold.terms_adjacent = channels == 1;
-  fold.value_bytes = 16;
-  const FoldPlan plan = plan_fold(channels, rows, fold.terms_adjacent, true);
+  ReductionBody body;
+  body.kind = "channel_sums";
+  body.outputs = channels;
+  body.terms = rows;
+  body.terms_adjacent = channels == 1;
+  body.value_bytes = 16;
+  const ReductionPlan plan = plan_reduction(channels, rows, body.terms_adjacent, true);
   for (const ChannelSumsJob& job : jobs) {
     const int64_t sums = plan.parts * static_cast<int64_t>(job.parts.size());
     const int64_t sum_bytes = 2 * channels * 8;
@@ -47,11 +47,12 @@ void GpuLowering::make(const ChannelSumsSpec& spec) {
     const View all = contiguous_view(to, DType::kFloat64, {sums, 2 * channels});
     for (const ChannelSumsJob::Part& part : job.parts) {
       const bool is_same = part.u == part.v;
-      fold.text = index_types(fold_reach(channels, rows + 4 * kThreads) * channels + channels) +
-                  type_line("T", type_name(dtype)) + constant_line("U", "channels", channels) +
-                  constant_line("bool", "same", is_same) + std::string(kText);
+      body.text =
+          index_types(reduction_reach(channels, rows + 4 * kThreads) * channels + channels) +
+          type_line("T", type_name(dtype)) + constant_line("U", "channels", channels) +
+          constant_line("bool", "same", is_same) + std::string(kText);
       Launch launch;
-      launch.body = fold_body(fold, plan);
+      launch.body = reduction_body(body, plan);
       launch.blocks = plan.blocks();
       launch.args = {reinterpret_cast<uint64_t>(part.u), reinterpret_cast<uint64_t>(part.v),
                      reinterpret_cast<uint64_t>(to)};

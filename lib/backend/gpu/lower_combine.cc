@@ -14,11 +14,11 @@ namespace {
 
 constexpr size_t kMostRegionArgs = 400;  // of a launch, as far as regions can be divided
 
-// What regions of one launch have in common.
+// The common properties of the regions of one launch.
 struct Form {
   StridedLoop loop;  // over accesses, which are `pack` elements or one word; strides in elements
   size_t num_sources = 1;
-  bool is_stepped = false;  // sources are one step apart, as pieces are: then two words tell them
+  bool is_stepped = false;  // sources are one step apart, as shards are: two words describe them
   int64_t unit = 1;         // bytes of an element, or of a word where elements are only copied
   int pack = 1;             // elements of one access
   int64_t count = 0;        // > 0: side by side, so many elements

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "backend/gpu/conv.h"
-#include "backend/gpu/fold.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/runs.h"
 #include "backend/gpu/text.h"
 #include "backend/gpu/window_text.h"
@@ -93,7 +93,7 @@ for (int z = 0; z < K0; ++z) {
 mt_store(to, sum);
 )";
 
-// Output k of the fold: an element of the kernel; term r: a pixel of y's gradient.
+// Output k of the reduction: an element of the kernel; term r: a pixel of y's gradient.
 constexpr std::string_view kWgrad = R"(
 const A none = A(0);
 auto join = [](A a, A b) -> A { return a + b; };
@@ -217,10 +217,11 @@ void GpuLowering::add_wgrad(const ConvShape& shape, bool in_library, const std::
                             std::byte* to) {
   const int64_t elements = shape.kernel_elements(), pixels = pixels_of(shape.output);
   // One gradient for each run, or part of a run, and their sum.
-  std::vector<FoldPlan> plans;
+  std::vector<ReductionPlan> plans;
   int64_t parts = 0;
   for (const Run& run : runs) {
-    plans.push_back(in_library ? FoldPlan{} : plan_fold(elements, run.count * pixels, false, true));
+    plans.push_back(in_library ? ReductionPlan{}
+                               : plan_reduction(elements, run.count * pixels, false, true));
     parts += plans.back().parts;
   }
   const DType between = in_library || parts == 1 ? shape.dtype : compute_dtype(shape.dtype);
@@ -236,24 +237,24 @@ void GpuLowering::add_wgrad(const ConvShape& shape, bool in_library, const std::
       sums += bytes;
       continue;
     }
-    Fold fold;
-    fold.kind = "wgrad";
-    fold.outputs = elements;
-    fold.terms = run.count * pixels;
-    fold.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(shape.dtype)));
-    fold.text = conv_head(shape, false, run.count, shape.filters,
-                          fold_reach(plans[i].parts * elements, fold.terms)) +
+    ReductionBody body;
+    body.kind = "wgrad";
+    body.outputs = elements;
+    body.terms = run.count * pixels;
+    body.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(shape.dtype)));
+    body.text = conv_head(shape, false, run.count, shape.filters,
+                          reduction_reach(plans[i].parts * elements, body.terms)) +
                 type_line("R", type_name(between)) +
                 constant_line("unsigned long long", "x_step", run.step[0]) +
                 constant_line("unsigned long long", "dy_step", run.step[1]) +
                 constant_line("U", "outputs_of_part", elements) + std::string(kOtherOfNumber) +
                 std::string(kWgrad);
     Launch launch;
-    launch.body = fold_body(fold, plans[i]);
+    launch.body = reduction_body(body, plans[i]);
     launch.blocks = plans[i].blocks();
     launch.args = {static_cast<uint64_t>(run.first[0]), static_cast<uint64_t>(run.first[1]),
                    reinterpret_cast<uint64_t>(sums)};
-    launch.work = 2 * elements * fold.terms;
+    launch.work = 2 * elements * body.terms;
     add(std::move(launch), std::vector<Access>{access_of(run, 0, shape.input_bytes(), false),
                                                access_of(run, 1, shape.output_bytes(), false),
                                                {sums, sums + plans[i].parts * bytes, true}});

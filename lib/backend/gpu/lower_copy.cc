@@ -48,7 +48,7 @@ Launch straight_copy(const std::byte* from, std::byte* to, int64_t bytes) {
   return launch;
 }
 
-// Dimensions in the order in which `to` lies, so that neighbouring threads write neighbours.
+// Dimensions in the memory order of `to`, so that neighbouring threads write neighbours.
 StridedLoop in_order_of_result(const View& from, const View& to) {
   std::vector<size_t> order(to.rank());
   std::iota(order.begin(), order.end(), size_t{0});

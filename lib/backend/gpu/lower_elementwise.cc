@@ -14,7 +14,7 @@ namespace meshtrain::gpu {
 namespace {
 
 enum class Pattern {
-  kFull,    // lies as the results do
+  kFull,    // laid out as the results
   kScalar,  // one element
   kStrided,
 };
@@ -236,7 +236,7 @@ void GpuLowering::make(const TapeSpec& spec) {
   for (const TapeResult& result : results)
     accesses.push_back(whole_access(result.view, true));
   add(TapeText(shape, operands, tape, results).launch(), std::move(accesses));
-  fold_into_product(spec);
+  fuse_into_product(spec);
 }
 
 }  // namespace meshtrain::gpu

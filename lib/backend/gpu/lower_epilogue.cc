@@ -39,7 +39,7 @@ std::optional<size_t> GpuLowering::producer_of(const Access& memory) const {
 
 // The product moves to the place of the tape, so what it reads must still be there, and must not be
 // where the tape writes.
-void GpuLowering::fold_into_product(const TapeSpec& spec) {
+void GpuLowering::fuse_into_product(const TapeSpec& spec) {
   const auto& [shape, operands, tape, results] = spec;
   const std::optional<EpilogueTape> found = epilogue_tape(operands, tape, results);
   if (!found)

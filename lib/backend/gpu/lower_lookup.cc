@@ -98,7 +98,7 @@ class ScatterText {
     return own_elements() + "mt_store((T*)arg[3] + own, sums[own]);\n}\n";
   }
 
-  // The ids of a thread are neighbours, so that those kept stay in order.
+  // The ids of a thread are neighbours, so that those kept are in order.
   std::string keep() const {
     return fmt::format(
         "const int begin = chunk + (int)threadIdx.x * {0};\n"

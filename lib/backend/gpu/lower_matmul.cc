@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "backend/gpu/fold.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/runs.h"
 #include "backend/gpu/text.h"
 
@@ -38,7 +38,7 @@ bool fit_lines(int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
   return false;
 }
 
-// Changes the strides that do not matter so that the library can be told about them.
+// Changes irrelevant strides so that the library accepts them.
 bool fit_library(MatmulSpec& spec) {
   if (!has_library_type(spec.dtype) || (spec.c_row < spec.n && spec.m > 1))
     return false;
@@ -142,17 +142,17 @@ for (unsigned q = 0; q < 4; ++q)
 
 Launch tiny_launch(const Matmul& product) {
   const MatmulSpec& s = product.spec;
-  Fold fold;
-  fold.kind = "product";
-  fold.outputs = product.batch * s.m * s.n;
-  fold.terms = s.k;
-  fold.terms_adjacent = s.a_column == 1 && s.b_row == 1 && s.k > 1;
-  fold.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
-  const FoldPlan plan = plan_fold(fold.outputs, fold.terms, fold.terms_adjacent, false);
-  fold.text = head(product, fold_reach(fold.outputs, fold.terms)) + std::string(kOtherOfNumber) +
-              std::string(kTiny);
+  ReductionBody body;
+  body.kind = "product";
+  body.outputs = product.batch * s.m * s.n;
+  body.terms = s.k;
+  body.terms_adjacent = s.a_column == 1 && s.b_row == 1 && s.k > 1;
+  body.value_bytes = static_cast<int64_t>(dtype_size(compute_dtype(s.dtype)));
+  const ReductionPlan plan = plan_reduction(body.outputs, body.terms, body.terms_adjacent, false);
+  body.text = head(product, reduction_reach(body.outputs, body.terms)) +
+              std::string(kOtherOfNumber) + std::string(kTiny);
   Launch launch;
-  launch.body = fold_body(fold, plan);
+  launch.body = reduction_body(body, plan);
   launch.blocks = plan.blocks();
   return launch;
 }

@@ -34,7 +34,7 @@ class UpdateText {
   }
 
   // Arguments: param, grad, new_param; of each slot the old and the new one; rate, perhaps decay;
-  // the number of elements and what threads go on by.
+  // the number of elements and the step of threads.
   std::string text(int pack) const {
     const int slots = num_slots(), scalars = 3 + 2 * slots;
     const bool has_decay = spec_.decay != nullptr;

@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
-#include "backend/gpu/fold.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
@@ -74,29 +74,30 @@ void GpuLowering::make(const ReduceSpec& spec) {
     return;
   }
   const StridedLoop kept = loop_over(x, reduced, false), gone = loop_over(x, reduced, true);
-  Fold fold;
-  fold.kind = reduction == Reduction::kSum ? "sum" : "extreme";
-  fold.outputs = outputs;
-  fold.terms = num_elements(gone.sizes);
-  fold.terms_adjacent = is_closer(gone, kept);
-  const FoldPlan plan = plan_fold(fold.outputs, fold.terms, fold.terms_adjacent, true);
+  ReductionBody body;
+  body.kind = reduction == Reduction::kSum ? "sum" : "extreme";
+  body.outputs = outputs;
+  body.terms = num_elements(gone.sizes);
+  body.terms_adjacent = is_closer(gone, kept);
+  const ReductionPlan plan = plan_reduction(body.outputs, body.terms, body.terms_adjacent, true);
   const DType between = compute_dtype(x.dtype);
-  fold.value_bytes = static_cast<int64_t>(dtype_size(between));
+  body.value_bytes = static_cast<int64_t>(dtype_size(between));
   View to = out;
   if (plan.parts > 1) {
-    to = contiguous_view(scratch(plan.parts * outputs * fold.value_bytes), between,
+    to = contiguous_view(scratch(plan.parts * outputs * body.value_bytes), between,
                          {plan.parts, outputs});
   }
 
-  fold.text = index_types(fold_reach(outputs, fold.terms) + reach_of(kept.sizes, kept.strides[0]) +
-                          reach_of(gone.sizes, gone.strides[0]) + plan.parts * outputs);
-  fold.text += type_line("T", type_name(x.dtype)) + type_line("R", type_name(to.dtype));
-  fold.text += "typedef mt_compute<T> A;\n" + join_lines(reduction, between);
-  fold.text += kOtherOfNumber;
-  fold.text += offset_line("output_of", kept.sizes, kept.strides[0]);
-  fold.text += offset_line("term_of", gone.sizes, gone.strides[0]);
-  fold.text += offset_line("place_of", kept.sizes, kept.strides[1]);
-  fold.text += fmt::format(R"(const T* x = (const T*)arg[0];
+  body.text =
+      index_types(reduction_reach(outputs, body.terms) + reach_of(kept.sizes, kept.strides[0]) +
+                  reach_of(gone.sizes, gone.strides[0]) + plan.parts * outputs);
+  body.text += type_line("T", type_name(x.dtype)) + type_line("R", type_name(to.dtype));
+  body.text += "typedef mt_compute<T> A;\n" + combine_lines(reduction, between);
+  body.text += kOtherOfNumber;
+  body.text += offset_line("output_of", kept.sizes, kept.strides[0]);
+  body.text += offset_line("term_of", gone.sizes, gone.strides[0]);
+  body.text += offset_line("place_of", kept.sizes, kept.strides[1]);
+  body.text += fmt::format(R"(const T* x = (const T*)arg[0];
 R* out = (R*)arg[1];
 auto term = [=](U k, U r) -> A {{ return mt_load(x + output_of(k) + term_of(r)); }};
 auto result = [=](U k, unsigned part, A a) {{
@@ -105,10 +106,10 @@ auto result = [=](U k, unsigned part, A a) {{
 )",
                            outputs);
   Launch launch;
-  launch.body = fold_body(fold, plan);
+  launch.body = reduction_body(body, plan);
   launch.blocks = plan.blocks();
   launch.args = {reinterpret_cast<uint64_t>(x.data), reinterpret_cast<uint64_t>(to.data)};
-  launch.work = outputs * fold.terms + outputs;
+  launch.work = outputs * body.terms + outputs;
   add(std::move(launch), std::vector<Access>{whole_access(x, false), whole_access(to, true)});
   if (plan.parts > 1)
     make(ReduceSpec{reduction, to, {true, false}, contiguous_view(out.data, out.dtype, {outputs})});

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/gpu/fold.h"
 #include "backend/gpu/lowering.h"
 #include "backend/gpu/preamble.h"
+#include "backend/gpu/reduction.h"
 #include "backend/gpu/text.h"
 
 namespace meshtrain::gpu {
@@ -44,7 +44,7 @@ const T* x = (const T*)arg[0];
 )";
 
 std::string scan_head(const ScanShape& shape) {
-  return index_types(fold_reach(shape.outer * shape.inner, shape.size + kThreads * kThreads) +
+  return index_types(reduction_reach(shape.outer * shape.inner, shape.size + kThreads * kThreads) +
                      (shape.outer + kThreads) * shape.size * shape.inner) +
          type_line("T", type_name(shape.dtype)) + constant_line("U", "outer", shape.outer) +
          constant_line("U", "size", shape.size) + constant_line("U", "inner", shape.inner);
@@ -159,18 +159,18 @@ void GpuLowering::make(const ArgmaxSpec& spec) {
   // The places that parts of a row find are the terms of a second pass.
   const std::byte* candidates = nullptr;
   for (int64_t terms = shape.size;;) {
-    Fold fold;
-    fold.kind = "argmax";
-    fold.outputs = outputs;
-    fold.terms = terms;
-    fold.terms_adjacent = shape.inner == 1 && candidates == nullptr;
-    fold.value_bytes = size_of(shape.dtype) == 8 ? 16 : 8;  // with a place
-    const FoldPlan plan = plan_fold(outputs, terms, fold.terms_adjacent, true);
+    ReductionBody body;
+    body.kind = "argmax";
+    body.outputs = outputs;
+    body.terms = terms;
+    body.terms_adjacent = shape.inner == 1 && candidates == nullptr;
+    body.value_bytes = size_of(shape.dtype) == 8 ? 16 : 8;  // with a place
+    const ReductionPlan plan = plan_reduction(outputs, terms, body.terms_adjacent, true);
     std::byte* to = plan.parts == 1 ? out : scratch(plan.parts * outputs * 4);
-    fold.text = scan_head(shape) + constant_line("bool", "candidates", candidates != nullptr) +
+    body.text = scan_head(shape) + constant_line("bool", "candidates", candidates != nullptr) +
                 std::string(kEntries) + std::string(kArgmax);
     Launch launch;
-    launch.body = fold_body(fold, plan);
+    launch.body = reduction_body(body, plan);
     launch.blocks = plan.blocks();
     launch.args = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(to),
                    reinterpret_cast<uint64_t>(candidates)};

@@ -6,7 +6,7 @@ namespace meshtrain::gpu {
 namespace {
 
 // Communications that may be under way before the memory that their step took besides is needed
-// again: whoever writes to it earlier would wait for them.
+// again: an earlier writer would wait for them.
 constexpr int64_t kInFlight = 4;
 
 }  // namespace

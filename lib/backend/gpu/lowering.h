@@ -1,8 +1,8 @@
-// From KernelSpecs to the commands of a GPU. Needs no GPU.
+// Lowers KernelSpecs to the commands of a GPU. Needs no GPU.
 //
-// lower_*.cc hold one family of kernels each: the `make` of their specs. All of them add Launches
-// whose text they generate, Matmuls and Convs. Sizes and strides stand in the text as constants,
-// addresses are arguments, so that equal computations on different memory are one kernel.
+// Each lower_*.cc has one family of kernels: the `make` of their specs. They add Launches with
+// generated text, Matmuls and Convs. Sizes and strides are constants of the text and addresses are
+// arguments, so that equal computations on different memory are one kernel.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/gpu/command.h"
-#include "backend/gpu/rows.h"
+#include "backend/gpu/row_fusion.h"
 #include "backend/gpu/runs.h"
 #include "backend/kernel_spec.h"
 
@@ -20,8 +20,8 @@ namespace meshtrain::gpu {
 
 class GpuLowering {
  public:
-  // `allocate`: memory of the device, which lives as long as the commands; called when a
-  // step needs more scratch than steps before it.
+  // `allocate`: returns memory of the device that lives as long as the commands. It is called when
+  // a step needs more scratch than the steps before.
   explicit GpuLowering(std::function<std::byte*(int64_t bytes)> allocate);
   void lower(KernelSpecs specs);
   void lower(KernelSpec spec);
@@ -48,7 +48,7 @@ class GpuLowering {
   void give_memory(std::vector<RowCall>& calls, const std::vector<const std::byte*>& read_later);
   void add(Conv conv);
   // The tape's command is the last one.
-  void fold_into_product(const TapeSpec& tape);
+  void fuse_into_product(const TapeSpec& tape);
   std::optional<size_t> producer_of(const Access& memory) const;
   template <class What>
   void add_communication(What what, std::vector<Access> accesses);
@@ -61,14 +61,14 @@ class GpuLowering {
     std::byte* memory;
     int64_t bytes;
     bool is_used;
-    int64_t free_at;  // number of communications before which no other step may have it
+    int64_t free_at;  // number of communications before which no other step may use it
   };
   std::function<std::byte*(int64_t)> allocate_;
   std::vector<Block> blocks_;
   ScratchNames names_;
   std::vector<Command> commands_;
   std::vector<Access> last_reads_;                 // of this step
-  std::optional<std::vector<RowCall>> row_calls_;  // since BeginRows
+  std::optional<std::vector<RowCall>> row_calls_;  // since BeginRowFusion
   std::string path_;
   int64_t communications_ = 0;  // so far
   bool communicates_ = false;   // this step

@@ -92,7 +92,7 @@ KernelCall ModuleText::chain(const std::vector<std::vector<const Launch*>>& stag
   std::string text;
   bool is_shared_used = false;  // since the last barrier
   for (const std::vector<const Launch*>& stage : stages) {
-    // What a stage leaves in memory is for the next one.
+    // The next stage reads the results of this one.
     text += text.empty() ? "" : kBarrier;
     is_shared_used = false;
     for (const Launch* launch : stage) {

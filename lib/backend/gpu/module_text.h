@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 
 namespace meshtrain::gpu {
 
 class ModuleText {
  public:
   ModuleText();
-  // Launches of one body, whose blocks lie behind one another in one grid. Parameters: the first
+  // Launches of one body as one grid, block after block. Parameters: the first
   // block of each where there are several, then the arguments of each.
   KernelCall instances(const std::vector<const Launch*>& launches);
   // One block that computes stage after stage, each launch of a stage from its first block to its

@@ -1,4 +1,4 @@
-// What every generated kernel can rely on: the text in front of all bodies of a module.
+// The preamble: declarations for all kernel bodies of a module.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace meshtrain::gpu {
 //
 //   kThreads; mt_f16, mt_bf16: structs of 16 bits; mt_compute<T>: what a T is computed in
 //   mt_load(p), mt_store(p, x), and on values mt_get(x), mt_put<T>(x)
-//   mt_rounded<T>(x): x as it comes back after it was stored as a T
+//   mt_rounded<T>(x): x after rounding to T and back
 //   mt_pack<T, N>; mt_read(out, p, i, n), mt_write(p, i, n, x): N neighbours in one access
 //   mt_NAME(...) for every elementwise op, on mt_compute types
 //   mt_block_scan(x, all, shared): running sums over the threads of a block

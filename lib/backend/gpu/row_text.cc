@@ -10,10 +10,10 @@
 
 #include <algorithm>
 
-#include "backend/gpu/fold.h"
 #include "backend/gpu/kernel_text.h"
 #include "backend/gpu/preamble.h"
-#include "backend/gpu/rows.h"
+#include "backend/gpu/reduction.h"
+#include "backend/gpu/row_fusion.h"
 #include "backend/gpu/tape_text.h"
 #include "backend/gpu/text.h"
 
@@ -22,7 +22,8 @@ namespace {
 
 constexpr int kColumnsAtATime = 4;
 
-// Every lane of a row ends with the value of the first, joined as a fold joins it (fold.cc).
+// Every lane of a row ends with the value of the first, combined as a reduction combines it
+// (reduction.cc).
 constexpr std::string_view kJoinWarp = R"(
 #pragma unroll
 for (unsigned n = (lanes < 32u ? lanes : 32u) / 2; n >= 1; n /= 2) all = join(all, other(all, n));
@@ -172,7 +173,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     }
   }
 
-  // What the wanted values need of a chunk, from the operands on.
+  // Returns the text that computes the wanted values of a chunk from the operands.
   std::string chunk_text(const std::vector<Operand>& wanted) const {
     std::vector<bool> values(plan_.values.size()), arrays(plan_.arrays.size());
     const auto want = [&](const Operand& operand) {
@@ -238,7 +239,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     if (holds())
       load_held(member);
     text_ += fmt::format("{} n{};\n{{\n", compute_type(value(v).view.dtype), v);
-    text_ += type_line("A", compute_type(dtype)) + join_lines(member.call->reduction, dtype);
+    text_ += type_line("A", compute_type(dtype)) + combine_lines(member.call->reduction, dtype);
     text_ += std::string(kOtherOfNumber) + "A all = none, b = none, c = none, d = none;\n";
     text_ += holds() ? terms_text(x) : chunks(chunk_text({x}) + terms_text(x));
     text_ += "all = join(join(all, b), join(c, d));\n";
@@ -256,7 +257,7 @@ const U own = (U)block * (kThreads / lanes) + t / lanes;
     store_of_row(v);
   }
 
-  // Four by four, and what is left into the first, as a fold takes them.
+  // Four by four, and what is left into the first, as a reduction takes them.
   std::string terms_text(const Operand& x) const {
     return fmt::format(R"(#pragma unroll
 for (int e = 0; e < count; e += 4) {{
@@ -275,7 +276,7 @@ if (base + more * lanes < end) all = join(all, {0}[more]);
                        base_name(x));
   }
 
-  // What a member computes at one column, or for one row.
+  // Returns the text of a member for one column, or for one row.
   std::string member_lines(const Member& member) const {
     const RowCall& call = *member.call;
     const auto assigned = [&](size_t result, const std::string& text, DType dtype) {

@@ -1,4 +1,4 @@
-// Lists of addresses (of images, of batches) as few arithmetic progressions.
+// Represents lists of addresses (of images, of batches) as few arithmetic progressions.
 #pragma once
 
 #include <array>
@@ -18,20 +18,19 @@ struct Run {
   int64_t count = 1;
 };
 
-// Consecutive places with one step between neighbours; `allowed` says of a step whether it may be
-// that of a run.
+// Returns runs of consecutive places with a constant step; `allowed` accepts or rejects a step.
 std::vector<Run> runs_of(const std::vector<Places>& places,
                          const std::function<bool(const Places&)>& allowed);
 
-// Of a list that is a loop in a loop, the runs along whichever of both gives fewer; otherwise as
+// For a list that is a nested loop, returns the runs along the loop that gives fewer; otherwise as
 // runs_of().
 std::vector<Run> fewest_runs(const std::vector<Places>& places,
                              const std::function<bool(const Places&)>& allowed);
 
-// Whether no place moves back.
+// Returns whether no place moves backwards.
 bool is_forward(const Places& step);
 
-// What `bytes` at every place `i` of a run that moves forward cover.
+// Returns the memory that `bytes` at every place `i` of a forward run cover.
 Access access_of(const Run& run, size_t i, int64_t bytes, bool is_write);
 
 // 0 for null.

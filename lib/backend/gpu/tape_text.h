@@ -8,14 +8,14 @@
 
 namespace meshtrain::gpu {
 
-// An argument of an instruction: what it is called, and of which type it is.
+// An argument of an instruction: its name and its type.
 struct TapeArgument {
   std::string name;
   DType dtype = DType::kFloat32;
 };
 
-// Of the type that the result's dtype is computed in, not rounded to 16 bits. Throws InternalError
-// where the op is not defined for its operands.
+// Returns the expression in the compute type of the result's dtype, not rounded to 16 bits. Throws
+// InternalError when the op is not defined for its operands.
 std::string instruction_text(const TapeInstruction& instruction,
                              const std::function<TapeArgument(int)>& argument);
 

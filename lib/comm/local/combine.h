@@ -1,5 +1,5 @@
-// Collectives between the devices of one process: each part of a result is copied from the piece
-// that holds it, or combined from the pieces that hold its terms, in device order.
+// Collectives between the devices of one process: each part of a result is copied from the shard
+// that holds it, or combined from the shards that hold its terms, in device order.
 #pragma once
 
 #include <vector>

@@ -14,8 +14,8 @@ namespace meshtrain::mpi {
 // check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank").
 void check(int code, std::string_view call);
 
-// Waits for what takes microseconds between processes that compute on their own cores (spin), gives
-// way to others where they share some, and leaves the core alone when the others take long.
+// Waits for other processes. It spins for the first microseconds, yields when processes share
+// cores, and sleeps when the wait is long.
 class Waiting {
  public:
   // Between two looks at what is awaited.

@@ -9,7 +9,7 @@
 namespace meshtrain::mpi {
 namespace {
 
-// Counts of MPI are int; a longer message goes in several, told apart by their tags.
+// Counts of MPI are int: a longer message is split into several with different tags.
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 struct Copy {
@@ -27,7 +27,7 @@ class Exchange final : public Transfer {
     check_peers(sends, size);
     check_peers(receives, size);
     add_own(sends, receives, rank);
-    // What is received first: a message that finds its place is not copied on the way.
+    // Receives are posted first: a message with a posted receive is not copied on the way.
     for (const Message& message : receives) {
       add(comm, message, rank, false);
     }
@@ -56,7 +56,7 @@ class Exchange final : public Transfer {
     }
     const int count = static_cast<int>(requests_.size());
     check(MPI_Startall(count, requests_.data()), "MPI_Startall");
-    // What was prepared on both sides does not change: lengths are compared once.
+    // Prepared transfers do not change: lengths are compared once.
     std::vector<MPI_Status> statuses(was_compared_ ? 0 : requests_.size());
     int done = 0;
     for (Waiting waiting; done == 0; waiting.pause()) {

@@ -12,7 +12,7 @@ namespace {
 
 // How long a process that ends waits for the others to end, too.
 constexpr double kPartingSeconds = 5;
-// Of one process's text in one call; counts of MPI are int, also those of all together.
+// The limit of one process's text in one call: counts of MPI are int, also the total of all.
 constexpr int64_t kMostGathered = int64_t{16} << 20;
 
 // Errors of MPI are return codes from now on.

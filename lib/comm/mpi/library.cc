@@ -6,7 +6,7 @@
 #include "comm/mpi/group.h"
 
 #ifndef OPEN_MPI
-#error "the launcher is told apart by what Open MPI sets; build with its mpi.h"
+#error "the launcher is recognised by variables of Open MPI; build with its mpi.h"
 #endif
 
 namespace meshtrain::mpi {

@@ -18,8 +18,8 @@ namespace meshtrain {
 std::shared_ptr<ProcessGroup> make_mpi_group(const LaunchEnvironment& environment, int cores,
                                              const std::string& interface);
 
-// What Open MPI should be told before it starts, in its processes and to its mpirun: environment
-// variables and their values, to be set where the user's environment does not have them:
+// Returns settings of Open MPI for its processes and its mpirun: environment variables and values,
+// to be set unless the user's environment has them:
 //   waiting gives way to others where `local_size` processes have fewer `cores`
 //   Open MPI 4.1's older collectives, without its first "han" and "adapt"
 //   keepalive, so that a cut cable ends a daemon's connection within half a minute, not in 8

@@ -27,9 +27,9 @@ struct TcpOptions {
   //
   // Without MESHTRAIN_TOKEN, which the program gives the processes that it starts itself, the token
   // is made of the port and the identity of the job (SLURM_JOB_ID, TORCHELASTIC_RUN_ID). That keeps
-  // out port scanners and processes of another job, but nobody who knows the job's identity and
-  // comes before the ranks do; set MESHTRAIN_TOKEN to the same secret on all ranks where the
-  // network has such people.
+  // out port scanners and processes of another job, but no process that knows the job's identity
+  // and connects before the ranks do. On an untrusted network, set MESHTRAIN_TOKEN to the same
+  // secret on all ranks.
   //
   // The agent of torchrun listens at MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE): the ports
   // after it are used then.
@@ -38,9 +38,9 @@ struct TcpOptions {
 
 class TcpGroup : public ProcessGroup {
  public:
-  // Waits until all ranks are there. Throws ConfigError E612 that names who did not come, came
-  // twice or counts other ranks, E613 for a port that is taken or a name that does not resolve
-  // (exit 8 both), or E640 (exit 4).
+  // Waits until all ranks are there. Throws ConfigError E612, which names ranks that are missing,
+  // connected twice or expect another number of ranks, E613 for a port that is taken or a name that
+  // does not resolve (exit 8 both), or E640 (exit 4).
   explicit TcpGroup(const TcpOptions& options);
 
   int rank() const override { return rank_; }
@@ -48,8 +48,8 @@ class TcpGroup : public ProcessGroup {
   int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
 
-  // Of any size. Waits as long as it takes: a heartbeat monitor watches the others. Throws
-  // ConfigError E601 (exit 8) when one of them ends.
+  // Gathers texts of any size. Waits without a limit, since a heartbeat monitor watches the others.
+  // Throws ConfigError E601 (exit 8) when another process exits.
   std::vector<std::string> all_gather(std::string_view mine) override;
 
   // Throw RuntimeFailure (exit 8).

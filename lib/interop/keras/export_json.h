@@ -8,8 +8,9 @@
 
 namespace meshtrain {
 
-// What keras.models.model_from_json and the config.json of a .keras archive hold: architecture and
-// compile(). Throws ConfigError E417 (exit 6) for what Keras' JSON cannot say.
+// Returns the JSON of keras.models.model_from_json and of config.json in a .keras archive:
+// architecture and compile(). Throws ConfigError E417 (exit 6) for values that Keras' JSON cannot
+// represent.
 std::string keras_json(const Config& config, const Model& model);
 
 // metadata.json of a .keras archive; `saved` in seconds since 1970.

@@ -1,4 +1,4 @@
-// What the exports to Keras share: names, classes and values as Keras has them.
+// Shared by the exports to Keras: Keras' names, classes and values.
 #pragma once
 
 #include <nlohmann/json.hpp>

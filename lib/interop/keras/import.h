@@ -11,7 +11,7 @@ namespace meshtrain {
 struct ImportedModel {
   std::string yaml;                  // the config
   std::vector<std::string> dropped;  // what it lacks of the Keras model, line by line
-  std::vector<KerasGroup> groups;    // where the layers' weights lie in the model's HDF5 file
+  std::vector<KerasGroup> groups;    // groups of the layers' weights in the model's HDF5 file
   int num_layers = 0;
 };
 

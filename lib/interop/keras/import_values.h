@@ -15,7 +15,7 @@ using GivenArgs = std::vector<std::pair<std::string, ConfigValue>>;
 
 class ValueImporter {
  public:
-  // What cannot be said here goes to `problems`, as "`layer `d1` (Dense)`: ...".
+  // Adds values that cannot be represented to `problems`, as "`layer `d1` (Dense)`: ...".
   explicit ValueImporter(std::vector<std::string>& problems) : problems_(problems) {}
 
   // The arguments of `config`, in the order of the class; those in `skipped` are looked at by the

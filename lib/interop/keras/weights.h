@@ -1,4 +1,4 @@
-// Keras' weight files and a model here: where each layer's weights lie, in which order.
+// Weight files of Keras for a model: the groups of each layer's weights and their order.
 // Source: Keras 3 saving_lib (groups are classes counted in the order of model.layers) and
 // ops/function.py map_graph (that order).
 #pragma once
@@ -19,9 +19,9 @@ struct KerasGroup {
 // Whether an output is named otherwise than its layer: Keras' model then returns a map.
 bool has_named_outputs(const Model& model);
 
-// The order of Keras' `model.layers` for the functional model with these calls: indices of the
-// first call of each layer (inputs included), by depth above the outputs, then as the outputs reach
-// them.
+// Returns the order of Keras' `model.layers` for the functional model with these calls: indices of
+// the first call of each layer (inputs included). Calls are sorted by depth above the outputs, then
+// in the order in which the outputs reach them.
 std::vector<int> keras_layer_order(const Model& model);
 
 // The groups of this model's layers, inputs too, in Keras' order.

@@ -1,4 +1,4 @@
-// dropout: elements zeroed at random, the rest scaled so that the mean stays.
+// dropout: elements zeroed at random, the rest scaled so that the mean is preserved.
 //
 //   op       operands  attributes
 //   dropout  x, step   rate (double, 0 <= rate < 1), seed (int64), stream (int64, 32 bits),

@@ -10,7 +10,8 @@
 //   select         (bool condition, a, b) -> condition ? a : b; all three broadcast
 //   clamp          attributes low, high (doubles, converted to the dtype): min(max(x, low), high)
 //   cast           attribute dtype (NumPy name). To bool: x != 0; float to integer truncates
-//   pin            attribute key ("d2/output"): identity; the value lies as the user pinned it
+//   pin            attribute key ("d2/output"): identity; the value has the sharding that the user
+//   pinned
 //
 // Details that kernels must agree on:
 //   - div of integers truncates towards zero. uint32 arithmetic wraps.
@@ -136,7 +137,7 @@ const UnaryOp kUnaryOps[] = {
     {"reciprocal", Takes::kFloat,
      [](Builder& b, ValueId, ValueId y, ValueId g) { return b.neg(b.mul(g, b.square(y))); }},
     {"relu", Takes::kNumber,
-     // y is positive where x is; what made x is then needed by nobody.
+     // y is positive where x is; the ops before x are then not needed.
      [](Builder& b, ValueId, ValueId y, ValueId g) {
        return b.select(b.binary("gt", y, zero_like(b, y)), g, zero_like(b, g));
      }},
@@ -173,7 +174,7 @@ struct BinaryOp {
   bool gives_bool = false;
 };
 
-// What the operand gets that wins where `wins`, and shares where a == c.
+// Returns the gradient of the operand that wins where `wins`; equal operands (a == c) share it.
 ValueId winner_share(Builder& b, std::string_view wins, ValueId a, ValueId c, ValueId g) {
   const ValueId half = b.mul(g, 0.5);
   const ValueId shared = b.select(b.binary("eq", a, c), half, zero_like(b, g));

@@ -1,4 +1,5 @@
-// What the op files share: checks, sharding rules that many ops have, and pieces of gradients.
+// Helpers that the op files share: checks, sharding rules that many ops have, and terms of
+// gradients.
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // The op families, one file each. A new family is one file here, its declaration below and its line
 // in the table of op.cc.
 //
-// What holds for every op:
+// Rules for every op:
 //   - Attributes that are global shapes (`shape`, `num_rows`, `num_classes`) exist for shape
 //     inference only: a shard is computed from the shapes of its operands and results and, for the
 //     few ops that need it, from where the shard starts in the global tensor.

@@ -1,4 +1,4 @@
-// Shape ops: the elements stay what they are and move.
+// Shape ops: they move elements without changing them.
 //
 //   op         operands  attributes
 //   broadcast  x         shape (ints): NumPy rules, aligned at the last dimension

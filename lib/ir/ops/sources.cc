@@ -35,7 +35,7 @@ OpDef declared(std::string_view name, OpKind kind = OpKind::kOther) {
   return op;
 }
 
-// What the host or the variable store gives.
+// A value from the host or the variable store.
 OpDef given(std::string_view name, OpKind kind) {
   OpDef op = declared(name, kind);
   op.is_unique = true;

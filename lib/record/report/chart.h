@@ -12,7 +12,7 @@ struct ChartSeries {
   std::vector<std::pair<double, double>> points;  // by x; a value that is not finite is a gap
 };
 
-// Where a resumed run goes on.
+// Where a run was resumed.
 struct ChartJoint {
   double x = 0;
   std::string text;
@@ -26,7 +26,7 @@ struct Chart {
 };
 
 // A <figure>. Values over more than two orders of magnitude get a logarithmic axis. Long series are
-// thinned so that extremes stay.
+// thinned without losing extremes.
 std::string chart_html(const Chart& chart);
 
 }  // namespace meshtrain

@@ -1,4 +1,4 @@
-// Text into HTML that is XML as well: everything escaped, nothing that a parser may refuse.
+// Escapes text for HTML that is also well-formed XML.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What a run's folder says about it, read back for the report: metrics.jsonl above all; plan.json,
-// meta.json, log.txt and the config as far as they are there.
+// The record of a run, read from its folder for the report: metrics.jsonl and, where they exist,
+// plan.json, meta.json, log.txt and the config.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// report.html: one file that shows a run: curves, time line, mesh, layouts, memory, config. Nothing
-// is loaded from elsewhere, and it is well-formed XML as well.
+// report.html: one page about a run: curves, time line, mesh, layouts, memory, config. It loads no
+// other file, and it is well-formed XML.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The parts of report.html, each a <section>, or nothing where a run has nothing of it.
+// The sections of report.html; empty when a run has no data for one.
 #pragma once
 
 #include <string>

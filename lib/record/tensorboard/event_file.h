@@ -30,8 +30,8 @@ class EventFile {
  public:
   using WallClock = std::function<double()>;  // seconds since 1970
 
-  // Creates `path` with the record that begins each file. Throws FileError (exit 74). Later trouble
-  // is told once, and does not stop a run (see LineLog).
+  // Creates `path` with the record that begins each file. Throws FileError (exit 74). Later errors
+  // are reported once and do not stop a run (see LineLog).
   EventFile(std::string path, WallClock now, LineLog::OnTrouble on_trouble);
 
   void scalar(const std::string& tag, double value, int64_t step);

@@ -69,7 +69,7 @@ void Disk::change(const std::string& path, int node) {
   } else {
     nodes_[parent].entries[name] = node;
   }
-  nodes_[parent].pending.push_back({{name, node}});
+  nodes_[parent].unsynced.push_back({{name, node}});
 }
 
 void Disk::apply(const Call& call) {
@@ -104,7 +104,7 @@ void Disk::apply(const Call& call) {
       break;
     case 'F':
       nodes_[node].synced_entries = nodes_[node].entries;
-      nodes_[node].pending.clear();
+      nodes_[node].unsynced.clear();
       break;
     case 'U':
       change(call.a, -1);
@@ -122,9 +122,9 @@ void Disk::apply(const Call& call) {
       change(call.b, node);
       change(call.a, other);
       if (from_folder == to_folder) {  // within a folder it happens at once or not at all
-        auto& pending = nodes_[find(from_folder)].pending;
-        pending.pop_back();
-        pending.back().emplace_back(from, other);
+        auto& unsynced = nodes_[find(from_folder)].unsynced;
+        unsynced.pop_back();
+        unsynced.back().emplace_back(from, other);
       }
       break;
     }
@@ -162,10 +162,10 @@ void Disk::add_to(State& out, int index, const std::string& path, Bytes bytes, N
     return;
   }
   std::map<std::string, int> entries = node.synced_entries;
-  for (size_t i = 0; i < node.pending.size(); ++i) {
+  for (size_t i = 0; i < node.unsynced.size(); ++i) {
     const bool happened = names == Names::kKeep || (names == Names::kEven && i % 2 == 0) ||
                           (names == Names::kOdd && i % 2 == 1);
-    for (const auto& [name, target] : node.pending[i]) {
+    for (const auto& [name, target] : node.unsynced[i]) {
       if (happened && target >= 0) {
         entries[name] = target;
       } else if (happened) {

@@ -51,7 +51,7 @@ class Disk {
     std::string synced, now;  // bytes of a file
     std::map<std::string, int> synced_entries, entries;
     // Changes since the last fsync: names and the nodes they get, -1 for none.
-    std::vector<std::vector<std::pair<std::string, int>>> pending;
+    std::vector<std::vector<std::pair<std::string, int>>> unsynced;
   };
   int add(Node node);
   int find(const std::string& path) const;

@@ -16,7 +16,7 @@ TEST_CASE("no saved step is lost in any state that a power cut may leave") {
   check_all_is_kept(found);
 }
 
-TEST_CASE("nor when saves are written while training goes on") {
+TEST_CASE("nor when saves are written while training continues") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {.more = {"checkpoint.async=true"}, .environment = {}}).exit_code ==
           0);
@@ -35,7 +35,7 @@ TEST_CASE("nor when every step is saved and one save follows upon the other") {
   check_all_is_kept(found);
 }
 
-TEST_CASE("nor when a killed run is cleaned up and goes on") {
+TEST_CASE("nor when a killed run is cleaned up and resumes") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {}).exit_code == 0);
   const int calls = count_calls(folder);

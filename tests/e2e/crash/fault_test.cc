@@ -16,7 +16,7 @@ namespace {
 // shown by the release build, that these ways out are clean by any of them.
 constexpr size_t kStride = test::kIsInstrumented ? 40 : 10;
 
-TEST_CASE("killed before any file call a run goes on to the same bits") {
+TEST_CASE("killed before any file call a run resumes to the same bits") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {}).exit_code == 0);
   const auto expected = outcome(folder);
@@ -163,7 +163,7 @@ TEST_CASE("a close that a signal interrupts has closed the file") {
   }
 }
 
-TEST_CASE("a save that fails says why and training goes on") {
+TEST_CASE("a save that fails says why and training continues") {
   FastFolder folder;
   REQUIRE(run_recorded(folder, {}).exit_code == 0);
   const auto expected = outcome(folder);

@@ -67,7 +67,7 @@ TEST_CASE("no saved step of two or four processes is lost in any state after a p
   }
 }
 
-TEST_CASE("nor when they write while training goes on") {
+TEST_CASE("nor when they write while training continues") {
   FastFolder folder;
   const Result result = run_ranks(folder, 2, of_size(2, {"checkpoint.async=true"}));
   REQUIRE_MESSAGE(result.exit_code == 0, result.err);
@@ -98,7 +98,7 @@ TEST_CASE("nor when processes that do not see the folder send what they would wr
 }
 
 TEST_CASE(
-    "with any process killed in its writing the newest or the one before loads and the run goes on "
+    "with any process killed in its writing the newest or the one before loads and the run resumes "
     "to the same bits") {
   FastFolder folder;
   REQUIRE(run_ranks(folder, 2, of_size(2)).exit_code == 0);

@@ -2,7 +2,7 @@
 // and can make one of them fail, do half its work, or be the last thing that the process does.
 //
 //   MESHTRAIN_RECORD=FILE          where the calls are written down (see crash_states.h)
-//   MESHTRAIN_RECORD_FOLDER=DIR    absolute; calls elsewhere pass unseen
+//   MESHTRAIN_RECORD_FOLDER=DIR    absolute; calls elsewhere are not recorded
 //   MESHTRAIN_FAULT=N:WHAT         the N-th call (from 1): KILL before it, SHORT, or an errno name;
 //                                  N+:WHAT for it and all that follow
 //   MESHTRAIN_UNSYNCED=folders|all syncs that do nothing: a broken program, for testing the tests

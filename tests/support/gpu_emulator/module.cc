@@ -186,7 +186,7 @@ const EmulatorKernel& Module::kernel(const std::string& name) const {
   return *found;
 }
 
-std::shared_ptr<const Module> find_module(const Joined& joined) {
+std::shared_ptr<const Module> find_module(const MergedLaunches& joined) {
   static std::mutex one_at_a_time;  // devices of one process have threads of their own
   static std::map<std::string, std::shared_ptr<const Module>> modules;
   std::set<std::string> kernels;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 #include "support/gpu_emulator/module_abi.h"
 
 namespace meshtrain::gpu {
@@ -27,6 +27,6 @@ class Module {
 };
 
 // One module for equal texts in this process.
-std::shared_ptr<const Module> find_module(const Joined& joined);
+std::shared_ptr<const Module> find_module(const MergedLaunches& joined);
 
 }  // namespace meshtrain::gpu

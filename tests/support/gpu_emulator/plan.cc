@@ -122,7 +122,7 @@ Steps::Steps(const DeviceMemory& memory, const std::vector<Command>& given,
     }
     accesses_.push_back(command.accesses);
   }
-  Joined joined = join(commands);
+  MergedLaunches joined = merge_launches(commands);
   check_order(commands, joined.calls);
   module_ = find_module(joined);
   calls_ = std::move(joined.calls);

@@ -19,7 +19,7 @@ TEST_CASE("signals that ask a whole group to stop leave the work of a child to i
   CHECK(child.finish() == "");
 }
 
-TEST_CASE("a child that crashes is told from one that fails and from one that is done") {
+TEST_CASE("a child that crashes is distinguished from one that fails and one that is done") {
   const auto end_of = [](void (*body)()) {
     IsolatedProcess child({}, [body](const IsolatedProcess::Send&) { body(); });
     return child.finish();

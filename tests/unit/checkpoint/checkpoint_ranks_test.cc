@@ -93,7 +93,7 @@ struct Readers {
         const auto bytes = static_cast<size_t>(store.map(v).total_bytes());
         const Variable& variable = store.variables()[static_cast<size_t>(v)];
         std::memset(store.data(v), 0xa5, bytes);
-        read_pieces(reader, *reader.find(checkpoint_path(variable)), store, v);
+        read_shards(reader, *reader.find(checkpoint_path(variable)), store, v);
         wrong += std::memcmp(store.data(v), expected[rank]->store.data(v), bytes) != 0 ? 1 : 0;
       }
     }
@@ -234,7 +234,7 @@ TEST_CASE("a process that fails while it sends fails the save for all") {
 }
 
 TEST_CASE(
-    "each distinct piece is written by one of the processes that hold it and all write about "
+    "each distinct shard is written by one of the processes that hold it and all write about "
     "equally") {
   const MeshCase replicated = {{4}, {"a"}, "[null, null]", "[null]"};
   const MeshCase mixed = {{2, 2}, {"a", "b"}, "[a, null]", "[b]"};
@@ -243,27 +243,27 @@ TEST_CASE(
     std::mutex mutex;
     std::set<std::pair<size_t, size_t>> written;
     std::vector<size_t> bytes(4);
-    size_t pieces = 0, all = 0;
+    size_t shards = 0, all = 0;
     run_as_processes(4, [&](const Group& group) {
       Stored stored(mesh, 1, part_of(mesh, group), group);
       const Snapshot snapshot(stored.store);
       const std::lock_guard lock(mutex);
-      pieces = 0;
+      shards = 0;
       for (const CheckpointTensor& tensor : snapshot.tensors()) {
-        pieces += tensor.pieces.size();
+        shards += tensor.shards.size();
       }
       for (const Snapshot::File& file : snapshot.files()) {
         CHECK(file.name.find(fmt::format("-rank-{:05}-", group->rank())) != std::string::npos);
-        for (const Snapshot::Piece& piece : file.pieces) {
-          CHECK(written.insert({piece.tensor, piece.piece}).second);
-          CHECK(snapshot.tensors()[piece.tensor].pieces[piece.piece].file == file.name);
-          bytes[static_cast<size_t>(group->rank())] += piece.num_bytes;
-          all += piece.num_bytes;
+        for (const Snapshot::Shard& shard : file.shards) {
+          CHECK(written.insert({shard.tensor, shard.index}).second);
+          CHECK(snapshot.tensors()[shard.tensor].shards[shard.index].file == file.name);
+          bytes[static_cast<size_t>(group->rank())] += shard.num_bytes;
+          all += shard.num_bytes;
         }
       }
       CHECK(snapshot.copied_bytes() <= snapshot.num_bytes() + 64 * 7);
     });
-    CHECK(written.size() == pieces);
+    CHECK(written.size() == shards);
     // The two kernels are most of it: none is split further than its layout says.
     const size_t kernel = 24 * 48 * 4;
     for (const size_t each : bytes) {
@@ -404,8 +404,8 @@ TEST_CASE("a bit that flipped in one copy is found and named before the save is 
   REQUIRE(save_as(4, folder.path(), mesh, 4)[3].saved);
 }
 
-TEST_CASE("replicas are compared among those that hold the same piece") {
-  // Pieces of the kernel over `b`: ranks 0 and 2 hold the first, 1 and 3 the second.
+TEST_CASE("replicas are compared among those that hold the same shard") {
+  // Shards of the kernel over `b`: ranks 0 and 2 hold the first, 1 and 3 the second.
   const MeshCase mesh = {{2, 2}, {"a", "b"}, "[b, null]", "[[a, b]]"};
   run_as_processes(4, [&](const Group& group) {
     Stored stored(mesh, 1, part_of(mesh, group), group);

@@ -64,7 +64,7 @@ TEST_CASE("a checkpoint is a folder of shards with the texts and a manifest") {
   CHECK(folder.num_files() == 1);  // nothing else is left
 }
 
-TEST_CASE("shards say where their pieces lie as PyTorch's reader wants it") {
+TEST_CASE("files say where their shards begin, as PyTorch's reader requires") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[6]);
   REQUIRE(test::save_step(folder.path(), stored, 1).saved);
@@ -138,7 +138,7 @@ TEST_CASE("state and manifest read back as they were written") {
   CHECK(reader.manifest().mesh.size() == 2);
   CHECK(reader.manifest().run_id == "0123abcd");
   CHECK(reader.find("d/kernel")->layout == "[b, a]");
-  CHECK(reader.find("d/kernel")->pieces.size() == 8);
+  CHECK(reader.find("d/kernel")->shards.size() == 8);
   CHECK(reader.text("config.yaml") == "name: x\n");
   CHECK(reader.text("nothing.txt").empty());
 }
@@ -174,7 +174,7 @@ TEST_CASE("a key that a checkpoint is older than had its default") {
   CHECK(changes_of("model: {layers: [Dense: {sides: 3}]}\n").size() > 50);  // cannot be read now
 }
 
-TEST_CASE("a class without arguments that came or went is told") {
+TEST_CASE("an added or removed class without arguments is reported") {
   const std::string none = "compile:\n  metrics: []\n  loss_weights: null\n";
   const std::string one =
       "compile:\n  metrics:\n    - acc:\n        name: null\n        dtype: null\n";
@@ -215,7 +215,7 @@ TEST_CASE("a copy in flight does not see what training writes") {
                    test::content_of(stored.store.variables()[0], 1)));
 }
 
-TEST_CASE("a state that is not finite is set aside and never a checkpoint") {
+TEST_CASE("a non-finite state is quarantined and never a checkpoint") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[1]);
   HostTensor bad = stored.store.read(3);
@@ -461,9 +461,9 @@ TEST_CASE("a manifest that lies is refused with the rule it breaks") {
        "`model/../../shard-00001-model-00001-of-0...` is no name of a shard"},
       {"\"file\":\"model/shard", "\"file\":\"/etc/shard", "E406",
        "`/etc/shard-00001-model-00001-of-00001.sa...` is no name of a shard"},
-      {"\"offset\":[0,0]", "\"offset\":[12,0]", "E407", "two pieces of `d/kernel` overlap"},
+      {"\"offset\":[0,0]", "\"offset\":[12,0]", "E407", "two shards of `d/kernel` overlap"},
       {"\"offset\":[12,24]", "\"offset\":[12,25]", "E407",
-       "a piece of `d/kernel` ends at 49 of 48 along dimension 1"},
+       "a shard of `d/kernel` ends at 49 of 48 along dimension 1"},
       {"\"global_shape\":[24,48]", "\"global_shape\":[24,9007199254740991]", "E407",
        "`d/kernel` has more elements than any file: (24, 9007199254740991)"},
       {"\"global_shape\":[24,48]", "\"global_shape\":[24,49]", "E407",
@@ -471,7 +471,7 @@ TEST_CASE("a manifest that lies is refused with the rule it breaks") {
       {"\"dtype\":\"float32\"", "\"dtype\":\"object\"", "E402",
        "`d/kernel` has kind `weight` and dtype `object`, which this version does not know"},
       {"\"path\":\"adam/iteration\"", "\"path\":\"adam/iterations\"", "E402",
-       "a piece of `adam/iterations` does not belong to it"},
+       "a shard of `adam/iterations` does not belong to it"},
       {"\"state.json\":", "\"../state.json\":", "E406",
        "`../state.json` is no name of a file here"},
   };
@@ -504,14 +504,14 @@ TEST_CASE("a shard that is cut while it is open is damage so that the checkpoint
   CHECK(caught([&] { reader.read(*reader.find("d/kernel")); }).code == "E404");
 }
 
-// A tensor of rank 8 that is split over `pieces` devices, each with its own file.
-Manifest manifest_of_pieces(size_t pieces) {
+// A tensor of rank 8 that is split over `shards` devices, each with its own file.
+Manifest manifest_of_shards(size_t shards) {
   Manifest manifest;
-  const auto size = static_cast<int64_t>(pieces);
+  const auto size = static_cast<int64_t>(shards);
   CheckpointTensor tensor{.path = "d/kernel", .shape = {1, 1, 1, 1, 1, 1, 1, size}};
-  for (size_t p = 0; p < pieces; ++p) {
+  for (size_t p = 0; p < shards; ++p) {
     const std::string file = fmt::format("model/shard-{:05}-model-00001-of-00001.safetensors", p);
-    tensor.pieces.push_back({.file = file,
+    tensor.shards.push_back({.file = file,
                              .offset = {0, 0, 0, 0, 0, 0, 0, static_cast<int64_t>(p)},
                              .shape = {1, 1, 1, 1, 1, 1, 1, 1},
                              .begin = 64,
@@ -524,18 +524,18 @@ Manifest manifest_of_pieces(size_t pieces) {
   return manifest;
 }
 
-TEST_CASE("tensors in as many pieces as the largest mesh has devices are read") {
-  const std::string text = manifest_text(manifest_of_pieces(16384));
+TEST_CASE("tensors in as many shards as the largest mesh has devices are read") {
+  const std::string text = manifest_text(manifest_of_shards(16384));
   const Manifest read = parse_manifest(text, "manifest.json");
   REQUIRE(read.tensors.size() == 1);
-  REQUIRE(read.tensors[0].pieces.size() == 16384);
-  CHECK(read.tensors[0].pieces[7].blocks == std::vector<uint64_t>{7});
+  REQUIRE(read.tensors[0].shards.size() == 16384);
+  CHECK(read.tensors[0].shards[7].blocks == std::vector<uint64_t>{7});
   CHECK(read.files.size() == 2 * 16384);
   CHECK(manifest_text(read) == text);
   const test::Caught more =
-      caught([] { parse_manifest(manifest_text(manifest_of_pieces(16385)), "manifest.json"); });
+      caught([] { parse_manifest(manifest_text(manifest_of_shards(16385)), "manifest.json"); });
   CHECK(more.code == "E402");
-  CHECK_MESSAGE(more.says("`d/kernel` has more than 16384 pieces"), more.text);
+  CHECK_MESSAGE(more.says("`d/kernel` has more than 16384 shards"), more.text);
 }
 
 TEST_CASE("more shards than a process may have open files are read") {
@@ -573,7 +573,7 @@ TEST_CASE("what nobody could read again is not saved") {
   CHECK(folder.num_files() == 0);
 }
 
-TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are told") {
+TEST_CASE("the newest checkpoint that verifies is taken and damaged ones are reported") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[1]);
   for (const int64_t step : {100, 200, 300}) {
@@ -662,7 +662,7 @@ TEST_CASE("two processes cannot write checkpoints into one folder") {
   CHECK(second.says("run first pid"));
 }
 
-TEST_CASE("what is set aside is kept under another name") {
+TEST_CASE("what is quarantined is kept under another name") {
   const TempFolder folder;
   Stored stored(test::mesh_cases()[0]);
   REQUIRE(test::save_step(folder.path(), stored, 8).saved);

@@ -94,9 +94,9 @@ TEST_CASE("a process that cannot read a weight ends all with what it found") {
   const CheckpointReader reader(damaged);
   for (const CheckpointTensor& tensor : reader.manifest().tensors) {
     if (tensor.path == "d1/kernel") {
-      const CheckpointPiece& piece = tensor.pieces.back();  // which only rank 1 needs
-      std::fstream(damaged + "/" + piece.file, std::ios::in | std::ios::out | std::ios::binary)
-          .seekp(static_cast<std::streamoff>(piece.begin))
+      const CheckpointShard& shard = tensor.shards.back();  // which only rank 1 needs
+      std::fstream(damaged + "/" + shard.file, std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(static_cast<std::streamoff>(shard.begin))
           .write("damage", 6);
     }
   }

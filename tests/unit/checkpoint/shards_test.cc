@@ -77,7 +77,7 @@ TEST_CASE("PyTorch's distributed checkpoint reader reads the shards of every mes
 }
 
 TEST_CASE("the safetensors package reads the shards of every mesh") {
-  check_all_meshes("--pieces");
+  check_all_meshes("--shards");
 }
 
 }  // namespace

@@ -192,7 +192,7 @@ TEST_CASE("a rank that is killed ends all within five seconds with 8 and one mes
     CHECK(contains(text, "error[E601]: " + name_of(run, 2) + " ended without a word"));
     CHECK(contains(text, "last report: "));
     CHECK(contains(text, "last complete checkpoint: step 1"));
-    CHECK(contains(text, "to go on: the same command with --resume"));
+    CHECK(contains(text, "to resume: the same command with --resume"));
     CHECK(text.find("error") == text.rfind("error"));
     CHECK(run.errors_but(0) == "");
     for (const int rank : {0, 1, 3}) {
@@ -217,7 +217,7 @@ TEST_CASE("a rank that fails takes all with its own code") {
   CHECK(run.errors_but(0) == "");
 }
 
-TEST_CASE("a stopped rank is named within the limit and leaves when it goes on") {
+TEST_CASE("a stopped rank is named within the limit and leaves when it continues") {
   const std::string limit = limit_of(2);
   Run run(4, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", limit}});
   const double start = steady_seconds();
@@ -279,7 +279,7 @@ TEST_CASE("ranks 0 and 1 killed together are not the end of the message") {
   CHECK(text.find("error") == text.rfind("error"));
 }
 
-TEST_CASE("when rank 0 is stopped the others leave and it does when it goes on") {
+TEST_CASE("when rank 0 is stopped the others leave and so does it when it continues") {
   Run run(3, "train", -1, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", limit_of(2)}});
   const double start = steady_seconds();
   run[0].send(SIGSTOP);
@@ -295,7 +295,7 @@ TEST_CASE("when rank 0 is stopped the others leave and it does when it goes on")
   CHECK(contains(run[0].errors(), name_of(run, 0) + " was stopped for "));
 }
 
-TEST_CASE("all stopped for longer than the limit and continued go on") {
+TEST_CASE("all stopped for longer than the limit and continued keep running") {
   const std::string limit = limit_of(4);
   Run run(3, "exit", 2, {{"MESHTRAIN_HEARTBEAT_TIMEOUT", limit}});
   // Each is stopped before the first could find another silent, and continued likewise.
@@ -306,7 +306,7 @@ TEST_CASE("all stopped for longer than the limit and continued go on") {
     ::usleep(signal == SIGSTOP ? 1000000 * std::stoi(limit) + 500000 : 0);
   }
   CHECK(::kill(run[0].pid(), 0) == 0);
-  run[2].line();  // still there, so it does as it is told
+  run[2].line();  // it is alive and follows commands
   CHECK(run.wait() == Codes{8, 8, 0});
   INFO(run[0].errors());
   CHECK(contains(run[0].errors(), name_of(run, 2) + " ended without a word"));

@@ -37,10 +37,10 @@ using RankBody = std::function<void(HeartbeatMonitor& monitor, ProcessGroup& gro
 // What became of each rank after `body`, in which a rank that leaves gets an Error.
 inline std::vector<RankEnd> run_ranks(int size, const HeartbeatOptions& options,
                                       const RankBody& body) {
-  std::vector<RankEnd> endings(static_cast<size_t>(size));
+  std::vector<RankEnd> rank_ends(static_cast<size_t>(size));
   std::mutex mutex;
   run_as_processes(size, [&](std::shared_ptr<ThreadGroup> group) {
-    RankEnd& end = endings[static_cast<size_t>(group->rank())];
+    RankEnd& end = rank_ends[static_cast<size_t>(group->rank())];
     HeartbeatOptions own = options;
     own.print = [&](std::string_view text) {
       const std::lock_guard lock(mutex);
@@ -62,12 +62,12 @@ inline std::vector<RankEnd> run_ranks(int size, const HeartbeatOptions& options,
       end.printed += error.what();
     }
   });
-  return endings;
+  return rank_ends;
 }
 
-inline std::vector<int> exit_codes(const std::vector<RankEnd>& endings) {
+inline std::vector<int> exit_codes(const std::vector<RankEnd>& rank_ends) {
   std::vector<int> codes;
-  for (const RankEnd& end : endings) {
+  for (const RankEnd& end : rank_ends) {
     codes.push_back(end.exit_code);
   }
   return codes;

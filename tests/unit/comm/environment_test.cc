@@ -177,24 +177,24 @@ TEST_CASE("restarts of all who count them are added") {
   CHECK(caught([] { read({{"MESHTRAIN_RESTART", "once"}}); }).says("MESHTRAIN_RESTART is `once`"));
 }
 
-TEST_CASE("processes that cannot find each other are told what to do") {
-  const auto meeting = [](const Variables& variables) {
+TEST_CASE("processes that cannot find each other get advice") {
+  const auto rendezvous = [](const Variables& variables) {
     return caught([&] { check_can_meet(read(variables)); });
   };
-  const Caught slurm = meeting(kSlurmStep);
+  const Caught slurm = rendezvous(kSlurmStep);
   CHECK(slurm.code == "E614");
   CHECK(slurm.exit_code == 8);
   CHECK(slurm.says("each of 7 tasks"));
   CHECK(slurm.says("srun --mpi=pmix"));
-  const Caught other = meeting({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
+  const Caught other = rendezvous({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
   CHECK(other.code == "E614");
   CHECK(other.says("MPICH or Intel MPI"));
   // One task of a step needs nobody.
   const Variables one = with(with(kSlurmStep, "SLURM_PROCID", "0"), "SLURM_STEP_NUM_TASKS", "1");
-  CHECK(meeting(with(one, "SLURM_LOCALID", "0")).code.empty());
-  CHECK(meeting(kOpenMpi).code.empty());
-  CHECK(meeting(kTorchrun).code.empty());
-  CHECK(meeting({}).code.empty());
+  CHECK(rendezvous(with(one, "SLURM_LOCALID", "0")).code.empty());
+  CHECK(rendezvous(kOpenMpi).code.empty());
+  CHECK(rendezvous(kTorchrun).code.empty());
+  CHECK(rendezvous({}).code.empty());
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class Faulty : public ProcessGroup {
 
 // What each of `size` ranks caught.
 template <class Body>
-std::vector<Caught> caught_by_all(int size, const Body& body) {
+std::vector<Caught> caught_on_all_ranks(int size, const Body& body) {
   std::vector<Caught> all(static_cast<size_t>(size));
   run_as_processes(size, [&](std::shared_ptr<ThreadGroup> group) {
     all[static_cast<size_t>(group->rank())] = caught([&] { body(group); });
@@ -97,7 +97,7 @@ TEST_CASE("a rank that gets something else than was sent is named on all ranks")
       {Fault::kLargest, "as the largest of all ranks"}};
   for (const auto& [fault, says] : cases) {
     const std::vector<Caught> errors =
-        caught_by_all(3, [fault = fault](std::shared_ptr<ThreadGroup> group) {
+        caught_on_all_ranks(3, [fault = fault](std::shared_ptr<ThreadGroup> group) {
           Faulty faulty(group, group->rank() == 2 ? fault : Fault::kNone);
           check_communicator(faulty, true);
         });
@@ -111,7 +111,7 @@ TEST_CASE("a rank that gets something else than was sent is named on all ranks")
 }
 
 TEST_CASE("a group of texts alone is asked for no tensors") {
-  const std::vector<Caught> errors = caught_by_all(2, [](std::shared_ptr<ThreadGroup> group) {
+  const std::vector<Caught> errors = caught_on_all_ranks(2, [](std::shared_ptr<ThreadGroup> group) {
     check_communicator(*group, false);
     CHECK(group->exchanges() == 0);
     CHECK(group->bytes_reduced() == 0);
@@ -126,8 +126,8 @@ std::vector<Fact> facts_of(const std::string& version, const std::string& config
            }}};
 }
 
-TEST_CASE("ranks that are started alike go on") {
-  for (const Caught& error : caught_by_all(3, [](std::shared_ptr<ThreadGroup> group) {
+TEST_CASE("ranks that are started alike continue") {
+  for (const Caught& error : caught_on_all_ranks(3, [](std::shared_ptr<ThreadGroup> group) {
          check_consistent(*group, facts_of("1", std::string(100000, 'x')));
        })) {
     CHECK(error.code.empty());
@@ -135,7 +135,7 @@ TEST_CASE("ranks that are started alike go on") {
 }
 
 TEST_CASE("who differs is named with host and what differs on every rank") {
-  const std::vector<Caught> errors = caught_by_all(4, [](std::shared_ptr<ThreadGroup> group) {
+  const std::vector<Caught> errors = caught_on_all_ranks(4, [](std::shared_ptr<ThreadGroup> group) {
     const int rank = group->rank();
     check_consistent(*group, facts_of(rank == 1 ? "2" : "1", rank == 3 ? "b\xff" : "a"));
   });
@@ -153,9 +153,10 @@ TEST_CASE("who differs is named with host and what differs on every rank") {
 }
 
 TEST_CASE("a hundred differing ranks fill no screen") {
-  const std::vector<Caught> errors = caught_by_all(12, [](std::shared_ptr<ThreadGroup> group) {
-    check_consistent(*group, facts_of("1", std::to_string(group->rank())));
-  });
+  const std::vector<Caught> errors =
+      caught_on_all_ranks(12, [](std::shared_ptr<ThreadGroup> group) {
+        check_consistent(*group, facts_of("1", std::to_string(group->rank())));
+      });
   CHECK(errors[0].says("rank 8 on"));
   CHECK(!errors[0].says("rank 9 on"));
   CHECK(errors[0].says("and 3 more ranks differ"));

@@ -30,7 +30,7 @@ bool has_mpi() {
   return maps.str().find("/libmpi.so") != std::string::npos;
 }
 
-TEST_CASE("without the library all that was started is told so") {
+TEST_CASE("without the library every process that was started says so") {
   ::unsetenv("MESHTRAIN_MPI_LIBRARY");
   CHECK(load().says("libmeshtrain_mpi.so is missing"));
   const TempFolder folder;

@@ -1,4 +1,4 @@
-// Which network, and what Open MPI is told.
+// Which network, and the settings of Open MPI.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -168,7 +168,7 @@ TEST_CASE("without rank 0 the others say where they looked") {
   CHECK(contains(problems[1], "error[E612]: rank 1 waited 0.2 s: rank 0 did not answer at 127."));
 }
 
-TEST_CASE("a rank that comes twice is told to all") {
+TEST_CASE("a rank that connects twice is an error on all") {
   const auto problems = meet(
       3, [](TcpOptions& options) { options.rank = options.rank == 2 ? 1 : options.rank; },
       [](TcpGroup&) {});
@@ -191,7 +191,7 @@ TEST_CASE("two that believe to be rank 0 do not both get the port") {
   CHECK(contains(all, "waited 1 s for rank 1 of 2 to connect"));
 }
 
-TEST_CASE("world sizes that differ are told to all") {
+TEST_CASE("world sizes that differ are an error on all") {
   const auto problems = meet(
       2, [](TcpOptions& options) { options.size = options.rank == 1 ? 8 : 2; }, [](TcpGroup&) {});
   for (const std::string& problem : problems) {
@@ -315,7 +315,7 @@ TEST_CASE("more open files than the system allows are refused with the number") 
   }
 }
 
-TEST_CASE("without files left for who comes the meeting waits and does not spin") {
+TEST_CASE("without file descriptors left the rendezvous waits and does not spin") {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {

@@ -60,7 +60,7 @@ TEST_CASE("a rank that ended comes before those that wait for it") {
         "were waiting in all-reduce of bucket 3 (#101), rank 5 had not entered)\n"
         "  = likely: process killed (out of memory?) or crashed; `dmesg` on h2\n"
         "  = last complete checkpoint: step 15 (5 steps would be repeated)\n"
-        "  = to go on: run it again\n\n");
+        "  = to resume: run it again\n\n");
 }
 
 TEST_CASE("a silent rank and a host that cannot be reached are called so") {

@@ -8,8 +8,8 @@
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/modules.h"
 #include "backend/cuda/nvrtc.h"
-#include "backend/gpu/join.h"
 #include "backend/gpu/lowering.h"
+#include "backend/gpu/merge_launches.h"
 #include "base/text.h"
 #include "support/sampled.h"
 #include "support/test_cache.h"
@@ -67,7 +67,8 @@ cuda::Core described(int compute) {
 void compile_family(const SpecFamily& family, int compute, size_t stride) {
   const cuda::Core core = described(compute);
   const std::vector<KernelCase> specs = family.specs();
-  const gpu::Joined joined = gpu::join(commands_of(specs, sampled(specs.size(), stride)));
+  const gpu::MergedLaunches joined =
+      gpu::merge_launches(commands_of(specs, sampled(specs.size(), stride)));
   const cuda::Architecture architecture =
       cuda::choose_architecture(compute, cuda::supported_architectures(core));
   REQUIRE(architecture.option == fmt::format("sm_{}", compute));
@@ -116,7 +117,8 @@ TEST_CASE("the compiler accepts every kernel for every architecture") {
   for (const SpecFamily& family : spec_families()) {
     CAPTURE(family.name);
     const std::vector<KernelCase> specs = family.specs();
-    const std::string text = gpu::join(commands_of(specs, sampled(specs.size(), 1))).module;
+    const std::string text =
+        gpu::merge_launches(commands_of(specs, sampled(specs.size(), 1))).module;
     for (const int compute : {80, 90, 120})
       CHECK(is_accepted(text, compute));
   }

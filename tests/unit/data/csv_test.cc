@@ -340,7 +340,7 @@ TEST_CASE("parse_csv: malformed files are refused with row and line and column")
       {"NUL in quotes", good + std::string("1,\"\0\"\n", 6), "E310", "line 3 holds a NUL byte"},
       {"open quote", good + "1,\"2\n3,4\n", "E310", "line 3 opens a quote that is not closed"},
       {"late quote", good + "1,2\"\n", "E310", "line 3 has a quote within a field"},
-      {"after quote", good + "1,\"2\"3\n", "E310", "line 3 goes on behind a closing quote"},
+      {"after quote", good + "1,\"2\"3\n", "E310", "line 3 continues behind a closing quote"},
       {"carriage return", "x,y\r1,2\r", "E310", "carriage return without a line feed"},
       {"twice", "y,x,y\n1,2,3\n", "E310", "two columns have the name `y`"},
       {"no label", "x,z\n1,2\n", "E310", "has no column `y`; columns: x, z"},

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "data/outline.h"
+#include "data/dataset_spec.h"
 #include "source_config.h"
 #include "support/temp_folder.h"
 #include "tensor/npy.h"
@@ -210,7 +210,7 @@ TEST_CASE("load_dataset: drawn digits have parts that differ") {
   check_labels(test, 0, 10);
 }
 
-TEST_CASE("outline_dataset: types and shapes are those of the whole") {
+TEST_CASE("dataset_spec: types and shapes are those of the whole") {
   DataConfig data;
   data.transform = {object("Rescaling", {{"scale", value(0.5)}, {"offset", value(0.0)}}),
                     object("Reshape", {{"target_shape", list_value({-1})}})};
@@ -225,27 +225,27 @@ TEST_CASE("outline_dataset: types and shapes are those of the whole") {
              {{"split", value("train[:9]")}, {"samples", value(20)}, {"seed", value(0)}})};
   for (const ConfigObject& source : sources) {
     const Dataset whole = load_dataset(source, data);
-    const std::optional<Dataset> outline = outline_dataset(source, data);
-    REQUIRE(outline);
+    const std::optional<Dataset> spec = dataset_spec(source, data);
+    REQUIRE(spec);
     for (const auto arrays : {&Dataset::inputs, &Dataset::targets}) {
-      REQUIRE(((*outline).*arrays).size() == (whole.*arrays).size());
+      REQUIRE(((*spec).*arrays).size() == (whole.*arrays).size());
       const Rows& expected = *(whole.*arrays)[0].rows;
-      const Rows& found = *((*outline).*arrays)[0].rows;
+      const Rows& found = *((*spec).*arrays)[0].rows;
       CHECK(found.dtype() == expected.dtype());
       CHECK(found.size() == 0);
       CHECK(std::equal(found.shape().begin() + 1, found.shape().end(), expected.shape().begin() + 1,
                        expected.shape().end()));
     }
   }
-  CHECK_FALSE(outline_dataset(object("npz", {{"path", value("a.npz")}}), data));
+  CHECK_FALSE(dataset_spec(object("npz", {{"path", value("a.npz")}}), data));
   // As large as it may be: nothing of it is made.
   const int64_t most = int64_t{1} << 24;
-  const auto large = outline_dataset(object("random", {{"samples", value(most)},
-                                                       {"shape", list_value({most, most})},
-                                                       {"labels", null_value()},
-                                                       {"classes", null_value()},
-                                                       {"seed", value(0)}}),
-                                     DataConfig{});
+  const auto large = dataset_spec(object("random", {{"samples", value(most)},
+                                                    {"shape", list_value({most, most})},
+                                                    {"labels", null_value()},
+                                                    {"classes", null_value()},
+                                                    {"seed", value(0)}}),
+                                  DataConfig{});
   CHECK(large->inputs[0].rows->shape() == Shape{0, most, most});
 }
 

@@ -23,7 +23,7 @@ TEST_CASE("epoch_order: a permutation that is a pure function of seed and epoch"
     std::sort(samples.begin(), samples.end());
     CHECK(samples == order(EpochOrder(n)));
   }
-  // A promise: a resumed run of an older version goes on in the same order.
+  // A promise: a resumed run of an older version keeps the same order.
   CHECK(order(EpochOrder(10, 1337, 0)) == std::vector<int64_t>{5, 2, 6, 1, 7, 8, 3, 0, 4, 9});
   CHECK(order(EpochOrder(100, 1, 0)) != order(EpochOrder(100, 1, 1)));
   CHECK(order(EpochOrder(100, 1, 0)) != order(EpochOrder(100, 2, 0)));
@@ -93,7 +93,7 @@ TEST_CASE("epoch_order: any place of a trillion samples at once") {
   CHECK(std::set<int64_t>(batch.begin(), batch.end()).size() == 1000);
   CHECK(*std::max_element(batch.begin(), batch.end()) < kTrillion);
   CHECK(*std::min_element(batch.begin(), batch.end()) >= 0);
-  // A promise: a resumed run of an older version goes on in the same order.
+  // A promise: a resumed run of an older version keeps the same order.
   CHECK(EpochOrder(1000, 1337, 0, 0).rows(0, 5) == std::vector<int64_t>{238, 68, 723, 742, 254});
 }
 

@@ -115,7 +115,7 @@ TEST_CASE("fetch: a server may send the reader elsewhere") {
   CHECK(place.found() == place.content);
 }
 
-TEST_CASE("fetch: a cut download goes on where it was cut") {
+TEST_CASE("fetch: a cut download resumes where it was cut") {
   const Place place;
   CHECK(outcome(place.download("cut")) == "downloaded");
   CHECK(place.found() == place.content);
@@ -124,7 +124,7 @@ TEST_CASE("fetch: a cut download goes on where it was cut") {
         "GET /cut/set.bin bytes=180000-\n");
 }
 
-TEST_CASE("fetch: another process goes on with what the last one left") {
+TEST_CASE("fetch: another process resumes what the last one left") {
   const Place place;
   fs::create_directories(place.cache.file("sets"));
   std::ofstream(place.part(), std::ios::binary) << place.content.substr(0, 150'000);
@@ -216,7 +216,7 @@ TEST_CASE("fetch: a server that falls silent is given up and its bytes are kept"
   CHECK(text.starts_with("E325 cannot download " + place.server->url("stall/set.bin") +
                          ": no byte for 1 s; "));
   CHECK(text.ends_with(" of 200,000 bytes are in `" + place.part() +
-                       "`, the next try goes on from there"));
+                       "`, the next try resumes there"));
   CHECK(!fs::exists(place.path()));
   CHECK(fs::file_size(place.part()) >= 100'000);
   CHECK(outcome(place.download("range")) == "downloaded");
@@ -257,7 +257,7 @@ TEST_CASE("fetch: a folder that cannot be written is exit 74") {
   CHECK(outcome(download) == "cannot write `" + place.cache.file("file") + "`: Not a directory");
 }
 
-TEST_CASE("fetch: a full disk is exit 74 and the next try goes on") {
+TEST_CASE("fetch: a full disk is exit 74 and the next try resumes") {
   const Place place;
   // A file-size limit fails writes as a full disk does, with another errno.
   rlimit before;

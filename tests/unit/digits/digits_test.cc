@@ -99,7 +99,7 @@ TEST_CASE("make_digits: ink is where MNIST has it") {
   }
 }
 
-TEST_CASE("make_digits: the classes differ enough to be told by the nearest mean image") {
+TEST_CASE("make_digits: the classes differ enough for the nearest mean image") {
   // Far below what training reaches (linear 90%), far above chance: labels belong to images.
   const DigitImages train = make_digits(2000, 1);
   const DigitImages test = make_digits(500, 2);

@@ -66,7 +66,7 @@ TEST_CASE("processes of a host that were given a GPU each take it") {
   CHECK(automatic(8, {.gpus = 1, .has_own_gpu = true}).starts_with("8 x cpu (virtual); "));
 }
 
-TEST_CASE("GPUs that this program has no library for are told of") {
+TEST_CASE("GPUs that this program has no library for are reported") {
   CHECK(automatic(8, {.gpus_without_library = 1, .no_library = "libx.so is missing"}) ==
         "8 x cpu (virtual); the GPU here is not used: libx.so is missing; help: `devices: cpu:8` "
         "for the processor, without this warning");
@@ -74,7 +74,7 @@ TEST_CASE("GPUs that this program has no library for are told of") {
         "2 x cpu (virtual)");
 }
 
-TEST_CASE("GPUs that auto leaves alone are told of with what would use them") {
+TEST_CASE("GPUs that auto does not use are reported with what would use them") {
   CHECK(automatic(8, {.gpus = 4}) ==
         "8 x cpu (virtual); the 4 GPUs here are not used: the mesh has 8 devices; help: `devices: "
         "gpu:0-3x2` for virtual devices on them; help: `devices: cpu:8` for the processor, without "
@@ -140,7 +140,7 @@ Distribution distribution_of(const std::string& distribution, int64_t batch,
   return make_distribution(config, 1, diagnostics);
 }
 
-TEST_CASE("a strategy without a shape takes all GPUs and a batch that does not split is told of") {
+TEST_CASE("a strategy without a shape takes all GPUs and a batch that does not split is reported") {
   const FourGpus gpus;
   for (const char* text : {"", "distribution: {type: DataParallel}\n"}) {
     Diagnostics diagnostics;

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 #include "support/convnet.h"
 #include "support/engine_case.h"
 #include "support/instrumented.h"

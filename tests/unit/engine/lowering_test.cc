@@ -5,7 +5,7 @@
 #include "config/load.h"
 #include "engine/setup.h"
 #include "exec/gpu_steps.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 #include "passes/row_fusion.h"
 #include "support/golden.h"
 
@@ -28,7 +28,7 @@ struct Names {
         base = variables.try_emplace(buffer.variable, base).first->second;
       memory.bases.push_back(base);
     }
-    memory.presummed = find_presummed(program);
+    memory.fused_sums = find_fused_sums(program);
   }
   std::string of(const std::byte* address) const {
     const auto number = reinterpret_cast<uintptr_t>(address);

@@ -138,7 +138,7 @@ TEST_CASE("loss scale: steps that overflow change nothing but the scale until it
   CHECK(engine.read_variable("loss_scale_optimizer/step_counter").at(0) == 1);
   CHECK(engine.read_variable("loss_scale_optimizer/iteration").at(0) ==
         static_cast<double>(skipped + 1));
-  const double settled = engine.read_variable("loss_scale_optimizer/dynamic_scale").at(0);
-  CHECK(settled == std::ldexp(scale, -static_cast<int>(skipped)));
+  const double final_scale = engine.read_variable("loss_scale_optimizer/dynamic_scale").at(0);
+  CHECK(final_scale == std::ldexp(scale, -static_cast<int>(skipped)));
   CHECK(std::isfinite(engine.read_variable("d1/kernel").at(0)));
 }

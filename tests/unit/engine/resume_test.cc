@@ -1,4 +1,4 @@
-// A run that is stopped and goes on ends with the bits of one that never stopped.
+// A run that is stopped and resumed ends with the bits of one that never stopped.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -62,7 +62,7 @@ struct EpochLogs : Hook {
   std::map<int64_t, Logs> epochs;
 };
 
-// The part of a run up to its end or to `stop_at`.
+// The part of a run up to its end or to `stop_step`.
 struct Part {
   std::map<std::string, HostTensor> variables;  // weights before an EMA takes their place, slots
   std::map<std::string, HostTensor> weights;    // at the end of fit
@@ -88,8 +88,8 @@ class Case {
  public:
   explicit Case(std::vector<std::string> overrides = {}) : overrides_(std::move(overrides)) {}
 
-  // Goes on from the newest checkpoint in the folder, if there is one.
-  Part run(int64_t stop_at, const std::vector<std::string>& more = {},
+  // Resumes from the newest checkpoint in the folder, if there is one.
+  Part run(int64_t stop_step, const std::vector<std::string>& more = {},
            const RestoreOptions& restore_options = {}, int signal_number = SIGTERM) {
     std::vector<std::string> all = overrides_;
     all.insert(all.end(), more.begin(), more.end());
@@ -123,7 +123,7 @@ class Case {
     }
     Trainer trainer(engine, config, steady_seconds);
     Stopper stopper;
-    stopper.at = stop_at;
+    stopper.at = stop_step;
     stopper.signal_number = signal_number;
     EpochLogs logs;
     BeforeEnd before_end(engine, part);
@@ -194,7 +194,7 @@ const std::vector<std::string> kAll = {
     "compile.optimizer.Adam.use_ema=true", "compile.optimizer.Adam.gradient_accumulation_steps=3",
     "data.validation={source: random, samples: 40, shape: [6], classes: 4, seed: 8}"};
 
-TEST_CASE("stopping at any step and going on gives the bits of never stopping") {
+TEST_CASE("stopping at any step and resuming gives the bits of never stopping") {
   int stops = 0;
   for (const auto& overrides :
        {std::vector<std::string>{}, kAll,
@@ -207,11 +207,11 @@ TEST_CASE("stopping at any step and going on gives the bits of never stopping") 
     Case whole(overrides);
     const Part expected = whole.run(-1);
     REQUIRE(expected.variables.size() > 4);
-    for (const int64_t stop_at : {1001, 1002, 1004, 1005, 2001, 2002, 3001}) {
+    for (const int64_t stop_step : {1001, 1002, 1004, 1005, 2001, 2002, 3001}) {
       CAPTURE(overrides.size());
-      CAPTURE(stop_at);
+      CAPTURE(stop_step);
       Case stopped(overrides);
-      const Part first = stopped.run(stop_at);
+      const Part first = stopped.run(stop_step);
       if (!first.stopped) {  // an epoch has fewer steps here
         continue;
       }
@@ -234,8 +234,8 @@ TEST_CASE("a run stopped again and again ends with the same bits") {
   Case whole(kAll);
   const Part expected = whole.run(-1);
   Case stopped(kAll);
-  for (const int64_t stop_at : {1002, 1003, 1005, 2004, 3001, 3004}) {
-    stopped.run(stop_at);
+  for (const int64_t stop_step : {1002, 1003, 1005, 2004, 3001, 3004}) {
+    stopped.run(stop_step);
   }
   const Part rest = stopped.run(-1);
   CHECK_FALSE(rest.stopped);
@@ -243,7 +243,7 @@ TEST_CASE("a run stopped again and again ends with the same bits") {
   CHECK(same_bits(rest.weights, expected.weights));
 }
 
-TEST_CASE("another mesh or layout goes on within rounding and back is exact at the place") {
+TEST_CASE("another mesh or layout resumes within rounding and back is exact at the place") {
   Case whole(kAll);
   const Part expected = whole.run(-1);
   const std::vector<std::vector<std::string>> places = {
@@ -268,7 +268,7 @@ TEST_CASE("what changed since is allowed or refused by its meaning") {
     std::vector<std::string> more;
     const char *code, *says;
     RestoreOptions options = {};
-    int64_t stop_at = 2002;
+    int64_t stop_step = 2002;
   };
   const std::vector<std::string> tanh = {"model.layers.d1.activation=tanh"},
                                  sgd = {"compile.optimizer={SGD: {learning_rate: 0.1}}"},
@@ -309,7 +309,7 @@ TEST_CASE("what changed since is allowed or refused by its meaning") {
            {{"data.shuffle=false"}, "E413", "data.shuffle: true -> false"}}) {
     CAPTURE(change.more[0]);
     Case stopped;
-    REQUIRE(stopped.run(change.stop_at).stopped);
+    REQUIRE(stopped.run(change.stop_step).stopped);
     const Caught refused = caught([&] { stopped.run(-1, change.more, change.options); });
     CHECK(refused.code == change.code);
     CHECK(refused.exit_code == (refused.code.empty() ? 0 : 6));
@@ -410,7 +410,7 @@ TEST_CASE("a checkpoint made while the validation ran that finds it the best is 
   CHECK(newest_checkpoint(run.checkpoints()).reader->state().best_step == 5);
 }
 
-TEST_CASE("damaged and newer checkpoints are set aside before training goes on") {
+TEST_CASE("damaged and newer checkpoints are quarantined before training resumes") {
   Case damaged({"checkpoint.every=2 steps"});
   const Part expected = damaged.run(-1);
   const std::string newest = damaged.checkpoints() + "/000015/state.json";
@@ -421,7 +421,7 @@ TEST_CASE("damaged and newer checkpoints are set aside before training goes on")
   CHECK(checkpoint_steps(damaged.checkpoints()).front() == 15);
 }
 
-TEST_CASE("the best follows what is resumed from when newer checkpoints are set aside") {
+TEST_CASE("the best follows what is resumed from when newer checkpoints are quarantined") {
   // Better after the second epoch than after the first, as the tests above.
   Case run({kValidated, "checkpoint.every=2 steps", "checkpoint.keep=2", "fit.epochs=2"});
   run.run(-1);

@@ -135,7 +135,7 @@ void check_close(const HostTensor& got, const HostTensor& want, double tolerance
 }
 
 // 16 bits are computed with in float32 and rounded once, as the interpreter rounds its doubles: one
-// unit in the last place where a float32 lies near the middle of two. Pieces of a pending sum are
+// unit in the last place where a float32 lies near the middle of two. Shards of a partial sum are
 // rounded each.
 double tolerance_of(const Case& c, const Sharding& result) {
   const auto found = std::find_if(c.operands.begin(), c.operands.end(), [](const Operand& operand) {

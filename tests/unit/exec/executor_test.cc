@@ -48,7 +48,7 @@ struct SmallStep {
     ProgramBuilder builder(mesh);
     const DType f32 = DType::kFloat32;
     const Sharding rows{{{0}, {}}, 0, {}};
-    const Sharding pending{{{}, {}}, 1, {}};
+    const Sharding partial_sums{{{}, {}}, 1, {}};
     const Sharding whole = Sharding::replicated(2);
     const int x = builder.input({64, 48}, f32, rows);
     const int w = builder.buffer({48, 40}, f32, whole);
@@ -57,7 +57,7 @@ struct SmallStep {
     builder.program().buffers[b].variable = 1;
     const int product = builder.buffer({64, 40}, f32, rows);
     const int y = builder.buffer({64, 40}, f32, rows);
-    const int partial = builder.buffer({48, 40}, f32, pending);
+    const int partial = builder.buffer({48, 40}, f32, partial_sums);
     const int gradient = builder.buffer({48, 40}, f32, whole);
     const int rate = builder.buffer({}, f32, Sharding::replicated(0));
     const int fresh = builder.buffer({48, 40}, f32, whole);
@@ -278,7 +278,7 @@ TEST_CASE("sums of a million terms keep the accuracy of float32") {
   }
 }
 
-TEST_CASE("variables are scattered to their pieces and gathered again") {
+TEST_CASE("variables are scattered to their shards and gathered again") {
   const DeviceMesh mesh({2, 4}, {"data", "model"});
   const std::vector<Sharding> layouts = {
       Sharding::replicated(2), {{{0}, {1}}, 0, {}}, {{{1, 0}, {}}, 0, {}}, {{{}, {0, 1}}, 0, {}}};
@@ -289,7 +289,7 @@ TEST_CASE("variables are scattered to their pieces and gathered again") {
   VariableStore store(mesh, variables);
   CHECK(store.find("third") == 2);
   CHECK(store.find("fourth") == kNone);
-  CHECK(store.piece_bytes(1) == 16 * 24 * 4 / 8);
+  CHECK(store.shard_bytes(1) == 16 * 24 * 4 / 8);
   CHECK(store.total_bytes() == 4 * 16 * 24 * 4);
   const HostTensor x = random_tensor(DType::kFloat32, {16, 24}, 6);
   for (int v = 0; v < 4; ++v) {
@@ -297,10 +297,10 @@ TEST_CASE("variables are scattered to their pieces and gathered again") {
     const HostTensor back = store.read(v);
     CHECK(std::memcmp(back.bytes(), x.bytes(), x.num_bytes()) == 0);
   }
-  // Piece 1 of the second layout: rows 0..7, columns 6..11.
-  const float* piece = reinterpret_cast<const float*>(store.data(1) + store.piece_bytes(1));
-  CHECK(piece[0] == x.data<float>()[6]);
-  CHECK(piece[6] == x.data<float>()[24 + 6]);
+  // Shard 1 of the second layout: rows 0..7, columns 6..11.
+  const float* shard = reinterpret_cast<const float*>(store.data(1) + store.shard_bytes(1));
+  CHECK(shard[0] == x.data<float>()[6]);
+  CHECK(shard[6] == x.data<float>()[24 + 6]);
   store.fill(1, 2.5);
   CHECK(store.read(1).at(100) == 2.5);
   CHECK_THROWS_AS(store.write(0, HostTensor(DType::kFloat32, {16, 23})), InternalError);

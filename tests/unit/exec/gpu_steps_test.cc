@@ -33,7 +33,7 @@ TEST_CASE("a buffer is read last by the last step that has it") {
   CHECK(last_reads(program) == std::vector<List>{{}, {once}, {}, {twice}, {}});
 }
 
-TEST_CASE("pieces that several pieces of a step read do not end there") {
+TEST_CASE("a shared shard is not last read by one of its readers") {
   const DeviceMesh mesh({2}, {"data"});
   ProgramBuilder builder(mesh);
   const Sharding whole = Sharding::replicated(1), split{{{0}}};

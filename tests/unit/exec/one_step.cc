@@ -11,10 +11,10 @@ int ProgramBuilder::buffer(const Shape& global, DType dtype, const Sharding& sha
   b.dtype = dtype;
   b.sharding = sharding;
   b.axes = sharding.used_axes();
-  b.num_pieces = program_.part.num_pieces(b.axes);
-  b.piece_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(dtype));
+  b.num_shards = program_.part.num_shards(b.axes);
+  b.shard_bytes = num_elements(b.shape) * static_cast<int64_t>(dtype_size(dtype));
   b.offset = program_.arena_bytes;
-  program_.arena_bytes += (b.piece_bytes * b.num_pieces + 63) / 64 * 64;
+  program_.arena_bytes += (b.shard_bytes * b.num_shards + 63) / 64 * 64;
   program_.buffers.push_back(b);
   return static_cast<int>(program_.buffers.size()) - 1;
 }
@@ -45,9 +45,9 @@ void ProgramBuilder::step(std::string_view op, std::vector<int> inputs, std::vec
 void ProgramBuilder::output(int id) {
   const Buffer from = program_.buffers[id];
   if (from.sharding.partial != 0) {
-    const int settled = buffer(from.global_shape, from.dtype, from.sharding.reduced());
-    step("all_reduce", {id}, {settled});
-    id = settled;
+    const int reduced = buffer(from.global_shape, from.dtype, from.sharding.reduced());
+    step("all_reduce", {id}, {reduced});
+    id = reduced;
   }
   program_.outputs.push_back({std::to_string(program_.outputs.size()), id});
 }

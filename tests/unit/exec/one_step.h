@@ -20,7 +20,7 @@ class ProgramBuilder {
   int input(const Shape& global, DType dtype, const Sharding& sharding);
   void step(std::string_view op, std::vector<int> inputs, std::vector<int> outputs,
             Attrs attrs = {});
-  // The value of a buffer as the host sees it: settled by a collective where it is pending.
+  // The value of a buffer as the host sees it: a collective reduces partial values.
   void output(int buffer);
   Program take();
   Program& program() { return program_; }

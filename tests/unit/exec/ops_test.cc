@@ -175,7 +175,7 @@ TEST_CASE("random numbers do not depend on the mesh") {
   check_everywhere({"dropout", {{{8, 3, 16}}, step}, shared});
 }
 
-TEST_CASE("constants and iotas begin where their piece does") {
+TEST_CASE("constants and iotas begin where their shard does") {
   const Attrs declared = {{"shape", Shape{8, 16}}, {"dtype", std::string("int32")}};
   Attrs constant = declared, iota = declared;
   constant["value"] = 3.0;

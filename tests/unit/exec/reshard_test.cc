@@ -1,4 +1,4 @@
-// The collectives on data: any sharding to any other, pending sums included.
+// The collectives on data: any sharding to any other, partial sums included.
 #include "mesh/reshard.h"
 
 #include <doctest/doctest.h>
@@ -51,7 +51,7 @@ HostTensor move(const HostTensor& x, const Sharding& from, const Sharding& to,
                 const DeviceMesh& mesh, bool in_one_step, int workers) {
   ProgramBuilder builder(mesh);
   const Shape& shape = x.shape();
-  // A pending operand comes from a sum over leading dimensions that are split over those axes.
+  // A partial operand comes from a sum over leading dimensions that are split over those axes.
   Shape wide = shape;
   Sharding wide_sharding{from.dims, 0, Combine::kSum};
   std::vector<int64_t> sum_axes;
@@ -64,12 +64,12 @@ HostTensor move(const HostTensor& x, const Sharding& from, const Sharding& to,
   }
   int value = builder.input(wide, DType::kFloat64, wide_sharding);
   if (!sum_axes.empty()) {
-    const int pending = builder.buffer(shape, DType::kFloat64, from);
-    builder.step("reduce_sum", {value}, {pending}, {{"axes", sum_axes}, {"keepdims", int64_t{0}}});
-    value = pending;
+    const int partial = builder.buffer(shape, DType::kFloat64, from);
+    builder.step("reduce_sum", {value}, {partial}, {{"axes", sum_axes}, {"keepdims", int64_t{0}}});
+    value = partial;
   }
   if (!in_one_step && from.partial != 0) {
-    // A reader that needs the terms: without it the sum above would add up all pieces itself.
+    // A reader that needs the terms: without it the sum above would add up all shards itself.
     const int copy = builder.buffer(shape, DType::kFloat64, from);
     builder.step("pin", {value}, {copy}, {{"key", std::string("x/output")}});
     value = copy;
@@ -143,15 +143,15 @@ TEST_CASE("three axes and large tensors are moved by several workers") {
   }
 }
 
-TEST_CASE("pending maxima and minima keep the right one") {
+TEST_CASE("partial maxima and minima keep the right one") {
   const DeviceMesh mesh({4}, {"data"});
   for (Combine combine : {Combine::kMax, Combine::kMin}) {
     ProgramBuilder builder(mesh);
     const int x = builder.input({4, 6}, DType::kFloat32, {{{0}, {}}, 0, {}});
-    const int pending = builder.buffer({6}, DType::kFloat32, {{{}}, 1, combine});
-    builder.step(combine == Combine::kMax ? "reduce_max" : "reduce_min", {x}, {pending},
+    const int partial = builder.buffer({6}, DType::kFloat32, {{{}}, 1, combine});
+    builder.step(combine == Combine::kMax ? "reduce_max" : "reduce_min", {x}, {partial},
                  {{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}});
-    builder.output(pending);
+    builder.output(partial);
     VariableStore store(mesh, {});
     Executor executor(builder.take(), make_worker_pool(2), store);
     const std::vector<float> values = {1, -2, 3, -4, 5, 6, 9, -8, 7, 0, 1, 2,

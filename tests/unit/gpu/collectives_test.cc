@@ -6,7 +6,7 @@
 
 #include "engine/setup.h"
 #include "exec/library_collective.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 #include "support/engine_case.h"
 #include "support/gpu_commands.h"
 

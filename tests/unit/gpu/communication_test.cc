@@ -4,9 +4,9 @@
 #include <numeric>
 #include <thread>
 
-#include "backend/gpu/join.h"
-#include "backend/gpu/known_answer.h"
 #include "backend/gpu/lowering.h"
+#include "backend/gpu/merge_launches.h"
+#include "backend/gpu/self_test.h"
 #include "base/error.h"
 #include "gpu_device.h"
 #include "support/instrumented.h"
@@ -77,12 +77,12 @@ size_t call_of(const std::vector<Call>& calls, int command) {
 }
 
 TEST_CASE("communications wait for their data and for each other and for nothing else") {
-  const std::vector<Call> calls = gpu::join({product({range(0, 256, true)}),      // 0
-                                             exchange(0, 256),                    // 1
-                                             product({range(1024, 2048, true)}),  // 2
-                                             exchange(4096, 8192),                // 3
-                                             product({range(256, 512, false),     // 4
-                                                      range(2048, 4096, true)})})
+  const std::vector<Call> calls = gpu::merge_launches({product({range(0, 256, true)}),      // 0
+                                                       exchange(0, 256),                    // 1
+                                                       product({range(1024, 2048, true)}),  // 2
+                                                       exchange(4096, 8192),                // 3
+                                                       product({range(256, 512, false),     // 4
+                                                                range(2048, 4096, true)})})
                                       .calls;
   REQUIRE(calls.size() == 5);
   CHECK(waits(calls, 1, 0));
@@ -92,15 +92,16 @@ TEST_CASE("communications wait for their data and for each other and for nothing
 }
 
 TEST_CASE("tiny launches are not joined over a communication that only some of them wait for") {
-  const std::vector<Call> calls = gpu::join({exchange(0, 256),              // 0
-                                             tiny({range(256, 512, false),  // 1: waits
-                                                   range(1024, 1280, true)}),
-                                             tiny({range(2048, 2304, true)}),  // 2: does not
-                                             tiny({range(1024, 1280, false),   // 3: waits
-                                                   range(1280, 1536, true)}),
-                                             product({range(2048, 2304, false)}),   // 4
-                                             product({range(1280, 1536, false)})})  // 5
-                                      .calls;
+  const std::vector<Call> calls =
+      gpu::merge_launches({exchange(0, 256),              // 0
+                           tiny({range(256, 512, false),  // 1: waits
+                                 range(1024, 1280, true)}),
+                           tiny({range(2048, 2304, true)}),  // 2: does not
+                           tiny({range(1024, 1280, false),   // 3: waits
+                                 range(1280, 1536, true)}),
+                           product({range(2048, 2304, false)}),   // 4
+                           product({range(1280, 1536, false)})})  // 5
+          .calls;
   const size_t message = call_of(calls, 0);
   CHECK(call_of(calls, 1) == call_of(calls, 3));
   CHECK(call_of(calls, 2) != call_of(calls, 1));
@@ -232,7 +233,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a sum that is not what it must be is told with its ranks") {
+TEST_CASE("a wrong sum is reported with its ranks") {
   if (!prepare(3, 0))
     return;
   run_as_processes(2, [&](const Group& group) {
@@ -246,7 +247,7 @@ TEST_CASE("a sum that is not what it must be is told with its ranks") {
   });
 }
 
-TEST_CASE("who waits for another process is told when that one has gone") {
+TEST_CASE("a process that waits for another one gets an error when that one has gone") {
   if (!prepare(2, 0))
     return;
   run_as_processes(2, [&](const Group& group) {
@@ -254,7 +255,7 @@ TEST_CASE("who waits for another process is told when that one has gone") {
     if (group->rank() == 1)
       return;  // its device goes
     const std::string text = lost([&] { gpu::check_exchange(*device, 0, 2); });
-    says(text, "gpu:0 (GPU emulator), rank 0: rank 1 has gone, at step `known-answer exchange`");
+    says(text, "gpu:0 (GPU emulator), rank 0: rank 1 has gone, at step `self-test exchange`");
   });
 }
 

@@ -129,7 +129,7 @@ TEST_CASE("the emulator computes epilogues as generated code does") {
   if (device == nullptr)
     return;
   if (std::getenv("MESHTRAIN_GPU_LIBRARY") != std::string(MESHTRAIN_EMULATOR)) {
-    MESSAGE("skipped: only the emulator can be told to compute epilogues apart");
+    MESSAGE("skipped: only the emulator can compute epilogues apart on request");
     return;
   }
   using gpu::Activation;

@@ -278,11 +278,11 @@ TEST_CASE("dropout behind an activation stays by itself") {
   lowering.lower(
       TapeSpec{kShape, {matrix(kProduct), vector()}, relu_of_sum(), {{1, matrix(kResult)}}});
   lowering.lower(StepSpec{"drop", {memory_of(kResult)}});
-  RandomShard piece;
-  piece.shape = kShape;
-  piece.index_strides = {kN, 1};
-  piece.step = at(kOther);
-  lowering.lower(DropoutSpec{piece, DType::kFloat32, 0.5, at(kResult), at(kResult)});
+  RandomShard shard;
+  shard.shape = kShape;
+  shard.index_strides = {kN, 1};
+  shard.step = at(kOther);
+  lowering.lower(DropoutSpec{shard, DType::kFloat32, 0.5, at(kResult), at(kResult)});
   const std::vector<Command> commands = lowering.take();
   REQUIRE(commands.size() == 2);
   CHECK(std::get<Matmul>(commands[0].what).epilogue);

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/gpu/epilogue.h"
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 #include "engine/setup.h"
 #include "support/engine_case.h"
 #include "support/gpu_commands.h"
@@ -19,7 +19,7 @@ struct Counts {
 Counts counts_of(const std::vector<gpu::Command>& commands) {
   Counts out;
   out.commands = static_cast<int>(commands.size());
-  out.calls = static_cast<int>(gpu::join(commands).calls.size());
+  out.calls = static_cast<int>(gpu::merge_launches(commands).calls.size());
   for (const gpu::Command& command : commands) {
     if (const auto* matmul = std::get_if<gpu::Matmul>(&command.what)) {
       ++out.products;

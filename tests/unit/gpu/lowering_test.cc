@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/gpu/conv.h"
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 
 namespace meshtrain::test {
 namespace {
@@ -172,7 +172,7 @@ TEST_CASE("images behind one another through one kernel are one command") {
   CHECK(made.commands<Launch>().size() == 2);
 }
 
-TEST_CASE("the gradient of a kernel over two pieces is two commands and a sum") {
+TEST_CASE("the gradient of a kernel over two shards is two commands and a sum") {
   Made made;
   const ConvShape shape = image_shape(kF32);
   WgradJob job;
@@ -226,8 +226,8 @@ TEST_CASE("small reductions behind one another are one call") {
              sum = made.view(kF32, {});
   made.lowering.lower(ReduceSpec{Reduction::kMax, rows, {false, true}, sums});
   made.lowering.lower(ReduceSpec{Reduction::kSum, sums, {true}, sum});
-  const gpu::Joined joined = gpu::join(made.lowering.take());
-  CHECK(joined.calls.size() == 1);
+  const gpu::MergedLaunches merged = gpu::merge_launches(made.lowering.take());
+  CHECK(merged.calls.size() == 1);
 }
 
 }  // namespace

@@ -208,12 +208,12 @@ uint64_t hash_of_weights(const Engine& engine) {
 // Leaves as many runs in flight as there may be, but looks at the weights after one step.
 struct Rarely : Hook {
   Rarely(const Engine& the_engine, int64_t the_step) : engine(the_engine), step(the_step) {}
-  int64_t steps_until_sync(const TrainPosition& at) const override {
-    return at.step < step ? step - at.step : 1000;
+  int64_t steps_until_sync(const TrainPosition& position) const override {
+    return position.step < step ? step - position.step : 1000;
   }
-  bool needs_sync(const TrainPosition& at, bool) override { return at.step == step; }
-  void on_sync(const TrainPosition& at, bool) override {
-    turns.push_back(at.step);
+  bool needs_sync(const TrainPosition& position, bool) override { return position.step == step; }
+  void on_sync(const TrainPosition& position, bool) override {
+    turns.push_back(position.step);
     weights = hash_of_weights(engine);
   }
 
@@ -288,7 +288,7 @@ TEST_CASE("two runs in flight train as single steps do") {
     }
     Engine engine(config, data_spec(data));
     CHECK(engine.steps_at_once(2) == c.at_once);
-    CHECK(engine.runs_ahead());
+    CHECK(engine.is_async());
     Trainer trainer(engine, config, [] { return 0.0; });
     Rarely control(engine, kTurn);
     Losses seen;

@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <numeric>
 
-#include "backend/gpu/join.h"
 #include "backend/gpu/lowering.h"
+#include "backend/gpu/merge_launches.h"
 #include "decoder.h"
 #include "engine/setup.h"
 #include "exec/gpu_memory.h"
 #include "exec/gpu_steps.h"
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 #include "passes/memory.h"
 #include "passes/row_fusion.h"
 
@@ -42,16 +42,16 @@ Made made(const Program& program) {
   std::byte* const arena = take(program.arena_bytes);
   BufferMemory memory;
   for (const Buffer& buffer : program.buffers) {
-    const int64_t bytes = buffer.piece_bytes * buffer.num_pieces;
+    const int64_t bytes = buffer.shard_bytes * buffer.num_shards;
     const bool is_apart = buffer.variable != kNone || bytes <= kSmall;
     memory.bases.push_back(is_apart ? take(bytes) : arena + buffer.offset);
   }
-  memory.presummed = find_presummed(program);
+  memory.fused_sums = find_fused_sums(program);
   gpu::GpuLowering lowering(take);
   lowering.lower(lower_gpu_steps(program, memory));
   const std::vector<gpu::Command> commands = lowering.take();
   Made out;
-  out.launches = static_cast<int>(gpu::join(commands).calls.size());
+  out.launches = static_cast<int>(gpu::merge_launches(commands).calls.size());
   for (const gpu::Command& command : commands) {
     const auto* product = std::get_if<gpu::Matmul>(&command.what);
     out.epilogues += product != nullptr && product->epilogue ? 1 : 0;

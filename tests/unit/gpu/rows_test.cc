@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "backend/gpu/join.h"
 #include "backend/gpu/lowering.h"
+#include "backend/gpu/merge_launches.h"
 #include "support/golden.h"
 
 namespace meshtrain::test {
@@ -25,7 +25,7 @@ class Rows {
         dtype_(dtype),
         lowering_([this](int64_t bytes) { return take(bytes); }) {
     lowering_.lower(StepSpec{"layer/first"});
-    lowering_.lower(BeginRows{});
+    lowering_.lower(BeginRowFusion{});
   }
 
   View whole() { return view({rows_, columns_}); }
@@ -52,7 +52,7 @@ class Rows {
     std::vector<const std::byte*> places;
     for (const View& view : read_later)
       places.push_back(view.data);
-    lowering_.lower(EndRows{places});
+    lowering_.lower(EndRowFusion{places});
     return lowering_.take();
   }
 
@@ -100,8 +100,8 @@ std::string text_of(std::string_view what, const std::vector<Command>& commands)
 
 TEST_CASE("a softmax has this text") {
   Rows many(8192, 768, DType::kBFloat16), long_rows(1024, 50257);
-  check_golden("gpu/rows.txt", text_of("8192 rows of 768 bfloat16", softmax(many)) +
-                                   text_of("1024 rows of 50257 float32", softmax(long_rows)));
+  check_golden("gpu/row_fusion.txt", text_of("8192 rows of 768 bfloat16", softmax(many)) +
+                                         text_of("1024 rows of 50257 float32", softmax(long_rows)));
 }
 
 TEST_CASE("what only the rows themselves read is not written") {
@@ -229,11 +229,11 @@ TEST_CASE("a one hot of ids is part of its rows where all classes are there") {
     Rows rows(512, 100);
     const View x = rows.whole(), hot = rows.whole(), ids = rows.of_rows();
     LookupShape lookup;
-    lookup.num_ids = 256;  // of each of two pieces
+    lookup.num_ids = 256;  // of each of two shards
     lookup.rows = lookup.global_rows = classes;
-    for (const int64_t piece : {0, 1}) {
+    for (const int64_t shard : {0, 1}) {
       rows.lowering().lower(
-          OneHotSpec{lookup, ids.data + piece * 256 * 4, hot.data + piece * 256 * classes * 4});
+          OneHotSpec{lookup, ids.data + shard * 256 * 4, hot.data + shard * 256 * classes * 4});
     }
     const View sum = rows.reduce(Reduction::kSum, rows.tape({x, hot}, {{"mul", {0, 1}, kF32}}));
     CHECK(rows.end({sum}).size() == (classes == 100 ? 1 : 3));

@@ -35,7 +35,7 @@ std::vector<KernelCase> chosen_specs(const SpecFamily& family) {
   return out;
 }
 
-// The arrays of all specs in one piece of memory, with gaps between them.
+// The arrays of all specs in one block of memory, with gaps between them.
 class Image {
  public:
   explicit Image(const std::vector<KernelCase>& specs) {

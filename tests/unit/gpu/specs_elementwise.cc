@@ -266,13 +266,13 @@ std::vector<KernelCase> cast_specs() {
 
 namespace {
 
-// to[...] = from[...] over `shape`; `from_first`: element where `from` begins.
+// to[...] = from[...] over `shape`; `source_first`: element where `from` begins.
 struct CopyCase {
   const char* name;
   Shape shape;
   int64_t from_size, to_size;
   std::vector<int64_t> from_strides, to_strides;
-  int64_t from_first = 0, to_first = 0;
+  int64_t source_first = 0, target_first = 0;
 };
 
 void add_copy(SpecList& list, DType dtype, const CopyCase& c) {
@@ -283,8 +283,8 @@ void add_copy(SpecList& list, DType dtype, const CopyCase& c) {
            [=](KernelSpecs& specs, const SpecPointers& memory) {
              View from = view_of(memory[0], dtype, c.shape, c.from_strides);
              View target = view_of(memory[1], dtype, c.shape, c.to_strides);
-             from.data += c.from_first * from.item_size();
-             target.data += c.to_first * target.item_size();
+             from.data += c.source_first * from.item_size();
+             target.data += c.target_first * target.item_size();
              specs.emplace_back(CopySpec{from, target});
            });
 }

@@ -96,18 +96,18 @@ std::vector<KernelCase> random_specs() {
   };
   SpecList list;
   for (const Case& c : cases) {
-    RandomShard piece;
-    piece.shape = c.shape;
-    piece.first = c.first;
-    piece.index_strides = c.index_strides;
-    piece.seed = 0x123456789ABCDEF;
-    piece.stream = 0x89ABCDEF;
+    RandomShard shard;
+    shard.shape = c.shape;
+    shard.first = c.first;
+    shard.index_strides = c.index_strides;
+    shard.seed = 0x123456789ABCDEF;
+    shard.stream = 0x89ABCDEF;
     const std::string what = fmt::format("{} from {} strides {}", shape_string(c.shape), c.first,
                                          fmt::join(c.index_strides, ", "));
     const SpecArray step = operand(DType::kInt64, {1}, Values::kStep);
     list.add("random_bits " + what, {step, result(DType::kUInt32, c.shape)},
              [=](KernelSpecs& specs, const SpecPointers& memory) {
-               RandomShard here = piece;
+               RandomShard here = shard;
                here.step = memory[0];
                specs.emplace_back(RandomBitsSpec{here, memory[1]});
              });
@@ -117,7 +117,7 @@ std::vector<KernelCase> random_specs() {
         x.is_updated = rate > 0 && dtype == kF64;  // in place
         list.add(fmt::format("dropout {} {} {}", rate, dtype_name(dtype), what), {step, x, out},
                  [=](KernelSpecs& specs, const SpecPointers& memory) {
-                   RandomShard here = piece;
+                   RandomShard here = shard;
                    here.step = memory[0];
                    std::byte* to = memory[x.is_updated ? 1 : 2];
                    specs.emplace_back(DropoutSpec{here, dtype, rate, memory[1], to});
@@ -254,7 +254,7 @@ std::vector<KernelCase> optimizer_specs() {
 
 namespace {
 
-// A (rows, columns) part of a wider result from parts of several pieces.
+// A (rows, columns) part of a wider result from parts of several shards.
 void add_combine(SpecList& list, Reduction reduction, DType dtype, int64_t sources, int64_t rows,
                  int64_t columns, int64_t regions, bool is_reversed = false) {
   const int64_t from_row = columns + 3, to_row = columns + 1,

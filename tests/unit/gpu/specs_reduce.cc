@@ -88,7 +88,7 @@ std::vector<KernelCase> reduce_specs() {
       {{130001}, {0}},
       {{20, 30}, {1}, {1, 20}},  // transposed
       {{20, 30}, {0}, {1, 20}},
-      {{4, 6, 10}, {0}, {0, 10, 1}, 60},    // the same pieces again
+      {{4, 6, 10}, {0}, {0, 10, 1}, 60},    // the same shards again
       {{6, 10}, {1}, {25, 2}, 150},         // every other one of longer rows
       {{2, 4, 6, 5}, {1}, {30, 60, 5, 1}},  // mesh axes that interleave
   };

@@ -23,7 +23,7 @@ class RowCalls {
     reduced_.assign(whole_.size(), false);
     reduced_.back() = true;
     if (together_)
-      specs.emplace_back(BeginRows{});
+      specs.emplace_back(BeginRowFusion{});
   }
 
   View whole(std::byte* memory) const { return contiguous_view(memory, dtype_, whole_); }
@@ -66,7 +66,7 @@ class RowCalls {
 
   void end(const std::vector<std::byte*>& read_later) {
     if (together_)
-      specs_.emplace_back(EndRows{{read_later.begin(), read_later.end()}});
+      specs_.emplace_back(EndRowFusion{{read_later.begin(), read_later.end()}});
   }
 
  private:

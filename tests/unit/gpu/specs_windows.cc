@@ -37,7 +37,7 @@ std::string text_of(const ConvShape& s) {
                      s.strides[2], s.dilations[2], s.pads[2], s.channels, s.filters, s.groups);
 }
 
-// `devices` pieces with a kernel each, of `images` images; the pieces lie in the opposite order
+// `devices` shards with a kernel each, of `images` images; the shards lie in the opposite order
 // where `is_mixed`.
 struct Images {
   int64_t devices = 1, images = 1;

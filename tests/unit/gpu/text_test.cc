@@ -96,12 +96,12 @@ OptimizerSpec adam(Made& made, DType dtype, int64_t size) {
   return spec;
 }
 
-RandomShard piece_of(Made& made, Shape shape, std::vector<int64_t> index_strides, uint64_t first) {
+RandomShard shard_of(Made& made, Shape shape, std::vector<int64_t> index_strides, uint64_t first) {
   return {std::move(shape),  first,      std::move(index_strides),
           0x123456789ABCDEF, 0x89ABCDEF, made.memory.take(8)};
 }
 
-// A gather of columns: each of `count` pieces is copied into its columns of a wider result.
+// A gather of columns: each of `count` shards is copied into its columns of a wider result.
 std::vector<Region> columns(Made& made, int64_t count, size_t sources) {
   const View to = made.memory.view(DType::kFloat32, {32, count * 16});
   std::vector<Region> regions;
@@ -151,10 +151,10 @@ TEST_CASE("random numbers are taken four by four where blocks of Philox allow it
   std::string text;
   const View x = made.memory.view(DType::kFloat32, {32, 64});
   made.lowering.lower(
-      DropoutSpec{piece_of(made, {32, 64}, {256, 1}, 64), DType::kFloat32, 0.25, x.data, x.data});
+      DropoutSpec{shard_of(made, {32, 64}, {256, 1}, 64), DType::kFloat32, 0.25, x.data, x.data});
   text += made.text("dropout of columns from 64 to 128 of 256");
   made.lowering.lower(
-      RandomBitsSpec{piece_of(made, {32, 7}, {14, 1}, 7), made.memory.take(32 * 7 * 4)});
+      RandomBitsSpec{shard_of(made, {32, 7}, {14, 1}, 7), made.memory.take(32 * 7 * 4)});
   text += made.text("random_bits of columns from 7 to 14 of 14");
   check_golden("gpu/random.txt", text);
 }
@@ -211,7 +211,7 @@ TEST_CASE("the name of a body depends on its text and memory and barriers") {
   CHECK(name("a;\n", 0, false) != name("a;\n", 0, true));
 }
 
-TEST_CASE("a gather of many equal pieces is few launches") {
+TEST_CASE("a gather of many equal shards is few launches") {
   Made made;
   made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, columns(made, 64, 1)});
   CHECK(made.launches().size() == 1);
@@ -228,7 +228,7 @@ TEST_CASE("whole numbers among arguments cannot be taken for addresses") {
   Made made;
   const View x = made.memory.view(DType::kFloat64, {1 << 20});
   made.lowering.lower(FillSpec{x, -1.5});
-  made.lowering.lower(RandomBitsSpec{piece_of(made, {1000}, {1}, (uint64_t{1} << 50) + 1), x.data});
+  made.lowering.lower(RandomBitsSpec{shard_of(made, {1000}, {1}, (uint64_t{1} << 50) + 1), x.data});
   made.lowering.lower(adam(made, DType::kFloat64, 1 << 20));
   made.lowering.lower(CombineSpec{Reduction::kSum, DType::kFloat32, columns(made, 3, 2)});
   for (const Launch& launch : made.launches()) {

@@ -39,7 +39,7 @@ inline Training train(const std::string& yaml, const std::vector<std::string>& o
   Engine engine(config, data_spec(data), options);
   const int64_t batch = config.fit.batch_size.value;
   if (keeps)
-    engine.keep(data);
+    engine.cache_on_device(data);
   Training out;
   std::vector<int64_t> rows;
   const int64_t most = engine.steps_at_once(batch);

@@ -54,7 +54,7 @@ TEST_CASE("a process writes the rows of a variable that it has to its device") {
   const HostTensor value = counted({6, 4});
   store.write(0, value);
   HostTensor own(DType::kFloat32, {3, 4});
-  store.copy_pieces(0, own.bytes());
+  store.copy_shards(0, own.bytes());
   CHECK(std::memcmp(own.bytes(), value.bytes() + own.num_bytes(), own.num_bytes()) == 0);
 }
 

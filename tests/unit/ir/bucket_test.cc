@@ -23,7 +23,7 @@ struct Buckets {
   ValueId input(const char* name, Shape shape, std::string_view sharding) {
     return lies(b.input(name, std::move(shape), DType::kFloat32, true), sharding);
   }
-  // A sum over `data` that is still partial: of a dimension of 2 that lies on it.
+  // A sum over `data` that is still partial: of a dimension of 2 that is split over it.
   ValueId partial(const char* name, Shape shape, std::string_view sharding) {
     Sharding whole = parse_sharding(sharding, kMesh).reduced();
     const auto last = static_cast<int64_t>(shape.size());

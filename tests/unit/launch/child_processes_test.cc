@@ -96,7 +96,7 @@ TEST_CASE("the others are ended after one has failed even if they do not want to
   CHECK_FALSE(is_running(std::stoi(folder.read("pid"))));
 }
 
-TEST_CASE("the others may go on for as long as they need after one stopped on request") {
+TEST_CASE("the others may run for as long as they need after one stopped on request") {
   const test::TempFolder folder;
   const ChildrenEnd end = run_children(
       {shell("exit 75"), shell("sleep 6; echo done >'" + folder.file("out") + "'")}, {});

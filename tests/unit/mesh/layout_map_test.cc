@@ -102,7 +102,7 @@ TEST_CASE("LayoutMap.set: an unknown axis is found at once and points at the axi
   CHECK(map.size() == 0);
 }
 
-TEST_CASE("LayoutMap.set: an axis may occur once and all problems are told together") {
+TEST_CASE("LayoutMap.set: an axis may occur once and all problems are reported together") {
   LayoutMap map(kMesh);
   contains(problem_of("E205",
                       [&] {

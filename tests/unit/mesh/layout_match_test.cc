@@ -81,7 +81,7 @@ TEST_CASE("resolve_layout: an axis of size 1 splits nothing") {
         Sharding{{{0}, {}}});
 }
 
-TEST_CASE("resolve_layout: what does not divide is told with every number") {
+TEST_CASE("resolve_layout: what does not divide is reported with every number") {
   const auto file = std::make_shared<const SourceFile>(
       SourceFile{"mlp.yaml", "layout_map:\n    d1/kernel: [null, model]\n"});
   TensorLayout bad = layout({{}, {"model"}});

@@ -40,7 +40,7 @@ TEST_CASE("mesh part: every device has one process and every process its devices
           CHECK(seen.insert(device).second);
           CHECK(part.process_of(device) == rank);
           for (AxisMask axes = 0; axes < AxisMask{1} << mesh.num_axes(); ++axes) {
-            CHECK(part.piece_like(axes, device) == part.piece(axes, local));
+            CHECK(part.shard_like(axes, device) == part.shard(axes, local));
             CHECK(part.holder(device, axes) == rank);
             const auto group = part.group(axes);
             CHECK(group.at(static_cast<size_t>(part.place_in_group(axes))) == rank);

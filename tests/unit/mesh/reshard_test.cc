@@ -78,12 +78,12 @@ class Machine {
           break;
         case MoveKind::kAllToAll: {
           std::vector<Array> parts;
-          Shape piece = local;
-          piece[move.to_dim] /= n;
+          Shape shard = local;
+          shard[move.to_dim] /= n;
           for (const int64_t other : group) {
             parts.push_back(part(blocks_[other], local, move.to_dim, n, me));
           }
-          next.push_back(concatenate(parts, piece, move.dim));
+          next.push_back(concatenate(parts, shard, move.dim));
           break;
         }
         case MoveKind::kReduceScatter:
@@ -122,7 +122,7 @@ class Machine {
       const std::vector<int64_t> start = local_start(shape_, target, mesh_, device);
       const Shape local = local_shape(shape_, target, mesh_);
       for (const int64_t other : mesh_.group(device, reduced)) {
-        const Array term = terms(start, local, distinct_piece(mesh_, source_partial, other));
+        const Array term = terms(start, local, distinct_shard(mesh_, source_partial, other));
         if (expected.empty()) {
           expected = term;
         } else {
@@ -140,7 +140,7 @@ class Machine {
 
  private:
   // The term of position `shard` along the partial axes, in one block: well mixed numbers.
-  Array terms(const std::vector<int64_t>& start, const Shape& local, int64_t piece) const {
+  Array terms(const std::vector<int64_t>& start, const Shape& local, int64_t shard) const {
     const std::vector<int64_t> local_strides = row_major_strides(local);
     const std::vector<int64_t> strides = row_major_strides(shape_);
     Array out(num_elements(local));
@@ -150,13 +150,13 @@ class Machine {
         index += (start[d] + i / local_strides[d] % local[d]) * strides[d];
       }
       out[i] = static_cast<int64_t>(
-          (static_cast<uint64_t>(index * 64 + piece) * 0x9E3779B97F4A7C15ull) >> 24);
+          (static_cast<uint64_t>(index * 64 + shard) * 0x9E3779B97F4A7C15ull) >> 24);
     }
     return out;
   }
   Array block_of(const Sharding& s, int64_t device, AxisMask partial) const {
     return terms(local_start(shape_, s, mesh_, device), local_shape(shape_, s, mesh_),
-                 distinct_piece(mesh_, partial, device));
+                 distinct_shard(mesh_, partial, device));
   }
   static Array part(const Array& block, const Shape& local, int dim, int64_t n, int64_t index) {
     REQUIRE(local[dim] % n == 0);

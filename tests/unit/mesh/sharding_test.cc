@@ -97,27 +97,27 @@ TEST_CASE("local_start: the order of axes in a dimension decides which block is 
   CHECK(local_start({8}, parse("[[model, data]]"), kMesh, 12) == std::vector<int64_t>{1});
 }
 
-TEST_CASE("distinct_piece: counts what devices hold and finds its first holder") {
+TEST_CASE("distinct_shard: counts what devices hold and finds its first holder") {
   for (AxisMask axes = 0; axes < 8; ++axes) {
     std::vector<int64_t> first(kMesh.size_of(axes), -1);
     for (int64_t device = 0; device < kMesh.num_devices(); ++device) {
-      const int64_t piece = distinct_piece(kMesh, axes, device);
-      REQUIRE(piece >= 0);
-      REQUIRE(piece < kMesh.size_of(axes));
-      if (first[piece] < 0) {
-        first[piece] = device;
+      const int64_t shard = distinct_shard(kMesh, axes, device);
+      REQUIRE(shard >= 0);
+      REQUIRE(shard < kMesh.size_of(axes));
+      if (first[shard] < 0) {
+        first[shard] = device;
       }
       for (int axis = 0; axis < 3; ++axis) {
         if ((axes >> axis & 1) != 0) {
-          CHECK(kMesh.coordinate(device, axis) == kMesh.coordinate(first[piece], axis));
+          CHECK(kMesh.coordinate(device, axis) == kMesh.coordinate(first[shard], axis));
         }
       }
     }
-    for (int64_t piece = 0; piece < kMesh.size_of(axes); ++piece) {
-      CHECK(device_of_piece(kMesh, axes, piece) == first[piece]);
+    for (int64_t shard = 0; shard < kMesh.size_of(axes); ++shard) {
+      CHECK(device_of_shard(kMesh, axes, shard) == first[shard]);
     }
   }
-  CHECK_THROWS_AS(device_of_piece(kMesh, 0b001, 2), InternalError);
+  CHECK_THROWS_AS(device_of_shard(kMesh, 0b001, 2), InternalError);
 }
 
 TEST_CASE("normalized: axes of size 1 split nothing") {

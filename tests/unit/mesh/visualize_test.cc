@@ -60,7 +60,7 @@ TEST_CASE("draw_sharding: says which dimensions of a higher rank it shows") {
 
 TEST_CASE("draw_sharding: names partial axes") {
   CHECK(draw({4, 4}, "[null, null] sum(data, model)", kMesh)
-            .find("pending sum(data, model): every device holds a term\n") != std::string::npos);
+            .find("partial sum(data, model): every device holds a term\n") != std::string::npos);
 }
 
 TEST_CASE("draw_sharding: colours cells instead of framing them") {

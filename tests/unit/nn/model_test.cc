@@ -171,7 +171,7 @@ TEST_CASE("names must differ and every layer must matter") {
   CHECK(messages(unused) == std::vector<std::string>{"E121: no output depends on layer `d`"});
 }
 
-TEST_CASE("a model without an Input is told to begin with one") {
+TEST_CASE("a model without an Input must begin with one") {
   Diagnostics diagnostics;
   const Model model(make_model_config({layer("Dense", "d", {}, {{"units", 1}})}), DType::kFloat32,
                     diagnostics);

@@ -53,7 +53,7 @@ TEST_CASE("plan_memory: the arena is smaller than all buffers side by side") {
   const Program program = deep_mlp(10);
   int64_t sum = 0;
   for (const Buffer& buffer : program.buffers) {
-    sum += buffer.variable == kNone ? buffer.piece_bytes * buffer.num_pieces : 0;
+    sum += buffer.variable == kNone ? buffer.shard_bytes * buffer.num_shards : 0;
   }
   CHECK(program.arena_bytes > 0);
   CHECK(program.arena_bytes < sum * 8 / 10);

@@ -7,7 +7,7 @@
 #include "ir/builder.h"
 #include "passes/resharder.h"
 #include "plan/cost_model.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 namespace meshtrain {
 namespace {

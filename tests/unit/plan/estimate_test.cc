@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "ir/op.h"
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 using namespace meshtrain;
 
@@ -39,7 +39,7 @@ struct Steps {
     Buffer b;
     b.shape = b.global_shape = {1000, 1000};
     b.sharding = Sharding::replicated(2);
-    b.piece_bytes = 4'000'000;
+    b.shard_bytes = 4'000'000;
     program.buffers.push_back(b);
     return static_cast<int>(program.buffers.size()) - 1;
   }
@@ -228,7 +228,7 @@ TEST_CASE("reductions are those of the run and tensors that do not divide go apa
   const int bias = s.buffer(), sum = s.buffer();
   for (const int b : {bias, sum}) {
     s.program.buffers[static_cast<size_t>(b)].shape = {3};
-    s.program.buffers[static_cast<size_t>(b)].piece_bytes = 12;
+    s.program.buffers[static_cast<size_t>(b)].shard_bytes = 12;
   }
   s.program.steps.back().inputs.push_back(bias);
   s.program.steps.back().outputs.push_back(sum);
@@ -253,10 +253,10 @@ TEST_CASE("fixed sums that slow a step down are named") {
 
 TEST_CASE("gathers along an inner dimension are copied to their places") {
   Steps s;
-  const int piece = s.buffer();
-  s.call("all_gather", piece);
+  const int shard = s.buffer();
+  s.call("all_gather", shard);
   const auto seconds = [&](int dimension) {
-    Buffer& from = s.program.buffers[static_cast<size_t>(piece)];
+    Buffer& from = s.program.buffers[static_cast<size_t>(shard)];
     from.sharding = Sharding::replicated(2);
     from.sharding.dims[static_cast<size_t>(dimension)] = {0};
     return s.estimate(simple()).calls[0].seconds;

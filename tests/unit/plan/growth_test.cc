@@ -35,7 +35,7 @@ double planning(const std::string& yaml) {
     const std::clock_t start = std::clock();
     const Config config = test::config_from(yaml);
     const Setup setup(config, nullptr);
-    const PlanReport plan = make_plan(setup, 0, true, find_hardware(known_hardware(), "H100"));
+    const PlanSummary plan = make_plan(setup, 0, true, find_hardware(known_hardware(), "H100"));
     CHECK(plan.estimate->step > 0);
     best = std::min(best, static_cast<double>(std::clock() - start) * 1000 / CLOCKS_PER_SEC);
   }

@@ -31,8 +31,8 @@ Hardware h100(int64_t memory = int64_t{80} << 30) {
   return out;
 }
 
-PlanReport plan_on(int64_t devices, const std::string& distribution, const Hardware& hardware,
-                   const std::string& model = kModel) {
+PlanSummary plan_on(int64_t devices, const std::string& distribution, const Hardware& hardware,
+                    const std::string& model = kModel) {
   const Config config =
       test::config_from(model + fmt::format("distribution: {{device_mesh: {{shape: [{}]}}, {}}}\n",
                                             devices, distribution));
@@ -40,7 +40,7 @@ PlanReport plan_on(int64_t devices, const std::string& distribution, const Hardw
   return make_plan(setup, 0, true, &hardware);
 }
 
-std::string notes_of(const PlanReport& plan) {
+std::string notes_of(const PlanSummary& plan) {
   return fmt::format("{}", fmt::join(plan.estimate->notes, "\n"));
 }
 
@@ -87,10 +87,10 @@ TEST_CASE("a plan of a large batch does not prepare all of it") {
 }
 
 TEST_CASE("one device is not compared where it cannot hold the model") {
-  const PlanReport roomy = plan_on(8, "zero: 3", h100());
+  const PlanSummary roomy = plan_on(8, "zero: 3", h100());
   CHECK(roomy.estimate->one_device.has_value());
   CHECK(contains(notes_of(roomy), "one device takes"));
-  const PlanReport tight = plan_on(8, "zero: 3", h100(roomy.memory.total()));
+  const PlanSummary tight = plan_on(8, "zero: 3", h100(roomy.memory.total()));
   CHECK(tight.estimate->fits);
   CHECK_FALSE(tight.estimate->one_device.has_value());
   CHECK_FALSE(contains(notes_of(tight), "one device takes"));
@@ -116,7 +116,7 @@ TEST_CASE("what is advised where memory is too small has been tried and fits") {
 }
 
 TEST_CASE("a plan's MFU counts products alone") {
-  const PlanReport plan = plan_on(1, "zero: 0", h100());
+  const PlanSummary plan = plan_on(1, "zero: 0", h100());
   // Forward and gradients of kernels; gradients of the inputs of all but the first.
   const double flops = 2.0 * 64 * (784 * 256 * 2 + 256 * 256 * 3 + 256 * 10 * 3);
   CHECK(plan.estimate->flops == flops);
@@ -132,11 +132,11 @@ TEST_CASE("the plan's text has whole characters") {
     for (int i = 0; i < 20; ++i) {
       name += "层";
     }
-    const PlanReport plan = plan_on(2, "zero: 0", h100(),
-                                    fmt::format("model:\n  layers:\n    - Input: {{shape: [4]}}\n"
-                                                "    - Dense: {{units: 2, name: {}}}\n"
-                                                "compile: {{loss: mse}}\nfit: {{batch_size: 4}}\n",
-                                                name));
+    const PlanSummary plan = plan_on(2, "zero: 0", h100(),
+                                     fmt::format("model:\n  layers:\n    - Input: {{shape: [4]}}\n"
+                                                 "    - Dense: {{units: 2, name: {}}}\n"
+                                                 "compile: {{loss: mse}}\nfit: {{batch_size: 4}}\n",
+                                                 name));
     const std::string text = plan_text(plan);
     CHECK(contains(text, "..."));
     for (size_t i = 0; i < text.size();) {

@@ -71,7 +71,7 @@ std::vector<CommSeries> all_kinds(GroupShape group, double factor) {
 }
 
 // What `plan` says of a model whose gradients are 1 MiB of kernels without biases.
-PlanReport plan_with(const std::string& yaml_of_distribution, const Hardware& hardware) {
+PlanSummary plan_with(const std::string& yaml_of_distribution, const Hardware& hardware) {
   const Config config = test::config_from(
       "model:\n  layers:\n    - Input: {shape: [512]}\n"
       "    - Dense: {units: 512, use_bias: false}\n"
@@ -241,7 +241,7 @@ TEST_CASE("plan takes the time that was measured from the file that bench comm w
   const Hardware& cluster = *find_hardware(table, "cluster");
   for (const char* reductions : {"auto", "fixed", "fast"}) {
     for (const int zero : {0, 1, 3}) {
-      const PlanReport plan =
+      const PlanSummary plan =
           plan_with(fmt::format("distribution:\n  device_mesh: {{shape: [4], axis_names: [data]}}\n"
                                 "  zero: {}\n  reductions: {}\n",
                                 zero, reductions),
@@ -288,7 +288,7 @@ TEST_CASE("calls between hosts are written apart from those inside one") {
   const Hardware& cluster = *find_hardware(table, "cluster");
   CHECK(cluster.per_host == 4);
   const auto check = [&](const char* mesh, const std::vector<CommSeries>& series) {
-    const PlanReport plan =
+    const PlanSummary plan =
         plan_with(fmt::format("distribution:\n  device_mesh: {{shape: {}, axis_names: [a, b]}}\n"
                               "  batch_dim_name: [a, b]\n",
                               mesh),

@@ -32,7 +32,7 @@ struct Counted {
 Counted counted(const std::string& yaml) {
   const Config config = test::config_from(yaml);
   const Setup setup(config, nullptr);
-  const PlanReport plan = make_plan(setup);
+  const PlanSummary plan = make_plan(setup);
   Counted out;
   out.arena = plan.memory.activations;
   for (const PlannedCollective& c : plan.collectives) {
@@ -373,7 +373,7 @@ TEST_CASE("weights are fetched and gradients reduced beside the computation") {
           mesh({8}, "data", "  zero: 3\n");
   const Config config = test::config_from(yaml);
   const Setup setup(config, nullptr);
-  const PlanReport plan = make_plan(setup, 0, true, find_hardware(known_hardware(), "H100"));
+  const PlanSummary plan = make_plan(setup, 0, true, find_hardware(known_hardware(), "H100"));
   const auto count = [&](std::string_view kind) {
     return std::count_if(plan.collectives.begin(), plan.collectives.end(),
                          [&](const PlannedCollective& c) { return move_name(c.kind) == kind; });

@@ -221,7 +221,7 @@ TEST_CASE("read_safetensors: flipped bits never crash") {
                         [](const std::string& path) { read_safetensors(path); });
 }
 
-TEST_CASE("read_weights: kinds are told by the name's end") {
+TEST_CASE("read_weights: the extension decides the kind") {
   const TempFolder folder;
   write_safetensors(folder.file("w.safetensors"), tensors_to_write());
   write_npz(folder.file("w.npz"), tensors_to_write());

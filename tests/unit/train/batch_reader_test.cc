@@ -220,7 +220,7 @@ TEST_CASE("prefetch: of several processes each reads only the rows of its part")
   const Dataset slow = slow_dataset([&] { time.add_in_main(1); });
   // The second quarter of a batch; of the last, smaller one all.
   const auto part = [](int64_t size) {
-    return size == 100 ? BatchPart{25, 25} : BatchPart{0, size};
+    return size == 100 ? LocalRows{25, 25} : LocalRows{0, size};
   };
   BatchReader plain(slow, 0, [&] { return time.now; });
   BatchReader reader(

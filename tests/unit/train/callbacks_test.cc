@@ -57,7 +57,7 @@ struct ScriptedRunner : FakeRunner {
   Logs running;
 };
 
-// One process of a run: it may be one that goes on from what another saved.
+// One process of a run: it may resume from the files of another.
 class Process {
  public:
   Process(const Json& golden, const Config& config, const std::string& folder)

@@ -194,7 +194,7 @@ TEST_CASE("events keep every digit and write what JSON cannot as null") {
   CHECK(lines[4] == R"({"event":"end","exit_code":5,"message":"bad\n"})");
 }
 
-TEST_CASE("the first screen is seven lines and one more when a run goes on") {
+TEST_CASE("the first screen is seven lines and one more when a run resumes") {
   RunInfo info;
   info.version = "0.1.0";
   info.config = "mlp.yaml";

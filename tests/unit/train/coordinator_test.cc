@@ -75,7 +75,7 @@ TEST_CASE("what rank 0 throws all throw with the same message and code") {
   CHECK(errors[2] == errors[0]);
 }
 
-TEST_CASE("results of rank 0 are told and failures of any kind keep their exit code") {
+TEST_CASE("results of rank 0 are broadcast and failures of any kind keep their exit code") {
   run_as_processes(2, [](const Group& group) {
     const Coordinator coordinator({group, nullptr}, [] { return 0.0; });
     CHECK(coordinator.broadcast("a test", [&] { return fmt::format("by {}", group->rank()); }) ==

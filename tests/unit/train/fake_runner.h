@@ -31,9 +31,9 @@ class FakeRunner : public StepRunner {
     runs.push_back(count);
     calls.push_back(fmt::format("run {}", count));
   }
-  bool runs_ahead() const override { return is_ahead; }
+  bool is_async() const override { return is_async_runner; }
   void select_step(int64_t steps_ago) override {
-    const int64_t before = is_ahead && runs.size() > 1 ? runs[runs.size() - 2] : 0;
+    const int64_t before = is_async_runner && runs.size() > 1 ? runs[runs.size() - 2] : 0;
     REQUIRE(steps_ago < runs.back() + before);  // the results of older runs are overwritten
     const size_t step = losses_.size() - static_cast<size_t>(steps_ago);
     calls.push_back(fmt::format("see {}", step));
@@ -93,7 +93,7 @@ class FakeRunner : public StepRunner {
   int64_t iterations() const override { return static_cast<int64_t>(trained.size()); }
 
   int64_t most_steps = 1;
-  bool is_ahead = false;
+  bool is_async_runner = false;
   std::vector<std::string> calls;  // "run 4": that many steps; "see 7": that step, from 1
   std::vector<int64_t> runs;       // steps of each run of training
   std::vector<std::vector<int64_t>> trained, tested;  // the rows of each step

@@ -30,10 +30,10 @@ std::vector<NamedTensor> two_outputs() {
   return outputs;
 }
 
-std::string written(const std::string& ending) {
+std::string written(const std::string& extension) {
   const test::TempFolder folder;
-  write_predictions(folder.file("y" + ending), two_outputs());
-  return folder.read("y" + ending);
+  write_predictions(folder.file("y" + extension), two_outputs());
+  return folder.read("y" + extension);
 }
 
 TEST_CASE("csv has a column for each element of a sample") {
@@ -82,10 +82,10 @@ TEST_CASE("predictions go where a link leads, which stays") {
 TEST_CASE("the name that is given says how predictions are written, not where its link leads") {
   namespace fs = std::filesystem;
   const test::TempFolder folder;
-  for (const char* ending : {".csv", ".jsonl"}) {
-    fs::create_symlink("far.npy", folder.file(std::string("y") + ending));
-    write_predictions(folder.file(std::string("y") + ending), two_outputs());
-    CHECK(folder.read("far.npy") == written(ending));
+  for (const char* extension : {".csv", ".jsonl"}) {
+    fs::create_symlink("far.npy", folder.file(std::string("y") + extension));
+    write_predictions(folder.file(std::string("y") + extension), two_outputs());
+    CHECK(folder.read("far.npy") == written(extension));
   }
   fs::create_symlink("0123abcd", folder.file("y.npz"));  // as in a store by content
   write_predictions(folder.file("y.npz"), two_outputs());
@@ -126,8 +126,8 @@ TEST_CASE("what cannot be written is said before anything is computed") {
     }
     return "no error";
   };
-  CHECK(message("y.txt", 1) == "`--output y.txt` has no ending that is known");
-  CHECK(message("y", 1) == "`--output y` has no ending that is known");
+  CHECK(message("y.txt", 1) == "`--output y.txt` has no known file extension");
+  CHECK(message("y", 1) == "`--output y` has no known file extension");
   CHECK(message("y.npy", 2) == "`--output y.npy`: the model has 2 outputs, a .npy file holds one");
 }
 

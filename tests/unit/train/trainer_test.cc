@@ -316,10 +316,10 @@ struct AtStep : EveryThird {
 };
 
 // A device that computes two steps at once, and the next two while it is asked about those.
-struct AheadSession : Session {
-  explicit AheadSession(const Config& the_config) : Session(the_config) {
+struct AsyncSession : Session {
+  explicit AsyncSession(const Config& the_config) : Session(the_config) {
     runner.most_steps = 2;
-    runner.is_ahead = true;
+    runner.is_async_runner = true;
     trainer.add_saver(control);
   }
   AtStep control;
@@ -332,7 +332,7 @@ std::vector<double> numbers_to(int last) {
 }
 
 TEST_CASE("a runner that runs ahead has the next steps before those before them are seen") {
-  AheadSession s(config_of(1, 2));
+  AsyncSession s(config_of(1, 2));
   std::vector<std::string> lines;
   EventLog events(true, false);
   events.add_sink([&](std::string_view line) { lines.emplace_back(line); });
@@ -352,7 +352,7 @@ TEST_CASE("a runner that runs ahead has the next steps before those before them 
 }
 
 TEST_CASE("who acts between steps finds all before them seen and none begun after them") {
-  AheadSession s(config_of(1, 1));
+  AsyncSession s(config_of(1, 1));
   s.control.wanted = 4;
   s.trainer.fit(dataset_of(numbers_to(8)), nullptr);
   CHECK(s.control.steps == std::vector<int64_t>{4});
@@ -362,7 +362,7 @@ TEST_CASE("who acts between steps finds all before them seen and none begun afte
 }
 
 TEST_CASE("a signal while steps run ahead stops after the last one that was begun") {
-  AheadSession s(config_of(1, 1));
+  AsyncSession s(config_of(1, 1));
   struct Killer : Hook {
     void on_train_step(const TrainPosition& at, const StepRunner&) override {
       const int64_t step = at.batch;
@@ -386,7 +386,7 @@ TEST_CASE("a signal while steps run ahead stops after the last one that was begu
 TEST_CASE("a loss that is not finite ends the run before anybody can save the steps after it") {
   for (const int64_t bad : {1, 2, 3, 4}) {
     CAPTURE(bad);
-    AheadSession s(config_of(1, 1));
+    AsyncSession s(config_of(1, 1));
     s.control.wanted = 4;
     std::vector<double> losses = numbers_to(8);
     losses[static_cast<size_t>(bad - 1)] = std::numeric_limits<double>::quiet_NaN();
@@ -418,7 +418,7 @@ struct ThirdStep : Callback {
 };
 
 TEST_CASE("a callback sees the model of its step though steps run ahead") {
-  AheadSession s(config_of(1, 1));
+  AsyncSession s(config_of(1, 1));
   CallbackList callbacks({.runner = s.runner,
                           .config = s.config,
                           .run_dir = "",
@@ -455,7 +455,7 @@ TEST_CASE("data that cannot be read end the run after the steps that were begun 
     }
     Shape shape_ = {8};
   };
-  AheadSession s(config_of(1, 1));
+  AsyncSession s(config_of(1, 1));
   Dataset data = dataset_of(numbers_to(8));
   data.targets[0].rows = std::make_shared<Broken>();
   s.config.data.prefetch.value = 1;
@@ -475,7 +475,7 @@ TEST_CASE("a loss that is not finite among steps that run together names its ste
   }
 }
 
-TEST_CASE("a run that goes on trains what is left of its epoch") {
+TEST_CASE("a resumed run trains the rest of its epoch") {
   Session s(config_of(2, 3));
   s.trainer.start_at({.step = 4, .epoch = 1, .batch = 1});
   s.trainer.fit(dataset_of({10, 20, 30, 30, 40}), nullptr);
@@ -511,7 +511,7 @@ TEST_CASE("a signal lets the step finish and then ends the run") {
   catch_stop_signals();
   try {
     s.trainer.fit(dataset_of({1, 2, 3}), nullptr);
-    FAIL("the run went on");
+    FAIL("the run continued");
   } catch (const StopRequested& stop) {
     CHECK(stop.exit_code() == ExitCode::kTerminated);
     CHECK(std::string(stop.what()) == "terminated after step 2 of epoch 1; weights were not saved");

@@ -1,5 +1,5 @@
 // The inner loops of convolutions: blocks of sums of products whose operands are read where they
-// lie, without a matrix of patches. A tile of rows x columns stays in registers over all terms.
+// lie, without a matrix of patches. A tile of rows x columns is in registers over all terms.
 //
 // Rows are output pixels (forward, and for the gradient of x), elements of a kernel's line (for the
 // gradient of the kernel); columns are filters or channels. Measured on one AVX-512 core at 2 GHz:
@@ -34,7 +34,7 @@ inline Vec<T> load(const T* p) {
   return *reinterpret_cast<const Vec<T>*>(p);
 }
 
-// The first n of fewer than V vectors' numbers, in pieces of constant sizes.
+// The first n of fewer than V vectors' numbers, in runs of constant sizes.
 template <class T, int V>
 inline void store_part(T* to, const Vec<T> (&sum)[V], int64_t n) {
   T part[V * kLanes<T>];

@@ -1,6 +1,6 @@
-// What the sources in simd/ share. They are compiled several times with different instruction sets,
-// so nothing here or there may have external linkage except the fill functions: an inline function
-// of the standard library compiled for AVX-512 could be the copy that the linker keeps for all.
+// Shared by the sources in simd/. They are compiled several times with different instruction sets.
+// So nothing here or there may have external linkage except the fill functions. The linker could
+// keep an inline function of the standard library that was compiled for AVX-512, for all levels.
 // Hence no <cmath>, no <algorithm>, no <vector>.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Reductions of rows and columns, and the sum of several buffers.
 //
-// Floating sums have one fixed order: lanes of 64 bytes, folded pairwise at the end of a block;
+// Floating sums have one fixed order: lanes of 64 bytes, reduced pairwise at the end of a block;
 // block sums are added up in double (rows) or as a second level (columns). So float32 keeps its
 // accuracy over millions of terms, and the result depends on nothing but the number of rows and
 // columns.
@@ -63,7 +63,7 @@ struct WorkType<Sum, T> {
 };
 
 template <class Op, class T>
-inline T fold_lanes(Vec<T> v) {
+inline T reduce_lanes(Vec<T> v) {
   T lanes[kLanes<T>];
   store(lanes, v);
   for (int width = kLanes<T> / 2; width > 0; width /= 2) {
@@ -87,7 +87,7 @@ T reduce_block(const T* x, int64_t n) {
   constexpr int L = kLanes<T>;
   const T fill = kIsSum<Op> ? T{0} : x[0];
   if (n < L)
-    return fold_lanes<Op, T>(load_part(x, n, fill));
+    return reduce_lanes<Op, T>(load_part(x, n, fill));
   int64_t i = 0;
   Vec<T> total;
   if (n >= 4 * L) {
@@ -107,7 +107,7 @@ T reduce_block(const T* x, int64_t n) {
     total = Op::of(total, load(x + i));
   if (i < n)
     total = Op::of(total, load_part(x + i, n - i, fill));
-  return fold_lanes<Op, T>(total);
+  return reduce_lanes<Op, T>(total);
 }
 
 constexpr int64_t kRowBlock = 1024;

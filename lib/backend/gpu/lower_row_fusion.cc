@@ -1,5 +1,5 @@
-// Specs between BeginRows and EndRows: one kernel over rows where they are one, otherwise what
-// each of them is by itself.
+// Specs between BeginRowFusion and EndRowFusion: one kernel over rows where they are one, otherwise
+// what each of them is by itself.
 #include <algorithm>
 #include <map>
 
@@ -8,7 +8,7 @@
 
 namespace meshtrain::gpu {
 
-// That of the pieces of several devices is one where they lie behind one another.
+// The one-hots of several devices are one call where their shards are contiguous.
 void GpuLowering::add_row_one_hot(const OneHotSpec& spec) {
   const auto& [shape, ids, out] = spec;
   RowCall* const last = row_calls_->empty() ? nullptr : &row_calls_->back();
@@ -73,11 +73,11 @@ void GpuLowering::give_memory(std::vector<RowCall>& calls,
   }
 }
 
-void GpuLowering::make(const BeginRows&) {
+void GpuLowering::make(const BeginRowFusion&) {
   row_calls_.emplace();
 }
 
-void GpuLowering::make(const EndRows& spec) {
+void GpuLowering::make(const EndRowFusion& spec) {
   MESHTRAIN_CHECK(row_calls_.has_value(), "rows that have not begun");
   std::vector<RowCall> calls = std::move(*row_calls_);
   row_calls_.reset();

@@ -1,4 +1,4 @@
-#include "exec/presum.h"
+#include "exec/partial_sum_fusion.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 namespace meshtrain {
 namespace {
 
-// Reads a pending operand and settles all of it.
-bool settles(const Program& program, const ProgramStep& step, int buffer) {
+// True when the step is a collective that resolves every partial sum of the buffer.
+bool resolves(const Program& program, const ProgramStep& step, int buffer) {
   if (step.op == nullptr || !step.op->collective || step.fused != kNone)
     return false;
   for (size_t i = 0; i < step.inputs.size(); ++i) {
@@ -20,14 +20,14 @@ bool settles(const Program& program, const ProgramStep& step, int buffer) {
   return true;
 }
 
-// The pieces at position 0 along the pending axes are the first ones, side by side.
-bool pending_axes_are_major(const Buffer& buffer) {
-  const AxisMask pending = buffer.sharding.partial;
-  const AxisMask others = buffer.axes & ~pending;
+// The shards at position 0 along the partial axes are the first ones, side by side.
+bool partial_axes_are_major(const Buffer& buffer) {
+  const AxisMask partial = buffer.sharding.partial;
+  const AxisMask others = buffer.axes & ~partial;
   // Axes count from the major one at bit 0.
   for (int axis = 0; axis < kMaxAxes; ++axis) {
     const bool has_other_before = (others & ((AxisMask{1} << axis) - 1)) != 0;
-    if ((pending >> axis & 1u) != 0 && has_other_before)
+    if ((partial >> axis & 1u) != 0 && has_other_before)
       return false;
   }
   return true;
@@ -35,7 +35,7 @@ bool pending_axes_are_major(const Buffer& buffer) {
 
 }  // namespace
 
-std::vector<AxisMask> find_presummed(const Program& program) {
+std::vector<AxisMask> find_fused_sums(const Program& program) {
   std::vector<AxisMask> out(program.buffers.size(), 0);
   if (program.fixed_reductions)
     return out;
@@ -45,13 +45,13 @@ std::vector<AxisMask> find_presummed(const Program& program) {
     const Buffer& buffer = program.buffers[step.outputs[0]];
     const Sharding& sharding = buffer.sharding;
     if (sharding.partial != 0 && sharding.combine == Combine::kSum && buffer.variable == kNone &&
-        pending_axes_are_major(buffer)) {
+        partial_axes_are_major(buffer)) {
       out[step.outputs[0]] = sharding.partial;
     }
   }
   for (const ProgramStep& step : program.steps) {
     for (int b : step.inputs) {
-      if (out[b] != 0 && !settles(program, step, b))
+      if (out[b] != 0 && !resolves(program, step, b))
         out[b] = 0;
     }
   }

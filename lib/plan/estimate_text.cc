@@ -1,4 +1,4 @@
-#include "plan/estimate_report.h"
+#include "plan/estimate_text.h"
 
 #include "base/columns.h"
 #include "base/text.h"
@@ -30,12 +30,12 @@ std::string hardware_line(const Estimate& e) {
       h.memory_rate / 1e12, h.link_rate / 1e9, h.network_rate / 1e9);
 }
 
-std::string fits_text(const PlanReport& report) {
-  const Estimate& e = *report.estimate;
+std::string fits_text(const PlanSummary& summary) {
+  const Estimate& e = *summary.estimate;
   if (e.hardware.memory == 0) {
     return "";
   }
-  return fmt::format("memory    {} of {} a device: {}\n", format_bytes(report.memory.total()),
+  return fmt::format("memory    {} of {} a device: {}\n", format_bytes(summary.memory.total()),
                      format_bytes(e.hardware.memory), e.fits ? "fits" : "DOES NOT FIT");
 }
 
@@ -47,15 +47,15 @@ std::string axes_line(const Estimate& e) {
   return e.hardware.is_virtual ? "" : fmt::format("axes      {}\n", join(axes, ", "));
 }
 
-std::string calls_table(const PlanReport& report) {
-  const Estimate& e = *report.estimate;
+std::string calls_table(const PlanSummary& summary) {
+  const Estimate& e = *summary.estimate;
   if (e.calls.empty()) {
     return "";
   }
   std::vector<std::vector<std::string>> rows = {
       {"phase", "collective", "over", "lies", "sent", "algorithm", "time", "exposed"}};
   for (size_t i = 0; i < e.calls.size(); ++i) {
-    const PlannedCollective& c = report.collectives[i];
+    const PlannedCollective& c = summary.collectives[i];
     const EstimatedCall& call = e.calls[i];
     rows.push_back({std::string(phase_name(c.phase)), std::string(move_name(c.kind)),
                     fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
@@ -90,9 +90,9 @@ Json hardware_json(const Hardware& h) {
 
 }  // namespace
 
-std::string estimate_text(const PlanReport& report) {
-  const Estimate& e = *report.estimate;
-  std::string out = hardware_line(e) + fits_text(report) + axes_line(e) + calls_table(report);
+std::string estimate_text(const PlanSummary& summary) {
+  const Estimate& e = *summary.estimate;
+  std::string out = hardware_line(e) + fits_text(summary) + axes_line(e) + calls_table(summary);
   out += fmt::format("step      {}: products {}, memory {}, {} kernels' begin and end {}",
                      seconds_text(e.step), seconds_text(e.compute), seconds_text(e.memory),
                      e.kernels, seconds_text(e.launch));
@@ -110,8 +110,8 @@ std::string estimate_text(const PlanReport& report) {
   return out + "          an estimate: constants and limits are in tests/bench/README.md\n";
 }
 
-Json estimate_json(const PlanReport& report) {
-  const Estimate& e = *report.estimate;
+Json estimate_json(const PlanSummary& summary) {
+  const Estimate& e = *summary.estimate;
   Json axes = Json::array(), calls = Json::array();
   for (const AxisPlace& axis : e.axes) {
     axes.push_back({{"name", axis.name},

@@ -1,4 +1,4 @@
-#include "backend/gpu/fold.h"
+#include "backend/gpu/reduction.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <bit>
 #include <limits>
 
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
 #include "backend/gpu/preamble.h"
 #include "backend/gpu/text.h"
 
@@ -45,7 +45,7 @@ if (output < outputs) {
 
 }  // namespace
 
-FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may_split) {
+ReductionPlan plan_reduction(int64_t outputs, int64_t terms, bool terms_adjacent, bool may_split) {
   const bool is_tiny = outputs * terms <= kTinyWork;
   int64_t lanes = std::min<int64_t>(power_above(ceil_div(terms, 4)), kThreads);
   if (!terms_adjacent)
@@ -59,7 +59,7 @@ FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may
   const int64_t enough = is_tiny ? kTinyBlocks * kThreads : kManyThreads;
   while (lanes > fewest && outputs * lanes > enough)
     lanes /= 2;
-  FoldPlan plan;
+  ReductionPlan plan;
   plan.lanes = static_cast<unsigned>(lanes);
   plan.groups = ceil_div(outputs, kThreads / lanes);
   const int64_t each = ceil_div(terms, lanes);
@@ -74,7 +74,7 @@ FoldPlan plan_fold(int64_t outputs, int64_t terms, bool terms_adjacent, bool may
   return plan;
 }
 
-int64_t fold_reach(int64_t outputs, int64_t terms) {
+int64_t reduction_reach(int64_t outputs, int64_t terms) {
   return std::max(outputs + kThreads, terms + 4 * kThreads);
 }
 
@@ -83,7 +83,7 @@ double neutral(Reduction reduction) {
   return reduction == Reduction::kSum ? 0 : reduction == Reduction::kMax ? -kInfinity : kInfinity;
 }
 
-std::string join_lines(Reduction reduction, DType dtype) {
+std::string combine_lines(Reduction reduction, DType dtype) {
   // A bool is a number of eight bits here, as on the processor.
   const DType number = dtype == DType::kBool ? DType::kUInt8 : dtype;
   const std::string_view function = reduction == Reduction::kSum   ? "mt_add"
@@ -93,18 +93,18 @@ std::string join_lines(Reduction reduction, DType dtype) {
                      literal(neutral(reduction), number), function);
 }
 
-KernelBodyPtr fold_body(const Fold& fold, const FoldPlan& plan) {
-  std::string text = fold.text;
+KernelBodyPtr reduction_body(const ReductionBody& body, const ReductionPlan& plan) {
+  std::string text = body.text;
   text += constant_line("unsigned", "lanes", plan.lanes);
   text += constant_line("unsigned", "groups", plan.groups);
-  text += constant_line("U", "outputs", fold.outputs);
-  text += constant_line("U", "terms", fold.terms);
+  text += constant_line("U", "outputs", body.outputs);
+  text += constant_line("U", "terms", body.terms);
   text += constant_line("U", "part_terms", plan.part_terms);
-  text += constant_line("bool", "terms_adjacent", fold.terms_adjacent);
+  text += constant_line("bool", "terms_adjacent", body.terms_adjacent);
   text += kTerms;
   // Lanes of one result differ in the bits of the thread's number from `low` up to `high`: those of
   // a warp are joined by shuffles, those of several warps by the first.
-  const unsigned low = fold.terms_adjacent ? 1 : kThreads / plan.lanes;
+  const unsigned low = body.terms_adjacent ? 1 : kThreads / plan.lanes;
   const unsigned high = low * plan.lanes;
   const unsigned warp = kWarp;
   if (std::min(high, warp) > low) {
@@ -121,10 +121,10 @@ if (lane == 0)
   for (unsigned n = {0}; n < {1}; n += {0}) all = join(all, values[t + n]);
 )",
                         step, high);
-    shared_bytes = static_cast<unsigned>(fold.value_bytes) * kThreads;
+    shared_bytes = static_cast<unsigned>(body.value_bytes) * kThreads;
   }
   text += "if (lane == 0 && output < outputs) result(output, part, all);\n";
-  return make_body(fold.kind, std::move(text), shared_bytes, plan.lanes > 1);
+  return make_body(body.kind, std::move(text), shared_bytes, plan.lanes > 1);
 }
 
 }  // namespace meshtrain::gpu

@@ -62,7 +62,7 @@ bool was_dropped(const Socket& socket) {
   return !receive_all(socket, {&byte, 1}, steady_seconds() + 30);
 }
 
-TEST_CASE("strangers at the port are dropped and counted and told of once") {
+TEST_CASE("strangers at the port are dropped and counted and reported once") {
   std::mutex mutex;
   std::string printed;
   int port_after = 0;
@@ -185,10 +185,10 @@ TEST_CASE("a rank that never connects is named") {
 TEST_CASE("an interface that does not exist stops all ranks with the same message") {
   HeartbeatOptions options = test_options();
   options.interface = "no-such-interface";
-  const auto endings = run_ranks(2, options, [](HeartbeatMonitor&, ProcessGroup&) {});
-  CHECK(exit_codes(endings) == Codes{8, 8});
-  CHECK(contains(endings[0].printed, "error[E613]: interface `no-such-interface`"));
-  CHECK(endings[1].printed == endings[0].printed);
+  const auto rank_ends = run_ranks(2, options, [](HeartbeatMonitor&, ProcessGroup&) {});
+  CHECK(exit_codes(rank_ends) == Codes{8, 8});
+  CHECK(contains(rank_ends[0].printed, "error[E613]: interface `no-such-interface`"));
+  CHECK(rank_ends[1].printed == rank_ends[0].printed);
 }
 
 }  // namespace

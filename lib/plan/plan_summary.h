@@ -1,5 +1,6 @@
-// The plan: SQL's EXPLAIN for a training step. What lies where, what each device holds, which
-// collective moves how many bytes because of which line of the config. Made without a device.
+// The plan: SQL's EXPLAIN for a training step. It has the layout of every variable, the memory of
+// each device, and every collective with its bytes and the line of the config that causes it. Needs
+// no device.
 #pragma once
 
 #include <string>
@@ -28,8 +29,8 @@ struct PlannedOutput {  // an activation that the layout map pins
   std::string rule_key, rule_place;
 };
 
-// Why something is communicated. From a graph alone only the name is known, an origin as
-// passes/propagate.h has them; make_plan() says what of the config it stands for.
+// The cause of a collective. A graph alone has only the name, an origin of passes/propagate.h;
+// make_plan() adds the place in the config.
 struct PlannedCause {
   std::string kind;   // "rule", "batch", "zero"; empty: not known
   std::string name;   // the rule's key, the batch's axes, the level; or the origin
@@ -44,10 +45,11 @@ struct PlannedCollective {
   std::vector<std::string> axes;
   int64_t group_size = 1;  // devices that take part together
   DType dtype = DType::kFloat32;
-  int64_t tensors = 1;          // in the bucket
-  int64_t bytes = 0;            // of one device's operands
-  int64_t bytes_sent = 0;       // by one device, bandwidth-optimal algorithm
-  std::vector<std::string> of;  // each tensor: a variable (or its gradient), or the op that made it
+  int64_t tensors = 1;     // in the bucket
+  int64_t bytes = 0;       // of one device's operands
+  int64_t bytes_sent = 0;  // by one device, bandwidth-optimal algorithm
+  std::vector<std::string>
+      of;  // each tensor: a variable (or its gradient), or the op that computes it
   std::vector<PlannedCause> causes;
 };
 
@@ -60,7 +62,7 @@ struct PlannedMemory {
   int64_t total() const { return weights + optimizer + activations; }
 };
 
-struct PlanReport {
+struct PlanSummary {
   std::string name;
   DeviceMesh mesh;
   std::string devices;  // "8 x cpu (virtual)"
@@ -78,21 +80,22 @@ struct PlanReport {
   PlannedMemory memory;
   double flops = 0;             // of a training step, all devices together, nothing counted twice
   double flops_per_device = 0;  // what one device of a real mesh computes
-  std::optional<Estimate> estimate;  // on the hardware that was asked for
+  std::optional<Estimate> estimate;  // on the requested hardware
   Diagnostics warnings;
 };
 
-// Collectives of a partitioned graph, in order.
+// Returns the collectives of a partitioned graph, in order.
 std::vector<PlannedCollective> planned_collectives(const Graph& graph, const DeviceMesh& mesh);
-// What a device holds: layouts of the variables, and the memory plan for one shard of each buffer.
+// Returns the memory of a device: variables by their layouts, and the planned arena with one shard
+// of each buffer.
 PlannedMemory planned_memory(const Program& program);
 double planned_flops(const Graph& graph);
-double planned_product_flops(const Graph& graph);  // of that, products and convolutions
+double planned_product_flops(const Graph& graph);  // products and convolutions alone
 double planned_flops_per_device(const Graph& graph, const DeviceMesh& mesh);
 
-std::string plan_text(const PlanReport& report);
+std::string plan_text(const PlanSummary& summary);
 // Keys as documented in configs/PLANNING.md: mesh, batch, variables, outputs, collectives, memory,
 // flops, estimate (where there is one), warnings.
-std::string plan_json(const PlanReport& report);
+std::string plan_json(const PlanSummary& summary);
 
 }  // namespace meshtrain

@@ -1,4 +1,4 @@
-#include "plan/report.h"
+#include "plan/plan_summary.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 #include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "plan/estimate_report.h"
+#include "plan/estimate_text.h"
 
 namespace meshtrain {
 namespace {
@@ -39,37 +39,37 @@ std::string count_text(double count) {  // "40.9 M"
   return fmt::format("{:.{}f}{}", count, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
-std::string mesh_lines(const PlanReport& report) {
+std::string mesh_lines(const PlanSummary& summary) {
   std::vector<std::string> sizes, axes;
-  for (const MeshAxis& axis : report.mesh.axes()) {
+  for (const MeshAxis& axis : summary.mesh.axes()) {
     sizes.push_back(fmt::format("{}", axis.size));
     axes.push_back(fmt::format("{}={}", axis.name, axis.size));
   }
   std::string out =
-      fmt::format("mesh      {}  {}   {}\n", join(sizes, " x "), join(axes, " "), report.devices);
-  const int64_t copies = report.mesh.num_devices() / report.batch_shards;
-  out += fmt::format("batch     {} global = {} per shard over {}", report.batch,
-                     report.batch / report.batch_shards, report.batch_axes);
+      fmt::format("mesh      {}  {}   {}\n", join(sizes, " x "), join(axes, " "), summary.devices);
+  const int64_t copies = summary.mesh.num_devices() / summary.batch_shards;
+  out += fmt::format("batch     {} global = {} per shard over {}", summary.batch,
+                     summary.batch / summary.batch_shards, summary.batch_axes);
   out += copies > 1 ? fmt::format(", the same {} on each of {} devices",
-                                  report.batch / report.batch_shards, copies)
+                                  summary.batch / summary.batch_shards, copies)
                     : "";
-  if (report.samples > 0) {
-    out += fmt::format("; {} full steps", report.full_steps);
-    if (report.last_batch > 0) {
-      out += fmt::format(" + 1 of {}{}", report.last_batch,
-                         report.last_batch_sharded ? "" : " (unsharded)");
+  if (summary.samples > 0) {
+    out += fmt::format("; {} full steps", summary.full_steps);
+    if (summary.last_batch > 0) {
+      out += fmt::format(" + 1 of {}{}", summary.last_batch,
+                         summary.last_batch_sharded ? "" : " (unsharded)");
     }
   }
   return out + "\n";
 }
 
-std::string variable_table(const PlanReport& report) {
+std::string variable_table(const PlanSummary& summary) {
   std::vector<std::vector<std::string>> rows = {
       {"variable", "shape", "layout", "per device", "bytes", "rule"}};
   bool four = false;
-  for (const PlannedVariable& v : report.variables) {
-    const Shape local = local_shape(v.shape, v.layout.storage, report.mesh);
-    rows.push_back({v.path, size_text(v.shape), layout_text(v.layout.storage, report.mesh),
+  for (const PlannedVariable& v : summary.variables) {
+    const Shape local = local_shape(v.shape, v.layout.storage, summary.mesh);
+    rows.push_back({v.path, size_text(v.shape), layout_text(v.layout.storage, summary.mesh),
                     size_text(local), format_bytes(bytes_of(local, v.dtype)),
                     v.rule_key.empty() ? "-" : v.rule_key + "  " + v.rule_place});
     four = four || v.layout.storage != v.layout.compute || v.layout.storage != v.layout.state;
@@ -77,18 +77,18 @@ std::string variable_table(const PlanReport& report) {
   std::string out = aligned_columns(rows);
   if (four) {
     rows = {{"variable", "storage", "compute", "gradient", "optimizer state"}};
-    for (const PlannedVariable& v : report.variables) {
-      rows.push_back({v.path, layout_text(v.layout.storage, report.mesh),
-                      layout_text(v.layout.compute, report.mesh),
-                      layout_text(v.layout.grad, report.mesh),
-                      layout_text(v.layout.state, report.mesh)});
+    for (const PlannedVariable& v : summary.variables) {
+      rows.push_back({v.path, layout_text(v.layout.storage, summary.mesh),
+                      layout_text(v.layout.compute, summary.mesh),
+                      layout_text(v.layout.grad, summary.mesh),
+                      layout_text(v.layout.state, summary.mesh)});
     }
     out += "\n" + aligned_columns(rows);
   }
-  if (!report.outputs.empty()) {
+  if (!summary.outputs.empty()) {
     rows = {{"tensor", "shape", "layout", "rule"}};
-    for (const PlannedOutput& o : report.outputs) {
-      rows.push_back({o.key, size_text(o.shape), layout_text(o.sharding, report.mesh),
+    for (const PlannedOutput& o : summary.outputs) {
+      rows.push_back({o.key, size_text(o.shape), layout_text(o.sharding, summary.mesh),
                       o.rule_key + "  " + o.rule_place});
     }
     out += "\n" + aligned_columns(rows);
@@ -117,14 +117,14 @@ std::string cause_text(const PlannedCause& cause) {
          cause.place;
 }
 
-std::string collective_table(const PlanReport& report) {
-  if (report.collectives.empty()) {
+std::string collective_table(const PlanSummary& summary) {
+  if (summary.collectives.empty()) {
     return "traffic   none: no collective in a step\n";
   }
   std::vector<std::vector<std::string>> rows = {
       {"phase", "collective", "over", "tensors", "bytes", "sent", "of", "because of"}};
   int64_t total = 0;
-  for (const PlannedCollective& c : report.collectives) {
+  for (const PlannedCollective& c : summary.collectives) {
     rows.push_back({std::string(phase_name(c.phase)), std::string(move_name(c.kind)),
                     fmt::format("{} ({})", join(c.axes, ", "), c.group_size),
                     fmt::format("{}", c.tensors), format_bytes(c.bytes), format_bytes(c.bytes_sent),
@@ -144,25 +144,25 @@ std::string collective_table(const PlanReport& report) {
   }
   return aligned_columns(rows) +
          fmt::format("traffic   {} collectives, {} sent by each device per step\n",
-                     report.collectives.size(), format_bytes(total));
+                     summary.collectives.size(), format_bytes(total));
 }
 
 }  // namespace
 
-std::string plan_text(const PlanReport& report) {
-  const PlannedMemory& m = report.memory;
-  std::string out = mesh_lines(report);
-  out += fmt::format("params    {}\n\n", format_thousands(report.num_params));
-  out += variable_table(report) + "\n" + collective_table(report);
+std::string plan_text(const PlanSummary& summary) {
+  const PlannedMemory& m = summary.memory;
+  std::string out = mesh_lines(summary);
+  out += fmt::format("params    {}\n\n", format_thousands(summary.num_params));
+  out += variable_table(summary) + "\n" + collective_table(summary);
   out += fmt::format(
       "memory    per device: weights {}, gradients {}, optimizer {}, step arena {} (gradients and "
       "activations); {} in all\n",
       format_bytes(m.weights), format_bytes(m.gradients), format_bytes(m.optimizer),
       format_bytes(m.activations), format_bytes(m.total()));
-  out += fmt::format("compute   {}FLOP a step, {}FLOP on each device\n", count_text(report.flops),
-                     count_text(report.flops_per_device));
-  out += report.estimate ? "\n" + estimate_text(report) : "";
-  const std::string warnings = report.warnings.render();
+  out += fmt::format("compute   {}FLOP a step, {}FLOP on each device\n", count_text(summary.flops),
+                     count_text(summary.flops_per_device));
+  out += summary.estimate ? "\n" + estimate_text(summary) : "";
+  const std::string warnings = summary.warnings.render();
   return out + (warnings.empty() ? "" : "\n" + warnings);
 }
 
@@ -192,19 +192,19 @@ Json rule_json(const std::string& key, const std::string& place) {
   return key.empty() ? Json(nullptr) : Json{{"key", key}, {"line", place}};
 }
 
-Json variables_json(const PlanReport& report) {
+Json variables_json(const PlanSummary& summary) {
   Json out = Json::array();
-  for (const PlannedVariable& v : report.variables) {
-    const Shape local = local_shape(v.shape, v.layout.storage, report.mesh);
+  for (const PlannedVariable& v : summary.variables) {
+    const Shape local = local_shape(v.shape, v.layout.storage, summary.mesh);
     out.push_back({{"path", v.path},
                    {"shape", shape_json(v.shape)},
                    {"dtype", dtype_name(v.dtype)},
                    {"trainable", v.trainable},
                    {"layouts",
-                    {{"storage", layout_json(v.layout.storage, report.mesh)},
-                     {"compute", layout_json(v.layout.compute, report.mesh)},
-                     {"gradient", layout_json(v.layout.grad, report.mesh)},
-                     {"state", layout_json(v.layout.state, report.mesh)}}},
+                    {{"storage", layout_json(v.layout.storage, summary.mesh)},
+                     {"compute", layout_json(v.layout.compute, summary.mesh)},
+                     {"gradient", layout_json(v.layout.grad, summary.mesh)},
+                     {"state", layout_json(v.layout.state, summary.mesh)}}},
                    {"local_shape", shape_json(local)},
                    {"bytes_per_device", bytes_of(local, v.dtype)},
                    {"rule", rule_json(v.rule_key, v.rule_place)}});
@@ -220,9 +220,9 @@ Json causes_json(const PlannedCollective& collective) {
   return out;
 }
 
-Json collectives_json(const PlanReport& report) {
+Json collectives_json(const PlanSummary& summary) {
   Json out = Json::array();
-  for (const PlannedCollective& c : report.collectives) {
+  for (const PlannedCollective& c : summary.collectives) {
     out.push_back({{"phase", phase_name(c.phase)},
                    {"kind", move_name(c.kind)},
                    {"axes", c.axes},
@@ -247,47 +247,47 @@ Json warnings_json(const Diagnostics& diagnostics) {
 
 }  // namespace
 
-std::string plan_json(const PlanReport& report) {
+std::string plan_json(const PlanSummary& summary) {
   Json axes = Json::array();
-  for (const MeshAxis& axis : report.mesh.axes()) {
+  for (const MeshAxis& axis : summary.mesh.axes()) {
     axes.push_back({{"name", axis.name}, {"size", axis.size}});
   }
   Json outputs = Json::array();
-  for (const PlannedOutput& o : report.outputs) {
+  for (const PlannedOutput& o : summary.outputs) {
     outputs.push_back({{"key", o.key},
                        {"shape", shape_json(o.shape)},
-                       {"layout", layout_json(o.sharding, report.mesh)},
+                       {"layout", layout_json(o.sharding, summary.mesh)},
                        {"rule", rule_json(o.rule_key, o.rule_place)}});
   }
-  const PlannedMemory& m = report.memory;
-  Json json = {{"name", report.name},
+  const PlannedMemory& m = summary.memory;
+  Json json = {{"name", summary.name},
                {"mesh",
-                {{"shape", report.mesh.shape()},
+                {{"shape", summary.mesh.shape()},
                  {"axes", axes},
-                 {"devices", report.mesh.num_devices()},
-                 {"kind", report.devices}}},
+                 {"devices", summary.mesh.num_devices()},
+                 {"kind", summary.devices}}},
                {"batch",
-                {{"global", report.batch},
-                 {"per_shard", report.batch / report.batch_shards},
-                 {"shards", report.batch_shards},
-                 {"axes", report.batch_axes},
-                 {"samples", report.samples},
-                 {"full_steps", report.full_steps},
-                 {"last_batch", report.last_batch}}},
-               {"params", report.num_params},
-               {"variables", variables_json(report)},
+                {{"global", summary.batch},
+                 {"per_shard", summary.batch / summary.batch_shards},
+                 {"shards", summary.batch_shards},
+                 {"axes", summary.batch_axes},
+                 {"samples", summary.samples},
+                 {"full_steps", summary.full_steps},
+                 {"last_batch", summary.last_batch}}},
+               {"params", summary.num_params},
+               {"variables", variables_json(summary)},
                {"outputs", outputs},
-               {"collectives", collectives_json(report)},
+               {"collectives", collectives_json(summary)},
                {"memory",
                 {{"weights", m.weights},
                  {"gradients", m.gradients},
                  {"optimizer", m.optimizer},
                  {"step_arena", m.activations},
                  {"total", m.total()}}},
-               {"flops", {{"total", report.flops}, {"per_device", report.flops_per_device}}},
-               {"warnings", warnings_json(report.warnings)}};
-  if (report.estimate) {
-    json["estimate"] = estimate_json(report);
+               {"flops", {{"total", summary.flops}, {"per_device", summary.flops_per_device}}},
+               {"warnings", warnings_json(summary.warnings)}};
+  if (summary.estimate) {
+    json["estimate"] = estimate_json(summary);
   }
   return json_text(json, 2) + "\n";
 }

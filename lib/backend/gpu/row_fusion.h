@@ -1,13 +1,13 @@
-// Kernels over rows: reductions along rows, and elementwise steps before, between and behind them,
-// as one launch in which a row stays with its threads.
+// Row fusion: reductions along rows, and elementwise steps before, between and after them, as one
+// launch in which the same threads compute a row throughout.
 //
 // `lanes` threads of a block compute a row; lane l has its columns l, l + lanes, ... . Each reduces
-// its columns into four values as a fold does (fold.h), and these are joined in the same tree:
-// where reduce() would take as many lanes in one part, a sum has the same bits. The order depends
-// on nothing but the numbers of rows and columns and what is computed.
+// its columns into four values as a reduction does (reduction.h) and combines these in the same
+// tree. When reduce() uses as many lanes in one part, a sum has the same bits. The order depends on
+// nothing but the numbers of rows and columns and what is computed.
 //
-// Whole values stay in registers where a lane has few columns; otherwise every reduction computes
-// what it needs again from the operands, which are in the caches then.
+// Values are kept in registers when a lane has few columns. Otherwise every reduction recomputes
+// them from the operands, which are then in the caches.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace meshtrain::gpu {
 
-// A spec between BeginRows and EndRows.
+// A spec between BeginRowFusion and EndRowFusion.
 struct RowCall {
   enum class Kind : uint8_t { kTape, kCopy, kReduce, kOneHot };
   Kind kind = Kind::kTape;
@@ -35,19 +35,19 @@ struct RowCall {
 
 // Whole arrays have one number for each row and column, others one a row.
 struct RowPlan {
-  // What the kernel reads. Element (k, r) is at data + rows(k) + columns(r).
+  // An array that the kernel reads. Element (k, r) is at data + rows(k) + columns(r).
   struct Array {
     View view;
     StridedLoop rows = {}, columns = {};
-    bool is_whole = false;         // or repeated over all rows
-    bool lies_as_results = false;  // those that are whole
+    bool is_whole = false;            // or repeated over all rows
+    bool has_result_strides = false;  // those that are whole
   };
   struct Value {
     View view;  // where it is stored, if at all
     bool is_whole = false;
     bool is_stored = false;
     bool is_used = false;  // by a later member
-    bool is_last = false;  // stored behind everything else, for an operand lies there
+    bool is_last = false;  // stored last, because an operand is at the same address
   };
   struct Operand {
     bool is_value = false;
@@ -79,8 +79,8 @@ struct RowPlan {
   }
 };
 
-// Nothing where the calls are no such kernel, or would be slower as one or lose digits. The calls
-// must outlive the plan.
+// Returns nothing when the calls cannot be one kernel, or when that would be slower or less exact.
+// The calls must outlive the plan.
 std::optional<RowPlan> plan_rows(const std::vector<RowCall>& calls,
                                  const std::vector<const std::byte*>& read_later);
 Launch row_launch(const RowPlan& plan);

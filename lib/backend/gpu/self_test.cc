@@ -1,4 +1,4 @@
-#include "backend/gpu/known_answer.h"
+#include "backend/gpu/self_test.h"
 
 #include <fmt/ranges.h>
 
@@ -22,7 +22,7 @@ class Memory {
     try {
       device_.free(data_);
     } catch (const Error&) {
-      // Whoever waited for the device was told that it failed.
+      // A call that waited for the device has thrown already.
     }
   }
   Memory(const Memory&) = delete;
@@ -53,8 +53,8 @@ std::vector<std::byte> pattern(int from, int to) {
   return bytes;
 }
 
-// What a position in a group gives: whole numbers so small that the sums of 30,000 are the same in
-// any order (below 2^24).
+// The contribution of a position in a group: whole numbers so small that sums of 30,000 positions
+// are exact in any order (below 2^24).
 constexpr int64_t kMostWeight = 61;
 int64_t weight(int64_t position) {
   return position % kMostWeight + 1;
@@ -88,7 +88,7 @@ void check_exchange(Device& device, int rank, int size) {
     sends.push_back({peer, mine.data() + place, kMessageBytes});
     receives.push_back({peer, theirs.data() + place, kMessageBytes});
   }
-  run_once(device, "known-answer exchange", {ExchangeSpec{sends, receives}});
+  run_once(device, "self-test exchange", {ExchangeSpec{sends, receives}});
   std::vector<std::byte> came(kMessageBytes);
   for (const Message& message : receives) {
     device.download(came.data(), message.data, kMessageBytes);
@@ -120,7 +120,7 @@ void check_collectives(Device& device, int rank, const std::vector<int>& ranks, 
     specs.emplace_back(ReduceScatterSpec{Reduction::kSum, DType::kFloat32, parts.data(),
                                          part.data(), share, ranks});
   }
-  run_once(device, "known-answer collectives", std::move(specs));
+  run_once(device, "self-test collectives", std::move(specs));
   const auto check = [&](const std::byte* memory, const std::vector<float>& expected,
                          std::string_view what) {
     std::vector<float> got(expected.size());
@@ -130,7 +130,7 @@ void check_collectives(Device& device, int rank, const std::vector<int>& ranks, 
       fail(rank, fmt::format("{} of {} over ranks {}, not {}", what, *at, fmt::join(ranks, ", "),
                              *wanted));
   };
-  // Of all positions together.
+  // The sum over all positions.
   int64_t all = 0;
   for (int64_t p = 0; p < count; ++p)
     all += weight(p);

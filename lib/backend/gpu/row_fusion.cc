@@ -1,10 +1,10 @@
-#include "backend/gpu/rows.h"
+#include "backend/gpu/row_fusion.h"
 
 #include <algorithm>
 #include <map>
 
-#include "backend/gpu/fold.h"
-#include "backend/gpu/join.h"
+#include "backend/gpu/merge_launches.h"
+#include "backend/gpu/reduction.h"
 
 namespace meshtrain::gpu {
 namespace {
@@ -95,7 +95,8 @@ class RowPlanner {
     return true;
   }
 
-  // What is stored, and whether nothing that is read lies under it in another way.
+  // Decides which values are stored. Returns false when a store would overwrite an array that is
+  // read with other strides.
   bool finish() {
     for (const std::byte* data : read_later_) {
       if (const auto found = value_at_.find(data); found != value_at_.end())
@@ -108,7 +109,7 @@ class RowPlanner {
         if (!overlaps(own, whole_access(array.view, false)))
           continue;
         if (!value.is_stored || array.view.data != value.view.data || !value.is_whole ||
-            !array.lies_as_results || array.view.item_size() != value.view.item_size())
+            !array.has_result_strides || array.view.item_size() != value.view.item_size())
           return false;
         value.is_last = true;
       }
@@ -157,12 +158,12 @@ class RowPlanner {
       array.rows = loop_of(shape, view.strides);
       array.columns = loop_of({1}, {0});
     }
-    array.lies_as_results = whole && same_loop(array.rows, plan.result_rows) &&
-                            same_loop(array.columns, plan.result_columns);
+    array.has_result_strides = whole && same_loop(array.rows, plan.result_rows) &&
+                               same_loop(array.columns, plan.result_columns);
     array.is_whole = whole && !is_constant(array.columns);
     if (const auto found = value_at_.find(view.data); found != value_at_.end()) {
       RowPlan::Value& value = plan.values[static_cast<size_t>(found->second)];
-      const bool fits = value.is_whole ? array.lies_as_results
+      const bool fits = value.is_whole ? array.has_result_strides
                                        : !array.is_whole && same_loop(array.rows, one_a_row_);
       if (!fits || value.view.dtype != view.dtype)
         return std::nullopt;
@@ -180,9 +181,9 @@ class RowPlanner {
   }
 
   // As many lanes as reduce() would take; more of them where a lane then holds its columns in
-  // registers, but for what is so small that one block may compute it (join.h).
+  // registers, but for what is so small that one block may compute it (merge_launches.h).
   bool choose_lanes() {
-    const FoldPlan alone = plan_fold(plan.rows, plan.columns, true, true);
+    const ReductionPlan alone = plan_reduction(plan.rows, plan.columns, true, true);
     const int64_t most = alone.groups < kManyBlocks ? kMostOfFew : kMostOfMany;
     if (alone.parts > 1 && ceil_div(plan.columns, kThreads) > most)
       return false;

@@ -5,8 +5,8 @@
 //   3. what must wait for what among the chains, without what follows from the rest.
 //
 // Communications are one behind another. What waits for one of them, directly or not, is never
-// joined with what does not: it would keep from running beside the communication what could.
-#include "backend/gpu/join.h"
+// merged with what does not: it would keep from running beside the communication what could.
+#include "backend/gpu/merge_launches.h"
 
 #include <algorithm>
 #include <map>
@@ -41,7 +41,7 @@ struct Placed {
         after[place].push_back(other);
     }
   }
-  // Of what waits for these places.
+  // Returns the level of a group that depends on these places.
   int level_of(const std::vector<int>& previous) const {
     int out = 0;
     for (int other : previous)
@@ -153,8 +153,8 @@ std::vector<bool> waited_for(const Placed& groups, const std::vector<size_t>& wo
   return out;
 }
 
-// Tiny groups join the last chain of their level, since that one is behind most of what they wait
-// for. Those that nothing waits for come after everything else, in chains of their own.
+// Tiny groups are appended to the last chain of their level, since that one is behind most of what
+// they wait for. Those that nothing waits for come after everything else, in chains of their own.
 Placed make_chains(const std::vector<Command>& commands, const Placed& groups) {
   std::vector<size_t> words;
   for (const std::vector<int>& group : groups.places)
@@ -230,7 +230,7 @@ std::string paths_of(const std::vector<Command>& commands, const std::vector<int
   return text;
 }
 
-// What is no launch is a call by itself.
+// A command that is no launch becomes a call of its own.
 decltype(Call::what) alone(const Command& command) {
   return std::visit(
       [](const auto& what) -> decltype(Call::what) {
@@ -244,12 +244,12 @@ decltype(Call::what) alone(const Command& command) {
 
 }  // namespace
 
-Joined join(const std::vector<Command>& commands) {
+MergedLaunches merge_launches(const std::vector<Command>& commands) {
   const Placed groups = make_groups(commands);
   const Placed chains = make_chains(commands, groups);
   ModuleText module;
   PathReduction paths;
-  Joined joined;
+  MergedLaunches merged;
   for (size_t c = 0; c < chains.places.size(); ++c) {
     Call call;
     std::vector<int> after = chains.after[c];
@@ -273,10 +273,10 @@ Joined join(const std::vector<Command>& commands) {
     } else {
       call.what = alone(first);
     }
-    joined.calls.push_back(std::move(call));
+    merged.calls.push_back(std::move(call));
   }
-  joined.module = module.take();
-  return joined;
+  merged.module = module.take();
+  return merged;
 }
 
 }  // namespace meshtrain::gpu

@@ -1,5 +1,6 @@
-// From commands to calls: equal independent launches become one, runs of tiny ones become one block
-// that computes them behind one another, and everything becomes the text of one module.
+// Merges commands into calls: equal independent launches become one launch, and runs of tiny
+// launches become one block that computes them in order. Generates the text of one module for all
+// kernels.
 #pragma once
 
 #include <string>
@@ -10,9 +11,8 @@
 
 namespace meshtrain::gpu {
 
-// A node of a CUDA graph takes about 2 us, a block that waits for memory and computes little about
-// 0.5 us: launches of up to so many blocks, and so many elements in all, are put behind one another
-// in one block.
+// Launches of at most so many blocks, and so many elements in all, are merged into one block. A
+// node of a CUDA graph takes about 2 us, a block with little work about 0.5 us.
 constexpr int64_t kTinyBlocks = 4;
 constexpr int64_t kTinyWork = 16384;
 
@@ -33,16 +33,16 @@ struct Call {
   std::variant<KernelCall, Matmul, Conv, ExchangeSpec, AllReduceSpec, AllGatherSpec,
                ReduceScatterSpec>
       what;
-  std::vector<int> after;     // earlier calls that must have ended
-  std::vector<int> commands;  // what it computes, as places in join()'s argument
+  std::vector<int> after;     // earlier calls that must be complete
+  std::vector<int> commands;  // the commands it computes, as indices into the argument
   std::string path;           // of the steps, for messages
 };
 
-struct Joined {
+struct MergedLaunches {
   std::string module;  // CUDA C++: preamble, bodies, __global__ functions
   std::vector<Call> calls;
 };
 
-Joined join(const std::vector<Command>& commands);
+MergedLaunches merge_launches(const std::vector<Command>& commands);
 
 }  // namespace meshtrain::gpu

@@ -1,4 +1,4 @@
-#include "data/outline.h"
+#include "data/dataset_spec.h"
 
 #include "config/source_like.h"
 #include "data/image_listing.h"
@@ -9,7 +9,7 @@
 
 namespace meshtrain {
 
-std::optional<Dataset> outline_dataset(const ConfigObject& source, const DataConfig& data) {
+std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data) {
   if (source.class_name != "random" && source.class_name != "digits") {
     return std::nullopt;
   }

@@ -1,5 +1,5 @@
-// Commands become calls: what is joined, what waits for what.
-#include "backend/gpu/join.h"
+// Commands become calls: what is merged, what waits for what.
+#include "backend/gpu/merge_launches.h"
 
 #include <doctest/doctest.h>
 
@@ -16,8 +16,8 @@ namespace {
 
 using gpu::Call;
 using gpu::Command;
-using gpu::Joined;
 using gpu::KernelCall;
+using gpu::MergedLaunches;
 
 std::byte* memory_at(int64_t offset) {
   return reinterpret_cast<std::byte*>((int64_t{1} << 44) + offset);
@@ -77,27 +77,27 @@ std::vector<std::vector<bool>> closure(const std::vector<Call>& calls) {
 
 // Every command once; those that conflict in their order; nothing waits without a reason, and
 // nothing that follows from the rest is said.
-void check_against_all_pairs(const std::vector<Command>& commands, const Joined& joined) {
+void check_against_all_pairs(const std::vector<Command>& commands, const MergedLaunches& merged) {
   std::vector<size_t> call_of(commands.size(), commands.size()), place(commands.size());
-  for (size_t c = 0; c < joined.calls.size(); ++c) {
-    for (size_t i = 0; i < joined.calls[c].commands.size(); ++i) {
-      const size_t command = static_cast<size_t>(joined.calls[c].commands[i]);
+  for (size_t c = 0; c < merged.calls.size(); ++c) {
+    for (size_t i = 0; i < merged.calls[c].commands.size(); ++i) {
+      const size_t command = static_cast<size_t>(merged.calls[c].commands[i]);
       REQUIRE(call_of[command] == commands.size());
       call_of[command] = c;
       place[command] = i;
     }
   }
-  const auto after = closure(joined.calls);
+  const auto after = closure(merged.calls);
   std::set<std::pair<size_t, size_t>> reasons;
   int wrong = 0;
   for (size_t b = 0; b < commands.size(); ++b) {
-    REQUIRE(call_of[b] < joined.calls.size());
+    REQUIRE(call_of[b] < merged.calls.size());
     for (size_t a = 0; a < b; ++a) {
       if (!conflict(commands[a], commands[b]))
         continue;
       const size_t first = call_of[a], second = call_of[b];
       if (first == second) {
-        wrong += !is_chain(joined.calls[first]) || place[a] > place[b];
+        wrong += !is_chain(merged.calls[first]) || place[a] > place[b];
       } else {
         wrong += !after[second][first];
         reasons.insert({second, first});
@@ -105,11 +105,11 @@ void check_against_all_pairs(const std::vector<Command>& commands, const Joined&
     }
   }
   CHECK(wrong == 0);
-  for (size_t c = 0; c < joined.calls.size(); ++c) {
-    for (int before : joined.calls[c].after) {
+  for (size_t c = 0; c < merged.calls.size(); ++c) {
+    for (int before : merged.calls[c].after) {
       REQUIRE(before < static_cast<int>(c));
       wrong += reasons.count({c, static_cast<size_t>(before)}) == 0;
-      for (int other : joined.calls[c].after)
+      for (int other : merged.calls[c].after)
         wrong += other != before && after[static_cast<size_t>(other)][static_cast<size_t>(before)];
     }
   }
@@ -168,13 +168,13 @@ TEST_CASE("calls order what conflicts and nothing else") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const int64_t bytes = seed % 3 == 0 ? 60 : seed % 3 == 1 ? 600 : 6000;
     const std::vector<Command> list = random_commands(seed, 120, bytes);
-    const Joined joined = gpu::join(list);
+    const MergedLaunches merged = gpu::merge_launches(list);
     CAPTURE(seed);
-    check_against_all_pairs(list, joined);
-    calls += joined.calls.size();
+    check_against_all_pairs(list, merged);
+    calls += merged.calls.size();
     commands += list.size();
   }
-  CHECK(calls < commands * 2 / 3);  // some were joined
+  CHECK(calls < commands * 2 / 3);  // some were merged
 }
 
 TEST_CASE("chains whose last launches take different numbers of arguments are different kernels") {
@@ -186,7 +186,7 @@ TEST_CASE("chains whose last launches take different numbers of arguments are di
     commands.push_back(product({range(0, 100, true)}));  // what comes behind it is another chain
   }
   std::set<std::string> names;
-  for (const Call& call : gpu::join(commands).calls) {
+  for (const Call& call : gpu::merge_launches(commands).calls) {
     if (!is_chain(call))
       continue;
     const KernelCall& kernel = std::get<KernelCall>(call.what);
@@ -201,28 +201,28 @@ TEST_CASE("equal launches that do not depend on each other are one") {
   const std::vector<Command> list = {
       launch(1, {range(0, 10, true)}, 3), product({range(0, 10, false), range(100, 110, true)}),
       launch(1, {range(10, 20, true)}, 5), launch(2, {range(20, 30, true)}, 7)};
-  const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 3);
-  const KernelCall& call = kernel_of(joined.calls[0]);
-  CHECK(joined.calls[0].commands == std::vector<int>{0, 2});
-  CHECK(joined.calls[0].path == "step/1");
+  const MergedLaunches merged = gpu::merge_launches(list);
+  REQUIRE(merged.calls.size() == 3);
+  const KernelCall& call = kernel_of(merged.calls[0]);
+  CHECK(merged.calls[0].commands == std::vector<int>{0, 2});
+  CHECK(merged.calls[0].path == "step/1");
   CHECK(call.grid == 8);
   // The first block of each, then the arguments of each.
   CHECK(call.params == std::vector<uint64_t>{0, 3, 3, 1003, 5, 1005});
-  CHECK(joined.calls[1].after == std::vector<int>{0});
-  CHECK(joined.calls[2].after.empty());
-  CHECK(kernel_of(joined.calls[2]).params == std::vector<uint64_t>{7, 1007});
+  CHECK(merged.calls[1].after == std::vector<int>{0});
+  CHECK(merged.calls[2].after.empty());
+  CHECK(kernel_of(merged.calls[2]).params == std::vector<uint64_t>{7, 1007});
 }
 
 TEST_CASE("a launch does not move before what it waits for") {
   const std::vector<Command> list = {
       launch(1, {range(0, 10, true)}), product({range(0, 10, false), range(20, 30, true)}),
       launch(1, {range(20, 30, false), range(30, 40, true)}), launch(1, {range(50, 60, true)})};
-  const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 3);
-  CHECK(joined.calls[0].commands == std::vector<int>{0, 3});
-  CHECK(joined.calls[2].commands == std::vector<int>{2});
-  CHECK(joined.calls[2].after == std::vector<int>{1});
+  const MergedLaunches merged = gpu::merge_launches(list);
+  REQUIRE(merged.calls.size() == 3);
+  CHECK(merged.calls[0].commands == std::vector<int>{0, 3});
+  CHECK(merged.calls[2].commands == std::vector<int>{2});
+  CHECK(merged.calls[2].after == std::vector<int>{1});
 }
 
 TEST_CASE("no call has more parameters than a kernel takes") {
@@ -231,14 +231,14 @@ TEST_CASE("no call has more parameters than a kernel takes") {
     large.push_back(launch(1, {range(i * 10, i * 10 + 10, true)}, 100, 1 << 20, 3));
     chained.push_back(tiny(i, {range(0, 10, true)}));
   }
-  Joined joined = gpu::join(large);
-  CHECK(joined.calls.size() == 4);  // 128 of four words each
-  for (const Call& call : joined.calls)
+  MergedLaunches merged = gpu::merge_launches(large);
+  CHECK(merged.calls.size() == 4);  // 128 of four words each
+  for (const Call& call : merged.calls)
     CHECK(kernel_of(call).params.size() <= gpu::kMaxParams);
-  joined = gpu::join(chained);
-  REQUIRE(joined.calls.size() == 2);
-  CHECK(kernel_of(joined.calls[0]).params.size() == gpu::kMaxParams);
-  CHECK(joined.calls[1].after == std::vector<int>{0});
+  merged = gpu::merge_launches(chained);
+  REQUIRE(merged.calls.size() == 2);
+  CHECK(kernel_of(merged.calls[0]).params.size() == gpu::kMaxParams);
+  CHECK(merged.calls[1].after == std::vector<int>{0});
 }
 
 TEST_CASE("tiny launches that follow each other are one block") {
@@ -246,18 +246,18 @@ TEST_CASE("tiny launches that follow each other are one block") {
   for (int i = 0; i < 5; ++i)
     list.push_back(
         tiny(i, {range(i * 10, i * 10 + 10, false), range(i * 10 + 10, i * 10 + 20, true)}));
-  const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 1);
-  const KernelCall& call = kernel_of(joined.calls[0]);
-  CHECK(joined.calls[0].commands == std::vector<int>{0, 1, 2, 3, 4});
-  CHECK(joined.calls[0].path == "step/0, step/1, step/2 and 2 more");
+  const MergedLaunches merged = gpu::merge_launches(list);
+  REQUIRE(merged.calls.size() == 1);
+  const KernelCall& call = kernel_of(merged.calls[0]);
+  CHECK(merged.calls[0].commands == std::vector<int>{0, 1, 2, 3, 4});
+  CHECK(merged.calls[0].path == "step/0, step/1, step/2 and 2 more");
   CHECK(call.grid == 1);
   CHECK(call.has_barriers);
   CHECK(call.params.size() == 10);
   // The same calls have the same name whatever they are called on.
   for (Command& command : list)
     std::get<gpu::Launch>(command.what).args[0] += 512;
-  CHECK(kernel_of(gpu::join(list).calls[0]).kernel == call.kernel);
+  CHECK(kernel_of(gpu::merge_launches(list).calls[0]).kernel == call.kernel);
 }
 
 TEST_CASE("launches of many blocks or much work stay by themselves") {
@@ -269,7 +269,7 @@ TEST_CASE("launches of many blocks or much work stay by themselves") {
                                      launch(1, step(1), gpu::kTinyBlocks + 1, 100),
                                      tiny(2, step(2)), launch(3, step(3), 1, gpu::kTinyWork + 1),
                                      launch(4, step(4), gpu::kTinyBlocks, gpu::kTinyWork)};
-  CHECK(gpu::join(list).calls.size() == 5);
+  CHECK(gpu::merge_launches(list).calls.size() == 5);
 }
 
 TEST_CASE("a tiny launch joins an earlier block where what it waits for is before") {
@@ -279,13 +279,13 @@ TEST_CASE("a tiny launch joins an earlier block where what it waits for is befor
                                      tiny(2, {range(0, 10, false), range(30, 40, true)}),
                                      tiny(3, {range(20, 30, false), range(40, 50, true)}),
                                      product({range(30, 50, false), range(50, 60, true)})};
-  const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 4);
-  CHECK(joined.calls[0].commands == std::vector<int>{0, 1, 3});
-  CHECK(joined.calls[1].after == std::vector<int>{0});
-  CHECK(joined.calls[2].commands == std::vector<int>{4});
-  CHECK(joined.calls[2].after == std::vector<int>{1});
-  CHECK(joined.calls[3].after == std::vector<int>{2});
+  const MergedLaunches merged = gpu::merge_launches(list);
+  REQUIRE(merged.calls.size() == 4);
+  CHECK(merged.calls[0].commands == std::vector<int>{0, 1, 3});
+  CHECK(merged.calls[1].after == std::vector<int>{0});
+  CHECK(merged.calls[2].commands == std::vector<int>{4});
+  CHECK(merged.calls[2].after == std::vector<int>{1});
+  CHECK(merged.calls[3].after == std::vector<int>{2});
 }
 
 TEST_CASE("tiny launches that nothing waits for are one block behind everything else") {
@@ -293,23 +293,23 @@ TEST_CASE("tiny launches that nothing waits for are one block behind everything 
                                      tiny(1, {range(0, 10, false), range(10, 20, true)}),
                                      product({range(0, 10, false), range(20, 30, true)}),
                                      tiny(2, {range(20, 30, false), range(30, 40, true)})};
-  const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 3);
-  CHECK(joined.calls[0].commands == std::vector<int>{0});
-  CHECK(joined.calls[2].commands == std::vector<int>{1, 3});
-  CHECK(joined.calls[2].after == std::vector<int>{1});
+  const MergedLaunches merged = gpu::merge_launches(list);
+  REQUIRE(merged.calls.size() == 3);
+  CHECK(merged.calls[0].commands == std::vector<int>{0});
+  CHECK(merged.calls[2].commands == std::vector<int>{1, 3});
+  CHECK(merged.calls[2].after == std::vector<int>{1});
 }
 
 TEST_CASE("a block waits between stages and not between launches") {
   const std::vector<Command> list = {tiny(0, {range(0, 10, true)}), tiny(1, {range(10, 20, true)}),
                                      tiny(2, {range(20, 30, true)}),
                                      tiny(3, {range(0, 30, false), range(30, 40, true)})};
-  const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 1);
-  const size_t kernel = joined.module.find(kernel_of(joined.calls[0]).kernel);
+  const MergedLaunches merged = gpu::merge_launches(list);
+  REQUIRE(merged.calls.size() == 1);
+  const size_t kernel = merged.module.find(kernel_of(merged.calls[0]).kernel);
   REQUIRE(kernel != std::string::npos);
   int barriers = 0;
-  for (size_t at = kernel; (at = joined.module.find("__syncthreads", at)) != std::string::npos;
+  for (size_t at = kernel; (at = merged.module.find("__syncthreads", at)) != std::string::npos;
        ++at)
     ++barriers;
   CHECK(barriers == 1);
@@ -319,23 +319,23 @@ TEST_CASE("empty accesses and a command's own memory make nothing wait") {
   const std::vector<Command> list = {
       launch(0, {range(0, 10, false), range(0, 10, true), range(5, 5, true)}),
       launch(1, {range(5, 5, true), range(10, 20, true)})};
-  const Joined joined = gpu::join(list);
-  REQUIRE(joined.calls.size() == 2);
-  CHECK(joined.calls[0].after.empty());
-  CHECK(joined.calls[1].after.empty());
+  const MergedLaunches merged = gpu::merge_launches(list);
+  REQUIRE(merged.calls.size() == 2);
+  CHECK(merged.calls[0].after.empty());
+  CHECK(merged.calls[1].after.empty());
 }
 
 TEST_CASE("the text of a module has every body once") {
   std::vector<Command> list;
   for (int i = 0; i < 6; ++i)
     list.push_back(launch(7, {range(i / 2 * 10, i / 2 * 10 + 10, true)}));
-  const Joined joined = gpu::join(list);
-  CHECK(joined.calls.size() == 2);
+  const MergedLaunches merged = gpu::merge_launches(list);
+  CHECK(merged.calls.size() == 2);
   const std::string body = std::get<gpu::Launch>(list[0].what).body->name;
   const std::string head = "static __device__ void " + body + "(";
-  const size_t first = joined.module.find(head);
+  const size_t first = merged.module.find(head);
   REQUIRE(first != std::string::npos);
-  CHECK(joined.module.find(head, first + 1) == std::string::npos);
+  CHECK(merged.module.find(head, first + 1) == std::string::npos);
 }
 
 TEST_CASE("what follows from the rest is left out as far as is looked back") {
@@ -380,13 +380,13 @@ TEST_CASE("finding the order of 20000 commands takes few steps") {
                                      range((at + last) * 100, (at + last) * 100 + 50, true)}));
   }
   CHECK(steps_of(list) < 20);
-  const Joined joined = gpu::join(list);
-  CHECK(joined.calls.size() == static_cast<size_t>(kCommands));
+  const MergedLaunches merged = gpu::merge_launches(list);
+  CHECK(merged.calls.size() == static_cast<size_t>(kCommands));
 }
 
 TEST_SUITE_END();
 
-TEST_CASE("joined commands compute what they compute one after the other") {
+TEST_CASE("merged commands compute what they compute one after the other") {
   constexpr int64_t kWords = 4096, kCommands = 150;
   set_emulator_seed(0);
   const std::unique_ptr<gpu::Device> device = open_test_device();
@@ -430,7 +430,7 @@ TEST_CASE("joined commands compute what they compute one after the other") {
     for (int64_t i = 0; i < size; ++i)
       expected[to + i] = expected[from[0] + i] * factor + expected[from[1] + size - 1 - i];
   }
-  CHECK(gpu::join(list).calls.size() < kCommands);
+  CHECK(gpu::merge_launches(list).calls.size() < kCommands);
   for (uint64_t seed : {0u, 1u, 2u}) {
     set_emulator_seed(seed);
     std::vector<uint32_t> got(kWords);

@@ -1,0 +1,17 @@
+// The spec of a source's data, without opening a file.
+#pragma once
+
+#include <optional>
+
+#include "data/dataset.h"
+
+namespace meshtrain {
+
+// Returns the dataset of a synthetic source (random, digits) with the types and shapes of its
+// arrays but without samples. Returns nothing for a source of files, which would have to be opened.
+std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data);
+
+// Checks that the files and folders of a source exist. Throws ConfigError E300 as load_dataset.
+void check_source_files(const ConfigObject& source, const DataConfig& data);
+
+}  // namespace meshtrain
