@@ -61,6 +61,20 @@ std::vector<std::string> Section::names() const {
   return out;
 }
 
+std::optional<std::string> Section::find_below(std::string_view name) const {
+  for (const Spec& field : fields) {
+    if (field.kind == ValueKind::kSection) {
+      if (field.section->find(name) != nullptr) {
+        return field.section->path + "." + std::string(name);
+      }
+      if (auto found = field.section->find_below(name)) {
+        return found;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 void Section::store(void* owner, const ConfigValue& tree, const StoreScope& scope) const {
   for (const Spec& field : fields) {
     if (field.store) {
