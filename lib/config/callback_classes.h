@@ -14,7 +14,7 @@
 
 namespace meshtrain {
 
-struct CallbackOptions {
+struct CallbackOptions : ClassOptions {
   static constexpr Category kCategory = Category::kCallback;
 };
 
@@ -25,7 +25,6 @@ Spec verbose_arg(int64_t S::*member) {
 
 // Of callbacks that watch a log.
 struct MonitorOptions : CallbackOptions {
-  using Base = CallbackOptions;
   Located<std::string> monitor{"val_loss", {}};
   MonitorMode mode = MonitorMode::kAuto;
   int64_t verbose = 0;
@@ -42,7 +41,6 @@ Spec min_delta_arg(double S::*member) {
 }
 
 struct ModelCheckpointOptions : MonitorOptions {
-  using Base = MonitorOptions;
   Located<std::string> filepath;
   bool save_best_only = false;
   bool save_weights_only = false;
@@ -79,7 +77,6 @@ inline ClassSpec model_checkpoint_callback() {
 // parse_save_freq(), or "false": never.
 std::optional<Interval> parse_backup_freq(std::string_view text);
 struct BackupOptions : CallbackOptions {
-  using Base = CallbackOptions;
   std::string backup_dir;  // empty: none
   Interval save_freq{Interval::Unit::kEpochs, 1};
   bool double_checkpoint = false;
@@ -104,7 +101,6 @@ inline ClassSpec backup_callback() {
 }
 
 struct EarlyStoppingOptions : MonitorOptions {
-  using Base = MonitorOptions;
   double min_delta = 0;
   int64_t patience = 0;
   std::optional<double> baseline;
@@ -124,7 +120,6 @@ inline ClassSpec early_stopping_callback() {
 }
 
 struct ReduceLROnPlateauOptions : MonitorOptions {
-  using Base = MonitorOptions;
   double factor = 0.1;
   int64_t patience = 10;
   double min_delta = 0.0001;
@@ -146,7 +141,6 @@ inline ClassSpec reduce_lr_callback() {
 }
 
 struct LearningRateSchedulerOptions : CallbackOptions {
-  using Base = CallbackOptions;
   Located<std::string> schedule;
   int64_t verbose = 0;
 };
@@ -164,7 +158,6 @@ inline ClassSpec scheduler_callback() {
 }
 
 struct CsvLoggerOptions : CallbackOptions {
-  using Base = CallbackOptions;
   std::string filename;
   Located<std::string> separator{",", {}};
   bool append = false;
@@ -183,7 +176,6 @@ inline ClassSpec csv_logger_callback() {
 // Batches between scalars of "epoch" (0), "batch" or a number of batches; nothing for other texts.
 std::optional<int64_t> parse_update_freq(std::string_view text);
 struct TensorBoardOptions : CallbackOptions {
-  using Base = CallbackOptions;
   std::string log_dir = "logs";
   int64_t histogram_freq = 0;
   bool write_graph = true;
@@ -209,7 +201,6 @@ inline ClassSpec tensorboard_callback() {
 }
 
 struct TerminateOnNaNOptions : CallbackOptions {
-  using Base = CallbackOptions;
   bool raise_error = false;
 };
 inline ClassSpec terminate_on_nan_callback() {
@@ -220,7 +211,6 @@ inline ClassSpec terminate_on_nan_callback() {
 }
 
 struct SwapEmaOptions : CallbackOptions {
-  using Base = CallbackOptions;
   bool swap_on_epoch = false;
 };
 void check_swap_ema(const SwapEmaOptions& callback, const ClassScope& scope);

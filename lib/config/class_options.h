@@ -8,8 +8,7 @@
 //
 //   const auto options = read_options<EarlyStoppingOptions>(object);
 //
-// A struct that builds on another one with arguments says so: `using Base = ...`. The first has
-// the category of its classes: `static constexpr Category kCategory = ...`.
+// The structs of a category have a common base, a ClassOptions that says which category it is.
 #pragma once
 
 #include <algorithm>
@@ -22,28 +21,14 @@
 
 namespace meshtrain {
 
-// The part of `options` that has the members of `owner`; null where it has none of them.
-template <class S>
-void* part_of(S& options, std::type_index owner) {
-  if (owner == typeid(S)) {
-    return &options;
-  }
-  if constexpr (requires { typename S::Base; }) {
-    return part_of<typename S::Base>(options, owner);
-  }
-  return nullptr;
-}
-
 // The arguments of `object`: all of its class, or those that classes share when S is their common
 // base. Members keep their initial values where the object has no such argument.
 template <class S>
 S read_options(const ConfigObject& object, Diagnostics& diagnostics) {
   S options;
   for (const Spec& arg : class_of_object(S::kCategory, object).args) {
-    void* const part = part_of(options, arg.owner);
-    const auto given = object.args.find(arg.name);
-    if (part != nullptr && given != object.args.end()) {
-      arg.store(part, given->second, {{}, diagnostics, true});
+    if (const auto given = object.args.find(arg.name); given != object.args.end()) {
+      arg.store(static_cast<ClassOptions*>(&options), given->second, {{}, diagnostics, true});
     }
   }
   return options;
@@ -85,8 +70,10 @@ ClassSpec class_of(std::string name, std::string help, std::vector<Spec> args, C
     }
   };
   S options;
+  Diagnostics diagnostics;
   for (const Spec& arg : spec.args) {
-    MESHTRAIN_CHECK(part_of(options, arg.owner) != nullptr, "{} of {}", arg.name, spec.name);
+    MESHTRAIN_CHECK(arg.store(static_cast<ClassOptions*>(&options), {}, {{}, diagnostics}),
+                    "{} of {}", arg.name, spec.name);
   }
   return spec;
 }

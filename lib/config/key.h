@@ -67,13 +67,16 @@ struct KeyType<std::vector<int64_t>> {
   }
   static std::vector<int64_t> read(const ConfigValue& value) { return value.integers(); }
 };
-template <>
-struct KeyType<ConfigValue> {  // as it was read; of_kind() says how
-  static constexpr ValueKind kKind = ValueKind::kAny;
+// As it was read.
+template <ValueKind kind>
+struct Raw : ConfigValue {};
+template <ValueKind kind>
+struct KeyType<Raw<kind>> {
+  static constexpr ValueKind kKind = kind;
   static std::string text(const ConfigValue& value) {
     return value.is_string() ? value.string() : "null";
   }
-  static const ConfigValue& read(const ConfigValue& value) { return value; }
+  static Raw<kind> read(const ConfigValue& value) { return {value}; }
 };
 template <class T>
 struct KeyType<std::optional<T>> : KeyType<T> {
@@ -95,17 +98,32 @@ struct Stored<Located<T>> {
   static T& value(Located<T>& member) { return member.value; }
 };
 
+// What Spec::store is given: an S, or a ClassOptions, which may be none.
+template <class S>
+S* owner_as(void* owner) {
+  if constexpr (std::is_base_of_v<ClassOptions, S>) {
+    return dynamic_cast<S*>(static_cast<ClassOptions*>(owner));
+  } else {
+    return static_cast<S*>(owner);
+  }
+}
+
 // A key that `read(value, scope)` stores in the member, where the value is not null.
 template <class S, class M, class Read>
 Spec stored_key(Spec spec, M S::*member, Read read) {
   spec.owner = typeid(S);
   spec.store = [member, read](void* owner, const ConfigValue& value, const StoreScope& scope) {
-    M& out = static_cast<S*>(owner)->*member;
+    S* const options = owner_as<S>(owner);
+    if (options == nullptr) {
+      return false;
+    }
+    M& out = options->*member;
     using T = typename Stored<M>::Type;
     Stored<M>::value(out) = value.is_null() ? T{} : T(read(value, scope));
     if constexpr (!std::is_same_v<M, T>) {
       out.loc = value.is_default && !scope.is_class ? SourceLoc() : value.loc;
     }
+    return true;
   };
   return spec;
 }
@@ -194,6 +212,7 @@ Spec section(std::string name, Inner S::*member, const Section& section, std::st
       inner.loc = value.is_default ? SourceLoc() : value.loc;
     }
     section.store(&inner, value, scope);
+    return true;
   };
   return spec;
 }

@@ -14,7 +14,7 @@
 namespace meshtrain {
 
 // Arguments of every source.
-struct SourceOptions {
+struct SourceOptions : ClassOptions {
   static constexpr Category kCategory = Category::kSource;
   Located<std::optional<std::string>> slice;
 };
@@ -27,15 +27,11 @@ ClassSpec source_of(std::string name, std::string help, std::vector<Spec> args, 
   return class_of<S>(std::move(name), std::move(help), std::move(args), check);
 }
 
-// A file, several by glob ("train_*.npz") or as a list.
-template <class S>
-Spec paths(std::string name, ConfigValue S::*member, std::string help) {
-  return key(std::move(name), member, std::move(help)).of_kind(ValueKind::kPaths).required();
-}
+using Paths = Raw<ValueKind::kPaths>;  // a file, several by glob ("train_*.npz") or as a list
+using Names = Raw<ValueKind::kNames>;  // one, a list, or a map by input or output
 
 // Which samples: a split, or parts of several (split.h).
 struct SplitOptions : SourceOptions {
-  using Base = SourceOptions;
   Located<std::string> split{"train", {}};
 };
 void check_split(const SplitOptions& source, const ClassScope& scope);
@@ -46,7 +42,6 @@ inline Spec split_arg() {
 }
 
 struct RandomOptions : SourceOptions {
-  using Base = SourceOptions;
   int64_t samples = 0;
   Located<std::vector<int64_t>> shape;
   Located<std::optional<std::vector<int64_t>>> labels;
@@ -68,7 +63,6 @@ inline ClassSpec random_source() {
 }
 
 struct DigitsOptions : SplitOptions {
-  using Base = SplitOptions;
   std::optional<int64_t> samples;
   int64_t seed = 0;
 };
@@ -84,48 +78,41 @@ inline ClassSpec digits_source() {
 }
 
 struct IdxOptions : SourceOptions {
-  using Base = SourceOptions;
-  ConfigValue images, labels;
+  Paths images, labels;
 };
 inline ClassSpec idx_source() {
-  return source_of<IdxOptions>("idx", "MNIST's files, plain or gzip",
-                               {paths("images", &IdxOptions::images, "file of the samples"),
-                                paths("labels", &IdxOptions::labels, "file of the labels")});
+  return source_of<IdxOptions>(
+      "idx", "MNIST's files, plain or gzip",
+      {key("images", &IdxOptions::images, "file of the samples").required(),
+       key("labels", &IdxOptions::labels, "file of the labels").required()});
 }
 
 // Files of named arrays; x and y are the name of one, a list, or a map by input or output.
 struct ArchiveOptions : SourceOptions {
-  using Base = SourceOptions;
-  ConfigValue path;
-  ConfigValue x{std::string("x"), {}, true};
-  ConfigValue y{std::string("y"), {}, true};
-  ConfigValue sample_weight;
+  Paths path;
+  Names x{{std::string("x"), {}, true}}, y{{std::string("y"), {}, true}};
+  Raw<ValueKind::kText> sample_weight;
 };
 inline ClassSpec archive_source(const char* name, const char* help, const char* file,
                                 const std::string& array) {
   using S = ArchiveOptions;
-  return source_of<S>(
-      name, help,
-      {paths("path", &S::path, file),
-       key("x", &S::x, array + " of the samples, or one per input").of_kind(ValueKind::kNames),
-       key("y", &S::y, array + " of the labels, or one per output").of_kind(ValueKind::kNames),
-       key("sample_weight", &S::sample_weight, array + " of weights").of_kind(ValueKind::kText)});
+  return source_of<S>(name, help,
+                      {key("path", &S::path, file).required(),
+                       key("x", &S::x, array + " of the samples, or one per input"),
+                       key("y", &S::y, array + " of the labels, or one per output"),
+                       key("sample_weight", &S::sample_weight, array + " of weights")});
 }
 
 struct NpyOptions : SourceOptions {
-  using Base = SourceOptions;
-  ConfigValue x, y, sample_weight;
+  Names x, y;
+  Raw<ValueKind::kPath> sample_weight;
 };
 inline ClassSpec npy_source() {
   using S = NpyOptions;
-  return source_of<S>(
-      "npy", "NumPy files",
-      {key("x", &S::x, "file of the samples, or one per input")
-           .of_kind(ValueKind::kNames)
-           .files()
-           .required(),
-       key("y", &S::y, "file of the labels, or one per output").of_kind(ValueKind::kNames).files(),
-       key("sample_weight", &S::sample_weight, "file of weights").of_kind(ValueKind::kPath)});
+  return source_of<S>("npy", "NumPy files",
+                      {key("x", &S::x, "file of the samples, or one per input").files().required(),
+                       key("y", &S::y, "file of the labels, or one per output").files(),
+                       key("sample_weight", &S::sample_weight, "file of weights")});
 }
 
 enum class CsvHeaderMode : uint8_t { kAuto, kYes, kNo };
@@ -134,12 +121,11 @@ constexpr auto words(CsvHeaderMode) {
 }
 // Columns are one array, or several by name: {wide: [age, height], deep: city}.
 struct CsvOptions : SourceOptions {
-  using Base = SourceOptions;
-  ConfigValue path;
-  ConfigValue label, features;
+  Paths path;
+  Names label, features;
   Located<std::string> sample_weight;
-  ConfigValue categorical;
-  ConfigValue vocabulary{ConfigValue::Dict{}};
+  Raw<ValueKind::kTextList> categorical;
+  Raw<ValueKind::kMap> vocabulary{{ConfigValue::Dict{}}};
   CsvHeaderMode header = CsvHeaderMode::kAuto;
   std::string separator = ",";
   std::string dtype = "float32";
@@ -151,17 +137,13 @@ inline ClassSpec csv_source() {
   using S = CsvOptions;
   ClassSpec spec = source_of<S>(
       "csv", "tables as text",
-      {paths("path", &S::path, "the file, whose rows are samples").own_samples(),
-       key("label", &S::label, "column of the labels, or those of each output")
-           .of_kind(ValueKind::kNames)
-           .nested_ok(),
+      {key("path", &S::path, "the file, whose rows are samples").required().own_samples(),
+       key("label", &S::label, "column of the labels, or those of each output").nested_ok(),
        key("features", &S::features,
            "columns of the samples, or those of each input; all others when null")
-           .of_kind(ValueKind::kNames)
            .nested_ok(),
        key("sample_weight", &S::sample_weight, "column of weights"),
-       key("categorical", &S::categorical, "columns of texts, which become ids")
-           .of_kind(ValueKind::kTextList),
+       key("categorical", &S::categorical, "columns of texts, which become ids"),
        key("vocabulary", &S::vocabulary, "column -> its texts, in the order of their ids")
            .map_of(ValueKind::kTextList),
        key("header", &S::header,
@@ -184,8 +166,7 @@ constexpr auto words(WindowTarget) {
   return word_list("sequence", "last");
 }
 struct WindowOptions : SourceOptions {
-  using Base = SourceOptions;
-  ConfigValue path;
+  Paths path;
   std::optional<int64_t> sequence_length, stride;
   std::optional<WindowTarget> target = WindowTarget::kSequence;  // nothing: no targets
 };
@@ -193,7 +174,7 @@ void check_windows(const WindowOptions& source, const ClassScope& scope);
 inline std::vector<Spec> window_args(const char* path_help, std::vector<Spec> more) {
   using S = WindowOptions;
   std::vector<Spec> args = {
-      paths("path", &S::path, path_help).own_samples(),
+      key("path", &S::path, path_help).required().own_samples(),
       count("sequence_length", &S::sequence_length, "length of a sample"),
       count("stride", &S::stride, "from one sample to the next; sequence_length when null"),
       key("target", &S::target, "what follows each place of the sample, or its last one")};
@@ -206,7 +187,6 @@ constexpr auto words(TextVocabulary) {
   return word_list("characters", "bytes");
 }
 struct TextOptions : WindowOptions {
-  using Base = WindowOptions;
   TextVocabulary vocabulary = TextVocabulary::kCharacters;
   Located<std::string> characters;  // empty: those of the training text
   std::string characters_file;
@@ -235,7 +215,6 @@ inline ClassSpec text_source() {
 }
 
 struct TokensOptions : WindowOptions {
-  using Base = WindowOptions;
   std::string dtype = "uint16";
   std::optional<int64_t> vocabulary;
 };
@@ -269,7 +248,6 @@ constexpr auto words(BadRecord) {
 }
 // Keras' image_dataset_from_directory; decoded as they are read.
 struct ImageFolderOptions : SourceOptions {
-  using Base = SourceOptions;
   Located<std::string> directory;
   Located<std::optional<LabelMode>> label_mode{LabelMode::kInt, {}};
   Located<std::optional<std::vector<std::string>>> class_names;
@@ -336,7 +314,6 @@ constexpr auto words(CifarLabels) {
   return word_list("fine", "coarse");
 }
 struct Cifar100Options : SplitOptions {
-  using Base = SplitOptions;
   CifarLabels label_mode = CifarLabels::kFine;
 };
 inline ClassSpec cifar100_source() {

@@ -40,6 +40,7 @@ Spec section(std::string name, const Section& section, std::string help) {
     spec.owner = section.owner;
     spec.store = [&section](void* owner, const ConfigValue& value, const StoreScope& scope) {
       section.store(owner, value, scope);
+      return true;
     };
   }
   return spec;

@@ -28,6 +28,11 @@ struct StoreScope {
   bool is_class = false;  // of a class's arguments: a default has the place of the class
 };
 
+// The arguments of a class as a struct (class_options.h).
+struct ClassOptions {
+  virtual ~ClassOptions() = default;
+};
+
 enum class Category : uint8_t {
   kLayer,
   kLoss,
@@ -107,7 +112,8 @@ struct Spec {
   bool is_evaluated_later = false;       // an expression, with names that only training knows
   CallbackOutput output = CallbackOutput::kNone;
   // Stores the value in a member of the struct `owner` (key.h); empty for keys that bind_*.cc read.
-  std::function<void(void* owner, const ConfigValue& value, const StoreScope& scope)> store;
+  // False for a ClassOptions without this member.
+  std::function<bool(void* owner, const ConfigValue& value, const StoreScope& scope)> store;
   std::type_index owner = typeid(void);
 
   Spec& least(double value) { return minimum = value, *this; }
