@@ -9,6 +9,7 @@
 #include "config/scalars.h"
 #include "config/schema.h"
 #include "config/source.h"
+#include "config/source_classes.h"
 
 namespace meshtrain {
 namespace {
@@ -108,8 +109,10 @@ void check_data(ConfigValue& tree, const YamlNode& root, const Config& config,
         .warning("W113", config.fit.validation_split.loc,
                  "`validation_split` is not used: there is `data.validation`")
         .with_label("leave it out");
-  } else if (has_split && data.train && data.train->class_name == "image_folder" &&
-             !data.train->has("seed")) {
+    return;
+  }
+  const auto images = data.train ? options_if<ImageFolderOptions>(*data.train) : std::nullopt;
+  if (has_split && images && !images->seed) {
     diagnostics
         .error("E113", config.fit.validation_split.loc,
                "`validation_split` takes the last images, and `image_folder` sorts them by class")
@@ -131,7 +134,7 @@ Config bind_config(ConfigValue& tree, const YamlNode& root, const std::string& f
   diagnostics.append(unread);  // now: the model's checks depend on what is wrong before it
   bind_compile(tree.field("compile"), config.model, config.compile, diagnostics);
   bind_precision(tree, config, diagnostics);
-  bind_data(tree.field("data"), first_file, config.data, diagnostics);
+  bind_data(tree, first_file, config, diagnostics);
   bind_fit(tree.field("fit"), config.fit, diagnostics);
   bind_signals(tree.field("run").field("on_signal"), config.run.on_signal, diagnostics);
   check_checkpoint(config.checkpoint, diagnostics);

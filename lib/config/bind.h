@@ -38,7 +38,7 @@ void check_axis_names(const DistributionConfig& distribution, Diagnostics& diagn
 void bind_model(ConfigValue& tree, ModelConfig& out, Diagnostics& diagnostics);  // bind_model.cc
 void bind_compile(ConfigValue& tree, const ModelConfig& model, CompileConfig& out,
                   Diagnostics& diagnostics);  // bind_compile.cc
-void bind_data(ConfigValue& tree, const std::string& first_file, DataConfig& out,
+void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
                Diagnostics& diagnostics);  // bind_data.cc
 void bind_callbacks(ConfigValue& tree, Config& config,
                     Diagnostics& diagnostics);  // bind_callbacks.cc

@@ -151,6 +151,12 @@ const ClassSpec* spec_of(const ConfigObject& object) {
   return nullptr;
 }
 
+const ClassSpec& class_of_object(Category category, const ConfigObject& object) {
+  const ClassSpec* const spec = find_class(category, object.class_name);
+  MESHTRAIN_CHECK(spec != nullptr, "no {} {}", category_name(category), object.class_name);
+  return *spec;
+}
+
 std::vector<std::string> class_names(Category category) {
   std::vector<std::string> out;
   for (const ClassSpec& spec : classes(category)) {

@@ -3,15 +3,27 @@
 // their order and defaults are Keras 3.16's.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeindex>
 #include <vector>
 
 #include "config/object.h"
 #include "config/spec.h"
 
 namespace meshtrain {
+
+struct Config;
+
+// What the check of a class may look at, beside the arguments.
+struct ClassScope {
+  const ConfigObject& object;
+  Config& config;     // what was bound before
+  ConfigValue& tree;  // the whole config as it is shown
+  Diagnostics& diagnostics;
+};
 
 struct ClassSpec {
   Category category = Category::kLayer;
@@ -20,6 +32,17 @@ struct ClassSpec {
   std::vector<Spec> args;            // in the order of the constructor
   std::vector<std::string> aliases;  // further spellings: "mse"
   std::string unknown_help = {};     // said of arguments that it does not have
+
+  // Of classes whose arguments are members of a struct (class_options.h): its type, and what must
+  // hold for several arguments, or for one beside other keys.
+  std::type_index options = typeid(void);
+  std::function<void(const ClassScope&)> check = {};
+  // Of a data source. What it reads depends on the training data: it takes over the arguments of a
+  // training source of its class, and what this one `learns` with the arguments that are given.
+  bool is_read_like_training = false;
+  std::function<bool(const ConfigObject&)> learns = {};
+  bool is_generated = false;  // `samples` of its own, from no file
+  bool is_unique = false;     // of a callback: a config has one at most
 
   const Spec* find(std::string_view arg) const;
   std::vector<std::string> arg_names() const;
@@ -35,6 +58,8 @@ const ClassSpec* find_word(Category category, std::string_view spelled);
 // The class that an object is one of, nullptr for none. An object does not say its category: where
 // one spelling is of several, the first with its arguments.
 const ClassSpec* spec_of(const ConfigObject& object);
+// The class of an object of this category; throws InternalError where there is none.
+const ClassSpec& class_of_object(Category category, const ConfigObject& object);
 // A class with the defaults of all arguments, for what no config names; required ones are empty.
 // Throws InternalError when there is no such class.
 ConfigObject default_object(Category category, std::string_view class_name);

@@ -1,86 +1,162 @@
-// Callbacks: Keras 3 callbacks. Paths are relative to the run's folder.
-#include "config/catalogue_args.h"
-#include "config/config.h"
+// Callbacks: the checks of their arguments, also beside those of the optimizer and of checkpoints.
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "config/callback_classes.h"
+#include "config/file_template.h"
+#include "config/rate_expression.h"
+#include "config/scalars.h"
 
 namespace meshtrain {
 namespace {
 
-Spec monitor() {
-  return text("monitor", "val_loss", "log that is watched");
-}
-Spec mode() {
-  return choice("mode", words_of<MonitorMode>(), "auto", "which values of it are better");
-}
-Spec verbose() {
-  return integer("verbose", "0", "1 prints what it does").least(0).most(2);
-}
-Spec min_delta(const char* value) {
-  return number("min_delta", value, "a smaller change is no improvement");
+namespace fs = std::filesystem;
+
+constexpr int64_t kMaxTried = 1000;  // epochs
+
+// The one within a LossScaleOptimizer.
+const ConfigObject& inner_of(const ConfigObject& optimizer) {
+  return optimizer.has("inner_optimizer") ? optimizer.arg("inner_optimizer").object() : optimizer;
 }
 
-ClassSpec checkpoint() {
-  return make_class(
-      "ModelCheckpoint", "saves the model, or the whole state of training",
-      {text("filepath", "",
-            "where to, by its end: .keras, .weights.h5, .safetensors, or a folder of its own for "
-            "everything; {epoch}, {batch}, {step} and logs are filled in")
-           .required(),
-       monitor(), verbose(), boolean("save_best_only", "false", "only when it is the best so far"),
-       boolean("save_weights_only", "false", "weights alone; filepath must say so too"), mode(),
-       text("save_freq", "epoch", "epoch, 200 (batches), 2 epochs or 30 min"),
-       number("initial_value_threshold", "null", "the best value before there is one"),
-       integer("keep", "null", "how many of its files stay, the newest; all when null").least(1),
-       boolean("restore", "false",
-               "begin from the file of that name with the largest epoch, if there is one")});
+// Null where the optimizer has no rate.
+const ConfigValue* rate_of(const Config& config) {
+  const ConfigObject& optimizer = inner_of(config.compile.optimizer);
+  return optimizer.has("learning_rate") ? &optimizer.arg("learning_rate") : nullptr;
+}
+
+void check_template(const ModelCheckpointOptions& callback, const FileTemplate& path,
+                    Diagnostics& diagnostics) {
+  const std::vector<std::string> names = path.names();
+  if (callback.restore &&
+      (std::count(names.begin(), names.end(), "epoch") != 1 || !path.folder())) {
+    diagnostics
+        .error("E113", callback.filepath.loc,
+               "`restore` needs one `{epoch}`, in the name and not in the folders")
+        .help("write ckpt/ckpt-{epoch}.keras");
+  }
+  const std::string example =
+      path.fill([](const std::string&) -> FileTemplate::Value { return int64_t{1}; });
+  const fs::path place = fs::path(example).lexically_normal();
+  const std::string name = place.filename().string();
+  if (place.parent_path() == "checkpoints" &&
+      name.find_first_not_of("0123456789") == std::string::npos) {
+    diagnostics.error("E113", callback.filepath.loc, "the run's own checkpoints have such names")
+        .help("write `checkpoint: {every: 30 min, keep: 3}` for those, or another folder");
+  }
+}
+
+// What the epochs would get, as far as nothing else sets the rate.
+void try_schedule(const Located<std::string>& schedule, double rate, const ClassScope& scope) {
+  const int64_t first = scope.config.fit.initial_epoch;
+  const int64_t last = std::min(scope.config.fit.epochs.value, first + kMaxTried);
+  try {
+    for (int64_t epoch = first; epoch < last; ++epoch) {
+      rate = static_cast<double>(static_cast<float>(RateExpression(schedule.value)(epoch, rate)));
+    }
+  } catch (const ExprError& error) {
+    Diagnostic& problem = scope.diagnostics.error(
+        "E132", schedule.loc,
+        fmt::format("cannot evaluate `{}`: {}", schedule.value, error.message));
+    if (!error.help.empty()) {
+      problem.help(error.help);
+    }
+  }
 }
 
 }  // namespace
 
 std::vector<ClassSpec> callback_classes() {
-  return {
-      checkpoint(),
-      make_class(
-          "BackupAndRestore", "the same command again goes on where this one was interrupted",
-          {text("backup_dir", "null", "folder that leads to the interrupted run"),
-           text("save_freq", "epoch", "epoch, 200 (batches), 2 epochs, 30 min or false"),
-           boolean("double_checkpoint", "false", "keep two; there are always two at least"),
-           boolean("delete_checkpoint", "true", "delete the checkpoints of a run that finished")}),
-      make_class("EarlyStopping", "stops when a log no longer improves",
-                 {monitor(), min_delta("0.0"),
-                  integer("patience", "0", "epochs without improvement before it stops").least(0),
-                  verbose(), mode(), number("baseline", "null", "a value that counts as progress"),
-                  boolean("restore_best_weights", "false", "the best epoch's weights at the end"),
-                  integer("start_from_epoch", "0", "epochs that are not judged").least(0)}),
-      make_class("ReduceLROnPlateau", "lowers the learning rate when a log no longer improves",
-                 {monitor(), number("factor", "0.1", "new rate / old rate").above(0).below(1),
-                  integer("patience", "10", "epochs without improvement before that").least(0),
-                  verbose(), mode(), min_delta("0.0001"),
-                  integer("cooldown", "0", "epochs after it that are not judged").least(0),
-                  number("min_lr", "0.0", "the rate stays at this or above").least(0)}),
-      make_class("LearningRateScheduler", "sets the learning rate before each epoch",
-                 {text("schedule", "",
-                       "expression of `epoch` (from 0) and `lr`: =lr if epoch < 10 else lr * 0.9")
-                      .required(),
-                  verbose()}),
-      make_class("CSVLogger", "a table of the epochs",
-                 {text("filename", "", "the file").required(),
-                  text("separator", ",", "one character between values"),
-                  boolean("append", "false", "go on at the end of the file")}),
-      make_class(
-          "TensorBoard", "event files for TensorBoard: scalars, histograms, the graph",
-          {text("log_dir", "logs", "folder for them, with train and validation in it"),
-           integer("histogram_freq", "0", "epochs between histograms of the weights; 0: none")
-               .least(0),
-           boolean("write_graph", "true", "the layers as a graph, Keras' JSON and the config"),
-           text("update_freq", "epoch", "epoch, batch or a number of batches between scalars"),
-           boolean("write_steps_per_second", "false", "the speed too"),
-           integer("profile_batch", "0", "0: profiles are not written").least(0).most(0)}),
-      make_class("TerminateOnNaN", "says that the loss is not finite; training stops in any case",
-                 {boolean("raise_error", "false", "as an error, without Keras' line")}),
-      make_class(
-          "SwapEMAWeights", "evaluates with the averages of the weights",
-          {boolean("swap_on_epoch", "false", "and has them between epochs, for ModelCheckpoint")}),
-  };
+  return declared_callbacks();
+}
+
+std::optional<Interval> parse_backup_freq(std::string_view text) {
+  return text == "false" ? Interval{} : parse_save_freq(text);
+}
+
+std::optional<int64_t> parse_update_freq(std::string_view text) {
+  const bool is_count = !text.empty() && text.size() < 18 && text[0] != '0' &&
+                        text.find_first_not_of("0123456789") == std::string_view::npos;
+  return text == "epoch"   ? std::optional<int64_t>(0)
+         : text == "batch" ? 1
+         : is_count        ? try_integer(std::string(text))
+                           : std::nullopt;
+}
+
+void check_model_checkpoint(const ModelCheckpointOptions& callback, const ClassScope& scope) {
+  const auto& [text, loc] = callback.filepath;
+  const bool is_h5 = ends_with(text, ".weights.h5");
+  if (callback.save_weights_only && !is_h5 && !ends_with(text, ".safetensors")) {
+    scope.diagnostics.error("E113", loc, fmt::format("`save_weights_only` does not fit `{}`", text))
+        .help("end it with .weights.h5 or .safetensors");
+  }
+  if (ends_with(text, ".h5") && !is_h5) {
+    scope.diagnostics.error("E113", loc, "Keras 2's `.h5` files cannot be written")
+        .help("end it with .keras, .weights.h5 or .safetensors");
+  }
+  try {
+    check_template(callback, FileTemplate(text), scope.diagnostics);
+  } catch (const ExprError& error) {
+    scope.diagnostics.error("E112", loc,
+                            fmt::format("`filepath` cannot be `{}`: {}", text, error.message));
+  }
+}
+
+// What save_freq says becomes `checkpoint.every`, for those who read the resolved config too.
+void check_backup(const BackupOptions& callback, const ClassScope& scope) {
+  const ConfigValue& frequency = scope.object.arg("save_freq");
+  const Interval& every = callback.save_freq;
+  Located<Interval>& saves = scope.config.checkpoint.every;
+  if (frequency.string() != "epoch" && saves.loc && saves.value != every) {
+    scope.diagnostics
+        .error("E113", frequency.loc, "`save_freq` and `checkpoint.every` exclude each other")
+        .help("leave one of them out");
+  } else if (frequency.string() != "epoch") {
+    saves = {every, frequency.loc};
+    ConfigValue& shown = scope.tree.field("checkpoint").field("every");
+    // "2 epochs" as it is written; batches, which Keras counts by a number, as steps.
+    shown.data = every.unit == Interval::Unit::kSteps || every.unit == Interval::Unit::kNever
+                     ? interval_text(every)
+                     : frequency.string();
+    shown.loc = frequency.loc;
+    shown.is_default = false;
+  }
+}
+
+void check_rate(const CallbackOptions& /*callback*/, const ClassScope& scope) {
+  const ConfigValue* const rate = rate_of(scope.config);
+  if (rate != nullptr && rate->is_object()) {
+    scope.diagnostics
+        .error("E113", scope.object.loc,
+               fmt::format("`{}` sets the learning rate, which is a schedule of its own",
+                           scope.object.class_name))
+        .help("a number as `learning_rate` of the optimizer, or no such callback");
+  }
+}
+
+void check_scheduler(const LearningRateSchedulerOptions& callback, const ClassScope& scope) {
+  check_rate(callback, scope);
+  const ConfigValue* const rate = rate_of(scope.config);
+  if (rate != nullptr && !rate->is_object() && !callback.schedule->empty()) {
+    try_schedule(callback.schedule, rate->number(), scope);
+  }
+}
+
+void check_csv_logger(const CsvLoggerOptions& callback, const ClassScope& scope) {
+  const std::string& text = callback.separator.value;
+  if (text.size() != 1 || text == "\"" || text == "\n" || text == "\r") {
+    scope.diagnostics.error("E112", callback.separator.loc, "`separator` must be one character")
+        .help("write \",\", \";\" or \"\\t\"");
+  }
+}
+
+void check_swap_ema(const SwapEmaOptions& /*callback*/, const ClassScope& scope) {
+  const ConfigObject& optimizer = inner_of(scope.config.compile.optimizer);
+  if (!optimizer.has("use_ema") || !optimizer.boolean("use_ema")) {
+    scope.diagnostics.error("E113", scope.object.loc, "`SwapEMAWeights` finds no averages to swap")
+        .help("`use_ema: true` on the optimizer keeps them");
+  }
 }
 
 }  // namespace meshtrain

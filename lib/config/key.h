@@ -1,11 +1,14 @@
-// A key of the config that is one member of a struct in config.h. One line declares it: name,
-// member and help. The type of the member says how the value is written, and its initial value is
-// the default.
+// A key of the config, or an argument of a class, that is one member of a struct. One line declares
+// it: name, member and help. The type of the member says how the value is written, and its initial
+// value is the default.
 //
 //   key("shuffle", &DataConfig::shuffle, "new order of the samples in each epoch")
 //
-// A default of null, whether by an empty text or list or by null_by_default(), is stored as T{}.
+// A member is a T, or a Located<T>, which keeps the place too. Null is stored as T{}, which is
+// nothing for an optional.
 #pragma once
+
+#include <fmt/ranges.h>
 
 #include <optional>
 #include <type_traits>
@@ -24,6 +27,7 @@ struct KeyType {  // an enumeration
   static constexpr ValueKind kKind = ValueKind::kEnum;
   static std::string text(T value) { return std::string(word_of(value)); }
   static T read(const ConfigValue& value) { return find_word_of<T>(value.string()).value(); }
+  static std::vector<std::string> allowed() { return words_of<T>(); }
 };
 template <>
 struct KeyType<bool> {
@@ -58,36 +62,89 @@ struct KeyType<std::vector<std::string>> {
 template <>
 struct KeyType<std::vector<int64_t>> {
   static constexpr ValueKind kKind = ValueKind::kShape;
-  static std::string text(const std::vector<int64_t>&) { return "null"; }
+  static std::string text(const std::vector<int64_t>& value) {
+    return value.empty() ? "null" : fmt::format("{}", fmt::join(value, "x"));
+  }
   static std::vector<int64_t> read(const ConfigValue& value) { return value.integers(); }
 };
+// As it was read.
+template <ValueKind kind>
+struct Raw : ConfigValue {};
+template <ValueKind kind>
+struct KeyType<Raw<kind>> {
+  static constexpr ValueKind kKind = kind;
+  static std::string text(const ConfigValue& value) {
+    return value.is_string() ? value.string() : "null";
+  }
+  static Raw<kind> read(const ConfigValue& value) { return {value}; }
+};
+template <class T>
+struct KeyType<std::optional<T>> : KeyType<T> {
+  using Type = KeyType<T>;
+  static std::string text(const std::optional<T>& value) {
+    return value ? Type::text(*value) : "null";
+  }
+};
+
+// What a member holds, with its place or without.
+template <class T>
+struct Stored {
+  using Type = T;
+  static T& value(T& member) { return member; }
+};
+template <class T>
+struct Stored<Located<T>> {
+  using Type = T;
+  static T& value(Located<T>& member) { return member.value; }
+};
+
+// What Spec::store is given: an S, or a ClassOptions, which may be none.
+template <class S>
+S* owner_as(void* owner) {
+  if constexpr (std::is_base_of_v<ClassOptions, S>) {
+    return dynamic_cast<S*>(static_cast<ClassOptions*>(owner));
+  } else {
+    return static_cast<S*>(owner);
+  }
+}
 
 // A key that `read(value, scope)` stores in the member, where the value is not null.
-template <class S, class T, class Read>
-Spec stored_key(Spec spec, Located<T> S::*member, Read read) {
+template <class S, class M, class Read>
+Spec stored_key(Spec spec, M S::*member, Read read) {
   spec.owner = typeid(S);
   spec.store = [member, read](void* owner, const ConfigValue& value, const StoreScope& scope) {
-    Located<T>& out = static_cast<S*>(owner)->*member;
-    out.value = value.is_null() ? T{} : T(read(value, scope));
-    out.loc = value.is_default ? SourceLoc() : value.loc;
+    S* const options = owner_as<S>(owner);
+    if (options == nullptr) {
+      return false;
+    }
+    M& out = options->*member;
+    using T = typename Stored<M>::Type;
+    Stored<M>::value(out) = value.is_null() ? T{} : T(read(value, scope));
+    if constexpr (!std::is_same_v<M, T>) {
+      out.loc = value.is_default && !scope.is_class ? SourceLoc() : value.loc;
+    }
+    return true;
   };
   return spec;
 }
 
-template <class S, class T>
-Spec key(std::string name, Located<T> S::*member, std::string help) {
+template <class S, class M>
+Spec key(std::string name, M S::*member, std::string help) {
+  using T = typename Stored<M>::Type;
   using Type = KeyType<T>;
-  Spec spec = make_spec(std::move(name), Type::kKind, Type::text((S().*member).value), help);
-  if constexpr (std::is_enum_v<T>) {
-    spec.allowed = words_of<T>();
+  S defaults;
+  Spec spec = make_spec(std::move(name), Type::kKind,
+                        Type::text(Stored<M>::value(defaults.*member)), std::move(help));
+  if constexpr (requires { Type::allowed(); }) {
+    spec.allowed = Type::allowed();
   }
   return stored_key(std::move(spec), member,
                     [](const ConfigValue& value, const StoreScope&) { return Type::read(value); });
 }
 
 // A whole number from `least` up to what kernels can count.
-template <class S>
-Spec count(std::string name, Located<int64_t> S::*member, std::string help, double least = 1) {
+template <class S, class M>
+Spec count(std::string name, M S::*member, std::string help, double least = 1) {
   return key(std::move(name), member, std::move(help)).least(least).most(kMaxSize);
 }
 
@@ -101,8 +158,8 @@ Spec path(std::string name, Located<std::string> S::*member, std::string help) {
 }
 
 // A text that `parse` reads; E112 with `example` where it cannot.
-template <class S, class T>
-Spec parsed_key(std::string name, Located<T> S::*member, std::string default_text,
+template <class S, class M, class T>
+Spec parsed_key(std::string name, M S::*member, std::string default_text,
                 std::optional<T> (*parse)(std::string_view), const char* example,
                 std::string help) {
   Spec spec = text(name, std::move(default_text), std::move(help));
@@ -155,6 +212,7 @@ Spec section(std::string name, Inner S::*member, const Section& section, std::st
       inner.loc = value.is_default ? SourceLoc() : value.loc;
     }
     section.store(&inner, value, scope);
+    return true;
   };
   return spec;
 }

@@ -11,7 +11,6 @@
 namespace meshtrain {
 namespace {
 
-constexpr const char* kClass = "LearningRateScheduler";
 constexpr double kPi = 3.14159265358979323846;
 
 class RateNames : public ExprNames {
@@ -101,10 +100,16 @@ std::string bind_names(std::string_view text, Expressions& expressions) {
 
 YamlNode* schedule_of(YamlNode& entry) {
   const auto form = object_form(entry, Category::kCallback);
-  if (!form || form->spelled != kClass) {
+  const ClassSpec* const spec = form ? find_class(Category::kCallback, form->spelled) : nullptr;
+  if (spec == nullptr) {
     return nullptr;
   }
-  const YamlNode* found = form->args == nullptr ? form->first : form->args->find("schedule");
+  const auto arg = std::find_if(spec->args.begin(), spec->args.end(),
+                                [](const Spec& one) { return one.is_evaluated_later; });
+  if (arg == spec->args.end()) {
+    return nullptr;
+  }
+  const YamlNode* found = form->args == nullptr ? form->first : form->args->find(arg->name);
   return const_cast<YamlNode*>(found);  // a part of `entry`, which is ours to change
 }
 

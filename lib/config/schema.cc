@@ -256,22 +256,6 @@ const Section& root_section() {
   return kSection;
 }
 
-namespace {
-std::optional<std::string> search(const Section& section, std::string_view key) {
-  for (const Spec& field : section.fields) {
-    if (field.kind == ValueKind::kSection) {
-      if (field.section->find(key) != nullptr) {
-        return field.section->path + "." + std::string(key);
-      }
-      if (auto found = search(*field.section, key)) {
-        return found;
-      }
-    }
-  }
-  return std::nullopt;
-}
-}  // namespace
-
 std::optional<std::string> section_with_key(std::string_view key) {
   // Arguments and words that are looked for as keys.
   constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
@@ -289,7 +273,7 @@ std::optional<std::string> section_with_key(std::string_view key) {
       return path;
     }
   }
-  return root_section().find(key) != nullptr ? std::string(key) : search(root_section(), key);
+  return root_section().find(key) != nullptr ? std::string(key) : root_section().find_below(key);
 }
 
 bool is_known_key(std::string_view path) {

@@ -1,35 +1,28 @@
 #include "config/source_like.h"
 
-#include <algorithm>
-#include <iterator>
-
 namespace meshtrain {
 namespace {
-
-// Which samples are read.
-constexpr std::string_view kOwn[] = {"path", "slice", "seed", "validation_split", "subset"};
 
 constexpr const char* kTraining = "(training source)";  // no name that a file can give
 
 }  // namespace
 
 bool is_read_like_training(const std::string& class_name) {
-  return class_name == "csv" || class_name == "text" || class_name == "tokens" ||
-         class_name == "image_folder";
+  return find_class(Category::kSource, class_name)->is_read_like_training;
 }
 
-bool names_files(const ClassSpec& source, const Spec& arg) {
-  return arg.kind == ValueKind::kPath || arg.kind == ValueKind::kPaths ||
-         (source.name == "npy" && arg.kind == ValueKind::kNames);
+bool names_files(const Spec& arg) {
+  return arg.names_files || arg.kind == ValueKind::kPath || arg.kind == ValueKind::kPaths;
 }
 
 void take_arguments(const ConfigObject& train, ConfigObject& source) {
   if (source.class_name != train.class_name || !is_read_like_training(train.class_name)) {
     return;
   }
-  for (auto& [name, value] : source.args) {
-    if (value.is_default && std::find(std::begin(kOwn), std::end(kOwn), name) == std::end(kOwn)) {
-      value = train.arg(name);
+  for (const Spec& arg : find_class(Category::kSource, source.class_name)->args) {
+    const auto own = source.args.find(arg.name);
+    if (!arg.selects_samples && own != source.args.end() && own->second.is_default) {
+      own->second = train.arg(arg.name);
     }
   }
 }

@@ -8,16 +8,15 @@
 
 namespace meshtrain {
 
-// Whether what is read depends on the training data: ids of texts, means, columns (csv, text), or
-// on how these are cut (tokens) or made (image_folder).
+// Whether what is read depends on the training data (ClassSpec::is_read_like_training): ids of
+// texts, means, columns, or how these data are cut or made.
 bool is_read_like_training(const std::string& class_name);
 
-// Whether an argument of a source names files or folders: npy's arrays are files.
-bool names_files(const ClassSpec& source, const Spec& arg);
+// Whether an argument of a source names files or folders.
+bool names_files(const Spec& arg);
 
 // For a source of the training source's class: arguments that are not written become those of
-// `train`, but for those that say which samples are read: `path`, `slice`, and image_folder's
-// `seed`, `validation_split` and `subset`.
+// `train`, but for those that say which samples are read (Spec::selects_samples).
 void take_arguments(const ConfigObject& train, ConfigObject& source);
 // The same; training_source() then gives `train`.
 void read_like_training(const ConfigObject& train, ConfigObject& source);

@@ -40,6 +40,7 @@ Spec section(std::string name, const Section& section, std::string help) {
     spec.owner = section.owner;
     spec.store = [&section](void* owner, const ConfigValue& value, const StoreScope& scope) {
       section.store(owner, value, scope);
+      return true;
     };
   }
   return spec;
@@ -59,6 +60,20 @@ std::vector<std::string> Section::names() const {
     }
   }
   return out;
+}
+
+std::optional<std::string> Section::find_below(std::string_view name) const {
+  for (const Spec& field : fields) {
+    if (field.kind == ValueKind::kSection) {
+      if (field.section->find(name) != nullptr) {
+        return field.section->path + "." + std::string(name);
+      }
+      if (auto found = field.section->find_below(name)) {
+        return found;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 void Section::store(void* owner, const ConfigValue& tree, const StoreScope& scope) const {

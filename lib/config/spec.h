@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <typeindex>
@@ -24,6 +25,12 @@ struct Section;
 struct StoreScope {
   std::string folder;  // of the first config file: paths of the command line are relative to it
   Diagnostics& diagnostics;
+  bool is_class = false;  // of a class's arguments: a default has the place of the class
+};
+
+// The arguments of a class as a struct (class_options.h).
+struct ClassOptions {
+  virtual ~ClassOptions() = default;
 };
 
 enum class Category : uint8_t {
@@ -71,6 +78,15 @@ enum class ValueKind : uint8_t {
   kUnsupported,       // a key known from Keras or planned: refused unless null or empty
 };
 
+// What a callback writes to the path that an argument gives.
+enum class CallbackOutput : uint8_t {
+  kNone,
+  kModel,   // a file of a model, or a folder of its own
+  kTable,   // a file, which may take the place of the run's own metrics.csv
+  kFolder,  // files in a folder
+  kLink,    // a link in a folder, which may be anywhere
+};
+
 struct Spec {
   std::string name;
   ValueKind kind = ValueKind::kText;
@@ -91,8 +107,13 @@ struct Spec {
   Category category = Category::kLayer;  // kObject...
   const Section* section = nullptr;      // kSection
   ValueKind element = ValueKind::kText;  // kMap
+  bool names_files = false;              // of data
+  bool selects_samples = false;          // says which samples a data source reads
+  bool is_evaluated_later = false;       // an expression, with names that only training knows
+  CallbackOutput output = CallbackOutput::kNone;
   // Stores the value in a member of the struct `owner` (key.h); empty for keys that bind_*.cc read.
-  std::function<void(void* owner, const ConfigValue& value, const StoreScope& scope)> store;
+  // False for a ClassOptions without this member.
+  std::function<bool(void* owner, const ConfigValue& value, const StoreScope& scope)> store;
   std::type_index owner = typeid(void);
 
   Spec& least(double value) { return minimum = value, *this; }
@@ -104,12 +125,26 @@ struct Spec {
   }
   Spec& nullable() { return is_nullable = true, *this; }
   Spec& null_by_default() { return default_text = "null", nullable(); }
-  Spec& required() { return is_required = true, *this; }
+  Spec& required() {
+    default_text.clear();
+    is_nullable = false;
+    return is_required = true, *this;
+  }
   Spec& unknown_ok() { return allows_unknown = true, *this; }
   Spec& infer_ok() { return allows_infer = true, *this; }
   Spec& empty_ok() { return allows_empty = true, *this; }
   Spec& nested_ok() { return allows_nested = true, *this; }
   Spec& no_integer() { return floats_only = true, *this; }
+  Spec& of_kind(ValueKind value) { return kind = value, *this; }
+  Spec& map_of(ValueKind value) {
+    default_text.clear();
+    is_nullable = false;
+    return kind = ValueKind::kMap, element = value, *this;
+  }
+  Spec& files() { return names_files = true, *this; }
+  Spec& own_samples() { return selects_samples = true, *this; }
+  Spec& evaluated_later() { return is_evaluated_later = true, *this; }
+  Spec& writes(CallbackOutput value) { return output = value, *this; }
 };
 
 // Every constructor takes the default as YAML text; "null" makes the value nullable.
@@ -148,6 +183,8 @@ struct Section {
 
   const Spec* find(std::string_view name) const;
   std::vector<std::string> names() const;  // without the unsupported ones
+  // The path of the first key of that name in a section below this one.
+  std::optional<std::string> find_below(std::string_view name) const;
   // Stores what `tree` has for the fields in `owner`, which is of the type `this->owner`.
   void store(void* owner, const ConfigValue& tree, const StoreScope& scope) const;
 };

@@ -10,13 +10,13 @@ namespace meshtrain {
 // `open(NamedFile)` gives an archive with path(), has(name) and rows(name). Of several files the
 // arrays of one name are one after the other.
 template <class Open>
-Dataset read_archives(const ConfigObject& source, const std::string& base_dir, Open&& open) {
+Dataset read_archives(const ArchiveOptions& source, const SourceContext& context, Open&& open) {
   Dataset dataset;
-  dataset.description = fmt::format("{} {}", source.class_name, shown_paths(source.arg("path")));
+  dataset.description = fmt::format("{} {}", context.source.class_name, shown_paths(source.path));
   Reads reads;
   std::vector<decltype(open(NamedFile()))> archives;
   std::vector<NamedFile> files;
-  reads.run(source.loc_of("path"), [&] { files = find_files(source.arg("path"), base_dir); });
+  reads.run(source.path.loc, [&] { files = find_files(source.path, context.base_dir); });
   for (const NamedFile& file : files) {
     reads.run(file.loc, [&] { archives.push_back(open(file)); });
   }
@@ -30,16 +30,16 @@ Dataset read_archives(const ConfigObject& source, const std::string& base_dir, O
       return join_files(std::move(parts), wanted.loc);
     });
   };
-  for (const Wanted& wanted : wanted_arrays(source, "x")) {
+  for (const Wanted& wanted : wanted_arrays(source.x, "x")) {
     dataset.inputs.push_back({wanted.array, read(wanted)});
   }
-  for (const Wanted& wanted : wanted_arrays(source, "y")) {
+  for (const Wanted& wanted : wanted_arrays(source.y, "y")) {
     // Data to predict from need no labels; but a name that the user wrote must be there.
     if (!wanted.is_default || archives[0].has(wanted.text)) {
       dataset.targets.push_back({wanted.array, read(wanted)});
     }
   }
-  for (const Wanted& wanted : wanted_arrays(source, "sample_weight")) {
+  for (const Wanted& wanted : wanted_arrays(source.sample_weight, "sample_weight")) {
     dataset.sample_weight = cast_rows(read(wanted), DType::kFloat32);
   }
   reads.finish();

@@ -31,8 +31,7 @@ CsvArray array_of(const std::string& name, const ConfigValue& value) {
 }
 
 // One array, or by name those of a model with several inputs or outputs.
-std::vector<CsvArray> arrays_of(const ConfigObject& source, const char* arg, const char* name) {
-  const ConfigValue& value = source.arg(arg);
+std::vector<CsvArray> arrays_of(const ConfigValue& value, const char* name) {
   std::vector<CsvArray> arrays;
   if (value.is_dict()) {
     for (const auto& [key, columns] : value.dict()) {
@@ -44,48 +43,44 @@ std::vector<CsvArray> arrays_of(const ConfigObject& source, const char* arg, con
   return arrays;
 }
 
-CsvSettings settings_of(const ConfigObject& source) {
+CsvSettings settings_of(const CsvOptions& source) {
   CsvSettings settings;
-  settings.separator = source.string("separator") == "tab" ? '\t' : source.string("separator")[0];
-  const std::string& header = source.string("header");
-  settings.header = header == "true"    ? CsvSettings::Header::kYes
-                    : header == "false" ? CsvSettings::Header::kNo
-                                        : CsvSettings::Header::kAuto;
-  settings.inputs = arrays_of(source, "features", "x");
+  settings.separator = source.separator == "tab" ? '\t' : source.separator[0];
+  settings.header = source.header;
+  settings.inputs = arrays_of(source.features, "x");
   for (CsvArray& array : settings.inputs) {  // features of one column are still features
     array.is_vector = array.is_vector && array.name != "x";
   }
-  settings.targets = arrays_of(source, "label", "y");
-  if (source.has("sample_weight")) {
-    settings.weight = {source.string("sample_weight"), source.loc_of("sample_weight")};
+  settings.targets = arrays_of(source.label, "y");
+  if (!source.sample_weight->empty()) {
+    settings.weight = {source.sample_weight, source.sample_weight.loc};
   }
-  if (source.has("categorical")) {
-    settings.categorical = array_of("", source.arg("categorical")).columns;
+  if (!source.categorical.is_null()) {
+    settings.categorical = array_of("", source.categorical).columns;
   }
-  for (const auto& [column, texts] : source.arg("vocabulary").dict()) {
+  for (const auto& [column, texts] : source.vocabulary.dict()) {
     settings.vocabularies.push_back({{column, texts.loc}, texts.strings()});
   }
-  settings.dtype = parse_dtype(source.string("dtype")).value();
-  const std::string& missing = source.string("missing");
+  settings.dtype = parse_dtype(source.dtype).value();
+  const std::string& missing = source.missing.value;
   if (missing == "mean") {
     settings.missing = CsvSettings::Missing::kMean;
   } else if (missing != "error") {
     settings.missing = CsvSettings::Missing::kValue;
     settings.missing_value = try_number(missing).value();
   }
-  if (source.has("missing_texts")) {
-    const std::vector<std::string> texts = source.arg("missing_texts").strings();
-    settings.missing_texts = {texts.begin(), texts.end()};
+  if (const auto& texts = source.missing_texts) {
+    settings.missing_texts = {texts->begin(), texts->end()};
   }
   return settings;
 }
 
 // `slice` is that of the rows whose means count.
-CsvTable read_files(const ConfigObject& source, const std::string& base_dir,
+CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
                     const CsvLearned* learned) {
   const CsvSettings settings = settings_of(source);
   CsvTableReader reader(settings, learned);
-  for (const auto& [path, loc] : find_files(source.arg("path"), base_dir)) {
+  for (const auto& [path, loc] : find_files(source.path, base_dir)) {
     const InputFile file = open_input(path, "E300", "E300");
     uint64_t offset = 0;
     CsvRecords records(path, settings.separator, [&](char* to, size_t count) {
@@ -97,8 +92,8 @@ CsvTable read_files(const ConfigObject& source, const std::string& base_dir,
     reader.read(records);
   }
   const int64_t rows = reader.num_rows();
-  const auto [begin, end] = source.has("slice")
-                                ? parse_slice(source.string("slice"), rows, source.loc_of("slice"))
+  const auto [begin, end] = source.slice.value
+                                ? parse_slice(*source.slice.value, rows, source.slice.loc)
                                 : std::pair<int64_t, int64_t>(0, rows);
   return reader.finish(begin, end);
 }
@@ -115,23 +110,23 @@ std::string shown_classes(const std::string& column, const std::vector<std::stri
 
 }  // namespace
 
-Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir,
-                        const LearnedData* known) {
+Dataset read_csv_source(const CsvOptions& source, const SourceContext& context) {
   CsvLearned learned;
-  const CsvLearned* like = known ? &known->csv : nullptr;
-  const ConfigObject* const train = training_source(source);
+  const CsvLearned* like = context.known ? &context.known->csv : nullptr;
+  const ConfigObject* const train = training_source(context.source);
   Reads reads;
   if (like == nullptr && train != nullptr) {
-    reads.run(train->loc_of("path"),
-              [&] { learned = read_files(*train, base_dir, nullptr).learned; });
+    const auto options = read_options<CsvOptions>(*train);
+    reads.run(options.path.loc,
+              [&] { learned = read_files(options, context.base_dir, nullptr).learned; });
     reads.finish();
     like = &learned;
   }
   CsvTable table;
-  reads.run(source.loc_of("path"), [&] { table = read_files(source, base_dir, like); });
+  reads.run(source.path.loc, [&] { table = read_files(source, context.base_dir, like); });
   reads.finish();
   Dataset dataset;
-  dataset.description = fmt::format("csv {}", shown_paths(source.arg("path")));
+  dataset.description = fmt::format("csv {}", shown_paths(source.path));
   for (const std::string& label : table.labels) {
     const auto classes = table.learned.categories.find(label);
     if (classes != table.learned.categories.end()) {
@@ -139,9 +134,9 @@ Dataset read_csv_source(const ConfigObject& source, const std::string& base_dir,
       dataset.class_names = table.labels.size() == 1 ? classes->second : dataset.class_names;
     }
   }
-  if (known == nullptr) {
-    dataset.learned = std::make_shared<LearnedData>(
-        LearnedData{source.class_name, like ? learned : table.learned, {}, dataset.class_names});
+  if (context.known == nullptr) {
+    dataset.learned = std::make_shared<LearnedData>(LearnedData{
+        context.source.class_name, like ? learned : table.learned, {}, dataset.class_names});
   }
   for (NamedTensor& input : table.inputs) {
     dataset.inputs.push_back({input.name, make_rows(std::move(input.tensor))});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "config/source_classes.h"
 #include "data/csv_text.h"
 #include "tensor/host_tensor.h"
 
@@ -28,7 +29,7 @@ struct CsvArray {
 
 struct CsvSettings {
   // auto: the first row of the training data's first file, when none of its fields is a number
-  enum class Header { kAuto, kYes, kNo };
+  using Header = CsvHeaderMode;
   enum class Missing { kError, kMean, kValue };
 
   char separator = ',';

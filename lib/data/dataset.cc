@@ -66,21 +66,23 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   Dataset dataset = read_source(source, data.base_dir, known);
   check_lengths(dataset);
   std::vector<std::string> details;
-  if (source.args.count("split") != 0 &&
-      (source.class_name == "digits" ||
-       source.string("split").find_first_of("[+") != std::string::npos)) {
-    details.push_back(source.string("split"));
+  if (has_options<SplitOptions>(source)) {
+    const std::string split = read_options<SplitOptions>(source).split;
+    if (!ends_with(dataset.description, trim(split))) {
+      details.push_back(split);
+    }
   }
   std::string part;
   const int64_t all = dataset.num_samples;
-  if (!dataset.is_sliced && source.args.count("slice") != 0 && source.has("slice")) {
-    const auto [begin, end] = parse_slice(source.string("slice"), all, source.loc_of("slice"));
-    part = source.string("slice");
+  const auto [slice, slice_loc] = read_options<SourceOptions>(source).slice;
+  if (!dataset.is_sliced && slice) {
+    const auto [begin, end] = parse_slice(*slice, all, slice_loc);
+    part = *slice;
     details.push_back(part);
     dataset = cut_dataset(std::move(dataset), begin, end);
   }
   if (dataset.num_samples == 0) {
-    throw ConfigError("E316", part.empty() ? dataset.loc : source.loc_of("slice"),
+    throw ConfigError("E316", part.empty() ? dataset.loc : slice_loc,
                       part.empty()
                           ? fmt::format("{} has no samples", dataset.description)
                           : fmt::format("the slice `{}` of {} samples is empty", part, all));

@@ -10,13 +10,13 @@
 namespace meshtrain {
 
 std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data) {
-  if (source.class_name != "random" && source.class_name != "digits") {
+  if (!class_of_object(Category::kSource, source).is_generated) {
     return std::nullopt;
   }
   ConfigObject empty = source;
   empty.args.at("samples").data = int64_t{0};
-  if (source.class_name == "digits") {
-    empty.args.at("split").data = std::string("train");  // of parts there would be none
+  if (has_options<SplitOptions>(source)) {
+    empty.args.at("split").data = kSplits[0];  // of parts there would be none
   }
   Dataset dataset = read_source(empty, data.base_dir);
   transform_dataset(dataset, data);
@@ -24,17 +24,17 @@ std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig
 }
 
 void check_source_files(const ConfigObject& source, const DataConfig& data) {
-  const ClassSpec& spec = *find_class(Category::kSource, source.class_name);
+  const auto images = options_if<ImageFolderOptions>(source);
   Reads reads;
-  for (const Spec& arg : spec.args) {
-    if (!names_files(spec, arg)) {
+  for (const Spec& arg : class_of_object(Category::kSource, source).args) {
+    if (!names_files(arg)) {
       continue;
     }
-    for (const Wanted& wanted : wanted_arrays(source, arg.name)) {
+    for (const Wanted& wanted : wanted_arrays(source.arg(arg.name), arg.name)) {
       reads.run(wanted.loc, [&] {
-        if (source.class_name == "image_folder") {
-          const bool has_labels = source.has("label_mode") && source.string("label_mode") != "none";
-          check_folder(resolve(data.base_dir, wanted.text), has_labels, wanted.loc);
+        if (images) {
+          check_folder(resolve(data.base_dir, wanted.text), images->labels() != LabelMode::kNone,
+                       wanted.loc);
           return;
         }
         for (const NamedFile& file : find_files(wanted.text, wanted.loc, data.base_dir)) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "config/catalogue.h"
 #include "data/hdf5_rows.h"
 #include "data/idx.h"
 #include "data/image.h"
@@ -66,18 +65,18 @@ Guessed visit_images(const std::string& path, const Visit& visit) {
       image_sizes(list_images(path, has_labels, std::nullopt, false, {}, {}).paths);
   visit("height", *heights, false);
   visit("width", *widths, false);
-  ConfigObject source = default_object(Category::kSource, "image_folder");
-  source.args["directory"].data = path;
-  source.args["label_mode"].data = std::string(has_labels ? "int" : "none");
-  Dataset data = read_image_folder_source(source, "", nullptr);
+  ImageFolderOptions source;
+  source.directory.value = path;
+  source.label_mode.value = has_labels ? LabelMode::kInt : LabelMode::kNone;
+  Dataset data = read_image_folder_source(source, {{}, "", nullptr});
   visit_dataset(data, visit);
   return {data.description, data.class_names};
 }
 
 Guessed visit_csv(const std::string& path, const Visit& visit) {
-  ConfigObject source = default_object(Category::kSource, "csv");
-  source.args["path"].data = path;
-  visit_dataset(read_csv_source(source, "", nullptr), visit);
+  CsvOptions source;
+  source.path.data = path;
+  visit_dataset(read_csv_source(source, {{}, "", nullptr}), visit);
   return {"csv " + path, {}};
 }
 

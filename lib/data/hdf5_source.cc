@@ -4,8 +4,8 @@
 
 namespace meshtrain {
 
-Dataset read_hdf5_source(const ConfigObject& source, const std::string& base_dir) {
-  return read_archives(source, base_dir, [](const NamedFile& file) { return Hdf5File(file); });
+Dataset read_hdf5_source(const ArchiveOptions& source, const SourceContext& context) {
+  return read_archives(source, context, [](const NamedFile& file) { return Hdf5File(file); });
 }
 
 }  // namespace meshtrain

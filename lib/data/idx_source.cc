@@ -32,22 +32,22 @@ RowsPtr label_rows(const NamedFile& file) {
 
 }  // namespace
 
-Dataset read_idx_source(const ConfigObject& source, const std::string& base_dir) {
+Dataset read_idx_source(const IdxOptions& source, const SourceContext& context) {
   Dataset dataset;
-  dataset.description = fmt::format("idx {}", shown_paths(source.arg("images")));
+  dataset.description = fmt::format("idx {}", shown_paths(source.images));
   Reads reads;
-  const auto read = [&](const char* arg, RowsPtr (*rows_of)(const NamedFile&)) {
-    return reads.rows(source.loc_of(arg), [&] {
+  const auto read = [&](const ConfigValue& paths, RowsPtr (*rows_of)(const NamedFile&)) {
+    return reads.rows(paths.loc, [&] {
       std::vector<FileArray> parts;
-      for (const NamedFile& file : find_files(source.arg(arg), base_dir)) {
+      for (const NamedFile& file : find_files(paths, context.base_dir)) {
         parts.push_back({file.path, rows_of(file)});
       }
-      return join_files(std::move(parts), source.loc_of(arg));
+      return join_files(std::move(parts), paths.loc);
     });
   };
-  dataset.inputs.push_back({"x", read("images", image_rows)});
-  if (source.has("labels")) {
-    dataset.targets.push_back({"y", read("labels", label_rows)});
+  dataset.inputs.push_back({"x", read(source.images, image_rows)});
+  if (!source.labels.is_null()) {
+    dataset.targets.push_back({"y", read(source.labels, label_rows)});
   }
   reads.finish();
   return dataset;

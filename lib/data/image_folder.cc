@@ -16,8 +16,8 @@
 namespace meshtrain {
 namespace {
 
-int channels_of(const std::string& color_mode) {
-  return color_mode == "grayscale" ? 1 : color_mode == "rgb" ? 3 : 4;
+int channels_of(ColorMode mode) {
+  return mode == ColorMode::kGrayscale ? 1 : mode == ColorMode::kRgb ? 3 : 4;
 }
 
 // Images of one size, float32 from 0 to 255.
@@ -90,15 +90,14 @@ std::vector<std::string> find_bad(const std::vector<std::string>& paths, int cha
 
 // Takes the images out that cannot be decoded; how many there were. Which ones is decided here,
 // once, so that the order of an epoch is a function of (seed, epoch) alone.
-int64_t drop_bad(ImageListing& listing, const ConfigObject& source, int channels) {
+int64_t drop_bad(ImageListing& listing, const ImageFolderOptions& source, int channels) {
   const std::vector<std::string> problems = find_bad(listing.paths, channels);
-  const int64_t limit = source.integer("max_bad_records");
   const int64_t bad = std::count_if(problems.begin(), problems.end(),
                                     [](const std::string& problem) { return !problem.empty(); });
-  if (bad > limit) {
-    ConfigError error("E322", source.loc_of("on_bad_record"),
+  if (bad > source.max_bad_records) {
+    ConfigError error("E322", source.on_bad_record.loc,
                       fmt::format("{} of {} images cannot be read; `max_bad_records` allows {}",
-                                  bad, problems.size(), limit));
+                                  bad, problems.size(), source.max_bad_records));
     int shown = 0;
     for (const std::string& problem : problems) {
       if (!problem.empty() && shown++ < 3) {
@@ -138,60 +137,53 @@ void take(ImageListing& listing, std::span<const int64_t> order) {
 
 // Keras' seed, validation_split and subset: the order is shuffled once, its last part is for
 // validation.
-void shuffle_and_split(ImageListing& listing, const ConfigObject& source) {
+void shuffle_and_split(ImageListing& listing, const ImageFolderOptions& source) {
   const auto count = static_cast<int64_t>(listing.paths.size());
-  if (!source.has("seed")) {
+  if (!source.seed) {
     return;
   }
-  std::vector<int64_t> order = EpochOrder(count, source.integer("seed"), 0).rows(0, count);
-  if (source.has("validation_split")) {
-    const auto validation =
-        static_cast<int64_t>(source.number("validation_split") * static_cast<double>(count));
+  std::vector<int64_t> order = EpochOrder(count, *source.seed, 0).rows(0, count);
+  if (const auto& [split, loc] = source.validation_split; split) {
+    const auto validation = static_cast<int64_t>(*split * static_cast<double>(count));
     if (validation == 0) {
-      throw ConfigError("E316", source.loc_of("validation_split"),
+      throw ConfigError("E316", loc,
                         fmt::format("`validation_split: {}` of {} images leaves none to validate",
-                                    format_shortest(source.number("validation_split")), count));
+                                    format_shortest(*split), count));
     }
     const auto middle = order.end() - validation;
-    source.string("subset") == "training" ? order.erase(middle, order.end())
-                                          : order.erase(order.begin(), middle);
+    source.subset.value == ImageSubset::kTraining ? order.erase(middle, order.end())
+                                                  : order.erase(order.begin(), middle);
   }
   take(listing, order);
 }
 
-HostTensor make_labels(const ImageListing& listing, const std::string& mode) {
+HostTensor make_labels(const ImageListing& listing, LabelMode mode) {
   const auto count = static_cast<int64_t>(listing.labels.size());
-  if (mode == "int") {
+  if (mode == LabelMode::kInt) {
     HostTensor labels(DType::kInt32, {count});
     std::copy(listing.labels.begin(), listing.labels.end(), labels.data<int32_t>());
     return labels;
   }
-  const int64_t width = mode == "binary" ? 1 : static_cast<int64_t>(listing.class_names.size());
+  const int64_t width =
+      mode == LabelMode::kBinary ? 1 : static_cast<int64_t>(listing.class_names.size());
   HostTensor labels(DType::kFloat32, {count, width});
   for (int64_t i = 0; i < count; ++i) {
     const int32_t label = listing.labels[static_cast<size_t>(i)];
     labels.data<float>()[width == 1 ? i : i * width + label] =
-        mode == "binary" ? static_cast<float>(label) : 1.0f;
+        mode == LabelMode::kBinary ? static_cast<float>(label) : 1.0f;
   }
   return labels;
 }
 
-ImageSize size_of(const ConfigObject& source) {
-  const std::vector<int64_t> sides = source.arg("image_size").integers();
+ImageSize size_of(const ImageFolderOptions& source) {
+  const std::vector<int64_t>& sides = source.image_size.value;
   ImageSize size;
   size.height = sides[0];
   size.width = sides.back();  // one number: a square
-  size.interpolation = source.string("interpolation");
-  size.crop_to_aspect_ratio = source.boolean("crop_to_aspect_ratio");
-  size.pad_to_aspect_ratio = source.boolean("pad_to_aspect_ratio");
+  size.interpolation = source.interpolation;
+  size.crop_to_aspect_ratio = source.crop_to_aspect_ratio;
+  size.pad_to_aspect_ratio = source.pad_to_aspect_ratio;
   return size;
-}
-
-std::optional<std::vector<std::string>> class_names_of(const ConfigObject& source) {
-  if (!source.has("class_names")) {
-    return std::nullopt;
-  }
-  return source.arg("class_names").strings();
 }
 
 std::string counted(int64_t count, const std::string& what) {
@@ -200,27 +192,26 @@ std::string counted(int64_t count, const std::string& what) {
 
 }  // namespace
 
-Dataset read_image_folder_source(const ConfigObject& source, const std::string& base_dir,
-                                 const LearnedData* known) {
+Dataset read_image_folder_source(const ImageFolderOptions& source, const SourceContext& context) {
   const ImageSize size = size_of(source);
-  const int channels = channels_of(source.string("color_mode"));
-  const std::string mode = source.has("label_mode") ? source.string("label_mode") : "none";
-  const bool has_labels = mode != "none";
-  ImageListing listing = list_images(resolve(base_dir, source.string("directory")), has_labels,
-                                     class_names_of(source), source.boolean("follow_links"),
-                                     source.loc_of("directory"), source.loc_of("class_names"));
+  const int channels = channels_of(source.color_mode);
+  const LabelMode mode = source.labels();
+  const bool has_labels = mode != LabelMode::kNone;
+  ImageListing listing =
+      list_images(resolve(context.base_dir, source.directory), has_labels, source.class_names.value,
+                  source.follow_links, source.directory.loc, source.class_names.loc);
   const size_t classes = listing.class_names.size();
   // When classes are known, load_run_data() compares all of them and names the difference.
-  if (mode == "binary" && classes != 2 && known == nullptr) {
-    throw ConfigError("E113", source.loc_of("label_mode"),
+  if (mode == LabelMode::kBinary && classes != 2 && context.known == nullptr) {
+    throw ConfigError("E113", source.label_mode.loc,
                       fmt::format("`label_mode: binary` needs two classes; `{}` has {}",
-                                  source.string("directory"), classes));
+                                  source.directory.value, classes));
   }
   std::vector<std::string> details;
   if (has_labels) {
     details.push_back(fmt::format("{} class{}", classes, classes == 1 ? "" : "es"));
   }
-  if (source.string("on_bad_record") == "skip") {
+  if (source.on_bad_record.value == BadRecord::kSkip) {
     if (const int64_t bad = drop_bad(listing, source, channels); bad > 0) {
       details.push_back(fmt::format("{} left out", counted(bad, "bad image")));
     }
@@ -229,23 +220,22 @@ Dataset read_image_folder_source(const ConfigObject& source, const std::string& 
     details.push_back(fmt::format("{} ignored", counted(listing.ignored, "other file")));
   }
   shuffle_and_split(listing, source);
-  if (source.has("subset")) {
-    details.push_back(source.string("subset"));
+  if (const auto& subset = source.subset.value) {
+    details.emplace_back(word_of(*subset));
   }
   Dataset dataset;
-  dataset.description = fmt::format("image_folder {}", source.string("directory"));
+  dataset.description = fmt::format("image_folder {}", source.directory.value);
   if (!details.empty()) {
     dataset.description += ": " + join(details, ", ");
   }
   if (has_labels) {
     dataset.targets.push_back({"y", make_rows(make_labels(listing, mode))});
     dataset.class_names = std::move(listing.class_names);
-    dataset.learned =
-        std::make_shared<LearnedData>(LearnedData{source.class_name, {}, {}, dataset.class_names});
+    dataset.learned = std::make_shared<LearnedData>(
+        LearnedData{context.source.class_name, {}, {}, dataset.class_names});
   }
-  dataset.inputs.push_back(
-      {"x", std::make_shared<ImageRows>(std::move(listing.paths), size, channels,
-                                        source.loc_of("directory"))});
+  dataset.inputs.push_back({"x", std::make_shared<ImageRows>(std::move(listing.paths), size,
+                                                             channels, source.directory.loc)});
   return dataset;
 }
 

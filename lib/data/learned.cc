@@ -1,15 +1,12 @@
 #include "data/learned.h"
 
+#include "config/catalogue.h"
+
 namespace meshtrain {
 
 bool learns_from_data(const ConfigObject& source) {
-  if (source.class_name == "text") {
-    return source.string("vocabulary") != "bytes" && !source.has("characters");
-  }
-  if (source.class_name == "image_folder") {
-    return source.has("label_mode") && source.string("label_mode") != "none";
-  }
-  return source.class_name == "csv";
+  const auto& learns = class_of_object(Category::kSource, source).learns;
+  return learns && learns(source);
 }
 
 const LearnedData* learned_of(const LearnedPtr& learned, const ConfigObject& source) {

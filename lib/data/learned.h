@@ -21,8 +21,7 @@ struct LearnedData {
 };
 using LearnedPtr = std::shared_ptr<const LearnedData>;
 
-// True for sources that learn from their data: csv, image_folder with labels, and text unless its
-// ids are bytes or the config lists its characters.
+// True for sources that learn from their data with these arguments (ClassSpec::learns).
 bool learns_from_data(const ConfigObject& source);
 
 // Returns `learned`, or null when it comes from a source of another class.

@@ -39,43 +39,40 @@ HostTensor normal_array(int64_t samples, const Shape& sample_shape, int64_t seed
 
 }  // namespace
 
-Dataset make_random_source(const ConfigObject& source, const std::string&) {
-  const int64_t samples = source.integer("samples");
-  const int64_t seed = source.integer("seed");
+Dataset make_random_source(const RandomOptions& source, const SourceContext& /*context*/) {
+  const auto& [labels_shape, labels_loc] = source.labels;
+  const auto& [classes, classes_loc] = source.classes;
   Dataset dataset;
-  dataset.description = fmt::format("random, seed {}", seed);
-  dataset.inputs.push_back(
-      {"x", make_rows(normal_array(samples, source.arg("shape").integers(), seed, "data/random/x",
-                                   source.loc_of("shape")))});
-  if (source.has("labels") && source.has("classes")) {
-    throw ConfigError("E113", source.loc_of("classes"),
+  dataset.description = fmt::format("random, seed {}", source.seed);
+  dataset.inputs.push_back({"x", make_rows(normal_array(source.samples, source.shape, source.seed,
+                                                        "data/random/x", source.shape.loc))});
+  if (labels_shape && classes) {
+    throw ConfigError("E113", classes_loc,
                       "`labels` and `classes` exclude each other: normal numbers of a shape, or "
                       "whole numbers below `classes`");
   }
-  if (source.has("labels")) {
+  if (labels_shape) {
     dataset.targets.push_back(
-        {"y", make_rows(normal_array(samples, source.arg("labels").integers(), seed,
-                                     "data/random/y", source.loc_of("labels")))});
-  } else if (source.has("classes")) {
-    const auto classes = static_cast<uint64_t>(source.integer("classes"));
-    HostTensor labels(DType::kInt32, {samples});
-    for (int64_t i = 0; i < samples; ++i) {
-      const uint64_t bits = philox_bits(static_cast<uint64_t>(seed), stream("data/random/classes"),
-                                        0, static_cast<uint64_t>(i));
-      labels.data<int32_t>()[i] = static_cast<int32_t>(bits * classes >> 32);
+        {"y", make_rows(normal_array(source.samples, *labels_shape, source.seed, "data/random/y",
+                                     labels_loc))});
+  } else if (classes) {
+    HostTensor labels(DType::kInt32, {source.samples});
+    for (int64_t i = 0; i < source.samples; ++i) {
+      const uint64_t bits = philox_bits(static_cast<uint64_t>(source.seed),
+                                        stream("data/random/classes"), 0, static_cast<uint64_t>(i));
+      labels.data<int32_t>()[i] =
+          static_cast<int32_t>(bits * static_cast<uint64_t>(*classes) >> 32);
     }
     dataset.targets.push_back({"y", make_rows(std::move(labels))});
   }
   return dataset;
 }
 
-Dataset make_digits_source(const ConfigObject& source, const std::string&) {
-  const std::string& split = source.string("split");
-  const int64_t samples = source.has("samples") ? source.integer("samples")
-                          : split == "test"     ? 2000
-                                                : 10000;
+Dataset make_digits_source(const DigitsOptions& source, const SourceContext& /*context*/) {
+  const std::string& split = source.split.value;
+  const int64_t samples = source.samples.value_or(split == "test" ? 2000 : 10000);
   // The parts are drawn from seeds of their own, so that they share no sample.
-  const uint64_t seed = hash_text(fmt::format("digits/{}/{}", split, source.integer("seed")));
+  const uint64_t seed = hash_text(fmt::format("digits/{}/{}", split, source.seed));
   DigitImages digits = make_digits(samples, seed);
   Dataset dataset;
   dataset.description = "digits";

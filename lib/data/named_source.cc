@@ -65,26 +65,30 @@ std::optional<Samples> find_mnist(const std::vector<std::string>& folders, bool 
   return find_idx(folders, "", is_train);
 }
 
-std::optional<Samples> find_cifar(const ConfigObject& source,
-                                  const std::vector<std::string>& folders, bool is_train) {
-  const bool is_100 = source.class_name == "cifar100";
-  const auto path =
-      find_file(folders, is_100 ? "cifar-100-binary.tar.gz" : "cifar-10-binary.tar.gz");
+std::optional<Samples> find_cifar10(const std::vector<std::string>& folders, bool is_train) {
+  const auto path = find_file(folders, "cifar-10-binary.tar.gz");
   if (!path) {
     return std::nullopt;
   }
   std::vector<std::string> members;
-  if (is_100) {
-    members = {is_train ? "cifar-100-binary/train.bin" : "cifar-100-binary/test.bin"};
-  } else if (is_train) {
-    for (int i = 1; i <= 5; ++i) {
-      members.push_back(fmt::format("cifar-10-batches-bin/data_batch_{}.bin", i));
-    }
-  } else {
+  for (int i = 1; is_train && i <= 5; ++i) {
+    members.push_back(fmt::format("cifar-10-batches-bin/data_batch_{}.bin", i));
+  }
+  if (!is_train) {
     members = {"cifar-10-batches-bin/test_batch.bin"};
   }
-  const bool is_fine = is_100 && source.string("label_mode") == "fine";
-  CifarImages read = read_cifar(*path, members, is_100 ? 2 : 1, is_fine ? 1 : 0);
+  CifarImages read = read_cifar(*path, members, 1, 0);
+  return Samples{std::move(read.images), std::move(read.labels)};
+}
+
+std::optional<Samples> find_cifar100(const std::vector<std::string>& folders, bool is_train,
+                                     CifarLabels labels) {
+  const auto path = find_file(folders, "cifar-100-binary.tar.gz");
+  if (!path) {
+    return std::nullopt;
+  }
+  const char* const member = is_train ? "cifar-100-binary/train.bin" : "cifar-100-binary/test.bin";
+  CifarImages read = read_cifar(*path, {member}, 2, labels == CifarLabels::kFine ? 1 : 0);
   return Samples{std::move(read.images), std::move(read.labels)};
 }
 
@@ -101,27 +105,46 @@ std::optional<Samples> find_cifar(const ConfigObject& source,
   MESHTRAIN_CHECK(false);
 }
 
-}  // namespace
-
-Dataset read_named_set_source(const ConfigObject& source, const std::string& base_dir) {
-  const std::vector<std::string> folders = dataset_folders(base_dir);
-  const bool is_train = source.string("split") == "train";
+// `find` gives the samples of a split, where their files are in one of the folders.
+template <class Find>
+Dataset read_set(const std::string& split, const SourceContext& context, Find&& find) {
+  const std::vector<std::string> folders = dataset_folders(context.base_dir);
   std::optional<Samples> samples;
   Reads reads;
-  reads.run(source.loc, [&] {
-    samples = source.class_name == "mnist"           ? find_mnist(folders, is_train)
-              : source.class_name == "fashion_mnist" ? find_idx(folders, "fashion-mnist/", is_train)
-                                                     : find_cifar(source, folders, is_train);
-  });
+  reads.run(context.source.loc, [&] { samples = find(folders, split == "train"); });
   reads.finish();
   if (!samples) {
-    not_there(source, folders);
+    not_there(context.source, folders);
   }
   Dataset dataset;
-  dataset.description = fmt::format("{} {}", source.class_name, source.string("split"));
+  dataset.description = fmt::format("{} {}", context.source.class_name, split);
   dataset.inputs.push_back({"x", make_rows(std::move(samples->images))});
   dataset.targets.push_back({"y", make_rows(std::move(samples->labels))});
   return dataset;
+}
+
+}  // namespace
+
+Dataset read_mnist_source(const SplitOptions& source, const SourceContext& context) {
+  return read_set(source.split, context, find_mnist);
+}
+
+Dataset read_fashion_mnist_source(const SplitOptions& source, const SourceContext& context) {
+  return read_set(source.split, context,
+                  [](const std::vector<std::string>& folders, bool is_train) {
+                    return find_idx(folders, "fashion-mnist/", is_train);
+                  });
+}
+
+Dataset read_cifar10_source(const SplitOptions& source, const SourceContext& context) {
+  return read_set(source.split, context, find_cifar10);
+}
+
+Dataset read_cifar100_source(const Cifar100Options& source, const SourceContext& context) {
+  return read_set(source.split, context,
+                  [&](const std::vector<std::string>& folders, bool is_train) {
+                    return find_cifar100(folders, is_train, source.label_mode);
+                  });
 }
 
 }  // namespace meshtrain

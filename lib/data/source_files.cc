@@ -10,22 +10,18 @@
 
 namespace meshtrain {
 
-std::vector<Wanted> wanted_arrays(const ConfigObject& source, const std::string& arg) {
-  if (source.args.count(arg) == 0 || source.arg(arg).is_null()) {
-    return {};
-  }
-  const ConfigValue& value = source.arg(arg);
+std::vector<Wanted> wanted_arrays(const ConfigValue& value, const std::string& name) {
   std::vector<Wanted> wanted;
   if (value.is_list()) {
     for (const ConfigValue& entry : value.list()) {
       wanted.push_back({entry.string(), entry.string(), entry.loc});
     }
   } else if (value.is_dict()) {
-    for (const auto& [name, entry] : value.dict()) {
-      wanted.push_back({name, entry.string(), entry.loc});
+    for (const auto& [key, entry] : value.dict()) {
+      wanted.push_back({key, entry.string(), entry.loc});
     }
-  } else {
-    wanted.push_back({arg, value.string(), value.loc, value.is_default});
+  } else if (!value.is_null()) {
+    wanted.push_back({name, value.string(), value.loc, value.is_default});
   }
   return wanted;
 }

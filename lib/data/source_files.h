@@ -19,9 +19,9 @@ struct Wanted {
   bool is_default = false;
 };
 
-// Argument `arg`, `x` or `y`, of a source: a text, a list of texts, or a dict by input or output
-// name; nothing where it is null.
-std::vector<Wanted> wanted_arrays(const ConfigObject& source, const std::string& arg);
+// What argument `name`, such as `x` or `y`, says: a text, a list of texts, or a dict by input or
+// output name; nothing where it is null.
+std::vector<Wanted> wanted_arrays(const ConfigValue& value, const std::string& name);
 
 // A path of the config from its folder.
 std::string resolve(const std::string& base_dir, const std::string& path);

@@ -38,9 +38,7 @@ class WindowRows final : public Rows {
 
 void add_windows(const IdsPtr& ids, int64_t begin, int64_t end, const WindowSettings& settings,
                  const SourceLoc& loc, Dataset& dataset) {
-  using Targets = WindowSettings::Targets;
-  const bool has_targets = settings.targets != Targets::kNone;
-  const int64_t needed = settings.length + (has_targets ? 1 : 0);
+  const int64_t needed = settings.length + (settings.target ? 1 : 0);
   if (end - begin < needed) {
     throw ConfigError(
         "E316", loc,
@@ -52,9 +50,9 @@ void add_windows(const IdsPtr& ids, int64_t begin, int64_t end, const WindowSett
     return std::make_shared<WindowRows>(ids, std::move(shape), first, settings.stride);
   };
   dataset.inputs.push_back({"x", rows({count, settings.length}, begin)});
-  if (settings.targets == Targets::kSequence) {
+  if (settings.target == WindowTarget::kSequence) {
     dataset.targets.push_back({"y", rows({count, settings.length}, begin + 1)});
-  } else if (settings.targets == Targets::kLast) {
+  } else if (settings.target == WindowTarget::kLast) {
     dataset.targets.push_back({"y", rows({count}, begin + settings.length)});
   }
 }

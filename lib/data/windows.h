@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "config/source_classes.h"
 #include "data/dataset.h"
 
 namespace meshtrain {
@@ -36,11 +37,9 @@ IdsPtr ids_in_files(const std::vector<std::string>& paths, DType dtype, int64_t 
 struct WindowSettings {
   int64_t length = 0;  // ids of a window
   int64_t stride = 0;  // from the beginning of one window to that of the next
-  enum class Targets {
-    kNone,
-    kSequence,  // the id behind each of the window's: (windows, length)
-    kLast,      // the id behind the window: (windows,)
-  } targets = Targets::kSequence;
+  // kSequence: the id behind each of the window's, (windows, length); kLast: the id behind the
+  // window, (windows,); nothing: no targets.
+  std::optional<WindowTarget> target = WindowTarget::kSequence;
 };
 
 // "x", int32 (windows, length), and "y" of ids [begin, end): as many whole windows as there are.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/callback_classes.h"
 #include "nn/regularizers.h"
 
 namespace meshtrain {
@@ -94,8 +95,8 @@ StepGraphs::StepGraphs(const Config& config, const Model& model, const Optimizer
 void StepGraphs::add_kept_variables() {
   const std::vector<std::string> names = callback_names(config_.callbacks);
   for (size_t c = 0; c < names.size(); ++c) {
-    const ConfigObject& callback = config_.callbacks[c];
-    if (!callback.has("restore_best_weights") || !callback.boolean("restore_best_weights")) {
+    const auto stopping = options_if<EarlyStoppingOptions>(config_.callbacks[c]);
+    if (!stopping || !stopping->restore_best_weights) {
       continue;
     }
     kept_[names[c]] = static_cast<int>(variables_.size());

@@ -17,6 +17,8 @@ const std::map<std::string_view, LossEntry>& loss_table() {
     for (const auto& family :
          {regression_losses, crossentropy_losses, region_losses, circle_losses, ctc_losses}) {
       for (const LossEntry& entry : family()) {
+        MESHTRAIN_CHECK(class_of_key(Category::kLoss, entry.key) != nullptr, "{} is not declared",
+                        entry.key);
         table.emplace(entry.key, entry);
       }
     }

@@ -73,6 +73,8 @@ const OptimizerDef& find_rule(const ConfigObject& config) {
     std::map<std::string_view, OptimizerDef> rules;
     for (const auto& family : {gradient_descent_rules, adam_rules, adagrad_rules, matrix_rules}) {
       for (const OptimizerDef& rule : family()) {
+        MESHTRAIN_CHECK(find_class(Category::kOptimizer, rule.class_name) != nullptr,
+                        "{} is not declared", rule.class_name);
         rules.emplace(rule.class_name, rule);
       }
     }

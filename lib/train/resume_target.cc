@@ -8,6 +8,7 @@
 #include "base/links.h"
 #include "base/text.h"
 #include "checkpoint/writer.h"
+#include "config/callback_classes.h"
 
 namespace meshtrain {
 namespace {
@@ -151,7 +152,8 @@ namespace {
 
 // The link in `backup_dir`, or "".
 std::string backup_link(const ConfigObject& backup) {
-  return backup.has("backup_dir") ? backup.string("backup_dir") + "/run" : "";
+  const std::string dir = read_options<BackupOptions>(backup).backup_dir;
+  return dir.empty() ? "" : dir + "/run";
 }
 
 }  // namespace
@@ -174,7 +176,7 @@ std::string resume_mode(const std::string& given, const Config& config) {
 
 const ConfigObject* deciding_backup(const std::string& given, const Config& config) {
   const bool said = !given.empty() || config.run.resume != ResumeMode::kNever;
-  return said ? nullptr : config.callback("BackupAndRestore");
+  return said ? nullptr : find_callback<BackupOptions>(config);
 }
 
 ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run) {
@@ -190,13 +192,14 @@ ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run)
 
 void begin_backup(const ConfigObject& backup, const std::string& run_dir) {
   if (const std::string link = backup_link(backup); !link.empty()) {
-    make_folders(backup.string("backup_dir"));
+    make_folders(read_options<BackupOptions>(backup).backup_dir);
     replace_link(fs::absolute(run_dir).lexically_normal().string(), link);
   }
 }
 
 void end_backup(const ConfigObject& backup, const std::string& run_dir) {
-  if (!backup.boolean("delete_checkpoint")) {
+  const auto options = read_options<BackupOptions>(backup);
+  if (!options.delete_checkpoint) {
     return;
   }
   const std::string folder = run_dir + "/checkpoints";
@@ -211,7 +214,7 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
   }
   if (const std::string link = backup_link(backup); fs::is_symlink(link, error)) {
     fs::remove(link, error);
-    fs::remove(backup.string("backup_dir"), error);  // unless there is something else in it
+    fs::remove(options.backup_dir, error);  // unless there is something else in it
   }
 }
 

@@ -1,11 +1,11 @@
 // Callback: what acts on training at its landmarks (Keras 3 callbacks/callback.py).
 //
 // To add one:
-//   1. its name, arguments and defaults: an entry in lib/config/catalogue_callbacks.cc
-//      (checks that need nothing but the config: lib/config/bind_callbacks.cc);
-//   2. a class here, in a file of its own, that overrides the landmarks it needs;
-//   3. a line in the table of make_callbacks.cc (checks that need the model: check_callbacks
-//   there);
+//   1. its arguments, a struct with its declaration: lib/config/callback_classes.h (checks that
+//      need nothing but the config: lib/config/catalogue_callbacks.cc);
+//   2. a class here, in a file pair of its own, that takes that struct and overrides the landmarks
+//      it needs;
+//   3. a line in the table of make_callbacks.cc (checks that need the model: check_callbacks.cc);
 //   4. a row in configs/KERAS.md.
 //
 // What it knows about the epochs so far (best value, patience, how long its file is) must be in
@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "config/callback_classes.h"
 #include "config/config.h"
 #include "engine/hook.h"
 

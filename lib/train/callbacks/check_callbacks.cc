@@ -5,7 +5,6 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/file_template.h"
-#include "config/interval.h"
 #include "record/run_dir.h"
 #include "train/callbacks/make_callbacks.h"
 #include "train/callbacks/monitor.h"
@@ -32,67 +31,59 @@ class Checker {
     if (type.adds_learning_rate) {
       logs_.push_back("learning_rate");  // for all that follow
     }
-    const bool by_batches = callback.has("filepath") && !saves_by_epochs(callback);
+    const auto saves = options_if<ModelCheckpointOptions>(callback);
+    const bool by_batches = saves && saves->save_freq.unit != Interval::Unit::kEpochs;
     const std::vector<std::string>& logs = by_batches ? running_ : logs_;
-    if (type.is_monitored ||
-        (callback.has("save_best_only") && callback.boolean("save_best_only"))) {
+    if (saves ? saves->save_best_only : has_options<MonitorOptions>(callback)) {
       check_monitor(callback, logs);
     }
-    if (callback.has("filepath")) {
-      check_template(callback, logs, by_batches);
+    if (saves) {
+      check_template(*saves, logs, by_batches);
     }
-    for (const char* arg : {"filepath", "filename", "backup_dir", "log_dir"}) {
-      if (callback.has(arg)) {
-        check_place(callback.arg(arg));
+    for (const Spec& arg : class_of_object(Category::kCallback, callback).args) {
+      if (arg.output != CallbackOutput::kNone && callback.has(arg.name)) {
+        check_place(callback.arg(arg.name));
       }
     }
   }
 
  private:
-  static bool saves_by_epochs(const ConfigObject& callback) {
-    return parse_save_freq(callback.string("save_freq")).value().unit == Interval::Unit::kEpochs;
-  }
-
   void check_monitor(const ConfigObject& callback, const std::vector<std::string>& logs) {
-    const ConfigValue& monitor = callback.arg("monitor");
-    const SourceLoc& loc = monitor.is_default ? callback.loc : monitor.loc;
-    if (std::find(logs.begin(), logs.end(), monitor.string()) == logs.end()) {
-      Diagnostic& problem =
-          diagnostics_.error("E113", loc,
-                             fmt::format("`{}` watches `{}`, which is no log here",
-                                         callback.class_name, monitor.string()));
-      suggest(problem, monitor.string(), logs);
+    const auto options = read_options<MonitorOptions>(callback);
+    const auto& [monitor, loc] = options.monitor;
+    if (std::find(logs.begin(), logs.end(), monitor) == logs.end()) {
+      Diagnostic& problem = diagnostics_.error(
+          "E113", loc,
+          fmt::format("`{}` watches `{}`, which is no log here", callback.class_name, monitor));
+      suggest(problem, monitor, logs);
       problem.note("logs: " + join(logs, ", "));
-      if (starts_with(monitor.string(), "val_") && logs_.size() == running_.size()) {
+      if (starts_with(monitor, "val_") && logs_.size() == running_.size()) {
         problem.help("`val_` logs need validation data: data.validation or fit.validation_split");
       }
-    } else if (callback.word<MonitorMode>("mode") == MonitorMode::kAuto &&
-               !larger_is_better(setup_.graphs(), monitor.string())) {
+    } else if (options.mode == MonitorMode::kAuto && !larger_is_better(setup_.graphs(), monitor)) {
       diagnostics_
-          .error("E113", loc,
-                 fmt::format("whether a larger `{}` is better is not known", monitor.string()))
+          .error("E113", loc, fmt::format("whether a larger `{}` is better is not known", monitor))
           .help("write `mode: max` or `mode: min`");
     }
   }
 
-  void check_template(const ConfigObject& callback, const std::vector<std::string>& logs,
+  void check_template(const ModelCheckpointOptions& callback, const std::vector<std::string>& logs,
                       bool by_batches) {
-    const ConfigValue& path = callback.arg("filepath");
+    const auto& [path, loc] = callback.filepath;
     std::vector<std::string> known = {"epoch", "step"};
     if (by_batches) {
       known.insert(known.begin() + 1, "batch");
     }
     known.insert(known.end(), logs.begin(), logs.end());
-    for (const std::string& name : FileTemplate(path.string()).names()) {
+    for (const std::string& name : FileTemplate(path).names()) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
         Diagnostic& problem = diagnostics_.error(
-            "E113", path.loc,
-            fmt::format("`filepath` has `{{{}}}`, which is not known here", name));
+            "E113", loc, fmt::format("`filepath` has `{{{}}}`, which is not known here", name));
         suggest(problem, name, known);
         problem.note("known: " + join(known, ", "));
       } else if (starts_with(name, "val_") && !validates_whenever(callback)) {
         diagnostics_
-            .error("E113", path.loc,
+            .error("E113", loc,
                    fmt::format("`{{{}}}` is not there after each epoch that is saved", name))
             .help("`fit.validation_freq: 1`, or the same distance as `save_freq: 2 epochs`");
       }
@@ -100,10 +91,9 @@ class Checker {
   }
 
   // Whether every epoch that is saved is validated.
-  bool validates_whenever(const ConfigObject& callback) const {
+  bool validates_whenever(const ModelCheckpointOptions& callback) const {
     const FitConfig& fit = setup_.config().fit;
-    const int64_t every =
-        static_cast<int64_t>(parse_save_freq(callback.string("save_freq")).value().count);
+    const auto every = static_cast<int64_t>(callback.save_freq.count);
     return fit.validation_epochs.empty() && every % fit.validation_freq.value == 0;
   }
 

@@ -55,17 +55,13 @@ size_t size_of_rows(std::string_view text, int64_t epoch, bool has_header, char 
 
 }  // namespace
 
-CsvLogger::CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name)
+CsvLogger::CsvLogger(const CsvLoggerOptions& options, CallbackContext& context,
+                     std::string state_name)
     : Callback(context, std::move(state_name)),
-      name_(object.string("filename")),
+      name_(options.filename),
       path_(context.output(name_)),
-      separator_(object.string("separator")[0]),
-      append_(object.boolean("append")) {}
-
-CsvLogger::CsvLogger(std::string name, CallbackContext& context, std::string state_name)
-    : Callback(context, std::move(state_name)),
-      name_(std::move(name)),
-      path_(context.output(name_)) {}
+      separator_(options.separator.value[0]),
+      append_(options.append) {}
 
 void CsvLogger::on_train_begin(const TrainPosition& at) {
   make_folders(fs::path(path_).parent_path().string());

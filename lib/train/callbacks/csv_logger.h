@@ -11,8 +11,7 @@ namespace meshtrain {
 
 class CsvLogger : public Callback {
  public:
-  CsvLogger(const ConfigObject& object, CallbackContext& context, std::string state_name);
-  CsvLogger(std::string name, CallbackContext& context, std::string state_name);
+  CsvLogger(const CsvLoggerOptions& options, CallbackContext& context, std::string state_name);
 
   // Throws FileError (exit 74).
   void on_train_begin(const TrainPosition& at) override;
@@ -28,8 +27,8 @@ class CsvLogger : public Callback {
   void warn_of_left_out(const Logs& logs);
 
   std::string name_, path_;
-  char separator_ = ',';
-  bool append_ = false;
+  char separator_;
+  bool append_;
   std::unique_ptr<LineLog> file_;
   std::vector<std::string> keys_;  // columns after `epoch`; empty until the first epoch ends
   bool has_header_ = false;

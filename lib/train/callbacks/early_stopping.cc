@@ -4,18 +4,15 @@
 
 namespace meshtrain {
 
-EarlyStopping::EarlyStopping(const ConfigObject& object, CallbackContext& context,
+EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options, CallbackContext& context,
                              std::string state_name)
     : Callback(context, std::move(state_name)),
-      monitor_(object, context, std::nullopt),
-      patience_(object.integer("patience")),
-      start_from_epoch_(object.integer("start_from_epoch")),
-      verbose_(object.integer("verbose") > 0),
-      restores_(object.boolean("restore_best_weights")) {
-  if (object.has("baseline")) {
-    baseline_ = object.number("baseline");
-  }
-}
+      monitor_(options, options.min_delta, context),
+      patience_(options.patience),
+      start_from_epoch_(options.start_from_epoch),
+      verbose_(options.verbose > 0),
+      restores_(options.restore_best_weights),
+      baseline_(options.baseline) {}
 
 // A run that had stopped goes on only if more patience was given to it since.
 void EarlyStopping::on_train_begin(const TrainPosition& /*at*/) {

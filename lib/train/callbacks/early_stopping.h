@@ -8,7 +8,8 @@ namespace meshtrain {
 
 class EarlyStopping : public Callback {
  public:
-  EarlyStopping(const ConfigObject& object, CallbackContext& context, std::string state_name);
+  EarlyStopping(const EarlyStoppingOptions& options, CallbackContext& context,
+                std::string state_name);
 
   void on_train_begin(const TrainPosition& at) override;
   void on_epoch_end(EpochReport& report) override;

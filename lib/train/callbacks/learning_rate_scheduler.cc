@@ -6,12 +6,12 @@
 
 namespace meshtrain {
 
-LearningRateScheduler::LearningRateScheduler(const ConfigObject& object, CallbackContext& context,
-                                             std::string state_name)
+LearningRateScheduler::LearningRateScheduler(const LearningRateSchedulerOptions& options,
+                                             CallbackContext& context, std::string state_name)
     : Callback(context, std::move(state_name)),
-      schedule_(object.string("schedule")),
-      loc_(object.loc_of("schedule")),
-      verbose_(object.integer("verbose") > 0) {}
+      schedule_(options.schedule),
+      loc_(options.schedule.loc),
+      verbose_(options.verbose > 0) {}
 
 void LearningRateScheduler::on_epoch_begin(const EpochStart& start) {
   if (start.is_resumed) {

@@ -8,7 +8,7 @@ namespace meshtrain {
 
 class LearningRateScheduler : public Callback {
  public:
-  LearningRateScheduler(const ConfigObject& object, CallbackContext& context,
+  LearningRateScheduler(const LearningRateSchedulerOptions& options, CallbackContext& context,
                         std::string state_name);
 
   // Throws ConfigError E132 when the schedule has no value there.

@@ -16,27 +16,32 @@ namespace {
 
 constexpr const char* kOwnTable = "metrics.csv";
 
-template <class T>
+template <class T, class Options>
 std::unique_ptr<Callback> make(const ConfigObject& object, CallbackContext& context,
                                std::string name) {
-  return std::make_unique<T>(object, context, std::move(name));
+  return std::make_unique<T>(read_options<Options>(object), context, std::move(name));
 }
 
 constexpr CallbackType kTypes[] = {
     {.class_name = "BackupAndRestore", .writes_files = true},
-    {.class_name = "CSVLogger", .make = make<CsvLogger>, .writes_files = true},
-    {.class_name = "EarlyStopping", .make = make<EarlyStopping>, .is_monitored = true},
+    {.class_name = "CSVLogger", .make = make<CsvLogger, CsvLoggerOptions>, .writes_files = true},
+    {.class_name = "EarlyStopping", .make = make<EarlyStopping, EarlyStoppingOptions>},
     {.class_name = "LearningRateScheduler",
-     .make = make<LearningRateScheduler>,
+     .make = make<LearningRateScheduler, LearningRateSchedulerOptions>,
      .adds_learning_rate = true},
-    {.class_name = "ModelCheckpoint", .make = make<ModelCheckpoint>, .writes_files = true},
+    {.class_name = "ModelCheckpoint",
+     .make = make<ModelCheckpoint, ModelCheckpointOptions>,
+     .writes_files = true},
     {.class_name = "ReduceLROnPlateau",
-     .make = make<ReduceLROnPlateau>,
-     .is_monitored = true,
+     .make = make<ReduceLROnPlateau, ReduceLROnPlateauOptions>,
      .adds_learning_rate = true},
-    {.class_name = "SwapEMAWeights", .make = make<SwapEmaWeights>, .undo = SwapEmaWeights::undo},
-    {.class_name = "TensorBoard", .make = make<TensorBoard>, .writes_files = true},
-    {.class_name = "TerminateOnNaN", .make = make<TerminateOnNaN>},
+    {.class_name = "SwapEMAWeights",
+     .make = make<SwapEmaWeights, SwapEmaOptions>,
+     .undo = SwapEmaWeights::undo},
+    {.class_name = "TensorBoard",
+     .make = make<TensorBoard, TensorBoardOptions>,
+     .writes_files = true},
+    {.class_name = "TerminateOnNaN", .make = make<TerminateOnNaN, TerminateOnNaNOptions>},
 };
 
 }  // namespace
@@ -73,11 +78,13 @@ void add_callbacks(CallbackList& list) {
     if (const auto make = callback_type(callback.class_name).make) {
       list.add(make(callback, context, names[c]));
     }
-    has_table = has_table || (callback.has("filename") &&
-                              context.resolve(callback.string("filename")) == own_table);
+    const auto table = options_if<CsvLoggerOptions>(callback);
+    has_table = has_table || (table && context.resolve(table->filename) == own_table);
   }
   if (!has_table) {
-    list.add(std::make_unique<CsvLogger>(kOwnTable, context, kOwnTable));
+    CsvLoggerOptions own;
+    own.filename = kOwnTable;
+    list.add(std::make_unique<CsvLogger>(own, context, kOwnTable));
   }
 }
 

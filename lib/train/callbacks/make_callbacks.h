@@ -18,7 +18,6 @@ struct CallbackType {
   std::unique_ptr<Callback> (*make)(const ConfigObject&, CallbackContext&,
                                     std::string state_name) = nullptr;
   bool writes_files = false;        // of its own
-  bool is_monitored = false;        // it always has a log to watch
   bool adds_learning_rate = false;  // to the logs of an epoch
   // Undoes what the callback of this saved state did to the runner; null: nothing. For a run that
   // is resumed without the callback.

@@ -14,12 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<double> threshold(const ConfigObject& object) {
-  return object.has("initial_value_threshold")
-             ? std::optional(object.number("initial_value_threshold"))
-             : std::nullopt;
-}
-
 // The path with the largest epoch among those in its folder that the template could have made.
 std::optional<std::string> newest_in(const std::string& folder, const FileTemplate& name) {
   std::optional<std::string> newest;
@@ -36,16 +30,16 @@ std::optional<std::string> newest_in(const std::string& folder, const FileTempla
 
 }  // namespace
 
-ModelCheckpoint::ModelCheckpoint(const ConfigObject& object, CallbackContext& context,
+ModelCheckpoint::ModelCheckpoint(const ModelCheckpointOptions& options, CallbackContext& context,
                                  std::string state_name)
     : Callback(context, std::move(state_name)),
-      filepath_(object.string("filepath")),
+      filepath_(options.filepath),
       path_(filepath_),
-      monitor_(object, context, threshold(object)),
-      every_(parse_save_freq(object.string("save_freq")).value()),
-      keep_(object.has("keep") ? object.integer("keep") : 0),
-      verbose_(object.integer("verbose") > 0),
-      best_only_(object.boolean("save_best_only")) {}
+      monitor_(options, 0, context, options.initial_value_threshold),
+      every_(options.save_freq),
+      keep_(options.keep.value_or(0)),
+      verbose_(options.verbose > 0),
+      best_only_(options.save_best_only) {}
 
 void ModelCheckpoint::on_train_begin(const TrainPosition& at) {
   last_save_ = context().shared_now();
@@ -183,7 +177,7 @@ void ModelCheckpoint::load_state(const std::string& json) {
 }
 
 std::optional<std::string> newest_model(const ConfigObject& callback, const std::string& runs) {
-  const std::string& filepath = callback.string("filepath");
+  const std::string filepath = read_options<ModelCheckpointOptions>(callback).filepath;
   const std::string folder = FileTemplate(filepath).folder().value_or("");
   const size_t begin = folder.empty() ? 0 : folder == "/" ? 1 : folder.size() + 1;
   const FileTemplate name(filepath.substr(begin));

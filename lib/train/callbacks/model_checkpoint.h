@@ -10,7 +10,8 @@ namespace meshtrain {
 
 class ModelCheckpoint : public Callback {
  public:
-  ModelCheckpoint(const ConfigObject& object, CallbackContext& context, std::string state_name);
+  ModelCheckpoint(const ModelCheckpointOptions& options, CallbackContext& context,
+                  std::string state_name);
 
   // What cannot be written is a warning, or with `checkpoint.on_error: stop` FileError (exit 74).
   void on_train_begin(const TrainPosition& at) override;

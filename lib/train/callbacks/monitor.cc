@@ -20,14 +20,12 @@ std::optional<bool> larger_is_better(const StepGraphs& graphs, const std::string
   return std::nullopt;
 }
 
-Monitor::Monitor(const ConfigObject& callback, const CallbackContext& context,
+Monitor::Monitor(const MonitorOptions& options, double min_delta, const CallbackContext& context,
                  std::optional<double> best)
-    : context_(context), name_(callback.string("monitor")), best_(best), first_best_(best) {
-  const auto mode = callback.word<MonitorMode>("mode");
-  larger_ =
-      mode == MonitorMode::kAuto ? context.larger_is_better(name_) : mode == MonitorMode::kMax;
-  const double delta = callback.has("min_delta") ? std::abs(callback.number("min_delta")) : 0.0;
-  delta_ = larger_ ? delta : -delta;
+    : context_(context), name_(options.monitor), best_(best), first_best_(best) {
+  larger_ = options.mode == MonitorMode::kAuto ? context.larger_is_better(name_)
+                                               : options.mode == MonitorMode::kMax;
+  delta_ = larger_ ? std::abs(min_delta) : -std::abs(min_delta);
 }
 
 void Monitor::save(nlohmann::json& state) const {

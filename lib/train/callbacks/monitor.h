@@ -16,9 +16,9 @@ std::optional<bool> larger_is_better(const StepGraphs& graphs, const std::string
 
 class Monitor {
  public:
-  // Of the arguments `monitor`, `mode` and, where the class has it, `min_delta`. `best`: the value
-  // to beat; none: the first is the best.
-  Monitor(const ConfigObject& callback, const CallbackContext& context, std::optional<double> best);
+  // `best`: the value to beat; none: the first is the best.
+  Monitor(const MonitorOptions& options, double min_delta, const CallbackContext& context,
+          std::optional<double> best = {});
 
   const std::string& name() const { return name_; }
   const std::optional<double>& best() const { return best_; }

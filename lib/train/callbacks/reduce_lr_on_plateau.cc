@@ -7,15 +7,15 @@
 
 namespace meshtrain {
 
-ReduceLROnPlateau::ReduceLROnPlateau(const ConfigObject& object, CallbackContext& context,
-                                     std::string state_name)
+ReduceLROnPlateau::ReduceLROnPlateau(const ReduceLROnPlateauOptions& options,
+                                     CallbackContext& context, std::string state_name)
     : Callback(context, std::move(state_name)),
-      monitor_(object, context, std::nullopt),
-      factor_(object.number("factor")),
-      min_lr_(object.number("min_lr")),
-      patience_(object.integer("patience")),
-      cooldown_(object.integer("cooldown")),
-      verbose_(object.integer("verbose") > 0) {}
+      monitor_(options, options.min_delta, context),
+      factor_(options.factor),
+      min_lr_(options.min_lr),
+      patience_(options.patience),
+      cooldown_(options.cooldown),
+      verbose_(options.verbose > 0) {}
 
 void ReduceLROnPlateau::on_epoch_end(EpochReport& report) {
   Logs& logs = report.logs;

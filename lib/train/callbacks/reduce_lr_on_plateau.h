@@ -7,7 +7,8 @@ namespace meshtrain {
 
 class ReduceLROnPlateau : public Callback {
  public:
-  ReduceLROnPlateau(const ConfigObject& object, CallbackContext& context, std::string state_name);
+  ReduceLROnPlateau(const ReduceLROnPlateauOptions& options, CallbackContext& context,
+                    std::string state_name);
 
   void on_epoch_end(EpochReport& report) override;
   std::string save_state() const override;

@@ -10,9 +10,8 @@ namespace meshtrain {
 
 class SwapEmaWeights : public Callback {
  public:
-  SwapEmaWeights(const ConfigObject& object, CallbackContext& context, std::string state_name)
-      : Callback(context, std::move(state_name)),
-        swaps_on_epoch_(object.boolean("swap_on_epoch")) {}
+  SwapEmaWeights(const SwapEmaOptions& options, CallbackContext& context, std::string state_name)
+      : Callback(context, std::move(state_name)), swaps_on_epoch_(options.swap_on_epoch) {}
 
   void on_epoch_begin(const EpochStart& start) override;
   void on_pass_begin(const PassPosition& position) override;

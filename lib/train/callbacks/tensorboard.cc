@@ -26,10 +26,6 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-int64_t update_frequency(const std::string& text) {
-  return text == "epoch" ? 0 : text == "batch" ? 1 : std::stoll(text);
-}
-
 std::vector<EventGraphNode> graph_nodes(const Model& model) {
   std::vector<EventGraphNode> nodes;
   for (const Model::Call& call : model.calls()) {
@@ -62,17 +58,18 @@ std::string code_block(const std::string& text) {
 
 }  // namespace
 
-TensorBoard::TensorBoard(const ConfigObject& object, CallbackContext& context, std::string name)
+TensorBoard::TensorBoard(const TensorBoardOptions& options, CallbackContext& context,
+                         std::string name)
     : Callback(context, std::move(name)),
-      histogram_freq_(object.integer("histogram_freq")),
-      update_freq_(update_frequency(object.string("update_freq"))),
-      write_graph_(object.boolean("write_graph")),
-      write_steps_per_second_(object.boolean("write_steps_per_second")),
-      shared_folder_(fs::path(object.string("log_dir")).is_absolute()) {
+      histogram_freq_(options.histogram_freq),
+      update_freq_(options.update_freq),
+      write_graph_(options.write_graph),
+      write_steps_per_second_(options.write_steps_per_second),
+      shared_folder_(fs::path(options.log_dir).is_absolute()) {
   std::error_code error;
   owner_ = hex64(hash_text(fs::absolute(context.run_dir, error).lexically_normal().string()))
                .substr(0, 8);
-  const std::string folder = context.resolve(object.string("log_dir"));
+  const std::string folder = context.resolve(options.log_dir);
   train_.folder = folder + "/train";
   validation_.folder = folder + "/validation";
 }

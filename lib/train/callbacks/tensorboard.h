@@ -24,7 +24,7 @@ namespace meshtrain {
 
 class TensorBoard : public Callback {
  public:
-  TensorBoard(const ConfigObject& object, CallbackContext& context, std::string name);
+  TensorBoard(const TensorBoardOptions& options, CallbackContext& context, std::string name);
 
   void on_train_begin(const TrainPosition& at) override;
   void on_epoch_begin(const EpochStart& start) override;

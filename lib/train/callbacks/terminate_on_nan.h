@@ -8,8 +8,9 @@ namespace meshtrain {
 
 class TerminateOnNaN : public Callback {
  public:
-  TerminateOnNaN(const ConfigObject& object, CallbackContext& context, std::string state_name)
-      : Callback(context, std::move(state_name)), raises_(object.boolean("raise_error")) {}
+  TerminateOnNaN(const TerminateOnNaNOptions& options, CallbackContext& context,
+                 std::string state_name)
+      : Callback(context, std::move(state_name)), raises_(options.raise_error) {}
 
   // With raise_error throws ConfigError E501 itself.
   void on_train_step(const TrainPosition& at, const StepRunner& runner) override;

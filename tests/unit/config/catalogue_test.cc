@@ -2,7 +2,9 @@
 
 #include <set>
 
+#include "config/callback_classes.h"
 #include "config/reader.h"
+#include "config/source_classes.h"
 #include "doctest/doctest.h"
 #include "unit/config/temp_config.h"
 
@@ -134,6 +136,46 @@ TEST_CASE("Objects: each way to write them means the same") {
         0.1);
   CHECK(activation.model.layers[2].object.arg("activation").object().class_name == "leaky_relu");
   CHECK(activation.model.layers[3].object.string("activation") == "silu");
+}
+
+TEST_CASE("read_options: arguments become members") {
+  const Config config = load_text(
+      "model: {layers: [{Input: [4]}, {Dense: 2}]}\ncompile: {loss: mse}\n"
+      "data:\n  train: {source: text, path: [a, b], sequence_length: 8, target: last,\n"
+      "          slice: '[:5]'}\n"
+      "  validation: {source: image_folder, directory: d, label_mode: null, image_size: 4x8}\n"
+      "callbacks: [{EarlyStopping: {mode: max}}, {TensorBoard: {update_freq: 20}}]\n");
+  const auto text = read_options<TextOptions>(*config.data.train);
+  CHECK(text.path.strings() == std::vector<std::string>{"a", "b"});
+  CHECK(text.sequence_length == 8);
+  CHECK_FALSE(text.stride.has_value());
+  CHECK(text.target == WindowTarget::kLast);
+  CHECK(text.vocabulary == TextVocabulary::kCharacters);
+  CHECK(text.slice.value == "[:5]");
+  CHECK(text.slice.loc.line == 5);
+  CHECK(text.characters.loc.line == 4);  // of the class
+  CHECK(read_options<SourceOptions>(*config.data.train).slice.value == "[:5]");
+  const auto images = read_options<ImageFolderOptions>(*config.data.validation);
+  CHECK(images.labels() == LabelMode::kNone);
+  CHECK(images.image_size.value == std::vector<int64_t>{4, 8});
+  CHECK_FALSE(options_if<CsvOptions>(*config.data.validation).has_value());
+  CHECK_FALSE(has_options<SplitOptions>(*config.data.validation));
+  const ConfigObject& stopping = *find_callback<EarlyStoppingOptions>(config);
+  CHECK(has_options<MonitorOptions>(stopping));
+  CHECK(read_options<EarlyStoppingOptions>(stopping).mode == MonitorMode::kMax);
+  CHECK(read_options<EarlyStoppingOptions>(stopping).monitor.value == "val_loss");
+  CHECK(read_options<TensorBoardOptions>(config.callbacks[1]).update_freq == 20);
+}
+
+TEST_CASE("read_options: defaults that are texts are those of the members") {
+  const auto defaults = []<class S>(const char* name, S) {
+    return read_options<S>(default_object(S::kCategory, name));
+  };
+  CHECK(defaults("ModelCheckpoint", ModelCheckpointOptions()).save_freq ==
+        ModelCheckpointOptions().save_freq);
+  CHECK(defaults("BackupAndRestore", BackupOptions()).save_freq == BackupOptions().save_freq);
+  CHECK(defaults("TensorBoard", TensorBoardOptions()).update_freq ==
+        TensorBoardOptions().update_freq);
 }
 
 }  // namespace meshtrain

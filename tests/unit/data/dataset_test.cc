@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <set>
 
 #include "data/dataset_spec.h"
+#include "data/sources.h"
+#include "data/transforms.h"
 #include "source_config.h"
 #include "support/temp_folder.h"
 #include "tensor/npy.h"
@@ -446,6 +449,28 @@ TEST_CASE("check_ids: names the first sample whose id is no row and the rows tha
   CHECK(nan.says("the id nan"));
   CHECK_FALSE(nan.says("ids count from 0"));
   CHECK(one(3000000001, DType::kUInt32).says("the id 3000000001"));
+}
+
+TEST_CASE("sources: each class of the catalogue has a reader, each reader a class") {
+  std::set<std::string> readers;
+  for (const SourceReader& reader : kSourceReaders) {
+    CHECK(readers.insert(reader.class_name).second);
+  }
+  const std::vector<std::string> declared = class_names(Category::kSource);
+  CHECK(readers == std::set<std::string>(declared.begin(), declared.end()));
+}
+
+TEST_CASE("transforms: each class of the catalogue changes arrays") {
+  for (const std::string& name : class_names(Category::kTransform)) {
+    CAPTURE(name);
+    ConfigObject transform = default_object(Category::kTransform, name);
+    for (const Spec& arg : find_class(Category::kTransform, name)->args) {
+      if (arg.is_required) {
+        transform.args[arg.name] = arg.kind == ValueKind::kShape ? list_value({2, 1}) : value(2.0);
+      }
+    }
+    CHECK(apply_transform(transform, make_rows(range(DType::kFloat32, {3, 2})), "x")->size() == 3);
+  }
 }
 
 TEST_CASE("split_validation: the last samples as Keras takes them") {

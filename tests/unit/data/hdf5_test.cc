@@ -113,7 +113,7 @@ TEST_CASE("hdf5: rows of every type and layout in any order") {
     for (const char* group : {"plain/", "packed/"}) {
       const std::string dataset = std::string(group) + name;
       CAPTURE(dataset);
-      const Dataset read = read_hdf5_source(hdf5_source(path.c_str(), dataset.c_str()), "");
+      const Dataset read = read_source(hdf5_source(path.c_str(), dataset.c_str()), "");
       const Rows& rows = *read.inputs[0].rows;
       CHECK(read.targets.empty());
       CHECK(rows.dtype() == dtype);
@@ -122,7 +122,7 @@ TEST_CASE("hdf5: rows of every type and layout in any order") {
       CHECK(read_rows(rows, {0, 1, 2, 3, 4}) == Values{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
       CHECK(read_rows(rows, {}) == Values{});
       const std::string from_root = "/" + dataset;
-      CHECK(read_hdf5_source(hdf5_source(path.c_str(), from_root.c_str()), "").inputs.size() == 1);
+      CHECK(read_source(hdf5_source(path.c_str(), from_root.c_str()), "").inputs.size() == 1);
     }
   }
 }
@@ -169,7 +169,7 @@ TEST_CASE("hdf5: rows that are larger than a run and many threads") {
   const std::string path = write_file(folder, "a.h5", [](hid_t file) {
     add_dataset(file, "x", {300, 10000}, {.stored = H5T_STD_I32LE, .chunk = {7, 1000}});
   });
-  const Dataset dataset = read_hdf5_source(hdf5_source(path.c_str()), "");
+  const Dataset dataset = read_source(hdf5_source(path.c_str()), "");
   const Rows& rows = *dataset.inputs[0].rows;
   std::vector<std::thread> threads;
   std::vector<int> good(4);
@@ -199,7 +199,7 @@ TEST_CASE("hdf5: files larger than what is read of them take little memory") {
   });
   reset_peak_memory();
   const size_t before = peak_memory();
-  const Dataset dataset = read_hdf5_source(hdf5_source(path.c_str()), "");
+  const Dataset dataset = read_source(hdf5_source(path.c_str()), "");
   int64_t sum = 0;
   for (int64_t begin = 0; begin < 20000; begin += 100) {
     sum += static_cast<int64_t>(dataset.inputs[0].rows->read_range(begin, begin + 100).at(1) == 0);
@@ -300,7 +300,7 @@ TEST_CASE("hdf5: links and other files and filters and unwritten parts are refus
   for (const auto& [what, fill, says] : table) {
     CAPTURE(what);
     const std::string path = write_file(folder, "bad.h5", fill);
-    const Caught error = caught([&] { read_hdf5_source(hdf5_source("bad.h5"), folder.path()); });
+    const Caught error = caught([&] { read_source(hdf5_source("bad.h5"), folder.path()); });
     CAPTURE(error.text);
     CHECK(error.code == "E320");
     CHECK(error.exit_code == 3);
@@ -317,7 +317,7 @@ TEST_CASE("hdf5: damaged and truncated files") {
   });
   const std::string whole = read_file(path, 1 << 20);
   const auto read = [](const std::string& name) {
-    const Dataset dataset = read_hdf5_source(hdf5_source(name.c_str()), "");
+    const Dataset dataset = read_source(hdf5_source(name.c_str()), "");
     dataset.inputs[0].rows->read_range(0, dataset.inputs[0].rows->size());
   };
   read(path);
@@ -341,7 +341,7 @@ TEST_CASE("hdf5: a file that changes during a run is found") {
   const TempFolder folder;
   const std::string path =
       write_file(folder, "a.h5", [](hid_t file) { add_dataset(file, "x", {5}, {}); });
-  const Dataset dataset = read_hdf5_source(hdf5_source(path.c_str()), "");
+  const Dataset dataset = read_source(hdf5_source(path.c_str()), "");
   CHECK(read_rows(*dataset.inputs[0].rows, {4}) == Values{4});
   std::filesystem::last_write_time(path, std::filesystem::file_time_type{});
   const Caught error = caught([&] { read_rows(*dataset.inputs[0].rows, {4}); });

@@ -132,7 +132,9 @@ TEST_CASE("a loss scale moves and skips steps as Keras' does") {
 TEST_CASE("regularizers and their gradients are Keras'") {
   const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["cases"].size() >= 20);
+  std::set<std::string> compared;
   for (const Json& c : golden["cases"]) {
+    compared.insert(c["class_name"]);
     CAPTURE(json_text(c["class_name"]));
     CAPTURE(json_text(c["config"]));
     const ConfigObject regularizer =
@@ -149,12 +151,15 @@ TEST_CASE("regularizers and their gradients are Keras'") {
     check_near(numbers(found[0]), {c["value"].get<double>()}, 1e-6);
     check_near(numbers(found[1]), list_of(c["gradient"]), 1e-7);
   }
+  CHECK(compared == names_of(Category::kRegularizer));
 }
 
 TEST_CASE("constraints project as Keras' do") {
   const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["constraints"].size() >= 15);
+  std::set<std::string> compared;
   for (const Json& c : golden["constraints"]) {
+    compared.insert(c["class_name"]);
     CAPTURE(json_text(c["class_name"]));
     CAPTURE(json_text(c["config"]));
     const ConfigObject constraint =
@@ -166,6 +171,7 @@ TEST_CASE("constraints project as Keras' do") {
                        }),
                list_of(c["result"]), 1e-12);
   }
+  CHECK(compared == names_of(Category::kConstraint));
 }
 
 }  // namespace

@@ -18,6 +18,16 @@ ConfigObject make_object(Category category, const std::string& spelled, const Na
   return object;
 }
 
+std::set<std::string> names_of(Category category, const std::set<std::string>& without) {
+  std::set<std::string> names;
+  for (const std::string& name : class_names(category)) {
+    if (!without.contains(name)) {
+      names.insert(name);
+    }
+  }
+  return names;
+}
+
 LayerConfig make_layer_config(const std::string& class_name, const std::string& name,
                               std::vector<std::string> inputs, const NamedArgs& args) {
   LayerConfig config;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,9 @@ using NamedArgs = std::vector<std::pair<std::string, Arg>>;
 // The class of the catalogue by any spelling, with defaults filled in; fails the test when there is
 // no such class or argument.
 ConfigObject make_object(Category category, const std::string& spelled, const NamedArgs& args = {});
+
+// All classes of the catalogue but those of `without`.
+std::set<std::string> names_of(Category category, const std::set<std::string>& without = {});
 
 // One entry of model.layers.
 LayerConfig make_layer_config(const std::string& class_name, const std::string& name,

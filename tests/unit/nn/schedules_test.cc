@@ -51,7 +51,9 @@ TEST_CASE("schedules have Keras' rates") {
       {schedule("PiecewiseConstantDecay", {{"boundaries", {5, 10}}, {"values", {1.0, .5, .1}}}),
        {1, 1, 1, .5, .5, .1, .1, .1}},
   };
+  std::set<std::string> compared;
   for (const auto& c : cases) {
+    compared.insert(c.schedule.class_name);
     CAPTURE(c.schedule.class_name);
     std::vector<double> found;
     for (const int step : {0, 1, 5, 6, 10, 12, 15, 20}) {
@@ -59,6 +61,7 @@ TEST_CASE("schedules have Keras' rates") {
     }
     check_near(found, c.expected, 2e-8);
   }
+  CHECK(compared == names_of(Category::kSchedule));
 }
 
 }  // namespace

@@ -189,6 +189,15 @@ void write_files(const Json& golden, const test::TempFolder& folder) {
   }
 }
 
+TEST_CASE("callbacks: each class of the catalogue has a type, each type a class") {
+  std::set<std::string> types;
+  for (const CallbackType& type : callback_types()) {
+    CHECK(types.insert(std::string(type.class_name)).second);
+  }
+  const std::vector<std::string> declared = class_names(Category::kCallback);
+  CHECK(types == std::set<std::string>(declared.begin(), declared.end()));
+}
+
 TEST_CASE("callbacks print and write and save and set what Keras' do") {
   for (const Json& golden : golden_cases()) {
     const test::TempFolder folder;

@@ -1,0 +1,343 @@
+// The data sources: the arguments of each are a struct, which its reader takes, and one line each.
+//
+// To add one: a struct and its declaration here, with a line in declared_sources(); its reader in a
+// file of data/; the reader's line in data/sources.h. A check of several arguments is a function of
+// catalogue_sources.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/class_options.h"
+
+namespace meshtrain {
+
+// Arguments of every source.
+struct SourceOptions : ClassOptions {
+  static constexpr Category kCategory = Category::kSource;
+  Located<std::optional<std::string>> slice;
+};
+
+template <class S, class Check = std::nullptr_t>
+ClassSpec source_of(std::string name, std::string help, std::vector<Spec> args, Check check = {}) {
+  args.push_back(key("slice", &SourceOptions::slice, "part of the samples: \"[a:b]\"")
+                     .of_kind(ValueKind::kSlice)
+                     .own_samples());
+  return class_of<S>(std::move(name), std::move(help), std::move(args), check);
+}
+
+using Paths = Raw<ValueKind::kPaths>;  // a file, several by glob ("train_*.npz") or as a list
+using Names = Raw<ValueKind::kNames>;  // one, a list, or a map by input or output
+
+// Which samples: a split, or parts of several (split.h).
+struct SplitOptions : SourceOptions {
+  Located<std::string> split{"train", {}};
+};
+void check_split(const SplitOptions& source, const ClassScope& scope);
+inline const std::vector<std::string> kSplits = {"train", "test"};
+inline Spec split_arg() {
+  return key("split", &SplitOptions::split,
+             "which part: train, test, train[:90%], train[10%:20%]+test, ...");
+}
+
+struct RandomOptions : SourceOptions {
+  int64_t samples = 0;
+  Located<std::vector<int64_t>> shape;
+  Located<std::optional<std::vector<int64_t>>> labels;
+  Located<std::optional<int64_t>> classes;
+  int64_t seed = 0;
+};
+void check_random(const RandomOptions& source, const ClassScope& scope);
+inline ClassSpec random_source() {
+  using S = RandomOptions;
+  ClassSpec spec = source_of<S>("random", "normal samples, for trying a model",
+                                {count("samples", &S::samples, "how many").required(),
+                                 key("shape", &S::shape, "of a sample").required().empty_ok(),
+                                 key("labels", &S::labels, "shape of normal labels").empty_ok(),
+                                 count("classes", &S::classes, "uniform integer labels below this"),
+                                 key("seed", &S::seed, "of the random numbers")},
+                                check_random);
+  spec.is_generated = true;
+  return spec;
+}
+
+struct DigitsOptions : SplitOptions {
+  std::optional<int64_t> samples;
+  int64_t seed = 0;
+};
+inline ClassSpec digits_source() {
+  using S = DigitsOptions;
+  ClassSpec spec =
+      source_of<S>("digits", "built-in 28x28x1 images of digits, 0 to 255",
+                   {split_arg(), count("samples", &S::samples, "how many; all when null"),
+                    key("seed", &S::seed, "of the random numbers")},
+                   check_split);
+  spec.is_generated = true;
+  return spec;
+}
+
+struct IdxOptions : SourceOptions {
+  Paths images, labels;
+};
+inline ClassSpec idx_source() {
+  return source_of<IdxOptions>(
+      "idx", "MNIST's files, plain or gzip",
+      {key("images", &IdxOptions::images, "file of the samples").required(),
+       key("labels", &IdxOptions::labels, "file of the labels").required()});
+}
+
+// Files of named arrays; x and y are the name of one, a list, or a map by input or output.
+struct ArchiveOptions : SourceOptions {
+  Paths path;
+  Names x{{std::string("x"), {}, true}}, y{{std::string("y"), {}, true}};
+  Raw<ValueKind::kText> sample_weight;
+};
+inline ClassSpec archive_source(const char* name, const char* help, const char* file,
+                                const std::string& array) {
+  using S = ArchiveOptions;
+  return source_of<S>(name, help,
+                      {key("path", &S::path, file).required(),
+                       key("x", &S::x, array + " of the samples, or one per input"),
+                       key("y", &S::y, array + " of the labels, or one per output"),
+                       key("sample_weight", &S::sample_weight, array + " of weights")});
+}
+
+struct NpyOptions : SourceOptions {
+  Names x, y;
+  Raw<ValueKind::kPath> sample_weight;
+};
+inline ClassSpec npy_source() {
+  using S = NpyOptions;
+  return source_of<S>("npy", "NumPy files",
+                      {key("x", &S::x, "file of the samples, or one per input").files().required(),
+                       key("y", &S::y, "file of the labels, or one per output").files(),
+                       key("sample_weight", &S::sample_weight, "file of weights")});
+}
+
+enum class CsvHeaderMode : uint8_t { kAuto, kYes, kNo };
+constexpr auto words(CsvHeaderMode) {
+  return word_list("auto", "true", "false");
+}
+// Columns are one array, or several by name: {wide: [age, height], deep: city}.
+struct CsvOptions : SourceOptions {
+  Paths path;
+  Names label, features;
+  Located<std::string> sample_weight;
+  Raw<ValueKind::kTextList> categorical;
+  Raw<ValueKind::kMap> vocabulary{{ConfigValue::Dict{}}};
+  CsvHeaderMode header = CsvHeaderMode::kAuto;
+  std::string separator = ",";
+  std::string dtype = "float32";
+  Located<std::string> missing{"error", {}};
+  std::optional<std::vector<std::string>> missing_texts;
+};
+void check_csv(const CsvOptions& source, const ClassScope& scope);
+inline ClassSpec csv_source() {
+  using S = CsvOptions;
+  ClassSpec spec = source_of<S>(
+      "csv", "tables as text",
+      {key("path", &S::path, "the file, whose rows are samples").required().own_samples(),
+       key("label", &S::label, "column of the labels, or those of each output").nested_ok(),
+       key("features", &S::features,
+           "columns of the samples, or those of each input; all others when null")
+           .nested_ok(),
+       key("sample_weight", &S::sample_weight, "column of weights"),
+       key("categorical", &S::categorical, "columns of texts, which become ids"),
+       key("vocabulary", &S::vocabulary, "column -> its texts, in the order of their ids")
+           .map_of(ValueKind::kTextList),
+       key("header", &S::header,
+           "whether the first row names the columns; auto: if it holds no number"),
+       key("separator", &S::separator, "what separates columns")
+           .one_of({",", ";", "|", " ", "tab"}),
+       key("dtype", &S::dtype, "of the numbers").one_of({"float32", "float64", "int32"}),
+       key("missing", &S::missing, "what missing features become: error, mean, or a number"),
+       key("missing_texts", &S::missing_texts,
+           "what means missing, beside an empty field; NA, nan, null, ? and the like when null")},
+      check_csv);
+  spec.is_read_like_training = true;
+  spec.learns = [](const ConfigObject&) { return true; };
+  return spec;
+}
+
+// Samples are windows over what is read; `slice` is a part of it, in characters or tokens.
+enum class WindowTarget : uint8_t { kSequence, kLast };
+constexpr auto words(WindowTarget) {
+  return word_list("sequence", "last");
+}
+struct WindowOptions : SourceOptions {
+  Paths path;
+  std::optional<int64_t> sequence_length, stride;
+  std::optional<WindowTarget> target = WindowTarget::kSequence;  // nothing: no targets
+};
+void check_windows(const WindowOptions& source, const ClassScope& scope);
+inline std::vector<Spec> window_args(const char* path_help, std::vector<Spec> more) {
+  using S = WindowOptions;
+  std::vector<Spec> args = {
+      key("path", &S::path, path_help).required().own_samples(),
+      count("sequence_length", &S::sequence_length, "length of a sample"),
+      count("stride", &S::stride, "from one sample to the next; sequence_length when null"),
+      key("target", &S::target, "what follows each place of the sample, or its last one")};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+enum class TextVocabulary : uint8_t { kCharacters, kBytes };
+constexpr auto words(TextVocabulary) {
+  return word_list("characters", "bytes");
+}
+struct TextOptions : WindowOptions {
+  TextVocabulary vocabulary = TextVocabulary::kCharacters;
+  Located<std::string> characters;  // empty: those of the training text
+  std::string characters_file;
+};
+void check_text(const TextOptions& source, const ClassScope& scope);
+inline ClassSpec text_source() {
+  using S = TextOptions;
+  ClassSpec spec = source_of<S>(
+      "text", "characters, and which ones follow",
+      window_args(
+          "the text, in UTF-8",
+          {key("vocabulary", &S::vocabulary, "what has an id"),
+           key("characters", &S::characters,
+               "those that have ids, in their order; those of the training text, sorted, when "
+               "null"),
+           key("characters_file", &S::characters_file,
+               "file of such characters, line ends among them")
+               .of_kind(ValueKind::kPath)}),
+      check_text);
+  spec.is_read_like_training = true;
+  spec.learns = [](const ConfigObject& source) {
+    const S options = read_options<S>(source);
+    return options.vocabulary != TextVocabulary::kBytes && options.characters->empty();
+  };
+  return spec;
+}
+
+struct TokensOptions : WindowOptions {
+  std::string dtype = "uint16";
+  std::optional<int64_t> vocabulary;
+};
+inline ClassSpec tokens_source() {
+  using S = TokensOptions;
+  ClassSpec spec = source_of<S>(
+      "tokens", "ids of tokens, and which ones follow",
+      window_args("raw little-endian ids",
+                  {key("dtype", &S::dtype, "of an id in the file").one_of({"uint16", "uint32"}),
+                   count("vocabulary", &S::vocabulary, "every id must be below")}),
+      check_windows);
+  spec.is_read_like_training = true;
+  return spec;
+}
+
+enum class LabelMode : uint8_t { kInt, kCategorical, kBinary, kNone };
+constexpr auto words(LabelMode) {
+  return word_list("int", "categorical", "binary", "none");
+}
+enum class ColorMode : uint8_t { kGrayscale, kRgb, kRgba };
+constexpr auto words(ColorMode) {
+  return word_list("grayscale", "rgb", "rgba");
+}
+enum class ImageSubset : uint8_t { kTraining, kValidation };
+constexpr auto words(ImageSubset) {
+  return word_list("training", "validation");
+}
+enum class BadRecord : uint8_t { kError, kSkip };
+constexpr auto words(BadRecord) {
+  return word_list("error", "skip");
+}
+// Keras' image_dataset_from_directory; decoded as they are read.
+struct ImageFolderOptions : SourceOptions {
+  Located<std::string> directory;
+  Located<std::optional<LabelMode>> label_mode{LabelMode::kInt, {}};
+  Located<std::optional<std::vector<std::string>>> class_names;
+  ColorMode color_mode = ColorMode::kRgb;
+  Located<std::vector<int64_t>> image_size{{256, 256}, {}};
+  std::string interpolation = "bilinear";
+  bool crop_to_aspect_ratio = false;
+  Located<bool> pad_to_aspect_ratio;
+  bool follow_links = false;
+  std::optional<int64_t> seed;
+  Located<std::optional<double>> validation_split;
+  Located<std::optional<ImageSubset>> subset;
+  Located<BadRecord> on_bad_record;
+  int64_t max_bad_records = 10;
+
+  LabelMode labels() const { return label_mode->value_or(LabelMode::kNone); }
+};
+void check_image_folder(const ImageFolderOptions& source, const ClassScope& scope);
+inline ClassSpec image_folder_source() {
+  using S = ImageFolderOptions;
+  ClassSpec spec = source_of<S>(
+      "image_folder", "PNG and JPEG images, a folder for each class",
+      {key("directory", &S::directory, "holds a folder for each class")
+           .of_kind(ValueKind::kPath)
+           .required(),
+       key("label_mode", &S::label_mode,
+           "class numbers, one-hot rows, 0 or 1 of two classes, or no labels")
+           .nullable(),
+       key("class_names", &S::class_names,
+           "folders in the order of their numbers; all, sorted, when null"),
+       key("color_mode", &S::color_mode, "1, 3 or 4 channels"),
+       key("image_size", &S::image_size, "height and width"),
+       key("interpolation", &S::interpolation, "between pixels, without antialiasing")
+           .one_of({"bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"}),
+       key("crop_to_aspect_ratio", &S::crop_to_aspect_ratio,
+           "the largest middle part of that shape"),
+       key("pad_to_aspect_ratio", &S::pad_to_aspect_ratio, "black bars up to that shape"),
+       key("follow_links", &S::follow_links, "links to folders within a class"),
+       key("seed", &S::seed, "shuffles the files once; sorted when null").own_samples(),
+       key("validation_split", &S::validation_split,
+           "part for validation, with `subset` and `seed`")
+           .above(0)
+           .below(1)
+           .own_samples(),
+       key("subset", &S::subset, "of validation_split").own_samples(),
+       key("on_bad_record", &S::on_bad_record,
+           "skip: decodes all images once at the start and leaves damaged ones out"),
+       count("max_bad_records", &S::max_bad_records, "so many are skipped at most", 0)},
+      check_image_folder);
+  spec.is_read_like_training = true;
+  spec.learns = [](const ConfigObject& source) {
+    return read_options<S>(source).labels() != LabelMode::kNone;
+  };
+  return spec;
+}
+
+// Keras' keras.datasets, as `meshtrain data fetch` gets them.
+inline ClassSpec named_set(const char* name, const char* help) {
+  return source_of<SplitOptions>(name, help, {split_arg()}, check_split);
+}
+
+enum class CifarLabels : uint8_t { kFine, kCoarse };
+constexpr auto words(CifarLabels) {
+  return word_list("fine", "coarse");
+}
+struct Cifar100Options : SplitOptions {
+  CifarLabels label_mode = CifarLabels::kFine;
+};
+inline ClassSpec cifar100_source() {
+  return source_of<Cifar100Options>(
+      "cifar100", "50,000 and 10,000 images 32x32x3 of 100 classes",
+      {split_arg(), key("label_mode", &Cifar100Options::label_mode, "100 classes, or 20")},
+      check_split);
+}
+
+inline std::vector<ClassSpec> declared_sources() {
+  return {random_source(),
+          digits_source(),
+          idx_source(),
+          archive_source("npz", "a NumPy archive", "the archive", "array"),
+          archive_source("hdf5", "an HDF5 file", "the file", "dataset"),
+          npy_source(),
+          csv_source(),
+          text_source(),
+          tokens_source(),
+          image_folder_source(),
+          named_set("mnist", "60,000 and 10,000 images 28x28x1 of digits"),
+          named_set("fashion_mnist", "60,000 and 10,000 images 28x28x1 of clothes"),
+          named_set("cifar10", "50,000 and 10,000 images 32x32x3 of ten classes"),
+          cifar100_source()};
+}
+
+}  // namespace meshtrain
