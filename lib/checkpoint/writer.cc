@@ -79,6 +79,10 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("{:06}", step);
 }
 
+std::string checkpoint_name_or_none(int64_t step) {
+  return step < 0 ? "none" : checkpoint_name(step);
+}
+
 namespace {
 
 std::string result_text(const SaveResult& result) {

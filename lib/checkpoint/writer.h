@@ -41,6 +41,7 @@ struct SaveResult {
 
 // "000500"
 std::string checkpoint_name(int64_t step);
+std::string checkpoint_name_or_none(int64_t step);  // "none" for -1
 
 // Of several processes all save together, each the pieces that its snapshot gives it, into a folder
 // that rank 0 sees; rank 0 commits, and all have the same result.

@@ -1,6 +1,7 @@
 #include "engine/coordinator.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -213,6 +214,15 @@ std::optional<HeartbeatMonitor::Announcement> Coordinator::announce(const char* 
     return std::nullopt;
   }
   return processes_.monitor->announce(what, limit_seconds);
+}
+
+uint64_t hash_logs(const Logs& logs) {
+  uint64_t hash = 1;
+  for (const auto& [name, value] : logs) {
+    hash = hash_mix(hash, hash_text(name));
+    hash = hash_mix(hash, std::isnan(value) ? 0 : std::bit_cast<uint64_t>(value));
+  }
+  return hash;
 }
 
 }  // namespace meshtrain

@@ -91,4 +91,8 @@ class Coordinator {
   bool stop_saves_ = false, asked_checkpoint_ = false, asked_report_ = false;
 };
 
+// Hash of values that all processes must have, for Coordinator::look(). All NaN are equal, whatever
+// their bits.
+uint64_t hash_logs(const Logs& logs);
+
 }  // namespace meshtrain

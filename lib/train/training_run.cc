@@ -380,15 +380,15 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
                                                       CallbackList& callbacks, RunWriter& record) {
   CheckpointerOptions options;
   options.run_dir = run.path();
-  options.written_by = "meshtrain " + request_.version;
+  options.notes.written_by = "meshtrain " + request_.version;
+  options.notes.state.cursor = cursor_;
+  options.notes.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
+  if (!learned_.empty()) {
+    options.notes.texts.emplace_back(kLearnedFile, learned_);
+  }
   if (target.reader) {
     const std::string& run_id = target.reader->manifest().run_id;
-    (target.own ? options.run_id : options.parent_run) = run_id;
-  }
-  options.cursor = cursor_;
-  options.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
-  if (!learned_.empty()) {
-    options.texts.emplace_back(kLearnedFile, learned_);
+    (target.own ? options.notes.run_id : options.notes.parent_run) = run_id;
   }
   options.now = request_.console.now;
   options.started_at = started_at_;
