@@ -5,7 +5,7 @@
 //   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // all have its error
 //   path = coordinator.broadcast("the checkpoint", [&] { return newest(); });  // of rank 0
 //   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // all go on, or none
-//   coordinator.look();                                                    // between two steps
+//   coordinator.poll();                                                    // between two steps
 //   if (coordinator.stop_signal() != 0) ...                                // the same on all
 #pragma once
 
@@ -56,17 +56,17 @@ class Coordinator {
     kNow,    // in any case
     kPaced,  // if it is time for it: often enough for people, seldom enough to cost little
   };
-  // `is_done`: of something that each process waits for. Returns whether it is done on all; false
-  // when it was not time to look. `logs`: a hash of what must be the same on all; throws
+  // Collective. `is_done`: of something that each process waits for. Returns whether it is done on
+  // all; false when it was not time to poll. `logs`: a hash of what must be the same on all; throws
   // ConfigError E510 (exit 5) where it is not, 0 is not compared.
-  bool look(Pace pace = Pace::kPaced, bool is_done = true, uint64_t logs = 0);
-  // As of the last look.
+  bool poll(Pace pace = Pace::kPaced, bool is_done = true, uint64_t logs = 0);
+  // As of the last poll().
   int stop_signal() const;
   bool stop_saves() const;
   double now() const;  // rank 0's clock
   bool take_checkpoint_request();
   bool take_report_request();
-  // look(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
+  // poll(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
   void throw_if_stopped(const std::string& done);
 
   // --- to the heartbeat monitor, where there is one ----------------------------------------------
@@ -78,20 +78,20 @@ class Coordinator {
       const char* what, double limit_seconds = kLongestFiles) const;
 
  private:
-  struct Word;
+  struct Message;
 
   Processes processes_;
   Clock now_;
   double time_ = 0;          // of rank 0
-  double look_seconds_ = 0;  // that the last one took
-  double looked_ = 0;        // when, by the own clock
-  int64_t pace_ = 1;         // looks are taken at each so many calls
-  int64_t passed_ = 0;       // calls since
+  double poll_seconds_ = 0;  // that the last exchange took
+  double polled_at_ = 0;     // when it ended, by this process's clock
+  int64_t pace_ = 1;         // calls of poll() for each exchange
+  int64_t calls_ = 0;        // since the last one
   int stop_signal_ = 0;
   bool stop_saves_ = false, asked_checkpoint_ = false, asked_report_ = false;
 };
 
-// Hash of values that all processes must have, for Coordinator::look(). All NaN are equal, whatever
+// Hash of values that all processes must have, for Coordinator::poll(). All NaN are equal, whatever
 // their bits.
 uint64_t hash_logs(const Logs& logs);
 

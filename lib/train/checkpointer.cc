@@ -42,7 +42,7 @@ void Checkpointer::resume(const CheckpointReader& reader, bool own) {
 
 // All processes come here at the same places. A save that all have written ends on all.
 void Checkpointer::poll(Coordinator::Pace pace, uint64_t logs) {
-  if (coordinator_.look(pace, saver_.is_written(), logs)) {
+  if (coordinator_.poll(pace, saver_.is_written(), logs)) {
     finish_save();
   }
 }

@@ -1,7 +1,7 @@
 // Checkpointer: the hook that saves a run and stops it. A SavePolicy decides when, an AsyncSaver
 // writes, RunCheckpoints is the folder, a ReplicaCheck compares the processes. Each process of a
 // run has a Checkpointer; all decide alike, by the step or by what they agreed upon in
-// Coordinator::look().
+// Coordinator::poll().
 #pragma once
 
 #include <functional>
