@@ -12,7 +12,6 @@
 #include "checkpoint/part.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/replicas.h"
-#include "checkpoint/tiling.h"
 
 namespace meshtrain {
 namespace {
