@@ -42,14 +42,17 @@ class TrainingRun {
   int run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop = {});
 
  private:
+  struct Parts;
+
   void begin(const ResumeTarget& target);
   RunData read_data(const ResumeTarget& target);
   std::unique_ptr<Engine> compile(RunData& data) const;
-  void run_steps(Trainer& trainer, Engine& engine, const RunData& data, const RunDir& run,
-                 const ResumeTarget& target) const;
+  void begin_or_resume(const Parts& parts, const ResumeTarget& target) const;
+  void train(const Parts& parts, bool is_resumed, const std::optional<ReplayStop>& stop);
   RunDir make_run_dir(const RunDirOptions& options, int64_t weights, Console& console);
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine);
+  void begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc);
   RunInfo describe(const Engine& engine, const PlanReport& plan, const RunData& data,
                    const RunDir& run, const ResumeTarget& target) const;
   CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console,
