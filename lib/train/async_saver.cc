@@ -14,7 +14,7 @@
 namespace meshtrain {
 namespace {
 
-// Of files that are sent to rank 0: at once by each process, and by all together.
+// Bytes of files that one process sends to rank 0 at once, and all processes together.
 constexpr size_t kPartBytes = size_t{8} << 20, kRoundBytes = size_t{256} << 20;
 
 }  // namespace
@@ -115,8 +115,7 @@ bool AsyncSaver::start_beside(bool replaces) {
     warn_of_waiting(error.what());
     const auto announced = coordinator_.announce("writing a checkpoint");
     saving_ = std::async(std::launch::deferred, save);
-    saving_.wait();  // finish() returns it when the other processes, which may have threads, end
-                     // theirs
+    saving_.wait();  // written, but it ends with those of other processes, which may have threads
     snapshot_.drop_copies();
   }
   return true;

@@ -1,6 +1,6 @@
 // AsyncSaver: writes checkpoints on a thread of its own, one at a time, so that the steps wait for
-// one copy of the state at most. Where there is no memory, thread or heartbeat monitor for that,
-// they wait for the save. The processes of a run save together: each writes or sends its shards.
+// one copy of the state at most. Where memory, a thread or the heartbeat monitor is missing, they
+// wait for the save. The processes of a run save together: each writes or sends its shards.
 #pragma once
 
 #include <atomic>
@@ -45,18 +45,18 @@ class AsyncSaver {
   ~AsyncSaver();  // waits for the save that is being written
 
   int64_t num_bytes() const { return snapshot_.num_bytes(); }  // of all tensors of a checkpoint
-  // A save was started, and finish() did not return it yet.
+  // True from start() until finish() returns the save.
   bool is_busy() const { return saving_.valid(); }
-  // This process has nothing left to write.
+  // True when this process has nothing left to write.
   bool is_written() const;
 
-  // Saves the state as it is. Collective, and only when not busy. Steps wait since `begin`. Returns
-  // the save where it was not left to the thread.
+  // Saves the state as it is now. Collective, and only when not busy. Steps wait since `begin`.
+  // Returns the save when no thread writes it.
   std::optional<FinishedSave> start(CheckpointNotes notes, double begin);
-  // Waits for the save that was started; nothing when there is none.
+  // Waits for the save that was started. Returns nothing when there is none.
   std::optional<FinishedSave> finish();
-  // Saves at `path`, in place of a checkpoint that is there, while the steps wait. Collective, and
-  // only when not busy.
+  // Saves at `path`, in place of a checkpoint that is there; the steps wait. Collective, and only
+  // when not busy.
   SaveResult save_as(const std::string& path, const CheckpointNotes& notes);
 
  private:

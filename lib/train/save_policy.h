@@ -14,15 +14,15 @@
 
 namespace meshtrain {
 
-// The log that makes a checkpoint the best; without a name none is.
+// The log whose best value makes a checkpoint the best. Without a name there is no best one.
 struct MonitoredLog {
   std::string name;
   bool larger_is_better = false;
 };
 
-// Returns checkpoint.monitor, else val_loss where there is validation. `larger_is_better` says it
-// of a log of the model, and nothing of other names: throws ConfigError E113 where `mode: auto`
-// needs it.
+// Returns checkpoint.monitor, else val_loss where there is validation. `larger_is_better` returns
+// nothing for names that are no log of the model. Throws ConfigError E113 for such a name with
+// `mode: auto`.
 MonitoredLog monitored_log(
     const Config& config,
     const std::function<std::optional<bool>(const std::string&)>& larger_is_better);
@@ -34,16 +34,16 @@ struct BestCheckpoint {
 
 class SavePolicy {
  public:
-  // What a save does that is due while an earlier one is being written.
+  // What becomes of a due save while an earlier one is being written.
   enum class WhenBusy : uint8_t { kSkip, kWait };
 
   // The config must outlive the policy. run.max_time counts from `started_at`.
   SavePolicy(const Config& config, MonitoredLog monitored, double started_at);
 
-  // --- a resumed run: best values and kept checkpoints of before --------------------------------
+  // --- a resumed run: what earlier saves left ----------------------------------------------------
   void resume_best(const BestCheckpoint& best) { best_ = saved_best_ = best; }
   void resume_at(int64_t step) { last_saved_ = resumed_from_ = step; }
-  // Returns whether checkpoint.keep_every keeps the checkpoint of a position.
+  // True when checkpoint.keep_every keeps the checkpoint of this position.
   bool is_kept(const TrainPosition& at) const;
   void pin(const std::vector<int64_t>& steps) {
     pinned_.insert(pinned_.end(), steps.begin(), steps.end());
@@ -52,27 +52,28 @@ class SavePolicy {
   // --- what happened ----------------------------------------------------------------------------
   void begin(double now);
   void end_step(int64_t step, double now);
-  // The time since the last step was no step's: a save, a validation.
+  // Excludes the time since the last step, a save's or a validation's, from longest_step().
   void skip_time(double now) { last_step_ = now; }
   void end_epoch(int64_t epochs, const Logs& logs);  // `epochs` are done
   void request() { is_requested_ = true; }           // a user asked for a checkpoint
-  // A save of `step` begins, or there is one. Returns whether it is the best one from now on.
+  // A save of `step` begins, or that step is saved. Returns true when it is the best one from now
+  // on.
   bool mark_best(int64_t step);
   // The save of `state`, written in `seconds`, ended.
   void end_save(const TrainState& state, bool is_saved, double now, double seconds);
 
   // --- what follows -----------------------------------------------------------------------------
-  // Returns after how many steps at least a save by steps is due.
+  // Returns the number of steps after `step` before a save by steps is due, at least 1.
   int64_t steps_until_due(int64_t step) const;
   bool is_due() const { return is_due_ || is_requested_; }
-  // Within an epoch: returns whether to save now, and takes that as done.
+  // Within an epoch: returns true when a save is due, which is not due any more then.
   bool take_step_save();
-  // After end_epoch(): the same; nothing where there is nothing to save.
+  // The same after end_epoch(); nothing when no save is due.
   std::optional<WhenBusy> take_epoch_save(int64_t epochs);
   bool saves_at_end(int64_t step) const;  // of fit
-  // A signal asked for it, or run.max_time leaves time for two saves and two steps only.
+  // True for a signal, and when run.max_time leaves time for two saves and two steps at most.
   bool must_stop(double now, int signal) const;
-  // Saves failed: one with `on_error: stop`, else three in a row.
+  // True when saves failed: one with `on_error: stop`, else three in a row.
   bool gives_up() const;
   // Steps whose checkpoints are not deleted.
   std::vector<int64_t> pinned() const;
