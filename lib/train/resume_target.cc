@@ -21,8 +21,8 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-// The same place without the links to runs and checkpoints, which may lead elsewhere soon
-// (runs/NAME/latest). Other links stay: what they lead to may have another name on another host.
+// Resolves links to runs and checkpoints, which may lead elsewhere soon (runs/NAME/latest). Keeps
+// other links: their targets may have other names on other hosts.
 std::string without_links(const std::string& path) {
   std::error_code error;
   fs::path passed;
@@ -36,7 +36,7 @@ std::string without_links(const std::string& path) {
   return passed.string();
 }
 
-// The run that a checkpoint lies in, or "".
+// Returns the run that a checkpoint belongs to, or "".
 std::string run_of(const std::string& checkpoint) {
   const fs::path folder = fs::path(checkpoint).parent_path();
   const std::string run = folder.parent_path().empty() ? "." : folder.parent_path().string();
@@ -220,7 +220,8 @@ ResumeTarget agree_on_target(const Coordinator& coordinator,
   constexpr const char* kLooking = "looking for a checkpoint";
   ResumeTarget target;
   const nlohmann::json choice = parse_json(coordinator.broadcast(kLooking, [&] {
-    const auto announced = coordinator.announce(kLooking);  // at every byte of some of them
+    const auto announced =
+        coordinator.announce(kLooking);  // `find` reads every byte of some checkpoints
     target = find();
     return json_text(nlohmann::json{{"dir", target.run.dir},
                                     {"name", target.run.name},

@@ -82,7 +82,7 @@ void TrainingRun::drop_file_callbacks() {
   });
 }
 
-// What the processes must know alike before anything else.
+// Gives all processes the same config, folder and start time.
 void TrainingRun::begin(const ResumeTarget& target) {
   if (request_.load.source && target.reader) {  // the config is the checkpoint's, with all defaults
     coordinator_.on_all_ranks("reading the config",
@@ -118,7 +118,7 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   return engine;
 }
 
-// What runs together, in the order in which it is made.
+// The objects of a run, in the order in which run() makes them.
 struct TrainingRun::Parts {
   Engine& engine;
   const RunData& data;
@@ -179,7 +179,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
   return 0;
 }
 
-// The run's folder and hooks are as the checkpoint of the target was, or as those of a new run.
+// Sets the run's folder and hooks to their state in the target's checkpoint, or in a new run.
 void TrainingRun::begin_or_resume(const Parts& parts, const ResumeTarget& target) const {
   if (const ConfigObject* backup = config_.callback("BackupAndRestore")) {
     coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, parts.run.path()); });
@@ -195,7 +195,7 @@ void TrainingRun::begin_or_resume(const Parts& parts, const ResumeTarget& target
   }
 }
 
-// Fit and what follows it; everything was checked and made before.
+// Runs fit, saves the weights and evaluates. All checks come before.
 void TrainingRun::train(const Parts& parts, bool is_resumed,
                         const std::optional<ReplayStop>& stop) {
   Trainer trainer(parts.engine, config_, request_.console.now);
@@ -282,7 +282,8 @@ RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, 
   return run_dir ? std::move(*run_dir) : RunDir(path);
 }
 
-// The weights to begin with: of the checkpoint, of fit.initial_weights, or drawn.
+// Reads the first weights from the checkpoint, a ModelCheckpoint or fit.initial_weights. Drawn ones
+// need the statistics of the data alone.
 void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
   warnings_ = target.warnings;
   const auto announced = coordinator_.announce("reading the weights");
@@ -311,9 +312,8 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
   }
 }
 
-// Begins from the newest model of a ModelCheckpoint with `restore`. Epochs count from the
-// beginning, as in Keras when a script loads a model before fit. Returns false where there is no
-// such model.
+// Begins from the newest model of a ModelCheckpoint with `restore`. Epochs count from 0, as in
+// Keras when a script loads a model before fit. Returns false when there is no such model.
 bool TrainingRun::begin_from_newest(Engine& engine) {
   for (const ConfigObject& callback : config_.callbacks) {
     if (callback.class_name != "ModelCheckpoint" || !callback.boolean("restore")) {
@@ -331,7 +331,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
   return false;
 }
 
-// Reads the weights of a model, and all that the optimizer keeps of a checkpoint.
+// Reads the weights of a model file, or weights and optimizer state of a checkpoint.
 void TrainingRun::begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc) {
   const bool is_model = model_format(newest) != ModelFormat::kNone;
   if (!is_model) {
@@ -427,7 +427,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   // Shared, since the options are copied for each save.
   options.before_commit = [&run, &callbacks, named = std::make_shared<bool>(false)] {
     callbacks.sync();
-    *named ? run.metrics().sync() : run.sync();  // its name needs that only once
+    *named ? run.metrics().sync() : run.sync();  // the folder's name needs that only once
     *named = true;
   };
   return options;

@@ -1,5 +1,5 @@
-// One run from its config to its end, from the beginning or from a checkpoint, with all that it
-// leaves in its folder.
+// TrainingRun: one run from its config to its end, new or resumed from a checkpoint, with all files
+// in its folder.
 #pragma once
 
 #include <memory>
@@ -35,9 +35,9 @@ class TrainingRun {
 
   const Config& config() const { return config_; }
   const Coordinator& coordinator() const { return coordinator_; }
-  // Callbacks that write files act no more: a replay must not touch what the run left elsewhere.
+  // Removes the callbacks that write files: a replay must not touch files of the run.
   void drop_file_callbacks();
-  // `started` becomes true when there is something on disk. Throws what ends the run, and
+  // Sets `started` before it writes the run's files. Throws the error that ends the run, and
   // ReplayEnded.
   int run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop = {});
 
@@ -78,9 +78,9 @@ class TrainingRun {
   TrainPosition position_;
 };
 
-// Where results go: `run_dir`, what -o says, else as the config says.
+// Returns the folder for results: `run_dir`, the value of -o, else that of the config.
 RunDirOptions run_dir_options(const std::string& run_dir, const Config& config);
-// Whether hosts that do not see a run's files send theirs to rank 0 and get copies.
+// True when hosts that do not see a run's folder send their files to rank 0 and receive copies.
 bool gathers(const Config& config);
 
 }  // namespace meshtrain
