@@ -38,6 +38,12 @@ int64_t address_space_in_use() {
 
 }  // namespace
 
+int64_t resident_memory() {
+  std::ifstream file("/proc/self/statm");
+  int64_t in_use = 0, resident = 0;  // pages
+  return file >> in_use >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
 int64_t available_memory() {
   int64_t available = system_memory();
   const int64_t limit = number_in("/sys/fs/cgroup/memory.max");

@@ -11,7 +11,6 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "checkpoint/json.h"
-#include "checkpoint/tiling.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {

@@ -113,5 +113,8 @@ std::string state_text(const TrainState& state);
 // format.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 TrainState parse_state(std::string_view text, const std::string& path);
+// Throws ConfigError E407 unless the shards cover the tensor: they must be in it, not overlap, and
+// have as many elements as it has. `path` is the manifest's, for messages.
+void check_tiling(const CheckpointTensor& tensor, const std::string& path);
 
 }  // namespace meshtrain

@@ -1,11 +1,10 @@
-#include "checkpoint/tiling.h"
-
 #include <algorithm>
 #include <numeric>
 #include <optional>
 #include <set>
 
 #include "base/printable.h"
+#include "checkpoint/format.h"
 #include "tensor/read_error.h"
 
 namespace meshtrain {

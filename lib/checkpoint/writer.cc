@@ -12,7 +12,6 @@
 #include "checkpoint/part.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/replicas.h"
-#include "checkpoint/tiling.h"
 
 namespace meshtrain {
 namespace {
@@ -77,6 +76,10 @@ std::string explain(const std::exception& error, int64_t step, const std::string
 
 std::string checkpoint_name(int64_t step) {
   return fmt::format("{:06}", step);
+}
+
+std::string checkpoint_name_or_none(int64_t step) {
+  return step < 0 ? "none" : checkpoint_name(step);
 }
 
 namespace {

@@ -40,6 +40,7 @@ struct SaveResult {
 
 // "000500"
 std::string checkpoint_name(int64_t step);
+std::string checkpoint_name_or_none(int64_t step);  // "none" for -1
 
 // All processes of a run save together; each writes the shards of its snapshot. Rank 0 must have
 // access to the folder. Rank 0 commits, and all processes return the same result.

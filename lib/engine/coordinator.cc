@@ -1,6 +1,7 @@
 #include "engine/coordinator.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -12,25 +13,25 @@
 namespace meshtrain {
 namespace {
 
-// Looks take at most this part of the time, but people do not wait longer than kLongest for an
-// answer to a signal, and do not notice that it takes kShortest.
+// Exchanges take at most this part of the time. But an answer to a signal takes kLongest at most,
+// and nobody notices that it takes kShortest.
 constexpr double kPartOfTime = 0.01;
 constexpr double kShortest = 0.05, kLongest = 1;  // seconds
 
 }  // namespace
 
-// The report of a process in look().
-struct Coordinator::Word {
+// What a process sends to all others in poll().
+struct Coordinator::Message {
   double time = 0;
   uint64_t logs = 0;
-  int64_t pace = 1;  // to the next look; rank 0's counts
+  int64_t pace = 1;  // calls to the next exchange; rank 0's counts
   int32_t stop_signal = 0;
   bool stop_saves = false, checkpoint = false, report = false, is_done = false;
 };
 
 Coordinator::Coordinator(Processes processes, Clock now)
     : processes_(std::move(processes)), now_(std::move(now)) {
-  time_ = looked_ = now_();
+  time_ = polled_at_ = now_();
 }
 
 std::string Coordinator::describe(int rank) const {
@@ -108,55 +109,55 @@ void Coordinator::on_all_ranks(const char* what, const std::function<void()>& ac
   }
 }
 
-bool Coordinator::look(Pace pace, bool is_done, uint64_t logs) {
+bool Coordinator::poll(Pace pace, bool is_done, uint64_t logs) {
   if (is_alone()) {
     return is_done;
   }
-  if (++passed_ < pace_ && pace == Pace::kPaced) {
+  if (++calls_ < pace_ && pace == Pace::kPaced) {
     return false;
   }
   const double now = now_();
   // At most twice as many as before: one long step says little about the next ones.
-  const double seconds_each = std::max((now - looked_) / static_cast<double>(passed_), 1e-9);
-  const double between = std::clamp(look_seconds_ / kPartOfTime, kShortest, kLongest);
+  const double seconds_each = std::max((now - polled_at_) / static_cast<double>(calls_), 1e-9);
+  const double between = std::clamp(poll_seconds_ / kPartOfTime, kShortest, kLongest);
   const auto fitting = static_cast<int64_t>(between / seconds_each);
-  Word mine{.time = now,
-            .logs = logs,
-            .pace = std::clamp<int64_t>(fitting, 1, 2 * pace_),
-            .stop_signal = meshtrain::stop_signal(),
-            .stop_saves = meshtrain::stop_saves(),
-            .checkpoint = meshtrain::take_checkpoint_request(),
-            .report = meshtrain::take_report_request(),
-            .is_done = is_done};
+  Message mine{.time = now,
+               .logs = logs,
+               .pace = std::clamp<int64_t>(fitting, 1, 2 * pace_),
+               .stop_signal = meshtrain::stop_signal(),
+               .stop_saves = meshtrain::stop_saves(),
+               .checkpoint = meshtrain::take_checkpoint_request(),
+               .report = meshtrain::take_report_request(),
+               .is_done = is_done};
   const std::vector<std::string> all =
       all_gather("what to do next", {reinterpret_cast<const char*>(&mine), sizeof(mine)});
   bool all_done = true;
   for (int r = 0; r < size(); ++r) {
-    Word word;
-    MESHTRAIN_CHECK(all[static_cast<size_t>(r)].size() == sizeof(word), "rank {} says {} bytes", r,
-                    all[static_cast<size_t>(r)].size());
-    std::memcpy(static_cast<void*>(&word), all[static_cast<size_t>(r)].data(), sizeof(word));
+    Message message;
+    MESHTRAIN_CHECK(all[static_cast<size_t>(r)].size() == sizeof(message), "rank {} sent {} bytes",
+                    r, all[static_cast<size_t>(r)].size());
+    std::memcpy(static_cast<void*>(&message), all[static_cast<size_t>(r)].data(), sizeof(message));
     if (r == 0) {
-      time_ = word.time;
-      pace_ = word.pace;
-      mine.logs = word.logs;
-    } else if (word.logs != mine.logs) {
+      time_ = message.time;
+      pace_ = message.pace;
+      mine.logs = message.logs;
+    } else if (message.logs != mine.logs) {
       throw ConfigError("E510", {},
                         fmt::format("the values of this epoch differ between {} and {}, which "
                                     "computed the same",
                                     describe(0), describe(r)));
     }
-    if (stop_signal_ == 0 && word.stop_signal != 0) {
-      stop_signal_ = word.stop_signal;
-      stop_saves_ = word.stop_saves;
+    if (stop_signal_ == 0 && message.stop_signal != 0) {
+      stop_signal_ = message.stop_signal;
+      stop_saves_ = message.stop_saves;
     }
-    asked_checkpoint_ = asked_checkpoint_ || word.checkpoint;
-    asked_report_ = asked_report_ || word.report;
-    all_done = all_done && word.is_done;
+    asked_checkpoint_ = asked_checkpoint_ || message.checkpoint;
+    asked_report_ = asked_report_ || message.report;
+    all_done = all_done && message.is_done;
   }
-  passed_ = 0;
-  looked_ = now_();
-  look_seconds_ = looked_ - now;
+  calls_ = 0;
+  polled_at_ = now_();
+  poll_seconds_ = polled_at_ - now;
   return all_done;
 }
 
@@ -182,7 +183,7 @@ bool Coordinator::take_report_request() {
 }
 
 void Coordinator::throw_if_stopped(const std::string& done) {
-  look();
+  poll();
   if (stop_signal() != 0) {
     throw_stopped(stop_signal(), done);
   }
@@ -213,6 +214,15 @@ std::optional<HeartbeatMonitor::Announcement> Coordinator::announce(const char* 
     return std::nullopt;
   }
   return processes_.monitor->announce(what, limit_seconds);
+}
+
+uint64_t hash_logs(const Logs& logs) {
+  uint64_t hash = 1;
+  for (const auto& [name, value] : logs) {
+    hash = hash_mix(hash, hash_text(name));
+    hash = hash_mix(hash, std::isnan(value) ? 0 : std::bit_cast<uint64_t>(value));
+  }
+  return hash;
 }
 
 }  // namespace meshtrain

@@ -4,8 +4,8 @@
 //
 //   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // all get its error
 //   path = coordinator.broadcast("the checkpoint", [&] { return newest(); });  // of rank 0
-//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // all, or none
-//   coordinator.look();                                                    // between two steps
+//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // all go on, or none
+//   coordinator.poll();                                                    // between two steps
 //   if (coordinator.stop_signal() != 0) ...                                // the same on all
 #pragma once
 
@@ -57,17 +57,17 @@ class Coordinator {
     kNow,    // in any case
     kPaced,  // when it is due: often enough for people, rarely enough to cost little
   };
-  // Synchronises signals and the clock. Returns whether `is_done` holds on all processes; false
-  // when no synchronisation was due. `logs`: a hash that must be equal on all, 0 for none; throws
-  // ConfigError E510 (exit 5) when it differs.
-  bool look(Pace pace = Pace::kPaced, bool is_done = true, uint64_t logs = 0);
-  // As of the last look().
+  // Collective. `is_done`: of something that each process waits for. Returns whether it is done on
+  // all; false when it was not time to poll. `logs`: a hash of what must be the same on all; throws
+  // ConfigError E510 (exit 5) where it is not, 0 is not compared.
+  bool poll(Pace pace = Pace::kPaced, bool is_done = true, uint64_t logs = 0);
+  // As of the last poll().
   int stop_signal() const;
   bool stop_saves() const;
   double now() const;  // rank 0's clock
   bool take_checkpoint_request();
   bool take_report_request();
-  // look(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
+  // poll(), and throws StopRequested when a signal asked to stop; `done`: see signals.h.
   void throw_if_stopped(const std::string& done);
 
   // --- to the heartbeat monitor, where there is one ----------------------------------------------
@@ -79,17 +79,21 @@ class Coordinator {
       const char* what, double limit_seconds = kLongestFiles) const;
 
  private:
-  struct Word;
+  struct Message;
 
   Processes processes_;
   Clock now_;
   double time_ = 0;          // of rank 0
-  double look_seconds_ = 0;  // duration of the last look()
-  double looked_ = 0;        // its time by the local clock
-  int64_t pace_ = 1;         // calls per synchronisation
-  int64_t passed_ = 0;       // calls since
+  double poll_seconds_ = 0;  // that the last exchange took
+  double polled_at_ = 0;     // when it ended, by this process's clock
+  int64_t pace_ = 1;         // calls of poll() for each exchange
+  int64_t calls_ = 0;        // since the last one
   int stop_signal_ = 0;
   bool stop_saves_ = false, asked_checkpoint_ = false, asked_report_ = false;
 };
+
+// Hash of values that all processes must have, for Coordinator::poll(). All NaN are equal, whatever
+// their bits.
+uint64_t hash_logs(const Logs& logs);
 
 }  // namespace meshtrain

@@ -78,12 +78,8 @@ void Console::beat(int64_t step, const std::function<Logs()>& logs) {
     return;
   }
   last_beat_ = now;
-  std::string values;
-  for (const auto& [name, value] : logs()) {
-    values += fmt::format(" - {}: {}", name, progress_number(value, true));
-  }
   options_.err(fmt::format("{}step {}/{} after {:.0f}s{}\n", title_.empty() ? "" : title_ + ", ",
-                           step, steps_, now - start_, values));
+                           step, steps_, now - start_, metrics_text(logs(), true)));
 }
 
 void Console::end(int64_t steps, const Logs& logs) {

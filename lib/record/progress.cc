@@ -56,6 +56,8 @@ std::string remaining_text(double seconds) {
   return fmt::format("{}s", static_cast<int64_t>(seconds));
 }
 
+}  // namespace
+
 std::string metrics_text(const Logs& values, bool absolute) {
   std::string out;
   for (const auto& [name, value] : values) {
@@ -63,8 +65,6 @@ std::string metrics_text(const Logs& values, bool absolute) {
   }
   return out;
 }
-
-}  // namespace
 
 std::string progress_number(double value, bool absolute) {
   if (std::isnan(value)) {

@@ -56,6 +56,8 @@ class Progbar {
 
 // Formats a mean as verbose 1 (`absolute`) or verbose 2 prints it: "0.5000", "1.0000e-03", "nan".
 std::string progress_number(double value, bool absolute);
+// Of several: " - accuracy: 0.9000 - loss: 0.5000".
+std::string metrics_text(const Logs& values, bool absolute);
 // "200ms/step", "1s/step", "12us/step".
 std::string progress_step_time(double seconds);
 

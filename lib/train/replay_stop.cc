@@ -35,7 +35,7 @@ void ReplayStopper::end_at(const TrainPosition& at) {
   if (!is_goal(at)) {
     return;
   }
-  if (const std::string error = saver_.save_to(stop_.save_as, at); !error.empty()) {
+  if (const std::string error = saver_.save_as(stop_.save_as, at); !error.empty()) {
     throw RuntimeFailure(ExitCode::kWriteFailed, error);
   }
   throw ReplayEnded();

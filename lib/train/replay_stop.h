@@ -1,4 +1,4 @@
-// Leaving a run off at a given place, for a replay of what another run did.
+// ReplayStopper: ends a run at a given position, to replay a part of another run.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace meshtrain {
 
 struct ReplayStop {
   TrainPosition at;
-  std::string save_as;  // the checkpoint of that moment
+  std::string save_as;  // path of the checkpoint of that position
 };
-// It was reached, and the checkpoint is written.
+// The position was reached, and the checkpoint is written.
 class ReplayEnded : public Error {
  public:
   ReplayEnded() : Error(ExitCode::kOk, "reached") {}

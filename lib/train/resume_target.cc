@@ -22,8 +22,8 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-// The same place without the links to runs and checkpoints, which may lead elsewhere soon
-// (runs/NAME/latest). Other links stay: what they lead to may have another name on another host.
+// Resolves links to runs and checkpoints, which may lead elsewhere soon (runs/NAME/latest). Keeps
+// other links: their targets may have other names on other hosts.
 std::string without_links(const std::string& path) {
   std::error_code error;
   fs::path passed;
@@ -37,23 +37,23 @@ std::string without_links(const std::string& path) {
   return passed.string();
 }
 
-// The run that a checkpoint lies in, or "".
+// Returns the run that a checkpoint belongs to, or "".
 std::string run_of(const std::string& checkpoint) {
   const fs::path folder = fs::path(checkpoint).parent_path();
   const std::string run = folder.parent_path().empty() ? "." : folder.parent_path().string();
   return folder.filename() == "checkpoints" && is_run_dir(run) ? run : "";
 }
 
-[[noreturn]] void nothing_in(const std::string& where, bool damaged,
-                             const std::vector<std::string>& warnings) {
+[[noreturn]] void throw_no_checkpoint(const std::string& folder, bool damaged,
+                                      const std::vector<std::string>& warnings) {
   ConfigError error(
       "E400", {},
       fmt::format("{} in `{}`", damaged ? "every checkpoint is damaged" : "there is no checkpoint",
-                  where));
+                  folder));
   for (const std::string& warning : warnings) {
     error.note(warning);
   }
-  for (const std::string& name : names_in(where)) {
+  for (const std::string& name : names_in(folder)) {
     const std::vector<std::string> parts = split(name, '.');
     if (parts.size() == 3 && parts[0] == "tmp" && step_of_name(parts[1]) >= 0) {
       error.note(
@@ -102,50 +102,50 @@ std::unique_ptr<CheckpointReader> open_checked(const std::string& path,
   return reader;
 }
 
-// The newest checkpoint of a run, or the best one.
-void take_from_run(const std::string& run, bool best, bool may_be_none, ResumeTarget& out,
-                   const CheckpointCheck& check = &CheckpointReader::verify) {
+// Fills `target` with the newest checkpoint of a run, or the best one.
+void select_checkpoint(const std::string& run, bool best, bool may_be_none, ResumeTarget& target,
+                       const CheckpointCheck& check = &CheckpointReader::verify) {
   const std::string folder = run + "/checkpoints";
   NewestCheckpoint newest = newest_checkpoint(folder, check);
   if (newest.reader == nullptr) {
     if (!newest.damaged.empty() || !may_be_none) {
-      nothing_in(folder, !newest.damaged.empty(), newest.warnings);
+      throw_no_checkpoint(folder, !newest.damaged.empty(), newest.warnings);
     }
     return;
   }
-  out.own = true;
-  out.warnings = std::move(newest.warnings);
-  out.reader = std::move(newest.reader);
-  const int64_t best_step = out.reader->state().best_step;
+  target.own = true;
+  target.warnings = std::move(newest.warnings);
+  target.reader = std::move(newest.reader);
+  const int64_t best_step = target.reader->state().best_step;
   if (best && best_step < 0) {
     throw ConfigError("E400", {}, fmt::format("no checkpoint in `{}` is known as the best", folder))
         .help("checkpoint.monitor names what is watched; without validation data that is nothing");
   }
-  if (best && best_step != out.reader->manifest().step) {
-    out.reader = open_checked(folder + "/" + checkpoint_name(best_step), check);
+  if (best && best_step != target.reader->manifest().step) {
+    target.reader = open_checked(folder + "/" + checkpoint_name(best_step), check);
   }
 }
 
 }  // namespace
 
 ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& check) {
-  ResumeTarget out;
+  ResumeTarget target;
   std::error_code error;
   const std::string path = without_links(without_slash(given));
   if (is_checkpoint(path)) {
-    out.reader = open_checked(path, check);
-    out.run.dir = run_of(path);
-    out.own = !out.run.dir.empty();
+    target.reader = open_checked(path, check);
+    target.run.dir = run_of(path);
+    target.own = !target.run.dir.empty();
   } else if (is_run_dir(path)) {
-    take_from_run(path, false, false, out, check);
-    out.run.dir = path;
+    select_checkpoint(path, false, false, target, check);
+    target.run.dir = path;
   } else if (fs::path(path).filename() == "checkpoints" && fs::is_directory(path, error)) {
     return open_resume_path(fs::path(path).parent_path().string(), check);
   } else {
     no_run_in(given);
   }
-  out.run.resume = out.own;
-  return out;
+  target.run.resume = target.own;
+  return target;
 }
 
 namespace {
@@ -175,19 +175,19 @@ std::string resume_mode(const std::string& given, const Config& config) {
 }
 
 const ConfigObject* deciding_backup(const std::string& given, const Config& config) {
-  const bool said = !given.empty() || config.run.resume != ResumeMode::kNever;
-  return said ? nullptr : find_callback<BackupOptions>(config);
+  const bool is_stated = !given.empty() || config.run.resume != ResumeMode::kNever;
+  return is_stated ? nullptr : find_callback<BackupOptions>(config);
 }
 
 ResumeTarget find_interrupted_run(const ConfigObject& backup, RunDirOptions run) {
-  ResumeTarget out;
-  out.run = std::move(run);
-  if (const std::string dir = interrupted_run(backup, out.run); !dir.empty()) {
-    take_from_run(dir, false, true, out);
-    out.run.dir = dir;
-    out.run.resume = true;
+  ResumeTarget target;
+  target.run = std::move(run);
+  if (const std::string dir = interrupted_run(backup, target.run); !dir.empty()) {
+    select_checkpoint(dir, false, true, target);
+    target.run.dir = dir;
+    target.run.resume = true;
   }
-  return out;
+  return target;
 }
 
 void begin_backup(const ConfigObject& backup, const std::string& run_dir) {
@@ -221,32 +221,33 @@ void end_backup(const ConfigObject& backup, const std::string& run_dir) {
 ResumeTarget agree_on_target(const Coordinator& coordinator,
                              const std::function<ResumeTarget()>& find) {
   constexpr const char* kLooking = "looking for a checkpoint";
-  ResumeTarget out;
-  const nlohmann::json told = parse_json(coordinator.broadcast(kLooking, [&] {
-    const auto announced = coordinator.announce(kLooking);  // at every byte of some of them
-    out = find();
-    return json_text(nlohmann::json{{"dir", out.run.dir},
-                                    {"name", out.run.name},
-                                    {"resume", out.run.resume},
-                                    {"own", out.own},
-                                    {"path", out.reader ? out.reader->path() : ""},
-                                    {"gathers", out.gathers}});
+  ResumeTarget target;
+  const nlohmann::json choice = parse_json(coordinator.broadcast(kLooking, [&] {
+    const auto announced =
+        coordinator.announce(kLooking);  // `find` reads every byte of some checkpoints
+    target = find();
+    return json_text(nlohmann::json{{"dir", target.run.dir},
+                                    {"name", target.run.name},
+                                    {"resume", target.run.resume},
+                                    {"own", target.own},
+                                    {"path", target.reader ? target.reader->path() : ""},
+                                    {"gathers", target.gathers}});
   }));
-  out.path = told.at("path");
+  target.path = choice.at("path");
   if (!coordinator.is_first()) {
-    out.run.dir = told.at("dir");
-    out.run.name = told.at("name");
-    out.run.resume = told.at("resume");
-    out.own = told.at("own");
-    out.gathers = told.at("gathers");
+    target.run.dir = choice.at("dir");
+    target.run.name = choice.at("name");
+    target.run.resume = choice.at("resume");
+    target.own = choice.at("own");
+    target.gathers = choice.at("gathers");
   }
-  if (!out.path.empty()) {
-    out.copy = std::make_unique<Mirror>(coordinator, out.path, out.gathers);
+  if (!target.path.empty()) {
+    target.copy = std::make_unique<Mirror>(coordinator, target.path, target.gathers);
   }
   coordinator.on_all_ranks("opening the checkpoint", [&] {
     try {
-      if (!coordinator.is_first() && out.copy != nullptr) {
-        out.reader = std::make_unique<CheckpointReader>(out.copy->path());
+      if (!coordinator.is_first() && target.copy != nullptr) {
+        target.reader = std::make_unique<CheckpointReader>(target.copy->path());
       }
     } catch (const ConfigError& error) {
       const Diagnostic& first = error.diagnostics().list().front();
@@ -255,40 +256,40 @@ ResumeTarget agree_on_target(const Coordinator& coordinator,
           fmt::format("cannot read what rank 0 has verified: [{}] {}", first.code, first.message));
     }
   });
-  return out;
+  return target;
 }
 
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run) {
-  ResumeTarget out;
-  out.run = std::move(run);
+  ResumeTarget target;
+  target.run = std::move(run);
   if (mode.empty() || mode == "never") {
-    return out;
+    return target;
   }
   const bool by_name = mode == "auto" || mode == "latest" || mode == "best";
   if (!by_name) {
-    ResumeTarget found = open_resume_path(mode);
+    ResumeTarget named = open_resume_path(mode);
     std::error_code error;
-    const bool same_place =
-        out.run.dir.empty() || (found.own && fs::equivalent(found.run.dir, out.run.dir, error));
-    if (found.own && same_place) {
-      found.run.name = out.run.name;
-      return found;
+    const bool same_place = target.run.dir.empty() ||
+                            (named.own && fs::equivalent(named.run.dir, target.run.dir, error));
+    if (named.own && same_place) {
+      named.run.name = target.run.name;
+      return named;
     }
-    out.reader = std::move(found.reader);  // a new run that begins from it
-    return out;
+    target.reader = std::move(named.reader);  // a new run that begins from it
+    return target;
   }
-  const std::string dir =
-      out.run.dir.empty() ? latest_run(out.run) : without_links(without_slash(out.run.dir));
+  const std::string dir = target.run.dir.empty() ? latest_run(target.run)
+                                                 : without_links(without_slash(target.run.dir));
   if (!is_run_dir(dir)) {
     if (mode != "auto") {
-      nothing_in(dir.empty() ? out.run.root : dir, false, {});
+      throw_no_checkpoint(dir.empty() ? target.run.root : dir, false, {});
     }
-    return out;
+    return target;
   }
-  take_from_run(dir, mode == "best", mode == "auto", out);
-  out.run.dir = dir;
-  out.run.resume = true;
-  return out;
+  select_checkpoint(dir, mode == "best", mode == "auto", target);
+  target.run.dir = dir;
+  target.run.resume = true;
+  return target;
 }
 
 }  // namespace meshtrain

@@ -1,4 +1,4 @@
-// Which checkpoint a run goes on from, and in which folder.
+// ResumeTarget: the checkpoint from which a run resumes, and the folder for its results.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 namespace meshtrain {
 
 struct ResumeTarget {
-  RunDirOptions run;                         // where results go; `resume` when a run goes on
+  RunDirOptions run;                         // where results go; `resume` for a resumed run
   std::unique_ptr<CheckpointReader> reader;  // null: from the beginning
   bool own = false;                          // the checkpoint is one of that folder
   std::string path;                          // of the checkpoint, where rank 0 reads it
@@ -24,9 +24,9 @@ struct ResumeTarget {
   std::vector<std::string> warnings;  // damaged checkpoints that were skipped
 };
 
-// `given`, what --resume says, else run.resume.
+// Returns `given`, the value of --resume, else run.resume.
 std::string resume_mode(const std::string& given, const Config& config);
-// BackupAndRestore, where it decides, because neither of these says anything; else nullptr.
+// Returns BackupAndRestore when neither --resume nor run.resume is given; else nullptr.
 const ConfigObject* deciding_backup(const std::string& given, const Config& config);
 
 // `mode`: "" or "never", "auto", "latest", "best", or the path of a checkpoint or a run. Throws
@@ -34,8 +34,8 @@ const ConfigObject* deciding_backup(const std::string& given, const Config& conf
 // with the checkpoint that a path names, or with all of a run's.
 ResumeTarget find_resume_target(const std::string& mode, RunDirOptions run);
 
-// Of several processes rank 0 looks, and all get the same; the others open the checkpoint, or a
-// copy, without verifying it once more. Throws also E457 (exit 6): one of them cannot read it.
+// Rank 0 calls `find`, and all processes receive its target. The others open the checkpoint, or a
+// copy, without verifying it again. Collective. Throws also E457 (exit 6) when one cannot read it.
 ResumeTarget agree_on_target(const Coordinator& coordinator,
                              const std::function<ResumeTarget()>& find);
 

@@ -21,7 +21,7 @@ void Trainer::fit(const Dataset& train, const Dataset* validation) {
                       [this](int64_t size) { return runner_.local_rows(true, size); });
   TrainPosition at = start_.value_or(TrainPosition{.epoch = fit.initial_epoch});
   in_flight_ = 0;
-  coordinator_->look(Coordinator::Pace::kNow);  // hooks begin at rank 0's time
+  coordinator_->poll(Coordinator::Pace::kNow);  // hooks begin at rank 0's time
   for (Hook* hook : hooks_) {
     hook->on_train_begin(at);
   }

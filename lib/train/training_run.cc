@@ -32,8 +32,8 @@ namespace meshtrain {
 namespace {
 
 constexpr double kLongestCompilation = 900;  // seconds
-// Who does not see the folder within so many seconds, and need not, sends its files.
-constexpr double kShortLook = 2;
+// Seconds after which a process that does not see the folder, and need not, sends its files.
+constexpr double kFolderTimeout = 2;
 
 // Exit code and message of the exception that is being handled.
 std::pair<int, std::string> end_of_exception() {
@@ -82,7 +82,7 @@ void TrainingRun::drop_file_callbacks() {
   });
 }
 
-// What the processes must know alike before anything else.
+// Gives all processes the same config, folder and start time.
 void TrainingRun::begin(const ResumeTarget& target) {
   if (request_.load.source && target.reader) {  // the config is the checkpoint's, with all defaults
     coordinator_.on_all_ranks("reading the config",
@@ -118,22 +118,31 @@ std::unique_ptr<Engine> TrainingRun::compile(RunData& data) const {
   return engine;
 }
 
+// The objects of a run, in the order in which run() makes them.
+struct TrainingRun::Parts {
+  Engine& engine;
+  const RunData& data;
+  RunDir& run;
+  CallbackList& callbacks;
+  RunWriter& record;
+  Checkpointer& checkpointer;
+};
+
 int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop) {
   begin(target);
   RunData data = read_data(target);
-  const std::unique_ptr<Engine> compiled = compile(data);
-  Engine& engine = *compiled;
-  prepare(engine, data, target);
+  const std::unique_ptr<Engine> engine = compile(data);
+  prepare(*engine, data, target);
   if (target.reader) {  // all have read it
     target.reader->close_files();
     target.copy.reset();
   }
-  const PlanSummary plan = make_plan(engine.setup(), data.train->num_samples);
+  const PlanSummary plan = make_plan(engine->setup(), data.train->num_samples);
   ConsoleOptions console_options = request_.console;
   console_options.verbosity = request_.verbosity.value_or(config_.run.verbose.value);
   Console console(std::move(console_options));
-  RunDir run = make_run_dir(target.run, weight_bytes(engine.model()), console);
-  CallbackList callbacks(callback_context(engine, run, console, target));
+  RunDir run = make_run_dir(target.run, weight_bytes(engine->model()), console);
+  CallbackList callbacks(callback_context(*engine, run, console, target));
   add_callbacks(callbacks);
   RunWriter record({.writes = coordinator_.is_first(),
                     .prints_events = request_.prints_events,
@@ -141,42 +150,18 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
                     .out = request_.console.out},
                    config_, run, console);
   // Takes the lock: until then the run may be another process's, and no file of it is changed.
-  Checkpointer checkpointer(engine, config_, checkpointer_options(target, run, callbacks, record));
-  const ConfigObject* backup = config_.callback("BackupAndRestore");
-  if (backup != nullptr) {
-    coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, run.path()); });
-  }
-  if (target.run.resume) {
-    coordinator_.on_rank_zero("cutting back metrics.jsonl", [&] { run.rewind(position_); });
-  }
-  for (const auto& callback : callbacks.all()) {
-    checkpointer.add_state(*callback);
-  }
-  if (target.reader) {
-    checkpointer.resume(*target.reader, target.own);
-  }
+  Checkpointer checkpointer(*engine, config_, checkpointer_options(target, run, callbacks, record));
+  const Parts parts{*engine, data, run, callbacks, record, checkpointer};
+  begin_or_resume(parts, target);
   started = true;
   coordinator_.on_rank_zero("writing the run's files", [&] {
-    write_run_files(run, plan, engine);
-    const RunInfo info = describe(engine, plan, data, run, target);
-    show_start(info, plan, engine);
+    write_run_files(run, plan, *engine);
+    const RunInfo info = describe(*engine, plan, data, run, target);
+    show_start(info, plan, *engine);
     record.start(info, request_.command_line);
   });
-  std::optional<ReplayStopper> stop_at;
   try {
-    Trainer trainer(engine, config_, request_.console.now);
-    trainer.set_coordinator(coordinator_);
-    for (const auto& callback : callbacks.all()) {
-      trainer.add_hook(*callback);
-    }
-    for (Hook* hook : record.hooks()) {
-      trainer.add_hook(*hook);
-    }
-    if (stop) {
-      trainer.add_hook(stop_at.emplace(checkpointer, *stop));
-    }
-    trainer.add_saver(checkpointer);
-    run_steps(trainer, engine, data, run, target);
+    train(parts, target.reader != nullptr, stop);
   } catch (...) {
     console.interrupt();
     const auto [exit_code, message] = end_of_exception();
@@ -187,21 +172,51 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     console.finish();
     record.end(0, "");
     record.close();
-    if (backup != nullptr) {
+    if (const ConfigObject* backup = config_.callback("BackupAndRestore")) {
       end_backup(*backup, run.path());
     }
   });
   return 0;
 }
 
-// Fit and what follows it; everything was checked and made before.
-void TrainingRun::run_steps(Trainer& trainer, Engine& engine, const RunData& data,
-                            const RunDir& run, const ResumeTarget& target) const {
+// Sets the run's folder and hooks to their state in the target's checkpoint, or in a new run.
+void TrainingRun::begin_or_resume(const Parts& parts, const ResumeTarget& target) const {
+  if (const ConfigObject* backup = config_.callback("BackupAndRestore")) {
+    coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, parts.run.path()); });
+  }
+  if (target.run.resume) {
+    coordinator_.on_rank_zero("cutting back metrics.jsonl", [&] { parts.run.rewind(position_); });
+  }
+  for (const auto& callback : parts.callbacks.all()) {
+    parts.checkpointer.add_state(*callback);
+  }
   if (target.reader) {
+    parts.checkpointer.resume(*target.reader, target.own);
+  }
+}
+
+// Runs fit, saves the weights and evaluates. All checks come before.
+void TrainingRun::train(const Parts& parts, bool is_resumed,
+                        const std::optional<ReplayStop>& stop) {
+  Trainer trainer(parts.engine, config_, request_.console.now);
+  trainer.set_coordinator(coordinator_);
+  for (const auto& callback : parts.callbacks.all()) {
+    trainer.add_hook(*callback);
+  }
+  for (Hook* hook : parts.record.hooks()) {
+    trainer.add_hook(*hook);
+  }
+  std::optional<ReplayStopper> stopper;
+  if (stop) {
+    trainer.add_hook(stopper.emplace(parts.checkpointer, *stop));
+  }
+  trainer.add_saver(parts.checkpointer);
+  if (is_resumed) {
     trainer.start_at(position_);
   }
+  const RunData& data = parts.data;
   trainer.fit(*data.train, data.validation ? &*data.validation : nullptr);
-  save_weights(engine, run.file("weights.safetensors"), coordinator_);
+  save_weights(parts.engine, parts.run.file("weights.safetensors"), coordinator_);
   if (const Dataset* evaluated = data.part(evaluated_part(config_))) {
     trainer.evaluate(*evaluated, evaluated_batch_size(config_), config_.evaluate.steps);
   }
@@ -253,21 +268,22 @@ RunData TrainingRun::read_data(const ResumeTarget& target) {
 }
 
 RunDir TrainingRun::make_run_dir(const RunDirOptions& options, int64_t weights, Console& console) {
-  std::optional<RunDir> made;
+  std::optional<RunDir> run_dir;
   const std::string path = coordinator_.broadcast("making the run's folder", [&] {
-    made.emplace(options, [&](const std::string& message) { console.on_warning(message); });
-    made->check_room(weights);
-    return made->path();
+    run_dir.emplace(options, [&](const std::string& message) { console.on_warning(message); });
+    run_dir->check_room(weights);
+    return run_dir->path();
   });
   if (gathers(config_)) {
-    sees_folder_ = who_sees(coordinator_, path, kShortLook);
+    sees_folder_ = who_sees(coordinator_, path, kFolderTimeout);
   } else {
     check_shared_folder(coordinator_, path);
   }
-  return made ? std::move(*made) : RunDir(path);
+  return run_dir ? std::move(*run_dir) : RunDir(path);
 }
 
-// The weights to begin with: of the checkpoint, of fit.initial_weights, or drawn.
+// Reads the first weights from the checkpoint, a ModelCheckpoint or fit.initial_weights. Drawn ones
+// need the statistics of the data alone.
 void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarget& target) {
   warnings_ = target.warnings;
   const auto announced = coordinator_.announce("reading the weights");
@@ -296,9 +312,8 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
   }
 }
 
-// The newest model of a ModelCheckpoint with `restore`: weights, and all that the optimizer keeps
-// where it is a checkpoint of everything. Epochs count from the beginning, as in Keras when a
-// script loads a model before fit.
+// Begins from the newest model of a ModelCheckpoint with `restore`. Epochs count from 0, as in
+// Keras when a script loads a model before fit. Returns false when there is no such model.
 bool TrainingRun::begin_from_newest(Engine& engine) {
   for (const ConfigObject& callback : config_.callbacks) {
     if (callback.class_name != "ModelCheckpoint" || !callback.boolean("restore")) {
@@ -308,37 +323,40 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
       return newest_model(callback, runs_folder(run_dir_options(request_.run_dir, config_)))
           .value_or(std::string());
     });
-    if (newest.empty()) {
-      continue;
+    if (!newest.empty()) {
+      begin_from(engine, newest, callback.loc_of("filepath"));
+      return true;
     }
-    const bool is_model = model_format(newest) != ModelFormat::kNone;
-    if (!is_model) {
-      coordinator_.on_rank_zero("verifying a checkpoint",
-                                [&] { CheckpointReader(newest).verify(); });
-    }
-    std::optional<Mirror> copy;
-    if (gathers(config_)) {
-      copy.emplace(coordinator_, newest, true);
-    }
-    const std::string path = copy ? copy->path() : newest;
-    if (is_model) {
-      std::vector<std::string> unfit;
-      load_weights(engine, path, callback.loc_of("filepath"), &engine.model(),
-                   request_.restore.partial ? &unfit : nullptr, coordinator_);
-      warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
-      began_from_ = newest + ": its weights";
-    } else {
-      coordinator_.on_all_ranks("reading the checkpoint", [&] {
-        const CheckpointReader reader(path);
-        RestoreOptions options = request_.restore;
-        options.reset_cursor = true;
-        restore(engine, reader, cursor_, changes_since(reader, portable_), options, warnings_);
-      });
-      began_from_ = newest + ": weights and optimizer";
-    }
-    return true;
   }
   return false;
+}
+
+// Reads the weights of a model file, or weights and optimizer state of a checkpoint.
+void TrainingRun::begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc) {
+  const bool is_model = model_format(newest) != ModelFormat::kNone;
+  if (!is_model) {
+    coordinator_.on_rank_zero("verifying a checkpoint", [&] { CheckpointReader(newest).verify(); });
+  }
+  std::optional<Mirror> copy;
+  if (gathers(config_)) {
+    copy.emplace(coordinator_, newest, true);
+  }
+  const std::string path = copy ? copy->path() : newest;
+  if (is_model) {
+    std::vector<std::string> unfit;
+    load_weights(engine, path, loc, &engine.model(), request_.restore.partial ? &unfit : nullptr,
+                 coordinator_);
+    warnings_.insert(warnings_.end(), unfit.begin(), unfit.end());
+    began_from_ = newest + ": its weights";
+    return;
+  }
+  coordinator_.on_all_ranks("reading the checkpoint", [&] {
+    const CheckpointReader reader(path);
+    RestoreOptions options = request_.restore;
+    options.reset_cursor = true;
+    restore(engine, reader, cursor_, changes_since(reader, portable_), options, warnings_);
+  });
+  began_from_ = newest + ": weights and optimizer";
 }
 
 RunInfo TrainingRun::describe(const Engine& engine, const PlanSummary& plan, const RunData& data,
@@ -380,15 +398,15 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
                                                       CallbackList& callbacks, RunWriter& record) {
   CheckpointerOptions options;
   options.run_dir = run.path();
-  options.written_by = "meshtrain " + request_.version;
+  options.notes.written_by = "meshtrain " + request_.version;
+  options.notes.state.cursor = cursor_;
+  options.notes.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
+  if (!learned_.empty()) {
+    options.notes.texts.emplace_back(kLearnedFile, learned_);
+  }
   if (target.reader) {
     const std::string& run_id = target.reader->manifest().run_id;
-    (target.own ? options.run_id : options.parent_run) = run_id;
-  }
-  options.cursor = cursor_;
-  options.texts = {{"config.yaml", written_}, {"config.resolved.yaml", portable_}};
-  if (!learned_.empty()) {
-    options.texts.emplace_back(kLearnedFile, learned_);
+    (target.own ? options.notes.run_id : options.notes.parent_run) = run_id;
   }
   options.now = request_.console.now;
   options.started_at = started_at_;
@@ -409,7 +427,7 @@ CheckpointerOptions TrainingRun::checkpointer_options(const ResumeTarget& target
   // Shared, since the options are copied for each save.
   options.before_commit = [&run, &callbacks, named = std::make_shared<bool>(false)] {
     callbacks.sync();
-    *named ? run.metrics().sync() : run.sync();  // its name needs that only once
+    *named ? run.metrics().sync() : run.sync();  // the folder's name needs that only once
     *named = true;
   };
   return options;

@@ -1,5 +1,5 @@
-// One run from its config to its end, from the beginning or from a checkpoint, with all that it
-// leaves in its folder.
+// TrainingRun: one run from its config to its end, new or resumed from a checkpoint, with all files
+// in its folder.
 #pragma once
 
 #include <memory>
@@ -35,21 +35,24 @@ class TrainingRun {
 
   const Config& config() const { return config_; }
   const Coordinator& coordinator() const { return coordinator_; }
-  // Callbacks that write files act no more: a replay must not touch what the run left elsewhere.
+  // Removes the callbacks that write files: a replay must not touch files of the run.
   void drop_file_callbacks();
-  // `started` becomes true when there is something on disk. Throws what ends the run, and
+  // Sets `started` before it writes the run's files. Throws the error that ends the run, and
   // ReplayEnded.
   int run(ResumeTarget target, bool& started, const std::optional<ReplayStop>& stop = {});
 
  private:
+  struct Parts;
+
   void begin(const ResumeTarget& target);
   RunData read_data(const ResumeTarget& target);
   std::unique_ptr<Engine> compile(RunData& data) const;
-  void run_steps(Trainer& trainer, Engine& engine, const RunData& data, const RunDir& run,
-                 const ResumeTarget& target) const;
+  void begin_or_resume(const Parts& parts, const ResumeTarget& target) const;
+  void train(const Parts& parts, bool is_resumed, const std::optional<ReplayStop>& stop);
   RunDir make_run_dir(const RunDirOptions& options, int64_t weights, Console& console);
   void prepare(Engine& engine, const RunData& data, const ResumeTarget& target);
   bool begin_from_newest(Engine& engine);
+  void begin_from(Engine& engine, const std::string& newest, const SourceLoc& loc);
   RunInfo describe(const Engine& engine, const PlanSummary& plan, const RunData& data,
                    const RunDir& run, const ResumeTarget& target) const;
   CallbackContext callback_context(Engine& engine, const RunDir& run, Console& console,
@@ -75,9 +78,9 @@ class TrainingRun {
   TrainPosition position_;
 };
 
-// Where results go: `run_dir`, what -o says, else as the config says.
+// Returns the folder for results: `run_dir`, the value of -o, else that of the config.
 RunDirOptions run_dir_options(const std::string& run_dir, const Config& config);
-// Whether hosts that do not see a run's files send theirs to rank 0 and get copies.
+// True when hosts that do not see a run's folder send their files to rank 0 and receive copies.
 bool gathers(const Config& config);
 
 }  // namespace meshtrain

@@ -104,17 +104,18 @@ class Case {
     std::filesystem::create_directories(folder_.file("checkpoints"));
     CheckpointerOptions options;
     options.run_dir = folder_.path();
-    options.written_by = "test";
-    options.cursor = data_cursor(train, config);
-    options.texts = {{"config.yaml", config.source_text}, {"config.resolved.yaml", resolved(all)}};
+    options.notes.written_by = "test";
+    options.notes.state.cursor = data_cursor(train, config);
+    options.notes.texts = {{"config.yaml", config.source_text},
+                           {"config.resolved.yaml", resolved(all)}};
     options.now = steady_seconds;
     options.warn = [&](const std::string& text) { part.warnings.push_back(text); };
     options.inform = options.report = [](const std::string&) {};
     NewestCheckpoint newest = newest_checkpoint(folder_.file("checkpoints"));
     std::optional<TrainPosition> start;
     if (newest.reader) {
-      options.run_id = newest.reader->manifest().run_id;
-      start = restore(engine, *newest.reader, options.cursor,
+      options.notes.run_id = newest.reader->manifest().run_id;
+      start = restore(engine, *newest.reader, options.notes.state.cursor,
                       changes_since(*newest.reader, resolved(all)), restore_options, part.warnings);
     }
     Checkpointer checkpointer(engine, config, options);

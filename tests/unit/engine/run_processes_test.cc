@@ -56,7 +56,7 @@ void train(const std::string& folder, const std::vector<std::string>& overrides,
   Coordinator coordinator(engine.processes(), steady_seconds);
   CheckpointerOptions options;
   options.run_dir = folder;
-  options.written_by = "test";
+  options.notes.written_by = "test";
   options.now = steady_seconds;
   options.warn = options.inform = options.report = [](const std::string&) {};
   options.coordinator = &coordinator;

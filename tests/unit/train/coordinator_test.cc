@@ -166,11 +166,11 @@ TEST_CASE("a save has ended when it has on all and rank 0's clock counts") {
     double seconds = 10.0 * (group->rank() + 1);
     Coordinator coordinator({group, nullptr}, [&] { return seconds; });
     seconds += 5;
-    CHECK(!coordinator.look(Coordinator::Pace::kNow, group->rank() != 1));
+    CHECK(!coordinator.poll(Coordinator::Pace::kNow, group->rank() != 1));
     CHECK(coordinator.now() == 15);
     seconds += 1;
-    CHECK(coordinator.now() == 15);  // until the next look
-    CHECK(coordinator.look(Coordinator::Pace::kNow, true));
+    CHECK(coordinator.now() == 15);  // until the next poll()
+    CHECK(coordinator.poll(Coordinator::Pace::kNow, true));
     CHECK(coordinator.now() == 16);
   });
 }
@@ -179,15 +179,15 @@ TEST_CASE("a signal to any process stops all at the same step") {
   catch_run_signals({});
   run_as_processes(2, [](const Group& group) {
     Coordinator coordinator({group, nullptr}, [] { return 0.0; });
-    coordinator.look(Coordinator::Pace::kNow);
+    coordinator.poll(Coordinator::Pace::kNow);
     CHECK(coordinator.stop_signal() == 0);
     group->all_gather("");
     if (group->rank() == 1) {
       std::raise(SIGUSR1);  // the flag is this program's: both ranks have it
     }
     group->all_gather("");
-    CHECK(coordinator.stop_signal() == 0);  // nobody acts before the next look
-    coordinator.look(Coordinator::Pace::kNow);
+    CHECK(coordinator.stop_signal() == 0);  // nobody acts before the next poll()
+    coordinator.poll(Coordinator::Pace::kNow);
     CHECK(coordinator.stop_signal() == SIGUSR1);
     CHECK(coordinator.stop_saves());
     CHECK_THROWS_AS(coordinator.throw_if_stopped("step 3"), StopRequested);
@@ -195,19 +195,19 @@ TEST_CASE("a signal to any process stops all at the same step") {
   forget_stop_signal();
 }
 
-TEST_CASE("short steps are looked at seldom and long ones each") {
+TEST_CASE("short steps poll seldom and long ones each time") {
   run_as_processes(2, [](const Group& group) {
     double seconds = 0, last = 0;
     Coordinator coordinator({group, nullptr}, [&] { return seconds; });
     const auto looks_in = [&](int steps, double each) {
-      int looks = 0;
+      int polls = 0;
       for (int i = 0; i < steps; ++i) {
         seconds += each;
-        coordinator.look();
-        looks += coordinator.now() != last ? 1 : 0;
+        coordinator.poll();
+        polls += coordinator.now() != last ? 1 : 0;
         last = coordinator.now();
       }
-      return looks;
+      return polls;
     };
     CHECK(looks_in(10, 1.0) == 10);
     const int short_ones = looks_in(10000, 0.001);  // 10 s
@@ -218,26 +218,26 @@ TEST_CASE("short steps are looked at seldom and long ones each") {
   });
 }
 
-TEST_CASE("where a look takes long there are fewer") {
+TEST_CASE("where a poll takes long there are fewer") {
   run_as_processes(2, [](const Group& group) {
     double seconds = 0, last = 0;
-    Coordinator coordinator({group, nullptr}, [&] { return seconds += 0.004; });  // a look's time
-    int looks = 0;
+    Coordinator coordinator({group, nullptr}, [&] { return seconds += 0.004; });  // a poll takes
+    int polls = 0;
     for (int i = 0; i < 1000; ++i) {
       seconds += 0.01;
-      coordinator.look();
-      looks += coordinator.now() != last ? 1 : 0;
+      coordinator.poll();
+      polls += coordinator.now() != last ? 1 : 0;
       last = coordinator.now();
     }
-    CHECK(looks > 20);  // one in 0.4 s
-    CHECK(looks < 40);
+    CHECK(polls > 20);  // one in 0.4 s
+    CHECK(polls < 40);
   });
 }
 
 TEST_CASE("values that should be the same and are not end all") {
   const auto errors = thrown(3, [](Coordinator& coordinator) {
-    coordinator.look(Coordinator::Pace::kNow, true, 77);
-    coordinator.look(Coordinator::Pace::kNow, true, coordinator.rank() == 2 ? 78 : 77);
+    coordinator.poll(Coordinator::Pace::kNow, true, 77);
+    coordinator.poll(Coordinator::Pace::kNow, true, coordinator.rank() == 2 ? 78 : 77);
   });
   for (const std::string& error : errors) {
     CHECK(error.find("5 error[E510]: the values of this epoch differ between rank 0 and rank 2") ==
