@@ -216,6 +216,29 @@ TEST_CASE("help is in our words") {
   CHECK(contains(all, "\nVerbs:\n  train "));
 }
 
+TEST_CASE("every file of app/subcommands is a subcommand") {
+  const std::string all = meshtrain({"--help"}, ".").out;
+  size_t listed = 0;
+  for (const auto& entry : fs::directory_iterator(MESHTRAIN_SOURCE_DIR "/app/subcommands")) {
+    std::string name = entry.path().stem().string();
+    CAPTURE(name);
+    std::replace(name.begin(), name.end(), '_', ' ');
+    const size_t space = name.find(' ');
+    std::vector<std::string> words = {name.substr(0, space)};
+    CHECK(contains(all, "\n  " + words[0] + " "));
+    if (space != std::string::npos) {
+      words.push_back(name.substr(space + 1));
+      CHECK(contains(meshtrain({words[0], "--help"}, ".").out, "\n  " + words[1] + " "));
+    }
+    words.push_back("--help");
+    const Result help = meshtrain(words, ".");
+    CHECK(help.exit_code == 0);
+    CHECK_MESSAGE(contains(help.out, "Usage: meshtrain " + name + " "), help.out);
+    ++listed;
+  }
+  CHECK(listed > 20);
+}
+
 TEST_CASE("validate knows what data without a file are") {
   const ExampleFolder folder;
   folder.write("digits.yaml", R"(
