@@ -16,12 +16,10 @@ Exit codes:
   6 bad weights       7 a check failed            8 another rank or host was lost
   74 could not write  75 stopped, resumable       130, 143 interrupted, terminated
 Environment:
-{}`meshtrain VERB --help` lists the flags of a verb.)";
+{}`meshtrain SUBCOMMAND --help` lists the flags of a subcommand.)";
 
 class HelpFormatter final : public CLI::Formatter {
  public:
-  HelpFormatter() { label("SUBCOMMAND", "VERB"); }
-
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
@@ -89,16 +87,16 @@ std::vector<std::string> all_names(const CLI::Option& option) {
 }
 
 const CLI::App& innermost(const CLI::App& app) {
-  const CLI::App* verb = &app;
-  while (!verb->get_subcommands().empty()) {
-    verb = verb->get_subcommands().front();
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) {
+    chosen = chosen->get_subcommands().front();
   }
-  return *verb;
+  return *chosen;
 }
 
-std::string full_name(const CLI::App& verb) {
-  return (verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent()) + " ") +
-         verb.get_name();
+std::string full_name(const CLI::App& chosen) {
+  return (chosen.get_parent() == nullptr ? "" : full_name(*chosen.get_parent()) + " ") +
+         chosen.get_name();
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -111,11 +109,11 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-std::vector<std::string> verb_names(const CLI::App& app) {
+std::vector<std::string> subcommand_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!verb->get_group().empty()) {
-      names.push_back(verb->get_name());
+  for (const CLI::App* chosen : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!chosen->get_group().empty()) {
+      names.push_back(chosen->get_name());
     }
   }
   return names;

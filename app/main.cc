@@ -111,7 +111,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& asked) {
-    if (has_wrong_verb(app)) {
+    if (has_wrong_subcommand(app)) {
       return show_misuse(asked, app);
     }
     out_stream().write(app.help() + "\n");  // of the subcommand, if there is one

@@ -8,8 +8,8 @@
 
 namespace meshtrain {
 
-// Whether there is something else where a verb should be: `meshtrain explian --help`.
-bool has_wrong_verb(const CLI::App& app);
+// Whether there is something else where a subcommand should be: `meshtrain explian --help`.
+bool has_wrong_subcommand(const CLI::App& app);
 // Says on stderr which flag has no value (E140): `--mesh ''`, `--name=`, `--name --seed=3`. Returns
 // the exit code, nothing when all have one. For a command line that was parsed, well or not.
 std::optional<int> show_wrong_value(const CLI::App& app,

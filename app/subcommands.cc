@@ -57,7 +57,7 @@ CLI::App& group_of(CLI::App& app, const std::string& name) {
                                   [&](const Group& entry) { return name == entry.name; });
   MESHTRAIN_CHECK(group != std::end(kGroups), "no group of subcommands `{}`", name);
   CLI::App& added = *app.add_subcommand(name, group->meaning);
-  added.require_subcommand(1)->group("Verbs");
+  added.require_subcommand(1)->group("Subcommands");
   return added;
 }
 
@@ -67,7 +67,7 @@ CLI::App& Subcommands::add_app(const Subcommand& subcommand, const std::string& 
   const std::vector<std::string> words = split(subcommand.name, ' ');
   CLI::App& parent = words.size() == 1 ? app_ : group_of(app_, words.front());
   CLI::App& added = *parent.add_subcommand(words.back(), meaning);
-  added.group("Verbs");
+  added.group("Subcommands");
   added.callback([this, &subcommand] { chosen_ = &subcommand; });
   return added;
 }

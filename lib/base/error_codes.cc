@@ -69,7 +69,8 @@ constexpr ErrorCode kCodes[] = {
     {"E132", "an expression cannot be evaluated",
      "`=expressions` know numbers, `+ - * / // % **`, a few functions, and the names of `vars`."},
     {"E140", "a wrong command line",
-     "`meshtrain VERB --help` lists the flags; values of the config are set by `key=value` words."},
+     "`meshtrain SUBCOMMAND --help` lists the flags; values of the config are set by `key=value` "
+     "words."},
     {"E141", "the place for results is taken",
      "Runs are never overwritten. `--resume` goes on with the one that is there; another `-o` "
      "begins anew."},
