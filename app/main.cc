@@ -11,7 +11,6 @@
 #include "base/streams.h"
 #include "base/text.h"
 #include "help.h"
-#include "misuse.h"
 #include "output.h"
 #include "subcommand.h"
 #include "train/start_processes.h"

@@ -1,5 +1,3 @@
-#include "misuse.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
