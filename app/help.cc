@@ -2,33 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
-
+#include "base/columns.h"
+#include "base/environment_names.h"
 #include "base/text.h"
-#include "cli.h"
-#include "config/scalars.h"
-#include "config/schema.h"
 
 namespace meshtrain {
 namespace {
 
-// "-o" and "--run-dir".
-std::vector<std::string> all_names(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) {
-    names.push_back("-" + name);
-  }
-  for (const std::string& name : option.get_lnames()) {
-    names.push_back("--" + name);
-  }
-  return names;
-}
+constexpr const char* kFooter = R"(
+Exit codes:
+  0 finished          1 unexpected failure        2 bad command line or config
+  3 bad data          4 mesh or memory            5 diverged (NaN or infinity in the loss)
+  6 bad weights       7 a check failed            8 another rank or host was lost
+  74 could not write  75 stopped, resumable       130, 143 interrupted, terminated
+Environment:
+{}`meshtrain SUBCOMMAND --help` lists the flags of a subcommand.)";
 
 class HelpFormatter final : public CLI::Formatter {
  public:
-  HelpFormatter() { label("SUBCOMMAND", "VERB"); }
-
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
@@ -68,19 +59,44 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// The verb that was given, with the one that it leads to: `data fetch`.
-const CLI::App& innermost(const CLI::App& app) {
-  const CLI::App* verb = &app;
-  while (!verb->get_subcommands().empty()) {
-    verb = verb->get_subcommands().front();
-  }
-  return *verb;
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter() {
+  return std::make_shared<HelpFormatter>();
 }
 
-// "meshtrain data fetch"
-std::string full_name(const CLI::App& verb) {
-  return (verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent()) + " ") +
-         verb.get_name();
+std::string help_footer() {
+  std::vector<std::vector<std::string>> rows;
+  for (const EnvironmentName& entry : environment_names()) {
+    if (entry.reader == EnvironmentName::Reader::kUser) {
+      rows.push_back({"  " + std::string(entry.name), std::string(entry.text)});
+    }
+  }
+  return fmt::format(kFooter, aligned_columns(rows));
+}
+
+std::vector<std::string> all_names(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) {
+    names.push_back("-" + name);
+  }
+  for (const std::string& name : option.get_lnames()) {
+    names.push_back("--" + name);
+  }
+  return names;
+}
+
+const CLI::App& innermost(const CLI::App& app) {
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) {
+    chosen = chosen->get_subcommands().front();
+  }
+  return *chosen;
+}
+
+std::string full_name(const CLI::App& chosen) {
+  return (chosen.get_parent() == nullptr ? "" : full_name(*chosen.get_parent()) + " ") +
+         chosen.get_name();
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -93,186 +109,14 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// Whether `word` is an option of the verb, alone or with a value: -q, --seed=3.
-bool is_option_of(const CLI::App& verb, const std::string& word) {
-  const std::string name = word.substr(0, word.find('='));
-  const std::vector<const CLI::Option*> options = verb.get_options();
-  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* option) {
-    const std::vector<std::string> names = all_names(*option);
-    return std::find(names.begin(), names.end(), name) != names.end();
-  });
-}
-
-// What is wrong with the values that the parser found, or "". It forgets the `=` of `--name=` and
-// takes the next word, whatever that is.
-std::string wrong_value(const CLI::App& verb, const std::vector<std::string>& command_line) {
-  for (const std::string& word : command_line) {
-    if (word == "--") {
-      break;
-    }
-    if (starts_with(word, "--") && word.find('=') == word.size() - 1 && is_option_of(verb, word)) {
-      return fmt::format("`{}` has no value", word.substr(0, word.size() - 1));
-    }
-  }
-  for (const CLI::Option* option : verb.get_options()) {
-    const bool is_flag = option->get_type_size() == 0 || option->get_items_expected_min() == 0;
-    if (is_flag || option->get_positional()) {
-      continue;
-    }
-    for (const std::string& value : option->results()) {
-      if (value.empty() || (starts_with(value, "-") && is_option_of(verb, value))) {
-        return fmt::format("`--{}` has no value", option->get_lnames().front());
-      }
-      if (starts_with(value, "=") && !option->get_snames().empty()) {
-        const std::string name = "-" + option->get_snames().front();
-        return fmt::format("write `{0} {1}`, not `{0}={1}`", name,
-                           value.size() > 1 ? value.substr(1) : option->get_type_name());
-      }
-    }
-  }
-  return "";
-}
-
-int show_wrong(const CLI::App& verb, const std::string& message) {
-  Diagnostics diagnostics;
-  diagnostics.error("E140", {}, message).help(full_name(verb) + " --help");
-  err_stream().write(diagnostics.render());
-  return static_cast<int>(ExitCode::kConfig);
-}
-
-std::vector<std::string> verb_names(const CLI::App& app) {
+std::vector<std::string> subcommand_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!verb->get_group().empty()) {
-      names.push_back(verb->get_name());
+  for (const CLI::App* chosen : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!chosen->get_group().empty()) {
+      names.push_back(chosen->get_name());
     }
   }
   return names;
-}
-
-// What leads on from a word that is neither verb nor flag, as a command line or a word of it; ""
-// for what has no likely meaning.
-std::string meant_by(const std::string& word, const CLI::App& app, const CLI::App& verb) {
-  const size_t equals = word.find('=');
-  const std::string name = word.substr(0, equals);
-  const std::string value = equals == std::string::npos ? "=VALUE" : word.substr(equals);
-  if (!starts_with(word, "-")) {
-    const bool is_config = ends_with(word, ".yaml") || ends_with(word, ".yml");
-    return &verb != &app    ? ""
-           : is_config      ? "write `meshtrain train " + word + "`"
-           : word == "fit"  ? "did you mean `train`?"  // of Keras' model
-           : word == "test" ? "did you mean `evaluate`?"
-                            : "";
-  }
-  if (is_option_of(verb, word)) {  // before the verb
-    return fmt::format("write `{} {}`", full_name(verb), word);
-  }
-  if (starts_with(word, "-=") && is_option_of(verb, "--resume")) {
-    return fmt::format("write `--resume{}`", word.substr(1));
-  }
-  const bool takes_keys = is_option_of(verb, "--set") && starts_with(word, "--");
-  if (takes_keys && name.find('.') != std::string::npos && is_known_key(name.substr(2))) {
-    return fmt::format("write `{}{}`", name.substr(2), value);
-  }
-  const bool is_rate = name == "--lr" || name == "--learning-rate" || name == "--learning_rate";
-  return takes_keys && is_rate ? "write `compile.optimizer.learning_rate" + value + "`" : "";
-}
-
-// The parser's own words, made ours.
-std::string message_of(const CLI::ParseError& error) {
-  const std::string text = error.what();
-  const size_t missing = text.find(": 1 required ");
-  if (missing != std::string::npos && ends_with(text, " missing")) {
-    const size_t type = missing + std::string_view(": 1 required ").size();
-    return fmt::format("{} needs a value: {}", text.substr(0, missing),
-                       text.substr(type, text.size() - type - std::string_view(" missing").size()));
-  }
-  return text;
-}
-
-}  // namespace
-
-std::shared_ptr<CLI::FormatterBase> help_formatter() {
-  return std::make_shared<HelpFormatter>();
-}
-
-CLI::Validator one_of(std::vector<std::string> words) {
-  return CLI::Validator(
-      [words = std::move(words)](const std::string& given) -> std::string {
-        for (const std::string& word : words) {
-          if (given == word) {
-            return "";
-          }
-        }
-        return fmt::format("must be {}, not `{}`", join(words, " or "), given);
-      },
-      "");
-}
-
-CLI::Validator whole_number(int64_t least, int64_t most) {
-  return CLI::Validator(
-      [=](const std::string& given) -> std::string {
-        const auto value = try_integer(given);
-        return value && *value >= least && *value <= most
-                   ? ""
-                   : fmt::format("must be a whole number from {} to {}, not `{}`", least, most,
-                                 given);
-      },
-      "");
-}
-
-CLI::Validator number_between(double least, double most) {
-  return CLI::Validator(
-      [=](const std::string& given) -> std::string {
-        const auto value = try_number(given);
-        if (value && *value >= least && *value <= most) {
-          return "";
-        }
-        return most < std::numeric_limits<double>::max()
-                   ? fmt::format("must be a number from {} to {}, not `{}`", format_shortest(least),
-                                 format_shortest(most), given)
-                   : fmt::format("must be a number, at least {}; not `{}`", format_shortest(least),
-                                 given);
-      },
-      "");
-}
-
-bool has_wrong_verb(const CLI::App& app) {
-  return innermost(app).get_require_subcommand_min() > 0 && !app.remaining(true).empty();
-}
-
-std::optional<int> show_wrong_value(const CLI::App& app,
-                                    const std::vector<std::string>& command_line) {
-  const CLI::App& verb = innermost(app);
-  const std::string message = wrong_value(verb, command_line);
-  return message.empty() ? std::nullopt : std::optional(show_wrong(verb, message));
-}
-
-int show_misuse(const CLI::ParseError& error, const CLI::App& app) {
-  const CLI::App& verb = innermost(app);
-  const bool no_verb = verb.get_require_subcommand_min() > 0;
-  const std::vector<std::string> extras = app.remaining(true);
-  std::string message = message_of(error);
-  if (!extras.empty() && (no_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
-    const std::string& word = extras.front();
-    const bool is_option = starts_with(word, "-");
-    message = is_option && is_option_of(verb, word)
-                  ? fmt::format("`{}` belongs after the verb", word)
-              : is_option ? fmt::format("unknown option `{}`", word)
-              : no_verb   ? fmt::format("unknown verb `{}`", word)
-                          : fmt::format("`{}` is a word too many", word);
-    const auto nearest = nearest_name(word, is_option ? option_names(verb) : verb_names(verb));
-    if (const std::string meant = meant_by(word, app, verb); !meant.empty()) {
-      message += "; " + meant;
-    } else if (nearest) {
-      message += fmt::format("; did you mean `{}`?", *nearest);
-    }
-  } else if (no_verb) {
-    message = &verb == &app ? "no verb given"
-                            : fmt::format("`{}` needs a verb: {}", verb.get_name(),
-                                          join(verb_names(verb), " or "));
-  }
-  return show_wrong(verb, message);
 }
 
 }  // namespace meshtrain

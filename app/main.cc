@@ -1,32 +1,22 @@
-// meshtrain: the command line. Parses, runs one verb, and turns what it throws into messages and
-// exit codes; the only place that catches.
+// meshtrain: the command line. Parses, runs one subcommand, and turns what it throws into messages
+// and exit codes; the only place that catches.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <cstring>
 
-#include "base/columns.h"
 #include "base/environment_names.h"
 #include "base/printable.h"
+#include "base/streams.h"
 #include "base/text.h"
-#include "cli.h"
-#include "exit_report.h"
 #include "help.h"
-#include "start_processes.h"
-#include "verbs.h"
+#include "output.h"
+#include "subcommand.h"
+#include "train/start_processes.h"
 
 namespace meshtrain {
 namespace {
-
-constexpr const char* kFooter = R"(
-Exit codes:
-  0 finished          1 unexpected failure        2 bad command line or config
-  3 bad data          4 mesh or memory            5 diverged (NaN or infinity in the loss)
-  6 bad weights       7 a check failed            8 another rank or host was lost
-  74 could not write  75 stopped, resumable       130, 143 interrupted, terminated
-Environment:
-{}`meshtrain VERB --help` lists the flags of a verb.)";
 
 // "`A`, `B`"
 std::string quoted_names(const std::vector<std::string>& names) {
@@ -37,19 +27,9 @@ std::string quoted_names(const std::vector<std::string>& names) {
   return out;
 }
 
-std::string footer() {
-  std::vector<std::vector<std::string>> rows;
-  for (const EnvironmentName& entry : environment_names()) {
-    if (entry.reader == EnvironmentName::Reader::kUser) {
-      rows.push_back({"  " + std::string(entry.name), std::string(entry.text)});
-    }
-  }
-  return fmt::format(kFooter, aligned_columns(rows));
-}
-
 // One warning for all of them: the first process speaks, and only where it was not started by one
 // that did.
-void warn_of_environment(const Arguments& arguments) {
+void warn_of_environment(const CLI::App& chosen) {
   const std::vector<std::string> unknown = unknown_environment_names(environ);
   if (unknown.empty() || std::getenv("MESHTRAIN_RESTART") != nullptr) {
     return;
@@ -68,7 +48,8 @@ void warn_of_environment(const Arguments& arguments) {
       warning.help(fmt::format("`{}`: did you mean `{}`?", printable(name), *nearest));
     }
   }
-  show_warnings(diagnostics, arguments);
+  const CLI::Option* quiet = chosen.get_option_no_throw("--quiet");
+  show_warnings(diagnostics, quiet != nullptr && quiet->count() > 0);
 }
 
 // The exit code once all is said: what nobody could read is a failure, unless it is also elsewhere.
@@ -88,51 +69,65 @@ int code_after_output(int code, bool has_record) {
   return code == 0 ? static_cast<int>(ExitCode::kWriteFailed) : code;
 }
 
+// What all processes of a run are asked, where they do the work of the subcommand together.
+std::optional<SharedCommand> shared_command(const Subcommand& subcommand,
+                                            const Invocation& invocation) {
+  std::optional<SharedCommand> shared = subcommand.shared();
+  if (shared) {
+    shared->name = subcommand.name;
+    shared->version = MESHTRAIN_VERSION;
+    shared->words = invocation.given_words;
+  }
+  return shared;
+}
+
+int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
+  ExitReport report;
+  try {
+    if (start_processes(shared_command(subcommand, invocation), invocation.processes,
+                        invocation.num_workers)) {
+      report.exit_code = subcommand.run(invocation);
+    }
+  } catch (...) {
+    report = current_exit_report(invocation.started);
+  }
+  const int code = end_processes(invocation.processes, report);
+  // The run's folder has it, the predictions are a file; an evaluation has nothing but its line.
+  return code_after_output(code, invocation.started && subcommand.name != "evaluate");
+}
+
 int run(int argc, char** argv) {
   prepare_streams();
   mute_nonzero_ranks();
   CLI::App app("Sharded neural network training from one YAML file", "meshtrain");
-  Arguments arguments;
-  arguments.command_line.assign(argv, argv + argc);
-  Action action;
-  bool started = false;
+  Invocation invocation{.command_line = {argv, argv + argc}};
   app.formatter(help_formatter());
   app.require_subcommand(1);
-  app.footer(footer());
-  app.set_version_flag("--version", fmt::format("meshtrain {}", kVersion));
-  add_verbs({app, arguments, action, started});
+  app.footer(help_footer());
+  app.set_version_flag("--version", "meshtrain " MESHTRAIN_VERSION);
+  Subcommands subcommands(app);
+  add_subcommands(subcommands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& asked) {
-    if (has_wrong_verb(app)) {
+    if (has_wrong_subcommand(app)) {
       return show_misuse(asked, app);
     }
-    out_stream().write(app.help() + "\n");  // of the verb, if there is one
+    out_stream().write(app.help() + "\n");  // of the subcommand, if there is one
     return code_after_output(0, false);
   } catch (const CLI::Success& success) {  // --version
     out_stream().write(fmt::format("{}\n", success.what()));
     return code_after_output(0, false);
   } catch (const CLI::ParseError& error) {
-    const std::optional<int> code = show_wrong_value(app, arguments.command_line);
+    const std::optional<int> code = show_wrong_value(app, invocation.command_line);
     return code ? *code : show_misuse(error, app);
   }
-  if (const std::optional<int> code = show_wrong_value(app, arguments.command_line)) {
+  if (const std::optional<int> code = show_wrong_value(app, invocation.command_line)) {
     return *code;
   }
-  arguments.given_words = given_words(app);
-  const std::string verb = app.get_subcommands().front()->get_name();
-  warn_of_environment(arguments);
-  ExitReport report;
-  try {
-    if (start_processes(arguments, verb)) {
-      report.exit_code = action();
-    }
-  } catch (...) {
-    report = exit_report_of(arguments, started);
-  }
-  const int code = end_processes(arguments.processes, report);
-  // The run's folder has it, the predictions are a file; an evaluation has nothing but its line.
-  return code_after_output(code, started && verb != "evaluate");
+  invocation.given_words = given_words(app);
+  warn_of_environment(innermost(app));
+  return run_subcommand(subcommands.chosen(), invocation);
 }
 
 }  // namespace

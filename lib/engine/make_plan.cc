@@ -1,5 +1,7 @@
 #include "engine/make_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -9,6 +11,7 @@
 #include "exec/gpu_memory.h"
 #include "passes/propagate.h"
 #include "passes/row_fusion.h"
+#include "plan/hardware_file.h"
 
 namespace meshtrain {
 namespace {
@@ -211,6 +214,32 @@ Estimate estimate(const Setup& setup, const PlanSummary& report, const Compiled&
   return out;
 }
 
+// The hardware to estimate for, on as many hosts as --hosts says: devices on paper, or with a file
+// of hardware virtual ones on this processor. None for GPUs that are here: they are not looked at.
+std::optional<Hardware> hardware_of(const Setup& setup, int64_t hosts) {
+  const Located<std::string>& file = setup.config().plan.hardware;
+  const DeviceRequest& request = setup.distribution().devices;
+  if (request.hardware.empty() && file->empty()) {
+    return std::nullopt;
+  }
+  const std::vector<Hardware> table = load_hardware(file);
+  const Hardware* found = requested_hardware(request, table);
+  if (found == nullptr) {
+    return std::nullopt;
+  }
+  Hardware out = *found;
+  const int64_t devices = setup.mesh().num_devices();
+  if (hosts > 0) {
+    if (devices % hosts != 0) {
+      throw ConfigError(
+          "E140", {},
+          fmt::format("`--hosts {}`: {} devices do not split over them", hosts, devices));
+    }
+    out.per_host = devices / hosts;
+  }
+  return out;
+}
+
 }  // namespace
 
 PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Hardware* hardware) {
@@ -249,6 +278,20 @@ PlanSummary make_plan(const Setup& setup, int64_t samples, bool bucket, const Ha
     report.estimate = estimate(setup, report, compiled, used_part(*hardware));
   }
   return report;
+}
+
+PlanSummary plan_config(const Config& config, int64_t hosts, const std::string& dump_ir) {
+  const Setup setup(config, nullptr, dump_ir);
+  const std::optional<Hardware> hardware = hardware_of(setup, hosts);
+  PlanSummary plan = make_plan(setup, 0, true, hardware ? &*hardware : nullptr);
+  if (!hardware && (hosts > 0 || !config.plan.hardware->empty())) {
+    const Located<std::string>& devices = setup.distribution().devices.text;
+    plan.warnings
+        .warning("W621", devices.loc,
+                 fmt::format("no estimate: `{}` names devices of this machine", devices.value))
+        .help(fmt::format("write `--devices {}xH100`", setup.mesh().num_devices()));
+  }
+  return plan;
 }
 
 }  // namespace meshtrain

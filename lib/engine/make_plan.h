@@ -1,6 +1,8 @@
 // The plan of a Setup.
 #pragma once
 
+#include <string>
+
 #include "engine/setup.h"
 #include "plan/plan_summary.h"
 
@@ -10,5 +12,10 @@ namespace meshtrain {
 // separately. With `hardware`, the summary estimates the time of a step.
 PlanSummary make_plan(const Setup& setup, int64_t samples = 0, bool bucket = true,
                       const Hardware* hardware = nullptr);
+
+// The plan of a config, without data and devices, with an estimate for the hardware that it names.
+// `hosts` that these devices are in, 0: as the hardware has them. `dump_ir`: as Setup has it.
+// Throws ConfigError E140 where the devices do not split over the hosts.
+PlanSummary plan_config(const Config& config, int64_t hosts, const std::string& dump_ir);
 
 }  // namespace meshtrain

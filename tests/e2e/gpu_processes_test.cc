@@ -363,7 +363,7 @@ TEST_CASE("two processes on one GPU are refused unless they are on hosts of thei
   CHECK((folder.weights("apart") == folder.weights("one")));
 }
 
-TEST_CASE("a config without devices and mesh takes all GPUs in every verb") {
+TEST_CASE("a config without devices and mesh takes all GPUs in every subcommand") {
   const GpuFolder folder;
   require_gpus(folder);
   const Result plain = run(folder.on_four({"train", "plain.yaml", "-o", "all"}), 120);

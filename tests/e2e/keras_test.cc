@@ -1,4 +1,4 @@
-// import and export, and Keras' weight files in the other verbs, on models that Keras saved.
+// import and export, and Keras' weight files in the other subcommands, on models that Keras saved.
 #include <doctest/doctest.h>
 
 #include <cmath>

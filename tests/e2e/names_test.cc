@@ -79,13 +79,13 @@ distribution: {device_mesh: {shape: [4], axis_names: [data]}}
   CHECK_MESSAGE(contains(result.err, "1 | --mesh rows=2,columns=4\n"), result.err);
 }
 
-TEST_CASE("a misspelled variable ends every verb that reads the config") {
+TEST_CASE("a misspelled variable ends every subcommand that reads the config") {
   const TemporaryFolder folder;
   folder.write("vars.yaml", std::string("vars: {width: 8}\n") + kExample);
-  for (const char* verb : {"train", "validate", "plan", "summary"}) {
+  for (const char* subcommand : {"train", "validate", "plan", "summary"}) {
     for (const std::vector<std::string>& words :
          {std::vector<std::string>{"vars.wdth=3"}, {"--set", "vars.wdth=3"}}) {
-      std::vector<std::string> args = {verb, "vars.yaml"};
+      std::vector<std::string> args = {subcommand, "vars.yaml"};
       args.insert(args.end(), words.begin(), words.end());
       const Result result = meshtrain(args, folder.path());
       CHECK(result.exit_code == 2);

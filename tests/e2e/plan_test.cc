@@ -192,9 +192,10 @@ TEST_CASE("devices on paper are refused by what computes") {
   folder.write("model.yaml",
                std::string(kModel) +
                    "data: {train: digits, transform: [Reshape: [784]]}\nevaluate: {on: train}\n");
-  for (const char* verb : {"train", "evaluate"}) {
-    CAPTURE(verb);
-    const Result result = meshtrain({verb, "model.yaml", "--devices", "8xH100"}, folder.path());
+  for (const char* subcommand : {"train", "evaluate"}) {
+    CAPTURE(subcommand);
+    const Result result =
+        meshtrain({subcommand, "model.yaml", "--devices", "8xH100"}, folder.path());
     CHECK_MESSAGE(result.exit_code == 4, result.err);
     CHECK_MESSAGE(contains(result.err, "E621"), result.err);
     CHECK(contains(result.err, "only `plan`"));

@@ -291,7 +291,7 @@ TEST_CASE("a rank with another config is named with what differs") {
   CHECK(!std::filesystem::exists(folder.file("x")));
 }
 
-TEST_CASE("another verb or flag on a rank is named") {
+TEST_CASE("another subcommand or flag on a rank is named") {
   if (!has_mpi()) {
     return;
   }
@@ -371,7 +371,7 @@ TEST_CASE("a wrong number of seconds on one rank is reported with its name and e
   CHECK_FALSE(folder.has_run());
 }
 
-TEST_CASE("an error of one rank in its verb ends all with its message and code") {
+TEST_CASE("an error of one rank in its subcommand ends all with its message and code") {
   if (!has_mpi()) {
     return;
   }

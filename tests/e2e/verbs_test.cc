@@ -1,4 +1,4 @@
-// The other verbs: exit codes, streams, JSON.
+// The other subcommands: exit codes, streams, JSON.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -25,7 +25,8 @@ std::string misuse(const std::vector<std::string>& args) {
 }
 
 TEST_CASE("misuse of the command line is exit code 2 with a hint") {
-  CHECK(contains(misuse({"tran", "small.yaml"}), "unknown verb `tran`; did you mean `train`?"));
+  CHECK(
+      contains(misuse({"tran", "small.yaml"}), "unknown subcommand `tran`; did you mean `train`?"));
   CHECK(contains(misuse({"train", "small.yaml", "--epoch", "2"}),
                  "unknown option `--epoch`; did you mean `--epochs`?"));
   CHECK(contains(misuse({"train"}), "error[E140]"));

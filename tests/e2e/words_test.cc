@@ -30,12 +30,12 @@ class FinishedRun : public ExampleFolder {
   }
 };
 
-TEST_CASE("a wrong verb is one with --help too") {
-  check_misuse({"explian", "--help"}, "unknown verb `explian`; did you mean `explain`?");
-  check_misuse({"--help", "validat"}, "unknown verb `validat`; did you mean `validate`?");
-  check_misuse({"data", "fetchh", "--help"}, "unknown verb `fetchh`; did you mean `fetch`?");
-  check_misuse({"data", "fetchh"}, "unknown verb `fetchh`; did you mean `fetch`?");
-  check_misuse({"data"}, "`data` needs a verb: fetch or inspect");
+TEST_CASE("a wrong subcommand is one with --help too") {
+  check_misuse({"explian", "--help"}, "unknown subcommand `explian`; did you mean `explain`?");
+  check_misuse({"--help", "validat"}, "unknown subcommand `validat`; did you mean `validate`?");
+  check_misuse({"data", "fetchh", "--help"}, "unknown subcommand `fetchh`; did you mean `fetch`?");
+  check_misuse({"data", "fetchh"}, "unknown subcommand `fetchh`; did you mean `fetch`?");
+  check_misuse({"data"}, "`data` needs a subcommand: fetch or inspect");
   check_misuse({"version", "please"}, "`please` is a word too many");
   const Result help = meshtrain({"data", "--help"}, ".");
   CHECK(help.exit_code == 0);
@@ -44,11 +44,12 @@ TEST_CASE("a wrong verb is one with --help too") {
 
 TEST_CASE("words of other programs lead to ours") {
   check_misuse({"--mesh", "4x2", "train", "small.yaml"},
-               "`--mesh` belongs after the verb; write `meshtrain train --mesh`\n");
+               "`--mesh` belongs after the subcommand; write `meshtrain train --mesh`\n");
   check_misuse({"--dir=x", "data", "fetch", "mnist"}, "write `meshtrain data fetch --dir=x`\n");
-  check_misuse({"small.yaml"}, "unknown verb `small.yaml`; write `meshtrain train small.yaml`\n");
-  check_misuse({"fit", "small.yaml"}, "unknown verb `fit`; did you mean `train`?\n");
-  check_misuse({"test", "small.yaml"}, "unknown verb `test`; did you mean `evaluate`?\n");
+  check_misuse({"small.yaml"},
+               "unknown subcommand `small.yaml`; write `meshtrain train small.yaml`\n");
+  check_misuse({"fit", "small.yaml"}, "unknown subcommand `fit`; did you mean `train`?\n");
+  check_misuse({"test", "small.yaml"}, "unknown subcommand `test`; did you mean `evaluate`?\n");
   check_misuse({"train", "small.yaml", "--fit.epochs=3"},
                "unknown option `--fit.epochs=3`; write `fit.epochs=3`\n");
   check_misuse({"train", "small.yaml", "--data.shuffle", "false"}, "write `data.shuffle=VALUE`\n");
@@ -85,19 +86,20 @@ TEST_CASE("what a flag cannot be is said in words") {
 }
 
 // A script's variable that is empty, or that was never set.
-TEST_CASE("a flag without its value is refused by every verb") {
-  const std::vector<std::pair<std::string, std::vector<std::string>>> verbs = {
+TEST_CASE("a flag without its value is refused by every subcommand") {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> subcommands = {
       {"train", {"small.yaml"}},   {"launch", {"small.yaml"}},
       {"plan", {"small.yaml"}},    {"evaluate", {"small.yaml"}},
       {"resume", {"run"}},         {"predict", {"small.yaml", "-i", "x.npy", "-o", "y.npy"}},
       {"verify", {"small.yaml"}},  {"export", {"small.yaml", "-o", "x.npz"}},
       {"summary", {"small.yaml"}}, {"validate", {"small.yaml"}}};
-  for (const auto& [verb, words] : verbs) {
-    std::vector<std::string> given = {verb};
+  for (const auto& [subcommand, words] : subcommands) {
+    std::vector<std::string> given = {subcommand};
     given.insert(given.end(), words.begin(), words.end());
     const auto check = [&](std::vector<std::string> more, const std::string& flag) {
       more.insert(more.begin(), given.begin(), given.end());
-      check_misuse(more, "`" + flag + "` has no value\n  = help: meshtrain " + verb + " --help\n");
+      check_misuse(more,
+                   "`" + flag + "` has no value\n  = help: meshtrain " + subcommand + " --help\n");
     };
     for (const std::string flag : {"--mesh", "--devices", "--seed", "--name", "--set"}) {
       check({flag, ""}, flag);
@@ -106,7 +108,7 @@ TEST_CASE("a flag without its value is refused by every verb") {
       check({flag, "--help=x"}, flag);
     }
     check({"--seed="}, "--seed");
-    if (verb == "evaluate" || verb == "predict" || verb == "export") {
+    if (subcommand == "evaluate" || subcommand == "predict" || subcommand == "export") {
       check({"-w", ""}, "--weights");
       check({"--weights", "--mesh"}, "--weights");
     }
@@ -194,12 +196,13 @@ TEST_CASE("flags of epochs and steps are where they act") {
 }
 
 TEST_CASE("help is in our words") {
-  for (const char* verb : {"train", "launch", "verify", "summary", "resume", "predict", "report"}) {
-    CAPTURE(verb);
-    const Result help = meshtrain({verb, "--help"}, ".");
+  for (const char* subcommand :
+       {"train", "launch", "verify", "summary", "resume", "predict", "report"}) {
+    CAPTURE(subcommand);
+    const Result help = meshtrain({subcommand, "--help"}, ".");
     CHECK(help.exit_code == 0);
-    for (const char* foreign : {"REQUIRED", "INT in", "FLOAT in", "{auto}", "...]...", "... ...",
-                                "TEXT", "SUBCOMMAND", "\n\n\n"}) {
+    for (const char* foreign :
+         {"REQUIRED", "INT in", "FLOAT in", "{auto}", "...]...", "... ...", "TEXT", "\n\n\n"}) {
       CHECK_MESSAGE(!contains(help.out, foreign), foreign, "\n", help.out);
     }
   }
@@ -212,8 +215,31 @@ TEST_CASE("help is in our words") {
   CHECK(contains(meshtrain({"predict", "--help"}, ".").out, "  -o, --output Y.npy "));
   CHECK(contains(meshtrain({"report", "--help"}, ".").out, "  -o, --output FILE "));
   const std::string all = meshtrain({"--help"}, ".").out;
-  CHECK(contains(all, "meshtrain [OPTIONS] VERB\n"));
-  CHECK(contains(all, "\nVerbs:\n  train "));
+  CHECK(contains(all, "meshtrain [OPTIONS] SUBCOMMAND\n"));
+  CHECK(contains(all, "\nSubcommands:\n  train "));
+}
+
+TEST_CASE("every file of app/subcommands is a subcommand") {
+  const std::string all = meshtrain({"--help"}, ".").out;
+  size_t listed = 0;
+  for (const auto& entry : fs::directory_iterator(MESHTRAIN_SOURCE_DIR "/app/subcommands")) {
+    std::string name = entry.path().stem().string();
+    CAPTURE(name);
+    std::replace(name.begin(), name.end(), '_', ' ');
+    const size_t space = name.find(' ');
+    std::vector<std::string> words = {name.substr(0, space)};
+    CHECK(contains(all, "\n  " + words[0] + " "));
+    if (space != std::string::npos) {
+      words.push_back(name.substr(space + 1));
+      CHECK(contains(meshtrain({words[0], "--help"}, ".").out, "\n  " + words[1] + " "));
+    }
+    words.push_back("--help");
+    const Result help = meshtrain(words, ".");
+    CHECK(help.exit_code == 0);
+    CHECK_MESSAGE(contains(help.out, "Usage: meshtrain " + name + " "), help.out);
+    ++listed;
+  }
+  CHECK(listed > 20);
 }
 
 TEST_CASE("validate knows what data without a file are") {
@@ -225,8 +251,8 @@ data: {train: digits}
 )");
   // As train says it.
   const auto check = [&](std::vector<std::string> args, int code, const std::string& says) {
-    for (const char* verb : {"validate", "train"}) {
-      args[0] = verb;
+    for (const char* subcommand : {"validate", "train"}) {
+      args[0] = subcommand;
       const Result result = meshtrain(args, folder.path());
       CHECK(result.exit_code == code);
       CHECK_MESSAGE(contains(result.err, says), result.err);
@@ -311,20 +337,20 @@ TEST_CASE("what is not the run itself leads to it") {
       CHECK_MESSAGE(contains(result.err, part), result.err);
     }
   };
-  for (const char* verb : {"resume", "inspect"}) {
-    check({verb, "runs/small"}, 6,
+  for (const char* subcommand : {"resume", "inspect"}) {
+    check({subcommand, "runs/small"}, 6,
           {"error[E400]: `runs/small` is no run and no checkpoint\n",
            "= help: write `runs/small/latest`, the newest run in it\n"});
-    check({verb, "runs/smal/latest"}, 6,
+    check({subcommand, "runs/smal/latest"}, 6,
           {"error[E400]: there is no folder `runs/smal/latest`\n", "= help: in `runs`: small\n"});
-    check({verb, "run/small/latest"}, 6, {"= help: in this folder: runs"});
+    check({subcommand, "run/small/latest"}, 6, {"= help: in this folder: runs"});
   }
-  for (const char* verb : {"verify", "evaluate"}) {
-    check({verb, "runs/small"}, 6,
+  for (const char* subcommand : {"verify", "evaluate"}) {
+    check({subcommand, "runs/small"}, 6,
           {"error[E400]: `runs/small` is no run and no checkpoint\n",
            "= help: write `runs/small/latest`, the newest run in it\n"});
-    check({verb, "."}, 6, {"error[E400]: `.` is no run and no checkpoint\n"});
-    check({verb, "runs/small/latest", "--profile", "debug"}, 2,
+    check({subcommand, "."}, 6, {"error[E400]: `.` is no run and no checkpoint\n"});
+    check({subcommand, "runs/small/latest", "--profile", "debug"}, 2,
           {"error[E140]: `--profile debug`: the config of `runs/small/latest` has no profiles"});
   }
   check({"resume", "runs/small/latest", "--profile", "debug"}, 2, {"error[E140]: `--profile"});

@@ -1,0 +1,135 @@
+#include "output.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <limits>
+
+#include "base/text.h"
+#include "config/scalars.h"
+
+namespace meshtrain {
+
+void OutputFlags::add_to(CLI::App& app) {
+  app.add_option("--progress", progress,
+                 "As Keras' verbose 1, 2 and 0; auto: a bar on a terminal, and lines")
+      ->type_name("auto|bar|line|none")
+      ->check(one_of({"auto", "bar", "line", "none"}))
+      ->group("Output");
+  app.add_option("--log-format", log_format,
+                 "On stdout: Keras' lines, one line per epoch, or one JSON object per event")
+      ->type_name("keras|plain|json")
+      ->check(one_of({"keras", "plain", "json"}))
+      ->group("Output");
+  add_quiet_flag(app, quiet, "Only the final result and errors");
+  add_color_flag(app);
+}
+
+void OutputFlags::add_verbose(CLI::App& app) {
+  app.add_flag("-v,--verbose", verbose, "Show the plan before starting")->group("Output");
+}
+
+std::optional<Verbosity> OutputFlags::verbosity() const {
+  return progress == "bar"    ? std::optional(Verbosity::kBar)
+         : progress == "line" ? std::optional(Verbosity::kLine)
+         : progress == "none" ? std::optional(Verbosity::kSilent)
+                              : std::nullopt;
+}
+
+ConsoleOptions OutputFlags::console(Verbosity configured) const {
+  ConsoleOptions options;
+  options.verbosity = verbosity().value_or(configured);
+  options.quiet = quiet;
+  options.format = is_json()               ? LogFormat::kJson
+                   : log_format == "plain" ? LogFormat::kPlain
+                                           : LogFormat::kKeras;
+  options.stdout_is_terminal = out_stream().is_terminal();
+  options.stderr_is_terminal = err_stream().is_terminal();
+  options.color = err_stream().has_color();
+  options.now = seconds_now;
+  options.out = [](std::string_view text) { out_stream().write(text); };
+  options.err = [](std::string_view text) { err_stream().write(text); };
+  return options;
+}
+
+void add_color_flag(CLI::App& app) {
+  app.add_option_function<std::string>("--color", set_color,
+                                       "Colours; NO_COLOR and CLICOLOR_FORCE are respected")
+      ->type_name("auto|always|never")
+      ->check(one_of({"auto", "always", "never"}))
+      ->group("Output");
+}
+
+void add_format_flag(CLI::App& app, std::string& format) {
+  app.add_option("--format", format, "Form of the output")
+      ->type_name("text|json")
+      ->check(one_of({"text", "json"}))
+      ->group("Output");
+}
+
+void add_quiet_flag(CLI::App& app, bool& quiet, const char* meaning) {
+  app.add_flag("-q,--quiet", quiet, meaning)->group("Output");
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  return CLI::Validator(
+      [words = std::move(words)](const std::string& given) -> std::string {
+        for (const std::string& word : words) {
+          if (given == word) {
+            return "";
+          }
+        }
+        return fmt::format("must be {}, not `{}`", join(words, " or "), given);
+      },
+      "");
+}
+
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  return CLI::Validator(
+      [=](const std::string& given) -> std::string {
+        const auto value = try_integer(given);
+        return value && *value >= least && *value <= most
+                   ? ""
+                   : fmt::format("must be a whole number from {} to {}, not `{}`", least, most,
+                                 given);
+      },
+      "");
+}
+
+CLI::Validator number_between(double least, double most) {
+  return CLI::Validator(
+      [=](const std::string& given) -> std::string {
+        const auto value = try_number(given);
+        if (value && *value >= least && *value <= most) {
+          return "";
+        }
+        return most < std::numeric_limits<double>::max()
+                   ? fmt::format("must be a number from {} to {}, not `{}`", format_shortest(least),
+                                 format_shortest(most), given)
+                   : fmt::format("must be a number, at least {}; not `{}`", format_shortest(least),
+                                 given);
+      },
+      "");
+}
+
+void show_warnings(const Diagnostics& warnings, bool quiet) {
+  show_unless(quiet)(warnings.render(err_stream().has_color()));
+}
+
+std::function<void(std::string_view)> show_unless(bool quiet) {
+  return [quiet](std::string_view text) {
+    if (!quiet) {
+      err_stream().write(text);
+    }
+  };
+}
+
+void refuse(const char* code, const std::string& message, const std::string& help) {
+  throw ConfigError(code, {}, message).help(help);
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,72 @@
+#include "run_flags.h"
+
+#include "base/text.h"
+
+namespace meshtrain {
+
+void EngineFlags::add_to(CLI::App& app) {
+  add_dump_ir_flag(app, dump_ir);
+  app.add_flag("--no-cuda-graph", no_cuda_graph,
+               "On a GPU: start kernel by kernel, to see which one fails");
+}
+
+EngineOptions EngineFlags::options(const Invocation& invocation) const {
+  return {.num_workers = invocation.num_workers,
+          .dump_ir = dump_ir,
+          .use_cuda_graph = !no_cuda_graph,
+          .processes = invocation.processes};
+}
+
+void ResumeFlags::add_to(CLI::App& app, ConfigWords& config) {
+  app.add_option("--allow", restore.allow,
+                 "A key that may differ from the checkpoint's all the same")
+      ->type_name("KEY")
+      ->allow_extra_args(false)
+      ->group("Resuming");
+  app.add_flag("--reset-cursor", restore.reset_cursor, "Begin the running epoch anew")
+      ->group("Resuming");
+  app.add_flag("--reset-optimizer", restore.reset_optimizer, "Take the weights alone")
+      ->group("Resuming");
+  app.add_flag("--partial", restore.partial,
+               "Of the weights of another model, in a checkpoint or in fit.initial_weights, take "
+               "those that fit; the others are drawn, and named in a warning")
+      ->group("Resuming");
+  config.add_key_flag(app, "--max-time", "23h30m", "run.max_time",
+                      "Save and leave before this time is over");
+}
+
+void add_dump_ir_flag(CLI::App& app, std::string& dump_ir) {
+  app.add_option("--dump-ir", dump_ir, "Write the graph after each pass")->type_name("DIR");
+}
+
+void add_run_dir_flag(CLI::App& app, std::string& run_dir, const char* meaning) {
+  app.add_option("-o,--run-dir", run_dir, meaning)->type_name("DIR");
+}
+
+void add_weights_flag(CLI::App& app, std::string& weights) {
+  app.add_option("-w,--weights", weights,
+                 "Weights: .safetensors or .npz by Keras path, .weights.h5 or .keras; default "
+                 "fit.initial_weights")
+      ->type_name("FILE");
+}
+
+RunRequest run_request(const Invocation& invocation, LoadOptions load, const OutputFlags& output,
+                       const EngineFlags& engine) {
+  RunRequest request;
+  request.shown_name = join(load.files, " ");
+  request.load = std::move(load);
+  request.version = MESHTRAIN_VERSION;
+  request.command_line = invocation.command_line;
+  request.engine = engine.options(invocation);
+  request.console = output.console();
+  request.verbosity = output.verbosity();
+  request.prints_events = output.is_json();
+  request.tells_more = output.verbose > 0;
+  request.warn = [quiet = output.quiet](const Diagnostics& warnings) {
+    show_warnings(warnings, quiet);
+  };
+  request.started_at = seconds_now();
+  return request;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,112 @@
+// meshtrain import: a model that Keras saved, as a config and weights.
+#include "interop/keras/import.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "engine/weights.h"
+#include "interop/keras/import_source.h"
+#include "output.h"
+#include "subcommand.h"
+#include "tensor/safetensors.h"
+#include "tensor/weights.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportModelOptions {
+  std::string model, folder, weights;
+  bool quiet = false;
+};
+
+constexpr const char* kConfig = "config.yaml";
+constexpr const char* kWeights = "weights.safetensors";
+
+void check_folder(const std::string& folder, bool has_weights) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (fs::exists(status) && !fs::is_directory(status)) {
+    refuse("E141", fmt::format("`{}` is not a folder", folder), "another folder: -o DIR");
+  }
+  for (const char* name : {kConfig, kWeights}) {
+    const std::string path = (fs::path(folder) / name).string();
+    if ((has_weights || name == kConfig) && fs::exists(path, error)) {
+      refuse("E141", fmt::format("`{}` exists already", path), "another folder: -o DIR");
+    }
+  }
+}
+
+// The weights under the paths of the model that the config describes, in its order.
+std::vector<NamedTensor> weights_of(const Config& config, const ImportedModel& imported,
+                                    KerasSource& source) {
+  Diagnostics diagnostics;
+  const Model model(config.model, dtype_policy(config.dtype_policy.value), diagnostics);
+  diagnostics.throw_if_errors();
+  if (!source.weights) {
+    return {};
+  }
+  return fitting_weights(named_by_path(std::move(*source.weights), imported.groups, model),
+                         wanted_weights(model), source.path, {});
+}
+
+int run_import(const ImportModelOptions& options, Invocation&) {
+  KerasSource source = read_keras_source(options.model, options.weights);
+  const std::string folder =
+      options.folder.empty() ? fs::path(options.model).stem().string() : options.folder;
+  ImportOptions importing;
+  importing.file = fs::path(options.model).filename().string();
+  importing.version = source.version;
+  importing.initial_weights = source.weights ? kWeights : "";
+  const ImportedModel imported = import_keras(source.json, importing);
+  check_folder(folder, source.weights.has_value());
+  const std::string path = (fs::path(folder) / kConfig).string();
+  LoadOptions load;
+  load.source = std::make_shared<SourceFile>(SourceFile{path, imported.yaml});
+  load.require_data = false;
+  const bool has_weights = source.weights.has_value();
+  const std::vector<NamedTensor> weights = weights_of(load_config(load), imported, source);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw FileError(ExitCode::kWriteFailed, "cannot create", folder, error.value());
+  }
+  if (has_weights) {
+    write_safetensors((fs::path(folder) / kWeights).string(), weights);
+  }
+  write_file_atomic(path, std::string_view(imported.yaml));
+  Diagnostics warnings;
+  for (const std::string& line : imported.dropped) {
+    warnings.warning("W416", {}, fmt::format("not taken over: {}", line));
+  }
+  show_warnings(warnings, options.quiet);
+  out_stream().write(fmt::format("{}: {} layers{}\n", path, imported.num_layers,
+                                 has_weights ? fmt::format(", {} weights in {}", weights.size(),
+                                                           (fs::path(folder) / kWeights).string())
+                                             : ", no weights"));
+  return 0;
+}
+
+}  // namespace
+
+void add_import(Subcommands& to) {
+  auto [app, options, subcommand] = to.add<ImportModelOptions>(
+      "import", "A model that Keras saved, as a config and weights (not its optimizer's state)",
+      run_import);
+  app.add_option("MODEL", options.model,
+                 "model.keras, or model.json from model.to_json(), with model.weights.h5 beside it "
+                 "or --weights")
+      ->required();
+  app.add_option(
+         "-o,--output", options.folder,
+         "Folder for config.yaml and weights.safetensors; the model file's name when absent")
+      ->type_name("DIR");
+  app.add_option("-w,--weights", options.weights, "Weights that model.save_weights() wrote")
+      ->type_name("FILE.weights.h5");
+  add_quiet_flag(app, options.quiet, "No warnings");
+  add_color_flag(app);
+}
+
+}  // namespace meshtrain

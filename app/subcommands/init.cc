@@ -1,0 +1,97 @@
+// meshtrain init: a commented config to start from.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "output.h"
+#include "subcommand.h"
+#include "templates.h"
+
+namespace meshtrain {
+namespace {
+
+struct InitOptions {
+  std::string name;
+};
+
+// The first sentence of the comment that a template begins with.
+std::string first_sentence(std::string_view text) {
+  std::vector<std::string> words;
+  for (const std::string& line : split(text, '\n')) {
+    if (!starts_with(line, "#")) {
+      break;
+    }
+    for (const std::string& word : split(trim(line.substr(1)), ' ')) {
+      words.push_back(word);
+      if (ends_with(word, ".")) {
+        return join(words, " ");
+      }
+    }
+  }
+  return join(words, " ");
+}
+
+std::string list_templates() {
+  std::vector<std::vector<std::string>> rows;
+  for (const Template& entry : templates()) {
+    rows.push_back({std::string(entry.name), first_sentence(entry.text)});
+  }
+  return aligned_columns(rows);
+}
+
+// The data that templates name stand beside the configs they are made from, in the sources and in a
+// package: where they are found, their place is written, so that the config trains from anywhere.
+std::string with_data(std::string text) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kBeside = "../datasets/";
+  if (text.find(kBeside) == std::string::npos) {
+    return text;
+  }
+  std::error_code error;
+  fs::path folder = fs::canonical("/proc/self/exe", error).parent_path();
+  while (!fs::exists(folder / "datasets/tales.txt", error) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  const std::string found = (folder / "datasets/").string();
+  if (!fs::exists(found + "tales.txt", error)) {
+    err_stream().write("warning: its data, meshtrain's datasets/, are not beside this program\n");
+    return text;
+  }
+  for (size_t at = 0; (at = text.find(kBeside, at)) != std::string::npos; at += found.size()) {
+    text.replace(at, kBeside.size(), found);
+  }
+  return text;
+}
+
+int run_init(const InitOptions& options, Invocation&) {
+  if (options.name.empty()) {
+    out_stream().write(list_templates());
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const Template& entry : templates()) {
+    if (entry.name == options.name) {
+      out_stream().write(with_data(std::string(entry.text)));
+      return 0;
+    }
+    names.emplace_back(entry.name);
+  }
+  ConfigError error("E140", {}, fmt::format("no template `{}`", options.name));
+  if (const auto nearest = nearest_name(options.name, names)) {
+    error.help(fmt::format("did you mean `{}`?", *nearest));
+  }
+  error.note("`meshtrain init` lists the templates");
+  throw error;
+}
+
+}  // namespace
+
+void add_init(Subcommands& to) {
+  auto [app, options, subcommand] = to.add<InitOptions>(
+      "init", "Print a commented config to start from; without a name, list them", run_init);
+  app.add_option("TEMPLATE", options.name, "Name of the template");
+}
+
+}  // namespace meshtrain

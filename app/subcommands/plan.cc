@@ -1,0 +1,46 @@
+// meshtrain plan: what lies where and which collective moves what, without a step or a device.
+#include "engine/make_plan.h"
+#include "run_flags.h"
+
+namespace meshtrain {
+namespace {
+
+struct PlanOptions {
+  ConfigWords config;
+  int64_t hosts = 0;  // 0: as the hardware has them
+  std::string dump_ir, format = "text";
+};
+
+int run_plan(const PlanOptions& options, Invocation&) {
+  const PlanSummary plan =
+      plan_config(load_config(options.config.load(false)), options.hosts, options.dump_ir);
+  const bool json = options.format == "json";
+  out_stream().write(json ? plan_json(plan) : plan_text(plan));
+  if (json) {
+    show_warnings(plan.warnings);  // the text has them
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(Subcommands& to) {
+  auto [app, options, subcommand] = to.add<PlanOptions>(
+      "plan",
+      "Layouts, bytes per device, collectives and time of a step; needs no data and no device, and "
+      "takes those of a cluster that is not here: --devices 64xH100",
+      run_plan);
+  options.config.add_to(app);
+  options.config.add_key_flag(
+      app, "--hardware", "FILE", "plan.hardware",
+      "Devices to estimate for, beside A100, H100, H200, B200 and cpu, or other values of theirs");
+  app.add_option("--hosts", options.hosts,
+                 "Hosts that the devices are in; default as the hardware has")
+      ->type_name("N")
+      ->check(whole_number(1, 65536));
+  add_dump_ir_flag(app, options.dump_ir);
+  add_format_flag(app, options.format);
+  add_color_flag(app);
+}
+
+}  // namespace meshtrain

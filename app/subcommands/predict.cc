@@ -1,0 +1,120 @@
+// meshtrain predict: the model's outputs for an array of samples.
+#include <fmt/format.h>
+
+#include "checkpoint/restore.h"
+#include "config/source_like.h"
+#include "data/input_source.h"
+#include "engine/engine.h"
+#include "engine/run_data.h"
+#include "engine/signals.h"
+#include "record/predictions.h"
+#include "run_flags.h"
+#include "train/learned_file.h"
+#include "train/trainer.h"
+
+namespace meshtrain {
+namespace {
+
+struct PredictOptions {
+  ConfigWords config;
+  std::string weights, input, output_file;
+  EngineFlags engine;
+  OutputFlags output;
+};
+
+SourceLoc place_of_input(const std::string& path) {
+  const std::string word = "--input " + path;
+  return {std::make_shared<SourceFile>(SourceFile{"command line", word}), 1, 1,
+          static_cast<int>(word.size())};
+}
+
+std::vector<NamedTensor> named_outputs(const Model& model, std::vector<HostTensor> outputs) {
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    named.push_back({model.output_names()[i], std::move(outputs[i])});
+  }
+  return named;
+}
+
+int run_predict(const PredictOptions& options, Invocation& invocation) {
+  const ModelSource model = options.config.source(options.weights, false);
+  const Config config = load_config(model.load);
+  if (const std::optional<int> code =
+          run_own_processes({invocation.given_words}, config, invocation.processes)) {
+    return *code;
+  }
+  Coordinator coordinator(invocation.processes, seconds_now);
+  const Setup setup(config, nullptr);
+  check_predictions_path(options.output_file, setup.model().output_names().size());
+  coordinator.on_rank_zero("looking at --output",
+                           [&] { check_predictions_folder(options.output_file, options.input); });
+  Dataset dataset;
+  std::string hash;
+  Diagnostics warnings;
+  coordinator.on_all_ranks("opening the data", [&] {
+    const auto announced = coordinator.announce("opening the data");
+    const ConfigObject source = input_source(options.input, config.data);
+    const LearnedPtr known = learned_for(model, config);
+    dataset = load_dataset(source, config.data, known);
+    if (!known && training_source(source) != nullptr) {
+      warn_of_nothing_learned(source, weights_of(model, config), warnings);
+    }
+    order_arrays(config.model, dataset);
+    hash = coordinator.is_alone() ? "" : data_cursor(dataset, config).data;
+  });
+  check_same_data(coordinator, hash, dataset.loc);
+  DataSpec spec = data_spec(dataset);
+  spec.targets = setup.data().targets;
+  spec.loc = place_of_input(options.input);
+  Engine engine(config, spec, options.engine.options(invocation));
+  dataset.loc = spec.loc;
+  coordinator.on_all_ranks("checking ids", [&] { check_input_ids(engine.setup(), dataset); });
+  warnings.append(engine.warnings());
+  show_warnings(warnings, options.output.quiet);
+  load_source_weights(engine, model, config, coordinator, show_unless(options.output.quiet));
+  Console console(options.output.console(config.run.verbose));
+  Trainer trainer(engine, config, seconds_now);
+  trainer.set_coordinator(coordinator);
+  trainer.add_hook(console);
+  invocation.started = true;
+  catch_stop_signals();
+  std::vector<HostTensor> outputs;
+  try {
+    outputs = trainer.predict(dataset, evaluated_batch_size(config));
+  } catch (...) {
+    console.interrupt();
+    throw;
+  }
+  coordinator.on_rank_zero("writing the outputs", [&] {
+    const auto announced = coordinator.announce("writing the outputs");
+    write_predictions(options.output_file, named_outputs(engine.model(), std::move(outputs)));
+  });
+  console.finish();
+  return 0;
+}
+
+}  // namespace
+
+void add_predict(Subcommands& to) {
+  auto [app, options, subcommand] = to.add<PredictOptions>(
+      "predict", "Outputs of a run, or of a config with weights, for given samples", run_predict);
+  options.config.add_to(app, Steps::kNone);
+  add_weights_flag(app, options.weights);
+  app.add_option("-i,--input", options.input,
+                 "Samples: a NumPy array or archive, HDF5, or a file like those of data.train")
+      ->type_name("X.npy")
+      ->required();
+  app.add_option("-o,--output", options.output_file,
+                 "Where predictions go: .npy, .npz (also several outputs), .csv or .jsonl")
+      ->type_name("Y.npy")
+      ->required();
+  options.engine.add_to(app);
+  options.output.add_to(app);
+  subcommand.shared = [&app = app, &options = options] {
+    return SharedCommand{
+        .flags = flags_text(app, {"--weights", "--input", "--output"}),
+        .load = [&options] { return options.config.source(options.weights, false).load; }};
+  };
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,155 @@
+#include "train/model_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "checkpoint/reader.h"
+#include "config/schema.h"
+#include "config/source.h"
+#include "engine/engine.h"
+#include "record/run_dir.h"
+#include "train/learned_file.h"
+#include "train/load_weights.h"
+#include "train/resume_target.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr const char* kConfigName = "config.resolved.yaml";
+
+std::shared_ptr<const SourceFile> config_in(const std::string& folder) {
+  const std::string path = folder + "/" + kConfigName;
+  return is_checkpoint(folder) ? checked_source(path, CheckpointReader(folder).text(kConfigName))
+                               : read_source(path, {});
+}
+
+// True for a folder with the config and the final weights of a run, even without checkpoints.
+bool holds_model(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kConfigName, error) &&
+         std::filesystem::exists(folder + "/weights.safetensors", error);
+}
+
+// A file's place may hold what is no file: a run, a key whose value became the next word, or the
+// word after --resume, which takes its own with `=` alone.
+void check_is_config(const std::vector<std::string>& files, size_t i, bool resumes) {
+  const std::string& word = files[i];
+  if (is_run_dir(word)) {
+    throw ConfigError("E140", {}, fmt::format("`{}` is a run, no config", word))
+        .help(fmt::format("`meshtrain resume {}` goes on with it", word))
+        .help(fmt::format("its config: {}/config.resolved.yaml", word));
+  }
+  std::error_code error;
+  if (!ends_with(word, ".yaml") && !ends_with(word, ".yml") && is_known_key(word) &&
+      !std::filesystem::exists(word, error)) {
+    throw ConfigError("E140", {}, fmt::format("`{}` is a key and has no value", word))
+        .help(fmt::format("write {}={}", word, i + 1 < files.size() ? files[i + 1] : "VALUE"));
+  }
+  if (resumes && (word == "auto" || word == "latest" || word == "best") &&
+      !std::filesystem::exists(word, error)) {
+    throw ConfigError("E140", {}, fmt::format("`{}` is no config", word))
+        .help(fmt::format("write --resume={}", word));
+  }
+}
+
+void show_choice(const std::string& given, const std::string& path, const ShowText& show) {
+  if (path != given) {
+    show(fmt::format("weights     {}\n", path));
+  }
+}
+
+}  // namespace
+
+void check_config_files(const std::vector<std::string>& files, bool resumes) {
+  if (files.empty()) {
+    throw ConfigError("E140", {}, "no config file given, only overrides");
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    check_is_config(files, i, resumes);
+  }
+}
+
+ModelSource model_source(LoadOptions load, std::string weights) {
+  ModelSource source{std::move(load), std::move(weights), ""};
+  std::vector<std::string>& files = source.load.files;
+  std::error_code error;
+  const auto is_run = [&](const std::string& word) {
+    return std::filesystem::is_directory(word, error) &&
+           (is_run_dir(word) || is_checkpoint(word) || holds_model(word));
+  };
+  const auto run = std::find_if(files.begin(), files.end(), is_run);
+  if (run == files.end()) {
+    const auto is_folder = [&](const std::string& word) {
+      return std::filesystem::is_directory(word, error);
+    };
+    if (const auto folder = std::find_if(files.begin(), files.end(), is_folder);
+        folder != files.end()) {
+      no_run_in(*folder);
+    }
+    return source;
+  }
+  if (files.size() > 1) {
+    throw ConfigError("E140", {},
+                      fmt::format("`{}` has its own config; give it alone, with KEY=VALUE", *run));
+  }
+  refuse_profile(source.load.profile, *run);
+  source.load.source = config_in(std::filesystem::canonical(*run, error).string());
+  source.weights = source.weights.empty() ? *run : source.weights;
+  source.run = *run;
+  files.clear();
+  return source;
+}
+
+void refuse_profile(const std::string& profile, const std::string& run) {
+  if (!profile.empty()) {
+    throw ConfigError(
+        "E140", {},
+        fmt::format("`--profile {}`: the config of `{}` has no profiles, what was chosen of "
+                    "them is in it",
+                    profile, run))
+        .help("write the profile's values as KEY=VALUE");
+  }
+}
+
+const std::string& weights_of(const ModelSource& source, const Config& config) {
+  return source.weights.empty() ? config.fit.initial_weights.value : source.weights;
+}
+
+LearnedPtr learned_for(const ModelSource& source, const Config& config) {
+  const std::string& weights = weights_of(source, config);
+  LearnedPtr learned = weights.empty() ? nullptr : learned_beside(weights);
+  return learned || source.run.empty() || source.run == weights ? learned
+                                                                : learned_beside(source.run);
+}
+
+void load_source_weights(Engine& engine, const ModelSource& source, const Config& config,
+                         const Coordinator& coordinator, const ShowText& show) {
+  const Located<std::string>& configured = config.fit.initial_weights;
+  if (source.weights.empty() && configured.value.empty()) {
+    if (engine.model().weights().empty()) {
+      return;
+    }
+    throw ConfigError("E140", {}, "no weights given")
+        .help("--weights FILE, for example runs/NAME/latest/weights.safetensors");
+  }
+  if (source.weights.empty()) {
+    load_weights(engine, configured, configured.loc, &engine.model(), nullptr, coordinator);
+    return;
+  }
+  const std::string path =
+      coordinator.broadcast("looking for weights", [&] { return weights_in(source.weights); });
+  show_choice(source.weights, path, show);
+  load_weights(engine, path, {}, &engine.model(), nullptr, coordinator);
+}
+
+std::string weights_file(const ModelSource& source, const Config& config, const ShowText& show) {
+  const std::string& weights = weights_of(source, config);
+  const std::string path = weights.empty() ? "" : weights_in(weights);
+  show_choice(weights, path, show);
+  return path;
+}
+
+}  // namespace meshtrain
