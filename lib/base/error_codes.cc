@@ -64,8 +64,10 @@ constexpr ErrorCode kCodes[] = {
     {"E124", "a metric or layer cannot be used so", "The message says what it would need."},
     {"E130", "`extends` cannot be followed",
      "It names files below the folder of the config, without a circle."},
-    {"E131", "an environment variable is not set",
-     "Set it, or give a default: `${env:NAME,DEFAULT}`."},
+    {"E131", "an environment variable is not set or not read",
+     "Set it, or give a default: `${env:NAME,DEFAULT}`. Names that end in KEY, TOKEN, SECRET or "
+     "PASSWORD are not read: what a config reads goes into the run's folder and its report. Give a "
+     "value that may be seen a variable of another name; `meshtrain validate` lists those read."},
     {"E132", "an expression cannot be evaluated",
      "`=expressions` know numbers, `+ - * / // % **`, a few functions, and the names of `vars`."},
     {"E140", "a wrong command line",
