@@ -315,6 +315,9 @@ constexpr ErrorCode kCodes[] = {
     {"W621", "`--hosts` or a file of hardware without an estimate",
      "`plan` knows how fast devices on paper are (`64xH100`), and with a file of hardware virtual "
      "ones on the processor. GPUs of this machine it does not look at."},
+    {"W622", "a folder of compiled kernels that others can write",
+     "What lies there runs on the GPU and in this process, so it must be this user's alone: `chmod "
+     "go-w FOLDER`, or another MESHTRAIN_CACHE. Until then kernels are compiled anew each time."},
 };
 
 }  // namespace
