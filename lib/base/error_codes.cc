@@ -308,6 +308,17 @@ constexpr ErrorCode kCodes[] = {
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
      "decides: `mpirun --map-by slot`, `srun --distribution=block`. Slurm 22.05 also crashes at "
      "times when it starts such ranks; with SLURM_PMIX_FENCE=ring it did not."},
+    {"W617", "the secret of a run can be guessed",
+     "Processes of a run prove to each other that they know its secret. Without MESHTRAIN_TOKEN "
+     "the "
+     "secret is made of the port and the number of the job, which others can find out: who reaches "
+     "rank 0 before the ranks do reads data and weights. On a network or a machine with other "
+     "users "
+     "set MESHTRAIN_TOKEN to the same random text for all ranks: `export MESHTRAIN_TOKEN=$(openssl "
+     "rand -hex 32)` before `srun`; for a torchrun on each host, from a file that only you read."},
+    {"W618", "rank 0 listens at all addresses of its host",
+     "MASTER_ADDR is not an address of a network of that host, as with a service of Kubernetes or "
+     "a name that leads to 127.0.1.1. MESHTRAIN_NET_INTERFACE names the network to use."},
     {"W620", "GPUs that are not used",
      "`devices: auto` takes GPUs where there is one for each device of the mesh and each process. "
      "Virtual devices on GPUs are written out: `gpu:0x8`. Without the program's GPU part it takes "

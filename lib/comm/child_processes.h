@@ -18,6 +18,8 @@ struct ChildCommand {
   Environment environment;         // beside this process's own
   // What it gets when this process dies.
   int death_signal = 9;
+  // A descriptor that it gets under the same number, and that is closed here then; -1: none.
+  int inherited = -1;
 };
 
 struct ChildrenOptions {
@@ -44,16 +46,15 @@ struct ChildrenEnd {
 ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const ChildrenOptions& options);
 
 // `count` processes of `words` on this machine, a rank each. They get what torchrun gives: RANK,
-// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and MESHTRAIN_TOKEN, 32
-// hexadecimal digits that only they know. The end is that of run_children(), but 8 where a signal
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and MESHTRAIN_TOKEN, 64
+// hexadecimal digits that only they know. Rank 0 gets the port as an open socket, MESHTRAIN_SOCKET,
+// so that no other program can have it. The end is that of run_children(), but 8 where a signal
 // ended one of several.
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
                           const Environment& environment, const ChildrenOptions& options);
 
 // Of the program that runs.
 std::string own_program();
-// A port of this machine that nobody listens at.
-int free_port();
 
 // "ssh 'a b'": as a shell reads it back.
 std::string shell_quoted(const std::vector<std::string>& words);

@@ -35,9 +35,9 @@ struct HeartbeatOptions {
   double collective_seconds = 120;  // for a rank to come to where another one waits
   double join_seconds = 60;         // for all to connect at the start
   double hook_seconds = 5;          // for the hooks of on_abort, together
-  // Where the others find rank 0, a name or an address, beside the addresses of its interfaces; and
-  // the one interface to use ("eth0", empty: all). Between processes of one host it is loopback.
-  std::string address, interface;
+  // The one interface at which rank 0 listens ("eth0"). Empty: loopback between processes of one
+  // host, else where the group says that the others have reached rank 0, else all.
+  std::string interface;
   // "the same command with --resume", in messages.
   std::string resume_command;
   std::function<void(std::string_view)> print;  // default: to standard error

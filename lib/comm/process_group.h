@@ -14,6 +14,7 @@
 
 #include "backend/message.h"
 #include "backend/rules.h"
+#include "comm/proof.h"
 #include "tensor/dtype.h"
 
 namespace meshtrain {
@@ -38,6 +39,12 @@ class ProcessGroup {
   // Among the processes on this host.
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
+
+  // How the processes find each other for connections beside those of the group: what they all know
+  // and never send, zero where there is nothing such (MPI), and the addresses of rank 0 at which
+  // the others have reached it, empty where the group does not know (MPI) and on other ranks.
+  virtual Token secret() const { return {}; }
+  virtual std::vector<std::string> addresses() const { return {}; }
 
   // Collective over all processes, by the thread that made the group. What each process gave, by
   // rank.

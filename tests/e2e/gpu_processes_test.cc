@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "comm/child_processes.h"
 #include "comm/socket.h"
 #include "ranks.h"
 
