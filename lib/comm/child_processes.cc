@@ -323,7 +323,10 @@ std::vector<ChildCommand> rank_commands(const std::vector<std::string>& words, i
     }
     out.push_back(std::move(command));
   }
-  out[0].environment.emplace_back("MESHTRAIN_SOCKET", std::to_string(held.fd()));
+  for (ChildCommand& command : out) {  // the others have a variable without a socket
+    command.environment.emplace_back("MESHTRAIN_SOCKET",
+                                     &command == &out[0] ? std::to_string(held.fd()) : "");
+  }
   out[0].inherited = held.release();
   return out;
 }

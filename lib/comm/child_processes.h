@@ -47,9 +47,9 @@ ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const Childr
 
 // `count` processes of `words` on this machine, a rank each. They get what torchrun gives: RANK,
 // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and MESHTRAIN_TOKEN, 64
-// hexadecimal digits that only they know. Rank 0 gets the port as an open socket, MESHTRAIN_SOCKET,
-// so that no other program can have it. The end is that of run_children(), but 8 where a signal
-// ended one of several.
+// hexadecimal digits that only they know. MESHTRAIN_SOCKET is rank 0's open socket of that port, so
+// that no other program can have it, and empty for the others. The end is that of run_children(),
+// but 8 where a signal ended one of several.
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
                           const Environment& environment, const ChildrenOptions& options);
 

@@ -32,7 +32,7 @@ struct LaunchEnvironment {
 // As std::getenv.
 using Getenv = std::function<const char*(const char* name)>;
 
-// Where several launchers left something, this program itself (RANK with MESHTRAIN_TOKEN) counts
+// Where several launchers left something, this program itself (RANK with MESHTRAIN_SOCKET) counts
 // first, then torchrun (RANK with TORCHELASTIC_RUN_ID), then the one that MPI can be used under,
 // since some clusters set RANK as well. Throws ConfigError E612 for what none of them would have
 // written.

@@ -142,7 +142,6 @@ std::vector<Address> find_rank_zero(const TcpOptions& options, std::string* erro
 // The socket that the process which started this one holds for it, of that port; -1: none.
 int take_held_port(int port) {
   Socket socket(parse_number<int>(variable("MESHTRAIN_SOCKET")).value_or(-1));
-  ::unsetenv("MESHTRAIN_SOCKET");  // not for what this process starts
   const Address address = socket ? local_address(socket) : Address();
   const int fd = socket.release();
   const bool is_ours = address.length > 0 && address.is_loopback() && address.port() == port;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -312,6 +313,37 @@ TEST_CASE("rank 0 listens only where the ranks are") {
   CHECK(contains(printed, "MESHTRAIN_NET_INTERFACE"));
 }
 
+// A group whose rank 1 is on another host, as the monitor hears it.
+class OnTwoHosts : public ProcessGroup {
+ public:
+  explicit OnTwoHosts(ProcessGroup& group) : group_(group) {}
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  int local_rank() const override { return 0; }
+  int local_size() const override { return 1; }
+  Token secret() const override { return group_.secret(); }
+  std::vector<std::string> addresses() const override { return group_.addresses(); }
+  std::vector<std::string> all_gather(std::string_view mine) override {
+    given.push_back(group_.all_gather(mine));
+    if (given.size() == 1) {
+      given[0][1] += " elsewhere";  // ends with the id of the host
+    }
+    return given.back();
+  }
+  std::unique_ptr<Transfer> make_exchange(std::vector<Message> s, std::vector<Message> r) override {
+    return group_.make_exchange(std::move(s), std::move(r));
+  }
+  std::unique_ptr<Transfer> make_all_reduce(Reduction reduction, DType dtype, std::byte* data,
+                                            int64_t n, const std::vector<int>& ranks) override {
+    return group_.make_all_reduce(reduction, dtype, data, n, ranks);
+  }
+
+  std::vector<std::vector<std::string>> given;
+
+ private:
+  ProcessGroup& group_;
+};
+
 TEST_CASE("the monitor of a group over several hosts listens where the group was reached") {
   const std::vector<Address> outside = addresses_of("");
   if (outside.empty()) {
@@ -329,7 +361,12 @@ TEST_CASE("the monitor of a group over several hosts listens where the group was
       CHECK(group.secret() == token_of("test"));
       CHECK(group.addresses() ==
             (rank == 0 ? std::vector<std::string>{options.host} : std::vector<std::string>{}));
-      group.all_gather("");
+      OnTwoHosts hosts(group);
+      HeartbeatMonitor monitor(hosts, test_options());
+      const std::string& place = hosts.given.at(1).at(0);
+      CHECK(contains(place, "\n" + options.host + " port "));
+      CHECK(std::count(place.begin(), place.end(), '\n') == 1);  // and nowhere else
+      monitor.finish();
     });
   }
   for (std::thread& thread : threads) {
@@ -385,7 +422,7 @@ TEST_CASE("rank 0 takes the socket that was held for it, and nothing else") {
   const auto given = [&](int of_port) {
     ::setenv("MESHTRAIN_SOCKET", std::to_string(held.fd()).c_str(), 1);
     const int fd = TcpOptions::from_environment(0, 2, "127.0.0.1", of_port, true).held_port;
-    CHECK(std::getenv("MESHTRAIN_SOCKET") == nullptr);
+    ::unsetenv("MESHTRAIN_SOCKET");
     return fd;
   };
   CHECK(given(port + 1) == -1);
