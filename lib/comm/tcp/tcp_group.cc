@@ -204,7 +204,8 @@ TcpOptions TcpOptions::from_environment(int rank, int size, std::string host, in
                                : fmt::format("job {} {} {}", port, variable("SLURM_JOB_ID"),
                                              variable("TORCHELASTIC_RUN_ID")));
   options.held_port = take_held_port(port);
-  if (to_lower(variable("TORCHELASTIC_USE_AGENT_STORE")) == "true") {
+  const bool is_started_by_us = std::getenv("MESHTRAIN_SOCKET") != nullptr;  // maybe under torchrun
+  if (!is_started_by_us && to_lower(variable("TORCHELASTIC_USE_AGENT_STORE")) == "true") {
     options.port += 1;
     options.more_ports = 7;
   }

@@ -35,7 +35,7 @@ struct TcpOptions {
   // job, but nobody who knows the job's identity and comes before the ranks do.
   //
   // The agent of torchrun listens at MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE): the ports
-  // after it are used then.
+  // after it are used then, unless the program started its processes itself (MESHTRAIN_SOCKET).
   static TcpOptions from_environment(int rank, int size, std::string host, int port, bool one_host);
 };
 
