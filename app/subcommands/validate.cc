@@ -1,6 +1,8 @@
 // meshtrain validate: every problem of a config at once; for people, editors and CI.
 #include <fmt/format.h>
 
+#include "base/text.h"
+#include "config/expression.h"
 #include "config_words.h"
 #include "engine/adapt.h"
 #include "engine/run_data.h"
@@ -37,10 +39,14 @@ std::string json_of(const Diagnostics& diagnostics) {
   for (const Diagnostic& d : diagnostics.list()) {
     list += (list.empty() ? "" : ",") + json_of(d);
   }
-  return fmt::format(R"({{"valid":{},"errors":{},"warnings":{},"diagnostics":[{}]}})"
-                     "\n",
-                     !diagnostics.has_errors(), diagnostics.num_errors(),
-                     diagnostics.num_warnings(), list);
+  std::string names;
+  for (const std::string& name : environment_read()) {
+    names += (names.empty() ? "" : ",") + json_string(name);
+  }
+  return fmt::format(
+      R"({{"valid":{},"errors":{},"warnings":{},"diagnostics":[{}],"environment":[{}]}})"
+      "\n",
+      !diagnostics.has_errors(), diagnostics.num_errors(), diagnostics.num_warnings(), list, names);
 }
 
 // Everything that is wrong with a config. Its data are what the sources say that need no file, or
@@ -78,6 +84,9 @@ int run_validate(const ValidateOptions& options, Invocation&) {
                                    files.empty() ? options.config.words.front() : files.front(),
                                    errors, errors == 1 ? "" : "s", warnings,
                                    warnings == 1 ? "" : "s"));
+    if (const std::vector<std::string> names = environment_read(); !names.empty()) {
+      out_stream().write(fmt::format("reads from the environment: {}\n", join(names, ", ")));
+    }
   }
   return static_cast<int>(found.exit_code());
 }

@@ -64,8 +64,10 @@ constexpr ErrorCode kCodes[] = {
     {"E124", "a metric or layer cannot be used so", "The message says what it would need."},
     {"E130", "`extends` cannot be followed",
      "It names files below the folder of the config, without a circle."},
-    {"E131", "an environment variable is not set",
-     "Set it, or give a default: `${env:NAME,DEFAULT}`."},
+    {"E131", "an environment variable is not set or not read",
+     "Set it, or give a default: `${env:NAME,DEFAULT}`. Names that end in KEY, TOKEN, SECRET or "
+     "PASSWORD are not read: what a config reads goes into the run's folder and its report. Give a "
+     "value that may be seen a variable of another name; `meshtrain validate` lists those read."},
     {"E132", "an expression cannot be evaluated",
      "`=expressions` know numbers, `+ - * / // % **`, a few functions, and the names of `vars`."},
     {"E140", "a wrong command line",
@@ -306,6 +308,17 @@ constexpr ErrorCode kCodes[] = {
      "The last axes of the mesh, along which most is sent, then cross the network. The launcher "
      "decides: `mpirun --map-by slot`, `srun --distribution=block`. Slurm 22.05 also crashes at "
      "times when it starts such ranks; with SLURM_PMIX_FENCE=ring it did not."},
+    {"W617", "the secret of a run can be guessed",
+     "Processes of a run prove to each other that they know its secret. Without MESHTRAIN_TOKEN "
+     "the "
+     "secret is made of the port and the number of the job, which others can find out: who reaches "
+     "rank 0 before the ranks do reads data and weights. On a network or a machine with other "
+     "users "
+     "set MESHTRAIN_TOKEN to the same random text for all ranks: `export MESHTRAIN_TOKEN=$(openssl "
+     "rand -hex 32)` before `srun`; for a torchrun on each host, from a file that only you read."},
+    {"W618", "rank 0 listens at all addresses of its host",
+     "MASTER_ADDR is not an address of a network of that host, as with a service of Kubernetes or "
+     "a name that leads to 127.0.1.1. MESHTRAIN_NET_INTERFACE names the network to use."},
     {"W620", "GPUs that are not used",
      "`devices: auto` takes GPUs where there is one for each device of the mesh and each process. "
      "Virtual devices on GPUs are written out: `gpu:0x8`. Without the program's GPU part it takes "
@@ -313,6 +326,9 @@ constexpr ErrorCode kCodes[] = {
     {"W621", "`--hosts` or a file of hardware without an estimate",
      "`plan` knows how fast devices on paper are (`64xH100`), and with a file of hardware virtual "
      "ones on the processor. GPUs of this machine it does not look at."},
+    {"W622", "a folder of compiled kernels that others can write",
+     "What lies there runs on the GPU and in this process, so it must be this user's alone: `chmod "
+     "go-w FOLDER`, or another MESHTRAIN_CACHE. Until then kernels are compiled anew each time."},
 };
 
 }  // namespace

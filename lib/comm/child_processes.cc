@@ -17,6 +17,7 @@
 #include "base/system_calls.h"
 #include "base/text.h"
 #include "comm/rendezvous.h"
+#include "comm/socket.h"
 
 extern char** environ;
 
@@ -140,15 +141,18 @@ struct Pipe {
 };
 
 // Between fork and exec; only calls that are allowed there.
-[[noreturn]] void become(char** words, char** environment, int death_signal, pid_t parent,
-                         const sigset_t& mask, int report) {
+[[noreturn]] void become(char** words, char** environment, const ChildCommand& command,
+                         pid_t parent, const sigset_t& mask, int report) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, death_signal);
+  prctl(PR_SET_PDEATHSIG, command.death_signal);
   if (getppid() != parent) {
     _exit(127);
   }
   close(STDIN_FILENO);
   open("/dev/null", O_RDONLY);  // takes its place
+  if (command.inherited >= 0) {
+    fcntl(command.inherited, F_SETFD, 0);
+  }
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -165,8 +169,10 @@ Child start(const ChildCommand& command, const HeldSignals& signals) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    become(words.data(), environment.data(), command.death_signal, parent, signals.before(),
-           report.write);
+    become(words.data(), environment.data(), command, parent, signals.before(), report.write);
+  }
+  if (command.inherited >= 0) {
+    close(command.inherited);
   }
   if (pid < 0) {
     throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
@@ -296,7 +302,12 @@ class Children {
 std::vector<ChildCommand> rank_commands(const std::vector<std::string>& words, int count,
                                         const Environment& environment) {
   // Not that of the environment: a launcher that started this process may listen there.
-  const std::string port = std::to_string(free_port());
+  Socket held = hold_port();
+  if (!held) {
+    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("there is no free port on 127.0.0.1: {}",
+                                                          std::strerror(errno)));
+  }
+  const std::string port = std::to_string(local_address(held).port());
   const std::string token = to_text(random_token());
   std::vector<ChildCommand> out;
   for (int rank = 0; rank < count; ++rank) {
@@ -312,6 +323,11 @@ std::vector<ChildCommand> rank_commands(const std::vector<std::string>& words, i
     }
     out.push_back(std::move(command));
   }
+  for (ChildCommand& command : out) {  // the others have a variable without a socket
+    command.environment.emplace_back("MESHTRAIN_SOCKET",
+                                     &command == &out[0] ? std::to_string(held.fd()) : "");
+  }
+  out[0].inherited = held.release();
   return out;
 }
 
@@ -336,16 +352,6 @@ ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
 
 std::string own_program() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
-}
-
-int free_port() {
-  std::string error;
-  const Socket socket = listen_at(resolve("127.0.0.1", 0, &error).at(0));
-  if (!socket) {
-    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("there is no free port on 127.0.0.1: {}",
-                                                          std::strerror(errno)));
-  }
-  return local_address(socket).port();
 }
 
 std::string shell_quoted(const std::vector<std::string>& words) {

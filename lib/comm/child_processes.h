@@ -18,6 +18,8 @@ struct ChildCommand {
   Environment environment;         // beside this process's own
   // The signal that a child gets when this process dies.
   int death_signal = 9;
+  // A descriptor that it gets under the same number, and that is closed here then; -1: none.
+  int inherited = -1;
 };
 
 struct ChildrenOptions {
@@ -43,17 +45,16 @@ struct ChildrenEnd {
 // others are ended.
 ChildrenEnd run_children(const std::vector<ChildCommand>& commands, const ChildrenOptions& options);
 
-// Runs `count` processes of `words` on this machine, one for each rank. They get the variables of
-// torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and
-// MESHTRAIN_TOKEN, a secret of 32 hexadecimal digits. Returns as run_children(), but exit code 8
-// when a signal ended one of several.
+// `count` processes of `words` on this machine, a rank each. They get what torchrun gives: RANK,
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and MESHTRAIN_TOKEN, 64
+// hexadecimal digits that only they know. MESHTRAIN_SOCKET is rank 0's open socket of that port, so
+// that no other program can have it, and empty for the others. The end is that of run_children(),
+// but 8 where a signal ended one of several.
 ChildrenEnd run_processes(const std::vector<std::string>& words, int count,
                           const Environment& environment, const ChildrenOptions& options);
 
 // Returns the path of the running program.
 std::string own_program();
-// Returns a port of this machine without a listener.
-int free_port();
 
 // "ssh 'a b'": as a shell reads it back.
 std::string shell_quoted(const std::vector<std::string>& words);

@@ -148,7 +148,7 @@ bool is_of_other_mpi_in_a_task(const Variables& variables) {
 
 LaunchEnvironment find_launcher(const Variables& variables) {
   // Started by a process of this program: what a launcher left there is of that process.
-  if (variables.has("MESHTRAIN_TOKEN") && variables.has("RANK")) {
+  if (variables.has("MESHTRAIN_SOCKET") && variables.has("RANK")) {
     return of_variables(variables);
   }
   // torchrun itself may be what mpirun or srun started, once for each host.

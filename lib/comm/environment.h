@@ -32,9 +32,10 @@ struct LaunchEnvironment {
 // As std::getenv.
 using Getenv = std::function<const char*(const char* name)>;
 
-// When variables of several launchers are set, the order is: this program itself (RANK with
-// MESHTRAIN_TOKEN), torchrun (RANK with TORCHELASTIC_RUN_ID), then a launcher of MPI processes,
-// since some clusters set RANK as well. Throws ConfigError E612 for values that no launcher writes.
+// Where several launchers left something, this program itself (RANK with MESHTRAIN_SOCKET) counts
+// first, then torchrun (RANK with TORCHELASTIC_RUN_ID), then the one that MPI can be used under,
+// since some clusters set RANK as well. Throws ConfigError E612 for what none of them would have
+// written.
 LaunchEnvironment read_environment(const Getenv& get);
 
 // Throws ConfigError E614 where a launcher started several processes that cannot find each other.

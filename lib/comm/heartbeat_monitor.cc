@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <span>
 
 #include "base/diagnostic.h"
-#include "base/hash.h"
 #include "base/parse_number.h"
 #include "base/system_calls.h"
 #include "base/text.h"
@@ -39,49 +39,62 @@ std::string lines(const std::vector<std::string>& fields) {
 // Where rank 0 waits for the others.
 struct Place {
   std::vector<Socket> listeners;
-  std::vector<std::string> hosts;  // names and addresses to look for it, in this order
-  int port = 0;
-  Token token = {};
+  std::vector<std::string> addresses;  // "10.0.0.1 port 4000", to look for it in this order
 };
 
-Place open_place(const HeartbeatOptions& options, bool one_host, int size) {
+// At those addresses only by which the others reach rank 0, as far as anybody knows.
+Place open_place(const HeartbeatOptions& options, bool one_host, const ProcessGroup& group) {
   Place place;
-  allow_open_files(most_sockets(size));
-  std::vector<Address> to_bind;
-  if (!options.interface.empty()) {
-    const std::vector<Address> addresses = addresses_of(options.interface);
-    to_bind = {addresses[0]};
-    place.hosts = {addresses[0].text()};
-  } else if (one_host) {
-    std::string error;
-    to_bind = resolve("127.0.0.1", 0, &error);
-    place.hosts = {"127.0.0.1"};
-  } else {
-    to_bind = {any_address(0, true), any_address(0, false)};
-    for (const Address& address : addresses_of("")) {
-      place.hosts.push_back(address.text());
-    }
-    if (!options.address.empty()) {
-      place.hosts.push_back(options.address);
-    }
-  }
-  for (const Address& address : to_bind) {
-    if (Socket listener = listen_at(address); listener && place.listeners.empty()) {
-      place.port = local_address(listener).port();
+  const auto listen = [&](const Address& address, const std::vector<Address>& names) {
+    if (Socket listener = listen_at(address.with_port(0))) {
+      for (const Address& name : names) {
+        place.addresses.push_back(
+            fmt::format("{} port {}", name.text(), local_address(listener).port()));
+      }
       place.listeners.push_back(std::move(listener));
     }
+  };
+  allow_open_files(most_sockets(group.size()));
+  if (!options.interface.empty()) {
+    const Address address = addresses_of(options.interface)[0];
+    listen(address, {address});
+  } else if (one_host) {
+    const Address address = loopback_addresses()[0];
+    listen(address, {address});
+  } else {
+    for (const std::string& text : group.addresses()) {
+      std::string error;
+      for (const Address& address : resolve(text, 0, &error)) {
+        listen(address, {address});
+      }
+    }
+    for (const bool ipv6 : {true, false}) {
+      if (place.listeners.empty()) {
+        listen(any_address(0, ipv6), addresses_of(""));
+      }
+    }
   }
-  if (place.listeners.empty() || place.hosts.empty()) {
+  if (place.listeners.empty() || place.addresses.empty()) {
     throw ConfigError("E613", {},
                       fmt::format("rank 0 has no network address where the others could reach it; "
                                   "the interfaces are {}",
                                   join(network_interfaces(), ", ")));
   }
-  place.token = random_token();
   return place;
 }
 
-// Returns the lines of an error that must be the same on all ranks.
+// Of lines as Place::addresses.
+std::vector<Address> find_place(std::span<const std::string> lines, std::string* error) {
+  std::vector<Address> addresses;
+  for (const std::string& line : lines) {
+    const std::vector<std::string> words = split(line, ' ');
+    const std::vector<Address> some = resolve(words.at(0), std::atoi(words.at(2).c_str()), error);
+    addresses.insert(addresses.end(), some.begin(), some.end());
+  }
+  return addresses;
+}
+
+// Of an error that is to be the same on all ranks.
 std::string error_lines(const ConfigError& error) {
   const Diagnostic& first = error.diagnostics().list().front();
   return lines({"error", first.code, first.message});
@@ -117,7 +130,7 @@ class HeartbeatMonitor::Impl {
     std::vector<Link> links = connect(group, hosts, &token);
     loop = std::make_unique<MonitorThread>(state, activity, aborting, options, rank, views,
                                            std::move(hosts), std::move(links),
-                                           fmt::format("{:016x}", hash_mix(token[0], token[1])));
+                                           to_text(derived_token(token, "name")));
     thread = quiet_thread([this] { loop->run(); });
   }
 
@@ -138,9 +151,8 @@ class HeartbeatMonitor::Impl {
     if (rank == 0) {
       const bool one_host = std::count(hosts.begin(), hosts.end(), hosts[0]) == size;
       try {
-        place = open_place(options, one_host, size);
-        mine = lines({join(place.hosts, " "), std::to_string(place.port),
-                      std::to_string(place.token[0]), std::to_string(place.token[1])});
+        place = open_place(options, one_host, group);
+        mine = lines({to_text(random_token()), lines(place.addresses)});
       } catch (const ConfigError& error) {
         mine = error_lines(error);
       }
@@ -149,22 +161,14 @@ class HeartbeatMonitor::Impl {
     if (fields[0] == "error") {
       throw ConfigError(fields.at(1), {}, fields.at(2));
     }
-    *token = {std::strtoull(fields.at(2).c_str(), nullptr, 10),
-              std::strtoull(fields.at(3).c_str(), nullptr, 10)};
+    *token = derived_token(group.secret(), fields[0]);
     std::vector<Socket> sockets(static_cast<size_t>(size));
     if (rank == 0) {
       sockets = accept_ranks(place.listeners, *token, size, options.join_seconds, options.print);
     } else {
-      const int port = std::atoi(fields.at(1).c_str());
-      const auto find = [&](std::string* error) {
-        std::vector<Address> addresses;
-        for (const std::string& host : split(fields[0], ' ')) {
-          const std::vector<Address> some = resolve(host, port, error);
-          addresses.insert(addresses.end(), some.begin(), some.end());
-        }
-        return addresses;
-      };
-      sockets[0] = join_rank_zero(find, fmt::format("{} port {}", fields[0], port), *token, rank,
+      const std::span addresses = std::span(fields).subspan(1);
+      sockets[0] = join_rank_zero([&](std::string* error) { return find_place(addresses, error); },
+                                  join({addresses.begin(), addresses.end()}, ", "), *token, rank,
                                   size, options.join_seconds);
     }
     std::vector<Link> links;

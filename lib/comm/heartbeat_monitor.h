@@ -31,13 +31,13 @@
 namespace meshtrain {
 
 struct HeartbeatOptions {
-  double silence_seconds = 10;      // a link without a report for so long is lost
-  double collective_seconds = 120;  // limit of waiting for another rank
-  double join_seconds = 60;         // limit of connecting at the start
-  double hook_seconds = 5;          // limit of all hooks of on_abort together
-  // The name or address of rank 0, beside the addresses of its interfaces; and the only interface
-  // to use ("eth0"; empty: all). Processes of one host use loopback.
-  std::string address, interface;
+  double silence_seconds = 10;      // a link without a word for so long is lost
+  double collective_seconds = 120;  // for a rank to come to where another one waits
+  double join_seconds = 60;         // for all to connect at the start
+  double hook_seconds = 5;          // for the hooks of on_abort, together
+  // The one interface at which rank 0 listens ("eth0"). Empty: loopback between processes of one
+  // host, else where the group says that the others have reached rank 0, else all.
+  std::string interface;
   // "the same command with --resume", in messages.
   std::string resume_command;
   std::function<void(std::string_view)> print;  // default: to standard error

@@ -9,6 +9,8 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMostWords = 400;  // of one text of a report
+// Then what came is taken apart before more is read, however fast the other end sends.
+constexpr size_t kMostUnread = size_t{1} << 20;
 
 }  // namespace
 
@@ -98,7 +100,7 @@ void Link::flush() {
 
 bool Link::receive() {
   std::array<char, 65536> buffer;
-  while (true) {
+  while (in_.size() - read_ < kMostUnread) {
     const ssize_t count = ::recv(socket_.fd(), buffer.data(), buffer.size(), 0);
     if (count > 0) {
       in_.append(buffer.data(), static_cast<size_t>(count));
@@ -114,6 +116,7 @@ bool Link::receive() {
       return false;
     }
   }
+  return true;
 }
 
 bool Link::next(FrameKind* kind, std::string* payload) {

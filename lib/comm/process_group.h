@@ -13,6 +13,7 @@
 
 #include "backend/message.h"
 #include "backend/rules.h"
+#include "comm/proof.h"
 #include "tensor/dtype.h"
 
 namespace meshtrain {
@@ -38,8 +39,14 @@ class ProcessGroup {
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
 
-  // Collective over all processes, on the thread that created the group. Returns the texts of all,
-  // by rank.
+  // How the processes find each other for connections beside those of the group: what they all know
+  // and never send, zero where there is nothing such (MPI), and the addresses of rank 0 at which
+  // the others have reached it, empty where the group does not know (MPI) and on other ranks.
+  virtual Token secret() const { return {}; }
+  virtual std::vector<std::string> addresses() const { return {}; }
+
+  // Collective over all processes, by the thread that made the group. What each process gave, by
+  // rank.
   virtual std::vector<std::string> all_gather(std::string_view mine) = 0;
 
   // Prepares transfers between host memory, to be run on that thread too. At most one message to

@@ -2,57 +2,37 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 
 #include "base/diagnostic.h"
-#include "base/hash.h"
 #include "base/system_calls.h"
 
 namespace meshtrain {
 namespace {
 
-constexpr uint64_t kMagic = 0x316b6e617274686d;  // "mhtrank1"
 constexpr double kHandshakeSeconds = 5;
-constexpr size_t kMostRefusal = 60000;
+constexpr uint32_t kMostRefusal = 60000;
 constexpr int kTurnMilliseconds = 100;
 
-// The first message over a connection, from the connecting rank.
-struct Handshake {
-  uint64_t magic = kMagic;
-  Token token = {};
-  int32_t rank = 0, size = 0;
-};
-
-// Rank 0's reply, which proves that it knows the token as well.
-struct HandshakeReply {
-  uint64_t magic = kMagic;
-  uint64_t proof = 0;
-};
-
-uint64_t proof_of(const Token& token) {
-  return hash_mix(hash_mix(kMagic, token[0]), token[1]);
-}
-
-template <class T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-// Somebody who connected and has not shown yet who it is.
+// Somebody who connected and has not proved yet to be of this run.
 struct Visitor {
   Socket socket;
   Address from;
   double until = 0;
-  std::array<char, sizeof(Handshake)> bytes = {};
+  std::array<char, sizeof(Hello)> bytes = {};  // the longest message from it
   size_t count = 0;
+  bool is_challenged = false;
+  Hello hello;
+  Challenge challenge;
 };
+static_assert(sizeof(Token) <= sizeof(Hello));
 
 ConfigError refused(const std::string& message) {
   return ConfigError("E612", {}, message);
@@ -103,9 +83,12 @@ class Reception {
 
   std::string stranger_text() const {
     return fmt::format(
-        "dropped {} connection{} to the port of this run that did not show its token, the first "
-        "from {}",
-        strangers_, strangers_ == 1 ? "" : "s", first_stranger_);
+        "dropped {} connection{} to the port of this run that did not prove to know its secret, "
+        "the first from {}{}",
+        strangers_, strangers_ == 1 ? "" : "s", first_stranger_,
+        other_version_.empty()
+            ? ""
+            : fmt::format("; {} runs another version of meshtrain", other_version_));
   }
   std::string strangers_note() const {
     return strangers_ == 0 ? "" : fmt::format("; {}", stranger_text());
@@ -113,8 +96,8 @@ class Reception {
 
   // An empty text: all are there. Else why nothing comes of it.
   void tell_all(const std::string& problem) {
-    const auto length = static_cast<uint32_t>(std::min(problem.size(), kMostRefusal));
-    const std::string text = std::string(bytes_of(length)) + problem.substr(0, length);
+    const auto length = static_cast<uint32_t>(std::min<size_t>(problem.size(), kMostRefusal));
+    const std::string text = std::string(wire_bytes(length)) + problem.substr(0, length);
     for (const Socket& socket : ranks_) {
       if (socket) {
         send_all(socket, text, steady_seconds() + 1);
@@ -194,35 +177,65 @@ class Reception {
     visitor.socket.close();
   }
 
-  // Reads what came, and lets in who has the token.
-  std::string listen_to(Visitor& visitor) {
-    while (visitor.count < visitor.bytes.size()) {
+  // Whether all `size` bytes of the visitor's next message are there. Drops who sends nothing
+  // more, or what no process of this version sends.
+  bool has_message(Visitor& visitor, size_t size) {
+    while (visitor.count < size) {
       const ssize_t got = ::recv(visitor.socket.fd(), visitor.bytes.data() + visitor.count,
-                                 visitor.bytes.size() - visitor.count, 0);
+                                 size - visitor.count, 0);
       if (got < 0 && errno == EINTR) {
         continue;
       }
       if (got < 0 && errno == EAGAIN && steady_seconds() < visitor.until) {
-        return {};
+        break;
       }
       if (got <= 0) {
         drop(visitor);
-        return {};
+        return false;
       }
       visitor.count += static_cast<size_t>(got);
     }
-    Handshake handshake;
-    std::memcpy(&handshake, visitor.bytes.data(), sizeof handshake);
-    if (handshake.magic != kMagic || handshake.token != token_) {
+    uint64_t version = kProofVersion;
+    if (!visitor.is_challenged && visitor.count >= sizeof version) {
+      std::memcpy(&version, visitor.bytes.data(), sizeof version);
+    }
+    if (version != kProofVersion) {
+      if (is_of_meshtrain(version)) {
+        other_version_ = visitor.from.text();
+        send_all(visitor.socket, wire_bytes(kProofVersion), steady_seconds() + 1);
+      }
+      drop(visitor);
+      return false;
+    }
+    return visitor.count == size;
+  }
+
+  // Reads what came, and lets in who knows the secret.
+  std::string listen_to(Visitor& visitor) {
+    if (!visitor.is_challenged && has_message(visitor, sizeof(Hello))) {
+      std::memcpy(&visitor.hello, visitor.bytes.data(), sizeof(Hello));
+      visitor.is_challenged = true;
+      visitor.count = 0;
+      visitor.challenge.nonce = random_token();
+      send_all(visitor.socket, wire_bytes(visitor.challenge), steady_seconds() + 1);
+    }
+    if (!visitor.is_challenged || !has_message(visitor, sizeof(Token))) {
+      return {};
+    }
+    Token proof;
+    std::memcpy(proof.data(), visitor.bytes.data(), sizeof proof);
+    if (!is_same_digest(proof,
+                        proof_of(token_, Prover::kJoining, visitor.hello, visitor.challenge))) {
       drop(visitor);
       return {};
     }
-    return let_in(visitor, handshake);
+    return let_in(visitor);
   }
 
-  std::string let_in(Visitor& visitor, const Handshake& handshake) {
-    const HandshakeReply reply = {kMagic, proof_of(token_)};
-    send_all(visitor.socket, bytes_of(reply), steady_seconds() + 1);
+  std::string let_in(Visitor& visitor) {
+    const Hello& hello = visitor.hello;
+    const Token proof = proof_of(token_, Prover::kRankZero, hello, visitor.challenge);
+    send_all(visitor.socket, wire_bytes(proof), steady_seconds() + 1);
     const std::string from = visitor.from.text();
     const auto index = static_cast<size_t>(handshake.rank);
     if (handshake.size != size_) {
@@ -251,7 +264,7 @@ class Reception {
   // Returns the problem with the visitor after sending it to the visitor, too.
   std::string tell(Visitor& visitor, std::string problem) {
     const auto length = static_cast<uint32_t>(problem.size());
-    send_all(visitor.socket, std::string(bytes_of(length)) + problem, steady_seconds() + 1);
+    send_all(visitor.socket, std::string(wire_bytes(length)) + problem, steady_seconds() + 1);
     visitor.socket.close();
     return problem;
   }
@@ -265,17 +278,33 @@ class Reception {
   std::vector<Visitor> visitors_;
   int present_ = 0;
   int64_t strangers_ = 0;
-  std::string first_stranger_;
+  std::string first_stranger_, other_version_;
 };
 
-// Whether the other end is rank 0 of this run.
-bool introduce(const Socket& socket, const Token& token, int rank, int size) {
-  const Handshake handshake = {kMagic, token, rank, size};
-  HandshakeReply reply;
-  const double until = steady_seconds() + kHandshakeSeconds;
-  return send_all(socket, bytes_of(handshake), until) &&
-         receive_all(socket, {reinterpret_cast<char*>(&reply), sizeof reply}, until) &&
-         reply.magic == kMagic && reply.proof == proof_of(token);
+// Why the other end is not rank 0 of this run; empty: it is.
+std::string introduce(const Socket& socket, const Token& token, int rank, int size) {
+  const auto receive = [&, until = steady_seconds() + kHandshakeSeconds](auto* message) {
+    return receive_all(socket, {reinterpret_cast<char*>(message), sizeof *message}, until);
+  };
+  const auto send = [&](const auto& message) {
+    return send_all(socket, wire_bytes(message), steady_seconds() + 1);
+  };
+  const Hello hello = {.nonce = random_token(), .rank = rank, .size = size};
+  Challenge challenge;
+  if (!send(hello) || !receive(&challenge.version) || !is_of_meshtrain(challenge.version)) {
+    return "is not rank 0 of this run";
+  }
+  if (challenge.version != kProofVersion) {
+    return "is not rank 0 of this run, but another version of meshtrain: all hosts need the same";
+  }
+  Token proof = {};
+  const bool is_known = receive(&challenge.nonce) &&
+                        send(proof_of(token, Prover::kJoining, hello, challenge)) &&
+                        receive(&proof);
+  return is_known && is_same_digest(proof, proof_of(token, Prover::kRankZero, hello, challenge))
+             ? ""
+             : "is not rank 0 of this run: it has another secret (another job, or MESHTRAIN_TOKEN "
+               "is not the same)";
 }
 
 // Waits until all ranks are there.
@@ -300,22 +329,6 @@ void await_others(const Socket& socket, double limit_seconds) {
 }
 
 }  // namespace
-
-Token random_token() {
-  Token token;
-  const ssize_t got = retrying([&] { return ::getrandom(token.data(), sizeof token, 0); });
-  MESHTRAIN_CHECK(got == sizeof token, "getrandom: {}", std::strerror(errno));
-  return token;
-}
-
-Token token_of(std::string_view text) {
-  const uint64_t first = hash_text(text);
-  return {first, hash_text(fmt::format("{} {}", first, text))};
-}
-
-std::string to_text(const Token& token) {
-  return fmt::format("{:016x}{:016x}", token[0], token[1]);
-}
 
 void print_to_stderr(std::string_view text) {
   while (!text.empty()) {
@@ -371,12 +384,13 @@ Socket join_rank_zero(const FindAddresses& find, const std::string& place, const
     }
     size_t index = 0;
     while (Socket socket = connect_to_any(addresses, deadline, &index)) {
-      if (introduce(socket, token, rank, size)) {
+      const std::string refusal = introduce(socket, token, rank, size);
+      if (refusal.empty()) {
         // Rank 0 was there before: it gives up sooner and says who is missing.
         await_others(socket, limit_seconds + kHandshakeSeconds);
         return socket;
       }
-      why = fmt::format("what listens at {} is not rank 0 of this run", place);
+      why = fmt::format("what listens at {} {}", place, refusal);
       addresses.erase(addresses.begin() + static_cast<std::ptrdiff_t>(index));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -1,26 +1,18 @@
 // How the processes of a run come to know each other's connections: rank 0 listens, the others
-// connect and show a token that only processes of this run have. Who shows none within 5 s is
-// dropped; the port closes as soon as all ranks are there.
+// connect and prove that they know a secret that only processes of this run have (proof.h), and
+// rank 0 proves it to them. Who has not done so within 5 s is dropped; the port closes as soon as
+// all ranks are there.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "comm/proof.h"
 #include "comm/socket.h"
 
 namespace meshtrain {
-
-// 128 bits. A connection shows it in the clear: it keeps strangers out, not who can read the
-// network.
-using Token = std::array<uint64_t, 2>;
-Token random_token();
-// The same for the same text: as hard to guess as the text is.
-Token token_of(std::string_view text);
-std::string to_text(const Token& token);  // 32 hexadecimal digits
 
 using Print = std::function<void(std::string_view)>;
 // Whole texts to standard error, at once.

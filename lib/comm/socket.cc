@@ -34,6 +34,12 @@ Socket new_socket(int family) {
   return Socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
+void close_keeping_errno(Socket& socket) {
+  const int reason = errno;
+  socket.close();
+  errno = reason;
+}
+
 const sockaddr* generic(const Address& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
 }
@@ -43,6 +49,19 @@ Address to_address(const sockaddr* from, socklen_t length) {
   std::memcpy(&address.storage, from, length);
   address.length = length;
   return address;
+}
+
+// 10.0.0.1 for ::ffff:10.0.0.1, as sockets of both families call it.
+Address unmapped(const Address& address) {
+  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+  if (address.storage.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&ipv6.sin6_addr)) {
+    return address;
+  }
+  sockaddr_in ipv4 = {};
+  ipv4.sin_family = AF_INET;
+  ipv4.sin_port = ipv6.sin6_port;
+  std::memcpy(&ipv4.sin_addr, ipv6.sin6_addr.s6_addr + 12, sizeof ipv4.sin_addr);
+  return to_address(reinterpret_cast<const sockaddr*>(&ipv4), sizeof ipv4);
 }
 
 bool is_link_local(const Address& address) {
@@ -212,6 +231,17 @@ Address any_address(int port, bool ipv6) {
   return address.with_port(port);
 }
 
+std::vector<Address> loopback_addresses() {
+  sockaddr_in ipv4 = {};
+  ipv4.sin_family = AF_INET;
+  ipv4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in6 ipv6 = {};
+  ipv6.sin6_family = AF_INET6;
+  ipv6.sin6_addr = in6addr_loopback;
+  return {to_address(reinterpret_cast<const sockaddr*>(&ipv4), sizeof ipv4),
+          to_address(reinterpret_cast<const sockaddr*>(&ipv6), sizeof ipv6)};
+}
+
 Socket listen_at(const Address& address) {
   Socket socket = new_socket(address.storage.ss_family);
   if (!socket) {
@@ -221,28 +251,41 @@ Socket listen_at(const Address& address) {
   if (address.storage.ss_family == AF_INET6) {
     set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   }
-  if (::bind(socket.fd(), generic(address), address.length) != 0 ||
-      ::listen(socket.fd(), SOMAXCONN) != 0) {
-    const int reason = errno;
-    socket.close();
-    errno = reason;
+  if (::bind(socket.fd(), generic(address), address.length) != 0 || !start_listening(socket)) {
+    close_keeping_errno(socket);
   }
   return socket;
 }
 
+Socket hold_port() {
+  const Address address = loopback_addresses()[0];
+  Socket socket = new_socket(address.storage.ss_family);
+  // Without SO_REUSEADDR, by which another user's socket could have the port too, and listen first.
+  if (socket && ::bind(socket.fd(), generic(address), address.length) != 0) {
+    close_keeping_errno(socket);
+  }
+  return socket;
+}
+
+bool start_listening(const Socket& socket) {
+  return ::listen(socket.fd(), SOMAXCONN) == 0;
+}
+
 Socket accept_from(const Socket& listener, Address* from) {
   from->length = sizeof from->storage;
-  return Socket(retrying([&] {
+  Socket socket(retrying([&] {
     return ::accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from->storage), &from->length,
                      SOCK_CLOEXEC | SOCK_NONBLOCK);
   }));
+  *from = unmapped(*from);
+  return socket;
 }
 
 Address local_address(const Socket& socket) {
   Address address;
   address.length = sizeof address.storage;
   ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address.storage), &address.length);
-  return address;
+  return unmapped(address);
 }
 
 Socket connect_to_any(const std::vector<Address>& addresses, double deadline, size_t* index) {

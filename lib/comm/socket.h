@@ -29,6 +29,7 @@ class Socket {
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void close();
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;
@@ -62,8 +63,14 @@ std::string chosen_interface();
 
 // Any address of this host, port chosen by the system if 0.
 Address any_address(int port, bool ipv6);
+// Those by which only this host is reached: 127.0.0.1 and ::1.
+std::vector<Address> loopback_addresses();
 // No socket and errno where that cannot be.
 Socket listen_at(const Address& address);
+// Holds a port of 127.0.0.1 that the system chooses: nobody else gets it as long as the socket is
+// open, and who connects is refused until start_listening(). No socket and errno on failure.
+Socket hold_port();
+bool start_listening(const Socket& socket);
 // The next connection, with the address it comes from; no socket when there is none now.
 Socket accept_from(const Socket& listener, Address* from);
 Address local_address(const Socket& socket);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -15,6 +18,19 @@ namespace {
 
 constexpr size_t kMaxResult = size_t{1} << 20;  // bytes of text and list entries, all together
 constexpr int kMaxReferences = 100;             // references within each other
+
+// Ends of names whose values nobody wants to find in a run's folder or in its report.
+constexpr std::string_view kSecret[] = {"key", "token", "secret", "password"};
+
+struct NamesRead {
+  std::mutex mutex;
+  std::set<std::string> names;
+};
+
+NamesRead& names_read() {
+  static NamesRead read;
+  return read;
+}
 
 // Code of an error whose cause has been reported where it is.
 constexpr const char* kSilent = "silent";
@@ -309,6 +325,18 @@ class Expressions::Evaluator : public ExprNames {
       throw ExprError{
           ExprError::kNoOffset, fmt::format("`{}` is no name of a variable", name), {}, {}};
     }
+    if (std::any_of(std::begin(kSecret), std::end(kSecret),
+                    [&](std::string_view end) { return ends_with(to_lower(name), end); })) {
+      throw ExprError{ExprError::kNoOffset,
+                      fmt::format("environment variable `{}` is not read: by its name it holds a "
+                                  "secret, and the run's folder and report would show it",
+                                  name),
+                      "E131", "where it is none, give the variable another name"};
+    }
+    {
+      const std::lock_guard lock(names_read().mutex);
+      names_read().names.insert(name);
+    }
     const char* value = std::getenv(name.c_str());
     if (value != nullptr) {
       return checked_source("environment " + name, value)->text;
@@ -339,6 +367,11 @@ ExprValue Expressions::lookup(const std::string& name) {
 
 void Expressions::evaluate(YamlNode& node, const LocalNames* locals) {
   evaluator_->evaluate_all(node, locals);
+}
+
+std::vector<std::string> environment_read() {
+  const std::lock_guard lock(names_read().mutex);
+  return {names_read().names.begin(), names_read().names.end()};
 }
 
 }  // namespace meshtrain

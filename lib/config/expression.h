@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "config/arithmetic.h"
@@ -30,7 +31,8 @@ class Expressions {
 
   // Replaces every expression within `node` by its result; `node` is a part of `root`, or a copy of
   // one that is to stand for something else, with names of its own. E131: an environment variable
-  // that is not set; E132: what cannot be evaluated, cycles included.
+  // that is not set, or whose name says that it holds a secret; E132: what cannot be evaluated,
+  // cycles included.
   void evaluate(YamlNode& node, const LocalNames* locals = nullptr);
   // The value of a name. Throws ExprError.
   ExprValue lookup(const std::string& name);
@@ -39,5 +41,8 @@ class Expressions {
   class Evaluator;
   std::unique_ptr<Evaluator> evaluator_;
 };
+
+// The environment variables that configs of this process have read, sorted.
+std::vector<std::string> environment_read();
 
 }  // namespace meshtrain

@@ -15,9 +15,9 @@
 
 #include "base/diagnostic.h"
 #include "base/file.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "data/curl_library.h"
-#include "data/sha256.h"
 
 namespace meshtrain {
 namespace {
@@ -34,23 +34,21 @@ std::string bytes_text(uint64_t bytes) {
   return format_thousands(static_cast<int64_t>(bytes));
 }
 
-// The file that a download grows in, held by one process at a time.
+// The file that a download grows in, held by one process at a time. Others may write its folder:
+// neither a link nor a file of theirs takes its place, and none of them can write it.
 class PartFile {
  public:
   explicit PartFile(std::string path) : path_(std::move(path)) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd_ < 0) {
-      write_failed(path_, errno);
-    }
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct stat status;
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 || ::fstat(fd_, &status) != 0) {
-      const int error_number = errno;
-      ::close(fd_);
-      if (error_number == EWOULDBLOCK) {
-        throw ConfigError("E325", {},
-                          fmt::format("`{}`: another process is downloading it", path_));
-      }
-      write_failed(path_, error_number);
+    if (fd_ < 0 || ::fstat(fd_, &status) != 0) {
+      fail(errno);
+    }
+    const bool is_own =
+        S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1;
+    if (!is_own || ::flock(fd_, LOCK_EX | LOCK_NB) != 0 || ::fstat(fd_, &status) != 0 ||
+        ::fchmod(fd_, 0600) != 0) {
+      fail(is_own ? errno : ELOOP);
     }
     size_ = static_cast<uint64_t>(status.st_size);
   }
@@ -93,7 +91,29 @@ class PartFile {
 
   int error_number() const { return error_number_; }
 
+  // Gives it its final name, and the mode of a file that this user makes.
+  void commit(const std::string& to) {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::fchmod(fd_, 0666 & ~mask);
+    commit_temporary(path_, to);
+  }
+
  private:
+  [[noreturn]] void fail(int error_number) {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+    if (error_number == EWOULDBLOCK || error_number == ELOOP) {
+      throw ConfigError(
+          "E325", {},
+          fmt::format("`{}`: {}", path_,
+                      error_number == ELOOP ? "is a link or belongs to somebody else; remove it"
+                                            : "another process is downloading it"));
+    }
+    write_failed(path_, error_number);
+  }
+
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;
@@ -257,7 +277,7 @@ Fetched fetch(const Download& download, const FetchOptions& options) {
       return Fetched::kStopped;
     }
     if (is_right(part.path(), download)) {
-      commit_temporary(part.path(), download.path);
+      part.commit(download.path);
       return Fetched::kDownloaded;
     }
     const std::string found = sha256_of(InputFile(part.path()));

@@ -1,5 +1,9 @@
 #include "engine/devices.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -34,6 +38,18 @@ int count_named(const char* visible) {
     ++named;
   }
   return named;
+}
+
+// Whether nobody else can write `folder`, which is made where it is missing.
+bool is_private_folder(const std::string& folder) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), ignored);
+  struct stat found = {};
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return true;  // nothing can be kept there, nor found
+  }
+  return ::stat(folder.c_str(), &found) != 0 ||
+         ((found.st_uid == ::geteuid() || found.st_uid == 0) && (found.st_mode & 022) == 0);
 }
 
 }  // namespace
@@ -217,14 +233,25 @@ std::shared_ptr<gpu::Device> open_device(const DeviceRequest& request,
   return runtime.open(number, options);
 }
 
-std::string gpu_cache_folder() {
+std::string gpu_cache_folder(Diagnostics* warnings) {
   for (const auto& [variable, inside] :
        {std::pair{"MESHTRAIN_CACHE", "gpu"}, std::pair{"XDG_CACHE_HOME", "meshtrain/gpu"},
         std::pair{"HOME", ".cache/meshtrain/gpu"}}) {
-    const char* folder = std::getenv(variable);
-    if (folder != nullptr && *folder != '\0') {
-      return fmt::format("{}/{}", folder, inside);
+    const char* base = std::getenv(variable);
+    if (base == nullptr || *base == '\0') {
+      continue;
     }
+    const std::string folder = fmt::format("{}/{}", base, inside);
+    if (is_private_folder(folder)) {
+      return folder;
+    }
+    if (warnings != nullptr) {
+      warnings
+          ->warning("W622", {},
+                    fmt::format("compiled kernels are not kept: others can write `{}`", folder))
+          .help(fmt::format("chmod go-w {}, or another MESHTRAIN_CACHE", folder));
+    }
+    return "";
   }
   return "";
 }

@@ -46,7 +46,8 @@ std::shared_ptr<gpu::Device> open_device(const DeviceRequest& request,
                                          const gpu::DeviceOptions& options,
                                          const Processes& processes = {});
 
-// $MESHTRAIN_CACHE/gpu, or that of $XDG_CACHE_HOME or ~/.cache; empty where none of them is set.
-std::string gpu_cache_folder();
+// $MESHTRAIN_CACHE/gpu, or that of $XDG_CACHE_HOME or ~/.cache, made where it is missing; empty
+// where none of them is set, and, with the warning W622, where others can write it.
+std::string gpu_cache_folder(Diagnostics* warnings = nullptr);
 
 }  // namespace meshtrain

@@ -17,10 +17,11 @@
 namespace meshtrain {
 namespace {
 
-gpu::DeviceOptions device_options(const Setup& setup, const EngineOptions& options) {
+gpu::DeviceOptions device_options(const Setup& setup, const EngineOptions& options,
+                                  Diagnostics& warnings) {
   return {.use_graph = options.use_cuda_graph,
           .use_tf32 = setup.config().matmul_precision != MatmulPrecision::kHighest,
-          .cache_dir = gpu_cache_folder(),
+          .cache_dir = setup.distribution().devices.is_gpu ? gpu_cache_folder(&warnings) : "",
           .measure = options.processes.size() == 1 && !setup.fixed_reductions()};
 }
 
@@ -30,8 +31,9 @@ struct Engine::Impl {
   Impl(const Config& config, const DataSpec& spec, const EngineOptions& options)
       : processes(options.processes),
         setup(config, &spec, options.dump_ir, processes.size(), processes.rank()),
-        device(
-            open_device(setup.distribution().devices, device_options(setup, options), processes)),
+        warnings(setup.warnings()),
+        device(open_device(setup.distribution().devices, device_options(setup, options, warnings),
+                           processes)),
         abort_hook(join_devices(device, processes)),
         workers(device == nullptr ? make_worker_pool(options.num_workers) : nullptr),
         store(setup.part(), setup.variables(), checked(device), processes),
@@ -234,6 +236,7 @@ struct Engine::Impl {
 
   Processes processes;
   Setup setup;
+  Diagnostics warnings;
   std::shared_ptr<gpu::Device> device;  // null: the processor
   AbortHook abort_hook;
   std::shared_ptr<WorkerPool> workers;
@@ -267,7 +270,7 @@ const DeviceMesh& Engine::mesh() const {
   return impl_->setup.mesh();
 }
 const Diagnostics& Engine::warnings() const {
-  return impl_->setup.warnings();
+  return impl_->warnings;
 }
 
 const Processes& Engine::processes() const {

@@ -178,7 +178,6 @@ bool start_processes(const std::optional<SharedCommand>& command, Processes& pro
       *command, *group, options.join_seconds,
       environment.local_rank == 0 ? print_to_stderr : [](std::string_view) {});
   silence(environment.local_rank != 0);
-  options.address = environment.master_host;
   processes.monitor = std::make_shared<HeartbeatMonitor>(*group, options);
   silence(group->rank() != 0);
   warn_of_scattered_hosts(*group, environment.launcher);

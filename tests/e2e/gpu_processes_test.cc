@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "comm/child_processes.h"
 #include "comm/socket.h"
 #include "ranks.h"
+#include "support/own_address.h"
 
 namespace meshtrain {
 namespace {
@@ -311,7 +311,7 @@ TEST_CASE("who is killed takes all others along and is named") {
 Result by_hand(const GpuFolder& folder, int size, const std::string& arguments,
                const std::function<std::string(int rank)>& environment) {
   std::string script;
-  const int port = free_port();
+  const int port = test::free_port();
   for (int rank = 0; rank < size; ++rank) {
     script += fmt::format(
         "{} RANK={} LOCAL_RANK={} WORLD_SIZE={} LOCAL_WORLD_SIZE={} MASTER_ADDR=127.0.0.1 "

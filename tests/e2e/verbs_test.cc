@@ -106,6 +106,20 @@ TEST_CASE("validate shows every problem and tells programs where") {
   CHECK(parse_json(layout.out).at("diagnostics")[0].at("code") == "E204");
 }
 
+TEST_CASE("validate lists the variables of the environment that a config reads") {
+  const ExampleFolder folder;
+  std::vector<std::string> words = {"validate", "small.yaml", "name=${env:MESHTRAIN_TEST_NAME,x}",
+                                    "run.dir=${env:HOME}/runs"};
+  const Result text = meshtrain(words, folder.path());
+  CHECK(text.exit_code == 0);
+  CHECK(text.out ==
+        "small.yaml: 0 errors, 0 warnings\n"
+        "reads from the environment: HOME, MESHTRAIN_TEST_NAME\n");
+  words.push_back("--format=json");
+  const Json names = parse_json(meshtrain(words, folder.path()).out).at("environment");
+  CHECK(names == Json::array({"HOME", "MESHTRAIN_TEST_NAME"}));
+}
+
 // Of processor time, which a busy machine leaves as it is. How fast it is, tests/bench says.
 TEST_CASE("validate takes milliseconds") {
   const auto seconds_of_children = [] {

@@ -1,20 +1,25 @@
 #include "comm/tcp/tcp_group.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "base/diagnostic.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "comm/heartbeat_monitor.h"
+#include "comm/monitor_frames.h"
 
 namespace meshtrain {
 namespace {
 
-constexpr double kSilenceSeconds = 10;             // of the network to a host
-constexpr uint64_t kMostText = uint64_t{1} << 32;  // of one rank
+constexpr double kSilenceSeconds = 10;  // of the network to a host
+constexpr size_t kReceivedAtOnce = size_t{1} << 20;
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
@@ -30,34 +35,117 @@ std::vector<int> ports_of(const TcpOptions& options) {
   return ports;
 }
 
-// At rank 0.
-Socket listen_for_ranks(const TcpOptions& options) {
-  std::vector<Address> addresses;
-  if (!options.interface.empty()) {
-    addresses = addresses_of(options.interface);
-  } else if (options.one_host) {
-    std::string error;
-    addresses = resolve(options.host, 0, &error);
-    if (addresses.empty()) {
-      throw ConfigError("E613", {}, fmt::format("`{}` cannot be found: {}", options.host, error));
+bool has_loopback(const std::vector<Address>& addresses) {
+  return std::any_of(addresses.begin(), addresses.end(),
+                     [](const Address& address) { return address.is_loopback(); });
+}
+
+// The one to listen at, or several where each is for some of the others.
+using Listeners = std::vector<Socket>;
+
+// At each of `addresses`; none with errno where that is not possible or one of them is taken.
+Listeners listen_at_all(const std::vector<Address>& addresses, int port) {
+  Listeners listeners;
+  int reason = 0;
+  for (const Address& address : addresses) {
+    if (Socket listener = listen_at(address.with_port(port))) {
+      listeners.push_back(std::move(listener));
+    } else {
+      reason = reason == EADDRINUSE ? reason : errno;
     }
-  } else {
-    addresses = {any_address(0, true), any_address(0, false)};
+  }
+  if (reason == EADDRINUSE) {
+    listeners.clear();
+  }
+  errno = reason;
+  return listeners;
+}
+
+void warn(const TcpOptions& options, const char* code, const std::string& message,
+          const std::string& help) {
+  Diagnostics warnings;
+  warnings.warning(code, {}, message).help(help);
+  options.print(warnings.render());
+}
+
+// Where rank 0 is to listen; empty: at all addresses, for want of a better one.
+std::vector<Address> own_addresses(const TcpOptions& options) {
+  if (!options.interface.empty()) {
+    return addresses_of(options.interface);
+  }
+  std::string error;
+  std::vector<Address> named = resolve(options.host, 0, &error);
+  if (options.one_host && named.empty()) {
+    throw ConfigError("E613", {}, fmt::format("`{}` cannot be found: {}", options.host, error));
+  }
+  if (options.one_host) {
+    return has_loopback(named) ? named : loopback_addresses();
+  }
+  const std::vector<Address> here = addresses_of("");
+  std::erase_if(named, [&](const Address& address) {
+    return std::none_of(here.begin(), here.end(),
+                        [&](const Address& own) { return own.text() == address.text(); });
+  });
+  return named;
+}
+
+// At rank 0.
+Listeners listen_for_ranks(const TcpOptions& options) {
+  Listeners listeners;
+  if (options.held_port >= 0) {
+    listeners.emplace_back(options.held_port);
+    if (start_listening(listeners[0])) {
+      return listeners;
+    }
+    listeners.clear();
+  }
+  std::vector<Address> addresses = own_addresses(options);
+  if (addresses.empty()) {
+    warn(options, "W618",
+         fmt::format("rank 0 listens at all addresses of its host: `{}` is not one by which other "
+                     "hosts reach it",
+                     options.host),
+         "MESHTRAIN_NET_INTERFACE=eth0, the interface between the hosts, for all ranks");
+    addresses = {any_address(0, !listen_at_all({any_address(0, true)}, 0).empty())};
   }
   int reason = 0;
   for (const int port : ports_of(options)) {
-    for (const Address& address : addresses) {
-      if (Socket listener = listen_at(address.with_port(port))) {
-        return listener;
-      }
-      reason = reason == EADDRINUSE ? reason : errno;
+    listeners = listen_at_all(addresses, port);
+    if (!listeners.empty()) {
+      return listeners;
     }
+    reason = reason == EADDRINUSE ? reason : errno;
   }
   throw ConfigError("E613", {},
                     fmt::format("rank 0 cannot wait for the others at {} port {}: {}", options.host,
                                 options.port, std::strerror(reason)))
       .help(reason == EADDRINUSE ? "another program has the port; choose a free MASTER_PORT"
                                  : "MASTER_ADDR must be an address of the host of rank 0");
+}
+
+// Where the others look for it.
+std::vector<Address> find_rank_zero(const TcpOptions& options, std::string* error) {
+  std::vector<Address> named = resolve(options.host, 0, error);
+  if (options.one_host && options.interface.empty() && !named.empty() && !has_loopback(named)) {
+    const std::vector<Address> loopback = loopback_addresses();
+    named.insert(named.begin(), loopback.begin(), loopback.end());
+  }
+  std::vector<Address> addresses;
+  for (const Address& address : named) {
+    for (const int port : ports_of(options)) {
+      addresses.push_back(address.with_port(port));
+    }
+  }
+  return addresses;
+}
+
+// The socket that the process which started this one holds for it, of that port; -1: none.
+int take_held_port(int port) {
+  Socket socket(parse_number<int>(variable("MESHTRAIN_SOCKET")).value_or(-1));
+  const Address address = socket ? local_address(socket) : Address();
+  const int fd = socket.release();
+  const bool is_ours = address.length > 0 && address.is_loopback() && address.port() == port;
+  return is_ours && ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? fd : -1;
 }
 
 [[noreturn]] void lost(int rank) {
@@ -72,16 +160,20 @@ void send_text(const Socket& link, int rank, std::string_view text) {
   }
 }
 
+// Takes no more memory than has come.
 std::string receive_text(const Socket& link, int rank) {
   uint64_t length = 0;
   std::string text;
   if (!receive_all(link, {reinterpret_cast<char*>(&length), sizeof length}, 0) ||
-      length > kMostText) {
+      length > kMostTextBytes) {
     lost(rank);
   }
-  text.resize(length);
-  if (!receive_all(link, text, 0)) {
-    lost(rank);
+  while (text.size() < length) {
+    const size_t had = text.size();
+    text.resize(std::min<size_t>(length, had + kReceivedAtOnce));
+    if (!receive_all(link, std::span(text).subspan(had), 0)) {
+      lost(rank);
+    }
   }
   return text;
 }
@@ -106,36 +198,40 @@ TcpOptions TcpOptions::from_environment(int rank, int size, std::string host, in
   options.interface = shared.interface;
   options.join_seconds = shared.join_seconds;
   const std::string secret = variable("MESHTRAIN_TOKEN");
+  options.is_guessable = secret.empty();
   options.token =
       token_of(!secret.empty() ? "secret " + secret
                                : fmt::format("job {} {} {}", port, variable("SLURM_JOB_ID"),
                                              variable("TORCHELASTIC_RUN_ID")));
-  if (to_lower(variable("TORCHELASTIC_USE_AGENT_STORE")) == "true") {
+  options.held_port = take_held_port(port);
+  const bool is_started_by_us = std::getenv("MESHTRAIN_SOCKET") != nullptr;  // maybe under torchrun
+  if (!is_started_by_us && to_lower(variable("TORCHELASTIC_USE_AGENT_STORE")) == "true") {
     options.port += 1;
     options.more_ports = 7;
   }
   return options;
 }
 
-TcpGroup::TcpGroup(const TcpOptions& options) : rank_(options.rank), size_(options.size) {
+TcpGroup::TcpGroup(const TcpOptions& options)
+    : rank_(options.rank), size_(options.size), secret_(options.token) {
   MESHTRAIN_CHECK(rank_ >= 0 && rank_ < size_, "rank {} of {}", rank_, size_);
   if (rank_ == 0 && size_ > 1) {
+    if (options.is_guessable) {
+      warn(
+          options, "W617",
+          fmt::format("the secret of this run can be guessed: who reaches port {} of this host and "
+                      "knows the job can take part in it",
+                      options.port),
+          "export MESHTRAIN_TOKEN=$(openssl rand -hex 32), the same for all ranks");
+    }
     allow_open_files(most_sockets(size_));
-    std::vector<Socket> listeners;
-    listeners.push_back(listen_for_ranks(options));
-    links_ = accept_ranks(listeners, options.token, size_, options.join_seconds, options.print);
+    links_ = accept_ranks(listen_for_ranks(options), options.token, size_, options.join_seconds,
+                          options.print);
   } else if (size_ > 1) {
-    const auto find = [&](std::string* error) {
-      std::vector<Address> addresses;
-      for (const Address& address : resolve(options.host, 0, error)) {
-        for (const int port : ports_of(options)) {
-          addresses.push_back(address.with_port(port));
-        }
-      }
-      return addresses;
-    };
-    links_.push_back(join_rank_zero(find, fmt::format("{} port {}", options.host, options.port),
-                                    options.token, rank_, size_, options.join_seconds));
+    links_.push_back(
+        join_rank_zero([&](std::string* error) { return find_rank_zero(options, error); },
+                       fmt::format("{} port {}", options.host, options.port), options.token, rank_,
+                       size_, options.join_seconds));
   }
   for (const Socket& link : links_) {
     if (link) {
@@ -148,7 +244,23 @@ TcpGroup::TcpGroup(const TcpOptions& options) : rank_(options.rank), size_(optio
   local_rank_ = static_cast<int>(std::count(hosts.begin(), hosts.begin() + rank_, mine));
 }
 
+// Those by which other hosts reach it first.
+std::vector<std::string> TcpGroup::addresses() const {
+  std::vector<std::string> texts;
+  for (const bool is_loopback : {false, true}) {
+    for (const Socket& link : links_) {
+      const Address address = link && rank_ == 0 ? local_address(link) : Address();
+      const bool is_known = std::find(texts.begin(), texts.end(), address.text()) != texts.end();
+      if (address.length > 0 && address.is_loopback() == is_loopback && !is_known) {
+        texts.push_back(address.text());
+      }
+    }
+  }
+  return texts;
+}
+
 std::vector<std::string> TcpGroup::all_gather(std::string_view mine) {
+  MESHTRAIN_CHECK(mine.size() <= kMostTextBytes, "{} bytes of text", mine.size());
   std::vector<std::string> texts(static_cast<size_t>(size_));
   if (rank_ == 0) {
     texts[0] = mine;

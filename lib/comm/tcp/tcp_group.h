@@ -18,21 +18,24 @@ struct TcpOptions {
   int more_ports = 0;  // so many after it are tried as well, where something else may have it
   // Rank 0 accepts connections of its own host only.
   bool one_host = false;
-  std::string interface;     // the one to listen at; empty: all
+  // The one to listen at. Empty: loopback for one host, else the addresses of `host`, or all where
+  // rank 0's host has none of these.
+  std::string interface;
   double join_seconds = 60;  // for all to come
   Token token = {};
+  bool is_guessable = false;  // the token, by who knows the job: rank 0 warns of it
+  int held_port = -1;         // of rank 0: a socket of hold_port() with this port, or -1
   Print print = print_to_stderr;
 
-  // From MESHTRAIN_TOKEN, MESHTRAIN_JOIN_TIMEOUT and MESHTRAIN_NET_INTERFACE.
+  // From MESHTRAIN_TOKEN, MESHTRAIN_SOCKET, MESHTRAIN_JOIN_TIMEOUT and MESHTRAIN_NET_INTERFACE.
   //
-  // Without MESHTRAIN_TOKEN, which the program gives the processes that it starts itself, the token
-  // is made of the port and the identity of the job (SLURM_JOB_ID, TORCHELASTIC_RUN_ID). That keeps
-  // out port scanners and processes of another job, but no process that knows the job's identity
-  // and connects before the ranks do. On an untrusted network, set MESHTRAIN_TOKEN to the same
-  // secret on all ranks.
+  // The program gives the processes that it starts itself a random MESHTRAIN_TOKEN, and rank 0 the
+  // socket. Without MESHTRAIN_TOKEN the token is made of the port and the identity of the job
+  // (SLURM_JOB_ID, TORCHELASTIC_RUN_ID). That keeps out port scanners and processes of another
+  // job, but nobody who knows the job's identity and comes before the ranks do.
   //
   // The agent of torchrun listens at MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE): the ports
-  // after it are used then.
+  // after it are used then, unless the program started its processes itself (MESHTRAIN_SOCKET).
   static TcpOptions from_environment(int rank, int size, std::string host, int port, bool one_host);
 };
 
@@ -48,8 +51,11 @@ class TcpGroup : public ProcessGroup {
   int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
 
-  // Gathers texts of any size. Waits without a limit, since a heartbeat monitor watches the others.
-  // Throws ConfigError E601 (exit 8) when another process exits.
+  Token secret() const override { return secret_; }
+  std::vector<std::string> addresses() const override;
+
+  // At most 64 MiB of text. Waits as long as it takes: a heartbeat monitor watches the others.
+  // Throws ConfigError E601 (exit 8) when one of them ends.
   std::vector<std::string> all_gather(std::string_view mine) override;
 
   // Throw RuntimeFailure (exit 8).
@@ -61,6 +67,7 @@ class TcpGroup : public ProcessGroup {
 
  private:
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+  Token secret_;
   std::vector<Socket> links_;  // of rank 0: by rank; of the others: the first
 };
 

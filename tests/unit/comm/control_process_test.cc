@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/child_processes.h"
 #include "comm/process_exit.h"
 #include "comm/socket.h"
 #include "control_ranks.h"
@@ -134,7 +133,8 @@ class Child {
 // All ranks of a run, past their first step.
 struct Run {
   Run(int size, const std::string& what, int who, std::map<std::string, std::string> env) {
-    const int port = free_port();  // rank 0 listens on all addresses
+    const int port = free_port();
+    env.emplace("MESHTRAIN_TOKEN", "of this run");  // without one rank 0 warns
     for (int rank = 0; rank < size; ++rank) {
       children.push_back(std::make_unique<Child>(
           std::vector<std::string>{CONTROL_PROGRAM, std::to_string(rank), std::to_string(size),

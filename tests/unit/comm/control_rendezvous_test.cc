@@ -19,6 +19,13 @@ namespace {
 
 using Codes = std::vector<int>;
 
+// Where rank 0 says that it listens: "127.0.0.1 port 4000" in the line after the number of the run.
+Address place_in(const std::string& text) {
+  const std::vector<std::string> words = split(split(text, '\n').at(1), ' ');
+  std::string error;
+  return resolve(words.at(0), std::atoi(words.at(2).c_str()), &error).at(0);
+}
+
 // Shows the place of rank 0, and lets `before` meet it before the others come.
 class Held : public ProcessGroup {
  public:
@@ -31,8 +38,8 @@ class Held : public ProcessGroup {
   std::vector<std::string> all_gather(std::string_view mine) override {
     std::vector<std::string> texts = group_.all_gather(mine);
     if (++calls_ == 2 && rank() != 0) {
-      const auto fields = split(texts[0], '\n');
-      before_(fields.at(0), std::atoi(fields.at(1).c_str()));
+      const Address place = place_in(texts[0]);
+      before_(place.text(), place.port());
     }
     return texts;
   }
@@ -95,7 +102,7 @@ TEST_CASE("strangers at the port are dropped and counted and reported once") {
   });
   INFO(printed);
   CHECK(contains(printed, "warning[W612]: dropped "));
-  CHECK(contains(printed, "that did not show its token, the first from 127.0.0.1"));
+  CHECK(contains(printed, "that did not prove to know its secret, the first from 127.0.0.1"));
   CHECK(printed.find("warning") == printed.rfind("warning"));
   CHECK_FALSE(connect_as_stranger("127.0.0.1", port_after));  // closed as soon as all were there
 }
@@ -140,12 +147,9 @@ TEST_CASE("a rank that sends what is no message stops the run") {
         return;
       }
       group->all_gather("false-host\n17\n" + host_id());
-      const auto fields = split(group->all_gather("")[0], '\n');
-      const Token token = {std::strtoull(fields.at(2).c_str(), nullptr, 10),
-                           std::strtoull(fields.at(3).c_str(), nullptr, 10)};
-      const auto find = [&](std::string* error) {
-        return resolve(fields[0], std::atoi(fields[1].c_str()), error);
-      };
+      const std::string place = group->all_gather("")[0];
+      const Token token = derived_token({}, split(place, '\n').at(0));
+      const auto find = [&](std::string*) { return std::vector<Address>{place_in(place)}; };
       const Socket link = join_rank_zero(find, "rank 0", token, 1, 2, 30);
       CHECK(send_all(link, bytes, steady_seconds() + 30));
       char byte = 0;

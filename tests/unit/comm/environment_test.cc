@@ -106,14 +106,16 @@ TEST_CASE("another MPI in the only task of a step is not that task") {
 }
 
 TEST_CASE("processes that this program starts are not what started it") {
-  const Variables own = with(kTorchrun, "MESHTRAIN_TOKEN", "0123");
+  const Variables own = with(kTorchrun, "MESHTRAIN_SOCKET", "");
   for (Variables one : {Variables{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
                         Variables{{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}}}) {
     one.insert(own.begin(), own.end());
     CHECK(is(one, {Launcher::kEnvironment, 5, 8, 1, 4}));
   }
-  // A secret alone says nothing.
-  CHECK(read(with(kOpenMpi, "MESHTRAIN_TOKEN", "0123")).launcher == Launcher::kOpenMpi);
+  // A secret says nothing: people set it.
+  const Variables secret = with(kOpenMpi, "MESHTRAIN_TOKEN", "0123");
+  CHECK(read(secret).launcher == Launcher::kOpenMpi);
+  CHECK(read(with(secret, "RANK", "1")).launcher == Launcher::kOpenMpi);
 }
 
 TEST_CASE("tasks on this node are read from Slurm's list of nodes") {

@@ -294,6 +294,9 @@ TEST_CASE("the environment gives the token and the port beside that of torchrun"
   CHECK(torchrun.port == 29401);
   CHECK(torchrun.more_ports == 7);
   CHECK(torchrun.token != plain.token);
+  ::setenv("MESHTRAIN_SOCKET", "", 1);  // a process that one of torchrun's has started
+  CHECK(read().port == 29400);
+  ::unsetenv("MESHTRAIN_SOCKET");
   ::setenv("MESHTRAIN_TOKEN", "0123", 1);
   const TcpOptions secret = read();
   CHECK(secret.token != torchrun.token);

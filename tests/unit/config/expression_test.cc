@@ -1,5 +1,6 @@
 #include "config/expression.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "doctest/doctest.h"
@@ -143,6 +144,21 @@ TEST_CASE("Expressions: layers are reached by name") {
   CHECK(config.model.layers[3].object.integer("units") == 13);
 }
 
+TEST_CASE("References: a variable that holds a secret by its name is not read") {
+  for (const char* name : {"API_KEY", "HF_TOKEN", "Client_Secret", "DBPASSWORD"}) {
+    setenv(name, "hidden", 1);
+    for (const char* rest : {"", ",x"}) {
+      const test::Caught error = test::caught(
+          [&] { load_text(fmt::format("{}name: a${{env:{}{}}}\n", kSmall, name, rest)); });
+      CHECK(error.code == "E131");
+      CHECK(error.says(fmt::format("`{}` is not read", name)));
+      CHECK(error.says("give the variable another name"));
+      CHECK_FALSE(error.says("hidden"));
+    }
+    unsetenv(name);
+  }
+}
+
 TEST_CASE("References: the environment and OmegaConf's spelling") {
   setenv("MESHTRAIN_TEST_WIDTH", "12", 1);
   setenv("MESHTRAIN_TEST_SHELL", "$(rm -rf x) =1", 1);
@@ -164,6 +180,10 @@ TEST_CASE("References: the environment and OmegaConf's spelling") {
   CHECK(once.name.value == "=2 ${n}");  // a name, and no expression
   CHECK(once.run.dir.value.ends_with("=2 ${n}"));
   CHECK(codes_of(std::string(kSmall) + "name: ${env:MESHTRAIN_TEST_NONE}\n") == "E131");
+  const std::vector<std::string> read = environment_read();
+  for (const char* name : {"MESHTRAIN_TEST_NONE", "MESHTRAIN_TEST_SHELL", "MESHTRAIN_TEST_WIDTH"}) {
+    CHECK(std::count(read.begin(), read.end(), name) == 1);
+  }
   CHECK(codes_of(std::string(kSmall) + "name: ${env:}\n") == "E132");
   CHECK(codes_of(std::string(kSmall) + "name: a${b\n") == "E132");
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,7 +10,7 @@
 #include <fstream>
 
 #include "base/file.h"
-#include "data/sha256.h"
+#include "base/sha256.h"
 #include "support/file_server.h"
 #include "support/golden.h"
 #include "support/splitmix.h"
@@ -79,19 +80,6 @@ std::string outcome(const Download& download, const FetchOptions& options = {}) 
 }
 
 }  // namespace
-
-TEST_CASE("sha256_of: the digests of the standard's examples") {
-  test::TempFolder folder;
-  CHECK(sha256_of(InputFile(folder.write("a", "abc"))) ==
-        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  CHECK(sha256_of(InputFile(folder.write("b", ""))) ==
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  CHECK(
-      sha256_of(InputFile(folder.write("c", std::string(1'000'000, 'a') + std::string(4, 'a')))) !=
-      sha256_of(InputFile(folder.write("d", std::string(1'000'000, 'a')))));
-  CHECK(sha256_of(InputFile(folder.write("d", std::string(1'000'000, 'a')))) ==
-        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-}
 
 TEST_CASE("fetch: a file comes whole and the second time it is there") {
   const Place place;
@@ -245,6 +233,42 @@ TEST_CASE("fetch: one process downloads a file at a time") {
   };
   CHECK(outcome(place.download("slow"), options) == "downloaded");
   CHECK(second == "E325 `" + place.part() + "`: another process is downloading it");
+}
+
+TEST_CASE("fetch: what somebody put in the way is not written to") {
+  const Place place;
+  place.cache.write("victim", "mine");
+  fs::create_directories(place.cache.file("sets"));
+  const std::string refused =
+      "E325 `" + place.part() + "`: is a link or belongs to somebody else; remove it";
+  fs::create_symlink(place.cache.file("victim"), place.part());
+  CHECK(outcome(place.download("range")) == refused);
+  fs::remove(place.part());
+  fs::create_hard_link(place.cache.file("victim"), place.part());
+  CHECK(outcome(place.download("range")) == refused);
+  fs::remove(place.part());
+  if (::geteuid() == 0) {
+    std::ofstream(place.part()) << "theirs";
+    CHECK(::chown(place.part().c_str(), 4321, 4321) == 0);
+    CHECK(outcome(place.download("range")) == refused);
+    fs::remove(place.part());
+  }
+  CHECK(test::read_text(place.cache.file("victim")) == "mine");
+}
+
+TEST_CASE("fetch: nobody else writes a file that is coming, and all may read it then") {
+  const Place place;
+  const mode_t before = ::umask(02);
+  fs::perms coming = fs::perms::unknown;
+  FetchOptions options;
+  options.on_progress = [&](uint64_t) {
+    coming = fs::status(place.part()).permissions();
+    return false;
+  };
+  CHECK(outcome(place.download("range"), options) == "downloaded");
+  ::umask(before);
+  CHECK(static_cast<int>(coming) == 0600);
+  CHECK(static_cast<int>(fs::status(place.path()).permissions()) == 0664);
 }
 
 TEST_CASE("fetch: a folder that cannot be written is exit 74") {

@@ -2,7 +2,9 @@
 #include "engine/devices.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "engine/distribution.h"
@@ -30,6 +32,33 @@ TEST_CASE("GPUs are counted by the files of the driver and what CUDA may see") {
   CHECK(count_gpus(folder.path(), "0,-1,2") == 1);
   CHECK(count_gpus(folder.path(), "") == 0);
   CHECK(count_gpus(folder.path(), "GPU-8a2f,MIG-77") == 2);
+}
+
+TEST_CASE("compiled kernels are kept where nobody else can write") {
+  const test::TempFolder folder;
+  const std::string gpu = folder.file("cache/gpu");
+  ::setenv("MESHTRAIN_CACHE", folder.file("cache").c_str(), 1);
+  const auto warned = [] {
+    Diagnostics warnings;
+    const std::string found = gpu_cache_folder(&warnings);
+    CHECK(found.empty() == (warnings.num_warnings() == 1));
+    return found.empty() ? warnings.list().at(0).code + " " + warnings.list()[0].message : found;
+  };
+  CHECK(warned() == gpu);
+  CHECK(static_cast<int>(std::filesystem::status(gpu).permissions()) == 0700);
+  const std::string refused = "W622 compiled kernels are not kept: others can write `" + gpu + "`";
+  for (const int mode : {0777, 0720, 0702}) {
+    std::filesystem::permissions(gpu, static_cast<std::filesystem::perms>(mode));
+    CHECK(warned() == refused);
+    CHECK(gpu_cache_folder().empty());
+  }
+  std::filesystem::permissions(gpu, static_cast<std::filesystem::perms>(0755));
+  CHECK(warned() == gpu);
+  if (::geteuid() == 0) {
+    REQUIRE(::chown(gpu.c_str(), 4321, 4321) == 0);
+    CHECK(warned() == refused);
+  }
+  ::unsetenv("MESHTRAIN_CACHE");
 }
 
 // What `auto` becomes, and the warning with its lines.

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/diagnostic.h"
+#include "comm/socket.h"
 #include "support/temp_folder.h"
 
 namespace meshtrain {
@@ -189,7 +190,8 @@ TEST_CASE("processes of a run know their rank and share a token that others do n
       "echo \"$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR "
       "$MORE\" >'" +
       folder.path() + "'/r$RANK; echo $MESHTRAIN_TOKEN $MASTER_PORT >'" + folder.path() +
-      "'/t$RANK";
+      "'/t$RANK; readlink /proc/self/fd/$MESHTRAIN_SOCKET >'" + folder.path() +
+      "'/s$RANK; ls -l /proc/self/fd | grep -c socket: >'" + folder.path() + "'/n$RANK; exit 0";
   setenv("MASTER_PORT", "torchrun's", 1);  // where this process could have been started from
   CHECK(run_processes({"sh", "-c", script}, 3, {{"MORE", "x y"}}, {}).exit_code == 0);
   unsetenv("MASTER_PORT");
@@ -198,8 +200,22 @@ TEST_CASE("processes of a run know their rank and share a token that others do n
           fmt::format("{} 3 {} 3 127.0.0.1 x y\n", rank, rank));
     CHECK(folder.read(fmt::format("t{}", rank)) == folder.read("t0"));
   }
-  CHECK(folder.read("t0").find(' ') == 32);
-  CHECK(std::atoi(folder.read("t0").substr(33).c_str()) > 0);
+  CHECK(folder.read("t0").find(' ') == 64);
+  CHECK(std::atoi(folder.read("t0").substr(65).c_str()) > 0);
+  CHECK(folder.read("s0").starts_with("socket:"));  // only rank 0 has the port
+  CHECK(folder.read("s1").find("socket:") == std::string::npos);
+  CHECK(std::atoi(folder.read("n0").c_str()) == std::atoi(folder.read("n1").c_str()) + 1);
+}
+
+TEST_CASE("a held port is nobody else's and refuses connections until it listens") {
+  const Socket held = hold_port();
+  const Address address = local_address(held);
+  CHECK(address.text() == "127.0.0.1");
+  size_t index = 0;
+  CHECK_FALSE(listen_at(address));
+  CHECK_FALSE(connect_to_any({address}, steady_seconds() + 30, &index));
+  CHECK(start_listening(held));
+  CHECK(connect_to_any({address}, steady_seconds() + 30, &index));
 }
 
 TEST_CASE("one of several processes that a signal ended is a lost rank") {
