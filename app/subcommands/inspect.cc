@@ -63,7 +63,7 @@ std::string inspect_text(const CheckpointReader& reader) {
       reader.path(), manifest.step, at.epoch, at.batch, manifest.time, manifest.written_by,
       mesh.empty() ? "1 device" : mesh, format_bytes(reader.num_bytes()));
   std::vector<std::vector<std::string>> rows = {
-      {"tensor", "kind", "dtype", "shape", "layout", "pieces"}};
+      {"tensor", "kind", "dtype", "shape", "layout", "shards"}};
   for (const CheckpointTensor& tensor : manifest.tensors) {
     rows.push_back({tensor.path, std::string(tensor_kind_name(tensor.kind)),
                     std::string(dtype_name(tensor.dtype)), shape_string(tensor.shape),

@@ -49,7 +49,7 @@ std::string find_mpirun() {
       .help("with Slurm: srun --mpi=pmix meshtrain train ...");
 }
 
-// What Open MPI should be told and the user has not told it.
+// Settings for Open MPI that the user has not set.
 Environment settings(const MpirunOptions& options) {
   int most = 1;
   for (const Host& host : options.hosts) {

@@ -12,7 +12,7 @@
 
 namespace meshtrain {
 
-static_assert(std::has_unique_object_representations_v<Hello> &&
+static_assert(std::has_unique_object_representations_v<Handshake> &&
               std::has_unique_object_representations_v<Challenge>);
 
 Token random_token() {
@@ -30,9 +30,10 @@ Token derived_token(const Token& secret, std::string_view use) {
   return hmac_sha256(secret, "meshtrain use " + std::string(use));
 }
 
-Token proof_of(const Token& secret, Prover prover, const Hello& hello, const Challenge& challenge) {
+Token proof_of(const Token& secret, Prover prover, const Handshake& handshake,
+               const Challenge& challenge) {
   std::string message = prover == Prover::kJoining ? "meshtrain joins " : "meshtrain rank 0 ";
-  message += wire_bytes(hello);
+  message += wire_bytes(handshake);
   message += wire_bytes(challenge);
   return hmac_sha256(secret, message);
 }

@@ -1,6 +1,6 @@
 // How two processes prove to each other that they know one secret, which never leaves either.
 //
-//   the one that joins -> rank 0: Hello, with a random number
+//   the one that joins -> rank 0: Handshake, with a random number
 //   rank 0 -> the other:          Challenge, with another one
 //   the one that joins -> rank 0: proof_of(Prover::kJoining), then
 //   rank 0 -> the other:          proof_of(Prover::kRankZero)
@@ -33,7 +33,7 @@ constexpr bool is_of_meshtrain(uint64_t version) {
   return (version & ~(uint64_t{0xff} << 56)) == kAnyProofVersion;
 }
 
-struct Hello {
+struct Handshake {
   uint64_t version = kProofVersion;
   Token nonce = {};
   int32_t rank = 0, size = 0;
@@ -45,7 +45,8 @@ struct Challenge {
 };
 
 enum class Prover { kJoining, kRankZero };
-Token proof_of(const Token& secret, Prover prover, const Hello& hello, const Challenge& challenge);
+Token proof_of(const Token& secret, Prover prover, const Handshake& handshake,
+               const Challenge& challenge);
 
 // As it goes over a connection.
 template <class T>

@@ -26,13 +26,13 @@ struct Visitor {
   Socket socket;
   Address from;
   double until = 0;
-  std::array<char, sizeof(Hello)> bytes = {};  // the longest message from it
+  std::array<char, sizeof(Handshake)> bytes = {};  // the longest message from it
   size_t count = 0;
   bool is_challenged = false;
-  Hello hello;
+  Handshake handshake;
   Challenge challenge;
 };
-static_assert(sizeof(Token) <= sizeof(Hello));
+static_assert(sizeof(Token) <= sizeof(Handshake));
 
 ConfigError refused(const std::string& message) {
   return ConfigError("E612", {}, message);
@@ -212,8 +212,8 @@ class Reception {
 
   // Reads what came, and lets in who knows the secret.
   std::string listen_to(Visitor& visitor) {
-    if (!visitor.is_challenged && has_message(visitor, sizeof(Hello))) {
-      std::memcpy(&visitor.hello, visitor.bytes.data(), sizeof(Hello));
+    if (!visitor.is_challenged && has_message(visitor, sizeof(Handshake))) {
+      std::memcpy(&visitor.handshake, visitor.bytes.data(), sizeof(Handshake));
       visitor.is_challenged = true;
       visitor.count = 0;
       visitor.challenge.nonce = random_token();
@@ -225,7 +225,7 @@ class Reception {
     Token proof;
     std::memcpy(proof.data(), visitor.bytes.data(), sizeof proof);
     if (!is_same_digest(proof,
-                        proof_of(token_, Prover::kJoining, visitor.hello, visitor.challenge))) {
+                        proof_of(token_, Prover::kJoining, visitor.handshake, visitor.challenge))) {
       drop(visitor);
       return {};
     }
@@ -233,8 +233,8 @@ class Reception {
   }
 
   std::string let_in(Visitor& visitor) {
-    const Hello& hello = visitor.hello;
-    const Token proof = proof_of(token_, Prover::kRankZero, hello, visitor.challenge);
+    const Handshake& handshake = visitor.handshake;
+    const Token proof = proof_of(token_, Prover::kRankZero, handshake, visitor.challenge);
     send_all(visitor.socket, wire_bytes(proof), steady_seconds() + 1);
     const std::string from = visitor.from.text();
     const auto index = static_cast<size_t>(handshake.rank);
@@ -289,9 +289,9 @@ std::string introduce(const Socket& socket, const Token& token, int rank, int si
   const auto send = [&](const auto& message) {
     return send_all(socket, wire_bytes(message), steady_seconds() + 1);
   };
-  const Hello hello = {.nonce = random_token(), .rank = rank, .size = size};
+  const Handshake handshake = {.nonce = random_token(), .rank = rank, .size = size};
   Challenge challenge;
-  if (!send(hello) || !receive(&challenge.version) || !is_of_meshtrain(challenge.version)) {
+  if (!send(handshake) || !receive(&challenge.version) || !is_of_meshtrain(challenge.version)) {
     return "is not rank 0 of this run";
   }
   if (challenge.version != kProofVersion) {
@@ -299,9 +299,9 @@ std::string introduce(const Socket& socket, const Token& token, int rank, int si
   }
   Token proof = {};
   const bool is_known = receive(&challenge.nonce) &&
-                        send(proof_of(token, Prover::kJoining, hello, challenge)) &&
+                        send(proof_of(token, Prover::kJoining, handshake, challenge)) &&
                         receive(&proof);
-  return is_known && is_same_digest(proof, proof_of(token, Prover::kRankZero, hello, challenge))
+  return is_known && is_same_digest(proof, proof_of(token, Prover::kRankZero, handshake, challenge))
              ? ""
              : "is not rank 0 of this run: it has another secret (another job, or MESHTRAIN_TOKEN "
                "is not the same)";

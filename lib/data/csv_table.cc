@@ -188,8 +188,8 @@ class CsvTableReader::Rows {
                                     texts.begin() + std::min<size_t>(8, texts.size()));
       return fault(
           unknown_, slot,
-          fmt::format("is `{}`, which is not among the {} known: {}{}", shown_text(text),
-                      texts.size(), join(some, ", "), texts.size() > some.size() ? ", ..." : ""));
+          fmt::format("is `{}`, which is not among the {} known: `{}`{}", shown_text(text),
+                      texts.size(), join(some, "`, `"), texts.size() > some.size() ? ", ..." : ""));
     }
     if (slot.categories->texts().size() > kMaxCategories) {
       throw ConfigError(

@@ -4,7 +4,7 @@
 //
 //   coordinator.on_rank_zero("the run's folder", [&] { make_folder(); });  // all get its error
 //   path = coordinator.broadcast("the checkpoint", [&] { return newest(); });  // of rank 0
-//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // all go on, or none
+//   coordinator.on_all_ranks("opening the data", [&] { data = load(); });  // on all, or on none
 //   coordinator.poll();                                                    // between two steps
 //   if (coordinator.stop_signal() != 0) ...                                // the same on all
 #pragma once

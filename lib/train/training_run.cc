@@ -453,8 +453,9 @@ void TrainingRun::show_start(const RunInfo& info, const PlanSummary& plan,
       request_.console.err("changed since\n" + changes);
     }
     if (position_.epoch >= config_.fit.epochs) {
-      request_.console.err(fmt::format("nothing left to train: {} of {} epochs are done\n",
-                                       position_.epoch, config_.fit.epochs.value));
+      request_.console.err(
+          fmt::format("nothing left to train: {} epochs are done, fit.epochs is {}\n",
+                      position_.epoch, config_.fit.epochs.value));
     }
     request_.console.err(request_.tells_more ? "\n" + plan_text(plan) : "");
     for (const std::string& warning : warnings_) {

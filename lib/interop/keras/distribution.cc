@@ -12,7 +12,7 @@ KerasDistribution keras_distribution(const Setup& setup) {
   const AxisList& batch = setup.distribution().batch_axes;
   out.batch_axis = batch.empty() ? mesh.axis_names()[0] : mesh.axis_names()[batch[0]];
   if (batch.size() > 1) {
-    out.notes.push_back("The batch lies on several axes in the config; Keras knows one.");
+    out.notes.push_back("The batch is split over several axes in the config; Keras knows one.");
   }
   if (setup.distribution().zero > 0) {
     out.notes.push_back(

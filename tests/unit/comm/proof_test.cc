@@ -103,10 +103,10 @@ std::string joins(const Token& token, const std::function<void(const Socket& lin
 }
 
 // The proof of a rank 1 that knows the secret, as whoever plays rank 0 gets it.
-Token real_proof(const Token& token, Hello* hello) {
+Token real_proof(const Token& token, Handshake* handshake) {
   Token proof = {};
   joins(token, [&](const Socket& link) {
-    CHECK(receive(link, hello));
+    CHECK(receive(link, handshake));
     send(link, Challenge{.nonce = random_token()});
     CHECK(receive(link, &proof));
   });
@@ -115,17 +115,17 @@ Token real_proof(const Token& token, Hello* hello) {
 
 TEST_CASE("a proof is of one secret, one side and one pair of messages") {
   const Token secret = token_of("secret");
-  const Hello hello = {.nonce = random_token(), .rank = 1, .size = 2};
+  const Handshake handshake = {.nonce = random_token(), .rank = 1, .size = 2};
   const Challenge challenge = {.nonce = random_token()};
-  const Token proof = proof_of(secret, Prover::kJoining, hello, challenge);
-  CHECK(proof == proof_of(secret, Prover::kJoining, hello, challenge));
-  CHECK(proof != proof_of(token_of("other"), Prover::kJoining, hello, challenge));
-  CHECK(proof != proof_of(secret, Prover::kRankZero, hello, challenge));
-  Hello other_rank = hello;
+  const Token proof = proof_of(secret, Prover::kJoining, handshake, challenge);
+  CHECK(proof == proof_of(secret, Prover::kJoining, handshake, challenge));
+  CHECK(proof != proof_of(token_of("other"), Prover::kJoining, handshake, challenge));
+  CHECK(proof != proof_of(secret, Prover::kRankZero, handshake, challenge));
+  Handshake other_rank = handshake;
   other_rank.rank = 2;
   CHECK(proof != proof_of(secret, Prover::kJoining, other_rank, challenge));
   CHECK(proof != proof_of(secret, Prover::kJoining, {}, challenge));
-  CHECK(proof != proof_of(secret, Prover::kJoining, hello, {}));
+  CHECK(proof != proof_of(secret, Prover::kJoining, handshake, {}));
   CHECK(derived_token(secret, "a") != derived_token(secret, "b"));
   CHECK(random_token() != random_token());
 }
@@ -134,11 +134,11 @@ TEST_CASE("rank 0 drops who has another secret and gives it nothing to try secre
   const Token token = random_token();
   const std::string printed = with_strangers(token, [&](const Address& place) {
     const Socket stranger = connect_to(place);
-    const Hello hello = {.nonce = random_token(), .rank = 1, .size = 2};
+    const Handshake handshake = {.nonce = random_token(), .rank = 1, .size = 2};
     Challenge challenge;
-    send(stranger, hello);
+    send(stranger, handshake);
     REQUIRE(receive(stranger, &challenge));
-    send(stranger, proof_of(random_token(), Prover::kJoining, hello, challenge));
+    send(stranger, proof_of(random_token(), Prover::kJoining, handshake, challenge));
     CHECK(is_dropped(stranger));
   });
   CHECK(contains(printed,
@@ -148,12 +148,12 @@ TEST_CASE("rank 0 drops who has another secret and gives it nothing to try secre
 
 TEST_CASE("rank 0 drops who repeats the proof of a rank") {
   const Token token = random_token();
-  Hello hello;
-  const Token proof = real_proof(token, &hello);
+  Handshake handshake;
+  const Token proof = real_proof(token, &handshake);
   const std::string printed = with_strangers(token, [&](const Address& place) {
     const Socket stranger = connect_to(place);
     Challenge challenge;
-    send(stranger, hello);
+    send(stranger, handshake);
     REQUIRE(receive(stranger, &challenge));
     send(stranger, proof);
     CHECK(is_dropped(stranger));
@@ -163,10 +163,10 @@ TEST_CASE("rank 0 drops who repeats the proof of a rank") {
 
 TEST_CASE("a rank does not take its own proof for that of rank 0") {
   const std::string problem = joins(random_token(), [&](const Socket& link) {
-    Hello hello;
+    Handshake handshake;
     Token proof = {};
-    CHECK(receive(link, &hello));
-    send(link, Challenge{.nonce = hello.nonce});
+    CHECK(receive(link, &handshake));
+    send(link, Challenge{.nonce = handshake.nonce});
     CHECK(receive(link, &proof));
     send(link, proof);
     CHECK(is_dropped(link));
@@ -180,8 +180,8 @@ TEST_CASE("processes of other versions say so to each other") {
   constexpr uint64_t kOther = kAnyProofVersion | uint64_t{'3'} << 56;
   CHECK(contains(joins(random_token(),
                        [&](const Socket& link) {
-                         Hello hello;
-                         CHECK(receive(link, &hello));
+                         Handshake handshake;
+                         CHECK(receive(link, &handshake));
                          send(link, kOther);
                        }),
                  "is not rank 0 of this run, but another version of meshtrain"));
