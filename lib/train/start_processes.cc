@@ -79,7 +79,7 @@ void warn_of_restart(const SharedCommand& command, const LaunchEnvironment& envi
   }
   try {
     const Config config = load_config(command.load());
-    if (config.run.resume == ResumeMode::kNever && config.callback("BackupAndRestore") == nullptr) {
+    if (config.run.resume == ResumeMode::kNever && find_callback<BackupOptions>(config) == nullptr) {
       show(
           fmt::format("warning: this job was started again (restart {}), and training begins anew: "
                       "--resume would go on from the newest checkpoint\n",

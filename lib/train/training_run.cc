@@ -172,7 +172,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     console.finish();
     record.end(0, "");
     record.close();
-    if (const ConfigObject* backup = config_.callback("BackupAndRestore")) {
+    if (const ConfigObject* backup = find_callback<BackupOptions>(config_)) {
       end_backup(*backup, run.path());
     }
   });
@@ -181,7 +181,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
 
 // Sets the run's folder and hooks to their state in the target's checkpoint, or in a new run.
 void TrainingRun::begin_or_resume(const Parts& parts, const ResumeTarget& target) const {
-  if (const ConfigObject* backup = config_.callback("BackupAndRestore")) {
+  if (const ConfigObject* backup = find_callback<BackupOptions>(config_)) {
     coordinator_.on_rank_zero("BackupAndRestore", [&] { begin_backup(*backup, parts.run.path()); });
   }
   if (target.run.resume) {
@@ -316,7 +316,8 @@ void TrainingRun::prepare(Engine& engine, const RunData& data, const ResumeTarge
 // Keras when a script loads a model before fit. Returns false when there is no such model.
 bool TrainingRun::begin_from_newest(Engine& engine) {
   for (const ConfigObject& callback : config_.callbacks) {
-    if (callback.class_name != "ModelCheckpoint" || !callback.boolean("restore")) {
+    const auto options = options_if<ModelCheckpointOptions>(callback);
+    if (!options || !options->restore) {
       continue;
     }
     const std::string newest = coordinator_.broadcast("looking for the newest model", [&] {
@@ -324,7 +325,7 @@ bool TrainingRun::begin_from_newest(Engine& engine) {
           .value_or(std::string());
     });
     if (!newest.empty()) {
-      begin_from(engine, newest, callback.loc_of("filepath"));
+      begin_from(engine, newest, options->filepath.loc);
       return true;
     }
   }
