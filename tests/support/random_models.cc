@@ -80,7 +80,7 @@ const Entries kStepLayers = {
     "ReLU: {max_value: 1.0, negative_slope: 0.1}",
     "Rescaling: {scale: 0.5, offset: 0.1}",
     "Normalization: {mean: 0.1, variance: 2.0}",
-    "EinsumDense: {equation: '...x,xy->...y', output_shape: [null, 4], bias_axes: y}",
+    "EinsumDense: {equation: '...x,xy->...y', output_shape: [4], bias_axes: y}",
     "PReLU: {name: a@}|Call: {layer: a@}",
     "ELU: {name: a@}|ReLU: {name: b@}|Add: {inputs: [a@, b@]}",
     "ELU: {name: a@}|ReLU: {name: b@}|Subtract: {inputs: [a@, b@]}",
