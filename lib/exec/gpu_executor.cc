@@ -94,7 +94,7 @@ class GpuExecutor final : public Executor::Impl {
   std::byte* place(int index, int step, const DeviceTable* table);
   Prepared& prepared();
   void add_gathers(BufferMemory& where, KernelSpecs& specs) const;
-  void add_outputs(KernelSpecs& specs) const;
+  void add_outputs(const BufferMemory& where, KernelSpecs& specs) const;
   gpu::Plan& plan(int steps);
   void enqueue(const Slots& slots, int steps, bool up) const;
 
@@ -253,15 +253,21 @@ void GpuExecutor::add_gathers(BufferMemory& where, KernelSpecs& specs) const {
   }
 }
 
-void GpuExecutor::add_outputs(KernelSpecs& specs) const {
-  for (size_t o = 0; o < output_offsets_.size(); ++o) {
+// Small outputs are copied to a slot. Large ones are read from the arena: those that are inputs of
+// the host are copied there from where they arrived.
+void GpuExecutor::add_outputs(const BufferMemory& where, KernelSpecs& specs) const {
+  for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Program::NamedBuffer& output = program.outputs[o];
+    std::byte* const from = where.bases[output.buffer];
+    std::byte* const to = output_offsets_.empty() ? memory_.bases[output.buffer]
+                                                  : results_->device_slot(0) + output_offsets_[o];
+    if (from == to)
+      continue;
     const DType dtype = program.buffers[output.buffer].dtype;
     const Shape elements{outputs[o].total_bytes() / static_cast<int64_t>(dtype_size(dtype))};
     specs.emplace_back(StepSpec{output.name});
     specs.emplace_back(
-        CopySpec{contiguous_view(memory_.bases[output.buffer], dtype, elements),
-                 contiguous_view(results_->device_slot(0) + output_offsets_[o], dtype, elements)});
+        CopySpec{contiguous_view(from, dtype, elements), contiguous_view(to, dtype, elements)});
   }
 }
 
@@ -274,7 +280,7 @@ Prepared& GpuExecutor::prepared() {
     add_gathers(where, specs);
     for (KernelSpec& spec : lower_gpu_steps(program, where))
       specs.push_back(std::move(spec));
-    add_outputs(specs);
+    add_outputs(where, specs);
     place->second.commands = commands_of(std::move(specs));
   }
   return place->second;

@@ -4,10 +4,7 @@ README.md states inputs and fields.
 
   KERAS_BACKEND=jax python layers.py [layers|layers_convolution|... ...]
 """
-import os
-
-os.environ.setdefault("KERAS_BACKEND", "jax")
-os.environ.setdefault("JAX_ENABLE_X64", "1")
+import float64  # before JAX
 
 import json
 import pathlib
@@ -21,14 +18,13 @@ import numpy as np
 import layer_cases
 import splitmix
 
-keras.config.set_floatx("float64")
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
 WHOLE = 36  # tensors of up to so many elements are written whole
 SAMPLES = 18
 
 
 def rounded(value):
-    return float(f"{float(value):.9g}")
+    return float(f"{float(value):.13g}")
 
 
 def tensor(array):

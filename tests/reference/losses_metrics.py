@@ -4,10 +4,7 @@ tests/golden/keras/losses.json and metrics.json. README.md states inputs and fie
 
   KERAS_BACKEND=jax python losses_metrics.py [losses|metrics ...]
 """
-import os
-
-os.environ.setdefault("KERAS_BACKEND", "jax")
-os.environ.setdefault("JAX_ENABLE_X64", "1")
+import float64  # before JAX
 
 import json
 import pathlib
@@ -22,7 +19,6 @@ import numpy as np
 
 import splitmix
 
-keras.config.set_floatx("float64")
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
 SAMPLES = 12
 BATCHES = [slice(0, 5), slice(5, 9), slice(9, 12)]

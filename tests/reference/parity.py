@@ -187,6 +187,8 @@ def set_strategy(case, strategy, keras):
 
 def run_one(case, dtype, strategy, output):
     """One training run; losses and final weights go to `output` (npz)."""
+    if dtype == "float64":
+        import float64
     import keras
     import numpy as np
     import splitmix

@@ -4,10 +4,7 @@ tests/golden/keras. README.md states inputs and fields.
 
   KERAS_BACKEND=jax python values.py [activations|schedules|initializers ...]
 """
-import os
-
-os.environ.setdefault("KERAS_BACKEND", "jax")
-os.environ.setdefault("JAX_ENABLE_X64", "1")
+import float64  # before JAX
 
 import json
 import pathlib
@@ -23,7 +20,6 @@ import numpy as np
 import splitmix
 import value_cases as cases
 
-keras.config.set_floatx("float64")
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "keras"
 
 

@@ -2,18 +2,13 @@
 // they change nothing: every tensor equals one device's.
 #pragma once
 
-#include <functional>
 #include <map>
-#include <memory>
 #include <random>
+#include <span>
 #include <string>
-#include <vector>
 
-#include "backend/gpu/device.h"
-#include "comm/process_group.h"
 #include "ir/graph.h"
-#include "mesh/device_mesh.h"
-#include "tensor/host_tensor.h"
+#include "support/graph_runner.h"
 
 namespace meshtrain::testing {
 
@@ -43,26 +38,8 @@ struct LayoutCase {
 // Finds the pins and makes every float64 value that holds until the end of the step an output.
 LayoutCase layout_case(Graph graph);
 
-struct Layout {
-  DeviceMesh mesh;
-  AxisList batch_axes;
-  int zero = 0;
-  AxisList zero_axes;
-  std::vector<Sharding> weights;
-  std::map<std::string, Sharding> pins;
-};
 Layout random_layout(Random& random, const LayoutCase& c);
 Layout one_device(const LayoutCase& c);
-
-using Tensors = std::map<std::string, HostTensor>;
-
-// Where a step runs.
-struct Place {
-  std::shared_ptr<gpu::Device> device = nullptr;  // null: the processor
-  std::shared_ptr<ProcessGroup> group = nullptr;  // null: the only process
-  bool fixed_reductions = false;
-  std::function<void()> before_second_step = nullptr;
-};
 
 // Two steps under a layout: all outputs (the loss alone unless
 // `read_all`: partial sums then travel as they do in training) and the variables afterwards. Inputs
@@ -70,7 +47,9 @@ struct Place {
 // "learning_rate" is 0.05.
 Tensors run_layout(const LayoutCase& c, const Layout& layout, uint64_t data_seed, bool read_all,
                    const Place& place = {});
-// Within 1e-9, relative to 1 + the wanted number.
-void compare_tensors(const Tensors& sharded, const Tensors& expected);
+// The error that `tolerance` allows in a tensor: relative to its largest finite element. A tensor
+// of rounding errors alone, none above `tolerance`, is compared with 1.
+double allowed_error(std::span<const double> expected, double tolerance);
+void compare_tensors(const Tensors& sharded, const Tensors& expected, double tolerance = 1e-9);
 
 }  // namespace meshtrain::testing

@@ -2,13 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include "base/text.h"
 #include "engine/step_graph.h"
 #include "support/engine_case.h"
 
 namespace meshtrain::testing {
 namespace {
 
-// One entry of `layers` each, in YAML flow style.
+// One entry of `layers` each, in YAML flow style; several are separated by `|`. `@` is the number
+// of the draw, which keeps names apart.
 using Entries = std::vector<std::string>;
 
 const Entries kImageLayers = {
@@ -71,6 +73,23 @@ const Entries kStepLayers = {
     "LayerNormalization",
     "Softmax: {axis: 1}",
     "Permute: {dims: [2, 1]}",
+    "Reshape: {target_shape: [-1, 2]}",
+    "Activation: softplus",
+    "Identity",
+    "LeakyReLU",
+    "ReLU: {max_value: 1.0, negative_slope: 0.1}",
+    "Rescaling: {scale: 0.5, offset: 0.1}",
+    "Normalization: {mean: 0.1, variance: 2.0}",
+    "EinsumDense: {equation: '...x,xy->...y', output_shape: [4], bias_axes: y}",
+    "PReLU: {name: a@}|Call: {layer: a@}",
+    "ELU: {name: a@}|ReLU: {name: b@}|Add: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|ReLU: {name: b@}|Subtract: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|ReLU: {name: b@}|Multiply: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|ReLU: {name: b@}|Average: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|LeakyReLU: {name: b@}|Maximum: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|LeakyReLU: {name: b@}|Minimum: {inputs: [a@, b@]}",
+    "ELU: {name: a@}|ReLU: {name: b@}|Concatenate: {axis: 1, inputs: [a@, b@]}",
+    "ELU: {name: a@}|ReLU: {name: b@}|Dot: {axes: 2, inputs: [a@, b@]}",
 };
 const Entries kVolumeLayers = {
     "Conv3D: {filters: 4, kernel_size: 2, padding: same}",
@@ -105,12 +124,17 @@ struct RandomModel {
 };
 
 RandomModel random_model(Random& random) {
-  const Family& family = kFamilies[random.chance(60) ? 0 : 1 + random.below(2)];
+  const Family& family = kFamilies[random.chance(50) ? 0 : random.chance(60) ? 1 : 2];
   RandomModel out;
   std::string layers = fmt::format("    - Input: {{shape: {}}}\n", family.shape);
-  const auto add = [&](const std::string& entry) {
-    layers += "    - " + entry + "\n";
-    out.class_names.push_back(entry.substr(0, entry.find(':')));
+  int64_t draws = 0;
+  const auto add = [&](const std::string& entries) {
+    for (std::string entry : split(entries, '|')) {
+      entry = join(split(entry, '@'), std::to_string(draws));
+      layers += "    - " + entry + "\n";
+      out.class_names.push_back(entry.substr(0, entry.find(':')));
+    }
+    ++draws;
   };
   const int64_t count = 1 + random.below(4);
   for (int64_t i = 0; i < count; ++i) {
@@ -165,18 +189,6 @@ LayerStep random_layer_step(Random& random) {
     step = training_step(model, random);
   }
   return {std::move(model.yaml), std::move(model.class_names), std::move(*step)};
-}
-
-std::vector<std::string> random_layer_classes() {
-  std::vector<std::string> out;
-  for (const Family& family : kFamilies) {
-    for (const Entries* entries : {&family.layers, &family.ends}) {
-      for (const std::string& entry : *entries) {
-        out.push_back(entry.substr(0, entry.find(':')));
-      }
-    }
-  }
-  return out;
 }
 
 }  // namespace meshtrain::testing

@@ -1,5 +1,4 @@
-// Random models of every layer that has a kernel of its own, or moves data between samples,
-// positions or channels, as training steps in float64 for tests of layouts.
+// Random models of every layer but Embedding, as training steps in float64 for tests of layouts.
 #pragma once
 
 #include <string>
@@ -15,8 +14,5 @@ struct LayerStep {
   LayoutCase step;
 };
 LayerStep random_layer_step(Random& random);
-
-// Of all layers that a model may have.
-std::vector<std::string> random_layer_classes();
 
 }  // namespace meshtrain::testing

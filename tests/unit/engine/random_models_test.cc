@@ -1,12 +1,13 @@
-// Random models of every layer that has a kernel of its own, or moves data between samples,
-// positions or channels: on random meshes, under random layouts, pins and ZeRO levels, every
-// intermediate tensor, gradient, moving average and updated weight equals one device's.
+// Random models of every layer but Embedding: on random meshes, under random layouts, pins and ZeRO
+// levels, every intermediate tensor, gradient, moving average and updated weight equals one
+// device's.
 #include "support/random_models.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
 
+#include "config/catalogue.h"
 #include "support/sampled.h"
 
 using namespace meshtrain;
@@ -34,14 +35,15 @@ TEST_CASE("random models: every tensor of every sharded step equals one device's
   }
 }
 
-TEST_CASE("random models: every layer is in one of the cases") {
-  std::set<std::string> seen;
+TEST_CASE("random models: every layer of the catalogue is in one of the cases") {
+  // Embedding takes integers (random_steps.cc looks up rows); Repeat is gone once a config is read.
+  std::set<std::string> seen = {"Embedding", "Input", "Repeat"};
   for (size_t seed = 0; seed < kCases; ++seed) {
     Random random(seed * 104729 + 3);
     const LayerStep step = random_layer_step(random);
     seen.insert(step.class_names.begin(), step.class_names.end());
   }
-  for (const std::string& class_name : random_layer_classes()) {
-    CHECK_MESSAGE(seen.contains(class_name), "no case has a ", class_name);
+  for (const std::string& name : class_names(Category::kLayer)) {
+    CHECK_MESSAGE(seen.contains(name), "no case has a ", name);
   }
 }

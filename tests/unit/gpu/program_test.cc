@@ -6,6 +6,7 @@
 #include <set>
 
 #include "gpu_device.h"
+#include "ir/builder.h"
 #include "support/convnet.h"
 #include "support/random_models.h"
 #include "support/random_steps.h"
@@ -53,6 +54,34 @@ TEST_CASE("random models have the CPU's tensors on the GPU") {
     const meshtrain::testing::LayerStep model = random_layer_step(random);
     CAPTURE(model.yaml);
     check_case(model.step, random, seed, seed % 3 != 0);
+  }
+}
+
+TEST_CASE("an output that is an input comes back from the GPU") {
+  if (test_runtime() == nullptr)
+    return;
+  for (const int64_t rows : {8, 20'000}) {  // in a slot, and where the arena is read
+    CAPTURE(rows);
+    Graph graph;
+    Builder b(graph);
+    const ValueId x = b.input("x", {rows, 2}, DType::kFloat64, true);
+    b.output("x", x);
+    b.output("negative", b.neg(x));
+    HostTensor value(DType::kFloat64, {rows, 2});
+    for (int64_t i = 0; i < value.size(); ++i) {
+      value.set(i, static_cast<double>(i + 1));
+    }
+    meshtrain::testing::Tensors inputs;
+    inputs["x"] = value.clone();
+    meshtrain::testing::Layout layout;
+    layout.mesh = DeviceMesh({2}, {"data"});
+    layout.batch_axes = {0};
+    meshtrain::testing::ProgramRunner runner({}, layout, {.device = open_test_device()});
+    const auto outputs = runner.run(runner.add(std::move(graph)), inputs);
+    for (int64_t i = 0; i < value.size(); i += 7) {
+      CHECK(outputs.at("x").at(i) == value.at(i));
+      CHECK(outputs.at("negative").at(i) == -value.at(i));
+    }
   }
 }
 

@@ -1,7 +1,9 @@
-// Activations and schedules in float64 against Keras on JAX, with gradients.
+// Activations with gradients in float64 on all backends, schedules and initializers, against Keras
+// on JAX.
 // tests/reference/README.md states the fields.
 #include <cmath>
 
+#include "backends.h"
 #include "base/json.h"
 #include "from_golden.h"
 #include "nn/schedules.h"
@@ -32,23 +34,28 @@ TEST_CASE("activations and their gradients are Keras'") {
     ConfigValue activation;
     activation.data = std::make_shared<ConfigObject>(
         object_from_json(Category::kActivation, c["name"], c["arguments"]));
-    const auto results = run({&x}, [&](Builder& b, const std::vector<ValueId>& in) {
-      const ValueId y = add_activation(b, activation, in[0]);
-      return std::vector<ValueId>{y, gradients(b, b.reduce_sum_all(y), in)[0]};
-    });
-    // Keras' own tanh leaves float64 here.
-    const double tolerance = c["name"] == "tanh" ? 1e-7 : kTolerance;
-    check_near(numbers(results[0]), list_of(c["y"]), tolerance);
-    for (size_t i = 0; i < c["gradient"].size(); ++i) {
-      if (!c["gradient"][i].is_null()) {
-        CAPTURE(x.at(static_cast<int64_t>(i)));
-        CHECK(std::abs(results[1].at(static_cast<int64_t>(i)) - c["gradient"][i].get<double>()) <=
-              tolerance);
-        ++compared;
-      }
-    }
+    on_backends(
+        1e-9,
+        [&](Backend backend) {
+          return run_once(backend, {&x}, {}, [&](Builder& b, const std::vector<ValueId>& in) {
+            const ValueId y = add_activation(b, activation, in[0]);
+            return std::vector<ValueId>{y, gradients(b, b.reduce_sum_all(y), in)[0]};
+          });
+        },
+        [&](const Tensors& results) {
+          check_near(numbers(results.at("0")), list_of(c["y"]), kTolerance);
+          for (size_t i = 0; i < c["gradient"].size(); ++i) {
+            if (!c["gradient"][i].is_null()) {
+              const auto place = static_cast<int64_t>(i);
+              CAPTURE(x.at(place));
+              CHECK(std::abs(results.at("1").at(place) - c["gradient"][i].get<double>()) <=
+                    kTolerance);
+              ++compared;
+            }
+          }
+        });
   }
-  CHECK(compared > 300);
+  CHECK(compared > 900);
 }
 
 TEST_CASE("activations of rows and their gradients are Keras'") {
@@ -61,26 +68,36 @@ TEST_CASE("activations of rows and their gradients are Keras'") {
     activation.data = std::make_shared<ConfigObject>(
         object_from_json(Category::kActivation, c["name"], c["arguments"]));
     const HostTensor cotangent = signed_doubles(2, c["y"]["shape"].get<Shape>());
-    const auto results = run({&x, &cotangent}, [&](Builder& b, const std::vector<ValueId>& in) {
-      const ValueId y = add_activation(b, activation, in[0]);
-      const ValueId loss = projected(b, y, cotangent, in[1]);
-      return std::vector<ValueId>{y, gradients(b, loss, std::span(in).first(1))[0]};
-    });
-    // Keras' sparsemax takes a wrong threshold where more than one element is left, as in the
-    // second row; only the others are compared.
-    const size_t skipped = c["name"] == "sparsemax" ? 1 : 3;
-    const size_t width = static_cast<size_t>(results[0].size()) / 3;
-    for (size_t i = 0; i < 3; ++i) {
-      if (i == skipped) {
-        continue;
+    const auto check = [&](const Tensors& results) {
+      // Keras' sparsemax takes a wrong threshold where more than one element is left, as in the
+      // second row; only the others are compared.
+      const size_t skipped = c["name"] == "sparsemax" ? 1 : 3;
+      for (const auto& [name, key] : {std::pair{"0", "y"}, std::pair{"1", "gradient"}}) {
+        const std::vector<double> found = numbers(results.at(name));
+        const std::vector<double> expected = list_of(c[key]["values"]);
+        const auto width = static_cast<std::ptrdiff_t>(expected.size() / 3);
+        REQUIRE(found.size() == expected.size());
+        for (std::ptrdiff_t i = 0; i < 3; ++i) {
+          const auto row = [&](const std::vector<double>& all) {
+            return std::vector<double>(all.begin() + i * width, all.begin() + (i + 1) * width);
+          };
+          if (static_cast<size_t>(i) != skipped) {
+            check_near(row(found), row(expected), kTolerance);
+          }
+        }
       }
-      const auto row = [&](const std::vector<double>& all, size_t columns) {
-        return std::vector<double>(all.begin() + i * columns, all.begin() + (i + 1) * columns);
-      };
-      check_near(row(numbers(results[0]), width), row(list_of(c["y"]["values"]), width),
-                 kTolerance);
-      check_near(row(numbers(results[1]), 6), row(list_of(c["gradient"]["values"]), 6), kTolerance);
-    }
+    };
+    on_backends(
+        1e-9,
+        [&](Backend backend) {
+          return run_once(
+              backend, {&x, &cotangent}, {}, [&](Builder& b, const std::vector<ValueId>& in) {
+                const ValueId y = add_activation(b, activation, in[0]);
+                const ValueId loss = projected(b, y, cotangent, in[1]);
+                return std::vector<ValueId>{y, gradients(b, loss, std::span(in).first(1))[0]};
+              });
+        },
+        check);
   }
 }
 
@@ -96,8 +113,7 @@ TEST_CASE("schedules are Keras' at every step") {
     for (size_t step = 0; step < c["values"].size(); ++step) {
       rates.push_back(schedule_rate(schedule, static_cast<int64_t>(step)));
     }
-    // Keras computes some of them in float32.
-    check_near(rates, list_of(c["values"]), 2e-7);
+    check_near(rates, list_of(c["values"]), kTolerance);
     ++compared;
   }
   CHECK(compared == 22);
@@ -112,7 +128,7 @@ TEST_CASE("kernels of the STFT initializer are Keras'") {
         object_from_json(Category::kInitializer, c["class_name"], c["config"]));
     const Shape shape = c["kernel"]["shape"].get<Shape>();
     const HostTensor kernel = make_initializer(stft)(shape, DType::kFloat64, 1, "k");
-    check_near(numbers(kernel), list_of(c["kernel"]["values"]), 2e-6);  // angles in float32 there
+    check_near(numbers(kernel), list_of(c["kernel"]["values"]), kTolerance);
   }
   CHECK(json["cases"].size() >= 25);
 }

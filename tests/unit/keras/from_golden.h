@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nn_testing.h"
+#include "unit/nn/nn_testing.h"
 
 namespace meshtrain::testing {
 
