@@ -46,7 +46,7 @@ CUresult error_text(CUresult code, const char** text, const char* ErrorName::*pa
 Device& device(CUdevice index) {
   if (!state().is_initialized)
     refuse(CUDA_ERROR_NOT_INITIALIZED, "cuInit was not called");
-  if (index < 0 || static_cast<size_t>(index) >= state().devices.size())
+  if (index < 0 || index >= device_count())
     throw Failure{CUDA_ERROR_INVALID_DEVICE};
   return *state().devices[static_cast<size_t>(index)];
 }
@@ -119,7 +119,7 @@ MESHTRAIN_FAKE cuGetErrorString(CUresult code, const char** text) {
   return error_text(code, text, &ErrorName::text);
 }
 MESHTRAIN_FAKE cuDeviceGetCount(int* count) {
-  return call("cuDeviceGetCount", [&] { *count = static_cast<int>(state().devices.size()); });
+  return call("cuDeviceGetCount", [&] { *count = device_count(); });
 }
 MESHTRAIN_FAKE cuDeviceGet(CUdevice* out, int index) {
   return call("cuDeviceGet", [&] { *out = device(index).index; });

@@ -18,6 +18,7 @@ struct Faults {
 };
 Faults faults;
 std::vector<std::string> problems;
+constexpr int kMostDevices = 8;
 constexpr CUresult kBroken = CUDA_ERROR_ILLEGAL_ADDRESS;
 
 thread_local Device* current = nullptr;
@@ -63,8 +64,7 @@ void report() {
 State& state() {
   static State* const made = [] {
     auto* const result = new State;
-    const int count = std::max(number_of("MESHTRAIN_EMULATOR_GPUS", 1), 0);
-    for (int index = 0; index < count; ++index)
+    for (int index = 0; index < kMostDevices; ++index)
       result->devices.push_back(std::make_unique<Device>(index, device_bytes()));
     std::atexit(report);
     return result;
@@ -72,9 +72,10 @@ State& state() {
   return *made;
 }
 
-Device* peek_current() {
-  return current;
+int device_count() {
+  return std::clamp(number_of("MESHTRAIN_EMULATOR_GPUS", 1), 0, kMostDevices);
 }
+
 Device& current_device() {
   if (current == nullptr)
     refuse(CUDA_ERROR_INVALID_CONTEXT, "no context is current in this thread");

@@ -177,10 +177,11 @@ struct State {
   uint64_t draws = 0, captures = 0;
 };
 MESHTRAIN_FAKE_API State& state();
+// $MESHTRAIN_EMULATOR_GPUS, which tests may change: so many of the state's devices can be used.
+MESHTRAIN_FAKE_API int device_count();
 
 // Of the calling thread; refused where there is none.
 MESHTRAIN_FAKE_API Device& current_device();
-MESHTRAIN_FAKE_API Device* peek_current();
 MESHTRAIN_FAKE_API void set_current(Device* device);
 // The one whose memory this is; null for memory of the host.
 MESHTRAIN_FAKE_API Device* device_of(const void* address);

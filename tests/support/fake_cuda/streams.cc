@@ -91,9 +91,9 @@ bool step_towards(Op& op) {
 }
 
 void drift() {
-  if (seed() == 0)
+  if (seed() == 0 || draw() % 3 != 0)
     return;
-  for (uint64_t units = draw() % 4; units > 0; --units) {
+  for (uint64_t units = 1 + draw() % 4; units > 0; --units) {
     std::vector<Stream*> busy;
     for (auto& [handle, stream] : state().streams) {
       if (!stream->queue.empty())

@@ -15,9 +15,9 @@ namespace meshtrain::test {
 
 // Before anything of CUDA is opened, in every case.
 inline gpu::Runtime* fake_runtime() {
-  ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_CUDA_LIBRARY, 1);
+  ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_CUDA_LIBRARY, 0);  // else one with a seeded fault
   ::setenv("MESHTRAIN_CUDA_PATH", MESHTRAIN_FAKE_CUDA, 1);
-  ::setenv("MESHTRAIN_EMULATOR_GPUS", "2", 1);
+  ::setenv("MESHTRAIN_EMULATOR_GPUS", "4", 1);
   std::string reason;
   gpu::Runtime* const runtime = gpu::load_runtime(reason);
   REQUIRE_MESSAGE(runtime != nullptr, reason);

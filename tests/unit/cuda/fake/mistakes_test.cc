@@ -293,7 +293,7 @@ TEST_CASE("what is read before it was waited for is garbage") {
 // (x + 1) * 2 of 1 is 4; in the other order it is 3.
 size_t wrong_orders(const std::function<void(Gpus&)>& compute) {
   size_t wrong = 0;
-  for (uint64_t seed = 0; seed < 8; ++seed) {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
     set_order(0);
     Gpus gpus;
     gpus.set(1);

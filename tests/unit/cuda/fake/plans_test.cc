@@ -82,6 +82,43 @@ TEST_CASE("plans compute the same as graphs and as single calls in every order")
   set_order(0);
 }
 
+TEST_CASE("a device tells what is free before a run opens it") {
+  const gpu::DeviceInfo info = fake_runtime()->info(1);
+  CHECK(info.total_bytes == int64_t{16} << 30);
+  CHECK(info.free_bytes == info.total_bytes);
+  check_clean();
+}
+
+TEST_CASE("two devices take turns in one thread") {
+  set_order(2);
+  for (const bool use_graph : {false, true}) {
+    gpu::DeviceOptions options;
+    options.use_graph = use_graph;
+    const auto first = open_fake_gpu(options), second = fake_runtime()->open(1, options);
+    const Arrays one(*first), two(*second);
+    const std::vector<float> ones(kCount, 1), twos(kCount, 2);
+    first->upload(one.x, ones.data(), kCount * 4);
+    second->upload(two.x, twos.data(), kCount * 4);
+    const auto plan = first->make_plan(sum_commands(one), {}, 0, 1);
+    const auto other = second->make_plan(sum_commands(two), {}, 0, 1);
+    const auto event = first->make_event(), other_event = second->make_event();
+    for (int round = 0; round < 2; ++round) {
+      plan->run();
+      other->run();
+      event->record();
+      other_event->record();
+    }
+    event->wait();
+    other_event->wait();
+    CHECK(read(*first, one.sum) == 2 * kCount);
+    CHECK(read(*second, two.sum) == 4 * kCount);
+    CHECK(first->info().place == "0000:00:00.0");
+    CHECK(second->info().place == "0000:01:00.0");
+  }
+  check_clean();
+  set_order(0);
+}
+
 TEST_CASE("a plan that goes while it runs is waited for") {
   set_order(0);
   {

@@ -3,8 +3,11 @@
 #include "../../gpu/training.h"
 
 #include <cmath>
+#include <cstdlib>
 
+#include "base/file.h"
 #include "fake_gpu.h"
+#include "support/temp_folder.h"
 
 namespace meshtrain::test {
 namespace {
@@ -75,6 +78,46 @@ Results results_of(const std::string& devices, bool step_by_step) {
   resumed.train_step({&data, rows(2, 8)});
   results.numbers.push_back(resumed.last_loss());
   return results;
+}
+
+// Of the program, with the fakes in the folder of the loader; 0 also says that it did nothing wrong
+// and left nothing.
+int run_program(const TempFolder& folder, const std::string& words) {
+  const std::string command =
+      "cd '" + folder.path() +
+      "' && LD_LIBRARY_PATH=" MESHTRAIN_FAKE_CUDA " MESHTRAIN_CUDA_PATH=" MESHTRAIN_FAKE_CUDA
+      " MESHTRAIN_CACHE=cache MESHTRAIN_EMULATOR_GPUS=1 MESHTRAIN_EMULATOR_SEED=4 " MESHTRAIN_BINARY
+      " " +
+      words + " > log.txt 2>&1";
+  return std::system(command.c_str());
+}
+
+TEST_CASE("a run that goes on from its checkpoint has the weights of one that never stopped") {
+  fake_runtime();
+  const TempFolder folder;
+  folder.write("dense.yaml", R"(
+data:
+  train: {source: random, samples: 70, shape: [64], classes: 10}
+  validation: {source: random, samples: 30, shape: [64], classes: 10}
+model:
+  layers:
+    - Input: {shape: [64]}
+    - Dense: {units: 128, activation: relu}
+    - Dropout: 0.2
+    - Dense: {units: 10}
+compile:
+  optimizer: adam
+  loss: {SparseCategoricalCrossentropy: {from_logits: true}}
+fit: {batch_size: 32}
+)");
+  const std::string train = "train dense.yaml --devices gpu:0 ";
+  CHECK(run_program(folder, train + "-o whole --epochs 3") == 0);
+  CHECK(run_program(folder, train + "-o parts --epochs 2") == 0);
+  CHECK(run_program(folder, train + "-o parts --epochs 3 --resume --no-cuda-graph") == 0);
+  constexpr uint64_t kMost = uint64_t{1} << 20;
+  const std::string weights = read_file(folder.file("whole/weights.safetensors"), kMost);
+  const bool are_equal = read_file(folder.file("parts/weights.safetensors"), kMost) == weights;
+  CHECK(are_equal);
 }
 
 TEST_CASE("a model trains on the CUDA library as on the processor in every order") {
