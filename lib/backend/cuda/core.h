@@ -63,6 +63,21 @@ struct Core {
   void poll(const Query& query, const char* call) const;
 };
 
+// An event of the driver for as long as this lives.
+class EventHandle {
+ public:
+  EventHandle(const Core& core, unsigned flags) {
+    core.check(driver().cuEventCreate(&event_, flags), "cuEventCreate");
+  }
+  ~EventHandle() { driver().cuEventDestroy_v2(event_); }
+  EventHandle(const EventHandle&) = delete;
+  EventHandle& operator=(const EventHandle&) = delete;
+  CUevent get() const { return event_; }
+
+ private:
+  CUevent event_ = nullptr;
+};
+
 // Names the step of errors for as long as it lives.
 class PathScope {
  public:

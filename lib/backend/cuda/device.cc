@@ -37,22 +37,19 @@ class CudaPinned final : public gpu::PinnedMemory {
 
 class CudaEvent final : public gpu::Event {
  public:
-  explicit CudaEvent(Core& core) : core_(core) {
-    core_.check(driver().cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  }
-  ~CudaEvent() override { driver().cuEventDestroy_v2(event_); }
+  explicit CudaEvent(Core& core) : core_(core), event_(core, CU_EVENT_DISABLE_TIMING) {}
 
   void record() override {
     core_.make_current();
     core_.follow_copies();
-    core_.check(driver().cuEventRecord(event_, core_.work), "cuEventRecord");
+    core_.check(driver().cuEventRecord(event_.get(), core_.work), "cuEventRecord");
   }
   // Also where a kernel that was enqueued before tells of its failure.
-  void wait() override { core_.wait_for(event_); }
+  void wait() override { core_.wait_for(event_.get()); }
 
  private:
   Core& core_;
-  CUevent event_ = nullptr;
+  EventHandle event_;
 };
 
 class CudaDevice final : public gpu::Device {
@@ -83,6 +80,7 @@ class CudaDevice final : public gpu::Device {
   void begin_copy();
   void copy_up(std::byte* to, const void* from, int64_t bytes, CUstream stream);
   void copy_down(void* to, const std::byte* from, int64_t bytes);
+  void destroy_streams();
 
   Core core_;
   Communicators communicators_;
@@ -100,10 +98,24 @@ CudaDevice::CudaDevice(int index, const gpu::DeviceOptions& options) : communica
   core_.check(driver().cuDevicePrimaryCtxRetain(&core_.context, handle_of(core_)),
               "cuDevicePrimaryCtxRetain");
   core_.make_current();
-  for (CUstream* stream : {&core_.work, &core_.copies, &core_.messages, &core_.captures})
-    core_.check(driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  core_.check(driver().cuEventCreate(&core_.copied, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  planner_ = std::make_unique<Planner>(core_);
+  try {
+    for (CUstream* stream : {&core_.work, &core_.copies, &core_.messages, &core_.captures})
+      core_.check(driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    core_.check(driver().cuEventCreate(&core_.copied, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    planner_ = std::make_unique<Planner>(core_);
+  } catch (...) {
+    destroy_streams();
+    throw;
+  }
+}
+
+void CudaDevice::destroy_streams() {
+  if (core_.copied != nullptr)
+    driver().cuEventDestroy_v2(core_.copied);
+  for (CUstream stream : {core_.captures, core_.messages, core_.copies, core_.work}) {
+    if (stream != nullptr)
+      driver().cuStreamDestroy_v2(stream);
+  }
 }
 
 CudaDevice::~CudaDevice() {
@@ -116,9 +128,7 @@ CudaDevice::~CudaDevice() {
   }
   driver().cuCtxSynchronize();
   planner_.reset();
-  driver().cuEventDestroy_v2(core_.copied);
-  for (CUstream stream : {core_.captures, core_.messages, core_.copies, core_.work})
-    driver().cuStreamDestroy_v2(stream);
+  destroy_streams();
 }
 
 gpu::DeviceInfo CudaDevice::info() {

@@ -28,28 +28,21 @@ constexpr double kMostTuning = 1.2;     // with loading
 
 class Timer {
  public:
-  explicit Timer(const Core& core) : core_(core) {
-    core_.check(driver().cuEventCreate(&begin_, CU_EVENT_DEFAULT), "cuEventCreate");
-    core_.check(driver().cuEventCreate(&end_, CU_EVENT_DEFAULT), "cuEventCreate");
-  }
-  ~Timer() {
-    driver().cuEventDestroy_v2(begin_);
-    driver().cuEventDestroy_v2(end_);
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-  void start() { core_.check(driver().cuEventRecord(begin_, core_.work), "cuEventRecord"); }
+  explicit Timer(const Core& core)
+      : core_(core), begin_(core, CU_EVENT_DEFAULT), end_(core, CU_EVENT_DEFAULT) {}
+  void start() { core_.check(driver().cuEventRecord(begin_.get(), core_.work), "cuEventRecord"); }
   float stop() {
     float milliseconds = 0;
-    core_.check(driver().cuEventRecord(end_, core_.work), "cuEventRecord");
-    core_.check(driver().cuEventSynchronize(end_), "cuEventSynchronize");
-    core_.check(driver().cuEventElapsedTime(&milliseconds, begin_, end_), "cuEventElapsedTime");
+    core_.check(driver().cuEventRecord(end_.get(), core_.work), "cuEventRecord");
+    core_.check(driver().cuEventSynchronize(end_.get()), "cuEventSynchronize");
+    core_.check(driver().cuEventElapsedTime(&milliseconds, begin_.get(), end_.get()),
+                "cuEventElapsedTime");
     return milliseconds;
   }
 
  private:
   const Core& core_;
-  CUevent begin_ = nullptr, end_ = nullptr;
+  EventHandle begin_, end_;
 };
 
 // Adds what it lives to a sum.

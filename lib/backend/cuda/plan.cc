@@ -9,17 +9,6 @@
 namespace meshtrain::cuda {
 namespace {
 
-struct Meeting {
-  explicit Meeting(const Core& core) {
-    core.check(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  }
-  ~Meeting() { driver().cuEventDestroy_v2(event); }
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
-
-  CUevent event = nullptr;
-};
-
 // The same calls, one after the other (--no-cuda-graph), but for those that communicate: they are
 // on a stream of their own, behind what was enqueued before them, and only what needs them waits.
 class StreamPlan final : public gpu::Plan {
@@ -31,8 +20,8 @@ class StreamPlan final : public gpu::Plan {
         windows_(std::move(windows)),
         first_(first),
         steps_(steps),
-        ready_(core),
-        arrived_(core) {}
+        ready_(core, CU_EVENT_DISABLE_TIMING),
+        arrived_(core, CU_EVENT_DISABLE_TIMING) {}
 
   void run() override {
     core_.make_current();
@@ -64,9 +53,9 @@ class StreamPlan final : public gpu::Plan {
 
  private:
   // What is enqueued on `to` from now on comes behind all that is on `from`.
-  void hand_over(const Meeting& meeting, CUstream from, CUstream to) {
-    core_.check(driver().cuEventRecord(meeting.event, from), "cuEventRecord");
-    core_.check(driver().cuStreamWaitEvent(to, meeting.event, CU_EVENT_WAIT_DEFAULT),
+  void hand_over(const EventHandle& meeting, CUstream from, CUstream to) {
+    core_.check(driver().cuEventRecord(meeting.get(), from), "cuEventRecord");
+    core_.check(driver().cuStreamWaitEvent(to, meeting.get(), CU_EVENT_WAIT_DEFAULT),
                 "cuStreamWaitEvent");
   }
 
@@ -74,7 +63,7 @@ class StreamPlan final : public gpu::Plan {
   std::shared_ptr<const Prepared> prepared_;
   std::vector<gpu::Window> windows_;
   int first_, steps_;
-  Meeting ready_, arrived_;
+  EventHandle ready_, arrived_;
 };
 
 using Nodes = std::vector<CUgraphNode>;

@@ -15,7 +15,15 @@ class CudaRuntime final : public gpu::Runtime {
   int device_count(std::string& reason) override {
     return find_driver(reason) == nullptr ? 0 : num_devices();
   }
-  gpu::DeviceInfo info(int index) override { return device_info(index); }
+  // What is free is known in a context only. A device that gives none has nothing for this process.
+  gpu::DeviceInfo info(int index) override {
+    const gpu::DeviceInfo closed = device_info(index);
+    try {
+      return open_device(index, {})->info();
+    } catch (const RuntimeFailure&) {
+      return closed;
+    }
+  }
   std::unique_ptr<gpu::Device> open(int index, const gpu::DeviceOptions& options) override {
     return open_device(index, options);
   }

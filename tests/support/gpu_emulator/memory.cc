@@ -16,8 +16,10 @@ constexpr std::byte kUnwritten{0xFF};  // NaN in every format, and a large or ne
 }  // namespace
 
 DeviceMemory::~DeviceMemory() {
-  for (const auto& [begin, block] : blocks_)
-    ::munmap(block.mapped, block.mapped_bytes);
+  for (const Blocks* blocks : {&blocks_, &freed_}) {
+    for (const auto& [begin, block] : *blocks)
+      ::munmap(block.mapped, block.mapped_bytes);
+  }
 }
 
 std::byte* DeviceMemory::allocate(int64_t bytes) {
@@ -45,17 +47,21 @@ bool DeviceMemory::free(std::byte* memory) {
   const auto found = blocks_.find(memory);
   if (found == blocks_.end())
     return false;
-  ::munmap(found->second.mapped, found->second.mapped_bytes);
-  used_bytes_ -= found->second.bytes;
-  blocks_.erase(found);
+  const Block& block = found->second;
+  ::mmap(block.mapped, block.mapped_bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  used_bytes_ -= block.bytes;
+  freed_.insert(blocks_.extract(found));
   return true;
 }
 
 bool DeviceMemory::contains(const std::byte* begin, const std::byte* end) const {
-  if (begin >= end)
-    return true;
-  auto found = blocks_.upper_bound(const_cast<std::byte*>(begin));
-  if (found == blocks_.begin())
+  return begin >= end || find(blocks_, begin, end);
+}
+
+bool DeviceMemory::find(const Blocks& blocks, const std::byte* begin, const std::byte* end) {
+  auto found = blocks.upper_bound(const_cast<std::byte*>(begin));
+  if (found == blocks.begin())
     return false;
   --found;
   return end <= found->first + found->second.bytes;

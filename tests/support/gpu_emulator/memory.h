@@ -19,13 +19,15 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Zeroed, aligned to 256 bytes, between pages that nobody may touch. nullptr: there is not so
-  // much left.
+  // Zeroed, aligned to 256 bytes, between pages that nobody may touch, where nothing was allocated
+  // before. nullptr: there is not so much left.
   std::byte* allocate(int64_t bytes);
   // False where no allocation begins at `memory`.
   bool free(std::byte* memory);
   // Whether the range lies in one live allocation. Empty ranges lie everywhere.
   bool contains(const std::byte* begin, const std::byte* end) const;
+  // Whether the byte was in an allocation that has been freed.
+  bool was_freed(const std::byte* byte) const { return find(freed_, byte, byte + 1); }
   int64_t free_bytes() const { return total_bytes_ - used_bytes_; }
   int64_t used_bytes() const { return used_bytes_; }
   // For whoever touches the memory or this, where several threads do.
@@ -41,7 +43,9 @@ class DeviceMemory {
  private:
   int64_t total_bytes_, used_bytes_ = 0;
   mutable std::mutex mutex_;
-  std::map<std::byte*, Block> blocks_;  // by their beginning
+  using Blocks = std::map<std::byte*, Block>;  // by their beginning
+  static bool find(const Blocks& blocks, const std::byte* begin, const std::byte* end);
+  Blocks blocks_, freed_;
 };
 
 // Holds everything outside of what a call may touch while it runs: there it reads garbage, and what

@@ -176,9 +176,8 @@ std::shared_ptr<gpu::Device> open_joined(ThreadGroup& group) {
   return device;
 }
 
-// As many emulated GPUs; false where the emulator has no compiler.
+// As many GPUs, emulated ones or those of the fake CUDA; false where there is no compiler.
 bool prepare(int devices, uint64_t seed) {
-  ::setenv("MESHTRAIN_GPU_LIBRARY", MESHTRAIN_EMULATOR, 1);
   ::setenv("MESHTRAIN_EMULATOR_GPUS", std::to_string(devices).c_str(), 1);
   set_emulator_seed(seed);
   return test_runtime() != nullptr;
@@ -289,7 +288,8 @@ TEST_CASE("an exception does not wait for a process that never comes") {
         lowering.lower(StepSpec{"step"});
         std::byte* const memory = own->allocate(256);
         lowering.lower(ExchangeSpec{{}, {{1, memory, 256}}});
-        own->make_plan(lowering.take(), {}, 0, 1)->run();
+        const auto plan = own->make_plan(lowering.take(), {}, 0, 1);
+        plan->run();
         throw std::runtime_error("something else");
       };
       CHECK_THROWS_WITH_AS(fail(), "something else", std::runtime_error);
