@@ -79,7 +79,7 @@ std::string fetch_file(const SetFile& file, const std::string& folder,
     default:
       throw StopRequested(
           stop_signal() == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
-          fmt::format("stopped; the next `meshtrain data fetch` goes on with {}.part",
+          fmt::format("stopped; the next `meshtrain data fetch` continues {}.part",
                       download.path));
   }
 }

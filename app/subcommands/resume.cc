@@ -1,4 +1,4 @@
-// meshtrain resume: goes on with a run, from its own folder.
+// meshtrain resume: continues a run, from its own folder.
 #include "config/source.h"
 #include "run_flags.h"
 #include "train/training_run.h"
@@ -68,7 +68,7 @@ int run_resume(const ResumeOptions& options, Invocation& invocation) {
 
 void add_resume(Subcommands& to) {
   auto [app, options, subcommand] =
-      to.add<ResumeOptions>("resume", "Go on with a run, from its own folder", run_resume);
+      to.add<ResumeOptions>("resume", "Continue a run, from its own folder", run_resume);
   app.add_option("RUN", options.target, "A run, or one of its checkpoints")->required();
   app.add_option("KEY=VALUE", options.config.words,
                  "What changes: key.path=value, ~key, list+=item");

@@ -21,7 +21,7 @@ void TrainOptions::add_to(CLI::App& app) {
   config.add_to(app);
   add_run_dir_flag(app, run_dir, "Where results go; default runs/NAME/ID, never overwritten");
   app.add_flag("-r{auto},--resume{auto}", resume,
-               "Go on from a checkpoint. auto, or no word: from the newest, or start afresh. "
+               "Continue from a checkpoint. auto, or no word: from the newest, or start afresh. "
                "As --resume=best")
       ->option_text("[=auto|latest|best|PATH]")
       ->group("Resuming");

@@ -86,7 +86,7 @@ void check_backup(const BackupOptions& callback, const ClassScope& scope);
 inline ClassSpec backup_callback() {
   using S = BackupOptions;
   ClassSpec spec = class_of<S>(
-      "BackupAndRestore", "the same command again goes on where this one was interrupted",
+      "BackupAndRestore", "the same command again continues where this one was interrupted",
       {key("backup_dir", &S::backup_dir, "folder that leads to the interrupted run")
            .writes(CallbackOutput::kLink),
        parsed_key("save_freq", &S::save_freq, "epoch", parse_backup_freq,
@@ -169,7 +169,7 @@ inline ClassSpec csv_logger_callback() {
       "CSVLogger", "a table of the epochs",
       {key("filename", &S::filename, "the file").required().writes(CallbackOutput::kTable),
        key("separator", &S::separator, "one character between values"),
-       key("append", &S::append, "go on at the end of the file")},
+       key("append", &S::append, "continue at the end of the file")},
       check_csv_logger);
 }
 
@@ -227,10 +227,10 @@ inline ClassSpec swap_ema_callback() {
 // The first callback of the class with these arguments, or null.
 template <class S>
 const ConfigObject* find_callback(const Config& config) {
-  const auto found =
+  const auto match =
       std::find_if(config.callbacks.begin(), config.callbacks.end(),
                    [](const ConfigObject& callback) { return has_options<S>(callback); });
-  return found == config.callbacks.end() ? nullptr : &*found;
+  return match == config.callbacks.end() ? nullptr : &*match;
 }
 
 inline std::vector<ClassSpec> declared_callbacks() {

@@ -7,7 +7,7 @@
 //
 // A Repeat feeds the outputs of each repetition into the next. `{i}` in names and `i` in
 // expressions count from 0. Without `name` it only writes its layers several times: automatic names
-// go on.
+// continue.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // From the merged tree to typed values: every key of every section and class is present afterwards,
 // with its declared type, its place and whether it is a default. What is wrong is collected; a
-// value that cannot be read is replaced by one of the right type, so that later checks can go on.
+// value that cannot be read is replaced by one of the right type, so that later checks still run.
 #pragma once
 
 #include <string>

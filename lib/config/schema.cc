@@ -188,7 +188,7 @@ const Section& run_section() {
               key("log_steps", &S::log_steps, "a line per step in metrics.jsonl"),
               key("verbose", &S::verbose, "0 silent, 1 bar, 2 line per epoch"),
               key("resume", &S::resume,
-                  "auto: go on from the newest checkpoint of this run, or start afresh"),
+                  "auto: continue from the newest checkpoint of this run, or start afresh"),
               seconds("max_time", &S::max_time, "save and leave before this time is over: 23h30m"),
               count("check_replicas", &S::check_replicas,
                     "steps between comparisons of what several processes hold alike; 0: never", 0),
@@ -212,8 +212,8 @@ const Section& checkpoint_section() {
        key("mode", &S::mode, "which values of it are better"),
        key("on_error", &S::on_error, "when a save fails"),
        key("gather", &S::gather,
-           "root: hosts that do not share the folder send their pieces to that of rank 0"),
-       key("async", &S::async, "write while training goes on"),
+           "root: hosts that do not share the folder send their shards to that of rank 0"),
+       key("async", &S::async, "write beside the training"),
        bytes("memory", &S::memory, "most memory for that; a quarter of what is free when null")});
   return kSection;
 }
@@ -248,7 +248,7 @@ const Section& root_section() {
            section("evaluate", &S::evaluate, evaluate_section(), "what is done after fit"),
            section("run", &S::run, run_section(), "where results go"),
            section("checkpoint", &S::checkpoint, checkpoint_section(),
-                   "what a killed run goes on from"),
+                   "what a killed run resumes from"),
            section("plan", &S::plan, plan_section(), "what `plan` estimates with"),
            object("callbacks", ValueKind::kObjectList, Category::kCallback, "null",
                   "what acts on training, in order"),

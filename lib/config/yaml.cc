@@ -52,7 +52,7 @@ YamlNode YamlNode::scalar(std::string text, const SourceLoc& loc, bool quoted) {
 
 namespace {
 
-// Ends the parse after a problem that leaves nothing to go on with; it is in the diagnostics.
+// Ends the parse after a problem that leaves nothing to read; it is in the diagnostics.
 struct GiveUp {};
 
 // A node as the events give it. Aliases stay references until the whole document is known, so that
@@ -213,9 +213,9 @@ class Expander {
         node.kind = YamlNode::Kind::kList;
         node.children.reserve(raw.children.size());
         for (size_t i = 0; i < raw.children.size(); ++i) {
-          const std::span pieces = std::span(raw.children).subspan(i);
-          const size_t count = tuple_size(pieces);
-          node.children.push_back(count > 0 ? refused_tuple(pieces.first(count))
+          const std::span parts = std::span(raw.children).subspan(i);
+          const size_t count = tuple_size(parts);
+          node.children.push_back(count > 0 ? refused_tuple(parts.first(count))
                                             : expand(raw.children[i], depth + 1, alias));
           i += count > 0 ? count - 1 : 0;
         }
@@ -241,9 +241,9 @@ class Expander {
         diagnostics_.error("E104", key.loc, "a key must be text");
         continue;
       }
-      const std::vector<size_t> pieces = lone_keys_from(raw, i + 1);
-      const size_t count = tuple_size(pieces);
-      YamlNode value = count > 0 ? refused_tuple(std::span(pieces).first(count))
+      const std::vector<size_t> parts = lone_keys_from(raw, i + 1);
+      const size_t count = tuple_size(parts);
+      YamlNode value = count > 0 ? refused_tuple(std::span(parts).first(count))
                                  : expand(raw.children[i + 1], depth + 1, alias);
       i += count > 0 ? 2 * (count - 1) : 0;
       value.key = key.text;
@@ -262,18 +262,18 @@ class Expander {
     }
   }
 
-  // Python's "(28, 28, 1)" within brackets comes in pieces: `(28`, `28` and `1)`. How many from the
+  // Python's "(28, 28, 1)" within brackets comes in parts: `(28`, `28` and `1)`. How many from the
   // first are one tuple; 0 when they are none.
-  size_t tuple_size(std::span<const size_t> pieces) const {
+  size_t tuple_size(std::span<const size_t> parts) const {
     std::string text;
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      const RawNode& piece = nodes_[pieces[i]];
-      if (piece.kind != RawNode::Kind::kScalar || piece.quoted ||
-          starts_with(piece.text, "(") != (i == 0)) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const RawNode& part = nodes_[parts[i]];
+      if (part.kind != RawNode::Kind::kScalar || part.quoted ||
+          starts_with(part.text, "(") != (i == 0)) {
         return 0;
       }
-      text += (i == 0 ? "" : ",") + piece.text;
-      if (ends_with(piece.text, ")")) {
+      text += (i == 0 ? "" : ",") + part.text;
+      if (ends_with(part.text, ")")) {
         return i > 0 && list_of_tuple(text) ? i + 1 : 0;
       }
     }
@@ -296,14 +296,14 @@ class Expander {
     return out;
   }
 
-  YamlNode refused_tuple(std::span<const size_t> pieces) {
+  YamlNode refused_tuple(std::span<const size_t> parts) {
     std::vector<std::string> texts;
-    for (const size_t piece : pieces) {
-      texts.push_back(nodes_[piece].text);
+    for (const size_t part : parts) {
+      texts.push_back(nodes_[part].text);
     }
     const std::string text = join(texts, ", ");
-    SourceLoc loc = nodes_[pieces.front()].loc;
-    const SourceLoc& last = nodes_[pieces.back()].loc;
+    SourceLoc loc = nodes_[parts.front()].loc;
+    const SourceLoc& last = nodes_[parts.back()].loc;
     loc.length = last.line == loc.line ? last.column + last.length - loc.column : loc.length;
     diagnostics_.error("E112", loc, fmt::format("`{}` is no list", text))
         .with_label("write " + *list_of_tuple(text));

@@ -223,7 +223,7 @@ void Checkpointer::end_save(const FinishedSave& save) {
     if (policy_.gives_up()) {
       throw RuntimeFailure(ExitCode::kWriteFailed, text);
     }
-    return options_.warn(text + "; training goes on");
+    return options_.warn(text + "; training continues");
   }
   coordinator_.set_last_checkpoint(step);
   options_.inform(fmt::format("saved step {} ({}, {:.2f} s, {:.3f} s blocked)", step,

@@ -16,7 +16,7 @@ namespace meshtrain {
 RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSummary& plan,
                      const RunData& data, const std::string& run_dir);
 std::string saves_text(const CheckpointConfig& config);  // "every epoch, the 3 newest stay"
-// Adds where it goes on, and what has changed since.
+// Adds where it resumes, and what has changed since.
 void describe_resume(const CheckpointReader& reader, const TrainPosition& at,
                      const std::vector<ConfigChange>& changes, const DeviceMesh& mesh,
                      RunInfo& info);

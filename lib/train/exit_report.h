@@ -12,7 +12,7 @@ struct ExitReport {
   int exit_code = 0;
   std::string text;     // whole lines; empty when there is nothing to say
   std::string message;  // for the run's record
-  // All processes of the run end like this, at the same place: nobody needs to be told.
+  // All processes of the run end like this, at the same place: no message to others is needed.
   bool is_common = false;
 };
 

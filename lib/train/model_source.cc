@@ -39,7 +39,7 @@ void check_is_config(const std::vector<std::string>& files, size_t i, bool resum
   const std::string& word = files[i];
   if (is_run_dir(word)) {
     throw ConfigError("E140", {}, fmt::format("`{}` is a run, no config", word))
-        .help(fmt::format("`meshtrain resume {}` goes on with it", word))
+        .help(fmt::format("`meshtrain resume {}` continues it", word))
         .help(fmt::format("its config: {}/config.resolved.yaml", word));
   }
   std::error_code error;

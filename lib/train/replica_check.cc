@@ -30,7 +30,7 @@ void ReplicaCheck::record(const std::string& difference, int64_t step, int64_t l
       .note(equal_at_ < 0 ? std::string("it was not compared before")
                           : fmt::format("at step {} they were equal", equal_at_))
       .note("the last good checkpoint is " + checkpoint_name_or_none(last_saved))
-      .help("memory or processor of one of these hosts are likely at fault; go on without it");
+      .help("memory or processor of one of these hosts are likely at fault; resume without it");
 }
 
 }  // namespace meshtrain

@@ -116,7 +116,7 @@ std::vector<std::string> without_flags(std::vector<std::string> words,
   return words;
 }
 
-// What the next attempt is started with, and the step that it goes on from.
+// What the next attempt is started with, and the step that it resumes from.
 struct Next {
   std::vector<std::string> words;
   int64_t step = -1;  // no checkpoint

@@ -68,8 +68,8 @@ std::shared_ptr<ProcessGroup> make_group(const LaunchEnvironment& environment,
       environment.local_size == environment.size));
 }
 
-// A job that was started again, by what does not know how to go on, and a command that begins anew:
-// rarely meant. What is wrong with the config is told later.
+// A job that was started again, by what does not know how to resume, and a command that begins anew:
+// rarely meant. Errors of the config are reported later.
 void warn_of_restart(const SharedCommand& command, const LaunchEnvironment& environment) {
   const bool reads_stdin =
       std::find(command.words.begin(), command.words.end(), "-") != command.words.end();
@@ -82,7 +82,7 @@ void warn_of_restart(const SharedCommand& command, const LaunchEnvironment& envi
     if (config.run.resume == ResumeMode::kNever && find_callback<BackupOptions>(config) == nullptr) {
       show(
           fmt::format("warning: this job was started again (restart {}), and training begins anew: "
-                      "--resume would go on from the newest checkpoint\n",
+                      "--resume would continue from the newest checkpoint\n",
                       environment.restarts));
     }
   } catch (const ConfigError&) {
@@ -163,7 +163,7 @@ bool start_processes(const std::optional<SharedCommand>& command, Processes& pro
   HeartbeatOptions options;
   try {
     options = HeartbeatOptions::from_environment();
-  } catch (const ConfigError&) {  // told when all have met: agree_on_facts()
+  } catch (const ConfigError&) {  // reported when all have connected: agree_on_facts()
   }
   options.resume_command = command->resume_command;
   silence(environment.local_rank != 0);  // what is amiss on one host only is said there

@@ -35,7 +35,7 @@ class Trainer {
   }
   // Of the runner's processes; without one it is alone.
   void set_coordinator(Coordinator& coordinator) { coordinator_ = &coordinator; }
-  // fit goes on here instead of at initial_epoch; the runner must be in the state of that place.
+  // fit begins here instead of at initial_epoch; the runner must be in the state of that place.
   void start_at(TrainPosition position) { start_ = std::move(position); }
 
   // Trains epochs initial_epoch + 1 ... epochs. `validation` may be null. Throws ConfigError E316

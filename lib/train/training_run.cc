@@ -168,7 +168,7 @@ int TrainingRun::run(ResumeTarget target, bool& started, const std::optional<Rep
     record.end(exit_code, message);
     throw;
   }
-  coordinator_.on_rank_zero("ending the run's files", [&] {
+  coordinator_.on_rank_zero("closing the run's files", [&] {
     console.finish();
     record.end(0, "");
     record.close();

@@ -150,7 +150,7 @@ class Report(unittest.TestCase):
                 for tr in self.section("Changed").findall(".//tbody/tr")]
         self.assertIn(["2", "fit.epochs", "3", "5"], rows)
 
-    def test_the_verb_makes_the_same_page_at_any_time(self):
+    def test_the_subcommand_makes_the_same_page_at_any_time(self):
         self.assertEqual(run(self.folder, "report", "run", "--output", "-").stdout, self.text)
         (self.folder / "run/report.html").unlink()
         self.assertEqual(run(self.folder, "report", "run/").stdout, "run/report.html\n")

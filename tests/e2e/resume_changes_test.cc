@@ -1,4 +1,4 @@
-// Going on with a run whose config has changed since: what wins, what is refused, what is taken in
+// Resuming a run whose config has changed since: what wins, what is refused, what is taken in
 // part.
 #include <doctest/doctest.h>
 

@@ -71,8 +71,8 @@ class Board(unittest.TestCase):
     def tearDown(self):
         self.temporary.cleanup()
 
-    def train(self, *args, verb=("train", "c.yaml"), code=0):
-        result = subprocess.run([MESHTRAIN, *verb, "-q", *args], cwd=self.folder,
+    def train(self, *args, command=("train", "c.yaml"), code=0):
+        result = subprocess.run([MESHTRAIN, *command, "-q", *args], cwd=self.folder,
                                 capture_output=True, text=True)
         self.assertEqual(result.returncode, code, result.stderr)
         return result
@@ -155,7 +155,7 @@ class Board(unittest.TestCase):
         files = {p: p.read_bytes() for p in shared.rglob("*tfevents*")}
         self.assertEqual(len(files), 2)
         self.train("-o", "two", place)
-        self.train("fit.epochs=6", verb=("resume", "two"))
+        self.train("fit.epochs=6", command=("resume", "two"))
         self.assertEqual({p: p.read_bytes() for p in files}, files)
         self.assertGreater(len(list(shared.rglob("*tfevents*"))), 4)
 

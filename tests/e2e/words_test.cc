@@ -356,7 +356,7 @@ TEST_CASE("what is not the run itself leads to it") {
   check({"resume", "runs/small/latest", "--profile", "debug"}, 2, {"error[E140]: `--profile"});
   check({"plan", "runs/small/latest"}, 2,
         {"error[E140]: `runs/small/latest` is a run, no config\n",
-         "= help: `meshtrain resume runs/small/latest` goes on with it\n"});
+         "= help: `meshtrain resume runs/small/latest` continues it\n"});
 }
 
 TEST_CASE("a run that is done says that nothing is left") {

@@ -9,7 +9,7 @@
 //   4. a row in configs/KERAS.md.
 //
 // What it knows about the epochs so far (best value, patience, how long its file is) must be in
-// save_state(): a run that is killed goes on from a checkpoint, maybe in the middle of an epoch, as
+// save_state(): a killed run resumes from a checkpoint, maybe in the middle of an epoch, as
 // if nothing had happened. Files that grow must forget what was written after that checkpoint.
 #pragma once
 

@@ -14,7 +14,7 @@ EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options, CallbackContex
       restores_(options.restore_best_weights),
       baseline_(options.baseline) {}
 
-// A run that had stopped goes on only if more patience was given to it since.
+// A run that had stopped resumes only if more patience was given to it since.
 void EarlyStopping::on_train_begin(const TrainPosition& /*at*/) {
   if (stopped_epoch_ > 0 && wait_ >= patience_) {
     stops_ = true;

@@ -142,7 +142,7 @@ void ModelCheckpoint::finish(int64_t epoch, const std::string& path, const std::
     if (context().config.checkpoint.on_error == SaveFailure::kStop) {
       throw RuntimeFailure(ExitCode::kWriteFailed, error);
     }
-    context().warn(error + "; training goes on");
+    context().warn(error + "; training continues");
     return;
   }
   if (verbose_) {

@@ -1,6 +1,6 @@
 // Keras' SwapEMAWeights: evaluation sees the averages of the weights that the optimizer keeps.
 //
-// A checkpoint may be made while they are swapped; its state says so, and the run that goes on from
+// A checkpoint may be made while they are swapped; its state says so, and the run that resumes from
 // it swaps them back in time.
 #pragma once
 

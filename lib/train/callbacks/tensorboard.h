@@ -7,7 +7,7 @@
 //               keras (the model as Keras' JSON), config, and the graph of the layers
 //   validation  epoch_<log> without val_; evaluation_<log>_vs_iterations: step = optimizer steps
 //
-// A run that goes on cuts the files back to what they were at its checkpoint and continues in a new
+// A resumed run cuts the files back to what they were at its checkpoint and continues in a new
 // one, so that each step is there once.
 #pragma once
 

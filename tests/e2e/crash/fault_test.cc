@@ -193,7 +193,7 @@ TEST_CASE("a save that fails says why and training continues") {
                  .environment = {fmt::format("MESHTRAIN_FAULT={}:{}", calls[i], cases[i].fails)}});
     CHECK(once.exit_code == 0);
     CHECK_MESSAGE(contains(once.err, cases[i].says), once.err);
-    CHECK(contains(once.err, "; the last good one is 000002; training goes on"));
+    CHECK(contains(once.err, "; the last good one is 000002; training continues"));
     CHECK(
         contains(once.err, cases[i].fails == std::string("ENOSPC") ? " free); the last" : "; the"));
     CHECK(outcome(folder) == expected);

@@ -137,7 +137,7 @@ TEST_CASE(
     CHECK_MESSAGE(result.exit_code == 74, result.err);  // the last save fails, too
     CHECK(result.err.find("was not saved: rank 1 on host ") != std::string::npos);
     CHECK(result.err.find("No space left on device") != std::string::npos);
-    CHECK((result.err.find("training goes on") != std::string::npos) == (policy == "continue"));
+    CHECK((result.err.find("training continues") != std::string::npos) == (policy == "continue"));
     const NewestCheckpoint newest = newest_checkpoint(folder.file("work/run/checkpoints"));
     CHECK(newest.damaged.empty());
     REQUIRE(newest.reader != nullptr);

@@ -175,16 +175,6 @@ void check_metric_case(const Json& all, const Json& c, DType dtype) {
       });
 }
 
-std::set<std::string> names_of(Category category, const std::set<std::string>& without) {
-  std::set<std::string> names;
-  for (const std::string& name : class_names(category)) {
-    if (!without.contains(name)) {
-      names.insert(name);
-    }
-  }
-  return names;
-}
-
 TEST_CASE("every loss and its gradient is Keras'") {
   std::set<std::string> compared;
   const Json all = test::golden_json("keras/losses");

@@ -124,9 +124,11 @@ TEST_CASE("a loss scale moves and skips steps as Keras' does") {
 TEST_CASE("regularizers and their gradients are Keras'") {
   const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["cases"].size() >= 20);
+  std::set<std::string> compared;
   for (const Json& c : golden["cases"]) {
     CAPTURE(json_text(c["class_name"]));
     CAPTURE(json_text(c["config"]));
+    compared.insert(c["class_name"]);
     const ConfigObject regularizer =
         object_from_json(Category::kRegularizer, c["class_name"], c["config"]);
     const HostTensor weight = signed_doubles(c["seed"], c["shape"].get<Shape>(), 2);
@@ -144,14 +146,17 @@ TEST_CASE("regularizers and their gradients are Keras'") {
           check_near(numbers(results.at("1")), list_of(c["gradient"]), 1e-7);
         });
   }
+  CHECK(compared == names_of(Category::kRegularizer));
 }
 
 TEST_CASE("constraints project as Keras' do") {
   const Json golden = test::golden_json("keras/penalties");
   REQUIRE(golden["constraints"].size() >= 15);
+  std::set<std::string> compared;
   for (const Json& c : golden["constraints"]) {
     CAPTURE(json_text(c["class_name"]));
     CAPTURE(json_text(c["config"]));
+    compared.insert(c["class_name"]);
     const ConfigObject constraint =
         object_from_json(Category::kConstraint, c["class_name"], c["config"]);
     const HostTensor weight = signed_doubles(c["seed"], c["shape"].get<Shape>(), 2);
@@ -166,6 +171,7 @@ TEST_CASE("constraints project as Keras' do") {
           check_near(numbers(results.at("0")), list_of(c["result"]), 1e-12);
         });
   }
+  CHECK(compared == names_of(Category::kConstraint));
 }
 
 }  // namespace
