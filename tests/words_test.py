@@ -65,8 +65,6 @@ SUFFIXES = {".h", ".cc", ".cuh", ".py", ".sh", ".cmake", ".md", ".yaml", ".txt"}
 # Not read: goldens, inputs of tests, what programs write, and this test, which names the words.
 IGNORED = re.compile(r"tests/(golden|fuzz/corpus|bench/results|errors/.*\.(txt|yaml)$)|configs/REFERENCE\.md$|"
                      r"tests/words_test\.py$|.*/__pycache__/")
-# Files that are not renamed yet: this list shall become empty.
-NOT_YET = re.compile(r"^$")
 # Another sense: (pattern of the path, word, reason).
 ALLOWED = [
     (r"app/subcommands/inspect\.cc$|lib/checkpoint/(format\.(h|cc)|part\.cc)$|tests/(fuzz/bombs|e2e/resume)_test\.cc$", "pieces",
@@ -104,8 +102,6 @@ def check_tree(root, allowed=None):
     allowed = ALLOWED if allowed is None else allowed
     count, problems, used = 0, [], set()
     for name in files(root):
-        if NOT_YET.match(name):
-            continue
         count += 1
         for number, line in enumerate((root / name).read_text(errors="replace").splitlines(), 1):
             for word, use in words_in(name, line):

@@ -25,7 +25,7 @@ PACKAGES = {
 }
 # What opens each library without a GPU: its version and functions; kernels compiled. No convolution is planned: cuDNN
 # 9.1 knows no GPU that is not here, and 9.28 of these packages failed without a driver's library.
-CASES = "each library is told with its version and file,a cubin is an ELF file*,products and sums are not contracted*"
+CASES = "each library is named with its version and file,a cubin is an ELF file*,products and sums are not contracted*"
 # Found again for each version.
 HEADERS = ["CUDA_*INCLUDE_DIR", "NVRTC_INCLUDE_DIR", "CUBLASLT_INCLUDE_DIR", "CUDNN_INCLUDE_DIR", "NCCL_INCLUDE_DIR"]
 

@@ -130,8 +130,8 @@ void Communicators::fail(ncclResult_t status, ncclComm_t communicator,
              is_own ? ExitCode::kMesh : ExitCode::kRankLost);
 }
 
-void Communicators::settle(ncclResult_t status, ncclComm_t communicator, std::string_view call,
-                           std::chrono::seconds limit) {
+void Communicators::wait_until_done(ncclResult_t status, ncclComm_t communicator,
+                                    std::string_view call, std::chrono::seconds limit) {
   Patience patience;
   for (const auto end = Clock::now() + limit; status == ncclInProgress; patience.wait()) {
     if (Clock::now() >= end) {
@@ -162,7 +162,7 @@ void Communicators::join(const Nccl& nccl, const std::string& id, int rank, int 
     const Lock held = lock();
     status = nccl.ncclCommInitRankConfig(&world_, size, unique, rank, &config);
   }
-  settle(status, world_, "ncclCommInitRankConfig", limit);
+  wait_until_done(status, world_, "ncclCommInitRankConfig", limit);
 }
 
 ncclComm_t Communicators::of(const std::vector<int>& ranks) {
@@ -186,8 +186,8 @@ ncclComm_t Communicators::of(const std::vector<int>& ranks) {
     if (status == ncclSuccess)
       status = ncclInProgress;
   }
-  settle(status, world_, call);
-  settle(ncclInProgress, *part, call);
+  wait_until_done(status, world_, call);
+  wait_until_done(ncclInProgress, *part, call);
   return *part;
 }
 
@@ -211,7 +211,7 @@ void Communicators::enqueue(const ExchangeSpec& exchange, CUstream stream) {
   }
   if (first != ncclSuccess)
     fail(first, world_, call);
-  settle(status, world_, call);
+  wait_until_done(status, world_, call);
 }
 
 template <class Call>
@@ -222,7 +222,8 @@ void Communicators::enqueue_one(std::string_view kind, const std::vector<int>& r
     const Lock held = lock();
     status = call();
   }
-  settle(status, communicator, fmt::format("{} with ranks {}", kind, fmt::join(ranks, ", ")));
+  wait_until_done(status, communicator,
+                  fmt::format("{} with ranks {}", kind, fmt::join(ranks, ", ")));
 }
 
 void Communicators::enqueue(const AllReduceSpec& what, ncclComm_t communicator, CUstream stream) {
@@ -287,7 +288,7 @@ void Communicators::check_aborted() const {
 //
 // NCCL tells what runs to stop at once, but does not come back before every graph with its calls is
 // gone: those of the thread that waits here for the end of one, or aborts. As a group, all
-// communicators are told before one is waited for.
+// communicators are aborted before one is waited for.
 void Communicators::abort() {
   if (is_aborted_.exchange(true))
     return;

@@ -62,8 +62,8 @@ class Communicators {
   void enqueue_one(std::string_view kind, const std::vector<int>& ranks, ncclComm_t communicator,
                    const Call& call);
   // Until what `call` began is done.
-  void settle(ncclResult_t status, ncclComm_t communicator, std::string_view call,
-              std::chrono::seconds limit = kLimit);
+  void wait_until_done(ncclResult_t status, ncclComm_t communicator, std::string_view call,
+                       std::chrono::seconds limit = kLimit);
   [[noreturn]] void fail(ncclResult_t status, ncclComm_t communicator, std::string_view call) const;
   void finish(ncclComm_t communicator);
 

@@ -1,4 +1,4 @@
-// What the parts of a device share: which one it is, its streams, and how its errors are told.
+// What the parts of a device share: which one it is, its streams, and how its errors are reported.
 #pragma once
 
 #include <cublasLt.h>

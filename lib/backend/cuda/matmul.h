@@ -76,7 +76,7 @@ class Matmuls {
   bool choose(MatmulPlan& plan, const gpu::Matmul& matmul, const std::string& key);
   // Takes the fastest of these, as long as there is time and memory for it.
   void measure(MatmulPlan& plan, const gpu::Matmul& matmul,
-               const std::vector<cublasLtMatmulHeuristicResult_t>& found);
+               const std::vector<cublasLtMatmulHeuristicResult_t>& results);
   std::optional<EpilogueTimes> measure_epilogue(const gpu::Matmul& matmul);
   void run_trial(const MatmulPlan& plan, const gpu::Matmul& matmul, std::byte* memory);
 

@@ -24,7 +24,7 @@ struct MatmulLayout {
 std::optional<MatmulLayout> matmul_layout(const MatmulSpec& spec);
 
 // The largest power of two, up to 16, of which both the address and all the batches' are multiples
-// (`step` bytes apart). No more than kernels look at: a piece lies in one block of memory behind
+// (`step` bytes apart). No more than kernels look at: a chunk is in one block of memory behind
 // others or, in another process, alone, and must have the same algorithm in both.
 uint32_t alignment_of(const std::byte* data, int64_t step);
 

@@ -92,8 +92,8 @@ size_t result_bytes(const gpu::Matmul& matmul) {
   return (bytes + 255) / 256 * 256;
 }
 
-// Whether there is no candidate, on any GPU of this kind. Products with epilogues are told so in
-// several ways.
+// Whether there is no candidate, on any GPU of this kind. Products with epilogues get that answer
+// in several ways.
 bool is_none(cublasStatus_t status, const gpu::Matmul& matmul) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ||
          (matmul.epilogue &&

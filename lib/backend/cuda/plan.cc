@@ -53,9 +53,9 @@ class StreamPlan final : public gpu::Plan {
 
  private:
   // What is enqueued on `to` from now on comes behind all that is on `from`.
-  void hand_over(const EventHandle& meeting, CUstream from, CUstream to) {
-    core_.check(driver().cuEventRecord(meeting.get(), from), "cuEventRecord");
-    core_.check(driver().cuStreamWaitEvent(to, meeting.get(), CU_EVENT_WAIT_DEFAULT),
+  void hand_over(const EventHandle& joint, CUstream from, CUstream to) {
+    core_.check(driver().cuEventRecord(joint.get(), from), "cuEventRecord");
+    core_.check(driver().cuStreamWaitEvent(to, joint.get(), CU_EVENT_WAIT_DEFAULT),
                 "cuStreamWaitEvent");
   }
 
@@ -96,10 +96,10 @@ class GraphBuilder {
       add_all(last, ends[static_cast<size_t>(call)]);
     if (last.size() < 2)
       return last;
-    CUgraphNode meeting = nullptr;
-    core_.check(driver().cuGraphAddEmptyNode(&meeting, graph_, last.data(), last.size()),
+    CUgraphNode joint = nullptr;
+    core_.check(driver().cuGraphAddEmptyNode(&joint, graph_, last.data(), last.size()),
                 "cuGraphAddEmptyNode");
-    return {meeting};
+    return {joint};
   }
 
   CUgraphExec instantiate() {
@@ -196,7 +196,7 @@ class GraphPlan final : public gpu::Plan {
     try {
       core_.wait_for(core_.work);  // it may be running
     } catch (const Error&) {
-      // Whoever waits for results was told, or will be.
+      // The error was or will be reported to whoever waits for results.
     }
     driver().cuGraphExecDestroy(graph_);
   }

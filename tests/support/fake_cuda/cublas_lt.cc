@@ -1,4 +1,4 @@
-// A cuBLASLt that checks what it is told and computes by the emulator's loops.
+// A cuBLASLt that checks what it is asked for and computes by the emulator's loops.
 //
 // It offers two algorithms. The first has a workspace and two kernels, of which the second finds
 // out whether another call used the workspace in between; the other has one kernel, and is faster.

@@ -243,15 +243,15 @@ MESHTRAIN_FAKE cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus*
           *graph = name;
       }
     }
-    stream.told.clear();
+    stream.reported.clear();
     for (Node* node : stream.frontier)
-      stream.told.push_back(handle_of(node));
+      stream.reported.push_back(handle_of(node));
     if (nodes != nullptr)
-      *nodes = stream.told.data();
+      *nodes = stream.reported.data();
     if (edges != nullptr)
       *edges = nullptr;
     if (count != nullptr)
-      *count = stream.told.size();
+      *count = stream.reported.size();
   });
 }
 MESHTRAIN_FAKE cuStreamEndCapture(CUstream handle, CUgraph* out) {

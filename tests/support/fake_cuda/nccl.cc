@@ -138,7 +138,7 @@ void compute(Clique& clique, Collective& collective) {
   collective.is_done = true;
 }
 
-void check_alike(const Part& mine, const Part& other) {
+void check_consistent(const Part& mine, const Part& other) {
   if (mine.kind != other.kind || mine.count != other.count || mine.type != other.type ||
       mine.reduction != other.reduction)
     refuse(CUDA_ERROR_INVALID_VALUE, "a rank comes with {} of {}, another with {} of {}", mine.kind,
@@ -169,7 +169,7 @@ void enqueue_collective(ncclComm& comm, const Part& part, cudaStream_t handle) {
         number = comm.collectives++;
         Collective& own = clique.collectives[*number];
         if (!own.parts.empty())
-          check_alike(part, own.parts.begin()->second);
+          check_consistent(part, own.parts.begin()->second);
         own.parts[comm.rank] = part;
       }
       Collective& collective = clique.collectives[*number];
@@ -211,7 +211,7 @@ Outcome exchange(ncclComm& comm, const Group& own, std::vector<std::shared_ptr<P
     if (!received[i] && is_next && !queue.empty()) {
       const std::shared_ptr<Part> message = queue.front();
       queue.pop_front();
-      check_alike(part, *message);
+      check_consistent(part, *message);
       std::memcpy(part.to, message->from, bytes_of(part));
       message->from = nullptr;  // received
       received[i] = true;

@@ -93,8 +93,8 @@ struct Stream {
   std::shared_ptr<Op> last;  // enqueued
   double time = 0;
   std::shared_ptr<Capture> capture;
-  std::vector<Node*> frontier;    // what the next captured node comes after
-  std::vector<CUgraphNode> told;  // of cuStreamGetCaptureInfo: valid until the next call
+  std::vector<Node*> frontier;        // what the next captured node comes after
+  std::vector<CUgraphNode> reported;  // of cuStreamGetCaptureInfo: valid until the next call
 };
 
 struct Event {

@@ -22,7 +22,7 @@
 #endif
 
 // void meshtrain_fiber_switch(void** from, void* to): keeps what the called function must keep on
-// the own stack and the stack's pointer in *from, then goes on where `to` was left.
+// the own stack and the stack's pointer in *from, then continues where `to` was left.
 asm(R"(
   .text
   .hidden meshtrain_fiber_switch
@@ -152,7 +152,7 @@ class Threads {
 #endif
   }
 
-  // Every thread to where it waits or ends; then lets go on those for whom all others have come.
+  // Every thread to where it waits or ends; then resumes those for whom all others have come.
   // False when nobody is left.
   bool step(const std::vector<unsigned>& order) {
     for (unsigned t : order) {

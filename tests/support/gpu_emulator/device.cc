@@ -115,7 +115,7 @@ class HostDevice final : public Device {
     try {
       synchronize();  // others may be waiting for it
     } catch (...) {
-      // Whoever asked for that work was told.
+      // The error of that work was reported.
     }
   }
 

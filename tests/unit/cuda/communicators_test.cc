@@ -240,7 +240,7 @@ TEST_CASE("errors of NCCL name call and rank and peers and step") {
   joined.nccl.end = ncclSystemError;
   says(caught([&] { joined.communicators->check(); }).text, "communication failed on rank 1 of 4");
   joined.nccl.graphs.set_value();
-  // Its kernels are told to end, and what waits behind them learns that they did not end well.
+  // Its kernels are asked to end, and what waits behind them learns that they did not end well.
   says(caught([&] { joined.communicators->check_aborted(); }).text, "communication was aborted");
   joined.communicators.reset();
   CHECK(joined.nccl.aborted == joined.nccl.communicators);

@@ -70,7 +70,7 @@ TEST_CASE("a file that is no library is refused in the loader's words") {
   CHECK(loaded.says("file too short"));
 }
 
-TEST_CASE("another library and another build are told apart") {
+TEST_CASE("another library and another build are distinguished") {
   const Loaded other = load("libm.so.6");
   CHECK(other.runtime == nullptr);
   CHECK(other.says("libm.so.6 is not meshtrain's GPU library: it has no meshtrain_gpu_runtime"));

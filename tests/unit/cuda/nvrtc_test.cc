@@ -112,7 +112,7 @@ TEST_CASE("code comes from the cache the second time and not when the file is da
 }
 
 // All four, of one generation.
-TEST_CASE("each library is told with its version and file") {
+TEST_CASE("each library is named with its version and file") {
   const std::vector<gpu::LibraryInfo> infos = cuda::library_infos();
   REQUIRE(infos.size() == 4);
   for (const gpu::LibraryInfo& info : infos) {

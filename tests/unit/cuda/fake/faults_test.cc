@@ -89,7 +89,7 @@ std::string outcome(const Way& way) {
   }
 }
 
-bool is_told(const std::string& message) {
+bool is_reported(const std::string& message) {
   return message.rfind("gpu:0 (", 0) == 0 && message.find(" failed: ") != std::string::npos;
 }
 
@@ -121,7 +121,7 @@ void check_faults(const Way& way, Fault fault) {
     CAPTURE(i);
     CAPTURE(name);
     CAPTURE(static_cast<int>(fault));
-    const bool is_right = message.empty() ? may_be_silent(name, way) : is_told(message);
+    const bool is_right = message.empty() ? may_be_silent(name, way) : is_reported(message);
     CHECK_MESSAGE(is_right, message);
     check_clean(live);
   }
@@ -138,24 +138,24 @@ TEST_CASE("each call that fails is named or does no harm and nothing is left") {
   }
 }
 
-TEST_CASE("each allocation that finds no memory is told and nothing is left") {
+TEST_CASE("each allocation that finds no memory is reported and nothing is left") {
   set_order(0);
   fake_cuda::clear_faults();
   CHECK(outcome({}) == "");
   const int64_t allocations = fake_cuda::num_allocations();
   CHECK(allocations >= 6);
-  size_t told = 0;
+  size_t reported = 0;
   for (int64_t i = 0; i < allocations; ++i) {
     const std::string live = fake_cuda::live_objects();
     fake_cuda::fail_allocation(i);
     const std::string message = outcome({});
     fake_cuda::clear_faults();
     CAPTURE(i);
-    told += message.find("out of memory") != std::string::npos ? 1 : 0;
+    reported += message.find("out of memory") != std::string::npos ? 1 : 0;
     CHECK((message.empty() || message.find("out of memory") != std::string::npos));
     check_clean(live);
   }
-  CHECK(told + 1 >= static_cast<size_t>(allocations));  // but for the trial of the product
+  CHECK(reported + 1 >= static_cast<size_t>(allocations));  // but for the trial of the product
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Devices of several processes, which are threads, by the fake NCCL.
 #include <numeric>
 
-#include "backend/gpu/known_answer.h"
+#include "backend/gpu/self_test.h"
 #include "base/error.h"
 #include "fake_gpu.h"
 #include "support/thread_group.h"

@@ -92,7 +92,7 @@ int run_program(const TempFolder& folder, const std::string& words) {
   return std::system(command.c_str());
 }
 
-TEST_CASE("a run that goes on from its checkpoint has the weights of one that never stopped") {
+TEST_CASE("a run resumed from its checkpoint has the weights of one that never stopped") {
   fake_runtime();
   const TempFolder folder;
   folder.write("dense.yaml", R"(
