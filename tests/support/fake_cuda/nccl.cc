@@ -351,7 +351,7 @@ MESHTRAIN_FAKE ncclCommDestroy(ncclComm_t comm) {
 MESHTRAIN_FAKE ncclCommAbort(ncclComm_t comm) {
   return answer("ncclCommAbort", [&] {
     ncclComm& aborted = comm_of(comm);
-    aborted.is_aborted = true;
+    aborted.is_aborted = state().has_aborted = true;
     if (aborted.clique != nullptr)
       aborted.clique->is_broken = true;
     end_comm(aborted);

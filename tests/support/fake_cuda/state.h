@@ -175,6 +175,7 @@ struct State {
   std::map<std::byte*, std::vector<std::byte>> pinned;
   std::map<std::string, int> handles;  // of the libraries
   uint64_t draws = 0, captures = 0;
+  bool has_aborted = false;  // a communicator of this process
 };
 MESHTRAIN_FAKE_API State& state();
 // $MESHTRAIN_EMULATOR_GPUS, which tests may change: so many of the state's devices can be used.
