@@ -41,6 +41,8 @@ constexpr EnvironmentName kNames[] = {
     {"MESHTRAIN_FUZZ", Reader::kTests, "the reader that is fuzzed"},
     {"MESHTRAIN_FUZZ_BUILD", Reader::kTests, "the folder where the fuzzed program is built"},
     {"MESHTRAIN_WERROR", Reader::kTests, "builds with warnings as errors"},
+    {"MESHTRAIN_FAKE_CUDA_IDLE", Reader::kTests, "the fake CUDA computes no products"},
+    {"MESHTRAIN_FAKE_CUDA_KEEPS", Reader::kTests, "the fake CUDA allows memory that is left"},
     {"MESHTRAIN_GPU_SPECS", Reader::kTests, "the kernels that are compared"},
     {"MESHTRAIN_PYTHON", Reader::kTests, "the Python that has NumPy, h5py and Keras"},
     {"MESHTRAIN_RANDOM_CASES", Reader::kTests, "how many random cases are tried"},

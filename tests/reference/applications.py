@@ -29,7 +29,7 @@ SPLIT = {
     "MobileNetV2": r"block_.*_(expand|project)/kernel",
     "MobileNetV3Small": r"expanded_conv.*(expand|project)/kernel",
     "EfficientNetB0": r"block.*(expand|project)_conv/kernel",
-    "NASNetMobile": r"separable_conv_.*_[0-9]+/pointwise_kernel",
+    "NASNetMobile": r"separable_conv_.*(?<!stem)_[0-9]+/pointwise_kernel",
 }
 TAKES_PIXELS = {"MobileNetV3Small", "EfficientNetB0"}  # 0 to 255; the others take -1 to 1
 

@@ -152,7 +152,11 @@ def main():
         if failed:
             print("\n".join(failed))
             return 1
-        REFERENCE.write_text(json.dumps({"machine": machine(), "cases": results}, indent=1, sort_keys=True) + "\n")
+        kept = json.loads(REFERENCE.read_text()) if arguments.only else {"machine": machine(), "cases": {}}
+        if kept["machine"] != machine():
+            parser.error("--only keeps the other cases, which are of another machine")
+        kept["cases"] |= results
+        REFERENCE.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
         print(f"{len(results)} cases are written to {REFERENCE}")
         return 0
     if arguments.against:
