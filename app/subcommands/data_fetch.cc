@@ -79,8 +79,7 @@ std::string fetch_file(const SetFile& file, const std::string& folder,
     default:
       throw StopRequested(
           stop_signal() == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
-          fmt::format("stopped; the next `meshtrain data fetch` continues {}.part",
-                      download.path));
+          fmt::format("stopped; the next `meshtrain data fetch` continues {}.part", download.path));
   }
 }
 

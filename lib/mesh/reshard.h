@@ -49,8 +49,8 @@ int64_t bytes_sent(MoveKind kind, int64_t bytes, int64_t n);
 int64_t bytes_sent(const ReshardMove& move, const Sharding& source, const Shape& shape, DType dtype,
                    const DeviceMesh& mesh);
 
-// Changes `state` as a collective does whose attributes are these; a permute names the axes that the
-// dimension has afterwards. Returns why it cannot be done so, null when it was.
+// Changes `state` as a collective does whose attributes are these; a permute names the axes that
+// the dimension has afterwards. Returns why it cannot be done so, null when it was.
 const char* apply_move(Sharding& state, MoveKind kind, const AxisList& axes, int dim, int to_dim,
                        const DeviceMesh& mesh);
 

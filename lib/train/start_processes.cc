@@ -68,8 +68,8 @@ std::shared_ptr<ProcessGroup> make_group(const LaunchEnvironment& environment,
       environment.local_size == environment.size));
 }
 
-// A job that was started again, by what does not know how to resume, and a command that begins anew:
-// rarely meant. Errors of the config are reported later.
+// A job that was started again, by what does not know how to resume, and a command that begins
+// anew: rarely meant. Errors of the config are reported later.
 void warn_of_restart(const SharedCommand& command, const LaunchEnvironment& environment) {
   const bool reads_stdin =
       std::find(command.words.begin(), command.words.end(), "-") != command.words.end();
@@ -79,7 +79,8 @@ void warn_of_restart(const SharedCommand& command, const LaunchEnvironment& envi
   }
   try {
     const Config config = load_config(command.load());
-    if (config.run.resume == ResumeMode::kNever && find_callback<BackupOptions>(config) == nullptr) {
+    if (config.run.resume == ResumeMode::kNever &&
+        find_callback<BackupOptions>(config) == nullptr) {
       show(
           fmt::format("warning: this job was started again (restart {}), and training begins anew: "
                       "--resume would continue from the newest checkpoint\n",

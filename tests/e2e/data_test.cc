@@ -179,8 +179,7 @@ TEST_CASE("data fetch: an interrupted download ends with 130 and keeps its part"
   };
   const Result result = run(command);
   CHECK(result.exit_code == 130);
-  CHECK(result.err ==
-        "stopped; the next `meshtrain data fetch` continues sets/mnist.npz.part\n");
+  CHECK(result.err == "stopped; the next `meshtrain data fetch` continues sets/mnist.npz.part\n");
   CHECK(!fs::exists(folder.file("sets/mnist.npz")));
   CHECK(fs::file_size(folder.file("sets/mnist.npz.part")) >= 40'000);
   // The rest comes, and only then is it seen that these are not the digits.

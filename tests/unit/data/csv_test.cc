@@ -252,7 +252,8 @@ TEST_CASE("parse_csv: other data take classes and means over from the training d
   CHECK(test.learned.categories == train.learned.categories);
   const Caught unknown = caught([&] { parse("n,c,y\n1,pink,yes\n", settings, &train.learned); });
   CHECK(unknown.code == "E312");
-  CHECK(unknown.says("column `c` is `pink`, which is not among the 3 known: `blue`, `green`, `red`"));
+  CHECK(
+      unknown.says("column `c` is `pink`, which is not among the 3 known: `blue`, `green`, `red`"));
   // Labels that are numbers in training are no classes elsewhere.
   const CsvTable numbers = parse("n,c,y\n1,red,5\n", settings);
   CHECK(caught([&] { parse("n,c,y\n1,red,yes\n", settings, &numbers.learned); }).code == "E310");
