@@ -15,6 +15,7 @@
 #include "comm/process_exit.h"
 #include "comm/socket.h"
 #include "comm/tcp/tcp_group.h"
+#include "config/callback_classes.h"
 #include "engine/devices.h"
 #include "exec/share_cores.h"
 #include "exec/worker_pool.h"

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "checkpoint/shared_folder.h"
 #include "checkpoint/snapshot.h"
+#include "config/callback_classes.h"
 #include "engine/adapt.h"
 #include "engine/signals.h"
 #include "engine/weights.h"
