@@ -36,8 +36,8 @@ struct StepSpec {
   MESHTRAIN_FIELDS(path, last_reads);
 };
 
-// Scratch memory of this step. `name` is a placeholder address in the list; a visitor replaces it
-// by memory of its backend.
+// Scratch memory of this step. Specs of the list refer to it by the address `name`, which is never
+// read or written: each backend maps it to memory of its own.
 struct ScratchSpec {
   std::byte* name = nullptr;
   int64_t bytes = 0;
@@ -55,7 +55,7 @@ struct EndGroup {
 
 // Row fusion: tapes, reductions, copies and one_hots between begin and end may run as one kernel, a
 // row of their arrays at a time. Only results at `read_later` must be written; other results may
-// have placeholder addresses. No result overlaps an operand that a later spec reads.
+// have addresses that no memory backs. No result overlaps an operand that a later spec reads.
 struct BeginRowFusion {
   MESHTRAIN_FIELDS();
 };

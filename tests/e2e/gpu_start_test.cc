@@ -91,7 +91,7 @@ TEST_CASE("processes of mpirun without a driver say so once, with exit code 4") 
   }
 }
 
-TEST_CASE("a driver that is too old, a stub, and one without GPUs are distinguished") {
+TEST_CASE("a driver that is too old, libcuda without a driver, and no GPUs are distinguished") {
   const GpuStart folder;
   const auto says = [&](const Result& result, const std::string& words) {
     CHECK(result.exit_code == 4);
