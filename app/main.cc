@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/streams.h"
 #include "base/text.h"
+#include "data/data_sizes.h"
 #include "help.h"
 #include "output.h"
 #include "subcommand.h"
@@ -98,6 +99,7 @@ int run_subcommand(const Subcommand& subcommand, Invocation& invocation) {
 
 int run(int argc, char** argv) {
   prepare_streams();
+  set_data_sizes_reader(read_data_sizes);
   mute_nonzero_ranks();
   CLI::App app("Sharded neural network training from one YAML file", "meshtrain");
   Invocation invocation{.command_line = {argv, argv + argc}};

@@ -30,7 +30,8 @@ std::vector<InspectedPart> inspect_config(const ConfigWords& words) {
                                                       &config.data.test};
   std::vector<InspectedPart> out;
   for (size_t i = 0; i < 3; ++i) {
-    const bool is_split = parts[i] == DataPart::kValidation && config.fit.validation_split > 0;
+    const bool is_split = (parts[i] == DataPart::kValidation && config.validates()) ||
+                          (parts[i] == DataPart::kTest && config.data.split.test > 0);
     if (!given[i]->has_value() && !is_split) {
       continue;
     }
@@ -38,6 +39,9 @@ std::vector<InspectedPart> inspect_config(const ConfigWords& words) {
     const RunData data = load_run_data(config, parts[i] == DataPart::kTrain, parts[i]);
     out.push_back(inspect_dataset(std::string(data_part_name(parts[i])), *data.part(parts[i]),
                                   batches[i], drops && i == 0));
+    if (given[i]->has_value()) {
+      out.back().table = profile_source(**given[i], config.data);
+    }
   }
   return out;
 }

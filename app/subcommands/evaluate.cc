@@ -34,7 +34,7 @@ void warn_of_ids(const Config& config, DataPart part, const std::string& weights
   const std::optional<ConfigObject>& own = part == DataPart::kTest         ? data.test
                                            : part == DataPart::kValidation ? data.validation
                                                                            : data.train;
-  const std::optional<ConfigObject>& source = own ? own : data.train;  // validation_split
+  const std::optional<ConfigObject>& source = own ? own : data.train;  // split from it
   if (source && (&source == &data.train || training_source(*source) != nullptr)) {
     warn_of_nothing_learned(*source, weights, warnings);
   }

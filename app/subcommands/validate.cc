@@ -1,16 +1,21 @@
 // meshtrain validate: every problem of a config at once; for people, editors and CI.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "base/text.h"
 #include "config/expression.h"
 #include "config_words.h"
 #include "engine/adapt.h"
 #include "engine/run_data.h"
 #include "engine/setup.h"
+#include "engine/weights.h"
 #include "output.h"
 #include "record/events.h"
 #include "subcommand.h"
 #include "train/callbacks/make_callbacks.h"
+#include "train/load_weights.h"
 
 namespace meshtrain {
 namespace {
@@ -19,6 +24,7 @@ struct ValidateOptions {
   ConfigWords config;
   std::string format = "text";
   bool quiet = false;
+  bool scan = false;
 };
 
 std::string json_of(const Diagnostic& d) {
@@ -49,29 +55,79 @@ std::string json_of(const Diagnostics& diagnostics) {
       !diagnostics.has_errors(), diagnostics.num_errors(), diagnostics.num_warnings(), list, names);
 }
 
-// Everything that is wrong with a config. Its data are what the sources say that need no file, or
-// else what model and loss imply.
-Diagnostics problems_of(const ConfigWords& words) {
-  Diagnostics found;
+// Runs `action`; the problems of a ConfigError join `found`.
+void collect(Diagnostics& found, const std::function<void()>& action) {
   try {
-    const Config config = load_config(words.load(true));
-    const RunData data = run_data_spec(config, found);
+    action();
+  } catch (const ConfigError& error) {
+    found.append(error.diagnostics());
+  }
+}
+
+// What is wrong with mesh and layouts (E2xx) of a config that has other errors, where its model can
+// be built.
+void add_layout_problems(LoadOptions options, Diagnostics& found) {
+  options.sections = {"version", "name",         "vars",         "model",
+                      "blocks",  "distribution", "dtype_policy", "dtype_policy_map"};
+  options.require_data = false;
+  Diagnostics others;
+  collect(others, [&] { const Setup setup(load_config(options), nullptr); });
+  for (const Diagnostic& problem : others.list()) {
+    const bool is_known =
+        std::any_of(found.list().begin(), found.list().end(), [&](const Diagnostic& known) {
+          return known.code == problem.code && known.message == problem.message;
+        });
+    if (problem.code.starts_with("E2") && !is_known) {
+      found.error(problem.code, problem.loc, problem.message) = problem;
+    }
+  }
+}
+
+// Compares the names and shapes of fit.initial_weights with those of the model.
+void check_initial_weights(const Config& config, const Model& model, Diagnostics& found) {
+  const Located<std::string>& weights = config.fit.initial_weights;
+  if (weights.value.empty()) {
+    check_adaptation(model, found);
+    return;
+  }
+  Diagnostics problems;
+  collect(problems, [&] {
+    const std::string path = weights_in(weights);
+    fitting_weights(read_weights_in(path, &model), wanted_weights(model), path, weights.loc);
+  });
+  for (const Diagnostic& problem : problems.list()) {
+    Diagnostic& added = found.error(problem.code, problem.loc, problem.message);
+    added = problem;
+    added.loc = problem.loc ? problem.loc : weights.loc;
+  }
+}
+
+// Everything that is wrong with a config. Its data are what can be known of them in a moment, or
+// else what model and loss imply.
+Diagnostics problems_of(const ConfigWords& words, bool scan) {
+  Diagnostics found;
+  const LoadOptions options = words.load(true);
+  try {
+    const Config config = load_config(options);
+    RunData data = run_data_spec(config, scan, found);
     const bool is_known = data.train && !found.has_errors();
     const DataSpec spec = is_known ? data_spec(*data.train) : DataSpec();
     const Setup setup(config, is_known ? &spec : nullptr);
     found.append(setup.warnings());
-    check_callbacks(setup, config.data.validation || config.fit.validation_split.value > 0, found);
-    if (config.fit.initial_weights.value.empty()) {
-      check_adaptation(setup.model(), found);
+    check_callbacks(setup, config.validates(), found);
+    check_initial_weights(config, setup.model(), found);
+    if (is_known) {
+      collect(found, [&] { check_run_ids(setup, data); });
     }
   } catch (const ConfigError& error) {
     found.append(error.diagnostics());
+    add_layout_problems(options, found);
   }
   return found;
 }
 
 int run_validate(const ValidateOptions& options, Invocation&) {
-  const Diagnostics found = problems_of(options.config);
+  const Diagnostics found = problems_of(options.config, options.scan);
   if (options.format == "json") {
     out_stream().write(json_of(found));
     return static_cast<int>(found.exit_code());
@@ -97,6 +153,7 @@ void add_validate(Subcommands& to) {
   auto [app, options, subcommand] = to.add<ValidateOptions>(
       "validate", "All problems of a config at once, in milliseconds", run_validate);
   options.config.add_to(app);
+  app.add_flag("--data", options.scan, "Reads all data, as `train` does");
   add_format_flag(app, options.format);
   add_color_flag(app);
   add_quiet_flag(app, options.quiet, "Only problems");

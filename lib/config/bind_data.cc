@@ -82,7 +82,36 @@ void resolve_paths(const ClassSpec& spec, const std::string& base_dir, bool has_
   }
 }
 
+// One source of validation and test data, and parts that leave something to train on.
+void check_random_split(const Config& config, Diagnostics& diagnostics) {
+  const SplitConfig& split = config.data.split;
+  const auto refuse = [&](const SourceLoc& loc, std::string message) -> Diagnostic& {
+    return diagnostics.error("E113", loc, std::move(message));
+  };
+  if (split.validation > 0 && (config.data.validation || config.fit.validation_split > 0)) {
+    refuse(split.validation.loc,
+           fmt::format("`data.split.validation` and `{}` exclude each other",
+                       config.data.validation ? "data.validation" : "fit.validation_split"));
+  }
+  if (split.test > 0 && config.data.test) {
+    refuse(split.test.loc, "`data.split.test` and `data.test` exclude each other");
+  }
+  if (split.validation + split.test >= 1) {
+    refuse(split.validation.loc,
+           "`validation` and `test` of `data.split` leave nothing to train on")
+        .help("each is a part of data.train: `{validation: 0.2, test: 0.1}` leaves 0.7");
+  }
+  if (split.validation <= 0 && split.test <= 0 && (split.seed.value || !split.stratify->empty())) {
+    refuse(split.loc, "`data.split` needs `validation` or `test`: a part of data.train")
+        .help("write `split: {validation: 0.2}`");
+  }
+}
+
 }  // namespace
+
+bool Config::validates() const {
+  return data.validation || fit.validation_split > 0 || data.split.validation > 0;
+}
 
 void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
                Diagnostics& diagnostics) {
@@ -127,6 +156,7 @@ void bind_data(ConfigValue& tree, const std::string& first_file, Config& config,
     }
   }
   bind_cache(data.field("cache"), folder, out, diagnostics);
+  check_random_split(config, diagnostics);
 }
 
 }  // namespace meshtrain

@@ -1,6 +1,7 @@
 // Data sources: the checks of their arguments.
 #include <set>
 
+#include "base/text.h"
 #include "config/config.h"
 #include "config/scalars.h"
 #include "config/source_classes.h"
@@ -12,6 +13,55 @@ std::vector<ClassSpec> source_classes() {
   return declared_sources();
 }
 
+namespace {
+
+// `y: x` leaves no place for other targets.
+void check_own_target(const SourceOptions& source, const ClassScope& scope,
+                      const ConfigValue& labels, const char* key) {
+  if (source.own_target.value && !labels.is_null()) {
+    scope.diagnostics
+        .error(
+            "E113", source.own_target.loc,
+            fmt::format("`y: x` and `{}` of `{}` exclude each other", key, scope.object.class_name))
+        .help(fmt::format("`y: x` makes the samples their own targets; else leave it out"));
+  }
+}
+
+// Columns whose values the config explains twice.
+void check_dates(const CsvOptions& source, const ClassScope& scope) {
+  for (const auto& [column, parts] : source.dates.dict()) {
+    for (const ConfigValue& part : parts.list()) {
+      if (find_word_of<DatePart>(part.string())) {
+        continue;
+      }
+      const std::vector<std::string> allowed = words_of<DatePart>();
+      Diagnostic& problem = scope.diagnostics.error(
+          "E113", part.loc, fmt::format("`{}` is no part of a date", part.string()));
+      if (const auto nearest = nearest_name(part.string(), allowed)) {
+        problem.label = fmt::format("did you mean `{}`?", *nearest);
+      }
+      problem.help(join(allowed, ", "));
+    }
+    for (const auto* texts : {&source.categorical, &source.one_hot}) {
+      for (const std::string& other :
+           texts->is_null() ? std::vector<std::string>{} : texts->strings()) {
+        if (other == column) {
+          scope.diagnostics.error(
+              "E113", parts.loc,
+              fmt::format("the column `{}` is one of `dates`, and one of texts", column));
+        }
+      }
+    }
+  }
+  if (source.mask_token.value == source.oov_token.value && !source.mask_token->empty()) {
+    scope.diagnostics.error(
+        "E318", source.oov_token.loc,
+        fmt::format("`mask_token` and `oov_token` are both `{}`", source.oov_token.value));
+  }
+}
+
+}  // namespace
+
 void check_split(const SplitOptions& source, const ClassScope& scope) {
   const SplitString parsed = parse_split(source.split.value, kSplits);
   if (!parsed.problem.empty()) {
@@ -22,7 +72,17 @@ void check_split(const SplitOptions& source, const ClassScope& scope) {
   }
 }
 
+void check_idx(const IdxOptions& source, const ClassScope& scope) {
+  if (source.labels.is_null() && !source.own_target.value) {
+    scope.diagnostics.error("E112", scope.object.loc, "`idx` needs `labels`: file of the labels")
+        .help("`y: x` makes the images their own targets");
+  }
+  check_own_target(source, scope, source.labels, "labels");
+}
+
 void check_random(const RandomOptions& source, const ClassScope& scope) {
+  check_own_target(source, scope, scope.object.arg("labels"), "labels");
+  check_own_target(source, scope, scope.object.arg("classes"), "classes");
   if (source.labels.value && source.classes.value) {
     scope.diagnostics.error("E113", source.classes.loc, "`labels` and `classes` exclude each other")
         .help("`labels` is the shape of normal labels, `classes` the number of integer labels");
@@ -30,6 +90,8 @@ void check_random(const RandomOptions& source, const ClassScope& scope) {
 }
 
 void check_csv(const CsvOptions& source, const ClassScope& scope) {
+  check_own_target(source, scope, source.label, "label");
+  check_dates(source, scope);
   const std::string& missing = source.missing.value;
   if (missing != "error" && missing != "mean" && !try_number(missing)) {
     scope.diagnostics

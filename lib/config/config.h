@@ -103,10 +103,19 @@ constexpr auto words(Nonfinite) {
   return word_list("error", "allow");
 }
 
+// Parts of data.train that are drawn at random for validation and testing; 0 = none.
+struct SplitConfig {
+  Located<double> validation, test;
+  Located<std::optional<int64_t>> seed;  // the config's when null
+  Located<std::string> stratify;         // `label` or an output's name; empty = by number alone
+  SourceLoc loc;
+};
+
 // {source: npz, path: ..., ...}; a data-source class of the catalogue as a ConfigObject. Relative
 // paths are from `base_dir`.
 struct DataConfig {
   std::optional<ConfigObject> train, validation, test;
+  SplitConfig split;
   std::string base_dir;  // folder of the config file that named them, or data.dir
   Located<bool> shuffle{true, {}};
   Located<Remainder> remainder;
@@ -221,6 +230,8 @@ struct Config {
   CheckpointConfig checkpoint;
   PlanConfig plan;
   std::vector<ConfigObject> callbacks;  // in the order they act
+  // True when there are validation data, of a source of their own or split from data.train.
+  bool validates() const;
   // The first of that class, or null.
   const ConfigObject* callback(std::string_view class_name) const;
   std::string source_text;  // the main file as read

@@ -8,9 +8,13 @@
 #include <utility>
 
 #include "base/text.h"
+#include "config/bind.h"
+#include "config/data_sizes.h"
 #include "config/expression_parser.h"
 #include "config/path.h"
+#include "config/reader.h"
 #include "config/scalars.h"
+#include "config/schema.h"
 #include "config/source.h"
 
 namespace meshtrain {
@@ -35,11 +39,39 @@ NamesRead& names_read() {
 // Code of an error whose cause has been reported where it is.
 constexpr const char* kSilent = "silent";
 
+DataSizesReader& reader_of_sizes() {
+  static DataSizesReader reader = nullptr;
+  return reader;
+}
+
+// The sizes of the data section; nothing where that is not right, which is reported elsewhere.
+std::optional<DataSizes> read_sizes(const YamlNode& data, const std::string& first_file) {
+  Diagnostics ignored;
+  ConfigValue tree;
+  const Section& section = *root_section().find("data")->section;
+  tree.data = ConfigValue::Dict{{"data", Reader(ignored, {}).section(&data, section, data.loc)}};
+  Config config;
+  bind_data(tree, first_file, config, ignored);
+  if (ignored.has_errors() || !config.data.train) {
+    return std::nullopt;
+  }
+  return data_sizes_reader()(*config.data.train, config.data.base_dir);
+}
+
 }  // namespace
+
+void set_data_sizes_reader(DataSizesReader reader) {
+  reader_of_sizes() = reader;
+}
+
+DataSizesReader data_sizes_reader() {
+  return reader_of_sizes();
+}
 
 class Expressions::Evaluator : public ExprNames {
  public:
-  Evaluator(YamlNode& root, Diagnostics& diagnostics) : root_(root), diagnostics_(diagnostics) {}
+  Evaluator(YamlNode& root, Diagnostics& diagnostics, std::string first_file)
+      : root_(root), diagnostics_(diagnostics), first_file_(std::move(first_file)) {}
 
   void evaluate_all(YamlNode& node, const LocalNames* locals) {
     const LocalNames* before = std::exchange(locals_, locals);
@@ -52,7 +84,80 @@ class Expressions::Evaluator : public ExprNames {
 
   ExprValue lookup(const std::string& path) override { return value_of(target(path)); }
 
+  ExprValue call(const std::string& name, const std::vector<ExprValue>& arguments) override {
+    if (name == "vocabulary_size") {
+      return data_size("vocabulary_size", "city", &DataSizes::vocabularies, arguments);
+    }
+    return name == "num_classes"
+               ? data_size("num_classes", "output", &DataSizes::classes, arguments)
+               : call_function(name, arguments);
+  }
+
  private:
+  // vocabulary_size("city"), vocabulary_size(): what data.train says, which is read once.
+  ExprValue data_size(const char* function, const char* example,
+                      std::map<std::string, int64_t> DataSizes::*member,
+                      const std::vector<ExprValue>& arguments) {
+    const auto* const given =
+        arguments.empty() ? nullptr : std::get_if<std::string>(&arguments[0].data);
+    if (arguments.size() > 1 || (given == nullptr && !arguments.empty())) {
+      throw ExprError{
+          ExprError::kNoOffset,
+          fmt::format("`{0}` takes nothing or a name in quotes: {0}(\"{1}\")", function, example),
+          {},
+          {}};
+    }
+    const std::string name = given == nullptr ? "" : *given;
+    const std::map<std::string, int64_t>& sizes = data_sizes().*member;
+    const auto found = given == nullptr && sizes.size() == 1 ? sizes.begin() : sizes.find(name);
+    if (found != sizes.end()) {
+      return ExprValue{found->second};
+    }
+    std::vector<std::string> names;
+    for (const auto& [known, size] : sizes) {
+      names.push_back(known.empty() ? fmt::format("{}()", function)
+                                    : fmt::format("{}(\"{}\")", function, known));
+    }
+    throw ExprError{ExprError::kNoOffset,
+                    fmt::format("`data.train` has {}", name.empty() ? "none or several of these"
+                                                                    : "no such `" + name + "`"),
+                    {},
+                    names.empty() ? "only columns of `categorical` or `one_hot`, texts, and labels "
+                                    "that are classes are counted"
+                                  : "there are " + join(names, ", ")};
+  }
+
+  const DataSizes& data_sizes() {
+    const YamlNode* const data = root_.find("data");
+    if (sizes_) {
+      return *sizes_;
+    }
+    if (is_reading_data_ || data == nullptr || data->find("train") == nullptr ||
+        data_sizes_reader() == nullptr) {
+      throw ExprError{
+          ExprError::kNoOffset,
+          is_reading_data_ ? "it depends on itself" : "there is no `data.train` to count",
+          {},
+          {}};
+    }
+    is_reading_data_ = true;
+    YamlNode copy = *data;
+    evaluate_all(copy, nullptr);
+    is_reading_data_ = false;
+    try {
+      sizes_ = read_sizes(copy, first_file_);
+    } catch (const ConfigError& error) {
+      if (!sizes_failed_) {  // said once, where the source stands
+        diagnostics_.append(error.diagnostics());
+      }
+      sizes_failed_ = true;
+    }
+    if (!sizes_) {  // what is wrong with the source is found when it is bound
+      throw ExprError{ExprError::kNoOffset, {}, kSilent, {}};
+    }
+    return *sizes_;
+  }
+
   static bool is_expression(const YamlNode& node) {
     return node.is_scalar() && !node.is_final &&
            (starts_with(node.text, "=") || node.text.find("${") != std::string::npos);
@@ -351,14 +456,17 @@ class Expressions::Evaluator : public ExprNames {
 
   YamlNode& root_;
   Diagnostics& diagnostics_;
+  std::string first_file_;
+  std::optional<DataSizes> sizes_;
+  bool is_reading_data_ = false, sizes_failed_ = false;
   size_t spent_ = 0;
   const LocalNames* locals_ = nullptr;
   std::vector<const YamlNode*> active_;  // being evaluated, outermost first
   std::vector<std::unique_ptr<YamlNode>> defaults_;
 };
 
-Expressions::Expressions(YamlNode& root, Diagnostics& diagnostics)
-    : evaluator_(std::make_unique<Evaluator>(root, diagnostics)) {}
+Expressions::Expressions(YamlNode& root, Diagnostics& diagnostics, std::string first_file)
+    : evaluator_(std::make_unique<Evaluator>(root, diagnostics, std::move(first_file))) {}
 Expressions::~Expressions() = default;
 
 ExprValue Expressions::lookup(const std::string& name) {

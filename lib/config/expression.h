@@ -5,7 +5,8 @@
 //   "${vars.d_model}"              OmegaConf's spelling of a reference
 //
 // + - * / // % **, comparisons and `a if c else b` as in Python; x[i]; min, max, round, abs, floor,
-// sqrt, exp, log, cos, factorizations(n, dims).
+// sqrt, exp, log, cos, factorizations(n, dims); vocabulary_size and num_classes of the training
+// data (data_sizes.h).
 #pragma once
 
 #include <memory>
@@ -26,7 +27,8 @@ struct LocalNames {
 // Evaluates parts of one config, `root`, which outlives this.
 class Expressions {
  public:
-  Expressions(YamlNode& root, Diagnostics& diagnostics);
+  // `first_file`: the first config file, whose folder relative paths of data are from.
+  Expressions(YamlNode& root, Diagnostics& diagnostics, std::string first_file = "");
   ~Expressions();
 
   // Replaces every expression within `node` by its result; `node` is a part of `root`, or a copy of

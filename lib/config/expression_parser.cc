@@ -292,7 +292,7 @@ class Parser {
     try {
       if (take("(")) {
         const std::vector<ExprValue> arguments = items(")");
-        return call_function(name, arguments);
+        return names_.call(name, arguments);
       }
       if (name == "true" || name == "false") {
         return ExprValue{name == "true"};

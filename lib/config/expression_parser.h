@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/arithmetic.h"
 
@@ -13,6 +14,10 @@ class ExprNames {
  public:
   virtual ~ExprNames() = default;
   virtual ExprValue lookup(const std::string& path) = 0;
+  // The value of a function, one of arithmetic (call_function) unless others are known.
+  virtual ExprValue call(const std::string& name, const std::vector<ExprValue>& arguments) {
+    return call_function(name, arguments);
+  }
 };
 
 // Throws ExprError with the offset in `text`.

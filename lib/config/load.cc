@@ -224,13 +224,20 @@ ResolvedConfig resolve_config(const LoadOptions& options) {
   UsedNames in_all;
   in_all.add(out.root);
   warn_unused(out.root, main_file, in_files, in_all, unused);
-  Expressions expressions(out.root, diagnostics);
+  const std::string first_file = options.files.empty() ? std::string() : options.files[0];
+  Expressions expressions(out.root, diagnostics, first_file);
   Expansion expansion = expand_blocks(out.root, expressions, diagnostics);
   bind_rate_expressions(out.root, expressions, diagnostics);
   expressions.evaluate(out.root);
+  if (!options.sections.empty()) {
+    diagnostics = Diagnostics();  // those of all sections are found when all are read
+    std::erase_if(out.root.children, [&](const YamlNode& child) {
+      return std::find(options.sections.begin(), options.sections.end(), child.key) ==
+             options.sections.end();
+    });
+  }
   out.tree = Reader(diagnostics, std::move(expansion.block_names))
                  .section(&out.root, root_section(), out.root.loc);
-  const std::string first_file = options.files.empty() ? std::string() : options.files[0];
   out.config = bind_config(out.tree, out.root, first_file, options.require_data, diagnostics);
   out.config.model.block_outputs = std::move(expansion.outputs);
   if (diagnostics.has_errors()) {  // otherwise that is found with all that the model decides

@@ -47,6 +47,12 @@ bool is_first_argument(Category category, const YamlNode& entry) {
          find_class(Category::kActivation, entry.children[0].key) != nullptr;
 }
 
+bool is_argument_of_source(const std::string& key) {
+  const auto all = classes(Category::kSource);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const ClassSpec& spec) { return spec.find(key) != nullptr; });
+}
+
 // Whether the key says nothing that `config` does not say.
 bool check_graph_key(const YamlNode& child, const YamlNode* config, ObjectFormProblem* problem) {
   if (child.key == "inbound_nodes") {
@@ -128,6 +134,12 @@ std::optional<ObjectForm> object_form(const YamlNode& node, Category category,
                 is_class
                     ? fmt::format("indent the arguments of `{}` deeper than its name", only.key)
                     : example(category));
+    return std::nullopt;
+  }
+  if (category == Category::kSource && find_class(category, only.key) == nullptr &&
+      is_argument_of_source(only.key)) {
+    set_problem(problem, node.loc, "this names no data source",
+                fmt::format("`{0}` is an argument: write `{{source: csv, {0}: ...}}`", only.key));
     return std::nullopt;
   }
   ObjectForm form{only.key, only.key_loc, nullptr, nullptr, {}};

@@ -117,6 +117,20 @@ const Section& label_section() {
   return kSection;
 }
 
+const Section& split_section() {
+  using S = SplitConfig;
+  static const Section kSection = section_of<S>(
+      "data.split",
+      {key("validation", &S::validation, "part of data.train that validates, 0.2")
+           .least(0)
+           .below(1),
+       key("test", &S::test, "part of data.train that `evaluate` uses").least(0).below(1),
+       key("seed", &S::seed, "of the choice; the config's `seed` when null").least(0),
+       key("stratify", &S::stratify,
+           "label, or the name of an output: each class is split in the same proportion")});
+  return kSection;
+}
+
 const Section& data_section() {
   const auto source = [](const char* name, const char* help) {
     return object(name, ValueKind::kObject, Category::kSource, "null", help);
@@ -128,6 +142,7 @@ const Section& data_section() {
                  "folder of relative paths; the config's when null"),
        source("train", "what fit learns from"),
        source("validation", "what fit checks after an epoch"), source("test", "what evaluate uses"),
+       section("split", &S::split, split_section(), "random parts of data.train for other uses"),
        key("shuffle", &S::shuffle, "new order of the samples in each epoch"),
        key("remainder", &S::remainder, "the last batch, when it is smaller"),
        section("label", label_section(), "changes to labels"),

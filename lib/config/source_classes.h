@@ -14,9 +14,14 @@
 namespace meshtrain {
 
 // Arguments of every source.
+enum class OwnTarget : uint8_t { kX };
+constexpr auto words(OwnTarget) {
+  return word_list("x");
+}
 struct SourceOptions : ClassOptions {
   static constexpr Category kCategory = Category::kSource;
   Located<std::optional<std::string>> slice;
+  Located<std::optional<OwnTarget>> own_target;  // `y: x`; not of sources with an own `y`
 };
 
 template <class S, class Check = std::nullptr_t>
@@ -24,6 +29,13 @@ ClassSpec source_of(std::string name, std::string help, std::vector<Spec> args, 
   args.push_back(key("slice", &SourceOptions::slice, "part of the samples: \"[a:b]\"")
                      .of_kind(ValueKind::kSlice)
                      .own_samples());
+  const auto has = [&](std::string_view key) {
+    return std::any_of(args.begin(), args.end(), [&](const Spec& arg) { return arg.name == key; });
+  };
+  if (!has("y") && !has("target")) {
+    args.push_back(key("y", &SourceOptions::own_target,
+                       "x: the targets are the samples, after data.transform (an autoencoder)"));
+  }
   return class_of<S>(std::move(name), std::move(help), std::move(args), check);
 }
 
@@ -80,11 +92,13 @@ inline ClassSpec digits_source() {
 struct IdxOptions : SourceOptions {
   Paths images, labels;
 };
+void check_idx(const IdxOptions& source, const ClassScope& scope);
 inline ClassSpec idx_source() {
   return source_of<IdxOptions>(
       "idx", "MNIST's files, plain or gzip",
       {key("images", &IdxOptions::images, "file of the samples").required(),
-       key("labels", &IdxOptions::labels, "file of the labels").required()});
+       key("labels", &IdxOptions::labels, "file of the labels; none with `y: x`")},
+      check_idx);
 }
 
 // Files of named arrays; x and y are the name of one, a list, or a map by input or output.
@@ -119,6 +133,23 @@ enum class CsvHeaderMode : uint8_t { kAuto, kYes, kNo };
 constexpr auto words(CsvHeaderMode) {
   return word_list("auto", "true", "false");
 }
+// Numbers that a date gives, with pandas' names; days and timestamp count from 1970-01-01, UTC.
+enum class DatePart : uint8_t {
+  kYear,
+  kMonth,
+  kDay,
+  kWeekday,  // 0 is Monday
+  kDayOfYear,
+  kHour,
+  kMinute,
+  kSecond,
+  kDays,
+  kTimestamp
+};
+constexpr auto words(DatePart) {
+  return word_list("year", "month", "day", "weekday", "dayofyear", "hour", "minute", "second",
+                   "days", "timestamp");
+}
 // Columns are one array, or several by name: {wide: [age, height], deep: city}.
 struct CsvOptions : SourceOptions {
   Paths path;
@@ -126,6 +157,10 @@ struct CsvOptions : SourceOptions {
   Located<std::string> sample_weight;
   Raw<ValueKind::kTextList> categorical;
   Raw<ValueKind::kMap> vocabulary{{ConfigValue::Dict{}}};
+  Raw<ValueKind::kTextList> one_hot;
+  Located<std::string> mask_token, oov_token;
+  Raw<ValueKind::kMap> dates{{ConfigValue::Dict{}}};
+  std::string date_format;
   CsvHeaderMode header = CsvHeaderMode::kAuto;
   std::string separator = ",";
   std::string dtype = "float32";
@@ -146,6 +181,17 @@ inline ClassSpec csv_source() {
        key("categorical", &S::categorical, "columns of texts, which become ids"),
        key("vocabulary", &S::vocabulary, "column -> its texts, in the order of their ids")
            .map_of(ValueKind::kTextList),
+       key("one_hot", &S::one_hot, "columns of texts, which become a 0 or 1 for each text"),
+       key("mask_token", &S::mask_token,
+           "name of an id for missing texts of features, the first one; E311 when null"),
+       key("oov_token", &S::oov_token,
+           "name of an id for texts that the training data lack; E312 when null"),
+       key("dates", &S::dates,
+           "column of dates -> its numbers: year, month, day, weekday (0 is Monday), dayofyear, "
+           "hour, minute, second, days and timestamp (since 1970)")
+           .map_of(ValueKind::kTextList),
+       key("date_format", &S::date_format,
+           "of dates, as in C's strptime: %d.%m.%Y; 2024-03-01 with or without a time when null"),
        key("header", &S::header,
            "whether the first row names the columns; auto: if it holds no number"),
        key("separator", &S::separator, "what separates columns")

@@ -178,6 +178,15 @@ CsvLayout csv_layout(const CsvSettings& settings, const CsvLearned* learned,
   for (const CsvArray& array : settings.inputs) {
     add(array, layout.inputs);
   }
+  const auto find = [&](const char* name, const CsvColumn& column) {
+    return layout_of({name, {column}, true}, learned, header, layout).columns[0];
+  };
+  for (const CsvColumn& column : settings.one_hot) {
+    layout.one_hot.push_back(find("one_hot", column));
+  }
+  for (const auto& [column, parts] : settings.dates) {
+    layout.dates.push_back(find("dates", column));
+  }
   if (layout.inputs.empty()) {
     layout.inputs.push_back(other_columns(layout, learned, header));
   }

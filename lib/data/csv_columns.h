@@ -30,6 +30,7 @@ struct CsvLayout {
     bool is_vector = false;
   };
   std::vector<Array> inputs, targets, weights;  // at most one of weights
+  std::vector<size_t> one_hot, dates;           // in the order of the settings
   std::vector<std::string> known_as;  // each column's name in the training data, or its own
   std::map<std::vector<std::string>, std::vector<std::string>> written;  // CsvLearned::columns
 };

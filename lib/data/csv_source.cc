@@ -6,6 +6,7 @@
 #include "config/source_like.h"
 #include "data/csv_columns.h"
 #include "data/csv_table.h"
+#include "data/guess_source.h"
 #include "data/learned.h"
 #include "data/source_files.h"
 #include "data/sources.h"
@@ -16,6 +17,7 @@ namespace meshtrain {
 namespace {
 
 constexpr size_t kMaxShownClasses = 10;
+constexpr int64_t kFirstRows = 1000;  // of each file, where only the beginning is read
 
 // A text is one column, (rows,); a list is several, (rows, columns).
 CsvArray array_of(const std::string& name, const ConfigValue& value) {
@@ -61,6 +63,19 @@ CsvSettings settings_of(const CsvOptions& source) {
   for (const auto& [column, texts] : source.vocabulary.dict()) {
     settings.vocabularies.push_back({{column, texts.loc}, texts.strings()});
   }
+  if (!source.one_hot.is_null()) {
+    settings.one_hot = array_of("", source.one_hot).columns;
+  }
+  settings.mask_token = source.mask_token;
+  settings.oov_token = source.oov_token;
+  for (const auto& [column, parts] : source.dates.dict()) {
+    std::vector<DatePart> numbers;
+    for (const std::string& part : parts.strings()) {
+      numbers.push_back(find_word_of<DatePart>(part).value());
+    }
+    settings.dates.push_back({{column, parts.loc}, std::move(numbers)});
+  }
+  settings.date_format = source.date_format;
   settings.dtype = parse_dtype(source.dtype).value();
   const std::string& missing = source.missing.value;
   if (missing == "mean") {
@@ -75,13 +90,18 @@ CsvSettings settings_of(const CsvOptions& source) {
   return settings;
 }
 
-// `slice` is that of the rows whose means count.
+// `slice` is that of the rows whose means count. `max_rows`: CsvSettings.
 CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
-                    const CsvLearned* learned) {
-  const CsvSettings settings = settings_of(source);
+                    const CsvLearned* learned, int64_t max_rows = 0) {
+  CsvSettings settings = settings_of(source);
+  settings.max_rows = max_rows;
   CsvTableReader reader(settings, learned);
   for (const auto& [path, loc] : find_files(source.path, base_dir)) {
     const InputFile file = open_input(path, "E300", "E300");
+    char beginning[4] = {};
+    file.read_at(0, reinterpret_cast<std::byte*>(beginning),
+                 std::min<uint64_t>(file.size(), sizeof(beginning)));
+    refuse_foreign_table({beginning, sizeof(beginning)}, path);
     uint64_t offset = 0;
     CsvRecords records(path, settings.separator, [&](char* to, size_t count) {
       count = std::min<uint64_t>(count, file.size() - offset);
@@ -108,9 +128,50 @@ std::string shown_classes(const std::string& column, const std::vector<std::stri
                      shown.size() < classes.size() ? ", ..." : "");
 }
 
+CsvTable read_files_at(const CsvOptions& source, const SourceContext& context,
+                       const CsvLearned* learned, int64_t max_rows) {
+  Reads reads;
+  CsvTable table;
+  reads.run(source.path.loc,
+            [&] { table = read_files(source, context.base_dir, learned, max_rows); });
+  reads.finish();
+  return table;
+}
+
+// Takes the arrays out of the table.
+Dataset dataset_of(const CsvOptions& source, CsvTable& table) {
+  Dataset dataset;
+  dataset.description = fmt::format("csv {}", shown_paths(source.path));
+  for (const std::string& label : table.labels) {
+    const auto classes = table.learned.categories.find(label);
+    if (classes != table.learned.categories.end()) {
+      dataset.description += shown_classes(label, classes->second);
+      dataset.class_names = table.labels.size() == 1 ? classes->second : dataset.class_names;
+    }
+  }
+  for (NamedTensor& input : table.inputs) {
+    dataset.inputs.push_back(
+        {input.name, make_rows(std::move(input.tensor)), table.columns[input.name]});
+  }
+  for (NamedTensor& target : table.targets) {
+    dataset.targets.push_back(
+        {target.name, make_rows(std::move(target.tensor)), table.columns[target.name]});
+  }
+  if (table.weight) {
+    dataset.sample_weight = make_rows(std::move(*table.weight));
+  }
+  return dataset;
+}
+
 }  // namespace
 
 Dataset read_csv_source(const CsvOptions& source, const SourceContext& context) {
+  if (context.beginning && source.one_hot.is_null()) {
+    CsvTable table = read_files_at(source, context, nullptr, kFirstRows);
+    Dataset dataset = dataset_of(source, table);
+    dataset.class_names.clear();
+    return dataset;
+  }
   CsvLearned learned;
   const CsvLearned* like = context.known ? &context.known->csv : nullptr;
   const ConfigObject* const train = training_source(context.source);
@@ -122,30 +183,11 @@ Dataset read_csv_source(const CsvOptions& source, const SourceContext& context) 
     reads.finish();
     like = &learned;
   }
-  CsvTable table;
-  reads.run(source.path.loc, [&] { table = read_files(source, context.base_dir, like); });
-  reads.finish();
-  Dataset dataset;
-  dataset.description = fmt::format("csv {}", shown_paths(source.path));
-  for (const std::string& label : table.labels) {
-    const auto classes = table.learned.categories.find(label);
-    if (classes != table.learned.categories.end()) {
-      dataset.description += shown_classes(label, classes->second);
-      dataset.class_names = table.labels.size() == 1 ? classes->second : dataset.class_names;
-    }
-  }
+  CsvTable table = read_files_at(source, context, like, 0);
+  Dataset dataset = dataset_of(source, table);
   if (context.known == nullptr) {
     dataset.learned = std::make_shared<LearnedData>(LearnedData{
         context.source.class_name, like ? learned : table.learned, {}, dataset.class_names});
-  }
-  for (NamedTensor& input : table.inputs) {
-    dataset.inputs.push_back({input.name, make_rows(std::move(input.tensor))});
-  }
-  for (NamedTensor& target : table.targets) {
-    dataset.targets.push_back({target.name, make_rows(std::move(target.tensor))});
-  }
-  if (table.weight) {
-    dataset.sample_weight = make_rows(std::move(*table.weight));
   }
   return dataset;
 }

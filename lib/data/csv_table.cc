@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "data/csv_columns.h"
+#include "data/csv_dates.h"
 #include "data/csv_values.h"
 
 namespace meshtrain {
@@ -21,6 +22,10 @@ struct Fault {
   std::string first = {};
   int64_t count = 0;
 };
+
+bool is_one_of(const std::vector<size_t>& columns, size_t column) {
+  return std::find(columns.begin(), columns.end(), column) != columns.end();
+}
 
 }  // namespace
 
@@ -60,6 +65,9 @@ class CsvTableReader::Rows {
         make_arrays(fields);
       }
       take_row(fields, row, records.line());
+      if (row == settings_.max_rows) {
+        break;
+      }
     }
     if (row == 0) {
       throw ConfigError("E310", {}, fmt::format("`{}` has a header and no rows", file_));
@@ -77,10 +85,14 @@ class CsvTableReader::Rows {
     size_t field = 0, array = 0, position = 0;
     CsvCategories* categories = nullptr;
     bool is_feature = false;
+    bool is_one_hot = false;
+    std::optional<DatePart> part = std::nullopt;
   };
   struct Array {
     const CsvLayout::Array* layout;
     CsvBlocks blocks;
+    bool is_vector;
+    std::vector<Slot> slots = {};  // in the order of the row
   };
 
   // Whether one of the fields is the name of a column that the training data use.
@@ -105,7 +117,11 @@ class CsvTableReader::Rows {
   void make_arrays(std::span<const std::string_view> first_row);
   void add_array(const CsvLayout::Array& layout, bool is_feature, bool is_weight,
                  std::span<const std::string_view> first_row);
+  std::vector<std::string> with_tokens(std::vector<std::string> texts, bool is_label) const;
   CsvCategories* categories_of(size_t column, bool is_label, std::string_view first);
+  std::string name_of(const Slot& slot) const;
+  HostTensor finish_array(Array& array);
+  HostTensor expand(HostTensor tensor, const Array& array, std::vector<std::string>& columns) const;
   void check_vocabulary(size_t column, const std::vector<std::string>& learned) const;
 
   void take_row(std::span<const std::string_view> fields, int64_t row, int64_t line) {
@@ -114,17 +130,23 @@ class CsvTableReader::Rows {
     for (Array& array : arrays_) {
       array.blocks.add_row();
     }
-    for (const Slot& slot : slots_) {
-      const std::string_view field = fields[slot.field];
-      const double value = slot.categories ? category(slot, field) : number(slot, field);
-      CsvBlocks& blocks = arrays_[slot.array].blocks;
-      if (blocks.dtype() == DType::kFloat32) {
-        blocks.at<float>(slot.position) = static_cast<float>(value);
-      } else if (blocks.dtype() == DType::kFloat64) {
-        blocks.at<double>(slot.position) = value;
-      } else {
-        blocks.at<int32_t>(slot.position) = static_cast<int32_t>(value);
+    for (Array& array : arrays_) {
+      for (const Slot& slot : array.slots) {
+        store(array.blocks, slot, fields[slot.field]);
       }
+    }
+  }
+
+  void store(CsvBlocks& blocks, const Slot& slot, std::string_view field) {
+    const double value = slot.categories ? category(slot, field)
+                         : slot.part     ? date(slot, field)
+                                         : number(slot, field);
+    if (blocks.dtype() == DType::kFloat32) {
+      blocks.at<float>(slot.position) = static_cast<float>(value);
+    } else if (blocks.dtype() == DType::kFloat64) {
+      blocks.at<double>(slot.position) = value;
+    } else {
+      blocks.at<int32_t>(slot.position) = static_cast<int32_t>(value);
     }
   }
 
@@ -148,10 +170,25 @@ class CsvTableReader::Rows {
     return fitting(slot, field, *value);
   }
 
+  double date(const Slot& slot, std::string_view field) {
+    if (is_missing(field)) {
+      return missing(slot, field);
+    }
+    const std::optional<std::tm> date = parse_date(field, settings_.date_format);
+    return date
+               ? fitting(slot, field, date_part(*date, *slot.part))
+               : fault(no_date_, slot, fmt::format("is `{}`, which is no date", shown_text(field)));
+  }
+
+  double missing_fault(Fault& kind, const Slot& slot, std::string_view field) {
+    const std::string_view text = trim(field);
+    return fault(slot.is_feature ? kind : missing_label_, slot,
+                 text.empty() ? "is empty" : fmt::format("is `{}`", text));
+  }
+
   double missing(const Slot& slot, std::string_view field) {
     if (!slot.is_feature || settings_.missing == CsvSettings::Missing::kError) {
-      const std::string_view text = trim(field);
-      return fault(missing_, slot, text.empty() ? "is empty" : fmt::format("is `{}`", text));
+      return missing_fault(missing_, slot, field);
     }
     return settings_.missing == CsvSettings::Missing::kMean
                ? std::nan("")
@@ -178,10 +215,14 @@ class CsvTableReader::Rows {
 
   double category(const Slot& slot, std::string_view field) {
     const std::string_view text = trim(field);
-    if (slot.categories->is_open() && is_missing(text)) {
-      return fault(missing_, slot, text.empty() ? "is empty" : fmt::format("is `{}`", text));
+    const bool is_absent =
+        is_missing(text) && (slot.categories->is_open() || slot.categories->find(text) < 0);
+    if (is_absent) {
+      const int id = token_id(slot, settings_.mask_token);
+      return id < 0 ? missing_fault(missing_text_, slot, field) : id;
     }
-    const int id = slot.categories->id(text);
+    int id = slot.categories->id(text);
+    id = id < 0 ? token_id(slot, settings_.oov_token) : id;
     if (id < 0) {
       const std::vector<std::string>& texts = slot.categories->texts();
       std::vector<std::string> some(texts.begin(),
@@ -201,6 +242,11 @@ class CsvTableReader::Rows {
     return id;
   }
 
+  // The id of a token of features; -1 for a column without it.
+  static int token_id(const Slot& slot, const std::string& token) {
+    return token.empty() || !slot.is_feature ? -1 : slot.categories->find(token);
+  }
+
   double fault(Fault& kind, const Slot& slot, const std::string& what) {
     if (kind.count++ == 0) {
       kind.first = fmt::format("`{}`: row {} (line {}) column `{}` {}", file_, row_, line_,
@@ -210,7 +256,7 @@ class CsvTableReader::Rows {
   }
 
   void report_faults() const;
-  void take_means(HostTensor& tensor, const CsvLayout::Array& layout, int64_t begin, int64_t end,
+  void take_means(HostTensor& tensor, const Array& array, int64_t begin, int64_t end,
                   std::map<std::string, double>& means) const;
   void fill_missing(HostTensor& tensor, int64_t position, int64_t width, const std::string& name,
                     std::optional<double> mean) const;
@@ -222,30 +268,52 @@ class CsvTableReader::Rows {
   std::vector<std::string> names_;
   CsvLayout layout_;
   std::map<size_t, CsvCategories> categories_;  // by column
-  std::vector<Array> arrays_;                   // inputs, targets, weights of layout_
-  std::vector<Slot> slots_;
+  std::map<size_t, bool> is_label_;             // and no feature, of the same
+  std::map<const CsvCategories*, std::vector<int>> new_ids_;
+  std::vector<Array> arrays_;  // inputs, targets, weights of layout_
   std::string first_file_, file_;
   int64_t row_ = 0, line_ = 0, num_rows_ = 0;
   Fault not_number_{"E310",
                     "`features` chooses columns, `categorical` makes texts to ids, "
                     "`dtype: float32` takes fractions"};
-  Fault missing_{
-      "E311", "`missing: mean`, or a number, fills in features; a `vocabulary` may list the text"};
+  Fault no_date_{"E310",
+                 "dates are written 2024-03-01 or 2024-03-01 12:30:00, or as `date_format` says: "
+                 "`date_format: \"%d.%m.%Y\"`"};
+  Fault missing_{"E311", "`missing: mean`, or a number such as `missing: 0`, fills in numbers"};
+  Fault missing_text_{"E311", "`mask_token: \"[MASK]\"` gives missing texts an id of their own"};
+  Fault missing_label_{"E311", "nothing fills in labels: leave such rows out of the file"};
   Fault infinite_{"E311", "`missing_texts: [inf]` makes it a missing value"};
-  Fault unknown_{"E312", "`vocabulary` gives the texts of a column, else the training data do"};
+  Fault unknown_{"E312",
+                 "`oov_token: \"[UNK]\"` gives texts of features that the training data lack an "
+                 "id; `vocabulary` lists the texts of a column"};
 };
 
 // Throws E324 when the config gives the column a vocabulary that is not the learned one.
 void CsvTableReader::Rows::check_vocabulary(size_t column,
                                             const std::vector<std::string>& learned) const {
   for (const auto& [named, texts] : settings_.vocabularies) {
-    if (named.text == layout_.known_as[column] && texts != learned) {
+    if (named.text == layout_.known_as[column] && with_tokens(texts, false) != learned &&
+        texts != learned) {
       throw ConfigError("E324", named.loc,
                         fmt::format("the `vocabulary` of `{}` is not that of the training data",
                                     shown_text(named.text)))
           .help("leave it out: ids are always those of the training data");
     }
   }
+}
+
+// The texts of a column in the order of their ids. As in Keras' StringLookup the ids of missing and
+// unknown texts come first; `texts` may have them.
+std::vector<std::string> CsvTableReader::Rows::with_tokens(std::vector<std::string> texts,
+                                                           bool is_label) const {
+  size_t at = 0;
+  for (const std::string& token : {settings_.mask_token, settings_.oov_token}) {
+    if (!is_label && !token.empty() &&
+        std::find(texts.begin(), texts.end(), token) == texts.end()) {
+      texts.insert(texts.begin() + static_cast<std::ptrdiff_t>(at++), token);
+    }
+  }
+  return texts;
 }
 
 // Which texts a column has ids for; null for a column of numbers.
@@ -255,6 +323,7 @@ CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
     return &known->second;
   }
   const auto add = [&](std::vector<std::string> texts, bool is_open) {
+    is_label_[column] = is_label;
     return &categories_.emplace(column, CsvCategories(std::move(texts), is_open)).first->second;
   };
   if (learned_ != nullptr) {
@@ -269,30 +338,55 @@ CsvCategories* CsvTableReader::Rows::categories_of(size_t column, bool is_label,
   }
   for (const auto& [named, texts] : settings_.vocabularies) {
     if (find_csv_column(names_, named, file_) == column) {
-      return add(texts, false);
+      return add(with_tokens(texts, is_label), false);
     }
   }
-  const bool is_named = std::any_of(
-      settings_.categorical.begin(), settings_.categorical.end(),
-      [&](const CsvColumn& named) { return find_csv_column(names_, named, file_) == column; });
-  const bool is_text = is_label && !is_missing(first) && !parse_decimal(first);
-  return is_named || is_text ? add({}, true) : nullptr;
+  const bool is_named = is_one_of(layout_.one_hot, column) ||
+                        std::any_of(settings_.categorical.begin(), settings_.categorical.end(),
+                                    [&](const CsvColumn& named) {
+                                      return find_csv_column(names_, named, file_) == column;
+                                    });
+  const bool is_text =
+      is_label && !is_one_of(layout_.dates, column) && !is_missing(first) && !parse_decimal(first);
+  return is_named || is_text ? add(with_tokens({}, is_label), true) : nullptr;
+}
+
+std::string CsvTableReader::Rows::name_of(const Slot& slot) const {
+  const std::string& column = layout_.known_as[slot.field];
+  return slot.part ? fmt::format("{}.{}", column, word_of(*slot.part)) : column;
 }
 
 void CsvTableReader::Rows::add_array(const CsvLayout::Array& layout, bool is_feature,
                                      bool is_weight, std::span<const std::string_view> first_row) {
-  bool are_ids = true;
-  const size_t first_slot = slots_.size();
-  for (size_t i = 0; i < layout.columns.size(); ++i) {
-    const size_t column = layout.columns[i];
+  bool are_ids = true, is_one_hot = false;
+  std::vector<Slot> slots;
+  const auto add = [&](Slot slot) {
+    slot.array = arrays_.size();
+    slot.position = slots.size();
+    slot.is_feature = is_feature;
+    slots.push_back(slot);
+  };
+  for (const size_t column : layout.columns) {
     CsvCategories* const categories =
         is_weight ? nullptr : categories_of(column, !is_feature, first_row[column]);
-    are_ids = are_ids && categories != nullptr;
-    slots_.push_back({column, arrays_.size(), i, categories, is_feature});
+    const bool is_hot = categories != nullptr && is_one_of(layout_.one_hot, column);
+    are_ids = are_ids && categories != nullptr && !is_hot;
+    is_one_hot = is_one_hot || is_hot;
+    const auto date = std::find(layout_.dates.begin(), layout_.dates.end(), column);
+    if (date == layout_.dates.end()) {
+      add({.field = column, .categories = categories, .is_one_hot = is_hot});
+      continue;
+    }
+    for (const DatePart part :
+         settings_.dates[static_cast<size_t>(date - layout_.dates.begin())].second) {
+      add({.field = column, .part = part});
+    }
   }
   const DType dtype = are_ids ? DType::kInt32 : is_weight ? DType::kFloat32 : settings_.dtype;
-  MESHTRAIN_CHECK(slots_.size() > first_slot);
-  arrays_.push_back({&layout, CsvBlocks(dtype, layout.columns.size())});
+  MESHTRAIN_CHECK(!slots.empty());
+  arrays_.push_back({&layout, CsvBlocks(dtype, slots.size()),
+                     layout.is_vector && slots.size() == 1 && !is_one_hot});
+  arrays_.back().slots = std::move(slots);
 }
 
 void CsvTableReader::Rows::make_arrays(std::span<const std::string_view> first_row) {
@@ -309,7 +403,8 @@ void CsvTableReader::Rows::make_arrays(std::span<const std::string_view> first_r
 
 void CsvTableReader::Rows::report_faults() const {
   Diagnostics problems;
-  for (const Fault* fault : {&not_number_, &missing_, &infinite_, &unknown_}) {
+  for (const Fault* fault : {&not_number_, &no_date_, &missing_, &missing_text_, &missing_label_,
+                             &infinite_, &unknown_}) {
     if (fault->count > 0) {
       problems
           .error(fault->code, {},
@@ -325,14 +420,13 @@ void CsvTableReader::Rows::report_faults() const {
 // Puts the mean of each column of numbers into `means`: the learned one, or that of these rows.
 // With `missing: mean`, fills missing numbers in. Means are always learned, because a later file
 // may miss numbers that this one has.
-void CsvTableReader::Rows::take_means(HostTensor& tensor, const CsvLayout::Array& layout,
-                                      int64_t begin, int64_t end,
-                                      std::map<std::string, double>& means) const {
-  const auto width = static_cast<int64_t>(layout.columns.size());
+void CsvTableReader::Rows::take_means(HostTensor& tensor, const Array& array, int64_t begin,
+                                      int64_t end, std::map<std::string, double>& means) const {
+  const auto width = static_cast<int64_t>(array.slots.size());
   for (int64_t i = 0; i < width; ++i) {
-    const size_t column = layout.columns[static_cast<size_t>(i)];
-    const std::string& name = layout_.known_as[column];
-    if (categories_.contains(column)) {
+    const Slot& slot = array.slots[static_cast<size_t>(i)];
+    const std::string name = name_of(slot);
+    if (slot.categories != nullptr) {
       continue;
     }
     std::optional<double> mean;
@@ -365,6 +459,9 @@ void CsvTableReader::Rows::fill_missing(HostTensor& tensor, int64_t position, in
                       first_file_, shown_text(name)))
           .help("train with `missing: mean`, or give a number: `missing: 0`");
     }
+    if (std::isnan(*mean) && settings_.max_rows > 0) {
+      return;  // a later row may have one
+    }
     if (std::isnan(*mean)) {
       throw ConfigError("E311", {},
                         fmt::format("`{}`: column `{}` is missing everywhere, and has no mean",
@@ -374,52 +471,78 @@ void CsvTableReader::Rows::fill_missing(HostTensor& tensor, int64_t position, in
   }
 }
 
+// The array with final ids: those of texts in the order of the file become those in sorted order.
+HostTensor CsvTableReader::Rows::finish_array(Array& array) {
+  HostTensor tensor = array.blocks.finish(array.is_vector);
+  const auto width = static_cast<int64_t>(array.slots.size());
+  for (const Slot& slot : array.slots) {
+    if (const auto found = new_ids_.find(slot.categories); found != new_ids_.end()) {
+      for (auto at = static_cast<int64_t>(slot.position); at < tensor.size(); at += width) {
+        tensor.set(at, found->second[static_cast<size_t>(tensor.at(at))]);
+      }
+    }
+  }
+  return tensor;
+}
+
+// Columns of one array as numbers: a category of `one_hot` is several.
+HostTensor CsvTableReader::Rows::expand(HostTensor tensor, const Array& array,
+                                        std::vector<std::string>& columns) const {
+  std::vector<int64_t> widths;
+  std::vector<bool> is_one_hot;
+  for (const Slot& slot : array.slots) {
+    const std::string name = name_of(slot);
+    is_one_hot.push_back(slot.is_one_hot);
+    widths.push_back(slot.is_one_hot ? static_cast<int64_t>(slot.categories->texts().size()) : 1);
+    if (!slot.is_one_hot) {
+      columns.push_back(name);
+      continue;
+    }
+    for (const std::string& text : slot.categories->texts()) {
+      columns.push_back(fmt::format("{}={}", name, text));
+    }
+  }
+  const bool is_any = std::find(is_one_hot.begin(), is_one_hot.end(), true) != is_one_hot.end();
+  return is_any ? expand_one_hot(tensor, widths, is_one_hot) : std::move(tensor);
+}
+
 CsvTable CsvTableReader::Rows::finish(int64_t mean_begin, int64_t mean_end) {
   report_faults();
-  std::map<const CsvCategories*, std::vector<int>> new_ids;
   CsvTable table;
   table.learned.has_header = has_header_;
   table.learned.columns = layout_.written;
   for (auto& [column, categories] : categories_) {
     if (categories.is_open()) {
-      new_ids[&categories] = categories.sort();
+      new_ids_[&categories] = categories.sort(with_tokens({}, is_label_.at(column)).size());
     }
     table.learned.categories[layout_.known_as[column]] = categories.texts();
-  }
-  std::vector<HostTensor> tensors;
-  for (Array& array : arrays_) {
-    tensors.push_back(array.blocks.finish(array.layout->is_vector));
-  }
-  for (const Slot& slot : slots_) {
-    if (slot.categories == nullptr) {
-      table.learned.numbers.insert(layout_.known_as[slot.field]);
-    } else if (slot.categories->is_open()) {
-      const std::vector<int>& ids = new_ids.at(slot.categories);
-      const auto width = static_cast<int64_t>(arrays_[slot.array].layout->columns.size());
-      HostTensor& tensor = tensors[slot.array];
-      for (auto at = static_cast<int64_t>(slot.position); at < tensor.size(); at += width) {
-        tensor.set(at, ids[static_cast<size_t>(tensor.at(at))]);
-      }
-    }
   }
   if (settings_.inputs.empty()) {
     for (const size_t column : layout_.inputs[0].columns) {
       table.learned.features.push_back(layout_.known_as[column]);
     }
   }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const CsvLayout::Array& layout = *arrays_[i].layout;
+  for (size_t i = 0; i < arrays_.size(); ++i) {
+    Array& array = arrays_[i];
+    const CsvLayout::Array& layout = *array.layout;
     const size_t num_inputs = layout_.inputs.size();
-    if (i < num_inputs) {
-      if (settings_.missing != CsvSettings::Missing::kValue) {
-        take_means(tensors[i], layout, mean_begin, mean_end, table.learned.means);
+    HostTensor tensor = finish_array(array);
+    for (const Slot& slot : array.slots) {
+      if (slot.categories == nullptr) {
+        table.learned.numbers.insert(layout_.known_as[slot.field]);
       }
-      table.inputs.push_back({layout.name, std::move(tensors[i])});
+    }
+    if (i < num_inputs && settings_.missing != CsvSettings::Missing::kValue) {
+      take_means(tensor, array, mean_begin, mean_end, table.learned.means);
+    }
+    tensor = expand(std::move(tensor), array, table.columns[layout.name]);
+    if (i < num_inputs) {
+      table.inputs.push_back({layout.name, std::move(tensor)});
     } else if (i < num_inputs + layout_.targets.size()) {
-      table.targets.push_back({layout.name, std::move(tensors[i])});
+      table.targets.push_back({layout.name, std::move(tensor)});
       table.labels.push_back(layout_.known_as[layout.columns[0]]);
     } else {
-      table.weight = std::move(tensors[i]);
+      table.weight = std::move(tensor);
     }
   }
   return table;

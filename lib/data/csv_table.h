@@ -40,6 +40,11 @@ struct CsvSettings {
   std::vector<CsvColumn> categorical;  // their texts become ids; so do labels that are no numbers
   std::vector<std::pair<CsvColumn, std::vector<std::string>>>
       vocabularies;                   // texts in order of ids
+  std::vector<CsvColumn> one_hot;     // categorical, too
+  std::string mask_token, oov_token;  // first texts of features' categories: missing, unknown
+  std::vector<std::pair<CsvColumn, std::vector<DatePart>>> dates;
+  std::string date_format;            // of strptime(); empty: ISO 8601
+  int64_t max_rows = 0;               // of each file; 0: all
   DType dtype = DType::kFloat32;      // of numbers: float32, float64 or int32
   Missing missing = Missing::kError;  // of features; labels and weights are never missing
   double missing_value = 0;
@@ -61,8 +66,9 @@ struct CsvLearned {
 
 struct CsvTable {
   std::vector<NamedTensor> inputs, targets;
-  std::vector<std::string> labels;   // the first column of each target
-  std::optional<HostTensor> weight;  // (rows,) float32
+  std::vector<std::string> labels;                          // the first column of each target
+  std::map<std::string, std::vector<std::string>> columns;  // of each array: "city", "sold.year"
+  std::optional<HostTensor> weight;                         // (rows,) float32
   CsvLearned learned;
 };
 

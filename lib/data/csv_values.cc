@@ -21,10 +21,15 @@ CsvCategories::CsvCategories(std::vector<std::string> texts, bool is_open) : is_
   }
 }
 
-int CsvCategories::id(std::string_view text) {
+int CsvCategories::find(std::string_view text) const {
   const int found =
       index_.find(hash_text(text), [&](int id) { return texts_[static_cast<size_t>(id)] == text; });
-  return found != HashIndex::kAbsent ? found : is_open_ ? add(std::string(text)) : -1;
+  return found != HashIndex::kAbsent ? found : -1;
+}
+
+int CsvCategories::id(std::string_view text) {
+  const int found = find(text);
+  return found < 0 && is_open_ ? add(std::string(text)) : found;
 }
 
 int CsvCategories::add(std::string text) {
@@ -34,20 +39,21 @@ int CsvCategories::add(std::string text) {
   return id;
 }
 
-std::vector<int> CsvCategories::sort() {
-  std::vector<double> numbers;
-  for (const std::string& text : texts_) {
-    if (const std::optional<double> number = parse_decimal(text)) {
-      numbers.push_back(*number);
-    }
+std::vector<int> CsvCategories::sort(size_t kept) {
+  std::vector<double> numbers(texts_.size());
+  bool are_numbers = true;
+  for (size_t i = kept; i < texts_.size(); ++i) {
+    const std::optional<double> number = parse_decimal(texts_[i]);
+    are_numbers = are_numbers && number;
+    numbers[i] = number.value_or(0);
   }
-  const bool are_numbers = numbers.size() == texts_.size();
   std::vector<size_t> order(texts_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return are_numbers && numbers[a] != numbers[b] ? numbers[a] < numbers[b]
-                                                   : texts_[a] < texts_[b];
-  });
+  std::sort(order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+            [&](size_t a, size_t b) {
+              return are_numbers && numbers[a] != numbers[b] ? numbers[a] < numbers[b]
+                                                             : texts_[a] < texts_[b];
+            });
   std::vector<int> new_ids(order.size());
   std::vector<std::string> sorted;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -86,6 +92,27 @@ HostTensor CsvBlocks::finish(bool is_vector) {
     blocks_[i].reset();
   }
   return tensor;
+}
+
+HostTensor expand_one_hot(const HostTensor& table, const std::vector<int64_t>& widths,
+                          const std::vector<bool>& is_one_hot) {
+  const int64_t rows = table.shape()[0];
+  const int64_t width = std::accumulate(widths.begin(), widths.end(), int64_t{0});
+  HostTensor out(table.dtype(), {rows, width});
+  std::memset(out.bytes(), 0, out.num_bytes());
+  int64_t from = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t to = row * width;
+    for (size_t i = 0; i < widths.size(); ++i, to += widths[i - 1]) {
+      const double value = table.at(from++);
+      if (is_one_hot[i]) {
+        out.set(to + static_cast<int64_t>(value), 1);
+      } else {
+        out.set(to, value);
+      }
+    }
+  }
+  return out;
 }
 
 double mean_of_column(const HostTensor& table, int64_t column, int64_t begin, int64_t end) {

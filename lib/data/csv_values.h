@@ -18,11 +18,14 @@ class CsvCategories {
   CsvCategories(std::vector<std::string> texts, bool is_open);
 
   // -1 for a text that is not there.
+  int find(std::string_view text) const;
+  // The same; an open one takes the text up.
   int id(std::string_view text);
   bool is_open() const { return is_open_; }
   const std::vector<std::string>& texts() const { return texts_; }
-  // Sorts the texts, as numbers where all are; returns the new id of each old one. No ids after it.
-  std::vector<int> sort();
+  // Sorts the texts behind the first `kept`, as numbers where all are; returns the new id of each
+  // old one. No ids after it.
+  std::vector<int> sort(size_t kept);
 
  private:
   int add(std::string text);
@@ -55,6 +58,11 @@ class CsvBlocks {
   std::byte* row_ = nullptr;
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
 };
+
+// Returns `table` (rows,) or (rows, columns) with `widths[i]` columns in place of column i: the
+// number itself where that is 1 and `is_one_hot[i]` is false, else zeros with a 1 at that index.
+HostTensor expand_one_hot(const HostTensor& table, const std::vector<int64_t>& widths,
+                          const std::vector<bool>& is_one_hot);
 
 // Returns the mean of rows [begin, end) of a column without NaN: NaN when all are, 0 of no rows.
 double mean_of_column(const HostTensor& table, int64_t column, int64_t begin, int64_t end);

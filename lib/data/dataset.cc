@@ -60,10 +60,40 @@ void check_all_finite(Dataset& dataset) {
   findings.throw_if_errors();
 }
 
+// Rows that are checked when they are read, however cheap that is.
+class UncheckedRows final : public Rows {
+ public:
+  explicit UncheckedRows(RowsPtr rows) : rows_(std::move(rows)) {}
+
+  DType dtype() const override { return rows_->dtype(); }
+  const Shape& shape() const override { return rows_->shape(); }
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    rows_->read(order, to);
+  }
+
+ private:
+  RowsPtr rows_;
+};
+
+RowsPtr without_scan(RowsPtr rows) {
+  constexpr int64_t kScanned = int64_t{16} << 20;
+  const bool is_small = rows->size() * static_cast<int64_t>(rows->row_bytes()) <= kScanned;
+  return is_small ? rows : std::make_shared<UncheckedRows>(std::move(rows));
+}
+
 }  // namespace
 
-Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const LearnedPtr& known) {
-  Dataset dataset = read_source(source, data.base_dir, known);
+void take_own_targets(Dataset& dataset) {
+  dataset.targets = dataset.inputs;
+  dataset.class_names.clear();
+  if (dataset.targets.size() == 1) {
+    dataset.targets[0].name = "y";
+  }
+}
+
+Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const LearnedPtr& known,
+                     bool beginning) {
+  Dataset dataset = read_source(source, data.base_dir, known, beginning);
   check_lengths(dataset);
   std::vector<std::string> details;
   if (has_options<SplitOptions>(source)) {
@@ -88,12 +118,15 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
                           : fmt::format("the slice `{}` of {} samples is empty", part, all));
   }
   for_each_array(dataset, [&](const std::string&, RowsPtr& rows) {
-    rows = cache_rows(std::move(rows), data);
+    rows = beginning ? without_scan(std::move(rows)) : cache_rows(std::move(rows), data);
   });
   if (data.nonfinite != Nonfinite::kAllow) {
     check_all_finite(dataset);
   }
   transform_dataset(dataset, data);
+  if (read_options<SourceOptions>(source).own_target.value) {
+    take_own_targets(dataset);
+  }
   details.push_back(fmt::format("{} samples", dataset.num_samples));
   dataset.description += fmt::format(" ({})", join(details, ", "));
   return dataset;

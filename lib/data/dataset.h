@@ -40,6 +40,7 @@ struct Dataset {
   struct Array {
     std::string name;  // "x", "y", or the input's or output's own name
     RowsPtr rows;
+    std::vector<std::string> columns = {};  // names within a sample, where the source has them
   };
   std::string description;  // "digits (train, 10000 samples)"
   std::vector<Array> inputs;
@@ -56,9 +57,19 @@ struct Dataset {
 // label.one_hot. Checks lengths (E313), emptiness (E316) and, unless data.nonfinite is allow,
 // finiteness (E315; large arrays when they are read: checks.h). Throws ConfigError E3xx (exit 3)
 // with the file, the actual and the expected content. `known` was learned from the training data.
-// When it is null, a source that needs these values reads the training data.
+// When it is null, a source that needs these values reads the training data. With `beginning` large
+// files and arrays are not read to their end (read_source), and not checked.
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
-                     const LearnedPtr& known = nullptr);
+                     const LearnedPtr& known = nullptr, bool beginning = false);
+
+// `y: x`: the targets become the inputs.
+void take_own_targets(Dataset& dataset);
+
+// Draws the parts of data.split from the training data: 0 train, 1 validation, 2 test. A pure
+// function of seed, number of samples and, with `stratify`, labels. Rows keep their order. `seed`
+// is the config's. Throws ConfigError: E316 for an empty part, E113 for labels that are no classes.
+std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& split,
+                                     int64_t seed);
 
 // Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.
 // Throws ConfigError when either part is empty.

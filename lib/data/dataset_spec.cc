@@ -1,5 +1,7 @@
 #include "data/dataset_spec.h"
 
+#include <filesystem>
+
 #include "config/source_like.h"
 #include "data/image_listing.h"
 #include "data/source_files.h"
@@ -20,7 +22,32 @@ std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig
   }
   Dataset dataset = read_source(empty, data.base_dir);
   transform_dataset(dataset, data);
+  if (read_options<SourceOptions>(source).own_target.value) {
+    take_own_targets(dataset);
+  }
   return dataset;
+}
+
+bool is_small_source(const ConfigObject& source, const DataConfig& data) {
+  constexpr uint64_t kSmall = uint64_t{16} << 20;
+  uint64_t bytes = 0;
+  bool has_files = class_of_object(Category::kSource, source).is_generated;
+  for (const Spec& arg : class_of_object(Category::kSource, source).args) {
+    if (!names_files(arg)) {
+      continue;
+    }
+    for (const Wanted& wanted : wanted_arrays(source.arg(arg.name), arg.name)) {
+      for (const NamedFile& file : find_files(wanted.text, wanted.loc, data.base_dir)) {
+        std::error_code error;
+        if (!std::filesystem::is_regular_file(file.path, error)) {
+          return std::filesystem::exists(file.path, error) ? false : true;  // read: an E300
+        }
+        bytes += std::filesystem::file_size(file.path, error);
+        has_files = true;
+      }
+    }
+  }
+  return has_files && bytes <= kSmall;
 }
 
 void check_source_files(const ConfigObject& source, const DataConfig& data) {

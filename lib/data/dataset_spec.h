@@ -11,6 +11,10 @@ namespace meshtrain {
 // arrays but without samples. Returns nothing for a source of files, which would have to be opened.
 std::optional<Dataset> dataset_spec(const ConfigObject& source, const DataConfig& data);
 
+// Returns whether the files of a source have so few bytes that they can be read at once, some 0.1
+// s. Folders do not.
+bool is_small_source(const ConfigObject& source, const DataConfig& data);
+
 // Checks that the files and folders of a source exist. Throws ConfigError E300 as load_dataset.
 void check_source_files(const ConfigObject& source, const DataConfig& data);
 

@@ -73,11 +73,19 @@ Guessed visit_images(const std::string& path, const Visit& visit) {
   return {data.description, data.class_names};
 }
 
-Guessed visit_csv(const std::string& path, const Visit& visit) {
-  CsvOptions source;
-  source.path.data = path;
-  visit_dataset(read_csv_source(source, {{}, "", nullptr}), visit);
-  return {"csv " + path, {}};
+// A table where the first lines have the same columns, or by its name; else a text.
+Guessed profile_file(const std::string& path, const InputFile& file) {
+  std::string beginning(std::min<uint64_t>(file.size(), uint64_t{1} << 16), '\0');
+  file.read_at(0, reinterpret_cast<std::byte*>(beginning.data()), beginning.size());
+  const std::string name = to_lower(path);
+  if (ends_with(name, ".csv") || ends_with(name, ".tsv") || guess_separator(beginning)) {
+    Guessed table{"csv " + path};
+    table.table = profile_table({path}, {});
+    return table;
+  }
+  Guessed text{"text " + path};
+  text.text = profile_text(path);
+  return text;
 }
 
 bool is_text(std::string_view bytes) {
@@ -89,6 +97,19 @@ bool is_text(std::string_view bytes) {
 
 }  // namespace
 
+void refuse_foreign_table(std::string_view beginning, const std::string& path) {
+  const bool is_parquet = beginning.starts_with("PAR1");
+  const bool is_excel = beginning.starts_with("PK\x03\x04") && ends_with(to_lower(path), ".xlsx");
+  if (!is_parquet && !is_excel) {
+    return;
+  }
+  const char* const kind = is_parquet ? "Parquet" : "Excel";
+  throw ConfigError("E327", {}, fmt::format("`{}` is a {} file, which is not read", path, kind))
+      .help(fmt::format("convert it: python3 -c \"import pandas; pandas.read_{}('{}')"
+                        ".to_csv('table.csv', index=False)\"",
+                        is_parquet ? "parquet" : "excel", path));
+}
+
 Guessed read_guessed(const std::string& path, const Visit& visit) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -99,6 +120,7 @@ Guessed read_guessed(const std::string& path, const Visit& visit) {
   const auto count = static_cast<size_t>(std::min<uint64_t>(file.size(), sizeof(buffer)));
   file.read_at(0, reinterpret_cast<std::byte*>(buffer), count);
   const std::string_view begin(buffer, count);
+  refuse_foreign_table(begin, path);
   if (begin.starts_with("\x93NUMPY")) {
     visit_array("array", *as_rows(read_npy(path)), visit);
     return {"npy " + path, {}};
@@ -132,7 +154,7 @@ Guessed read_guessed(const std::string& path, const Visit& visit) {
     return {"safetensors " + path, {}};
   }
   if (count > 0 && is_text(begin)) {
-    return visit_csv(path, visit);
+    return profile_file(path, file);
   }
   if (count == 0) {
     read_error("E327", path, "the file is empty");

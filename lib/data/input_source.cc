@@ -23,7 +23,7 @@ ConfigValue text_value(const std::string& text) {
 ConfigObject source_like(const ConfigObject& train, const std::string& path) {
   ConfigObject source = train;
   for (const char* arg : {"label", "sample_weight", "target", "slice", "label_mode", "class_names",
-                          "validation_split", "subset", "seed"}) {
+                          "validation_split", "subset", "seed", "y"}) {
     if (source.args.count(arg) != 0) {
       source.args[arg] = ConfigValue{};
     }

@@ -8,7 +8,11 @@
 #include "base/columns.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/guess_source.h"
+#include "data/inspection_tables.h"
+#include "data/learned.h"
+#include "data/source_files.h"
 
 namespace meshtrain {
 namespace {
@@ -35,8 +39,58 @@ std::string class_label(const InspectedPart& part, int64_t label) {
                   : std::to_string(label);
 }
 
+std::vector<std::string> texts_of(const Vocabulary& characters) {
+  std::vector<std::string> texts;
+  for (const char32_t character : characters) {
+    std::string text;
+    append_utf8(character, text);
+    texts.push_back(shown_character(text));
+  }
+  return texts;
+}
+
+// "x = 0, 0, 12, ... (784 numbers)"
+std::string row_text(const std::string& name, const Rows& rows, int64_t index) {
+  constexpr int64_t kShown = 8;
+  const HostTensor row = rows.read_range(index, index + 1);
+  std::vector<std::string> numbers;
+  for (int64_t i = 0; i < std::min(kShown, row.size()); ++i) {
+    numbers.push_back(number_text(row.at(i)));
+  }
+  return fmt::format(
+      "{} = {}{}", name, join(numbers, ", "),
+      row.size() > kShown ? fmt::format(", ... ({} numbers)", format_thousands(row.size())) : "");
+}
+
+// The arrays of one sample. Ids of characters are shown as text, labels with their class.
+std::string sample_text(const Dataset& data, int64_t index, const std::vector<std::string>& names,
+                        bool is_text) {
+  constexpr int64_t kShown = 60;
+  const auto name_of = [&](double id) {
+    const bool is_known = id >= 0 && id < static_cast<double>(names.size());
+    return is_known ? names[static_cast<size_t>(id)] : number_text(id);
+  };
+  std::vector<std::string> arrays;
+  for (const auto* part : {&data.inputs, &data.targets}) {
+    for (const Dataset::Array& array : *part) {
+      const HostTensor row = array.rows->read_range(index, index + 1);
+      if (!is_text && (part == &data.inputs || row.size() != 1 || names.empty())) {
+        arrays.push_back(row_text(array.name, *array.rows, index));
+        continue;
+      }
+      std::string text;
+      for (int64_t i = 0; i < std::min(kShown, row.size()); ++i) {
+        text += name_of(row.at(i)) == "' '" ? " " : name_of(row.at(i));
+      }
+      arrays.push_back(
+          fmt::format("{} = {}{}", array.name, text, row.size() > kShown ? "..." : ""));
+    }
+  }
+  return join(arrays, "; ");
+}
+
 std::string part_text(const InspectedPart& part) {
-  constexpr size_t kMaxShownClasses = 100;
+  constexpr size_t kMaxShownClasses = 20;
   std::string out = part.name.empty() ? part.description + "\n"
                                       : fmt::format("{}: {}\n", part.name, part.description);
   if (part.batches > 0) {
@@ -44,6 +98,15 @@ std::string part_text(const InspectedPart& part) {
     out += fmt::format("{} samples, {} batch{} of {} per epoch{}\n", format_thousands(part.samples),
                        part.batches, part.batches == 1 ? "" : "es", part.batch_size,
                        last < part.batch_size ? fmt::format(", the last of {}", last) : "");
+  }
+  if (part.table) {
+    out += (part.arrays.empty() ? "" : "\nin the files: ") + columns_text(*part.table);
+  }
+  if (part.text) {
+    return out + characters_text(*part.text);
+  }
+  if (part.arrays.empty()) {
+    return out;
   }
   std::vector<std::vector<std::string>> rows = {
       {"array", "dtype", "shape", "min", "max", "mean", "NaN", "inf", "size"}};
@@ -70,6 +133,9 @@ std::string part_text(const InspectedPart& part) {
     if (all > kMaxShownClasses) {
       out += fmt::format("... {} more\n", all - kMaxShownClasses);
     }
+  }
+  for (size_t i = 0; i < part.first.size(); ++i) {
+    out += fmt::format("{}sample {}: {}\n", i == 0 ? "\n" : "", i, part.first[i]);
   }
   return out;
 }
@@ -115,6 +181,12 @@ Json part_json(const InspectedPart& part) {
     out["batches"] = part.batches;
   }
   out["arrays"] = std::move(arrays);
+  if (part.table) {
+    out["table"] = profile_json(*part.table);
+  }
+  if (part.text) {
+    out["text"] = profile_json(*part.text);
+  }
   return out;
 }
 
@@ -129,6 +201,11 @@ InspectedPart inspect_dataset(const std::string& name, const Dataset& data, int6
   part.batch_size = batch_size;
   part.batches = (data.num_samples + (drops_remainder ? 0 : batch_size - 1)) / batch_size;
   part.class_names = data.class_names;
+  Vocabulary characters;
+  if (part.class_names.empty() && data.learned) {
+    characters = data.learned->characters;
+    part.class_names = texts_of(characters);
+  }
   for (const Dataset::Array& array : data.inputs) {
     part.arrays.push_back(inspect_array(array.name, "input", *array.rows, false));
   }
@@ -138,7 +215,23 @@ InspectedPart inspect_dataset(const std::string& name, const Dataset& data, int6
   if (data.sample_weight) {
     part.arrays.push_back(inspect_array("sample_weight", "weight", *data.sample_weight, false));
   }
+  for (int64_t i = 0; i < std::min<int64_t>(2, data.num_samples); ++i) {
+    part.first.push_back(sample_text(data, i, part.class_names, !characters.empty()));
+  }
   return part;
+}
+
+std::optional<TableProfile> profile_source(const ConfigObject& source, const DataConfig& data) {
+  const auto csv = options_if<CsvOptions>(source);
+  if (!csv) {
+    return std::nullopt;
+  }
+  std::vector<std::string> paths;
+  for (const NamedFile& file : find_files(csv->path, data.base_dir)) {
+    paths.push_back(file.path);
+  }
+  return profile_table(
+      paths, {csv->separator == "tab" ? '\t' : csv->separator[0], csv->header, csv->missing_texts});
 }
 
 InspectedPart inspect_path(const std::string& path) {
@@ -146,10 +239,16 @@ InspectedPart inspect_path(const std::string& path) {
   const auto add = [&](const std::string& name, const Rows& rows, bool may_be_labels) {
     part.arrays.push_back(inspect_array(name, "", rows, may_be_labels));
     part.samples = std::max(part.samples, rows.size());
+    for (int64_t i = 0; i < std::min<int64_t>(1, rows.size()); ++i) {
+      part.first.push_back(row_text(name, rows, i));
+    }
   };
   Guessed found = read_guessed(path, add);
   part.description = std::move(found.description);
   part.class_names = std::move(found.class_names);
+  part.table = std::move(found.table);
+  part.text = std::move(found.text);
+  part.samples = part.table ? part.table->rows : part.samples;
   return part;
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/array_stats.h"
 #include "data/dataset.h"
+#include "data/table_profile.h"
 
 namespace meshtrain {
 
@@ -25,10 +27,17 @@ struct InspectedPart {
   int64_t batch_size = 0, batches = 0;  // 0 for a file
   std::vector<std::string> class_names;
   std::vector<InspectedArray> arrays;
+  std::optional<TableProfile> table = {};  // of tables: their columns
+  std::optional<TextProfile> text = {};
+  std::vector<std::string> first = {};  // two samples, as text
 };
 
 InspectedPart inspect_dataset(const std::string& name, const Dataset& data, int64_t batch_size,
                               bool drops_remainder);
+// Profiles the columns of a csv's files, whatever part of them the source takes; nothing for
+// others.
+std::optional<TableProfile> profile_source(const ConfigObject& source, const DataConfig& data);
+
 // Throws as read_guessed().
 InspectedPart inspect_path(const std::string& path);
 

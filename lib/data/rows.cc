@@ -60,6 +60,32 @@ class SliceRows final : public Rows {
   Shape shape_;
 };
 
+class SelectRows final : public Rows {
+ public:
+  SelectRows(RowsPtr rows, std::vector<int64_t> order)
+      : rows_(std::move(rows)), order_(std::move(order)), shape_(rows_->shape()) {
+    shape_[0] = static_cast<int64_t>(order_.size());
+  }
+
+  DType dtype() const override { return rows_->dtype(); }
+  const Shape& shape() const override { return shape_; }
+  Cost cost() const override { return rows_->cost(); }
+
+  void read(std::span<const int64_t> order, std::byte* to) const override {
+    std::vector<int64_t> selected(order.begin(), order.end());
+    for (int64_t& row : selected) {
+      check_row(row);
+      row = order_[static_cast<size_t>(row)];
+    }
+    rows_->read(selected, to);
+  }
+
+ private:
+  RowsPtr rows_;
+  std::vector<int64_t> order_;
+  Shape shape_;
+};
+
 class ConcatRows final : public Rows {
  public:
   explicit ConcatRows(std::vector<RowsPtr> parts)
@@ -197,6 +223,17 @@ RowsPtr slice_rows(RowsPtr rows, int64_t begin, int64_t end) {
     return rows;
   }
   return std::make_shared<SliceRows>(std::move(rows), begin, end);
+}
+
+RowsPtr select_rows(RowsPtr rows, std::vector<int64_t> order) {
+  if (rows->tensor() == nullptr) {
+    return std::make_shared<SelectRows>(std::move(rows), std::move(order));
+  }
+  Shape shape = rows->shape();
+  shape[0] = static_cast<int64_t>(order.size());
+  HostTensor tensor(rows->dtype(), shape);
+  rows->read(order, tensor.bytes());
+  return make_rows(std::move(tensor));
 }
 
 RowsPtr concat_rows(std::vector<RowsPtr> parts) {

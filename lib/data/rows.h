@@ -54,6 +54,8 @@ using RowsPtr = std::shared_ptr<const Rows>;
 RowsPtr make_rows(HostTensor tensor);
 // Returns rows [begin, end) of `rows`.
 RowsPtr slice_rows(RowsPtr rows, int64_t begin, int64_t end);
+// Returns the rows with these numbers, in this order. Copies an array in memory.
+RowsPtr select_rows(RowsPtr rows, std::vector<int64_t> order);
 // Concatenates rows of the same type and sample shape.
 RowsPtr concat_rows(std::vector<RowsPtr> parts);
 // Changes the shape of a sample; the number of elements must be the same.

@@ -8,6 +8,7 @@
 #include "data/dataset_spec.h"
 #include "data/learned.h"
 #include "engine/class_names.h"
+#include "engine/epoch_plan.h"
 #include "engine/sample_weights.h"
 
 namespace meshtrain {
@@ -138,6 +139,14 @@ void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diag
   }
 }
 
+// An image_folder that leaves damaged images out decodes all of them at the start.
+ConfigObject without_decoding(ConfigObject source) {
+  if (options_if<ImageFolderOptions>(source)) {
+    source.args["on_bad_record"].data = std::string(word_of(BadRecord::kError));
+  }
+  return source;
+}
+
 // The loss of output `index`, or null.
 const ConfigObject* loss_of(const Setup& setup, size_t index) {
   const ConfigObject* common = nullptr;
@@ -207,8 +216,8 @@ DataPart evaluated_part(const Config& config) {
     case EvaluatedData::kAuto:
       break;
   }
-  const bool validates = config.data.validation || config.fit.validation_split > 0;
-  return config.data.test ? DataPart::kTest : validates ? DataPart::kValidation : DataPart::kNone;
+  const bool has_test = config.data.test || config.data.split.test > 0;
+  return has_test ? DataPart::kTest : config.validates() ? DataPart::kValidation : DataPart::kNone;
 }
 
 int64_t evaluated_batch_size(const Config& config) {
@@ -258,8 +267,11 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   Diagnostics diagnostics;
   const DataConfig& sources = config.data;
   const bool needs_validation = fit || evaluated == DataPart::kValidation;
-  const bool splits = !sources.validation && config.fit.validation_split > 0;
-  const bool needs_train = fit || evaluated == DataPart::kTrain || (needs_validation && splits);
+  const SplitConfig& split = sources.split;
+  const bool splits = !sources.validation && config.validates();
+  const bool splits_test = split.test > 0;
+  const bool needs_train = fit || evaluated == DataPart::kTrain || (needs_validation && splits) ||
+                           (evaluated == DataPart::kTest && splits_test);
   const auto load = [&](const char* name, const std::optional<ConfigObject>& source,
                         std::optional<Dataset>& to) {
     if (source && &to == &data.test && data.validation && sources.validation &&
@@ -282,16 +294,27 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   if (needs_train) {
     load("train", sources.train, data.train);
   }
-  if (splits && data.train) {
+  if (data.train && (split.validation > 0 || splits_test)) {
+    collect(diagnostics, [&] {
+      std::vector<Dataset> parts = split_at_random(*data.train, split, config.seed);
+      data.train = std::move(parts[0]);
+      if (split.validation > 0) {
+        data.validation = std::move(parts[1]);
+      }
+      if (splits_test) {
+        data.test = std::move(parts[2]);
+      }
+    });
+  } else if (splits && data.train) {
     collect(diagnostics, [&] {
       std::tie(data.train, data.validation) = split_validation(
           *data.train, config.fit.validation_split, config.fit.validation_split.loc);
     });
-  } else if (needs_validation && !splits &&
-             (sources.validation || evaluated == DataPart::kValidation)) {
+  }
+  if (needs_validation && !splits && (sources.validation || evaluated == DataPart::kValidation)) {
     load("validation", sources.validation, data.validation);
   }
-  if (evaluated == DataPart::kTest) {
+  if (evaluated == DataPart::kTest && !splits_test) {
     load("test", sources.test, data.test);
   }
   check_parts(data, known, diagnostics);
@@ -314,27 +337,57 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
   return data;
 }
 
-RunData run_data_spec(const Config& config, Diagnostics& diagnostics) {
+namespace {
+
+// Types and shapes of all parts, of large files from their beginning.
+RunData data_beginnings(const Config& config, Diagnostics& diagnostics) {
   RunData data;
+  const DataConfig& sources = config.data;
   const auto add_spec = [&](const std::optional<ConfigObject>& source, std::optional<Dataset>& to) {
-    if (source) {
-      collect(diagnostics, [&] { check_source_files(*source, config.data); });
-      collect(diagnostics, [&] {
-        to = dataset_spec(*source, config.data);
-        if (to) {
-          order_arrays(config.model, *to);
-        }
-      });
+    if (!source) {
+      return;
     }
+    if (&to != &data.train && !data.train && training_source(*source) != nullptr) {
+      collect(diagnostics, [&] { check_source_files(*source, sources); });
+      return;
+    }
+    collect(diagnostics, [&] {
+      to = dataset_spec(*source, sources);
+      to = to ? std::move(to) : load_dataset(without_decoding(*source), sources, nullptr, true);
+      order_arrays(config.model, *to);
+    });
   };
-  add_spec(config.data.train, data.train);
-  add_spec(config.data.validation, data.validation);
-  add_spec(config.data.test, data.test);
+  add_spec(sources.train, data.train);
+  add_spec(sources.validation, data.validation);
+  add_spec(sources.test, data.test);
   check_parts(data, nullptr, diagnostics);
   if (data.train && !data.train->targets.empty()) {
     apply_class_weight(config.fit, *data.train, diagnostics);
   }
   return data;
+}
+
+}  // namespace
+
+RunData run_data_spec(const Config& config, bool scan, Diagnostics& diagnostics) {
+  const DataConfig& data = config.data;
+  bool all_small = true, all_generated = true;
+  Diagnostics ignored;  // found again when the data are read
+  for (const std::optional<ConfigObject>* source : {&data.train, &data.validation, &data.test}) {
+    if (source->has_value()) {
+      collect(ignored, [&] { all_small = all_small && is_small_source(**source, data); });
+      all_generated = all_generated && class_of_object(Category::kSource, **source).is_generated;
+    }
+  }
+  if (!data.train || diagnostics.has_errors() || (!scan && (!all_small || all_generated))) {
+    return data_beginnings(config, diagnostics);
+  }
+  RunData loaded;
+  collect(diagnostics, [&] { loaded = load_run_data(config, true, evaluated_part(config)); });
+  if (loaded.train) {
+    collect(diagnostics, [&] { check_batches(config, *loaded.train); });
+  }
+  return loaded;
 }
 
 void check_input_ids(const Setup& setup, Dataset& dataset) {

@@ -37,10 +37,10 @@ struct RunData {
 RunData load_run_data(const Config& config, bool fit, DataPart evaluated,
                       const LearnedPtr& known = nullptr);
 
-// Returns the dataset specs without opening a data file: synthetic sources (random, digits) without
-// samples; for other sources it only checks that their files exist. Adds problems to `diagnostics`:
-// E300 and, for synthetic sources, E304, E317 and E324.
-RunData run_data_spec(const Config& config, Diagnostics& diagnostics);
+// Returns the data as far as they can be known in a moment: synthetic sources (random, digits)
+// without samples, small files whole, headers, columns, folders and labels of large ones. With
+// `scan` all data are read, as by load_run_data. Adds their problems to `diagnostics`.
+RunData run_data_spec(const Config& config, bool scan, Diagnostics& diagnostics);
 
 // Collective: checks that all processes read the same data. `hash` is that of this process. Throws
 // ConfigError E323 (exit 3) at `loc` when hashes differ.

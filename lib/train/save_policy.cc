@@ -22,9 +22,8 @@ MonitoredLog monitored_log(
     const Config& config,
     const std::function<std::optional<bool>(const std::string&)>& larger_is_better) {
   const CheckpointConfig& checkpoint = config.checkpoint;
-  const bool validates = config.data.validation || config.fit.validation_split.value > 0;
   MonitoredLog log{.name = checkpoint.monitor};
-  if (log.name.empty() && validates) {
+  if (log.name.empty() && config.validates()) {
     log.name = "val_loss";
   }
   if (checkpoint.mode != MonitorMode::kAuto || log.name.empty()) {

@@ -58,7 +58,9 @@ class Checker {
       suggest(problem, monitor, logs);
       problem.note("logs: " + join(logs, ", "));
       if (starts_with(monitor, "val_") && logs_.size() == running_.size()) {
-        problem.help("`val_` logs need validation data: data.validation or fit.validation_split");
+        problem.help(
+            "`val_` logs need validation data: data.validation, data.split or "
+            "fit.validation_split");
       }
     } else if (options.mode == MonitorMode::kAuto && !larger_is_better(setup_.graphs(), monitor)) {
       diagnostics_

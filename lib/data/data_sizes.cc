@@ -1,0 +1,72 @@
+#include "data/data_sizes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "data/learned.h"
+#include "data/sources.h"
+
+namespace meshtrain {
+namespace {
+
+// One more than the largest label, or the width of one-hot rows; nothing where these are no
+// classes.
+std::optional<int64_t> count_classes(const Rows& labels) {
+  const Shape& shape = labels.shape();
+  if (shape.size() == 2 && shape[1] > 1) {
+    return shape[1];
+  }
+  if (labels.row_bytes() != dtype_size(labels.dtype())) {
+    return std::nullopt;
+  }
+  double largest = -1;
+  bool are_classes = true;
+  labels.for_each_block([&](int64_t, const HostTensor& block) {
+    for (int64_t i = 0; i < block.size(); ++i) {
+      const double label = block.at(i);
+      are_classes = are_classes && label >= 0 && label == std::floor(label) && label < 0x7fffffff;
+      largest = std::max(largest, label);
+    }
+  });
+  return are_classes && largest >= 0 ? std::optional(static_cast<int64_t>(largest) + 1)
+                                     : std::nullopt;
+}
+
+void add_vocabularies(const ConfigObject& train, const Dataset& data, DataSizes& sizes) {
+  if (data.learned) {
+    for (const auto& [column, texts] : data.learned->csv.categories) {
+      sizes.vocabularies[column] = static_cast<int64_t>(texts.size());
+    }
+  }
+  if (const auto text = options_if<TextOptions>(train)) {
+    sizes.vocabularies[""] = text->vocabulary == TextVocabulary::kBytes
+                                 ? 256
+                                 : static_cast<int64_t>(data.learned->characters.size());
+  }
+  if (const auto tokens = options_if<TokensOptions>(train); tokens && tokens->vocabulary) {
+    sizes.vocabularies[""] = *tokens->vocabulary;
+  }
+}
+
+}  // namespace
+
+DataSizes read_data_sizes(const ConfigObject& train, const std::string& base_dir) {
+  const Dataset data = read_source(train, base_dir);
+  DataSizes sizes;
+  add_vocabularies(train, data, sizes);
+  const bool is_only = data.targets.size() == 1;
+  for (const Dataset::Array& target : data.targets) {
+    const auto named = static_cast<int64_t>(data.class_names.size());
+    if (const auto count =
+            is_only && named > 0 ? std::optional(named) : count_classes(*target.rows)) {
+      sizes.classes[target.name] = *count;
+      if (is_only) {
+        sizes.classes[""] = *count;
+      }
+    }
+  }
+  return sizes;
+}
+
+}  // namespace meshtrain

@@ -1,0 +1,127 @@
+// data.split: parts of the training data that are drawn at random.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/text.h"
+#include "data/array_stats.h"
+#include "data/dataset.h"
+#include "data/epoch_order.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kParts = 3;
+
+// The array whose classes are split alike.
+const Dataset::Array& stratified_array(const Dataset& dataset, const Located<std::string>& name) {
+  const std::vector<Dataset::Array>& targets = dataset.targets;
+  const auto found = std::find_if(targets.begin(), targets.end(),
+                                  [&](const auto& target) { return target.name == name.value; });
+  if (found != targets.end()) {
+    return *found;
+  }
+  if (name.value == "label" && targets.size() == 1) {
+    return targets[0];
+  }
+  std::vector<std::string> names = {"label"};
+  for (const Dataset::Array& target : targets) {
+    names.push_back(target.name);
+  }
+  throw ConfigError("E113", name.loc,
+                    fmt::format("`stratify: {}` names none of the {} arrays of labels", name.value,
+                                targets.size()))
+      .help(targets.size() == 1 ? "write `stratify: label`" : "names: " + join(names, ", "));
+}
+
+// The class of each sample: its number, or the place of the 1 in a one-hot row.
+std::vector<int64_t> classes_of(const Dataset& dataset, const Located<std::string>& name) {
+  const Dataset::Array& array = stratified_array(dataset, name);
+  const bool is_one_hot = array.rows->row_bytes() > dtype_size(array.rows->dtype());
+  std::vector<int64_t> classes;
+  bool are_classes = true;
+  array.rows->for_each_block([&](int64_t, const HostTensor& block) {
+    const int64_t width = block.size() / std::max<int64_t>(1, block.shape()[0]);
+    for (int64_t at = 0; at < block.size(); at += width) {
+      int64_t hot = 0;
+      for (int64_t i = 1; i < width; ++i) {
+        hot = block.at(at + i) > block.at(at + hot) ? i : hot;
+      }
+      const double value = is_one_hot ? static_cast<double>(hot) : block.at(at);
+      are_classes = are_classes && value == std::floor(value);
+      classes.push_back(are_classes ? static_cast<int64_t>(value) : 0);
+    }
+  });
+  if (!are_classes) {
+    throw ConfigError(
+        "E113", name.loc,
+        fmt::format("`{}` cannot be stratified: its numbers are no classes", array.name))
+        .help("leave `stratify` out: the split is random");
+  }
+  return classes;
+}
+
+// Sizes of the parts of `count` samples: rounded, train takes the rest.
+std::array<int64_t, kParts> part_sizes(const SplitConfig& split, int64_t count) {
+  const auto size = [&](double part) {
+    return static_cast<int64_t>(std::llround(static_cast<double>(count) * part));
+  };
+  const int64_t validation = size(split.validation);
+  const int64_t test = std::min(size(split.test), count - validation);
+  return {count - validation - test, validation, test};
+}
+
+void check_parts(const std::array<std::vector<int64_t>, kParts>& parts, const SplitConfig& split,
+                 int64_t count) {
+  const bool is_empty = parts[0].empty() || (split.validation > 0 && parts[1].empty()) ||
+                        (split.test > 0 && parts[2].empty());
+  if (is_empty) {
+    throw ConfigError("E316", split.loc,
+                      fmt::format("`data.split` of {} samples leaves {} to train, {} to validate "
+                                  "and {} to test",
+                                  count, parts[0].size(), parts[1].size(), parts[2].size()))
+        .help("larger parts, or more samples");
+  }
+}
+
+}  // namespace
+
+std::vector<Dataset> split_at_random(const Dataset& dataset, const SplitConfig& split,
+                                     int64_t seed) {
+  const int64_t count = dataset.num_samples;
+  std::map<int64_t, std::vector<int64_t>> groups;  // samples of each class in random order
+  const std::vector<int64_t> classes =
+      split.stratify->empty() ? std::vector<int64_t>() : classes_of(dataset, split.stratify);
+  for (const int64_t sample : EpochOrder(count, split.seed->value_or(seed), 0).rows(0, count)) {
+    groups[classes.empty() ? 0 : classes[static_cast<size_t>(sample)]].push_back(sample);
+  }
+  std::array<std::vector<int64_t>, kParts> parts;
+  for (const auto& [label, samples] : groups) {
+    auto at = samples.begin();
+    const auto sizes = part_sizes(split, static_cast<int64_t>(samples.size()));
+    for (size_t i = 0; i < kParts; ++i) {
+      parts[i].insert(parts[i].end(), at, at + sizes[i]);
+      at += sizes[i];
+    }
+  }
+  check_parts(parts, split, count);
+  std::vector<Dataset> out;
+  for (std::vector<int64_t>& rows : parts) {
+    std::sort(rows.begin(), rows.end());
+    Dataset part = dataset;
+    const auto select = [&](RowsPtr& array) { array = select_rows(array, rows); };
+    for (auto* arrays : {&part.inputs, &part.targets}) {
+      for (Dataset::Array& array : *arrays) {
+        select(array.rows);
+      }
+    }
+    if (part.sample_weight) {
+      select(part.sample_weight);
+    }
+    part.num_samples = static_cast<int64_t>(rows.size());
+    out.push_back(std::move(part));
+  }
+  return out;
+}
+
+}  // namespace meshtrain

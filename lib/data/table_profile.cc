@@ -1,0 +1,220 @@
+#include "data/table_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "base/utf8.h"
+#include "data/characters.h"
+#include "data/csv_columns.h"
+#include "data/csv_dates.h"
+#include "data/csv_table.h"
+#include "data/source_files.h"
+#include "tensor/read_error.h"
+
+namespace meshtrain {
+namespace {
+
+constexpr size_t kMostFrequent = 5;
+constexpr size_t kShownRows = 2;
+constexpr size_t kShownCharacters = 200;
+
+TextCounts most_frequent(const std::unordered_map<std::string, int64_t>& counts, size_t most) {
+  TextCounts sorted(counts.begin(), counts.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  sorted.resize(std::min(sorted.size(), most));
+  return sorted;
+}
+
+// One column, field by field.
+class Column {
+ public:
+  void add(std::string_view field, const std::set<std::string, std::less<>>& missing_texts) {
+    const std::string_view text = trim(field);
+    const std::optional<double> number = parse_decimal(text);
+    if (text.empty() || missing_texts.contains(text) || (number && std::isnan(*number))) {
+      ++missing_;
+      return;
+    }
+    ++count_;
+    if (number && std::isfinite(*number)) {
+      ++numbers_;
+      integers_ += *number == std::floor(*number) ? 1 : 0;
+      min_ = std::min(min_, *number);
+      max_ = std::max(max_, *number);
+      sum_ += *number;
+    } else if (numbers_ == 0 && dates_ + 1 == count_ && parse_date(text, "")) {
+      ++dates_;
+      first_date_ = dates_ == 1 ? std::string(text) : std::min(first_date_, std::string(text));
+      last_date_ = std::max(last_date_, std::string(text));
+    }
+    const auto found = counts_.find(std::string(text));
+    if (found != counts_.end()) {
+      ++found->second;
+    } else if (counts_.size() < static_cast<size_t>(kMaxDistinct)) {
+      counts_.emplace(text, 1);
+    }
+  }
+
+  ColumnProfile profile(std::string name) const {
+    using Type = ColumnProfile::Type;
+    ColumnProfile out;
+    out.name = std::move(name);
+    out.missing = missing_;
+    out.distinct = static_cast<int64_t>(counts_.size());
+    out.frequent = most_frequent(counts_, kMostFrequent);
+    out.type = count_ == 0           ? Type::kEmpty
+               : integers_ == count_ ? Type::kInteger
+               : numbers_ == count_  ? Type::kNumber
+               : dates_ == count_    ? Type::kDate
+                                     : Type::kText;
+    if (out.type == Type::kInteger || out.type == Type::kNumber) {
+      out.min = min_;
+      out.max = max_;
+      out.mean = sum_ / static_cast<double>(count_);
+    } else if (out.type == Type::kDate) {
+      out.first_date = first_date_;
+      out.last_date = last_date_;
+    }
+    return out;
+  }
+
+ private:
+  int64_t missing_ = 0, count_ = 0, numbers_ = 0, integers_ = 0, dates_ = 0;
+  double min_ = std::numeric_limits<double>::infinity();
+  double max_ = -std::numeric_limits<double>::infinity();
+  double sum_ = 0;
+  std::string first_date_, last_date_;
+  std::unordered_map<std::string, int64_t> counts_;
+};
+
+CsvRecords records_of(std::string name, char separator, std::string_view text) {
+  return {std::move(name), separator, [text](char* to, size_t count) mutable {
+            count = text.copy(to, count);
+            text.remove_prefix(count);
+            return count;
+          }};
+}
+
+// The number of fields of each of the first records, where it is always the same; else 0.
+size_t count_fields(std::string_view text, char separator) {
+  constexpr int kRecords = 20;
+  size_t fields_each = 0;
+  try {
+    CsvRecords records = records_of("", separator, text);
+    std::vector<std::string_view> fields;
+    for (int i = 0; i < kRecords && records.next(fields); ++i) {
+      fields_each = i == 0 ? fields.size() : fields_each;
+      if (fields.size() != fields_each) {
+        return 0;
+      }
+    }
+  } catch (const ConfigError&) {
+    return 0;
+  }
+  return fields_each;
+}
+
+}  // namespace
+
+std::string_view type_name(ColumnProfile::Type type) {
+  constexpr std::string_view kNames[] = {"integer", "number", "date", "text", "empty"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+std::optional<char> guess_separator(std::string_view beginning) {
+  if (const size_t end = beginning.rfind('\n'); end != std::string_view::npos) {
+    beginning = beginning.substr(0, end + 1);  // whole lines
+  }
+  std::optional<char> best;
+  size_t most = 1;
+  for (const char separator : {',', ';', '\t', '|'}) {
+    const size_t fields = count_fields(beginning, separator);
+    if (fields > most) {
+      most = fields;
+      best = separator;
+    }
+  }
+  return best;
+}
+
+TableProfile profile_table(const std::vector<std::string>& paths, const TableFormat& format) {
+  TableProfile out;
+  std::set<std::string, std::less<>> missing = CsvSettings().missing_texts;
+  if (format.missing_texts) {
+    missing = {format.missing_texts->begin(), format.missing_texts->end()};
+  }
+  std::vector<Column> columns;
+  std::vector<std::string> names;
+  for (const std::string& path : paths) {
+    const InputFile file = open_input(path, "E300", "E300");
+    std::string beginning(std::min<uint64_t>(file.size(), uint64_t{1} << 16), '\0');
+    file.read_at(0, reinterpret_cast<std::byte*>(beginning.data()), beginning.size());
+    out.separator =
+        format.separator != 0 ? format.separator : guess_separator(beginning).value_or(',');
+    uint64_t offset = 0;
+    CsvRecords records(path, out.separator, [&](char* to, size_t count) {
+      count = std::min<uint64_t>(count, file.size() - offset);
+      file.read_at(offset, reinterpret_cast<std::byte*>(to), count);
+      offset += count;
+      return count;
+    });
+    std::vector<std::string_view> fields;
+    bool more = records.next(fields);
+    out.has_header = more && is_csv_header(fields, format.header);
+    names = csv_column_names(fields, out.has_header, path);
+    columns.resize(std::max(columns.size(), names.size()));
+    for (more = out.has_header ? records.next(fields) : more; more; more = records.next(fields)) {
+      if (fields.size() != columns.size()) {
+        throw ConfigError("E310", {},
+                          fmt::format("`{}`: line {} has {} fields, expected {}", path,
+                                      records.line(), fields.size(), columns.size()))
+            .help("a field that holds the separator needs quotes");
+      }
+      ++out.rows;
+      for (size_t i = 0; i < fields.size(); ++i) {
+        columns[i].add(fields[i], missing);
+      }
+      if (out.first_rows.size() < kShownRows) {
+        out.first_rows.emplace_back(fields.begin(), fields.end());
+      }
+    }
+  }
+  for (size_t i = 0; i < columns.size(); ++i) {
+    out.columns.push_back(columns[i].profile(names[i]));
+  }
+  return out;
+}
+
+TextProfile profile_text(const std::string& path) {
+  const TextInput text = text_in_file(path);
+  TextProfile out;
+  const TextContent content = read_content({text});  // E318
+  out.characters = content.size;
+  out.distinct = static_cast<int64_t>(content.vocabulary.size());
+  std::unordered_map<std::string, int64_t> counts;
+  std::string buffer(size_t{1} << 20, '\0'), rest;
+  uint64_t offset = 0;
+  while (const size_t count = text.read(offset, buffer.data(), buffer.size())) {
+    offset += count;
+    rest.append(buffer, 0, count);
+    size_t at = 0;
+    for (size_t length; at < rest.size() && (length = utf8_length(rest, at)) > 0; at += length) {
+      const std::string character = rest.substr(at, length);
+      ++counts[character];
+      out.lines += character == "\n" ? 1 : 0;
+      if (out.beginning.size() < kShownCharacters) {
+        out.beginning += character;
+      }
+    }
+    rest.erase(0, at);
+  }
+  out.frequent = most_frequent(counts, counts.size());
+  return out;
+}
+
+}  // namespace meshtrain
