@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 
 #include "base/text.h"
@@ -45,7 +46,11 @@ ConsoleOptions OutputFlags::console(Verbosity configured) const {
                                            : LogFormat::kKeras;
   options.stdout_is_terminal = out_stream().is_terminal();
   options.stderr_is_terminal = err_stream().is_terminal();
+  options.stdout_is_pipe = out_stream().is_pipe();
   options.color = err_stream().has_color();
+  const char* terminal = std::getenv("TERM");
+  options.has_escapes = terminal != nullptr && std::string_view(terminal) != "dumb";
+  options.columns = [] { return err_stream().columns(); };
   options.now = seconds_now;
   options.out = [](std::string_view text) { out_stream().write(text); };
   options.err = [](std::string_view text) { err_stream().write(text); };

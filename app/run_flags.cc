@@ -1,17 +1,45 @@
 #include "run_flags.h"
 
+#include <cstdlib>
+
 #include "base/text.h"
+#include "config/scalars.h"
 
 namespace meshtrain {
 
+constexpr int64_t kMostThreads = 1024;
+
+namespace {
+
+// OMP_NUM_THREADS, the first number of "4,2"; 0 where it says nothing.
+int threads_of_environment() {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  const auto count = try_integer(text == nullptr ? "" : split(text, ',')[0]);
+  return count && *count > 0 && *count <= kMostThreads ? static_cast<int>(*count) : 0;
+}
+
+}  // namespace
+
+void EngineFlags::add_threads(CLI::App& app) {
+  app.add_option(
+         "--threads", threads,
+         "Threads that compute, of each process; default OMP_NUM_THREADS, else one per core")
+      ->type_name("N")
+      ->check(whole_number(1, kMostThreads));
+}
+
 void EngineFlags::add_to(CLI::App& app) {
+  add_threads(app);
   add_dump_ir_flag(app, dump_ir);
   app.add_flag("--no-cuda-graph", no_cuda_graph,
                "On a GPU: start kernel by kernel, to see which one fails");
 }
 
 EngineOptions EngineFlags::options(const Invocation& invocation) const {
-  return {.num_workers = invocation.num_workers,
+  const bool is_alone = invocation.processes.size() == 1;  // launchers set the variable, too
+  return {.num_workers = threads > 0                               ? static_cast<int>(threads)
+                         : is_alone && invocation.num_workers == 0 ? threads_of_environment()
+                                                                   : invocation.num_workers,
           .dump_ir = dump_ir,
           .use_cuda_graph = !no_cuda_graph,
           .processes = invocation.processes};

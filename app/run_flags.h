@@ -12,12 +12,14 @@
 
 namespace meshtrain {
 
-// --dump-ir, --no-cuda-graph: of subcommands that compute.
+// --dump-ir, --no-cuda-graph, --threads: of subcommands that compute.
 struct EngineFlags {
   std::string dump_ir;
   bool no_cuda_graph = false;
+  int64_t threads = 0;  // 0: OMP_NUM_THREADS, else one per core
 
   void add_to(CLI::App& app);
+  void add_threads(CLI::App& app);
   EngineOptions options(const Invocation& invocation) const;
 };
 

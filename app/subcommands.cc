@@ -30,6 +30,13 @@ namespace meshtrain {
   ADD(import)                      \
   ADD(report)                      \
   ADD(resume)                      \
+  ADD(sweep)                       \
+  ADD(compare)                     \
+  ADD(runs_list)                   \
+  ADD(runs_rm)                     \
+  ADD(runs_prune)                  \
+  ADD(runs_tag)                    \
+  ADD(runs_note)                   \
   ADD(schema)                      \
   ADD(verify)                      \
   ADD(version)                     \
@@ -45,6 +52,7 @@ struct Group {
 };
 constexpr Group kGroups[] = {{"config", "Show the merged config"},
                              {"data", "Data sets: download and look into them"},
+                             {"runs", "Runs in a folder: list, tag, remove"},
                              {"bench", "Measure this machine, or these processes"}};
 
 // The app of a group, made when its first subcommand is added.

@@ -3,6 +3,7 @@
 #include "output.h"
 #include "record/report/run_report.h"
 #include "subcommand.h"
+#include "train/resume_target.h"
 
 namespace meshtrain {
 namespace {
@@ -12,10 +13,7 @@ struct ReportOptions {
 };
 
 int run_report(const ReportOptions& options, Invocation&) {
-  std::string folder = options.run;
-  while (folder.size() > 1 && folder.back() == '/') {
-    folder.pop_back();
-  }
+  const std::string folder = run_folder(options.run);
   const std::string path = options.output.empty() ? folder + "/report.html" : options.output;
   const std::string html = report_html(read_run_record(folder));
   if (path == "-") {

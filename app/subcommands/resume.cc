@@ -13,6 +13,7 @@ struct ResumeOptions {
   ConfigWords config;  // without files
   std::string run_dir;
   ResumeFlags resuming;
+  EngineFlags engine;
   OutputFlags output;
 };
 
@@ -48,8 +49,8 @@ int run_resume(const ResumeOptions& options, Invocation& invocation) {
         gathers(load_config(load_options(options, *found.reader, found.reader->path())));
     return found;
   });
-  RunRequest request =
-      run_request(invocation, load_options(options, *target.reader, target.path), options.output);
+  RunRequest request = run_request(invocation, load_options(options, *target.reader, target.path),
+                                   options.output, options.engine);
   request.shown_name = options.target;
   request.run_dir = options.run_dir;
   request.restore = options.resuming.restore;
@@ -75,6 +76,7 @@ void add_resume(Subcommands& to) {
   options.config.add_flags(app);
   add_run_dir_flag(app, options.run_dir, "A new run, which begins from that checkpoint");
   options.resuming.add_to(app, options.config);
+  options.engine.add_threads(app);
   options.output.add_to(app);
   options.output.add_verbose(app);
   subcommand.shared = [&app = app, &options = options] {

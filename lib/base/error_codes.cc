@@ -79,6 +79,12 @@ constexpr ErrorCode kCodes[] = {
     {"E142", "results cannot be written",
      "No permission, no space, or a file where a folder is needed. Nothing was started, or what is "
      "complete was kept."},
+    {"E148", "no Slurm here",
+     "`sbatch` submits the script, and PATH has none. On a login node of the cluster it works; the "
+     "script can also be submitted there by hand."},
+    {"E149", "a sweep whose config has changed",
+     "The rows of a sweep are compared, so its runs share one config. More values may be added to "
+     "a sweep when it is resumed; another config needs a new sweep."},
     {"E201", "a rule is no regular expression",
      "Rules are PCRE2 patterns that must match the whole path (with `layout_match: search` a part "
      "of "

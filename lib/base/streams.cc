@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace meshtrain {
@@ -36,6 +38,21 @@ void TextStream::write(std::string_view text) {
 
 bool TextStream::is_terminal() const {
   return isatty(fd_) == 1;
+}
+
+bool TextStream::is_pipe() const {
+  struct stat status = {};
+  return fstat(fd_, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
+int TextStream::columns() const {
+  winsize size = {};
+  if (ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  const char* text = getenv("COLUMNS");
+  const int columns = text == nullptr ? 0 : atoi(text);
+  return columns > 0 ? columns : 80;
 }
 
 bool TextStream::has_color() const {

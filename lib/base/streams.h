@@ -15,6 +15,9 @@ class TextStream {
   // Nothing is written while it is silent: of several processes one speaks.
   void silence(bool is_silent) { is_silent_ = is_silent; }
   bool is_terminal() const;
+  bool is_pipe() const;  // or a socket
+  // Of the terminal now: from the system, else COLUMNS, else 80.
+  int columns() const;
   // What set_color() says, with NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
   bool has_color() const;
   // errno of the first write that failed for another reason than a closed pipe; 0: none did.

@@ -34,7 +34,6 @@ void read_shards(const CheckpointReader& reader, const CheckpointTensor& tensor,
 
 namespace {
 
-// Values by path, in file order. A list of scalars is one value.
 using FlatConfig = std::vector<std::pair<std::string, std::string>>;
 
 std::string inline_text(const YamlNode& node) {
@@ -64,7 +63,9 @@ void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
   }
 }
 
-FlatConfig flat_config(std::string_view text) {
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> config_values(std::string_view text) {
   Diagnostics diagnostics;
   const auto source =
       std::make_shared<SourceFile>(SourceFile{"config.resolved.yaml", std::string(text)});
@@ -75,6 +76,8 @@ FlatConfig flat_config(std::string_view text) {
   }
   return out;
 }
+
+namespace {
 
 bool is_below(const std::string& key, std::string_view prefix) {
   return starts_with(key, prefix) && (key.size() == prefix.size() || key[prefix.size()] == '.');
@@ -395,7 +398,7 @@ std::string object_of(const std::string& key, const ValueMap& values, const Valu
 }  // namespace
 
 std::vector<ConfigChange> config_changes(std::string_view before, std::string_view after) {
-  const FlatConfig old_values = flat_config(before), new_values = flat_config(after);
+  const FlatConfig old_values = config_values(before), new_values = config_values(after);
   const ValueMap old_map(old_values.begin(), old_values.end());
   const ValueMap new_map(new_values.begin(), new_values.end());
   ValueMap rest = old_map;

@@ -17,6 +17,9 @@ namespace meshtrain {
 // depends on the bytes alone: a copy at another path is the same data.
 DataCursor data_cursor(const Dataset& train, const Config& config);
 
+// Returns the values of a resolved config by path, in file order. A list of scalars is one value.
+std::vector<std::pair<std::string, std::string>> config_values(std::string_view text);
+
 // A key of the config that has another value than in the checkpoint.
 struct ConfigChange {
   std::string key;            // "fit.epochs"

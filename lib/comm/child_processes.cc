@@ -1,193 +1,25 @@
 #include "comm/child_processes.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/system_calls.h"
 #include "base/text.h"
+#include "comm/child.h"
 #include "comm/rendezvous.h"
 #include "comm/socket.h"
-
-extern char** environ;
 
 namespace meshtrain {
 namespace {
 
-constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr double kSecondsToTerminate = 3;
 constexpr double kSecondsToKill = 5;
-
-// Arguments of execvpe(), built before fork(): a child of a process with threads must not allocate.
-class PointerList {
- public:
-  explicit PointerList(std::vector<std::string> texts) : texts_(std::move(texts)) {
-    for (std::string& text : texts_) {
-      pointers_.push_back(text.data());
-    }
-    pointers_.push_back(nullptr);
-  }
-  PointerList(const PointerList&) = delete;
-  PointerList& operator=(const PointerList&) = delete;
-  char** data() { return pointers_.data(); }
-
- private:
-  std::vector<std::string> texts_;
-  std::vector<char*> pointers_;
-};
-
-std::vector<std::string> environment_of(const ChildCommand& command) {
-  std::vector<std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    bool replaced = false;
-    for (const auto& [name, value] : command.environment) {
-      replaced = replaced || starts_with(text, name + "=");
-    }
-    if (!replaced) {
-      out.emplace_back(text);
-    }
-  }
-  for (const auto& [name, value] : command.environment) {
-    out.push_back(name + "=" + value);
-  }
-  return out;
-}
-
-// Signals wait while it lives, to be read from fd().
-class HeldSignals {
- public:
-  explicit HeldSignals(const std::vector<int>& even_if_ignored) {
-    sigset_t held;
-    sigemptyset(&held);
-    for (const int number : kPassedOn) {
-      // One that is held waits even where it is ignored, and would be passed on.
-      if (!is_ignored(number) || std::find(even_if_ignored.begin(), even_if_ignored.end(),
-                                           number) != even_if_ignored.end()) {
-        sigaddset(&held, number);
-      }
-    }
-    sigaddset(&held, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &held, &before_);
-    struct sigaction action = {};  // an ignored SIGCHLD would lose the children's codes
-    action.sa_handler = SIG_DFL;
-    sigaction(SIGCHLD, &action, &child_before_);
-    fd_ = signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK);
-    MESHTRAIN_CHECK(fd_ >= 0, "signalfd: {}", std::strerror(errno));
-  }
-  ~HeldSignals() {
-    close(fd_);
-    sigaction(SIGCHLD, &child_before_, nullptr);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-
-  int fd() const { return fd_; }
-  const sigset_t& before() const { return before_; }
-
- private:
-  static bool is_ignored(int number) {
-    struct sigaction now = {};
-    return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-  }
-
-  int fd_ = -1;
-  sigset_t before_;
-  struct sigaction child_before_;
-};
-
-struct Child {
-  std::string name;
-  pid_t pid = -1;
-  bool running = true;
-};
-
-struct Pipe {
-  int read = -1, write = -1;
-
-  Pipe() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-      throw RuntimeFailure(ExitCode::kRankLost,
-                           fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    }
-    read = ends[0];
-    write = ends[1];
-  }
-  ~Pipe() {
-    close_end(read);
-    close_end(write);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-
-  static void close_end(int& end) {
-    if (end >= 0) {
-      close(end);
-      end = -1;
-    }
-  }
-};
-
-// Between fork and exec; only calls that are allowed there.
-[[noreturn]] void become(char** words, char** environment, const ChildCommand& command,
-                         pid_t parent, const sigset_t& mask, int report) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, command.death_signal);
-  if (getppid() != parent) {
-    _exit(127);
-  }
-  close(STDIN_FILENO);
-  open("/dev/null", O_RDONLY);  // takes its place
-  if (command.inherited >= 0) {
-    fcntl(command.inherited, F_SETFD, 0);
-  }
-  signal(SIGPIPE, SIG_DFL);
-  signal(SIGXFSZ, SIG_DFL);
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
-  execvpe(words[0], words, environment);
-  const int error_number = errno;
-  [[maybe_unused]] const ssize_t written = write(report, &error_number, sizeof(error_number));
-  _exit(127);
-}
-
-Child start(const ChildCommand& command, const HeldSignals& signals) {
-  PointerList words(command.words);
-  PointerList environment(environment_of(command));
-  Pipe report;
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    become(words.data(), environment.data(), command, parent, signals.before(), report.write);
-  }
-  if (command.inherited >= 0) {
-    close(command.inherited);
-  }
-  if (pid < 0) {
-    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
-                                                          std::strerror(errno)));
-  }
-  setpgid(pid, pid);  // parent and child: the first one wins
-  Pipe::close_end(report.write);
-  int error_number = 0;
-  if (retrying([&] { return read(report.read, &error_number, sizeof(error_number)); }) > 0) {
-    waitpid(pid, nullptr, 0);
-    throw RuntimeFailure(ExitCode::kRankLost, fmt::format("cannot start `{}`: {}", command.words[0],
-                                                          std::strerror(error_number)));
-  }
-  return {command.name, pid};
-}
 
 class Children {
  public:
@@ -195,11 +27,11 @@ class Children {
       : options_(options) {
     try {
       for (const ChildCommand& command : commands) {
-        children_.push_back(start(command, signals_));
+        children_.push_back(start_child(command, signals_));
       }
     } catch (...) {
       pass_on(SIGKILL);
-      for (Child& child : children_) {
+      for (RunningChild& child : children_) {
         waitpid(child.pid, nullptr, 0);
       }
       throw;
@@ -220,14 +52,14 @@ class Children {
  private:
   int num_running() const {
     int count = 0;
-    for (const Child& child : children_) {
+    for (const RunningChild& child : children_) {
       count += child.running ? 1 : 0;
     }
     return count;
   }
 
   void pass_on(int number) {
-    for (const Child& child : children_) {
+    for (const RunningChild& child : children_) {
       if (child.running) {
         kill(child.pid, number);
       }
@@ -235,7 +67,7 @@ class Children {
   }
 
   void reap() {
-    for (Child& child : children_) {
+    for (RunningChild& child : children_) {
       int status = 0;
       if (!child.running ||
           retrying([&] { return waitpid(child.pid, &status, WNOHANG); }) != child.pid) {
@@ -275,15 +107,9 @@ class Children {
   }
 
   void wait() {
-    pollfd source = {signals_.fd(), POLLIN, 0};
     // A SIGCHLD may be lost to a thread of a library that does not block it.
-    poll(&source, 1, failed_at_ < 0 ? 1000 : 100);
-    signalfd_siginfo info = {};
-    while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
-      const int number = static_cast<int>(info.ssi_signo);
-      const int passed = number == SIGCHLD    ? 0
-                         : options_.translate ? options_.translate(number)
-                                              : number;
+    for (const int number : signals_.wait(failed_at_ < 0 ? 1000 : 100)) {
+      const int passed = options_.translate ? options_.translate(number) : number;
       if (passed != 0) {
         pass_on(passed);
         end_.signals.insert(passed);
@@ -293,7 +119,7 @@ class Children {
 
   const ChildrenOptions& options_;
   HeldSignals signals_{options_.even_if_ignored};
-  std::vector<Child> children_;
+  std::vector<RunningChild> children_;
   ChildrenEnd end_;
   double failed_at_ = -1;
   bool sent_terminate_ = false, sent_kill_ = false;

@@ -20,6 +20,8 @@ struct ChildCommand {
   int death_signal = 9;
   // A descriptor that it gets under the same number, and that is closed here then; -1: none.
   int inherited = -1;
+  std::string output = {};     // a file that gets stdout and stderr, at its end; "": this process's
+  std::vector<int> cpus = {};  // that it may use; empty: all of this process
 };
 
 struct ChildrenOptions {

@@ -17,6 +17,7 @@ struct EpochStart {
   int64_t epochs = 0;       // Keras' `epochs`: the last one's number, from 1
   int64_t steps = 0;        // shown
   bool is_resumed = false;  // the run was resumed within the epoch: its first steps are done
+  int64_t done = 0;         // those steps
 };
 
 // A pass over data that trains nothing.

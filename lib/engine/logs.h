@@ -32,7 +32,8 @@ struct EpochReport {
   int64_t epoch = 0;         // from 1
   int64_t epochs = 0;        // Keras' `epochs`: the last one's number
   int64_t steps = 0;         // done
-  double seconds = 0;        // validation included
+  int64_t timed_steps = 0;   // of those, since the start of the epoch or the resume within it
+  double seconds = 0;        // since then, validation included
   double train_seconds = 0;  // the steps alone
   Logs logs;  // sorted training values, then sorted validation values with "val_" before them
   LogLists lists = {};  // under the same names

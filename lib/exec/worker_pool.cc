@@ -111,8 +111,8 @@ WorkerPool::WorkerPool(int num_workers)
       barrier_(oversubscribed_) {
   MESHTRAIN_CHECK(num_workers >= 0, "{} workers", num_workers);
   const int n = num_workers == 0 ? static_cast<int>(cpus_.size()) : num_workers;
-  if (oversubscribed_)
-    cpus_.clear();
+  if (oversubscribed_ || n < static_cast<int>(cpus_.size()))
+    cpus_.clear();  // fewer workers than cores: other processes may have chosen the same cores
   threads_.reserve(static_cast<size_t>(n - 1));
   const SignalsBlocked blocked;  // a handler would need a stack of its own (use_handler_stack)
   for (int w = 1; w < n; ++w) {

@@ -29,7 +29,8 @@ class WorkerPool {
  public:
   using Job = void (*)(void* context, int worker);
 
-  explicit WorkerPool(int num_workers);  // 0: one per core that this process may use
+  // 0: one per core that this process may use. Only as many workers as cores are pinned.
+  explicit WorkerPool(int num_workers);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

@@ -2,13 +2,15 @@
 // the animation and messages.
 //
 //   verbose   stdout                                     stderr
-//   auto      "Epoch 1/3", Keras' verbose-2 line         a terminal: Keras' bar while it moves
+//   auto      a terminal: "Epoch 1/3", Keras' full bar   a terminal: a bar while it moves
+//             else: "Epoch 1/3", Keras' verbose-2 line
 //   1         "Epoch 1/3", Keras' verbose-1 bytes        -
 //   2         "Epoch 1/3", Keras' verbose-2 line         -
 //   0         nothing                                    -
 //
-// On a terminal the finished line replaces the bar. Where stderr is no terminal, long epochs (auto,
-// 2) get a line there every 60 s.
+// The moving bar is taken away when the epoch ends. With stdout in a file the finished bar is shown
+// on stderr; not with stdout in a pipe, whose reader (tee) shows the line. Where stderr is no
+// terminal, long epochs (auto, 2) get a line there every 60 s.
 #pragma once
 
 #include <memory>
@@ -16,6 +18,7 @@
 #include <string>
 
 #include "engine/hook.h"
+#include "record/moving_bar.h"
 #include "record/progress.h"
 
 namespace meshtrain {
@@ -28,7 +31,10 @@ struct ConsoleOptions {
   LogFormat format = LogFormat::kKeras;  // kPlain: one line per epoch; kJson: no text on stdout
   bool stdout_is_terminal = false;
   bool stderr_is_terminal = false;
-  bool color = true;  // of the animation; the record has Keras' bytes
+  bool stdout_is_pipe = false;
+  bool color = true;        // of the animation; the record has Keras' bytes
+  bool has_escapes = true;  // see MovingBarOptions
+  std::function<int()> columns = [] { return 80; };  // of the terminal
   Clock now;
   TextSink out, err;
 };
@@ -53,20 +59,29 @@ class Console : public Hook {
   void interrupt();
 
  private:
-  void begin(std::string title, int64_t steps);
+  void begin(std::string title, int64_t steps, int64_t done = 0);
+  void animate(const std::string& label, int64_t steps, int64_t done, const std::string& text);
   void step(int64_t step, const std::function<Logs()>& logs);
   void end(int64_t steps, const Logs& logs);
   void beat(int64_t step, const std::function<Logs()>& logs);
+  std::optional<double> seconds_of_later_epochs() const;
+  void write_painted(const TextSink& sink, std::string_view text) const;
 
   ConsoleOptions options_;
   int record_verbose_;  // of the Progbar on stdout
   bool animates_;
   bool beats_;
+  bool shows_end_only_;  // the record is a bar that does not move: the animation does
+  EpochStart epoch_;
+  double epoch_seconds_ = 0;  // of the last whole epoch; 0: none yet
+  bool has_stepped_ = false;
+  int64_t last_step_ = 0;
   std::string title_;  // "Epoch 1/3"; empty with a single epoch
   int64_t steps_ = 0;
   double start_ = 0;
   double last_beat_ = 0;
-  std::optional<Progbar> record_, animation_;
+  std::optional<Progbar> record_, copy_;  // copy_: the finished bar on stderr
+  std::optional<MovingBar> animation_;
   std::string result_;  // the last finished line, for quiet mode
 };
 

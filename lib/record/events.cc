@@ -55,6 +55,8 @@ void EventLog::start(const RunInfo& info) {
       {"parameters", info.parameters},
       {"parameter_bytes", info.parameter_bytes},
       {"bytes_per_device", info.bytes_per_device}};
+  event["overrides"] = info.overrides;
+  event["monitor"] = {{"log", info.monitor}, {"mode", info.larger_is_better ? "max" : "min"}};
   if (!info.resumed_from.empty()) {
     event["resumed_from"] = info.resumed_from;
     event["changes"] = nlohmann::ordered_json::object();
@@ -84,8 +86,9 @@ void EventLog::on_train_step(const TrainPosition& position, const StepRunner& ru
 }
 
 void EventLog::on_epoch_end(EpochReport& report) {
-  const double ms =
-      report.steps > 0 ? report.train_seconds * 1e3 / static_cast<double>(report.steps) : 0.0;
+  const double ms = report.timed_steps > 0
+                        ? report.train_seconds * 1e3 / static_cast<double>(report.timed_steps)
+                        : 0.0;
   emit(fmt::format(
       R"({{"event":"epoch","epoch":{},"steps":{},"seconds":{:.6f},"ms_per_step":{:.6f},"logs":{}}})",
       report.epoch, report.steps, report.seconds, ms, logs_json(report.logs, report.lists)));

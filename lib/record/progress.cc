@@ -13,6 +13,7 @@ namespace {
 constexpr int kBarWidth = 20;
 constexpr double kInterval = 0.05;  // seconds between drawings
 constexpr std::string_view kBlock = "\u2501";
+constexpr std::string_view kRest = "\u2500";  // where colours do not tell
 constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kGreen = "\x1b[32m";
 constexpr std::string_view kWhite = "\x1b[37m";
@@ -26,25 +27,32 @@ std::string repeat(std::string_view text, int64_t count) {
   return out;
 }
 
-// "  1/100": `current` right-aligned to the digits of `target`.
-std::string count_text(int64_t current, int64_t target) {
-  return fmt::format("{:>{}}/{}", current, fmt::formatted_size("{}", target), target);
+}  // namespace
+
+std::string progress_count(int64_t current, int64_t target) {
+  return target > 0 ? fmt::format("{:>{}}/{}", current, fmt::formatted_size("{}", target), target)
+                    : fmt::format("{:>7}/Unknown", current);
 }
 
-std::string bar_text(int64_t current, int64_t target) {
+std::string progress_bar(int64_t current, int64_t target, int width, bool color) {
+  const std::string count = progress_count(current, target);
   if (target <= 0) {
-    return fmt::format("{:>7}/Unknown", current);
+    return count;
+  }
+  const auto painted = [color](std::string_view code, const std::string& text) {
+    return color ? fmt::format("{}{}{}", code, text, kReset) : text;
+  };
+  std::string out = painted(kBold, count);
+  if (width == 0) {
+    return out;
   }
   const double progress = static_cast<double>(current) / static_cast<double>(target);
-  const int64_t filled = static_cast<int64_t>(kBarWidth * progress);
-  std::string out = fmt::format("{}{}{} ", kBold, count_text(current, target), kReset);
-  if (filled > 0) {
-    out += fmt::format("{}{}{}", kGreen, repeat(kBlock, filled), kReset);
-  }
-  return out + fmt::format("{}{}{}", kWhite, repeat(kBlock, kBarWidth - filled), kReset);
+  const int64_t filled = static_cast<int64_t>(width * progress);
+  return out + " " + (filled > 0 ? painted(kGreen, repeat(kBlock, filled)) : "") +
+         painted(kWhite, repeat(color ? kBlock : kRest, width - filled));
 }
 
-std::string remaining_text(double seconds) {
+std::string progress_time(double seconds) {
   const auto part = [](double value) { return static_cast<int64_t>(std::floor(value)); };
   if (seconds > 3600) {
     return fmt::format("{}:{:02}:{:02}", part(seconds / 3600), part(std::fmod(seconds, 3600) / 60),
@@ -55,8 +63,6 @@ std::string remaining_text(double seconds) {
   }
   return fmt::format("{}s", static_cast<int64_t>(seconds));
 }
-
-}  // namespace
 
 std::string metrics_text(const Logs& values, bool absolute) {
   std::string out;
@@ -84,8 +90,9 @@ std::string progress_step_time(double seconds) {
   return fmt::format("{:.0f}us/step", seconds * 1000000.0);
 }
 
-Progbar::Progbar(int64_t target, int verbose, Clock now, TextSink write)
+Progbar::Progbar(int64_t target, int verbose, Clock now, TextSink write, int64_t done)
     : target_(target),
+      done_(done),
       verbose_(verbose),
       now_(std::move(now)),
       write_(std::move(write)),
@@ -112,7 +119,7 @@ void Progbar::finish(int64_t current, const Logs& logs) {
     draw(target_, now, true);
   } else if (verbose_ == 2 && target_ > 0) {
     const double per_step = seconds_per_step(target_, now);
-    write_(fmt::format("{} - {:.0f}s - {}{}\n", count_text(target_, target_), now - start_,
+    write_(fmt::format("{} - {:.0f}s - {}{}\n", progress_count(target_, target_), now - start_,
                        progress_step_time(per_step), metrics_text(values_, false)));
   }
 }
@@ -137,13 +144,14 @@ void Progbar::take(const Logs& logs) {
 }
 
 double Progbar::seconds_per_step(int64_t current, double now) {
-  if (current == 0) {
+  const int64_t steps = current - done_;
+  if (steps <= 0) {
     return 0;
   }
-  const double per_step = first_step_end_ && current > 1
-                              ? (now - *first_step_end_) / static_cast<double>(current - 1)
-                              : (now - start_) / static_cast<double>(current);
-  if (current == 1) {
+  const double per_step = first_step_end_ && steps > 1
+                              ? (now - *first_step_end_) / static_cast<double>(steps - 1)
+                              : (now - start_) / static_cast<double>(steps);
+  if (steps == 1) {
     first_step_end_ = now;
   }
   return per_step;
@@ -152,10 +160,10 @@ double Progbar::seconds_per_step(int64_t current, double now) {
 void Progbar::draw(int64_t current, double now, bool final) {
   const double per_step = seconds_per_step(current, now);
   const std::string time = target_ > 0 && !final
-                               ? remaining_text(per_step * static_cast<double>(target_ - current))
+                               ? progress_time(per_step * static_cast<double>(target_ - current))
                                : fmt::format("{:.0f}s", now - start_);
   const std::string line =
-      fmt::format("{} {}{}{} {}{}", bar_text(current, target_), kBold, time, kReset,
+      fmt::format("{} {}{}{} {}{}", progress_bar(current, target_, kBarWidth), kBold, time, kReset,
                   progress_step_time(per_step), metrics_text(values_, true));
   const auto width = static_cast<int64_t>(visible_width(line));
   std::string out(static_cast<size_t>(width_), '\b');

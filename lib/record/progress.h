@@ -22,12 +22,14 @@ using TextSink = std::function<void(std::string_view)>;  // gets whole drawings
 
 class Progbar {
  public:
-  // `target`: number of steps, 0 when unknown. The time starts now.
-  Progbar(int64_t target, int verbose, Clock now, TextSink write);
+  // `target`: number of steps, 0 when unknown. The time starts now, when `done` of them are done.
+  Progbar(int64_t target, int verbose, Clock now, TextSink write, int64_t done = 0);
 
   // `current` steps are done. Draws unless less than 0.05 s passed since the last drawing; `logs`
   // is called only for a drawing and returns the running values.
   void update(int64_t current, const std::function<Logs()>& logs);
+  // The same without a drawing: for a bar that only its end shows.
+  void skip(int64_t current) { seconds_per_step(current, now_()); }
   // The end of the epoch, evaluation or prediction: always drawn, with the elapsed time and a line
   // feed. An unknown target becomes `current`; a known one is shown as reached even when the data
   // ran out before.
@@ -43,7 +45,7 @@ class Progbar {
   double seconds_per_step(int64_t current, double now);
   void take(const Logs& logs);
 
-  int64_t target_;
+  int64_t target_, done_;
   int verbose_;
   Clock now_;
   TextSink write_;
@@ -54,6 +56,12 @@ class Progbar {
   int64_t width_ = 0;  // visible columns of the drawing on the screen
 };
 
+// "  1/100": `current` right-aligned to the digits of `target`; "      1/Unknown" for 0.
+std::string progress_count(int64_t current, int64_t target);
+// The count, bold, and a green bar of so many columns; 0: the count alone.
+std::string progress_bar(int64_t current, int64_t target, int width, bool color = true);
+// "5s", "2:10", "1:02:10"
+std::string progress_time(double seconds);
 // Formats a mean as verbose 1 (`absolute`) or verbose 2 prints it: "0.5000", "1.0000e-03", "nan".
 std::string progress_number(double value, bool absolute);
 // Of several: " - accuracy: 0.9000 - loss: 0.5000".

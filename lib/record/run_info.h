@@ -38,6 +38,10 @@ struct RunInfo {
   std::string resumed_at;       // "epoch 2, step 31 (step 500 in all), from a mesh of 4 x 2"
   std::vector<std::array<std::string, 3>> changes;  // config key, before, after
 
+  std::vector<std::string> overrides;  // "fit.epochs=2": keys and values of the command line
+  std::string monitor;                 // the log whose best value makes an epoch the best
+  bool larger_is_better = false;       // of that log
+
   int64_t bytes_per_device = 0;  // weights, optimizer state and metrics that one device holds
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "record/report/run_report.h"
+#include "record/run_summary.h"
 
 namespace meshtrain {
 
@@ -24,7 +25,7 @@ void RunWriter::print_event(std::string_view line) {
   if (!options_.quiet) {
     options_.out(fmt::format("{}\n", line));
   } else if (line.find(R"({"event":"epoch")") == 0 || line.find(R"({"event":"evaluate")") == 0) {
-    result_ = fmt::format("{}{}}}\n", line.substr(0, line.size() - 1), which_run_);
+    result_ = line;
   }
 }
 
@@ -33,8 +34,6 @@ void RunWriter::start(const RunInfo& info, const std::vector<std::string>& comma
   log_.emplace(run_.file("log.txt"),
                [this](const std::string& text) { console_.on_warning(text); });
   log_->start(info);
-  which_run_ =
-      fmt::format(R"(,"name":{},"run_dir":{})", json_string(info.name), json_string(info.run_dir));
   events_.start(info);
 }
 
@@ -73,7 +72,9 @@ void RunWriter::end(int exit_code, const std::string& message) {
 }
 
 void RunWriter::close() {
-  options_.out(result_);
+  if (!result_.empty()) {
+    options_.out(result_line(result_, summarize_run(read_run_record(run_.path()))) + "\n");
+  }
   run_.metrics().close();
 }
 

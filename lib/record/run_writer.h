@@ -45,8 +45,7 @@ class RunWriter {
   RunDir& run_;
   Console& console_;
   EventLog events_;
-  std::string result_;
-  std::string which_run_;        // in it: the start, which says that otherwise, is not shown
+  std::string result_;           // the last epoch or evaluation
   std::optional<RunMeta> meta_;  // both from the start on
   std::optional<RunLog> log_;
 };

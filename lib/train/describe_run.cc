@@ -60,6 +60,10 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSu
     info.parameter_bytes +=
         num_elements(weight->shape) * static_cast<int64_t>(dtype_size(weight->dtype));
   }
+  info.overrides = request.load.overrides;
+  for (const auto& [key, value] : request.load.flags) {
+    info.overrides.push_back(key + "=" + value);
+  }
   info.bytes_per_device = plan.memory.weights + plan.memory.optimizer;
   return info;
 }

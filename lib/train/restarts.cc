@@ -77,20 +77,6 @@ class RunPlace {
   bool is_found_ = false;
 };
 
-// A process that still ends on another host may hold the lock for some seconds.
-void wait_for_lock(const std::string& run) {
-  const int fd = open((run + "/checkpoints/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return;
-  }
-  constexpr int kTriesPerSecond = 10;
-  for (int i = 0; i < kMostSecondsLocked * kTriesPerSecond && flock(fd, LOCK_EX | LOCK_NB) != 0;
-       ++i) {
-    usleep(1000000 / kTriesPerSecond);
-  }
-  close(fd);
-}
-
 // After a host was lost, a file system of several hosts may refuse for a moment.
 NewestCheckpoint newest_of(const std::string& run) {
   constexpr int kTries = 10;
@@ -167,6 +153,19 @@ int processes_for(const Config& config) {
 }
 
 }  // namespace
+
+void wait_for_lock(const std::string& run) {
+  const int fd = open((run + "/checkpoints/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return;
+  }
+  constexpr int kTriesPerSecond = 10;
+  for (int i = 0; i < kMostSecondsLocked * kTriesPerSecond && flock(fd, LOCK_EX | LOCK_NB) != 0;
+       ++i) {
+    usleep(1000000 / kTriesPerSecond);
+  }
+  close(fd);
+}
 
 void say(const std::string& text) {
   err_stream().write(text + "\n");

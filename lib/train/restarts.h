@@ -38,6 +38,9 @@ int run_with_restarts(const LaunchRequest& request, const Config& config, const 
 std::optional<int> run_own_processes(const LaunchRequest& request, const Config& config,
                                      const Processes& own);
 
+// Waits while a process holds the lock of the run in this folder, at most 30 s.
+void wait_for_lock(const std::string& run);
+
 // A line for people, on stderr.
 void say(const std::string& text);
 

@@ -50,6 +50,13 @@ std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run
 void begin_backup(const ConfigObject& backup, const std::string& run_dir);
 void end_backup(const ConfigObject& backup, const std::string& run_dir);
 
+// Returns the newest run of a folder of runs ("runs/mlp"), as its link `latest` says; every other
+// path as it is, without slashes at its end.
+std::string run_folder(const std::string& path);
+
+// The same, with links to runs followed: what is deleted or written to.
+std::string resolved_run(const std::string& path);
+
 // Throws ConfigError E400 (exit 6) for a path without a run or a checkpoint; says which folder may
 // have been meant.
 [[noreturn]] void no_run_in(const std::string& path);

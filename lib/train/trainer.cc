@@ -69,7 +69,7 @@ bool Trainer::is_stopped() const {
 EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, const EpochPlan& plan,
                                  TrainPosition& at) {
   const double start = now_();
-  const int64_t epoch = at.epoch + 1;
+  const int64_t epoch = at.epoch + 1, done = at.batch;
   batches.start(config_.data.shuffle ? EpochOrder(train.num_samples, config_.seed, plan.pass)
                                      : EpochOrder(train.num_samples),
                 config_.fit.batch_size, plan.first_batch + at.batch, plan.first_batch + plan.steps);
@@ -77,7 +77,7 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
     runner_.reset_metrics();
   }
   for (Hook* hook : hooks_) {
-    hook->on_epoch_begin({at.epoch, config_.fit.epochs, plan.target, at.batch > 0});
+    hook->on_epoch_begin({at.epoch, config_.fit.epochs, plan.target, at.batch > 0, at.batch});
   }
   while (!at.epoch_trained && at.batch < plan.steps) {
     train_together(batches, steps_together(train, plan, at), plan, at);
@@ -92,6 +92,7 @@ EpochReport Trainer::train_epoch(const Dataset& train, BatchReader& batches, con
     }
   }
   EpochReport report{.epoch = epoch, .epochs = config_.fit.epochs, .steps = plan.steps};
+  report.timed_steps = plan.steps - done;
   report.train_seconds = now_() - start;
   report.logs = at.epoch_trained ? at.logs : runner_.logs();
   report.lists = at.epoch_trained ? at.lists : runner_.log_lists();

@@ -370,6 +370,11 @@ RunInfo TrainingRun::describe(const Engine& engine, const PlanSummary& plan, con
         fmt::format("; {} of {} processes send theirs to rank 0", blind, sees_folder_.size());
   }
   info.began_from = began_from_;
+  const MonitoredLog monitored = monitored_log(config_, [&](const std::string& log) {
+    return larger_is_better(engine.setup().graphs(), log);
+  });
+  info.monitor = monitored.name.empty() ? "loss" : monitored.name;
+  info.larger_is_better = monitored.larger_is_better;
   if (target.reader) {
     describe_resume(*target.reader, position_, changes_, engine.mesh(), info);
   }

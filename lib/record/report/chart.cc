@@ -17,6 +17,7 @@ constexpr double kLeft = 58, kRight = 14, kTop = 12, kBottom = 38;
 constexpr size_t kMaxPoints = 600;  // of a line
 constexpr size_t kMaxMarks = 40;    // more points than that are a line without marks
 constexpr int kNumColors = 6;
+constexpr int kNumDashes = 4;
 
 // One axis: values to places, and round values to label.
 struct Axis {
@@ -158,8 +159,8 @@ std::string line(const ChartSeries& series, size_t index, const Axis& x, const A
           x.place(px), y.place(py), html_text(series.label), short_number(px), short_number(py));
     }
   }
-  return fmt::format(R"(<g class="series-{}"><path class="line" d="{}"/>{}</g>)",
-                     index % kNumColors, path, marks);
+  return fmt::format(R"(<g class="series-{} dash-{}"><path class="line" d="{}"/>{}</g>)",
+                     index % kNumColors, index / kNumColors % kNumDashes, path, marks);
 }
 
 std::string joint_line(const ChartJoint& joint, const Axis& x) {
@@ -172,8 +173,8 @@ std::string joint_line(const ChartJoint& joint, const Axis& x) {
 std::string legend(const Chart& chart) {
   std::string out;
   for (size_t i = 0; i < chart.series.size(); ++i) {
-    out += fmt::format(R"(<span class="key series-{}"><i></i>{}</span>)", i % kNumColors,
-                       html_text(chart.series[i].label));
+    out += fmt::format(R"(<span class="key series-{} dash-{}"><i></i>{}</span>)", i % kNumColors,
+                       i / kNumColors % kNumDashes, html_text(chart.series[i].label));
   }
   return out;
 }

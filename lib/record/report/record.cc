@@ -77,7 +77,14 @@ RunSession session_of(const Json& event) {
                  .parameters = integer(event, "parameters"),
                  .batch_size = integer(event, "batch_size"),
                  .epochs = integer(event, "epochs"),
-                 .resumed_from = string(event, "resumed_from")};
+                 .resumed_from = string(event, "resumed_from"),
+                 .bytes_per_device = integer(event, "bytes_per_device")};
+  for (const Json& word : part(event, "overrides", Json::array())) {
+    out.overrides.push_back(word.is_string() ? word.get<std::string>() : "");
+  }
+  const Json monitor = part(event, "monitor", Json::object());
+  out.monitor = string(monitor, "log");
+  out.larger_is_better = string(monitor, "mode") == "max";
   const Json mesh = part(event, "mesh", Json::object());
   const Json names = part(mesh, "axis_names", Json::array());
   const Json shape = part(mesh, "shape", Json::array());

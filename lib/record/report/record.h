@@ -18,6 +18,10 @@ struct RunSession {
   int64_t seed = 0, parameters = 0, batch_size = 0, epochs = 0;
   std::vector<std::pair<std::string, int64_t>> mesh;
   std::string resumed_from;
+  int64_t bytes_per_device = 0;  // of weights and optimizer state
+  std::vector<std::string> overrides;
+  std::string monitor;  // the log whose best value makes an epoch the best
+  bool larger_is_better = false;
   std::vector<std::vector<std::string>> changes;  // key, before, after
   std::optional<int> exit_code;                   // none: killed, or still running
   std::string message;                            // why it ended so

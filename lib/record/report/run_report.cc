@@ -45,6 +45,9 @@ svg { width: 100%; height: auto; display: block; }
 .series-0 { --c: var(--s0); } .series-1 { --c: var(--s1); } .series-2 { --c: var(--s2); }
 .series-3 { --c: var(--s3); } .series-4 { --c: var(--s4); } .series-5 { --c: var(--s5); }
 .line { fill: none; stroke: var(--c); stroke-width: 1.8; stroke-linejoin: round; }
+.dash-1 .line { stroke-dasharray: 7 3; } .dash-2 .line { stroke-dasharray: 2 3; }
+.dash-3 .line { stroke-dasharray: 9 3 2 3; }
+.dash-1 i { opacity: 0.75; } .dash-2 i { opacity: 0.5; } .dash-3 i { opacity: 0.3; }
 .mark { fill: var(--c); }
 .key { color: var(--soft); }
 .key i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 5px;
@@ -79,20 +82,24 @@ ul { margin: 0; padding-left: 20px; }
 
 }  // namespace
 
-std::string report_html(const RunRecord& record) {
-  std::string out = fmt::format(
+std::string page_html(const std::string& title, const std::string& content) {
+  return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>"
       "<meta name=\"generator\" "
       "content=\"meshtrain\"/><title>{}</title>\n<style>{}</style></head>\n"
-      "<body><main>\n",
-      html_text(record.name.empty() ? record.folder : record.name), kStyle);
+      "<body><main>\n{}</main></body></html>\n",
+      html_text(title), kStyle, content);
+}
+
+std::string report_html(const RunRecord& record) {
+  std::string out;
   for (const auto part : {header_section, curves_section, timeline_section, mesh_section,
                           memory_section, layout_section, traffic_section, epochs_section,
                           changes_section, warnings_section, config_section}) {
     out += part(record);
   }
-  return out + "</main></body></html>\n";
+  return page_html(record.name.empty() ? record.folder : record.name, out);
 }
 
 void write_report(const std::string& folder) {

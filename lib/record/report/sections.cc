@@ -9,15 +9,10 @@
 #include "base/text.h"
 #include "record/report/chart.h"
 #include "record/report/html.h"
+#include "record/run_summary.h"
 
 namespace meshtrain {
 namespace {
-
-const double* find_log(const Logs& logs, const std::string& name) {
-  const auto found = std::find_if(logs.begin(), logs.end(),
-                                  [&](const auto& entry) { return entry.first == name; });
-  return found == logs.end() ? nullptr : &found->second;
-}
 
 std::string tile(const std::string& label, const std::string& value) {
   return fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>", value, label);
@@ -38,14 +33,6 @@ std::pair<std::string, std::string> state_of(const RunSession& last) {
     default:
       return {"bad", fmt::format("failed with exit code {}", *last.exit_code)};
   }
-}
-
-std::string mesh_text(const RunSession& session) {
-  std::vector<std::string> parts;
-  for (const auto& [name, size] : session.mesh) {
-    parts.push_back(fmt::format("{}={}", name, size));
-  }
-  return parts.empty() ? "1 device" : join(parts, " ");
 }
 
 // Where resumed sessions begin, between the epochs before and after.
@@ -107,8 +94,8 @@ std::string header_section(const RunRecord& record) {
       fmt::format("<header><div class=\"top\"><h1>{}</h1><span class=\"badge {}\">{}</span></div>",
                   html_text(record.name.empty() ? "run" : record.name), kind, state);
   out += fmt::format("<p class=\"under\">{} \xc2\xb7 {} \xc2\xb7 {} \xc2\xb7 meshtrain {}</p>",
-                     html_text(last.config), html_text(mesh_text(last)), html_text(last.devices),
-                     html_text(last.version));
+                     html_text(last.config), html_text(mesh_text(last.mesh)),
+                     html_text(last.devices), html_text(last.version));
   if (!last.message.empty()) {
     out += fmt::format("<p class=\"under {}\">{}</p>", kind, html_text(last.message));
   }

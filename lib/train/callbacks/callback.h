@@ -21,6 +21,7 @@
 #include "config/callback_classes.h"
 #include "config/config.h"
 #include "engine/hook.h"
+#include "record/run_summary.h"  // find_log
 
 namespace meshtrain {
 
@@ -77,8 +78,6 @@ class Callback : public Hook {
   std::string state_name_;
 };
 
-// The value of a log, or null.
-const double* find_log(const Logs& logs, std::string_view name);
 // Changes a log, or adds it as the last one.
 void set_log(Logs& logs, const std::string& name, double value);
 

@@ -15,12 +15,6 @@ std::string CallbackContext::output(const std::string& path) const {
   return writes ? resolve(path) : "/dev/null";
 }
 
-const double* find_log(const Logs& logs, std::string_view name) {
-  const auto found =
-      std::find_if(logs.begin(), logs.end(), [&](const auto& log) { return log.first == name; });
-  return found == logs.end() ? nullptr : &found->second;
-}
-
 void set_log(Logs& logs, const std::string& name, double value) {
   const auto found =
       std::find_if(logs.begin(), logs.end(), [&](const auto& log) { return log.first == name; });

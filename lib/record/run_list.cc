@@ -1,0 +1,164 @@
+#include "record/run_list.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/diagnostic.h"
+#include "base/durable_file.h"
+#include "base/json.h"
+#include "record/run_dir.h"
+
+namespace meshtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostNotes = uint64_t{1} << 20;
+
+std::string notes_path(const std::string& run) {
+  return run + "/notes.json";
+}
+
+// Throws E455 while a process has the lock of the run.
+void check_unused(const std::string& run) {
+  if (!is_run_dir(run)) {
+    throw ConfigError("E400", {}, fmt::format("`{}` is no run", run));
+  }
+  const int fd = open((run + "/checkpoints/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_used = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (is_used) {
+    throw ConfigError("E455", {}, fmt::format("`{}` is in use by another process", run));
+  }
+}
+
+void remove_or_throw(const std::string& folder) {
+  if (const auto problem = remove_folder(folder)) {
+    throw RuntimeFailure(ExitCode::kWriteFailed, *problem);
+  }
+}
+
+// After a run went: `latest` leads to the newest one that is left, or nowhere.
+void mend_latest(const fs::path& folder) {
+  const fs::path link = folder / "latest";
+  std::error_code error;
+  if (!fs::is_symlink(link, error) || fs::exists(link, error)) {
+    return;
+  }
+  std::string newest;
+  for (const std::string& name : names_in(folder.string())) {
+    newest = is_run_dir((folder / name).string()) && name > newest ? name : newest;
+  }
+  newest.empty() ? static_cast<void>(fs::remove(link, error)) : replace_link(newest, link.string());
+}
+
+}  // namespace
+
+RunNotes read_notes(const std::string& run) {
+  RunNotes out;
+  std::error_code error;
+  if (!fs::is_regular_file(notes_path(run), error)) {
+    return out;
+  }
+  const nlohmann::json json = parse_json(read_file(notes_path(run), kMostNotes));
+  if (json.is_object()) {
+    out.note = json.value("note", "");
+    out.tags = json.value("tags", std::vector<std::string>());
+  }
+  return out;
+}
+
+void write_notes(const std::string& run, const RunNotes& notes) {
+  RunNotes sorted = notes;
+  std::sort(sorted.tags.begin(), sorted.tags.end());
+  sorted.tags.erase(std::unique(sorted.tags.begin(), sorted.tags.end()), sorted.tags.end());
+  const nlohmann::ordered_json json = {{"tags", sorted.tags}, {"note", sorted.note}};
+  write_file_atomic(notes_path(run),
+                    json_text(json, 1, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::vector<std::string> find_runs(const std::string& folder) {
+  constexpr int kDeepest = 6;
+  std::vector<std::string> out;
+  if (is_run_dir(folder)) {
+    return {folder};
+  }
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
+                                         error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->is_symlink(error) || !entry->is_directory(error)) {
+      continue;
+    }
+    if (is_run_dir(entry->path().string())) {
+      out.push_back(entry->path().string());
+      entry.disable_recursion_pending();
+    } else if (entry.depth() >= kDeepest) {
+      entry.disable_recursion_pending();
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+int64_t run_bytes(const std::string& run) {
+  int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(run, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code gone;
+    if (entry->is_regular_file(gone) && !entry->is_symlink(gone)) {
+      const uintmax_t size = entry->file_size(gone);
+      bytes += gone ? 0 : static_cast<int64_t>(size);
+    }
+  }
+  return bytes;
+}
+
+int64_t last_written(const std::string& run) {
+  struct stat status = {};
+  return stat((run + "/metrics.jsonl").c_str(), &status) == 0 ? status.st_mtime : 0;
+}
+
+void remove_run(const std::string& run) {
+  check_unused(run);
+  const fs::path path = fs::absolute(run).lexically_normal();
+  const fs::path folder =
+      path.has_filename() ? path.parent_path() : path.parent_path().parent_path();
+  const fs::path name = path.has_filename() ? path.filename() : path.parent_path().filename();
+  const std::string deleting = (folder / fmt::format(".deleting.{}", name.string())).string();
+  remove_folder(deleting);  // of a removal that a crash ended
+  rename_to_new((folder / name).string(), deleting);
+  remove_or_throw(deleting);
+  mend_latest(folder);
+}
+
+int64_t remove_checkpoints(const std::string& run) {
+  check_unused(run);
+  std::error_code error;
+  if (!fs::is_regular_file(run + "/weights.safetensors", error)) {
+    throw ConfigError(
+        "E400", {}, fmt::format("`{}` has no final weights: its checkpoints are all it has", run));
+  }
+  const std::string folder = run + "/checkpoints";
+  const int64_t before = run_bytes(folder);
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = folder + "/" + name;
+    if (is_real_folder(path)) {
+      remove_or_throw(path);
+    } else if (name != "LOCK") {
+      fs::remove(path, error);
+    }
+  }
+  return before - run_bytes(folder);
+}
+
+}  // namespace meshtrain
