@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,56 @@ struct WarpShape {
   WarpFill fill = WarpFill::kConstant;
   double fill_value = 0;
   MESHTRAIN_FIELDS(images, height, width, channels, dtype, nearest, fill, fill_value);
+};
+
+// A shard of an attention (ir/ops/attention.cc): all arrays are contiguous.
+struct AttentionShape {
+  DType dtype = DType::kFloat32;
+  int64_t batch = 0, queries = 0, keys = 0, heads = 0, groups = 0, head_size = 0, value_size = 0;
+  double scale = 1;
+  bool causal = false;
+  int64_t window = 0;
+  bool mask_has_batch = false, mask_has_heads = false;  // else its dimension has size 1
+  // Where the shard begins, and the sizes that the indices of dropout are made of.
+  int64_t batch_start = 0, head_start = 0, query_start = 0;
+  int64_t global_heads = 0, global_queries = 0;
+  double rate = 0;
+  uint64_t seed = 0;
+  uint32_t stream = 0;
+
+  int64_t readers() const { return heads / groups; }
+  // Index of the pair of query 0 and key 0 of a head, among those of dropout.
+  uint64_t first_index(int64_t b, int64_t h) const {
+    return static_cast<uint64_t>(
+        (((b + batch_start) * global_heads + h + head_start) * global_queries + query_start) *
+        keys);
+  }
+  MESHTRAIN_FIELDS(dtype, batch, queries, keys, heads, groups, head_size, value_size, scale, causal,
+                   window, mask_has_batch, mask_has_heads, batch_start, head_start, query_start,
+                   global_heads, global_queries, rate, seed, stream);
+};
+
+// Operands that an attention may have; null: absent.
+struct AttentionMasks {
+  const std::byte* step = nullptr;  // int64, read at every run
+  const std::byte* query_mask = nullptr;
+  const std::byte* key_mask = nullptr;
+  const std::byte* query_segments = nullptr;
+  const std::byte* key_segments = nullptr;
+  const std::byte* query_positions = nullptr;
+  const std::byte* key_positions = nullptr;
+  const std::byte* mask = nullptr;
+  MESHTRAIN_FIELDS(step, query_mask, key_mask, query_segments, key_segments, query_positions,
+                   key_positions, mask);
+};
+
+// Contiguous (batch, steps, heads, size); angles (batch or 1, steps, size / 2).
+struct RotaryShape {
+  DType dtype = DType::kFloat32;
+  int64_t batch = 0, steps = 0, heads = 0, size = 0;
+  bool has_batch = false;  // of the angles
+  bool inverse = false;
+  MESHTRAIN_FIELDS(dtype, batch, steps, heads, size, has_batch, inverse);
 };
 
 }  // namespace meshtrain

@@ -45,7 +45,7 @@ struct ScratchSpec {
 };
 
 // The specs between begin and end are independent, and each is one kernel. Allowed: tape, copy,
-// fill, iota, scans, lookups, random numbers, warps, optimizer, combine.
+// fill, iota, scans, lookups, random numbers, warps, attention, optimizer, combine.
 struct BeginGroup {
   MESHTRAIN_FIELDS();
 };
@@ -309,6 +309,43 @@ struct DropoutSpec {
   MESHTRAIN_FIELDS(shard, dtype, rate, x, out);
 };
 
+// o and lse, or dq, dk and dv (formulas: ir/ops/attention.cc). Nothing of queries x keys is stored.
+struct AttentionSpec {
+  AttentionShape shape;
+  const std::byte* q = nullptr;
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  AttentionMasks masks;
+  std::byte* o = nullptr;
+  std::byte* lse = nullptr;  // float64 where q is, else float32
+  MESHTRAIN_FIELDS(shape, q, k, v, masks, o, lse);
+};
+
+struct AttentionGradSpec {
+  AttentionShape shape;
+  const std::byte* q = nullptr;
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  const std::byte* o = nullptr;
+  const std::byte* lse = nullptr;
+  const std::byte* o_cotangent = nullptr;
+  const std::byte* lse_cotangent = nullptr;  // may be absent
+  AttentionMasks masks;
+  std::byte* dq = nullptr;
+  std::byte* dk = nullptr;
+  std::byte* dv = nullptr;
+  MESHTRAIN_FIELDS(shape, q, k, v, o, lse, o_cotangent, lse_cotangent, masks, dq, dk, dv);
+};
+
+struct RotarySpec {
+  RotaryShape shape;
+  const std::byte* x = nullptr;
+  const std::byte* cosine = nullptr;
+  const std::byte* sine = nullptr;
+  std::byte* out = nullptr;
+  MESHTRAIN_FIELDS(shape, x, cosine, sine, out);
+};
+
 // A contiguous range of a variable (formulas: ir/ops/optimizer.cc).
 struct OptimizerSpec {
   OptimizerRule rule = OptimizerRule::kSgd;
@@ -416,6 +453,9 @@ struct ReduceScatterSpec {
   X(OneHotSpec) \
   X(RandomBitsSpec) \
   X(DropoutSpec) \
+  X(AttentionSpec) \
+  X(AttentionGradSpec) \
+  X(RotarySpec) \
   X(OptimizerSpec) \
   X(CombineSpec) \
   X(ExchangeSpec) \

@@ -110,6 +110,7 @@ std::vector<OpLowering> math_lowerings();        // lower_math.cc: reductions, e
 std::vector<OpLowering> conv_lowerings();        // lower_conv.cc: also pools, channel sums
 std::vector<OpLowering> warp_lowerings();        // lower_warp.cc
 std::vector<OpLowering> indexed_lowerings();     // lower_indexed.cc: need a shard's start
+std::vector<OpLowering> attention_lowerings();   // lower_attention.cc
 std::vector<OpLowering> optimizer_lowerings();   // lower_optimizer.cc
 std::vector<OpLowering> collective_lowerings();  // lower_collective.cc
 

@@ -15,9 +15,9 @@ struct Registry {
 
   Registry() {
     // A plain table instead of registration by static objects, which a linker may drop.
-    for (const auto& family :
-         {source_ops, elementwise_ops, shape_ops, reduce_ops, einsum_ops, gather_ops, conv_ops,
-          pool_ops, moments_ops, warp_ops, dropout_ops, optimizer_ops, collective_ops}) {
+    for (const auto& family : {source_ops, elementwise_ops, shape_ops, reduce_ops, einsum_ops,
+                               gather_ops, conv_ops, pool_ops, moments_ops, warp_ops, dropout_ops,
+                               attention_ops, optimizer_ops, collective_ops}) {
       for (OpDef& op : family()) {
         ops.push_back(std::move(op));
       }
@@ -61,6 +61,12 @@ std::vector<const OpDef*> all_ops() {
     ops.push_back(&op);
   }
   return ops;
+}
+
+bool has_factor(const TensorFactors& tensor, int factor) {
+  return std::any_of(tensor.begin(), tensor.end(), [factor](const FactorList& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
 }
 
 ShardingRule sharding_rule(const Graph& graph, const Node& node) {

@@ -5,7 +5,7 @@
 // dimension is a list of factors, major to minor; sharding factor f by an axis shards every
 // dimension that mentions it:
 //   kPass     no communication as long as all tensors agree
-//   kReduce   the local result is partial (sum, max or min) over the factor's axes
+//   kReduce   local results without the factor are partial (sum, max or min) over its axes
 //   kGather   must be whole before the op runs
 #pragma once
 
@@ -123,6 +123,9 @@ struct OpDef {
 const OpDef& find_op(std::string_view name);
 const OpDef& collective_op(MoveKind move);
 std::vector<const OpDef*> all_ops();
+
+// Whether a dimension of the tensor has this factor.
+bool has_factor(const TensorFactors& tensor, int factor);
 
 // The rule and types of a node in a graph.
 ShardingRule sharding_rule(const Graph& graph, const Node& node);

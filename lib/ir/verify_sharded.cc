@@ -167,10 +167,18 @@ class ShardingVerifier {
   }
 
   void verify_results(AxisMask incoming) {
+    for (size_t r = 0; r < node_->outputs.size(); ++r) {
+      verify_result(r, incoming);
+    }
+  }
+
+  // A result is partial over the factors that the op reduces and the result does not have.
+  void verify_result(size_t r, AxisMask incoming) {
     AxisMask expected = incoming;
     Combine combine = Combine::kSum;
     for (size_t f = 0; f < axes_.size(); ++f) {
-      if (rule_->factors[f].kind != FactorKind::kReduce || axes_[f].empty()) {
+      if (rule_->factors[f].kind != FactorKind::kReduce || axes_[f].empty() ||
+          has_factor(rule_->results[r], static_cast<int>(f))) {
         continue;
       }
       if (expected != 0 && combine != rule_->factors[f].combine) {
@@ -181,11 +189,10 @@ class ShardingVerifier {
         expected |= AxisMask{1} << axis;
       }
     }
-    for (ValueId output : node_->outputs) {
-      const Sharding& s = sharding(output);
-      if (s.partial != expected || (expected != 0 && s.combine != combine)) {
-        fail("{} should be {}", text(output), sharding_string({s.dims, expected, combine}, mesh_));
-      }
+    const ValueId output = node_->outputs[r];
+    const Sharding& s = sharding(output);
+    if (s.partial != expected || (expected != 0 && s.combine != combine)) {
+      fail("{} should be {}", text(output), sharding_string({s.dims, expected, combine}, mesh_));
     }
   }
 

@@ -211,7 +211,7 @@ class Partitioner {
     Sharding out{unproject(rule.results[r], axes, rule, mesh_), kept, Combine::kSum};
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (rule.factors[f].kind == FactorKind::kReduce && !axes[f].empty() &&
-          dim_of_factor(rule.results[r], static_cast<int>(f)) == kNone) {
+          !has_factor(rule.results[r], static_cast<int>(f))) {
         out.partial |= mask_of(axes[f]);
         out.combine = rule.factors[f].combine;
       }

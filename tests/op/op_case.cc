@@ -10,8 +10,8 @@ namespace meshtrain {
 
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> cases;
-  for (const auto& family :
-       {elementwise_cases, shape_cases, reduce_cases, training_cases, window_cases, warp_cases}) {
+  for (const auto& family : {elementwise_cases, shape_cases, reduce_cases, training_cases,
+                             window_cases, warp_cases, attention_cases}) {
     for (OpCase& op_case : family()) {
       cases.push_back(std::move(op_case));
     }

@@ -218,7 +218,8 @@ std::optional<std::string> rule_problem(const Graph& graph, const Node& node,
   for (size_t i = 0; i < rule.results.size(); ++i) {
     Sharding sharding = sharding_of(rule.results[i], axes);
     for (size_t f = 0; f < axes.size(); ++f) {
-      if (rule.factors[f].kind == FactorKind::kReduce && !axes[f].empty()) {
+      if (rule.factors[f].kind == FactorKind::kReduce && !axes[f].empty() &&
+          !has_factor(rule.results[i], static_cast<int>(f))) {
         sharding.combine = rule.factors[f].combine;
         for (int axis : axes[f]) {
           sharding.partial |= AxisMask{1} << axis;

@@ -47,6 +47,7 @@ const KernelTable& kernels() {
     add_training_kernels(out);
     add_window_kernels(out);
     add_warp_kernels(out);
+    add_attention_kernels(out);
     return out;
   }();
   return table;

@@ -30,6 +30,7 @@ void add_reduce_kernels(KernelTable& table);
 void add_training_kernels(KernelTable& table);  // lookups, random numbers, optimizers
 void add_window_kernels(KernelTable& table);    // convolutions, pools, per-channel sums
 void add_warp_kernels(KernelTable& table);
+void add_attention_kernels(KernelTable& table);
 
 // Walks a shape in row-major order: coordinates of one element after the other.
 class Coordinates {

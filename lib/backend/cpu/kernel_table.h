@@ -103,6 +103,37 @@ struct PoolArgs {
   int64_t cells = 0, channels = 0;
 };
 
+// Attention of one batch item and one key head (ir/ops/attention.cc has the formulas). Row i of
+// reader r's queries is at q + i * q_row + r * head_size, and so on; keys and values have one head.
+// Null: absent. float32 and float64.
+struct AttentionArgs {
+  int64_t queries = 0, keys = 0, readers = 1, head_size = 0, value_size = 0;
+  int64_t q_row = 0, k_row = 0, v_row = 0, o_row = 0;
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
+  void* o = nullptr;    // read by the gradient
+  void* lse = nullptr;  // (readers, queries); read by the gradient
+  double scale = 1;
+  bool causal = false;
+  int64_t window = 0;
+  int64_t query_start = 0;  // global index of query 0
+  const uint8_t *query_mask = nullptr, *key_mask = nullptr;
+  const int32_t *query_segments = nullptr, *key_segments = nullptr;
+  const int32_t *query_positions = nullptr, *key_positions = nullptr;
+  const uint8_t* mask = nullptr;  // (queries, keys) of reader 0
+  int64_t mask_reader = 0;        // elements from a reader's mask to the next
+  // Dropout: of bits below the threshold; factor 1: none.
+  uint32_t threshold = 0;
+  double factor = 1;
+  RandomStream stream;
+  uint64_t first_index = 0, reader_index = 0;  // of pair (0, 0) of reader 0; to the next reader
+  void (*random_bits)(uint32_t* out, uint64_t first, int64_t n,
+                      const RandomStream& stream) = nullptr;
+  // Of the gradient; the cotangent of lse may be absent.
+  const void *o_cotangent = nullptr, *lse_cotangent = nullptr;
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+using AttentionLoop = void (*)(const AttentionArgs& args, void* scratch);
+
 struct KernelTable {
   ElementLoop element[static_cast<int>(ElementOp::kCount)][kNumTypes] = {};
   ElementLoop cast[kNumTypes][kNumTypes] = {};  // [from][to]; 16 bits to and from float32 only
@@ -130,6 +161,9 @@ struct KernelTable {
   // elements dx is float32.
   void (*max_pool_grad[kNumTypes])(void* dx, const void* dy, const PoolArgs& window) = {};
   void (*avg_pool_grad[kNumTypes])(void* dx, const void* dy, const PoolArgs& window) = {};
+  // Of one reader; of all readers together.
+  AttentionLoop attention[kNumTypes] = {}, attention_grad[kNumTypes] = {};
+  int64_t (*attention_scratch[kNumTypes])(const AttentionArgs& args, bool is_grad) = {};  // bytes
   // out[c] = sum of u[r, c], out[channels + c] = sum of u[r, c] * v[r, c], in double; r < rows.
   void (*channel_sums[kNumTypes])(double* out, const void* u, const void* v, int64_t rows,
                                   int64_t channels) = {};

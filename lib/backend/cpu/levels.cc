@@ -14,6 +14,7 @@ namespace meshtrain::cpu {
   void fill_random_##level(KernelTable& table);         \
   void fill_optimizer_##level(KernelTable& table);      \
   void fill_gemm_##level(KernelTable& table);           \
+  void fill_attention_##level(KernelTable& table);      \
   void fill_conv_##level(KernelTable& table);           \
   void fill_channels_##level(KernelTable& table);       \
   static KernelTable make_table_##level() {             \
@@ -25,6 +26,7 @@ namespace meshtrain::cpu {
     fill_random_##level(table);                         \
     fill_optimizer_##level(table);                      \
     fill_gemm_##level(table);                           \
+    fill_attention_##level(table);                      \
     fill_conv_##level(table);                           \
     fill_channels_##level(table);                       \
     return table;                                       \

@@ -6,7 +6,7 @@
 //     inference only: a shard is computed from the shapes of its operands and results and, for the
 //     few ops that need it, from where the shard starts in the global tensor.
 //   - Ops whose shards need that start: iota, random_bits, dropout, gather_rows, scatter_add_rows,
-//     one_hot. Everything else runs on a shard as it does on a whole tensor.
+//     one_hot, attention, attention_grad. Everything else runs on a shard as it does on a whole tensor.
 #pragma once
 
 #include <vector>
@@ -26,6 +26,7 @@ std::vector<OpDef> pool_ops();         // pool.cc
 std::vector<OpDef> moments_ops();      // moments.cc
 std::vector<OpDef> warp_ops();         // warp.cc
 std::vector<OpDef> dropout_ops();      // dropout.cc
+std::vector<OpDef> attention_ops();    // attention.cc
 std::vector<OpDef> optimizer_ops();    // optimizer.cc
 std::vector<OpDef> collective_ops();   // collectives.cc
 

@@ -197,7 +197,9 @@ void check_everywhere(const Case& c) {
     bool has_float = false;
     for (Operand& operand : other.operands) {
       has_float = has_float || operand.dtype == DType::kFloat32;
-      operand.dtype = operand.dtype == DType::kFloat32 ? dtype : operand.dtype;
+      const bool changes =
+          operand.dtype == DType::kFloat32 && (!operand.is_float32 || dtype == DType::kFloat64);
+      operand.dtype = changes ? dtype : operand.dtype;
     }
     if (has_float)
       check_case(other, grid);

@@ -14,6 +14,7 @@ struct Operand {
   Shape shape;
   DType dtype = DType::kFloat32;
   Values values = Values::kSigned;
+  bool is_float32 = false;  // also where the others have 16 bits
 };
 
 struct Case {

@@ -70,7 +70,8 @@ StepShardings shardings_of(const ShardingRule& rule, const FactorAxes& axes) {
   for (const TensorFactors& factors : rule.results) {
     Sharding sharding = dims_of(factors);
     for (size_t f = 0; f < rule.factors.size(); ++f) {
-      if (rule.factors[f].kind != FactorKind::kReduce || axes[f].empty())
+      if (rule.factors[f].kind != FactorKind::kReduce || axes[f].empty() ||
+          has_factor(factors, static_cast<int>(f)))
         continue;
       for (int axis : axes[f])
         sharding.partial |= AxisMask{1} << axis;

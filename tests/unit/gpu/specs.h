@@ -107,6 +107,7 @@ std::vector<KernelCase> pool_specs();
 std::vector<KernelCase> lookup_specs();
 std::vector<KernelCase> random_specs();
 std::vector<KernelCase> warp_specs();
+std::vector<KernelCase> attention_specs();
 std::vector<KernelCase> optimizer_specs();
 std::vector<KernelCase> combine_specs();
 std::vector<KernelCase> view_specs();

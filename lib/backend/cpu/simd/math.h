@@ -45,6 +45,7 @@ void MESHTRAIN_FILL(fill_reduce)(KernelTable& table);
 void MESHTRAIN_FILL(fill_random)(KernelTable& table);
 void MESHTRAIN_FILL(fill_optimizer)(KernelTable& table);
 void MESHTRAIN_FILL(fill_gemm)(KernelTable& table);
+void MESHTRAIN_FILL(fill_attention)(KernelTable& table);
 void MESHTRAIN_FILL(fill_conv)(KernelTable& table);
 void MESHTRAIN_FILL(fill_channels)(KernelTable& table);
 
