@@ -3,6 +3,7 @@
 #include "output.h"
 #include "record/report/run_report.h"
 #include "subcommand.h"
+#include "train/resume_target.h"
 
 namespace meshtrain {
 namespace {
@@ -12,7 +13,7 @@ struct ReportOptions {
 };
 
 int run_report(const ReportOptions& options, Invocation&) {
-  std::string folder = options.run;
+  std::string folder = newest_run_in(options.run);
   while (folder.size() > 1 && folder.back() == '/') {
     folder.pop_back();
   }

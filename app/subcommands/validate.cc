@@ -5,6 +5,7 @@
 #include "config/expression.h"
 #include "config_words.h"
 #include "engine/adapt.h"
+#include "engine/host_memory.h"
 #include "engine/run_data.h"
 #include "engine/setup.h"
 #include "output.h"
@@ -60,6 +61,7 @@ Diagnostics problems_of(const ConfigWords& words) {
     const DataSpec spec = is_known ? data_spec(*data.train) : DataSpec();
     const Setup setup(config, is_known ? &spec : nullptr);
     found.append(setup.warnings());
+    warn_of_host_memory(setup, found);
     check_callbacks(setup, config.data.validation || config.fit.validation_split.value > 0, found);
     if (config.fit.initial_weights.value.empty()) {
       check_adaptation(setup.model(), found);

@@ -75,9 +75,9 @@ CsvSettings settings_of(const CsvOptions& source) {
   return settings;
 }
 
-// `slice` is that of the rows whose means count.
+// Means are those of the rows in `slice`, without the part `held_out` at its end.
 CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
-                    const CsvLearned* learned) {
+                    const CsvLearned* learned, double held_out = 0) {
   const CsvSettings settings = settings_of(source);
   CsvTableReader reader(settings, learned);
   for (const auto& [path, loc] : find_files(source.path, base_dir)) {
@@ -95,7 +95,8 @@ CsvTable read_files(const CsvOptions& source, const std::string& base_dir,
   const auto [begin, end] = source.slice.value
                                 ? parse_slice(*source.slice.value, rows, source.slice.loc)
                                 : std::pair<int64_t, int64_t>(0, rows);
-  return reader.finish(begin, end);
+  const int64_t trained = num_trained(end - begin, held_out);
+  return reader.finish(begin, trained > 0 ? begin + trained : end);
 }
 
 // "3 classes of species: setosa, versicolor, virginica": which class is which id.
@@ -123,7 +124,8 @@ Dataset read_csv_source(const CsvOptions& source, const SourceContext& context) 
     like = &learned;
   }
   CsvTable table;
-  reads.run(source.path.loc, [&] { table = read_files(source, context.base_dir, like); });
+  reads.run(source.path.loc,
+            [&] { table = read_files(source, context.base_dir, like, context.held_out); });
   reads.finish();
   Dataset dataset;
   dataset.description = fmt::format("csv {}", shown_paths(source.path));

@@ -62,8 +62,9 @@ void check_all_finite(Dataset& dataset) {
 
 }  // namespace
 
-Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const LearnedPtr& known) {
-  Dataset dataset = read_source(source, data.base_dir, known);
+Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const LearnedPtr& known,
+                     double held_out) {
+  Dataset dataset = read_source(source, data.base_dir, known, held_out);
   check_lengths(dataset);
   std::vector<std::string> details;
   if (has_options<SplitOptions>(source)) {
@@ -99,9 +100,13 @@ Dataset load_dataset(const ConfigObject& source, const DataConfig& data, const L
   return dataset;
 }
 
+int64_t num_trained(int64_t samples, double split) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(samples) * (1.0 - split)));
+}
+
 std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc) {
   const int64_t n = dataset.num_samples;
-  const auto at = static_cast<int64_t>(std::floor(static_cast<double>(n) * (1.0 - split)));
+  const int64_t at = num_trained(n, split);
   if (at <= 0 || at >= n) {
     throw ConfigError("E316", std::move(loc),
                       fmt::format("validation_split {} of {} samples leaves {} to train and {} to "

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,9 +48,12 @@ struct Dataset {
   RowsPtr sample_weight;       // (samples,) or (samples, steps) float32; null when there is none
   int64_t num_samples = 0;
   std::vector<std::string> class_names;  // of the integer labels, where the source has them
-  LearnedPtr learned;      // values used for reading; null when its source learns nothing
-  bool is_sliced = false;  // the source applied its `slice`, which is not one of samples
-  SourceLoc loc;           // of the source in the config
+  LearnedPtr learned;  // values used for reading; null when its source learns nothing
+  // The file of each sample, where each has one of its own (image_folder); else null.
+  std::shared_ptr<const std::vector<std::string>> files;
+  std::vector<std::string> skipped;  // the problem of each bad record that was left out
+  bool is_sliced = false;            // the source applied its `slice`, which is not one of samples
+  SourceLoc loc;                     // of the source in the config
 };
 
 // Loads one source of the config ("data.train", ...) with its slice, data.cache, data.transform and
@@ -57,11 +61,15 @@ struct Dataset {
 // finiteness (E315; large arrays when they are read: checks.h). Throws ConfigError E3xx (exit 3)
 // with the file, the actual and the expected content. `known` was learned from the training data.
 // When it is null, a source that needs these values reads the training data.
+// `held_out` is the part at the end that validation_split takes away: nothing is learned from it
+// but texts and characters.
 Dataset load_dataset(const ConfigObject& source, const DataConfig& data,
-                     const LearnedPtr& known = nullptr);
+                     const LearnedPtr& known = nullptr, double held_out = 0);
 
 // Keras' validation_split: the last n - floor(n (1 - split)) samples, taken before any shuffle.
 // Throws ConfigError when either part is empty.
+// num_trained(): how many samples are left to train.
+int64_t num_trained(int64_t samples, double split);
 std::pair<Dataset, Dataset> split_validation(const Dataset& dataset, double split, SourceLoc loc);
 
 // Checks that every integer label of sparse targets is in [0, num_classes) or `ignored`: E312 names

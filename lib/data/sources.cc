@@ -10,14 +10,14 @@
 namespace meshtrain {
 namespace {
 
-Dataset read_whole(const ConfigObject& source, const std::string& base_dir,
-                   const LearnedPtr& known) {
+Dataset read_whole(const ConfigObject& source, const std::string& base_dir, const LearnedPtr& known,
+                   double held_out) {
   const auto* const found = std::find_if(
       std::begin(kSourceReaders), std::end(kSourceReaders),
       [&](const SourceReader& entry) { return source.class_name == entry.class_name; });
   MESHTRAIN_CHECK(found != std::end(kSourceReaders), "no data source {}", source.class_name);
   const LearnedData* const like = learned_of(known, source);
-  Dataset dataset = found->read({source, base_dir, like});
+  Dataset dataset = found->read({source, base_dir, like, held_out});
   dataset.learned = like ? known : dataset.learned;
   dataset.loc = source.loc;
   return dataset;
@@ -26,9 +26,9 @@ Dataset read_whole(const ConfigObject& source, const std::string& base_dir,
 }  // namespace
 
 Dataset read_source(const ConfigObject& source, const std::string& base_dir,
-                    const LearnedPtr& known) {
+                    const LearnedPtr& known, double held_out) {
   if (!has_options<SplitOptions>(source)) {
-    return read_whole(source, base_dir, known);
+    return read_whole(source, base_dir, known, held_out);
   }
   const auto& [words, loc] = read_options<SplitOptions>(source).split;
   const SplitString split = parse_split(words, kSplits);
@@ -39,7 +39,7 @@ Dataset read_source(const ConfigObject& source, const std::string& base_dir,
     if (wholes.count(part.split) == 0) {
       ConfigObject bare = source;
       bare.args["split"].data = part.split;
-      wholes[part.split] = read_whole(bare, base_dir, known);
+      wholes[part.split] = read_whole(bare, base_dir, known, held_out);
     }
     parts.push_back(wholes.at(part.split));
     if (!part.slice.empty()) {

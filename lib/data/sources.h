@@ -10,15 +10,17 @@ namespace meshtrain {
 
 // All samples of a source, of one of its splits or of parts of them (config/split.h), before slice,
 // transforms and checks across arrays; every array has at least one dimension. Problems of all its
-// files are thrown together, each with its place in the config. `known` as for load_dataset().
+// files are thrown together, each with its place in the config. `known` and `held_out` as for
+// load_dataset().
 Dataset read_source(const ConfigObject& source, const std::string& base_dir,
-                    const LearnedPtr& known = nullptr);
+                    const LearnedPtr& known = nullptr, double held_out = 0);
 
 // What a reader has beside the arguments.
 struct SourceContext {
   const ConfigObject& source;
   const std::string& base_dir;  // relative paths begin here
   const LearnedData* known;     // of the training data, for sources that learn; null: learn it
+  double held_out = 0;          // part at the end whose numbers are not learned from
 };
 
 // One function for each class of the catalogue. Sources that learn put what they learn into the

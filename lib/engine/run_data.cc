@@ -8,6 +8,7 @@
 #include "data/dataset_spec.h"
 #include "data/learned.h"
 #include "engine/class_names.h"
+#include "engine/class_outputs.h"
 #include "engine/sample_weights.h"
 
 namespace meshtrain {
@@ -138,24 +139,10 @@ void check_parts(const RunData& data, const LearnedPtr& known, Diagnostics& diag
   }
 }
 
-// The loss of output `index`, or null.
-const ConfigObject* loss_of(const Setup& setup, size_t index) {
-  const ConfigObject* common = nullptr;
-  for (const OutputObject& entry : setup.config().compile.loss) {
-    if (entry.output == setup.model().output_names()[index]) {
-      return &entry.object;
-    }
-    if (entry.output.empty()) {
-      common = &entry.object;
-    }
-  }
-  return common;
-}
-
 void check_part_labels(const Setup& setup, Dataset& dataset) {
   const std::vector<int>& outputs = setup.model().outputs();
   for (size_t i = 0; i < std::min(outputs.size(), dataset.targets.size()); ++i) {
-    const ConfigObject* given = loss_of(setup, i);
+    const ConfigObject* given = loss_of_output(setup, i);
     const Shape& prediction = setup.model().calls()[outputs[i]].output_shape;
     if (given == nullptr || prediction.empty()) {
       continue;
@@ -272,7 +259,8 @@ RunData load_run_data(const Config& config, bool fit, DataPart evaluated, const 
       collect(diagnostics, [&] { check_source_files(*source, sources); });
     } else if (source) {
       collect(diagnostics, [&] {
-        to = load_dataset(*source, sources, data.train && !known ? data.train->learned : known);
+        to = load_dataset(*source, sources, data.train && !known ? data.train->learned : known,
+                          splits && &to == &data.train ? config.fit.validation_split.value : 0);
         order_arrays(config.model, *to);
       });
     } else {

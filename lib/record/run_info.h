@@ -9,6 +9,13 @@
 
 namespace meshtrain {
 
+// A file or folder of the training data when the run began.
+struct TrainingFile {
+  std::string path;      // absolute
+  int64_t bytes = 0;     // of a file
+  int64_t modified = 0;  // seconds since 1970
+};
+
 struct RunInfo {
   std::string version;
   std::string config;  // the file, or files, as given
@@ -37,6 +44,7 @@ struct RunInfo {
   std::string resumed_from;     // the checkpoint's folder; empty for a run from the beginning
   std::string resumed_at;       // "epoch 2, step 31 (step 500 in all), from a mesh of 4 x 2"
   std::vector<std::array<std::string, 3>> changes;  // config key, before, after
+  std::vector<TrainingFile> training_files;
 
   int64_t bytes_per_device = 0;  // weights, optimizer state and metrics that one device holds
 };

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "data/dataset_spec.h"
 #include "engine/epoch_plan.h"
 #include "exec/worker_pool.h"
+#include "record/run_meta.h"
 
 namespace meshtrain {
 
@@ -59,6 +61,9 @@ RunInfo describe_run(const RunRequest& request, const Setup& setup, const PlanSu
     info.parameters += num_elements(weight->shape);
     info.parameter_bytes +=
         num_elements(weight->shape) * static_cast<int64_t>(dtype_size(weight->dtype));
+  }
+  if (config.data.train) {
+    info.training_files = file_states(source_paths(*config.data.train, config.data));
   }
   info.bytes_per_device = plan.memory.weights + plan.memory.optimizer;
   return info;

@@ -66,15 +66,16 @@ std::string run_of(const std::string& checkpoint) {
 
 }  // namespace
 
+std::string newest_run_in(const std::string& path) {
+  const std::string newest = without_slash(path) + "/latest";
+  const bool is_folder_of_runs = !is_run_dir(path) && !is_checkpoint(path) && is_run_dir(newest);
+  return is_folder_of_runs ? newest : path;
+}
+
 void no_run_in(const std::string& given) {
   std::error_code error;
   if (fs::exists(given, error)) {
-    ConfigError problem("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
-    const std::string newest = without_slash(given) + "/latest";
-    if (is_run_dir(newest)) {
-      problem.help(fmt::format("write `{}`, the newest run in it", newest));
-    }
-    throw problem;
+    throw ConfigError("E400", {}, fmt::format("`{}` is no run and no checkpoint", given));
   }
   ConfigError problem("E400", {}, fmt::format("there is no folder `{}`", given));
   fs::path missing;  // the first part of it that is not there
@@ -131,7 +132,7 @@ void select_checkpoint(const std::string& run, bool best, bool may_be_none, Resu
 ResumeTarget open_resume_path(const std::string& given, const CheckpointCheck& check) {
   ResumeTarget target;
   std::error_code error;
-  const std::string path = without_links(without_slash(given));
+  const std::string path = without_links(without_slash(newest_run_in(given)));
   if (is_checkpoint(path)) {
     target.reader = open_checked(path, check);
     target.run.dir = run_of(path);

@@ -50,6 +50,10 @@ std::string interrupted_run(const ConfigObject& backup, const RunDirOptions& run
 void begin_backup(const ConfigObject& backup, const std::string& run_dir);
 void end_backup(const ConfigObject& backup, const std::string& run_dir);
 
+// Returns the newest run of a folder of runs such as runs/NAME, which its `latest` names; else
+// `path` itself.
+std::string newest_run_in(const std::string& path);
+
 // Throws ConfigError E400 (exit 6) for a path without a run or a checkpoint; says which folder may
 // have been meant.
 [[noreturn]] void no_run_in(const std::string& path);
